@@ -1,0 +1,65 @@
+# Every command of the project. `make` alone lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help install dev demo serve test prove coverage check format bench lock clean
+
+help: ## list the commands
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-9s %s\n", $$1, $$2}'
+
+$(VENV)/.runtime: requirements.lock pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing MOSAICO into $(VENV)"
+	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
+	@echo "installing the development tools"
+	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@touch $@
+
+install: $(VENV)/.runtime ## create .venv from the locked requirements
+
+dev: $(VENV)/.dev ## the same, with the tools of a developer
+
+demo: install ## two benchmark runs from traces to KPI, on sample data
+	@$(BIN)/python -m demo
+
+serve: install ## API, worker and embedded database on http://127.0.0.1:8080
+	@$(BIN)/mosaico serve
+
+test: dev ## all tests, on an embedded Postgres of their own
+	@$(BIN)/python -m pytest
+
+prove: dev ## long campaigns: kill matrices, fuzzing
+	@$(BIN)/python -m pytest -m prove -n 0
+
+coverage: dev ## tests with branch coverage
+	@$(BIN)/python -m pytest --cov=app --cov-report=term-missing:skip-covered
+
+check: dev ## format, lint, types, imports
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: dev ## rewrite the sources in the house format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: dev ## our code beside its peers, ratios printed
+	@$(BIN)/python -m benchmarks
+
+lock: ## resolve the requirements again (needs uv)
+	uv pip compile pyproject.toml --group build --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements.lock
+	uv pip compile pyproject.toml --group build --group dev -c requirements.lock --universal \
+	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -q \
+	  -o requirements-dev.lock
+
+clean: ## remove the environment and caches, never data
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist

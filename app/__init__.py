@@ -1,0 +1,1 @@
+"""MOSAICO: benchmarks of AI agents, judged every night."""

@@ -1,0 +1,1 @@
+"""What every domain stands on and what knows nothing of benchmarks."""

@@ -1,0 +1,126 @@
+"""Named things that are found by folder or by entry point, so that adding one touches one file."""
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Generic, TypeVar
+
+from app.core.errors import NotFound
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """Where a plugin came from; `error` tells why it could not be loaded."""
+
+    kind: str
+    name: str
+    origin: str
+    error: str | None = None
+
+
+class DuplicateName(Exception):
+    """Two plugins of one kind claim the same name; rename or remove one of them."""
+
+
+def near_matches(name: str, known: Iterator[str] | list[str]) -> str:
+    """Say ` Did you mean X?` for the known names closest to `name`; empty when none is close."""
+    by_fold = {candidate.casefold(): candidate for candidate in known}
+    found = difflib.get_close_matches(name.casefold(), list(by_fold), n=3, cutoff=0.6)
+    return f" Did you mean {' or '.join(by_fold[match] for match in found)}?" if found else ""
+
+
+class Registry(Generic[T]):
+    """The plugins of one kind, by name.
+
+    Built-ins are the modules of one package: each calls `register` when imported, and a failure
+    stops the process. Third parties are entry points of one group: the loaded object is called
+    with the registry's `register`, and a failure is recorded in `loaded` and nothing else.
+    """
+
+    def __init__(self, kind: str, *, group: str) -> None:
+        self.kind = kind
+        self.group = group
+        self._items: dict[str, T] = {}
+        self._loaded: list[Loaded] = []
+        self._origin = "built-in"
+
+    def register(self, name: str, item: T) -> T:
+        """Add one item under its name; raises `DuplicateName` when the name is taken."""
+        if name in self._items:
+            raise DuplicateName(f"two {self.kind}s are named {name!r}; rename one of them")
+        self._items[name] = item
+        self._loaded.append(Loaded(kind=self.kind, name=name, origin=self._origin))
+        return item
+
+    def get(self, name: str) -> T:
+        """The item of that name; raises `NotFound` with the nearest names."""
+        try:
+            return self._items[name]
+        except KeyError:
+            known = ", ".join(self._items) or "none is loaded"
+            raise NotFound(
+                f"no {self.kind} is named {name!r}.{near_matches(name, list(self._items))}"
+                f" Known: {known}.",
+                code=f"unknown-{self.kind.replace(' ', '-')}",
+            ) from None
+
+    def find(self, name: str) -> T | None:
+        return self._items.get(name)
+
+    def names(self) -> list[str]:
+        return list(self._items)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items.values())
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def loaded(self) -> list[Loaded]:
+        """What was loaded, from where, and what could not be."""
+        return list(self._loaded)
+
+    def load_folder(self, package_name: str) -> None:
+        """Import every module of a package; importing one twice registers nothing twice."""
+        package = importlib.import_module(package_name)
+        for module in pkgutil.walk_packages(package.__path__, prefix=f"{package_name}."):
+            importlib.import_module(module.name)
+
+    def load_entry_points(self, warn: Callable[[Loaded], None]) -> None:
+        """Load third-party plugins; each failure is recorded, told once to `warn`, and survived."""
+        for entry_point in entry_points(group=self.group):
+            try:
+                self._load(entry_point)
+            except Exception as error:  # noqa: BLE001 - a stranger's code must not stop the service
+                failure = Loaded(
+                    kind=self.kind,
+                    name=entry_point.name,
+                    origin=_origin(entry_point),
+                    error=f"{type(error).__name__}: {error}",
+                )
+                self._loaded.append(failure)
+                warn(failure)
+
+    def _load(self, entry_point: EntryPoint) -> None:
+        items, loaded = dict(self._items), list(self._loaded)
+        self._origin = _origin(entry_point)
+        try:
+            entry_point.load()(self.register)
+        except BaseException:
+            self._items, self._loaded = items, loaded
+            raise
+        finally:
+            self._origin = "built-in"
+
+
+def _origin(entry_point: EntryPoint) -> str:
+    distribution = entry_point.dist
+    if distribution is None:
+        return entry_point.value
+    return f"{distribution.name} {distribution.version} ({entry_point.value})"

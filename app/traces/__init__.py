@@ -1,0 +1,1 @@
+"""What an agent did: traces, where they come from, and how a run collects them."""

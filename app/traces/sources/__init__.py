@@ -1,0 +1,1 @@
+"""Trace sources; each file registers one and nothing imports it."""

@@ -1,0 +1,68 @@
+"""The one form in which every source hands over what an agent did."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+NO_SCORES: Mapping[str, float] = MappingProxyType({})
+
+
+class Outcome(StrEnum):
+    """How a trace ended.
+
+    `scored`: the agent answered. `agent_error` and `timeout`: the agent failed, and quality
+    metrics take their worst value. `infra_error` and `judge_error`: not the agent's doing;
+    metrics are skipped, and the run counts the trace as an error.
+    """
+
+    SCORED = "scored"
+    AGENT_ERROR = "agent_error"
+    INFRA_ERROR = "infra_error"
+    JUDGE_ERROR = "judge_error"
+    TIMEOUT = "timeout"
+
+    @property
+    def is_agent_failure(self) -> bool:
+        return self in (Outcome.AGENT_ERROR, Outcome.TIMEOUT)
+
+    @property
+    def is_missing(self) -> bool:
+        return self in (Outcome.INFRA_ERROR, Outcome.JUDGE_ERROR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call of a tool by the agent; `ok` is None when the source does not tell."""
+
+    name: str
+    arguments: Mapping[str, Any] | None = None
+    ok: bool | None = None
+    latency_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """One attempt (`trial`) of an agent at one item of a dataset.
+
+    Texts are None when the source has none; None is never read as an empty text. Tokens, cost
+    and latency are those of the agent alone, without evaluators. `scores` came with the trace.
+    """
+
+    trace_id: str
+    item_id: str
+    trial: int = 0
+    outcome: Outcome = Outcome.SCORED
+    input: str | None = None
+    expected_output: str | None = None
+    output: str | None = None
+    error: str | None = None
+    tags: tuple[str, ...] = ()
+    url: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+    latency_ms: float | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    scores: Mapping[str, float] = field(default=NO_SCORES)
