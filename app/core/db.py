@@ -1,0 +1,135 @@
+"""Postgres, through SQLAlchemy: where transactions open and end."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, ClassVar
+
+from sqlalchemy import TIMESTAMP, BigInteger, Engine, MetaData, Text, create_engine, text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
+
+from app.core.errors import Unavailable
+
+STATEMENT_TIMEOUT_MS = 10_000
+LOCK_TIMEOUT_MS = 2_000
+IDLE_IN_TRANSACTION_TIMEOUT_MS = 15_000
+POOL_TIMEOUT_S = 2.0
+
+# Deadlock and serialization failure: nothing was written, the same request may succeed.
+TRANSIENT_STATES = frozenset({"40001", "40P01", "55P03", "57014"})
+
+NAMING = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+
+class Base(DeclarativeBase):
+    """The tables of every domain. Instants are `timestamptz`, texts `text`, documents `jsonb`."""
+
+    metadata = MetaData(naming_convention=NAMING)
+    type_annotation_map: ClassVar[dict[Any, Any]] = {
+        datetime: TIMESTAMP(timezone=True),
+        str: Text,
+        int: BigInteger,
+        dict[str, Any]: JSONB(none_as_null=True),
+        list[Any]: JSONB(none_as_null=True),
+    }
+
+
+class DatabaseUnavailable(Unavailable):
+    """The database cannot be reached or is too busy; try again in a few seconds."""
+
+    code = "database-unavailable"
+
+
+class Database:
+    """The pool of connections of one process.
+
+    `begin` commits at the end of its block, `read` never writes. Nothing inside either may wait
+    on the network or compute for long. Both raise `DatabaseUnavailable` when the server is gone,
+    too busy, or chose this transaction as the victim of a deadlock: nothing was written then.
+    """
+
+    def __init__(self, url: str, *, pool_size: int = 10, name: str = "mosaico") -> None:
+        self.url = url
+        self.engine = _create_engine(url, pool_size=pool_size, name=name)
+        self._sessions = sessionmaker(self.engine, expire_on_commit=False, autoflush=False)
+
+    @contextmanager
+    def begin(self) -> Iterator[Session]:
+        """One transaction: committed when the block ends, rolled back when it raises."""
+        with _translated(), self._sessions.begin() as session:
+            yield session
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """One read-only transaction with a single view of the data."""
+        with _translated(), self._sessions() as session:
+            session.connection(
+                execution_options={
+                    "isolation_level": "REPEATABLE READ",
+                    "postgresql_readonly": True,
+                }
+            )
+            yield session
+
+    def ping(self) -> None:
+        """Raise `DatabaseUnavailable` unless the server answers a query."""
+        with _translated(), self.engine.connect() as connection:
+            connection.execute(text("SELECT 1"))
+
+    def dispose(self) -> None:
+        self.engine.dispose()
+
+
+def sqlalchemy_url(url: str) -> str:
+    """The same address with the psycopg 3 driver named; accepts libpq's `postgres://` too."""
+    parsed = make_url(url)
+    return parsed.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+
+
+def libpq_url(url: str) -> str:
+    """The same address as libpq and psycopg read it."""
+    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def _create_engine(url: str, *, pool_size: int, name: str) -> Engine:
+    return create_engine(
+        sqlalchemy_url(url),
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=POOL_TIMEOUT_S,
+        pool_pre_ping=True,
+        connect_args={
+            "application_name": name,
+            "connect_timeout": 5,
+            "options": f"-c statement_timeout={STATEMENT_TIMEOUT_MS}"
+            f" -c lock_timeout={LOCK_TIMEOUT_MS}"
+            f" -c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_TIMEOUT_MS}"
+            " -c timezone=UTC",
+        },
+    )
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except (InterfaceError, OperationalError, PoolTimeout) as error:
+        raise DatabaseUnavailable from error
+    except DBAPIError as error:
+        if error.connection_invalidated or _sqlstate(error) in TRANSIENT_STATES:
+            raise DatabaseUnavailable from error
+        raise
+
+
+def _sqlstate(error: DBAPIError) -> str | None:
+    return getattr(error.orig, "sqlstate", None)

@@ -1,0 +1,18 @@
+"""Identifiers: a client may choose one, else they are time-ordered UUIDs."""
+
+import re
+
+import uuid_utils
+
+IDENTIFIER_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+
+_IDENTIFIER = re.compile(IDENTIFIER_PATTERN)
+
+
+def new_id() -> str:
+    """A time-ordered UUID. Source: RFC 9562 §5.7 (version 7)."""
+    return str(uuid_utils.uuid7())
+
+
+def is_identifier(text: str) -> bool:
+    return _IDENTIFIER.fullmatch(text) is not None

@@ -1,0 +1,104 @@
+"""What the environment decides. Read once, by process entry points, and nowhere else."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, HttpUrl, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from app.core.errors import AppError
+from app.core.paths import default_data_dir
+
+
+class BadSettings(AppError):
+    """A setting in the environment is wrong; change it and start again."""
+
+    code = "bad-settings"
+    exit_code = 78
+
+
+class Settings(BaseSettings):
+    """One field per variable; the description becomes `.env.example`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="MOSAICO_", env_file=".env", extra="ignore", frozen=True
+    )
+
+    data_dir: Annotated[
+        Path,
+        Field(
+            default_factory=default_data_dir,
+            description="Folder of the embedded database, the first admin key and the master key.",
+        ),
+    ]
+    host: Annotated[
+        str, Field(description="Address the API listens on; 0.0.0.0 for every interface.")
+    ] = "127.0.0.1"
+    port: Annotated[int, Field(ge=1, le=65535, description="Port of the API.")] = 8080
+    database_url: Annotated[
+        SecretStr | None,
+        Field(
+            validation_alias="DATABASE_URL",
+            description="An external Postgres (16 or newer), as postgresql://user:password@host/name."
+            " Empty: the embedded one in the data folder.",
+        ),
+    ] = None
+    admin_key: Annotated[
+        SecretStr | None,
+        Field(
+            description="An API key with the role admin, at least 24 characters."
+            " Empty: one is made at the first start and left in the data folder.",
+        ),
+    ] = None
+    master_key: Annotated[
+        SecretStr | None,
+        Field(
+            description="32 bytes in base64 that seal the secrets of agents"
+            " (`openssl rand -base64 32`). Empty: made once in the data folder (embedded"
+            " database only).",
+        ),
+    ] = None
+    langfuse_default_url: Annotated[
+        HttpUrl, Field(description="Langfuse server of agents that name none.")
+    ] = HttpUrl("https://cloud.langfuse.com")
+    worker_concurrency: Annotated[
+        int, Field(ge=1, le=64, description="Jobs that one worker runs at the same time.")
+    ] = 4
+    metric_processes: Annotated[
+        int, Field(ge=1, le=64, description="Processes per worker that compute metrics.")
+    ] = 2
+    log_format: Annotated[
+        str, Field(pattern="^(console|json)$", description="`console` or `json`.")
+    ] = "console"
+
+
+def load_settings() -> Settings:
+    """Read the environment.
+
+    Raises: `BadSettings`, one line per wrong variable and never its value.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        lines = [f"{variable_name(_field(item['loc']))}: {item['msg']}" for item in error.errors()]
+        raise BadSettings("wrong settings:\n" + "\n".join(lines)) from None
+
+
+def variable_name(field: str) -> str:
+    """The environment variable that sets a field."""
+    alias = Settings.model_fields[field].validation_alias
+    return alias if isinstance(alias, str) else f"MOSAICO_{field.upper()}"
+
+
+def env_example() -> str:
+    """The text of `.env.example`: every variable, its meaning and its default."""
+    blocks = []
+    for name, field in Settings.model_fields.items():
+        default = "" if field.default is None or field.default_factory else field.get_default()
+        blocks.append(f"# {field.description}\n{variable_name(name)}={default}\n")
+    return "\n".join(blocks)
+
+
+def _field(location: tuple[int | str, ...]) -> str:
+    name = str(location[0])
+    return "database_url" if name == "DATABASE_URL" else name
