@@ -1,0 +1,211 @@
+"""Requests that are carried out once, however often they arrive.
+
+A client that sends `Idempotency-Key` may repeat a creating request for a day: the first one that
+succeeds creates, every later one gets the same answer. The answer is stored in the transaction of
+the effect, behind an advisory lock that ends with it: both exist or neither does, and a request
+that fails, or whose process dies, leaves nothing behind.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, Header, Request, Response
+from pydantic import BaseModel, SecretStr
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from app.access.deps import caller_of
+from app.access.models import IdempotencyKey
+from app.core.errors import Conflict, Invalid
+from app.core.resources import Resources
+from app.core.secrets import Secret
+
+KEPT = timedelta(hours=24)
+RETRY_AFTER_S = 1
+
+T = TypeVar("T", bound=BaseModel)
+
+KeyHeader = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        pattern=r"^[ -~]{1,255}$",
+        description="Any text of at most 255 printable characters, new for each thing to create."
+        " A repeated request with the same key within 24 hours gets the first answer again.",
+    ),
+]
+
+
+class IdempotencyKeyReused(Invalid):
+    """This Idempotency-Key came with another request before; send a new key for a new request."""
+
+    code = "idempotency-key-reused"
+
+
+class IdempotencyKeyInFlight(Conflict):
+    """The first request with this Idempotency-Key is still under way; repeat it in a second."""
+
+    code = "idempotency-key-in-flight"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An answer as it goes over the wire; `body` is JSON text."""
+
+    status: int
+    location: str | None
+    body: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One client's key for one kind of request; `fingerprint` tells its content."""
+
+    id: str
+    api_key_id: str
+    method: str
+    path: str
+    fingerprint: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnceOnly:
+    """Carries out the creating request at hand, once per `Idempotency-Key` if one was sent."""
+
+    request: Request
+    resources: Resources
+    key: str | None
+
+    def __call__(
+        self,
+        body: BaseModel | str | None,
+        action: Callable[[Session], T],
+        *,
+        location: Callable[[T], str] | None = None,
+        status: int = 201,
+    ) -> Response:
+        """Run `action` in a transaction of its own and answer with what it returns.
+
+        `body` is what the client sent, or a digest of it when it was streamed; `location` gives
+        the path of what was created.
+        Raises: `IdempotencyKeyReused`, `IdempotencyKeyInFlight`, whatever `action` raises;
+        nothing is written then.
+        """
+
+        def answer(session: Session) -> Answer:
+            created = action(session)
+            return Answer(
+                status=status,
+                location=location(created) if location else None,
+                body=created.model_dump_json(by_alias=True),
+            )
+
+        if self.key is None:
+            with self.resources.db.begin() as session:
+                fresh = answer(session)
+            return _response(fresh, replayed=False)
+        return self._once(_claim(self.request, self.key, body), answer)
+
+    def _once(self, claim: Claim, answer: Callable[[Session], Answer]) -> Response:
+        with self.resources.db.begin() as session:
+            _take_turn(session, claim)
+            earlier = self._find(session, claim)
+            if earlier is not None:
+                return _response(earlier, replayed=True)
+            fresh = answer(session)
+            self._keep(session, claim, fresh)
+        return _response(fresh, replayed=False)
+
+    def _find(self, session: Session, claim: Claim) -> Answer | None:
+        row = session.get(IdempotencyKey, claim.id)
+        if row is None:
+            return None
+        if row.expires_at <= self.resources.clock():
+            session.delete(row)
+            session.flush()
+            return None
+        if row.fingerprint != claim.fingerprint:
+            raise IdempotencyKeyReused
+        body = self.resources.secrets.open(
+            row.answer, table=row.__tablename__, row=row.id, column="answer"
+        )
+        return Answer(status=row.status, location=row.location, body=body.reveal())
+
+    def _keep(self, session: Session, claim: Claim, answer: Answer) -> None:
+        now = self.resources.clock()
+        table = IdempotencyKey.__tablename__
+        session.add(
+            IdempotencyKey(
+                id=claim.id,
+                api_key_id=claim.api_key_id,
+                method=claim.method,
+                path=claim.path,
+                fingerprint=claim.fingerprint,
+                status=answer.status,
+                location=answer.location,
+                answer=self.resources.secrets.seal(
+                    answer.body, table=table, row=claim.id, column="answer"
+                ),
+                created_at=now,
+                expires_at=now + KEPT,
+            )
+        )
+        session.flush()
+
+
+def _once_only(request: Request, idempotency_key: KeyHeader = None) -> OnceOnly:
+    return OnceOnly(request=request, resources=request.app.state.resources, key=idempotency_key)
+
+
+Once = Annotated[OnceOnly, Depends(_once_only)]
+
+
+def purge_expired(session: Session, now: datetime) -> int:
+    """Forget the answers that no client may ask for any more; how many there were."""
+    expired = delete(IdempotencyKey).where(IdempotencyKey.expires_at <= now)
+    return len(session.scalars(expired.returning(IdempotencyKey.id)).all())
+
+
+def _claim(request: Request, key: str, body: BaseModel | str | None) -> Claim:
+    api_key_id, method, path = caller_of(request).key_id, request.method, request.url.path
+    content = body.model_dump(exclude_unset=True) if isinstance(body, BaseModel) else body
+    return Claim(
+        id=_digest([api_key_id, method, path, key]).hex(),
+        api_key_id=api_key_id,
+        method=method,
+        path=path,
+        # The key salts the digest, so that it does not tell which secret a body held.
+        fingerprint=_digest([api_key_id, key, request.url.query, content]),
+    )
+
+
+def _take_turn(session: Session, claim: Claim) -> None:
+    number = int.from_bytes(bytes.fromhex(claim.id)[:8], signed=True)
+    if not session.scalar(select(func.pg_try_advisory_xact_lock(number))):
+        raise IdempotencyKeyInFlight(headers={"Retry-After": str(RETRY_AFTER_S)})
+
+
+def _digest(parts: list[Any]) -> bytes:
+    text = json.dumps(parts, sort_keys=True, default=_plain)
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Secret):
+        return value.reveal()
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    return str(value)
+
+
+def _response(answer: Answer, *, replayed: bool) -> Response:
+    headers = {"Idempotent-Replayed": "true"} if replayed else {}
+    if answer.location is not None:
+        headers["Location"] = answer.location
+    return Response(
+        answer.body, status_code=answer.status, media_type="application/json", headers=headers
+    )

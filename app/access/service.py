@@ -1,0 +1,234 @@
+"""Giving out and revoking API keys."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from app.access.models import ApiKey
+from app.access.queries import CONFIGURED_KEY_ID
+from app.access.rules import (
+    FileKey,
+    FirstKeyState,
+    FirstKeyStep,
+    RoleName,
+    Token,
+    digest,
+    fault_of_configured_key,
+    first_key_step,
+    new_token,
+    parse_token,
+)
+from app.core.clock import Clock, utc_now
+from app.core.db import Database
+from app.core.errors import AppError, NotFound
+from app.core.secret_files import read_secret_file, replace_secret_file
+from app.core.secrets import Secret
+
+ADMIN_KEY_FILE = "admin.key"
+FIRST_KEY_NAME = "first admin key"
+USE_NOTED_EVERY = timedelta(minutes=1)
+
+# Any number: what matters is that every process takes the same one.
+FIRST_KEY_LOCK = 0x6D6F73616963_6B
+
+
+class BadAdminKey(AppError):
+    """The admin key in MOSAICO_ADMIN_KEY or in the admin key file cannot be used."""
+
+    code = "bad-admin-key"
+    exit_code = 78
+
+
+class UnknownApiKey(NotFound):
+    """No API key has this id; list the keys to see which exist."""
+
+    code = "unknown-api-key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedKey:
+    """A new key. `token` is the only copy of its text."""
+
+    id: str
+    token: Secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstKey:
+    """Where the first admin key lies; `path` is None when the operator brought one along."""
+
+    path: Path | None
+    created: bool
+
+
+def create_key(
+    session: Session,
+    name: str,
+    role: RoleName,
+    *,
+    now: datetime,
+    expires_at: datetime | None = None,
+) -> CreatedKey:
+    """Give out a key; its text is in the answer and nowhere else."""
+    token = new_token(role)
+    _register(session, token, name=name, role=role, now=now, expires_at=expires_at)
+    return CreatedKey(id=token.key_id, token=Secret(token.text))
+
+
+def revoke_key(session: Session, key_id: str, *, now: datetime) -> None:
+    """End a key for good; revoking it twice changes nothing. Raises `UnknownApiKey`."""
+    row = session.get(ApiKey, key_id)
+    if row is None:
+        raise UnknownApiKey(f"no API key has the id {key_id!r}; list the keys at /api/v1/api-keys")
+    row.revoked_at = row.revoked_at or now
+    session.flush()
+
+
+def note_use(session: Session, key_id: str, *, now: datetime) -> None:
+    """Remember that a key was used, at most once a minute whatever the number of processes."""
+    session.execute(
+        update(ApiKey)
+        .where(
+            ApiKey.id == key_id,
+            or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at <= now - USE_NOTED_EVERY),
+        )
+        .values(last_used_at=now)
+    )
+
+
+def ensure_first_admin_key(
+    db: Database, data_dir: Path, configured: Secret | None, *, clock: Clock = utc_now
+) -> FirstKey:
+    """Make sure that somebody can administer the service.
+
+    The operator's key (MOSAICO_ADMIN_KEY) is registered, and replaces what the variable held
+    before. Without one a key is made once and left in `admin.key` in the data folder, mode 0600.
+    Raises: `BadAdminKey`, `UnsafeSecretFile`.
+    Locks: one process at a time, so that several starting at once make one key.
+    """
+    with db.begin() as session:
+        session.execute(select(func.pg_advisory_xact_lock(FIRST_KEY_LOCK)))
+        if configured is not None and configured.reveal().strip():
+            _register_configured(session, configured.reveal().strip(), now=clock())
+            return FirstKey(path=None, created=False)
+        _forget_configured(session)
+        return _first_key_in_file(session, data_dir / ADMIN_KEY_FILE, now=clock())
+
+
+def _register(
+    session: Session,
+    token: Token,
+    *,
+    name: str,
+    role: RoleName,
+    now: datetime,
+    expires_at: datetime | None = None,
+) -> None:
+    session.add(
+        ApiKey(
+            id=token.key_id,
+            name=name,
+            role=role,
+            digest=digest(token.text),
+            created_at=now,
+            expires_at=expires_at,
+        )
+    )
+    session.flush()
+
+
+def _register_configured(session: Session, text: str, *, now: datetime) -> None:
+    fault = fault_of_configured_key(text)
+    if fault is not None:
+        raise BadAdminKey(f"MOSAICO_ADMIN_KEY cannot be the admin key: {fault}")
+    # An unchanged variable leaves the row alone: a key that was revoked stays revoked.
+    row = insert(ApiKey).values(
+        id=CONFIGURED_KEY_ID,
+        name="MOSAICO_ADMIN_KEY",
+        role="admin",
+        digest=digest(text),
+        created_at=now,
+    )
+    session.execute(
+        row.on_conflict_do_update(
+            index_elements=[ApiKey.id],
+            set_={"digest": row.excluded.digest, "created_at": now, "revoked_at": None},
+            where=ApiKey.digest != row.excluded.digest,
+        )
+    )
+
+
+def _forget_configured(session: Session) -> None:
+    session.execute(
+        delete(ApiKey).where(ApiKey.id == CONFIGURED_KEY_ID, ApiKey.revoked_at.is_(None))
+    )
+
+
+def _first_key_in_file(session: Session, path: Path, *, now: datetime) -> FirstKey:
+    token = _token_in(path)
+    step = first_key_step(_first_key_state(session, token, now=now))
+    if step is FirstKeyStep.KEEP:
+        return FirstKey(path=path, created=False)
+    if step is FirstKeyStep.LEAVE:
+        return FirstKey(path=None, created=False)
+    if step is FirstKeyStep.MAKE or token is None:
+        token = new_token("admin")
+        # Before the commit: a key in the file that the database lacks is registered next time.
+        replace_secret_file(path, token.text)
+    _revoke_first_keys(session, now=now)
+    _register(session, token, name=FIRST_KEY_NAME, role="admin", now=now)
+    return FirstKey(path=path, created=step is FirstKeyStep.MAKE)
+
+
+def _token_in(path: Path) -> Token | None:
+    text = read_secret_file(path)
+    if text is None:
+        return None
+    token = parse_token(text)
+    if token is None:
+        raise BadAdminKey(
+            f"{path} does not hold a key made by MOSAICO; restore it, or delete it to have a new"
+            " key made (the old one is revoked then)"
+        )
+    return token
+
+
+def _first_key_state(session: Session, token: Token | None, *, now: datetime) -> FirstKeyState:
+    row = session.get(ApiKey, token.key_id) if token else None
+    active_admins = session.scalars(
+        select(ApiKey).where(
+            ApiKey.role == "admin",
+            ApiKey.revoked_at.is_(None),
+            or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now),
+        )
+    ).all()
+    return FirstKeyState(
+        file=_file_key(token, row),
+        lost=any(key.name == FIRST_KEY_NAME for key in active_admins),
+        other_admin=any(key.name != FIRST_KEY_NAME for key in active_admins),
+    )
+
+
+def _file_key(token: Token | None, row: ApiKey | None) -> FileKey:
+    if token is None:
+        return FileKey.NO_FILE
+    if row is None:
+        return FileKey.UNKNOWN
+    if row.digest != digest(token.text):
+        raise BadAdminKey(
+            "the admin key file holds the id of a known key with another secret; delete the file"
+            " to have a new key made"
+        )
+    return FileKey.ACTIVE if row.revoked_at is None else FileKey.REVOKED
+
+
+def _revoke_first_keys(session: Session, *, now: datetime) -> None:
+    session.execute(
+        update(ApiKey)
+        .where(ApiKey.name == FIRST_KEY_NAME, ApiKey.revoked_at.is_(None))
+        .values(revoked_at=now)
+    )
