@@ -9,8 +9,8 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from app.access.keyring import KeyRing
 from app.access.queries import KnownKey
 from app.access.rules import RoleName, covers
+from app.core.deps import resources
 from app.core.errors import Forbidden, Unauthorized
-from app.core.resources import Resources
 
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
@@ -89,6 +89,6 @@ def _key_ring(request: Request) -> KeyRing:
     state = request.app.state
     ring = getattr(state, "key_ring", None)
     if not isinstance(ring, KeyRing):
-        resources: Resources = state.resources
-        ring = state.key_ring = KeyRing(resources.db, resources.clock)
+        held = resources(request)
+        ring = state.key_ring = KeyRing(held.db, held.clock)
     return ring

@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import caller_of
 from app.access.models import IdempotencyKey
+from app.core.deps import resources
 from app.core.errors import Conflict, Invalid
 from app.core.resources import Resources
 from app.core.secrets import Secret
@@ -74,7 +75,14 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnceOnly:
-    """Carries out the creating request at hand, once per `Idempotency-Key` if one was sent."""
+    """Carries out the creating request at hand, once per `Idempotency-Key` if one was sent.
+
+    Every creating route reads the same:
+
+        @router.post("", status_code=201, response_model=AgentView)
+        def create_agent(body: AgentCreate, once: Once) -> Response:
+            return once(body, lambda session: service.create_agent(session, body))
+    """
 
     request: Request
     resources: Resources
@@ -90,8 +98,9 @@ class OnceOnly:
     ) -> Response:
         """Run `action` in a transaction of its own and answer with what it returns.
 
-        `body` is what the client sent, or a digest of it when it was streamed; `location` gives
-        the path of what was created.
+        `body` is what the client sent, or a digest of it when it was streamed. `location` gives
+        the path of what was created; without it, that is the path of the request and the `id`
+        of the answer.
         Raises: `IdempotencyKeyReused`, `IdempotencyKeyInFlight`, whatever `action` raises;
         nothing is written then.
         """
@@ -100,7 +109,7 @@ class OnceOnly:
             created = action(session)
             return Answer(
                 status=status,
-                location=location(created) if location else None,
+                location=location(created) if location else self._member(created),
                 body=created.model_dump_json(by_alias=True),
             )
 
@@ -109,6 +118,10 @@ class OnceOnly:
                 fresh = answer(session)
             return _response(fresh, replayed=False)
         return self._once(_claim(self.request, self.key, body), answer)
+
+    def _member(self, created: BaseModel) -> str | None:
+        member = getattr(created, "id", None)
+        return None if member is None else f"{self.request.url.path}/{member}"
 
     def _once(self, claim: Claim, answer: Callable[[Session], Answer]) -> Response:
         with self.resources.db.begin() as session:
@@ -158,7 +171,7 @@ class OnceOnly:
 
 
 def _once_only(request: Request, idempotency_key: KeyHeader = None) -> OnceOnly:
-    return OnceOnly(request=request, resources=request.app.state.resources, key=idempotency_key)
+    return OnceOnly(request=request, resources=resources(request), key=idempotency_key)
 
 
 Once = Annotated[OnceOnly, Depends(_once_only)]

@@ -9,8 +9,18 @@ from sqlalchemy.orm import Session
 
 from app.access.models import ApiKey
 from app.access.rules import Spelling, digest, parse_token, spelling
+from app.access.schemas import ApiKeyView
+from app.core.errors import NotFound
+from app.core.pagination import PageQuery, paged
+from app.core.schemas import Page
 
 CONFIGURED_KEY_ID = "admin-env"
+
+
+class UnknownApiKey(NotFound):
+    """No API key has this id; list the keys at `/api/v1/api-keys` to see which exist."""
+
+    code = "unknown-api-key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +47,28 @@ def find_key(session: Session, token: str) -> KnownKey | None:
         if hmac.compare_digest(row.digest, wanted):
             return _known(row)
     return None
+
+
+def get_key_row(session: Session, key_id: str) -> ApiKey:
+    """The row of a key, for services of this domain. Raises `UnknownApiKey`."""
+    row = session.get(ApiKey, key_id)
+    if row is None:
+        raise UnknownApiKey
+    return row
+
+
+def get_key(session: Session, key_id: str) -> ApiKeyView:
+    """One key, without its text. Raises `UnknownApiKey`."""
+    return ApiKeyView.model_validate(get_key_row(session, key_id))
+
+
+def list_keys(session: Session, query: PageQuery) -> Page[ApiKeyView]:
+    """The keys that were given out, newest first, revoked ones too."""
+    rows, next_cursor = paged(
+        session, select(ApiKey), keys=[ApiKey.created_at, ApiKey.id], query=query
+    )
+    items = [ApiKeyView.model_validate(row) for row in rows]
+    return Page[ApiKeyView](items=items, next_cursor=next_cursor)
 
 
 def _known(row: ApiKey) -> KnownKey:

@@ -9,7 +9,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from app.access.models import ApiKey
-from app.access.queries import CONFIGURED_KEY_ID
+from app.access.queries import CONFIGURED_KEY_ID, get_key_row
 from app.access.rules import (
     FileKey,
     FirstKeyState,
@@ -24,7 +24,7 @@ from app.access.rules import (
 )
 from app.core.clock import Clock, utc_now
 from app.core.db import Database
-from app.core.errors import AppError, NotFound
+from app.core.errors import AppError, ErrorItem, Invalid
 from app.core.secret_files import read_secret_file, replace_secret_file
 from app.core.secrets import Secret
 
@@ -41,12 +41,6 @@ class BadAdminKey(AppError):
 
     code = "bad-admin-key"
     exit_code = 78
-
-
-class UnknownApiKey(NotFound):
-    """No API key has this id; list the keys to see which exist."""
-
-    code = "unknown-api-key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +67,12 @@ def create_key(
     now: datetime,
     expires_at: datetime | None = None,
 ) -> CreatedKey:
-    """Give out a key; its text is in the answer and nowhere else."""
+    """Give out a key; its text is in the answer and nowhere else. Raises `Invalid`."""
+    if expires_at is not None and expires_at <= now:
+        raise Invalid(
+            "the key would have expired already",
+            errors=[ErrorItem(pointer="/expiresAt", detail="lies in the past; send a later time")],
+        )
     token = new_token(role)
     _register(session, token, name=name, role=role, now=now, expires_at=expires_at)
     return CreatedKey(id=token.key_id, token=Secret(token.text))
@@ -81,9 +80,7 @@ def create_key(
 
 def revoke_key(session: Session, key_id: str, *, now: datetime) -> None:
     """End a key for good; revoking it twice changes nothing. Raises `UnknownApiKey`."""
-    row = session.get(ApiKey, key_id)
-    if row is None:
-        raise UnknownApiKey(f"no API key has the id {key_id!r}; list the keys at /api/v1/api-keys")
+    row = get_key_row(session, key_id)
     row.revoked_at = row.revoked_at or now
     session.flush()
 

@@ -1,0 +1,34 @@
+"""API keys on the wire."""
+
+from datetime import datetime
+
+from pydantic import AwareDatetime
+
+from app.access.rules import RoleName
+from app.core.schemas import ShortText, WireModel
+
+
+class ApiKeyCreate(WireModel):
+    """What a new key is for, and what it may do."""
+
+    name: ShortText
+    role: RoleName = "read"
+    expires_at: AwareDatetime | None = None
+
+
+class ApiKeyView(WireModel):
+    """A key as everybody may see it: never its text."""
+
+    id: str
+    name: str
+    role: RoleName
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+class ApiKeyCreated(ApiKeyView):
+    """A new key with its text, which is shown this once."""
+
+    token: str
