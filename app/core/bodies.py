@@ -1,0 +1,171 @@
+"""Bodies and addresses, checked before anything else looks at them.
+
+A body is read to its end before the application starts: a client that goes away or sends
+something unreadable never reaches a route, so nothing can be left half-written.
+"""
+
+import asyncio
+from collections.abc import Callable
+from urllib.parse import unquote_to_bytes
+
+import anyio.to_thread
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.core.errors import AppError, Invalid, TooLarge
+from app.core.problems import SlowRequest, UnsupportedMediaType, problem_response, request_id
+from app.core.strict_json import parse_json
+
+MAX_BODY = 1024 * 1024
+READING_TIME_S = 30.0
+MAX_DISCARDED = 16 * MAX_BODY
+DISCARDING_TIME_S = 5.0
+
+# Above this the parse would hold up the event loop for more than about a millisecond.
+PARSE_IN_THREAD = 16 * 1024
+
+
+class UnreadableAddress(Invalid):
+    """The address holds bytes that are not UTF-8, or NUL; encode it as UTF-8 without NUL."""
+
+    code = "unreadable-address"
+    status = 400
+
+
+class _ClientLeft(Exception):
+    """The client closed the connection before the end of its body."""
+
+
+def nothing_streamed(_scope: Scope) -> bool:
+    """The predicate of an application without streamed uploads."""
+    return False
+
+
+class Bodies:
+    """Refuses unreadable addresses and bodies; bodies below `/api/` must be strict JSON.
+
+    `is_streamed` names the requests whose bodies the route itself reads, piece by piece, with a
+    limit of its own.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        is_streamed: Callable[[Scope], bool] = nothing_streamed,
+        max_bytes: int = MAX_BODY,
+        reading_time_s: float = READING_TIME_S,
+    ) -> None:
+        self.app = app
+        self.is_streamed = is_streamed
+        self.max_bytes = max_bytes
+        self.reading_time_s = reading_time_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        try:
+            _check_address(scope)
+            ready = receive if self.is_streamed(scope) else await self._read(scope, receive)
+        except AppError as error:
+            response = problem_response(error, request_id=request_id(scope))
+            return await response(scope, receive, send)
+        except _ClientLeft:
+            return None
+        return await self.app(scope, ready, send)
+
+    async def _read(self, scope: Scope, receive: Receive) -> Receive:
+        headers = Headers(scope=scope)
+        declared = headers.get("content-length", "0")
+        too_large = declared.isdecimal() and int(declared[:20]) > self.max_bytes
+        try:
+            async with asyncio.timeout(self.reading_time_s):
+                body = None if too_large else await self._collect(receive)
+                if body is None:
+                    await _discard(receive)
+        except TimeoutError:
+            # What remains of the body must not be read as the next request.
+            raise SlowRequest(headers={"Connection": "close"}) from None
+        if body is None:
+            raise self._too_large()
+        if body and scope["path"].startswith("/api/"):
+            await _check_json_body(headers.get("content-type", ""), body)
+        return _replaying(body, receive)
+
+    async def _collect(self, receive: Receive) -> bytes | None:
+        """The whole body; None as soon as it is too large."""
+        body = bytearray()
+        more = True
+        while more:
+            message = await _next_part(receive)
+            body += message.get("body", b"")
+            if len(body) > self.max_bytes:
+                return None
+            more = message.get("more_body", False)
+        return bytes(body)
+
+    def _too_large(self) -> TooLarge:
+        return TooLarge(
+            f"The body is larger than {self.max_bytes} bytes; send less at once.",
+            maxBytes=self.max_bytes,
+            headers={"Connection": "close"},
+        )
+
+
+async def _next_part(receive: Receive) -> Message:
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise _ClientLeft
+    return message
+
+
+async def _discard(receive: Receive) -> None:
+    """Read on and keep nothing: a client that is still sending would not see the answer."""
+    discarded = 0
+    try:
+        async with asyncio.timeout(DISCARDING_TIME_S):
+            while discarded < MAX_DISCARDED:
+                message = await _next_part(receive)
+                discarded += len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
+    except TimeoutError:
+        return
+
+
+def _check_address(scope: Scope) -> None:
+    path: bytes = scope.get("raw_path") or scope["path"].encode("utf-8", "surrogatepass")
+    for part in (path, scope.get("query_string", b"")):
+        if b"%" in part or not part.isascii() or b"\x00" in part:
+            _check_encoded(part)
+
+
+def _check_encoded(part: bytes) -> None:
+    decoded = unquote_to_bytes(part)
+    if b"\x00" in decoded:
+        raise UnreadableAddress("The address holds NUL (%00); remove it.")
+    try:
+        decoded.decode("utf-8")
+    except UnicodeDecodeError:
+        raise UnreadableAddress from None
+
+
+async def _check_json_body(content_type: str, body: bytes) -> None:
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind != "application/json" and not (
+        kind.startswith("application/") and kind.endswith("+json")
+    ):
+        raise UnsupportedMediaType
+    if len(body) > PARSE_IN_THREAD:
+        await anyio.to_thread.run_sync(parse_json, body)
+    else:
+        parse_json(body)
+
+
+def _replaying(body: bytes, receive: Receive) -> Receive:
+    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return pending.pop() if pending else await receive()
+
+    return replay

@@ -1,0 +1,131 @@
+"""Lists in pages that stay stable while rows come and go: keyset, never offset.
+
+Source: Markus Winand, "We need tool support for keyset pagination"; Postgres row comparison.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+from fastapi import Depends, Query
+from sqlalchemy import Select, literal, tuple_
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from app.core.errors import ErrorItem, Invalid
+from app.core.strict_json import MAX_INTEGER, MIN_INTEGER, storable_text_flaw
+
+T = TypeVar("T")
+
+DEFAULT_LIMIT = 50
+MAX_LIMIT = 200
+MAX_CURSOR = 1024
+
+CursorValue: TypeAlias = str | int | datetime
+
+
+class BadCursor(Invalid):
+    """The cursor is not one that this list gave; start again without a cursor."""
+
+    code = "bad-cursor"
+
+
+@dataclass(frozen=True, slots=True)
+class PageQuery:
+    """Which page a client asks for: `?limit=50&cursor=…`."""
+
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Items on one page.")] = (
+        DEFAULT_LIMIT
+    )
+    cursor: Annotated[
+        str | None,
+        Query(max_length=MAX_CURSOR, description="`nextCursor` of the page before."),
+    ] = None
+
+
+Paging = Annotated[PageQuery, Depends()]
+
+
+class PageRows(NamedTuple, Generic[T]):
+    """The rows of one page and the cursor of the next; None on the last page."""
+
+    rows: list[T]
+    next_cursor: str | None
+
+
+def paged(
+    session: Session,
+    statement: Select[T],
+    *,
+    keys: Sequence[InstrumentedAttribute[Any]],
+    query: PageQuery,
+    descending: bool = True,
+) -> PageRows[T]:
+    """One page of a `select(Entity)`, ordered by `keys`.
+
+    Reads:  keys that are never null and together unique; an index on them makes it fast.
+    Raises: `BadCursor` when the cursor does not fit the keys.
+    """
+    if query.cursor is not None:
+        statement = statement.where(_beyond(keys, query.cursor, descending=descending))
+    order = [key.desc() if descending else key.asc() for key in keys]
+    found = list(session.scalars(statement.order_by(*order).limit(query.limit + 1)))
+    if len(found) <= query.limit:
+        return PageRows(found, None)
+    rows = found[: query.limit]
+    return PageRows(rows, encode_cursor([getattr(rows[-1], key.key) for key in keys]))
+
+
+def encode_cursor(values: Sequence[CursorValue]) -> str:
+    """An opaque text for the place after a row with these key values."""
+    document = json.dumps([_tagged(value) for value in values], separators=(",", ":"))
+    return base64.urlsafe_b64encode(document.encode()).rstrip(b"=").decode()
+
+
+def decode_cursor(text: str) -> list[CursorValue]:
+    """The key values of a cursor; raises `BadCursor` on anything that `encode_cursor` never made."""
+    try:
+        padded = text.encode("ascii") + b"=" * (-len(text) % 4)
+        document = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        return [_untagged(*item) for item in document]
+    except (binascii.Error, ValueError, TypeError, RecursionError):
+        raise _bad_cursor() from None
+
+
+def _tagged(value: CursorValue) -> list[str | int]:
+    if isinstance(value, datetime):
+        return ["t", value.isoformat()]
+    return ["i", value] if isinstance(value, int) else ["s", value]
+
+
+def _untagged(tag: str, value: Any) -> CursorValue:
+    if tag == "i" and type(value) is int and MIN_INTEGER <= value <= MAX_INTEGER:
+        return value
+    if tag == "s" and isinstance(value, str) and storable_text_flaw(value) is None:
+        return value
+    if tag == "t":
+        instant = datetime.fromisoformat(value)
+        if instant.tzinfo is not None:
+            return instant
+    raise ValueError(tag)
+
+
+def _beyond(keys: Sequence[InstrumentedAttribute[Any]], cursor: str, *, descending: bool) -> Any:
+    values = decode_cursor(cursor)
+    fits = len(values) == len(keys) and all(
+        isinstance(value, key.type.python_type) for key, value in zip(keys, values, strict=False)
+    )
+    if not fits:
+        raise _bad_cursor()
+    row = tuple_(*keys)
+    mark = tuple_(*(literal(value, key.type) for key, value in zip(keys, values, strict=True)))
+    return row < mark if descending else row > mark
+
+
+def _bad_cursor() -> BadCursor:
+    return BadCursor(
+        errors=[ErrorItem(pointer="cursor", detail="is not a cursor of this list; leave it out")]
+    )

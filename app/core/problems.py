@@ -1,0 +1,305 @@
+"""Every error as a problem document: what is wrong, where, what to do, and whom to ask about.
+
+Source: RFC 9457. The members besides its own are `errors` (one item per wrong field) and what the
+error itself carries. An error nobody foresaw shows its request id and nothing else.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI
+from fastapi.encoders import jsonable_encoder
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.routing import Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.core.errors import AppError, ErrorItem, Invalid, NotFound
+from app.core.ids import is_identifier, new_id
+from app.core.strict_json import MalformedJson, escape_pointer
+
+log = structlog.stdlib.get_logger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+MAX_ERRORS = 50
+REQUEST_ID = "X-Request-Id"
+
+
+class MethodNotAllowed(AppError):
+    """This address does not answer to that method; use one that the `Allow` header names."""
+
+    code = "method-not-allowed"
+    status = 405
+    exit_code = 64
+
+
+class UnsupportedMediaType(AppError):
+    """The body is not in a format that this address reads; send `Content-Type: application/json`."""
+
+    code = "unsupported-media-type"
+    status = 415
+    exit_code = 65
+
+
+class TooManyRequests(AppError):
+    """Too many requests in a short time; wait as long as `Retry-After` says."""
+
+    code = "too-many-requests"
+    status = 429
+    exit_code = 75
+
+
+class SlowRequest(AppError):
+    """The body did not arrive in time; send it again on a better connection."""
+
+    code = "slow-request"
+    status = 408
+    exit_code = 75
+
+
+class Unforeseen(AppError):
+    """Something failed that should not; report the request id in `instance` to the operator."""
+
+    code = "internal-error"
+
+
+PROBLEM_SCHEMA: dict[str, Any] = {
+    "title": "Problem",
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string", "examples": ["/problems/not-found"]},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "What is wrong and what to do about it."},
+        "instance": {"type": "string", "description": "The request id."},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["pointer", "detail"],
+                "properties": {
+                    "pointer": {
+                        "type": "string",
+                        "description": "JSON pointer into the body, or the name of a parameter.",
+                    },
+                    "detail": {"type": "string"},
+                    "span": {
+                        "type": "array",
+                        "items": {"type": "integer"},
+                        "minItems": 2,
+                        "maxItems": 2,
+                        "description": "Start and end offset in the text that is wrong.",
+                    },
+                },
+            },
+        },
+    },
+}
+
+
+def _documented(status: int, description: str) -> dict[str, Any]:
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {"description": f"{HTTPStatus(status).phrase}: {description}", "content": content}
+
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: _documented(status, description)
+    for status, description in {
+        400: "the body or a parameter cannot be read",
+        401: "no valid API key",
+        403: "the API key lacks the role",
+        404: "nothing of this name exists",
+        405: "not with this method",
+        409: "it does not fit the present state",
+        413: "the body is too large",
+        415: "the body is not JSON",
+        422: "a field is wrong; `errors` names it",
+        429: "too many requests",
+        503: "try again in a few seconds",
+    }.items()
+}
+
+_STANDING_HEADERS: Mapping[int, Mapping[str, str]] = {
+    401: {"WWW-Authenticate": "Bearer"},
+    429: {"Retry-After": "5"},
+    503: {"Retry-After": "2"},
+}
+
+_BY_STATUS: Mapping[int, type[AppError]] = {
+    400: MalformedJson,
+    404: NotFound,
+    405: MethodNotAllowed,
+    415: UnsupportedMediaType,
+    422: Invalid,
+    429: TooManyRequests,
+}
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of this application with a problem document."""
+    app.add_exception_handler(AppError, _on_app_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid_request)
+    app.add_exception_handler(HTTPException, _on_http_error)
+
+
+def problem_response(error: AppError, *, request_id: str | None) -> JSONResponse:
+    """The problem document of an error; `extra["headers"]` of the error become headers."""
+    extra = dict(error.extra)
+    headers = {**_STANDING_HEADERS.get(error.status, {}), **extra.pop("headers", {})}
+    body: dict[str, Any] = {
+        "type": f"/problems/{error.error_code}",
+        "title": title_of(error.error_code),
+        "status": error.status,
+        "detail": error.detail,
+        "instance": request_id,
+    }
+    if error.errors:
+        body["errors"] = [_item(item) for item in error.errors[:MAX_ERRORS]]
+    body |= {key: value for key, value in jsonable_encoder(extra).items() if key not in body}
+    return JSONResponse(body, status_code=error.status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def title_of(code: str) -> str:
+    """The code as words: `not-found` is `Not found`."""
+    return code.replace("-", " ").capitalize()
+
+
+def request_id(scope: Scope) -> str | None:
+    """The id under which this request is logged."""
+    found: str | None = scope.get("state", {}).get("request_id")
+    return found
+
+
+class RequestIds:
+    """Gives every request an id: the client's own when it is a plain one, else a new one."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        offered = Headers(scope=scope).get(REQUEST_ID, "")
+        chosen = offered if is_identifier(offered) else new_id()
+        scope.setdefault("state", {})["request_id"] = chosen
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)[REQUEST_ID] = chosen
+            await send(message)
+
+        with structlog.contextvars.bound_contextvars(request_id=chosen):
+            return await self.app(scope, receive, send_with_id)
+
+
+class LastResort:
+    """Answers what nobody foresaw with 500 and the request id; the log has the rest."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        started = False
+
+        async def send_noting(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_noting)
+        except ClientDisconnect:
+            log.info("client left", path=scope["path"])
+        except Exception:
+            log.exception("request failed", method=scope["method"], path=scope["path"])
+            if started:
+                raise
+            response = problem_response(Unforeseen(), request_id=request_id(scope))
+            await response(scope, receive, send)
+
+
+async def _on_app_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, AppError)
+    if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        log.warning("request refused", code=error.error_code, cause=str(error.__cause__ or ""))
+    return problem_response(error, request_id=request_id(request.scope))
+
+
+async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    kind = _BY_STATUS.get(error.status_code)
+    headers = dict(error.headers or {})
+    if kind is None:
+        known = AppError(f"{error.detail}; see /docs for what is offered.", headers=headers)
+        known.status = error.status_code  # type: ignore[misc]
+    elif kind is NotFound:
+        known = NotFound("Nothing is at this address; /docs lists what is.", headers=headers)
+    elif kind is MethodNotAllowed:
+        headers["Allow"] = ", ".join(_allowed_methods(request))
+        known = MethodNotAllowed(headers=headers)
+    else:
+        known = kind(headers=headers)
+    return problem_response(known, request_id=request_id(request.scope))
+
+
+async def _on_invalid_request(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    flaws = error.errors()
+    problem = Invalid(
+        "The request is not valid; change what `errors` names and send it again.",
+        errors=[_described(flaw) for flaw in flaws[:MAX_ERRORS]],
+    )
+    return problem_response(problem, request_id=request_id(request.scope))
+
+
+def _allowed_methods(request: Request) -> list[str]:
+    """Every method of this address; the router itself names those of the first match only."""
+    methods: set[str] = set()
+    for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"):
+        scope = {**request.scope, "method": method}
+        if any(route.matches(scope)[0] is Match.FULL for route in request.app.router.routes):
+            methods.add(method)
+    return sorted(methods)
+
+
+def _item(item: ErrorItem) -> dict[str, Any]:
+    span = {"span": list(item.span)} if item.span else {}
+    return {"pointer": item.pointer, "detail": item.detail, **span}
+
+
+def _described(flaw: Mapping[str, Any]) -> ErrorItem:
+    where: Sequence[str | int] = flaw["loc"]
+    return ErrorItem(pointer=_pointer(where), detail=_advice(flaw["type"], flaw["msg"]))
+
+
+def _pointer(where: Sequence[str | int]) -> str:
+    if where[0] == "body":
+        return "".join(f"/{escape_pointer(str(step))}" for step in where[1:])
+    return escape_pointer(str(where[-1]))
+
+
+def _advice(kind: str, message: str) -> str:
+    told = _ADVICE.get(kind)
+    if told is not None:
+        return told
+    said = re.sub(r"^(Input|Value|String|List|Dictionary) should", "should", message)
+    return said.removeprefix("Value error, ")
+
+
+_ADVICE: Mapping[str, str] = {
+    "missing": "is missing; send it",
+    "extra_forbidden": "is not a field here; remove it or correct its name",
+    "string_unicode": "holds half a surrogate pair; send the whole pair",
+    "model_attributes_type": "should be a JSON object",
+    "model_type": "should be a JSON object",
+    "finite_number": "should be a finite number; leave it out or send null",
+}

@@ -1,0 +1,148 @@
+"""What every body on the wire has in common: strict in, camelCase out."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Generic, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic import StringConstraints as Text
+from pydantic.alias_generators import to_camel
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from app.core.errors import Invalid
+from app.core.ids import IDENTIFIER_PATTERN
+from app.core.strict_json import MAX_INTEGER, MIN_INTEGER, check_json, storable_text_flaw
+
+T = TypeVar("T")
+
+MAX_TEXT = 64 * 1024
+MAX_STORED_TEXT = 64 * 1024 * 1024
+
+
+def _nodes(schema: Any) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
+    """Every typed node below a core schema with the container and key that hold it."""
+    members: Any = ()
+    if isinstance(schema, dict):
+        members = [(k, v) for k, v in schema.items() if k not in ("metadata", "serialization")]
+    elif isinstance(schema, list | tuple):
+        members = list(enumerate(schema))
+    for key, value in members:
+        yield from _nodes(value)
+        if isinstance(value, dict) and isinstance(value.get("type"), str):
+            yield schema, key, value
+
+
+def _tight_integer(node: dict[str, Any]) -> dict[str, Any]:
+    bounds: dict[str, Any] = {"strict": True}
+    if "ge" not in node and "gt" not in node:
+        bounds["ge"] = MIN_INTEGER
+    if "le" not in node and "lt" not in node:
+        bounds["le"] = MAX_INTEGER
+    return {**node, **bounds}
+
+
+def _strict(node: dict[str, Any]) -> dict[str, Any]:
+    return {**node, "strict": True}
+
+
+def _storable(node: dict[str, Any]) -> dict[str, Any]:
+    return dict(core_schema.no_info_after_validator_function(_refuse_flaw, node))
+
+
+def _refuse_flaw(text: str) -> str:
+    flaw = storable_text_flaw(text)
+    if flaw is not None:
+        raise PydanticCustomError("unstorable_text", "{flaw}", {"flaw": flaw})
+    return text
+
+
+_TIGHTER: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "int": _tight_integer,
+    "float": _strict,
+    "bool": _strict,
+    "str": _storable,
+}
+
+
+class WireModel(BaseModel):
+    """A body of a request or an answer.
+
+    Fields are camelCase on the wire; unknown ones are refused. Texts hold neither NUL nor lone
+    surrogates and at most 64 KiB unless the field says otherwise; numbers are finite, integers
+    fit 64 bits; `true` is no number and `"1"` is none either.
+    """
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        str_max_length=MAX_TEXT,
+        from_attributes=True,
+        ser_json_inf_nan="null",
+        hide_input_in_errors=True,
+    )
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: type[BaseModel], handler: GetCoreSchemaHandler, /
+    ) -> CoreSchema:
+        schema = handler(source)
+        for holder, key, node in list(_nodes(schema)):
+            tighten = _TIGHTER.get(node["type"])
+            if tighten:
+                holder[key] = tighten(node)
+        return schema
+
+
+class Page(WireModel, Generic[T]):
+    """One page of a list; `nextCursor` is null on the last one."""
+
+    items: list[T]
+    next_cursor: str | None = None
+
+
+def fields(model: BaseModel) -> dict[str, Any]:
+    """Every field by attribute name, nested bodies as they are."""
+    return {name: getattr(model, name) for name in type(model).model_fields}
+
+
+def changes(model: BaseModel) -> dict[str, Any]:
+    """The fields that the client sent, by attribute name: absent means keep, null means clear."""
+    return {name: getattr(model, name) for name in model.model_fields_set}
+
+
+def _without_controls(text: str) -> str:
+    if not text.isprintable():
+        raise PydanticCustomError(
+            "control_character",
+            "holds a line break or another control character; send one printable line",
+        )
+    return text
+
+
+def _bounded_object(value: dict[str, Any]) -> dict[str, Any]:
+    try:
+        check_json(value)
+    except Invalid as error:
+        item = error.errors[0]
+        raise PydanticCustomError(
+            "unacceptable_json", "{detail}", {"detail": f"{item.pointer} {item.detail}"}
+        ) from None
+    if len(json.dumps(value, ensure_ascii=False).encode()) > MAX_TEXT:
+        raise PydanticCustomError("object_too_large", "is larger than 64 KiB; send less")
+    return value
+
+
+Identifier = Annotated[str, Text(pattern=f"^{IDENTIFIER_PATTERN}$", max_length=64)]
+ShortText = Annotated[
+    str,
+    Text(strip_whitespace=True, min_length=1, max_length=200),
+    AfterValidator(_without_controls),
+]
+LongText = Annotated[str, Field(max_length=MAX_TEXT)]
+StoredText = Annotated[str, Field(max_length=MAX_STORED_TEXT)]
+JsonObject = Annotated[dict[str, Any], AfterValidator(_bounded_object)]

@@ -1,0 +1,180 @@
+"""JSON as the service accepts it: nothing that Postgres, a browser or a second parser reads anew.
+
+Refused, each with a JSON pointer to the place: NaN and Infinity, numbers beyond a double or a
+64-bit integer, duplicate keys, NUL and lone surrogates in texts, more than `MAX_DEPTH` levels.
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from app.core.errors import ErrorItem, Invalid
+
+MAX_DEPTH = 64
+MAX_INTEGER = 2**63 - 1
+MIN_INTEGER = -(2**63)
+
+_LONGEST_INTEGER = len(str(MIN_INTEGER))
+_SHOWN_TEXT = 60
+
+
+class MalformedJson(Invalid):
+    """The request body is not JSON; send one JSON value in UTF-8."""
+
+    code = "malformed-json"
+    status = 400
+
+
+@dataclass(frozen=True, slots=True)
+class _Flaw:
+    """Stands in a parsed document where something unacceptable was read."""
+
+    detail: str
+
+
+class _Found(Exception):
+    """Carries a flaw up to the root and collects the path on its way."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.path: list[str] = []
+
+
+def parse_json(raw: bytes | str) -> Any:
+    """The value that a JSON text stands for.
+
+    Raises: `MalformedJson` with line and column when it is not JSON; `Invalid` with a pointer
+    when it is, but holds something that the service does not accept.
+    """
+    value = _parse(_decode(raw))
+    check_json(value)
+    return value
+
+
+def check_json(value: Any) -> None:
+    """Raise `Invalid`, with a pointer, when a parsed value holds something unacceptable."""
+    try:
+        _check(value, MAX_DEPTH)
+    except _Found as found:
+        pointer = "".join(f"/{step}" for step in reversed(found.path))
+        raise Invalid(
+            "The JSON document holds something that cannot be stored;"
+            " change what `errors` names and send it again.",
+            code="unacceptable-json",
+            errors=[ErrorItem(pointer=pointer, detail=found.detail)],
+        ) from None
+
+
+def escape_pointer(step: str) -> str:
+    """One step of a JSON pointer. Source: RFC 6901 §3; cut to a length that can be shown."""
+    shown = step if len(step) <= _SHOWN_TEXT else step[:_SHOWN_TEXT] + "…"
+    return shown.replace("~", "~0").replace("/", "~1")
+
+
+def storable_text_flaw(text: str) -> str | None:
+    """What keeps a text from being stored; None when nothing does."""
+    if "\x00" in text:
+        return "holds the character NUL (\\u0000); remove it"
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            return f"holds half a surrogate pair at character {error.start}; send the whole pair"
+    return None
+
+
+def _decode(raw: bytes | str) -> str:
+    try:
+        return raw if isinstance(raw, str) else raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedJson(
+            f"The body is not UTF-8: byte {error.start} cannot be decoded; encode it as UTF-8."
+        ) from None
+
+
+def _parse(text: str) -> Any:
+    try:
+        return _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise MalformedJson(
+            f"The body is not JSON: {error.msg.lower()} at line {error.lineno}, column"
+            f" {error.colno}; send one JSON value."
+        ) from None
+    except RecursionError:
+        raise Invalid(
+            f"The JSON document is nested deeper than {MAX_DEPTH} levels; send it flatter.",
+            code="unacceptable-json",
+        ) from None
+
+
+def _check(value: Any, depth: int) -> None:
+    if isinstance(value, str):
+        _check_text(value)
+    elif isinstance(value, dict):
+        _check_members(value.items(), depth)
+    elif isinstance(value, list | tuple):
+        _check_members(enumerate(value), depth)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise _Found(f"{value} is not a JSON number; leave the field out or send null")
+    elif isinstance(value, _Flaw):
+        raise _Found(value.detail)
+    elif isinstance(value, int) and not MIN_INTEGER <= value <= MAX_INTEGER:
+        raise _Found("is an integer beyond 64 bits; send a smaller one, or a text")
+
+
+def _check_members(members: Any, depth: int) -> None:
+    if depth == 0:
+        raise _Found(f"is nested deeper than {MAX_DEPTH} levels; send it flatter")
+    for key, member in members:
+        try:
+            if isinstance(key, str):
+                _check_text(key)
+            # Scalars that need no look are the bulk of a document.
+            if member is not None and member is not True and member is not False:
+                _check(member, depth - 1)
+        except _Found as found:
+            found.path.append(escape_pointer(_printable(str(key))))
+            raise
+
+
+def _check_text(text: str) -> None:
+    flaw = storable_text_flaw(text)
+    if flaw is not None:
+        raise _Found(flaw)
+
+
+def _printable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "?")
+
+
+def _integer(token: str) -> int | _Flaw:
+    if len(token) > _LONGEST_INTEGER:
+        return _Flaw("is an integer beyond 64 bits; send a smaller one, or a text")
+    return int(token)
+
+
+def _float(token: str) -> float | _Flaw:
+    value = float(token)
+    if math.isfinite(value):
+        return value
+    return _Flaw("is a number beyond the range of a double; send a smaller one, or a text")
+
+
+def _constant(token: str) -> _Flaw:
+    return _Flaw(f"{token} is not a JSON number; leave the field out or send null")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> Any:
+    members = dict(pairs)
+    if len(members) == len(pairs):
+        return members
+    seen: set[str] = set()
+    twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+    return _Flaw(f"has the key {_printable(escape_pointer(twice))!r} twice; send it once")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_float, parse_constant=_constant
+)
