@@ -1,0 +1,248 @@
+"""A small agent that answers customers' questions from a handbook, and the traces it leaves.
+
+The agent plans, searches the handbook (BM25), reads the best sections, sometimes calculates, and
+answers with the sentences that fit the question best. It is a real program that makes real
+mistakes; no model and no network is involved, and equal inputs give equal bytes. Its latency is
+therefore not measured but modelled from the work done; `demo/README.md` gives the model.
+
+    python -m demo.agent --questions demo/questions.jsonl --setting good --out FILE
+"""
+
+import argparse
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from demo.retrieval import Hit, Index, Section, read_handbook, terms, words
+from demo.tools import (
+    SETTINGS,
+    AgentError,
+    HostAway,
+    Library,
+    OutOfTime,
+    Setting,
+    Toolbox,
+    build_library,
+)
+
+HANDBOOK = Path(__file__).parent / "handbook"
+USD_PER_INPUT_TOKEN = Decimal("0.000003")
+USD_PER_OUTPUT_TOKEN = Decimal("0.000015")
+
+CUES: Mapping[str, str] = {
+    "how (?:much|high)|cost|price|charge|pay": r"\d euros?\b|\bfree\b|percent|refund",
+    "how (?:long|soon|fast|quickly|often)|when|until|what time|from what": (
+        r"\b(?:hours?|minutes?|days?|weeks?|months?|years?|morning|evening|o'clock|noon|dusk)\b"
+    ),
+    "how (?:many|far|heavy|large|tall|old|strong)": r"\d|\b(?:two|three|four|five|six|eight|nine)\b",
+    "who": r"\b[A-Z][a-z]+ [A-Z][a-z]+\b",
+    "why": r"\b(?:because|since)\b",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One line of the questions file; `section` names where the handbook holds the answer."""
+
+    id: str
+    question: str
+    answer: str
+    section: str
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What the agent wants to do, judged by the wording of the question alone.
+
+    `asked` is the last sentence of the question, `wanted` how many sentences to quote, `quantities`
+    what a price must be multiplied by, and `cue` a pattern that a fitting sentence should match.
+    """
+
+    question: str
+    asked: str
+    wanted: int
+    quantities: tuple[str, ...]
+    cue: str
+
+
+def plan(question: str) -> Plan:
+    """Decide how a question is to be answered."""
+    asked = re.split(r"(?<=[.!?]) ", question)[-1]
+    is_sum = re.search(r"\b(?:altogether|in total)\b", asked)
+    return Plan(
+        question=question,
+        asked=asked,
+        wanted=2 if ", and " in asked else 1,
+        quantities=tuple(re.findall(r"\d+", question)) if is_sum else (),
+        cue=_cue(asked),
+    )
+
+
+def _cue(asked: str) -> str:
+    for wording, cue in CUES.items():
+        if re.search(rf"\b(?:{wording})\b", asked, re.IGNORECASE):
+            return cue
+    return ""
+
+
+class Quote(NamedTuple):
+    """A sentence of a section, and how well it fits the question."""
+
+    fit: float
+    sentence: str
+    section: Section
+
+
+def read_quotes(tools: Toolbox, planned: Plan) -> list[Quote]:
+    """The sentences of the sections found, the best fitting first.
+
+    Raises `AgentError` when nothing is found or nothing that was found can be read.
+    """
+    hits = tools.search(planned.question)
+    quotes = [
+        Quote(_fit(sentence, hit, planned, tools.library.index), sentence, section)
+        for hit in hits
+        if (section := tools.read(hit))
+        for sentence in re.split(r"(?<=[.!?]) (?=[A-Z])", section.text)
+    ]
+    if not hits:
+        raise AgentError("nothing in the handbook matches; ask with other words")
+    if not quotes:
+        raise AgentError("none of the sections found can be read; see the failed tool calls")
+    return sorted(quotes, key=lambda quote: -quote.fit)
+
+
+def _fit(sentence: str, hit: Hit, planned: Plan, index: Index) -> float:
+    wanted = set(terms(planned.question))
+    # In the order of the sentence: a sum of floats depends on the order of its parts.
+    shared = [term for term in dict.fromkeys(terms(sentence)) if term in wanted]
+    fit = sum(index.weight(term) for term in shared)
+    cued = planned.cue and re.search(planned.cue, sentence)
+    return round(fit + 0.35 * hit.score + (1.5 if cued else 0.0), 9)
+
+
+class Answer(NamedTuple):
+    """What the agent says, and the sections it says it from."""
+
+    text: str
+    sections: list[Section]
+
+
+def answer(tools: Toolbox, question: str, setting: Setting) -> Answer:
+    """Answer one question with the tools given; raises `AgentError` and `HostAway`."""
+    planned = plan(question)
+    quotes = read_quotes(tools, planned)
+    chosen = quotes[: min(planned.wanted, setting.sentences)]
+    text = _total(tools, planned, chosen[0].sentence) or _quoted(planned, chosen)
+    return Answer(tools.write(text), [quote.section for quote in chosen])
+
+
+def _total(tools: Toolbox, planned: Plan, sentence: str) -> str | None:
+    price = re.search(r"(\d+(?:\.\d+)?) euros", sentence)
+    if not planned.quantities or not price:
+        return None
+    total = tools.calculate(" * ".join([*planned.quantities, price[1]]))
+    return f"It costs {total.normalize():f} euros altogether."
+
+
+def _quoted(planned: Plan, chosen: Sequence[Quote]) -> str:
+    text = " ".join(quote.sentence for quote in chosen)
+    if not re.match(r"(?:Am|Are|Can|Do|Does|Is|May|Must|Will) ", planned.asked):
+        return text
+    negative = re.search(
+        r"\b(?:cannot|forbidden|never|no|not|nobody|nothing|only)\b", text, re.IGNORECASE
+    )
+    return f"{'No' if negative else 'Yes'}: {text}"
+
+
+def groundedness(answered: Answer, library: Library) -> float:
+    """The share of an answer's terms that the current handbook has under the headings quoted."""
+    said = terms(answered.text)
+    held: set[str] = set()
+    for section in answered.sections:
+        current = library.current.get(section.slug, section)
+        held.update(terms(f"{current.heading} {current.text}"))
+    return round(sum(term in held for term in said) / len(said), 4) if said else 0.0
+
+
+def trace(question: Question, *, night: str, tools: Toolbox, setting: Setting) -> dict[str, Any]:
+    """Ask the agent one question and give the line that the service reads."""
+    outcome, error, text, scores = "scored", None, None, {}
+    try:
+        answered = answer(tools, question.question, setting)
+        text, scores = answered.text, {"Groundedness": groundedness(answered, tools.library)}
+    except OutOfTime as late:
+        outcome, error = "timeout", str(late)
+    except AgentError as failure:
+        outcome, error = "agent_error", str(failure)
+    except HostAway as away:
+        outcome, error = "infra_error", str(away)
+    read, written = len(words(question.question)) + tools.words_read, len(words(text or ""))
+    return {
+        "traceId": f"{night}-{question.id}",
+        "itemId": question.id,
+        "trial": 0,
+        "input": question.question,
+        "expectedOutput": question.answer,
+        "output": text,
+        "outcome": outcome,
+        **({"error": error} if error else {}),
+        "tags": list(question.tags),
+        "inputTokens": read,
+        "outputTokens": written,
+        "costUsd": float(read * USD_PER_INPUT_TOKEN + written * USD_PER_OUTPUT_TOKEN),
+        "latencyMs": tools.elapsed_ms,
+        "toolCalls": [
+            {
+                "name": call.name,
+                "arguments": dict(call.arguments),
+                "ok": call.ok,
+                "latencyMs": call.latency_ms,
+            }
+            for call in tools.calls
+        ],
+        "scores": scores,
+    }
+
+
+def read_questions(path: Path) -> list[Question]:
+    """The questions of an NDJSON file, in its order."""
+    return [
+        Question(**{**item, "tags": tuple(item["tags"])})
+        for item in map(json.loads, path.read_text("utf-8").splitlines())
+    ]
+
+
+def record(questions: Sequence[Question], setting: Setting, *, night: str) -> str:
+    """The traces of one night as NDJSON, one line per question."""
+    library = build_library(read_handbook(HANDBOOK), setting)
+    lines = []
+    for position, question in enumerate(questions):
+        tools = Toolbox(library, setting, host_away=position in setting.away)
+        line = trace(question, night=night, tools=tools, setting=setting)
+        lines.append(json.dumps(line, ensure_ascii=False))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Record one night; trace ids begin with the name of the file written."""
+    parser = argparse.ArgumentParser(prog="python -m demo.agent", description=main.__doc__)
+    parser.add_argument("--questions", type=Path, required=True, help="NDJSON file of questions")
+    parser.add_argument("--setting", choices=sorted(SETTINGS), default="good")
+    parser.add_argument("--out", type=Path, required=True, help="file for the traces, overwritten")
+    options = parser.parse_args(arguments)
+    if not options.questions.is_file():
+        parser.error(f"{options.questions} is not a file; name one, like demo/questions.jsonl")
+    questions = read_questions(options.questions)
+    traces = record(questions, SETTINGS[options.setting], night=options.out.stem)
+    options.out.write_text(traces, encoding="utf-8", newline="\n")
+    print(f"{len(questions)} traces written to {options.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""The tools of the agent: search and read the handbook, calculate, and what each call takes."""
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal, DivisionByZero, InvalidOperation
+from typing import Any
+
+from demo.retrieval import Hit, Index, Section, words
+
+SECTIONS_READ = 2
+TIME_LIMIT_MS = 6000
+
+PLAN_MS = 100
+SEARCH_MS = 20
+READ_MS, READ_MS_PER_WORD = 10, 1
+FAILED_READ_MS, READ_WAITS_MS = 600, (0, 300, 800)
+CALCULATE_MS = 2
+REFUSED_MS = 30
+WRITE_MS_PER_WORD = 15
+
+
+class AgentError(Exception):
+    """The agent cannot answer; ask again, or ask the front desk."""
+
+
+class OutOfTime(AgentError):
+    """The question took longer than the agent may work on one; see the failed tool calls."""
+
+
+class HostAway(Exception):
+    """The host of the search index refused the connection; ask again when it has restarted."""
+
+
+class CalculationError(AgentError):
+    """The expression is not arithmetic; use numbers, + - * / and parentheses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """How the agent is run on one night; `degraded` is what a hasty release made of `good`.
+
+    `indexed_words` cuts each section in the index, `index_retired` sweeps the retired edition into
+    it, `sentences` limits an answer, `moved` names files whose sections can no longer be read, and
+    `away` holds the positions of questions that meet a restart of the search host.
+    """
+
+    index_retired: bool = False
+    indexed_words: int | None = None
+    sentences: int = 2
+    search_ms_per_posting: int = 1
+    moved: frozenset[str] = frozenset()
+    away: range = range(0)
+
+
+SETTINGS: Mapping[str, Setting] = {
+    "good": Setting(),
+    "degraded": Setting(
+        index_retired=True,
+        indexed_words=32,
+        sentences=1,
+        search_ms_per_posting=4,
+        moved=frozenset({"trouble"}),
+        away=range(151, 153),
+    ),
+}
+
+
+OPERATIONS: Mapping[type[ast.operator], Callable[[Decimal, Decimal], Decimal]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+
+
+def calculate(expression: str) -> Decimal:
+    """The value of an arithmetic expression, in decimal numbers.
+
+    Raises `CalculationError` for anything but numbers, + - * / and parentheses, and for a
+    division by zero.
+    """
+    if not re.fullmatch(r"[\d\s.+*/()-]+", expression):
+        raise CalculationError(f"{expression!r} is not arithmetic; use numbers and + - * / ( )")
+    try:
+        return _value(ast.parse(expression, mode="eval").body)
+    except (SyntaxError, DivisionByZero, InvalidOperation) as error:
+        raise CalculationError(f"{expression!r} has no value; check its numbers") from error
+
+
+def _value(node: ast.expr) -> Decimal:
+    match node:
+        case ast.Constant(value=int() | float() as number):
+            return Decimal(str(number))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATIONS:
+            return OPERATIONS[type(op)](_value(left), _value(right))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand)
+    raise CalculationError(f"{ast.unparse(node)!r} is not a number; use digits and + - * /")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """What the agent can look up: the sections as indexed, and the current handbook."""
+
+    indexed: Sequence[Section]
+    index: Index
+    current: Mapping[str, Section]
+
+
+def build_library(sections: Iterable[Section], setting: Setting) -> Library:
+    """Index the sections as the setting wants it."""
+    known = list(sections)
+    indexed = [
+        replace(section, text=_cut(section.text, setting))
+        for section in known
+        if setting.index_retired or not section.retired
+    ]
+    return Library(
+        indexed=indexed,
+        index=Index([f"{section.heading}. {section.text}" for section in indexed]),
+        current={section.slug: section for section in known if not section.retired},
+    )
+
+
+def _cut(text: str, setting: Setting) -> str:
+    return " ".join(text.split()[: setting.indexed_words])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One tool call, with its modelled duration."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    ok: bool
+    latency_ms: int
+
+
+class Toolbox:
+    """The tools of the agent at work on one question: what they did, and what that took."""
+
+    def __init__(self, library: Library, setting: Setting, *, host_away: bool = False) -> None:
+        self.library = library
+        self.calls: list[Call] = []
+        self.elapsed_ms = PLAN_MS
+        self.words_read = 0
+        self._setting = setting
+        self._host_away = host_away
+
+    def search(self, query: str) -> list[Hit]:
+        """The sections of the handbook nearest to a query."""
+        arguments = {"query": query, "limit": SECTIONS_READ}
+        if self._host_away:
+            self._note("search", arguments, ok=False, latency_ms=REFUSED_MS)
+            raise HostAway("the search host refused the connection; repeat when it is back")
+        hits, postings = self.library.index.search(query, limit=SECTIONS_READ)
+        self.words_read += sum(len(words(self._section(hit).heading)) for hit in hits)
+        took = SEARCH_MS + postings * self._setting.search_ms_per_posting
+        self._note("search", arguments, ok=True, latency_ms=took)
+        return hits
+
+    def read(self, hit: Hit) -> Section | None:
+        """The text of a section; None when it cannot be read after three attempts."""
+        section = self._section(hit)
+        if section.file not in self._setting.moved:
+            self.words_read += len(words(section.text))
+            took = READ_MS + READ_MS_PER_WORD * len(words(section.text))
+            self._note("read", {"section": section.key}, ok=True, latency_ms=took)
+            return section
+        for wait in READ_WAITS_MS:
+            self.elapsed_ms += wait
+            self._note("read", {"section": section.key}, ok=False, latency_ms=FAILED_READ_MS)
+        return None
+
+    def calculate(self, expression: str) -> Decimal:
+        """The value of an expression."""
+        value = calculate(expression)
+        self._note("calculate", {"expression": expression}, ok=True, latency_ms=CALCULATE_MS)
+        return value
+
+    def write(self, text: str) -> str:
+        """Spend the time that writing an answer takes."""
+        self.elapsed_ms += WRITE_MS_PER_WORD * len(words(text))
+        return text
+
+    def _section(self, hit: Hit) -> Section:
+        return self.library.indexed[hit.position]
+
+    def _note(self, name: str, arguments: Mapping[str, Any], *, ok: bool, latency_ms: int) -> None:
+        self.calls.append(Call(name=name, arguments=arguments, ok=ok, latency_ms=latency_ms))
+        self.elapsed_ms += latency_ms
+        if self.elapsed_ms > TIME_LIMIT_MS:
+            raise OutOfTime(f"no answer within {TIME_LIMIT_MS} ms; see the failed tool calls")

@@ -1,0 +1,103 @@
+"""How the demonstration agent plans, quotes, adds up and checks itself."""
+
+from pathlib import Path
+
+import pytest
+
+from demo.agent import Answer, Question, answer, groundedness, main, plan, trace
+from demo.retrieval import Section
+from demo.tools import AgentError, Setting, Toolbox, build_library
+
+SECTIONS = [
+    Section(
+        file="prices",
+        heading="Price of the Heron",
+        text="A Heron costs 8 euros per hour. A whole day with a Heron costs 36 euros.",
+    ),
+    Section(file="loading", heading="Dogs", text="Dogs may never ride alone."),
+    Section(file="old", heading="Dogs", text="Cats may ride alone.", retired=True),
+]
+GOOD = Setting()
+
+
+def ask(question: str, setting: Setting = GOOD) -> str:
+    return answer(Toolbox(build_library(SECTIONS, setting), setting), question, setting).text
+
+
+def test_a_question_for_two_things_wants_two_sentences() -> None:
+    assert plan("Who painted it, and why?").wanted == 2
+    assert plan("Who painted it?").wanted == 1
+
+
+def test_only_a_question_for_a_sum_has_quantities() -> None:
+    assert plan("What do 2 Herons for 3 days cost altogether?").quantities == ("2", "3")
+    assert plan("What is allowed after 9 in the evening?").quantities == ()
+
+
+def test_the_last_sentence_is_the_one_that_asks() -> None:
+    assert plan("I am late. How long is the bike kept?").asked == "How long is the bike kept?"
+
+
+def test_the_answer_is_the_sentence_that_fits_best() -> None:
+    assert ask("How much is a whole day with a Heron?") == (
+        "A whole day with a Heron costs 36 euros."
+    )
+
+
+def test_a_sum_is_the_price_times_every_quantity() -> None:
+    # 2 bikes, 3 days, 36 euros: 216.
+    assert ask("What do 2 Herons for 3 whole days cost altogether?") == (
+        "It costs 216 euros altogether."
+    )
+
+
+def test_a_question_for_yes_or_no_gets_one() -> None:
+    assert ask("May dogs ride alone?") == "No: Dogs may never ride alone."
+
+
+def test_a_question_that_matches_nothing_is_an_agent_error() -> None:
+    with pytest.raises(AgentError, match="nothing in the handbook matches"):
+        ask("Do you sell umbrellas?")
+
+
+def test_a_question_whose_only_section_moved_is_an_agent_error() -> None:
+    with pytest.raises(AgentError, match="can be read"):
+        ask("May dogs come along?", Setting(moved=frozenset({"loading"})))
+
+
+def test_groundedness_is_judged_by_the_current_section_of_that_heading() -> None:
+    # Of the terms cat, rid, alon the current section "Dogs" holds the last two.
+    library = build_library(SECTIONS, Setting(index_retired=True))
+
+    stale = Answer("Cats may ride alone.", [SECTIONS[2]])
+
+    assert groundedness(stale, library) == pytest.approx(2 / 3, abs=1e-4)
+
+
+def test_a_trace_tells_tokens_cost_and_time() -> None:
+    # In: 4 words of the question, 1 of the heading found, 5 of the section read. Out: 6 words.
+    # 10 * 3 + 6 * 15 = 120 dollars per million. 100 plan + 20 search + 3 postings (dog, rid, alon
+    # each in one section) + 10 and 5 read + 6 * 15 writing = 228 ms.
+    setting = Setting()
+    question = Question(
+        id="q-1", question="May dogs ride alone?", answer="No.", section="loading#dogs", tags=()
+    )
+    tools = Toolbox(build_library(SECTIONS, setting), setting)
+
+    line = trace(question, night="night-9", tools=tools, setting=setting)
+
+    assert line["traceId"] == "night-9-q-1"
+    assert (line["inputTokens"], line["outputTokens"]) == (10, 6)
+    assert line["costUsd"] == 0.00012
+    assert line["latencyMs"] == 228
+    assert line["scores"] == {"Groundedness": 1.0}
+
+
+def test_a_missing_questions_file_ends_with_a_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--questions", str(tmp_path / "none.jsonl"), "--out", str(tmp_path / "out.jsonl")])
+
+    assert stopped.value.code == 2
+    assert "is not a file; name one" in capsys.readouterr().err

@@ -1,0 +1,153 @@
+"""The committed traces come from the agent, are valid uploads, and tell a plain story."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+from rouge_score import rouge_scorer
+
+from app.traces.types import Outcome
+from demo.agent import HANDBOOK, read_questions, record
+from demo.retrieval import read_handbook
+from demo.tools import SETTINGS
+
+DEMO = HANDBOOK.parent
+QUESTIONS = read_questions(DEMO / "questions.jsonl")
+NIGHTS = {"night-1": "good", "night-2": "degraded"}
+FIELDS = {
+    *("traceId", "itemId", "trial", "input", "expectedOutput", "output", "outcome", "tags"),
+    *("inputTokens", "outputTokens", "costUsd", "latencyMs", "toolCalls", "scores"),
+}
+
+
+def path_of(night: str) -> Path:
+    return DEMO / "traces" / f"{night}.jsonl"
+
+
+def traces_of(night: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path_of(night).read_text("utf-8").splitlines()]
+
+
+def mean_rouge_l(traces: list[dict[str, Any]]) -> float:
+    """Mean F1 as a run reports it: an agent's failure is 0, an infrastructure error is left out."""
+    scorer = rouge_scorer.RougeScorer(["rougeL"])
+    return fmean(
+        scorer.score(trace["expectedOutput"], trace["output"] or "")["rougeL"].fmeasure
+        for trace in traces
+        if trace["outcome"] != "infra_error"
+    )
+
+
+@pytest.mark.parametrize(("night", "setting"), NIGHTS.items())
+def test_the_agent_writes_the_committed_traces_byte_for_byte(night: str, setting: str) -> None:
+    written = record(QUESTIONS, SETTINGS[setting], night=night).encode()
+
+    # Compared by `==` outside the assert: a difference of 200 kB is of no use to a reader.
+    same = written == path_of(night).read_bytes()
+    assert same, f"run `python -m demo.agent` with --setting {setting} and commit {night}.jsonl"
+
+
+def test_every_question_is_asked_once() -> None:
+    assert len(QUESTIONS) >= 210
+    assert len({question.id for question in QUESTIONS}) == len(QUESTIONS)
+    assert len({question.question for question in QUESTIONS}) == len(QUESTIONS)
+
+
+def test_every_question_names_a_section_of_the_current_handbook() -> None:
+    current = {section.key for section in read_handbook(HANDBOOK) if not section.retired}
+
+    assert {question.section for question in QUESTIONS} == current
+
+
+def test_every_number_in_an_expected_answer_stands_in_its_section_or_is_a_hard_question() -> None:
+    texts = {section.key: section.text for section in read_handbook(HANDBOOK)}
+    unsupported = [
+        question.id
+        for question in QUESTIONS
+        if "hard" not in question.tags
+        and not numbers_in(question.answer) <= numbers_in(texts[question.section])
+    ]
+
+    assert unsupported == []
+
+
+def numbers_in(text: str) -> set[str]:
+    return set(re.findall(r"\d+(?:\.\d+)?", text))
+
+
+def test_headings_are_unique_in_the_current_handbook() -> None:
+    slugs = [section.slug for section in read_handbook(HANDBOOK) if not section.retired]
+
+    assert len(slugs) == len(set(slugs)) >= 50
+
+
+@pytest.mark.parametrize("night", NIGHTS)
+def test_every_trace_is_a_line_that_the_service_accepts(night: str) -> None:
+    for trace in traces_of(night):
+        outcome = Outcome(trace["outcome"])
+        failed = outcome is not Outcome.SCORED
+        assert set(trace) == FIELDS | ({"error"} if failed else set()), trace["traceId"]
+        assert (trace["output"] is None) == failed
+        assert set(trace["scores"]) == (set() if failed else {"Groundedness"})
+        assert all(0 <= score <= 1 for score in trace["scores"].values())
+        assert trace["latencyMs"] >= sum(call["latencyMs"] for call in trace["toolCalls"])
+        assert all(
+            set(call) == {"name", "arguments", "ok", "latencyMs"} for call in trace["toolCalls"]
+        )
+
+
+def test_both_nights_ask_the_same_items_under_different_trace_ids() -> None:
+    first, second = traces_of("night-1"), traces_of("night-2")
+
+    asked = [question.id for question in QUESTIONS]
+    assert [trace["itemId"] for trace in first] == asked
+    assert [trace["itemId"] for trace in second] == asked
+    assert len({trace["traceId"] for trace in first + second}) == 2 * len(asked)
+
+
+@pytest.mark.parametrize("night", NIGHTS)
+def test_both_nights_are_valid_runs(night: str) -> None:
+    outcomes = [Outcome(trace["outcome"]) for trace in traces_of(night)]
+
+    assert fmean(outcome.is_missing for outcome in outcomes) < 0.05
+    assert sum(outcome is Outcome.INFRA_ERROR for outcome in outcomes) <= 2
+
+
+def test_the_second_night_is_plainly_worse() -> None:
+    first, second = traces_of("night-1"), traces_of("night-2")
+
+    assert mean_rouge_l(first) >= 0.45
+    assert mean_rouge_l(second) <= 0.85 * mean_rouge_l(first)
+    assert mean_latency_ms(second) > 1.5 * mean_latency_ms(first)
+
+
+def mean_latency_ms(traces: list[dict[str, Any]]) -> float:
+    return fmean(trace["latencyMs"] for trace in traces)
+
+
+def failed_calls(traces: list[dict[str, Any]]) -> int:
+    return sum(not call["ok"] for trace in traces for call in trace["toolCalls"])
+
+
+def test_the_readme_tells_the_figures_of_the_files() -> None:
+    nights = [traces_of(night) for night in NIGHTS]
+    outcomes = [Counter(trace["outcome"] for trace in traces) for traces in nights]
+    rows: dict[str, list[str]] = {
+        f"`{name}`": [str(count[name]) for count in outcomes]
+        for name in ("scored", "agent_error", "timeout", "infra_error")
+    }
+    rows["failed tool calls"] = [str(failed_calls(traces)) for traces in nights]
+    rows["mean latency (ms)"] = [f"{mean_latency_ms(traces):.0f}" for traces in nights]
+    rows["mean ROUGE-L F1, an agent failure counting 0"] = [
+        f"{mean_rouge_l(traces):.3f}" for traces in nights
+    ]
+
+    readme = (DEMO / "README.md").read_text("utf-8")
+
+    told = {name: f"| {name} | {first} | {second} |" for name, (first, second) in rows.items()}
+    assert [name for name, row in told.items() if row not in readme] == []
+    assert f"{len(QUESTIONS)} questions" in readme
