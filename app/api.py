@@ -1,13 +1,26 @@
 """The map of addresses: one line per router."""
 
 from fastapi import APIRouter, FastAPI
+from starlette.types import Scope
 
+from app.access.router import router as api_keys
 from app.core.problems import PROBLEMS
 
 PREFIX = "/api/v1"
+
+# Bodies that a route reads itself, piece by piece; every other body is JSON of at most 1 MiB.
+STREAMED = frozenset[tuple[str, str]]({("POST", f"{PREFIX}/local-datasets")})
 
 
 def include(app: FastAPI) -> None:
     """Add every router below `/api/v1`; each documents its problems."""
     v1 = APIRouter(prefix=PREFIX, responses=PROBLEMS)
+    v1.include_router(api_keys)
     app.include_router(v1)
+
+
+def is_streamed(scope: Scope) -> bool:
+    """Whether the body of a request is an upload that its route reads in a stream."""
+    return any(
+        scope["method"] == method and scope["path"].startswith(path) for method, path in STREAMED
+    )

@@ -1,0 +1,1 @@
+"""What every browser and probe meets: headers, API pages, health, metrics."""

@@ -1,0 +1,320 @@
+"""The one way out: every HTTP call to somebody else's server is made by a client from here.
+
+Refused: other schemes than http and https, user names in the URL, and the addresses at which
+clouds hand credentials to their machines, in whatever form the address is written: names are
+resolved here, every answer is checked, and the checked address itself is dialled. Redirects are
+not followed and proxies of the environment not used. Each request has one deadline from the first
+byte to the last and a cap on what is read, counted after decompression.
+"""
+
+import ipaddress
+import socket
+import ssl
+import time
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from importlib.metadata import version
+
+import httpcore
+import httpx
+
+from app.core.errors import Invalid
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+SocketOption = (
+    tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
+)
+
+USER_AGENT = f"mosaico/{version('mosaico')}"
+MAX_CONNECTIONS = 20
+PIECE = 64 * 1024
+
+# Where clouds answer their machines: AWS, GCP, Azure, Oracle, Alibaba and their IPv6 forms.
+REFUSED_NETWORKS = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        "0.0.0.0/8",
+        "169.254.0.0/16",
+        "168.63.129.16/32",
+        "100.100.100.200/32",
+        "192.0.0.0/24",
+        "192.88.99.0/24",
+        "224.0.0.0/3",
+        "::/128",
+        "fe80::/10",
+        "fec0::/10",
+        "fd00:ec2::/32",
+        "fd20:ce::/32",
+        "ff00::/8",
+    )
+)
+
+_NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
+_COMPATIBLE = ipaddress.IPv6Network("::/96")
+
+
+class RefusedAddress(Invalid):
+    """This service does not call that address; configure the address of a public server."""
+
+    code = "refused-address"
+
+
+class AnswerTooLarge(Invalid):
+    """The server answered with more than this service reads; ask it for less at once."""
+
+    code = "answer-too-large"
+
+
+_deadline: ContextVar[float | None] = ContextVar("outbound_deadline", default=None)
+
+
+def outbound_client(*, timeout_s: float, max_bytes: int) -> httpx.Client:
+    """A client for one server: `timeout_s` bounds each whole request, `max_bytes` each answer.
+
+    Raises, from its requests: `RefusedAddress`, `AnswerTooLarge`, and `httpx.TransportError`
+    (`httpx.TimeoutException` past the deadline).
+    """
+    return httpx.Client(
+        transport=GuardedTransport(timeout_s=timeout_s, max_bytes=max_bytes),
+        timeout=timeout_s,
+        follow_redirects=False,
+        trust_env=False,
+        headers={"User-Agent": USER_AGENT, "Accept-Encoding": "gzip"},
+    )
+
+
+class GuardedTransport(httpx.HTTPTransport):
+    """Checks what goes out and bounds what comes back."""
+
+    def __init__(self, *, timeout_s: float, max_bytes: int) -> None:
+        super().__init__(verify=_certificates(), trust_env=False)
+        self._pool = httpcore.ConnectionPool(
+            ssl_context=_certificates(),
+            max_connections=MAX_CONNECTIONS,
+            keepalive_expiry=5.0,
+            network_backend=CheckedNetwork(),
+        )
+        self._timeout_s = timeout_s
+        self._max_bytes = max_bytes
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        check_url(request.url)
+        ends_at = time.monotonic() + self._timeout_s
+        with _until(ends_at):
+            response = super().handle_request(request)
+        assert isinstance(response.stream, httpx.SyncByteStream)
+        encoding = response.headers.get("content-encoding", "identity").lower()
+        body = BoundedStream(
+            response.stream, ends_at=ends_at, max_bytes=self._max_bytes, encoding=encoding
+        )
+        headers = [
+            (name, value)
+            for name, value in response.headers.raw
+            if encoding == "identity"
+            or name.lower() not in (b"content-encoding", b"content-length")
+        ]
+        return httpx.Response(
+            response.status_code, headers=headers, stream=body, extensions=response.extensions
+        )
+
+
+class BoundedStream(httpx.SyncByteStream):
+    """A body that ends in an error past its deadline or its size, decompressed on the way."""
+
+    def __init__(
+        self, inner: httpx.SyncByteStream, *, ends_at: float, max_bytes: int, encoding: str
+    ) -> None:
+        self._inner = inner
+        self._ends_at = ends_at
+        self._max_bytes = max_bytes
+        self._encoding = encoding
+
+    def __iter__(self) -> Iterator[bytes]:
+        left = self._max_bytes
+        for piece in self._decoded():
+            left -= len(piece)
+            if left < 0:
+                raise AnswerTooLarge(
+                    f"The server answered with more than {self._max_bytes} bytes;"
+                    " ask it for less at once."
+                )
+            yield piece
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _decoded(self) -> Iterator[bytes]:
+        if self._encoding == "identity":
+            return self._raw()
+        if self._encoding in ("gzip", "x-gzip"):
+            return _gunzip(self._raw())
+        raise httpx.DecodingError(
+            f"the server answered in the encoding {self._encoding[:40]!r}, which was not asked for"
+        )
+
+    def _raw(self) -> Iterator[bytes]:
+        pieces = iter(self._inner)
+        while True:
+            with _until(self._ends_at):
+                piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
+
+
+class CheckedNetwork(httpcore.NetworkBackend):
+    """Dials only addresses that were checked, and gives up at the deadline of the request."""
+
+    def __init__(self) -> None:
+        self._network = httpcore.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[SocketOption] | None = None,
+    ) -> httpcore.NetworkStream:
+        options = list(socket_options or ())
+        failure: httpcore.NetworkError | httpcore.TimeoutException | None = None
+        for address in checked_addresses(host, port):
+            try:
+                stream = self._network.connect_tcp(
+                    str(address), port, _remaining(timeout), local_address, options
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+            else:
+                return DeadlineStream(stream)
+        raise failure or httpcore.ConnectError(f"no address for {host!r}")
+
+    def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,  # noqa: ARG002 - the signature of the port
+        socket_options: Iterable[SocketOption] | None = None,  # noqa: ARG002 - the same
+    ) -> httpcore.NetworkStream:
+        raise httpcore.ConnectError(f"no sockets of this machine: {path!r}")
+
+    def sleep(self, seconds: float) -> None:
+        self._network.sleep(seconds)
+
+
+class DeadlineStream(httpcore.NetworkStream):
+    """A connection whose every wait ends with the request that it serves."""
+
+    def __init__(self, stream: httpcore.NetworkStream) -> None:
+        self._stream = stream
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._stream.read(max_bytes, _remaining(timeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._stream.write(buffer, _remaining(timeout))
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore.NetworkStream:
+        secured = self._stream.start_tls(ssl_context, server_hostname, _remaining(timeout))
+        return DeadlineStream(secured)
+
+    def get_extra_info(self, info: str) -> object:
+        return self._stream.get_extra_info(info)
+
+
+def check_url(url: httpx.URL) -> None:
+    """Raise `RefusedAddress` for what no client of this service may call."""
+    if url.scheme not in ("http", "https"):
+        raise RefusedAddress(f"{url.scheme[:20]!r} is not called; use an http or https URL.")
+    if url.userinfo:
+        raise RefusedAddress("The URL holds a user name or password; give them separately.")
+    if not url.host:
+        raise RefusedAddress("The URL names no server; write it as https://server.example.")
+
+
+def checked_addresses(host: str, port: int) -> list[IPAddress]:
+    """The addresses of a name; raises `RefusedAddress` when any of them may not be called."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise httpcore.ConnectError(f"the name {host!r} cannot be resolved: {error}") from error
+    addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
+    for address in addresses:
+        if is_refused(address):
+            raise RefusedAddress(
+                f"{host} is at {address}, an address inside the machine or cloud that this"
+                " service runs on; configure the address of another server."
+            )
+    return addresses
+
+
+def is_refused(address: IPAddress) -> bool:
+    """Whether an address, or the IPv4 address packed in it, is one that is never called."""
+    return any(
+        form in network
+        for form in (address, *_packed(address))
+        for network in REFUSED_NETWORKS
+        if form.version == network.version
+    )
+
+
+def _packed(address: IPAddress) -> list[IPAddress]:
+    """The IPv4 addresses that an IPv6 address leads to: mapped, NAT64, 6to4, compatible."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return []
+    if address.ipv4_mapped is not None:
+        return [address.ipv4_mapped]
+    if address.sixtofour is not None:
+        return [address.sixtofour]
+    loopback = address == ipaddress.IPv6Address("::1")
+    if any(address in network for network in _NAT64) or (address in _COMPATIBLE and not loopback):
+        return [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
+    return []
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Reading them takes longer than most requests; `SSL_CERT_FILE` names others."""
+    return httpx.create_ssl_context()
+
+
+def _gunzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    decoder = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        for piece in pieces:
+            yield decoder.decompress(piece, PIECE)
+            while decoder.unconsumed_tail:
+                yield decoder.decompress(decoder.unconsumed_tail, PIECE)
+    except zlib.error as error:
+        raise httpx.DecodingError(f"the server's gzip is broken: {error}") from error
+    if not decoder.eof:
+        raise httpx.DecodingError("the server's gzip ends too early")
+
+
+def _remaining(timeout: float | None) -> float | None:
+    ends_at = _deadline.get()
+    if ends_at is None:
+        return timeout
+    left = ends_at - time.monotonic()
+    if left <= 0:
+        raise httpcore.ReadTimeout("the whole request took too long")
+    return left if timeout is None else min(left, timeout)
+
+
+@contextmanager
+def _until(ends_at: float) -> Iterator[None]:
+    token = _deadline.set(ends_at)
+    try:
+        yield
+    finally:
+        _deadline.reset(token)

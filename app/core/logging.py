@@ -1,0 +1,150 @@
+"""Logs that can be shown around: one line per event, the request id in each, no secret in any.
+
+Everything passes here, also what libraries log through the standard module. Secrets are found by
+the name of a field and by their form in a text; what a name or form cannot tell must not be logged.
+"""
+
+import logging
+import logging.config
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import structlog
+from structlog.typing import EventDict, WrappedLogger
+
+LogFormat = Literal["console", "json"]
+
+MASK = "[redacted]"
+MAX_TEXT = 4_000
+MAX_DEPTH = 6
+
+# Their own ERROR and WARNING are told; what they say about each request is in ours.
+QUIET = ("alembic", "apscheduler", "asyncio", "httpcore", "httpx", "langfuse", "procrastinate")
+
+_SECRET_NAME = re.compile(
+    r"passw|secret|token|authorization|cookie|credential|api[-_ ]?key|master[-_ ]?key"
+    r"|private[-_ ]?key|signature",
+    re.IGNORECASE,
+)
+# Counts and names of secrets are none: input_tokens, secret_set, token_id.
+_HARMLESS_NAME = re.compile(r"_?tokens$|[-_]set$|[-_]id$|^tokeni[sz]e", re.IGNORECASE)
+
+_SECRET_TEXTS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE), rf"\1 {MASK}"),
+    (re.compile(r"\bmosaico_\w{6,}"), MASK),
+    (re.compile(r"\b(?:sk|pk|rk)-[\w-]{8,}"), MASK),
+    (re.compile(r"\bwhsec_[\w+/=-]{8,}"), MASK),
+    (re.compile(r"\bv1\.[\w-]+\.[\w-]{20,}={0,2}"), MASK),
+    # The last @ before the path ends the userinfo: passwords may hold one themselves.
+    (re.compile(r"([a-z][a-z0-9+.-]*://[^\s:/@]*):[^\s/]*@", re.IGNORECASE), rf"\1:{MASK}@"),
+    (
+        re.compile(
+            r"(\b[\w-]*(?:password|passwd|secret|api_?key|token)\s*[=:]\s*)[\"']?[^\s\"'&,;]{4,}",
+            re.IGNORECASE,
+        ),
+        rf"\1{MASK}",
+    ),
+)
+
+
+def configure(log_format: LogFormat) -> None:
+    """Route every log of this process to standard error: readable lines, or JSON for machines."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.PositionalArgumentsFormatter(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+    logging.config.dictConfig(_stdlib_config(log_format, shared))
+
+
+def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """The last step before an event becomes text."""
+    return {key: _clean(value, key, MAX_DEPTH) for key, value in event.items()}
+
+
+def redact_text(text: str) -> str:
+    """The text with everything that looks like a secret masked, cut to a length for a log."""
+    shown = text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…"
+    for pattern, replacement in _SECRET_TEXTS:
+        shown = pattern.sub(replacement, shown)
+    return shown
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a field of this name is never shown."""
+    return bool(_SECRET_NAME.search(name)) and not _HARMLESS_NAME.search(name)
+
+
+def _clean(value: Any, name: str, depth: int) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if is_secret_name(name):
+        return MASK
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, Mapping | list | tuple | set | frozenset):
+        return _clean_members(value, name, depth - 1)
+    # A traceback is longer than any other text, and its end is what matters.
+    return _redact_lines(str(value)) if name == "exception" else redact_text(str(value))
+
+
+def _clean_members(value: Any, name: str, depth: int) -> Any:
+    if depth == 0:
+        return "…"
+    if isinstance(value, Mapping):
+        return {str(key): _clean(member, str(key), depth) for key, member in value.items()}
+    return [_clean(member, name, depth) for member in value]
+
+
+def _redact_lines(text: str) -> str:
+    return "\n".join(redact_text(line) for line in text.splitlines())
+
+
+def _stdlib_config(
+    log_format: LogFormat, shared: list[structlog.typing.Processor]
+) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {
+            "structured": {
+                "()": structlog.stdlib.ProcessorFormatter,
+                "foreign_pre_chain": shared,
+                "processors": [
+                    structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                    structlog.processors.format_exc_info,
+                    redact,
+                    _renderer(log_format),
+                ],
+            }
+        },
+        "handlers": {
+            "stderr": {"class": "logging.StreamHandler", "formatter": "structured"},
+        },
+        "root": {"handlers": ["stderr"], "level": "INFO"},
+        "loggers": {
+            **{name: {"level": "WARNING", "propagate": True} for name in QUIET},
+            "uvicorn": {"level": "WARNING", "handlers": [], "propagate": True},
+            "uvicorn.error": {"level": "WARNING", "handlers": [], "propagate": True},
+            "uvicorn.access": {"level": "WARNING", "handlers": [], "propagate": True},
+        },
+    }
+
+
+def _renderer(log_format: LogFormat) -> structlog.typing.Processor:
+    if log_format == "json":
+        return structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
+    return structlog.dev.ConsoleRenderer(
+        colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+    )

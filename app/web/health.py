@@ -1,0 +1,69 @@
+"""Whether the process lives, and whether it can work."""
+
+from typing import Annotated, Any
+
+import anyio
+import anyio.to_thread
+from fastapi import APIRouter, Depends, Request
+
+from app.core.db import Database, DatabaseUnavailable
+from app.core.problems import PROBLEMS
+from app.core.schemas import WireModel
+
+READY_WITHIN_S = 2.0
+
+
+class Health(WireModel):
+    """`ok`: the service does what the question was about."""
+
+    status: str = "ok"
+
+
+class Probe:
+    """A connection and a thread kept apart for questions about health and load.
+
+    A busy pool or a full set of threads must not make the service look dead.
+    """
+
+    def __init__(self, url: str, *, within_s: float = READY_WITHIN_S) -> None:
+        self.db = Database(url, pool_size=1, name="mosaico-probe")
+        self._within_s = within_s
+        self._limiter = anyio.CapacityLimiter(1)
+
+    async def check(self) -> None:
+        """Raise `DatabaseUnavailable` unless the database answers in time."""
+        with anyio.move_on_after(self._within_s):
+            await anyio.to_thread.run_sync(
+                self.db.ping, abandon_on_cancel=True, limiter=self._limiter
+            )
+            return
+        raise DatabaseUnavailable(
+            f"the database did not answer within {self._within_s:g} s; try again in a few seconds"
+        )
+
+    def close(self) -> None:
+        self.db.dispose()
+
+
+router = APIRouter(tags=["service"])
+
+
+def _probe(request: Request) -> Probe:
+    found: Probe = request.app.state.probe
+    return found
+
+
+UNREADY: dict[int | str, dict[str, Any]] = {503: PROBLEMS[503]}
+
+
+@router.get("/healthz")
+async def is_alive() -> Health:
+    """Answers whenever the process runs; it asks nobody else."""
+    return Health()
+
+
+@router.get("/readyz", responses=UNREADY)
+async def is_ready(probe: Annotated[Probe, Depends(_probe)]) -> Health:
+    """Answers 200 when the database answers, else 503, within two seconds."""
+    await probe.check()
+    return Health()

@@ -1,0 +1,173 @@
+"""What Prometheus reads: requests by route, and the queue of jobs. Every label is bounded."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from fastapi import FastAPI, Request, Response
+from fastapi.routing import iter_route_contexts
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram
+from prometheus_client import generate_latest as exposition
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from sqlalchemy import text
+from sqlalchemy.exc import ProgrammingError
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.core.db import Database, DatabaseUnavailable
+
+BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+MAX_QUEUES = 50
+NO_ROUTE = "none"
+
+QUEUES = text(
+    """
+    SELECT jobs.queue_name, jobs.status::text, count(*) AS depth,
+           coalesce(max(extract(epoch FROM now() - coalesce(jobs.scheduled_at, deferred.at))), 0)
+             AS oldest_s
+    FROM procrastinate_jobs AS jobs
+    LEFT JOIN LATERAL (
+      SELECT min(at) AS at FROM procrastinate_events AS events WHERE events.job_id = jobs.id
+    ) AS deferred ON true
+    WHERE jobs.status IN ('todo', 'doing')
+    GROUP BY 1, 2 ORDER BY 1, 2 LIMIT :limit
+    """
+)
+
+
+class QueueState(NamedTuple):
+    """How many jobs of a queue wait or run, and for how long the oldest has."""
+
+    queue: str
+    status: str
+    depth: int
+    oldest_s: float
+
+
+class ServiceMetrics:
+    """The figures of one application, in a registry of its own."""
+
+    def __init__(self, db: Database) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "mosaico_http_requests",
+            "Requests that were answered.",
+            ["method", "route", "status"],
+            registry=self.registry,
+        )
+        self.latency = Histogram(
+            "mosaico_http_request_duration_seconds",
+            "Time from the head of a request to the head of its answer.",
+            ["method", "route"],
+            buckets=BUCKETS_S,
+            registry=self.registry,
+        )
+        self.registry.register(QueueCollector(db))
+
+    def observe(self, *, method: str, route: str, status: int, seconds: float) -> None:
+        shown = method if method in METHODS else "OTHER"
+        self.requests.labels(shown, route, str(status)).inc()
+        self.latency.labels(shown, route).observe(seconds)
+
+
+class QueueCollector(Collector):
+    """Reads the queue when it is asked; without a database it says only that."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def collect(self) -> Iterator[Metric]:
+        up = GaugeMetricFamily("mosaico_database_up", "1 when the database answered.")
+        depth = GaugeMetricFamily(
+            "mosaico_queue_jobs",
+            "Jobs that wait (todo) or run (doing).",
+            labels=["queue", "status"],
+        )
+        age = GaugeMetricFamily(
+            "mosaico_queue_oldest_job_age_seconds",
+            "Time since the oldest job was due.",
+            labels=["queue", "status"],
+        )
+        try:
+            states = read_queues(self._db)
+            up.add_metric([], 1)
+        except DatabaseUnavailable:
+            states = []
+            up.add_metric([], 0)
+        for state in states:
+            depth.add_metric([state.queue, state.status], state.depth)
+            age.add_metric([state.queue, state.status], max(state.oldest_s, 0.0))
+        yield from (up, depth, age)
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing: registering must not ask the database."""
+        return iter(())
+
+
+def read_queues(db: Database) -> list[QueueState]:
+    """The queues in use; none before the job tables exist."""
+    try:
+        with db.read() as session:
+            rows = session.execute(QUEUES, {"limit": MAX_QUEUES}).all()
+    except ProgrammingError:
+        return []
+    return [QueueState(row[0], row[1], int(row[2]), float(row[3])) for row in rows]
+
+
+class RequestMetrics:
+    """Counts and times every request under the template of its route."""
+
+    def __init__(self, app: ASGIApp, *, metrics: ServiceMetrics) -> None:
+        self.app = app
+        self._metrics = metrics
+        self._templates: dict[Callable[..., Any], str] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        started = time.perf_counter()
+
+        async def send_observed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._metrics.observe(
+                    method=scope["method"],
+                    route=self._route(scope),
+                    status=message["status"],
+                    seconds=time.perf_counter() - started,
+                )
+            await send(message)
+
+        return await self.app(scope, receive, send_observed)
+
+    def _route(self, scope: Scope) -> str:
+        endpoint = scope.get("endpoint")
+        if endpoint is None:
+            return NO_ROUTE
+        if endpoint not in self._templates:
+            self._templates = _templates(scope["app"])
+        return self._templates.get(endpoint, NO_ROUTE)
+
+
+def metrics_page(request: Request) -> Response:
+    """The figures in the text form of Prometheus."""
+    metrics: ServiceMetrics = request.app.state.metrics
+    return Response(exposition(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def install(app: FastAPI, db: Database) -> None:
+    """Count the requests of this application and answer `/metrics`."""
+    app.state.metrics = ServiceMetrics(db)
+    app.add_middleware(RequestMetrics, metrics=app.state.metrics)
+    app.add_api_route("/metrics", metrics_page, tags=["service"], response_class=Response)
+
+
+def _templates(app: FastAPI) -> dict[Callable[..., Any], str]:
+    """The template of each endpoint; mounted files count as their mount."""
+    found: dict[Callable[..., Any], str] = {}
+    for route in iter_route_contexts(app.routes):
+        target = route.endpoint or getattr(route.route, "app", None)
+        if target is not None and route.path is not None:
+            found.setdefault(target, route.path)
+    return found

@@ -1,0 +1,51 @@
+"""Swagger UI without the internet, under a policy that allows no inline script."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from fastapi import FastAPI
+from fastapi.responses import HTMLResponse
+from starlette.staticfiles import StaticFiles
+
+STATIC = Path(__file__).parent / "static"
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>MOSAICO API</title>
+<link rel="icon" href="/static/swagger/favicon.png">
+<link rel="stylesheet" href="/static/swagger/swagger-ui.css">
+<link rel="stylesheet" href="/static/swagger-page.css">
+</head>
+<body>
+<p class="note">Calls made here are real: they act on this service. Press Authorize and paste an
+API key first.</p>
+<div id="swagger-ui"></div>
+<noscript><p class="note">This page needs JavaScript; the description itself is at
+<a href="/openapi.json">/openapi.json</a>.</p></noscript>
+<script src="/static/swagger/swagger-ui-bundle.js"></script>
+<script src="/static/swagger-init.js"></script>
+</body>
+</html>
+"""
+
+
+def install(app: FastAPI) -> None:
+    """Serve the page at `/swagger-ui.html` and `/docs`, and the files that it needs."""
+    app.mount("/static/swagger", StaticFiles(directory=_packaged_files()), name="swagger-files")
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    for path in ("/swagger-ui.html", "/docs"):
+        app.add_api_route(path, swagger_page, include_in_schema=False)
+
+
+def swagger_page() -> HTMLResponse:
+    return HTMLResponse(PAGE)
+
+
+def _packaged_files() -> Path:
+    spec = find_spec("fastapi_offline")
+    if spec is None or spec.origin is None:
+        raise RuntimeError("the package fastapi-offline is missing; run `make install`")
+    return Path(spec.origin).parent / "static"

@@ -1,0 +1,48 @@
+"""A real server on loopback for an application, and a client for it.
+
+Real on purpose: what a broken client sends must pass through the same parser as in production.
+"""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import uvicorn
+from starlette.types import ASGIApp
+
+STARTS_WITHIN_S = 20.0
+
+
+@contextmanager
+def serving(app: ASGIApp, *, lifespan: bool = False) -> Iterator[httpx.Client]:
+    """Serve an application in a thread; the client speaks to it until the block ends."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            ws="none",
+            lifespan="on" if lifespan else "off",
+            timeout_graceful_shutdown=2,
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            _wait_until_started(server, thread)
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            with httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
+                yield client
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def _wait_until_started(server: uvicorn.Server, thread: threading.Thread) -> None:
+    deadline = time.monotonic() + STARTS_WITHIN_S
+    while not server.started:
+        if not thread.is_alive() or time.monotonic() > deadline:
+            raise RuntimeError("the server did not start; its log says why")
+        time.sleep(0.01)
