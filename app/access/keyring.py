@@ -1,10 +1,10 @@
 """The keys that a process has seen in the last second, and when their use was last noted."""
 
-import logging
 import threading
 import time
 from collections.abc import Callable
 
+import structlog
 from sqlalchemy.exc import DBAPIError
 
 from app.access import queries, service
@@ -19,7 +19,7 @@ REMEMBERED_S = 0.8
 MOST_REMEMBERED = 1024
 USE_NOTED_EVERY_S = service.USE_NOTED_EVERY.total_seconds()
 
-log = logging.getLogger(__name__)
+log = structlog.stdlib.get_logger(__name__)
 
 
 class KeyRing:
@@ -57,7 +57,7 @@ class KeyRing:
             with self._db.begin() as session:
                 service.note_use(session, key_id, now=self._clock())
         except (Unavailable, DBAPIError) as error:
-            log.info("the use of an API key was not noted: %s", type(error).__name__)
+            log.info("use of an API key not noted", key_id=key_id, cause=type(error).__name__)
 
     def _remembered(self, fingerprint: bytes) -> KnownKey | None:
         entry = self._seen.get(fingerprint)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from app.core.errors import AppError
 
+MOST_BYTES = 4096
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -28,19 +29,15 @@ def read_secret_file(path: Path) -> str | None:
         return None
     except OSError as error:
         raise _unusable(path, error) from error
-    with os.fdopen(descriptor, encoding="utf-8") as file:
-        mode = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(mode) or mode & OTHERS:
-            raise UnsafeSecretFile(
-                f"{path} is open to other users of this machine (mode {stat.S_IMODE(mode):04o});"
-                f" run `chmod 600 {path}`, and replace the key if somebody may have read it"
-            )
-        try:
-            return file.read().strip()
-        except (OSError, UnicodeDecodeError):
-            raise UnsafeSecretFile(
-                f"{path} does not hold a key; delete it to have a new one made"
-            ) from None
+    try:
+        _refuse_unsafe(path, os.fstat(descriptor).st_mode)
+        return os.read(descriptor, MOST_BYTES).decode("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        raise UnsafeSecretFile(
+            f"{path} does not hold a key; delete it to have a new one made"
+        ) from None
+    finally:
+        os.close(descriptor)
 
 
 def create_secret_file(path: Path, text: str) -> str:
@@ -76,6 +73,9 @@ def _draft(path: Path, text: str) -> Path:
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unusable(path, error) from error
+    try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(f"{text}\n")
@@ -85,6 +85,16 @@ def _draft(path: Path, text: str) -> Path:
         draft.unlink(missing_ok=True)
         raise _unusable(path, error) from error
     return draft
+
+
+def _refuse_unsafe(path: Path, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        raise UnsafeSecretFile(f"{path} is not a file; move it away to have a key made there")
+    if mode & OTHERS:
+        raise UnsafeSecretFile(
+            f"{path} is open to other users of this machine (mode {stat.S_IMODE(mode):04o});"
+            f" run `chmod 600 {path}`, and replace the key if somebody may have read it"
+        )
 
 
 def _sync_folder(path: Path) -> None:

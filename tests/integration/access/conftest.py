@@ -1,0 +1,103 @@
+"""A database for the toy service, and keys to call it with."""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import func, select, text
+
+from app.access.models import ApiKey, IdempotencyKey
+from app.access.rules import RoleName
+from app.access.service import create_key
+from app.core.db import Base, Database
+from app.core.resources import Resources
+from tests.integration.access.toy_service import (
+    BOX,
+    POOL_SIZE,
+    START,
+    TOYS,
+    Client,
+    Clock,
+    Workshop,
+    toy_app,
+)
+from tests.support.postgres import cluster, drop_database, make_database
+
+
+@pytest.fixture(scope="session")
+def database_url(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[str]:
+    base = tmp_path_factory.getbasetemp()
+    name = f"access_{worker_id}"
+    with cluster(base if worker_id == "master" else base.parent) as lease:
+        drop_database(lease.url, name)
+        url = make_database(lease.url, name)
+        yield url
+        drop_database(lease.url, name)
+
+
+@pytest.fixture(scope="session")
+def tables(database_url: str) -> Iterator[Database]:
+    db = Database(database_url, pool_size=POOL_SIZE)
+    mine = [Base.metadata.tables[model.__tablename__] for model in (ApiKey, IdempotencyKey)]
+    Base.metadata.create_all(db.engine, tables=mine)
+    TOYS.metadata.create_all(db.engine)
+    yield db
+    db.dispose()
+
+
+@pytest.fixture
+def db(tables: Database) -> Database:
+    with tables.begin() as session:
+        session.execute(text("TRUNCATE api_keys, idempotency_keys, toys"))
+    return tables
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def resources(db: Database, clock: Clock, tmp_path: Path) -> Resources:
+    return Resources(db=db, secrets=BOX, data_dir=tmp_path, clock=clock)
+
+
+@pytest.fixture
+def workshop() -> Workshop:
+    return Workshop()
+
+
+@pytest.fixture
+def app(resources: Resources, workshop: Workshop) -> FastAPI:
+    return toy_app(resources, workshop)
+
+
+@pytest.fixture
+def give_out(db: Database) -> Callable[..., str]:
+    """Gives out a key and returns its text."""
+
+    def give(role: RoleName, *, now: datetime = START, expires_at: datetime | None = None) -> str:
+        with db.begin() as session:
+            key = create_key(session, f"{role} key", role, now=now, expires_at=expires_at)
+        return key.token.reveal()
+
+    return give
+
+
+@pytest.fixture
+def client(app: FastAPI, give_out: Callable[..., str]) -> Client:
+    """A client with a key of the role run."""
+    return Client(app, give_out("run"))
+
+
+@pytest.fixture
+def toys(db: Database) -> Callable[[], int]:
+    """How many toys there are."""
+
+    def count() -> int:
+        with db.read() as session:
+            return session.scalar(select(func.count()).select_from(TOYS)) or 0
+
+    return count

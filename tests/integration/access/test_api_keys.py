@@ -1,0 +1,121 @@
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import text
+
+from app.core.db import Database
+from tests.integration.access.toy_service import START, Client, Clock
+
+GiveOut = Callable[..., str]
+
+NEW = {"name": "nightly build", "role": "run"}
+
+
+@pytest.fixture
+def admin(app: FastAPI, give_out: GiveOut) -> Client:
+    return Client(app, give_out("admin"))
+
+
+def test_a_key_is_shown_once_and_works(admin: Client, app: FastAPI) -> None:
+    made = admin.post("/api-keys", json=NEW)
+    key = made.json()
+    assert made.status_code == 201
+    assert made.headers["Location"] == f"/api-keys/{key['id']}"
+    assert (key["name"], key["role"], key["expiresAt"], key["revokedAt"]) == (
+        "nightly build",
+        "run",
+        None,
+        None,
+    )
+    assert Client(app, key["token"]).post("/toys", json={"name": "bear"}).status_code == 201
+    shown = admin.get(made.headers["Location"])
+    assert shown.json().keys() == key.keys() - {"token"}
+    assert key["token"] not in shown.text + admin.get("/api-keys").text
+
+
+def test_a_repeated_request_gets_the_same_key_and_the_database_never_its_text(
+    admin: Client, db: Database
+) -> None:
+    first, again = (
+        admin.post("/api-keys", json=NEW, headers={"Idempotency-Key": "k"}) for _ in range(2)
+    )
+    assert first.json()["token"] == again.json()["token"]
+    dump = "SELECT string_agg(row_to_json(t)::text, '') FROM {} t"
+    with db.read() as session:
+        stored = "".join(
+            session.execute(text(dump.format(table))).scalar_one()
+            for table in ("api_keys", "idempotency_keys")
+        )
+    assert first.json()["token"].split("_")[3] not in stored
+
+
+def test_the_list_shows_the_newest_first_in_pages(admin: Client, clock: Clock) -> None:
+    for number in range(3):
+        clock.forward(seconds=1)
+        admin.post("/api-keys", json={"name": f"key {number}"})
+    page = admin.get("/api-keys?limit=2").json()
+    rest = admin.get(f"/api-keys?limit=2&cursor={page['nextCursor']}").json()
+    names = [key["name"] for key in page["items"] + rest["items"]]
+    assert names == ["key 2", "key 1", "key 0", "admin key"]
+    assert rest["nextCursor"] is None
+
+
+def test_a_key_reads_only_unless_asked_otherwise(admin: Client) -> None:
+    assert admin.post("/api-keys", json={"name": "dashboard"}).json()["role"] == "read"
+
+
+def test_a_revoked_key_ends_and_stays_in_the_list(
+    admin: Client, app: FastAPI, clock: Clock
+) -> None:
+    key = admin.post("/api-keys", json=NEW).json()
+    path = f"/api-keys/{key['id']}"
+    assert admin.delete(path).status_code == 204
+    clock.forward(hours=1)
+    assert admin.delete(path).status_code == 204
+    assert admin.get(path).json()["revokedAt"] == "2026-11-21T12:00:00Z"
+    assert Client(app, key["token"]).get("/toys").status_code == 401
+
+
+def test_a_key_that_expires_stops_then(admin: Client, app: FastAPI, clock: Clock) -> None:
+    tomorrow = START + timedelta(days=1)
+    key = admin.post("/api-keys", json={**NEW, "expiresAt": tomorrow.isoformat()}).json()
+    client = Client(app, key["token"])
+    assert client.get("/toys").status_code == 200
+    clock.forward(days=1)
+    assert client.get("/toys").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"role": "root"}, "/role"),
+        ({"name": ""}, "/name"),
+        ({"name": "x" * 201}, "/name"),
+        ({"expiresAt": "2026-11-21T11:59:59Z"}, "/expiresAt"),
+        ({"expiresAt": "2027-01-01T00:00:00"}, "/expiresAt"),
+        ({"token": "mine"}, "/token"),
+    ],
+)
+def test_a_wrong_field_is_named(admin: Client, change: dict[str, str], pointer: str) -> None:
+    answer = admin.post("/api-keys", json={**NEW, **change})
+    assert answer.status_code == 422
+    assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
+
+
+def test_an_unknown_key_is_not_found(admin: Client) -> None:
+    for answer in (admin.get("/api-keys/nobody"), admin.delete("/api-keys/nobody")):
+        assert (answer.status_code, answer.json()["type"]) == (404, "/problems/unknown-api-key")
+
+
+@pytest.mark.parametrize("role", ["read", "run"])
+def test_only_an_admin_key_manages_keys(app: FastAPI, give_out: GiveOut, role: str) -> None:
+    client = Client(app, give_out(role))
+    answers = [
+        client.get("/api-keys"),
+        client.get("/api-keys/x"),
+        client.post("/api-keys", json=NEW),
+        client.delete("/api-keys/x"),
+    ]
+    assert [answer.status_code for answer in answers] == [403] * 4

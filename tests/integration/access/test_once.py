@@ -1,0 +1,286 @@
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import func, select, text
+from sqlalchemy.orm import Session
+
+from app.access.idempotency import purge_expired
+from app.access.models import IdempotencyKey
+from app.core.db import Database
+from app.core.resources import Resources
+from tests.integration.access.toy_service import Call, Client, Clock, Workshop, toy_app
+
+Toys = Callable[[], int]
+
+BEAR = {"name": "bear"}
+WAIT_S = 60
+
+
+def with_key(key: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"headers": {"Idempotency-Key": key}, "json": body or BEAR}
+
+
+def remembered(db: Database) -> int:
+    with db.read() as session:
+        return session.scalar(select(func.count()).select_from(IdempotencyKey)) or 0
+
+
+def test_without_a_key_each_request_creates(client: Client, toys: Toys, db: Database) -> None:
+    first, second = client.post("/toys", json=BEAR), client.post("/toys", json=BEAR)
+    assert (first.status_code, first.headers["Location"]) == (201, "/toys/toy-1")
+    assert first.json() == {"id": "toy-1", "name": "bear"}
+    assert second.headers["Location"] == "/toys/toy-2"
+    assert (toys(), remembered(db)) == (2, 0)
+
+
+def test_a_repeated_request_gets_the_first_answer_again(client: Client, toys: Toys) -> None:
+    first = client.post("/toys", **with_key("k"))
+    again = client.post("/toys", **with_key("k"))
+    assert (again.status_code, again.content) == (first.status_code, first.content)
+    assert again.headers["Location"] == first.headers["Location"] == "/toys/toy-1"
+    assert again.headers["Content-Type"] == "application/json"
+    assert ("Idempotent-Replayed" in first.headers, "Idempotent-Replayed" in again.headers) == (
+        False,
+        True,
+    )
+    assert toys() == 1
+
+
+def test_two_hundred_requests_at_once_with_one_key_make_one_toy(client: Client, toys: Toys) -> None:
+    answers = client.all_at_once([Call("POST", "/toys", with_key("k"))] * 200)
+    statuses = Counter(answer.status_code for answer in answers)
+    assert set(statuses) <= {201, 409}
+    assert statuses[201] >= 1
+    assert {answer.text for answer in answers if answer.status_code == 201} == {
+        '{"id":"toy-1","name":"bear"}'
+    }
+    assert toys() == 1
+
+
+def test_two_processes_do_not_both_make_it(
+    resources: Resources, client: Client, toys: Toys, database_url: str
+) -> None:
+    others = [Database(database_url, pool_size=2) for _ in range(4)]
+    apps = [
+        toy_app(
+            Resources(
+                db=db,
+                secrets=resources.secrets,
+                data_dir=resources.data_dir,
+                clock=resources.clock,
+            ),
+            Workshop(),
+        )
+        for db in others
+    ]
+    gate = threading.Barrier(len(apps))
+
+    def send(app: FastAPI) -> int:
+        gate.wait(WAIT_S)
+        answer = Client(app, client.token).post("/toys", **with_key("k"))
+        return int(answer.status_code)
+
+    with ThreadPoolExecutor(len(apps)) as pool:
+        statuses = Counter(pool.map(send, apps))
+    for db in others:
+        db.dispose()
+    assert set(statuses) <= {201, 409}
+    assert (statuses[201] >= 1, toys()) == (True, 1)
+
+
+def test_the_answer_survives_a_restart(
+    client: Client, resources: Resources, toys: Toys, database_url: str
+) -> None:
+    first = client.post("/toys", **with_key("k"))
+    fresh = Database(database_url, pool_size=1)
+    restarted = Resources(
+        db=fresh, secrets=resources.secrets, data_dir=resources.data_dir, clock=resources.clock
+    )
+    again = Client(toy_app(restarted, Workshop()), client.token).post("/toys", **with_key("k"))
+    fresh.dispose()
+    assert (again.content, again.headers["Location"]) == (first.content, "/toys/toy-1")
+    assert toys() == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/toys", {"name": "horse"}),
+        ("/toys", {"name": "bear", "secret": "s"}),
+        ("/toys", {"name": "bear", "secret": None}),
+        ("/toys?colour=red", {"name": "bear"}),
+    ],
+)
+def test_another_request_with_the_same_key_is_refused(
+    client: Client, toys: Toys, path: str, body: dict[str, Any]
+) -> None:
+    client.post("/toys", **with_key("k"))
+    answer = client.post(path, **with_key("k", body))
+    assert answer.status_code == 422
+    assert answer.json()["type"] == "/problems/idempotency-key-reused"
+    assert toys() == 1
+
+
+def test_a_body_with_another_secret_is_another_request(client: Client) -> None:
+    client.post("/toys", **with_key("k", {"name": "bear", "secret": "one"}))
+    statuses = [
+        client.post("/toys", **with_key("k", {"name": "bear", "secret": secret})).status_code
+        for secret in ("one", "two")
+    ]
+    assert statuses == [201, 422]
+
+
+def test_the_same_body_written_differently_is_the_same_request(client: Client, toys: Toys) -> None:
+    for body in ('{"name": "bear", "secret": "s"}', '{ "secret":"s","name":"b\\u0065ar" }'):
+        answer = client.post(
+            "/toys",
+            content=body,
+            headers={"Idempotency-Key": "k", "Content-Type": "application/json"},
+        )
+        assert answer.status_code == 201
+    assert toys() == 1
+
+
+def test_a_key_belongs_to_its_api_key_and_its_path(
+    app: FastAPI, client: Client, give_out: Callable[..., str], toys: Toys
+) -> None:
+    client.post("/toys", **with_key("k"))
+    other = Client(app, give_out("run")).post("/toys", **with_key("k", {"name": "horse"}))
+    copies = [
+        client.post(f"/toys/{toy}/copies", headers={"Idempotency-Key": "k"})
+        for toy in ("toy-1", "toy-1", "toy-2")
+    ]
+    assert other.json()["id"] == "toy-2"
+    assert [copy.headers["Location"] for copy in copies] == [
+        "/toys/toy-3",
+        "/toys/toy-3",
+        "/toys/toy-4",
+    ]
+    assert toys() == 4
+
+
+def test_a_key_does_not_open_what_the_role_does_not(
+    app: FastAPI, give_out: Callable[..., str], toys: Toys
+) -> None:
+    answer = Client(app, give_out("read")).post("/toys", **with_key("k"))
+    assert (answer.status_code, toys()) == (403, 0)
+
+
+def test_while_the_first_is_under_way_the_second_is_told_to_wait(
+    client: Client, workshop: Workshop, toys: Toys
+) -> None:
+    started, may_end = threading.Event(), threading.Event()
+
+    def wait(_session: Session) -> None:
+        started.set()
+        assert may_end.wait(WAIT_S)
+
+    workshop.before_it_ends = wait
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(client.post, "/toys", **with_key("k"))
+        assert started.wait(WAIT_S)
+        second = client.post("/toys", **with_key("k"))
+        may_end.set()
+        assert first.result(WAIT_S).status_code == 201
+    assert second.status_code == 409
+    assert second.json()["type"] == "/problems/idempotency-key-in-flight"
+    assert second.headers["Retry-After"] == "1"
+    assert client.post("/toys", **with_key("k")).content == first.result().content
+    assert toys() == 1
+
+
+def test_a_refused_request_leaves_nothing_and_may_be_repeated(
+    client: Client, workshop: Workshop, toys: Toys, db: Database
+) -> None:
+    refused = client.post("/toys", **with_key("k", {"name": "broken"}))
+    assert (refused.status_code, toys(), remembered(db)) == (409, 0, 0)
+    assert client.post("/toys", **with_key("k")).status_code == 201
+    assert toys() == 1
+
+
+def test_a_crash_leaves_nothing_and_the_retry_succeeds(
+    client: Client, workshop: Workshop, toys: Toys, db: Database
+) -> None:
+    def crash(_session: Session) -> None:
+        raise RuntimeError("out of wood")
+
+    workshop.before_it_ends = crash
+    with pytest.raises(ExceptionGroup):
+        client.post("/toys", **with_key("k"))
+    assert (toys(), remembered(db)) == (0, 0)
+    workshop.before_it_ends = lambda _session: None
+    assert client.post("/toys", **with_key("k")).status_code == 201
+    assert toys() == 1
+
+
+def test_a_lost_connection_leaves_nothing_and_the_retry_succeeds(
+    client: Client, workshop: Workshop, toys: Toys, db: Database
+) -> None:
+    def lose(session: Session) -> None:
+        session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+
+    workshop.before_it_ends = lose
+    assert client.post("/toys", **with_key("k")).status_code == 503
+    assert (toys(), remembered(db)) == (0, 0)
+    workshop.before_it_ends = lambda _session: None
+    assert client.post("/toys", **with_key("k")).status_code == 201
+    assert toys() == 1
+
+
+@pytest.mark.parametrize("key", [b"", b"x" * 256, b"caf\xc3\xa9", b"a\x7fb", b"a\tb"])
+def test_a_key_must_be_up_to_255_printable_characters(
+    client: Client, toys: Toys, key: bytes
+) -> None:
+    answer = client.post("/toys", json=BEAR, headers=[(b"Idempotency-Key", key)])
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "Idempotency-Key"
+    assert toys() == 0
+
+
+def test_a_key_of_255_printable_characters_is_fine(client: Client) -> None:
+    assert client.post("/toys", **with_key("~" * 255)).status_code == 201
+
+
+def test_after_a_day_the_key_is_new_again(
+    client: Client, clock: Clock, toys: Toys, db: Database
+) -> None:
+    client.post("/toys", **with_key("k"))
+    clock.forward(hours=24, seconds=-1)
+    assert client.post("/toys", **with_key("k")).headers["Location"] == "/toys/toy-1"
+    clock.forward(seconds=1)
+    assert client.post("/toys", **with_key("k", {"name": "horse"})).status_code == 201
+    assert (toys(), remembered(db)) == (2, 1)
+
+
+def test_answers_are_forgotten_after_a_day(client: Client, clock: Clock, db: Database) -> None:
+    client.post("/toys", **with_key("old"))
+    clock.forward(hours=1)
+    client.post("/toys", **with_key("new"))
+    clock.forward(hours=23)
+    with db.begin() as session:
+        assert purge_expired(session, clock()) == 1
+    assert remembered(db) == 1
+    with db.begin() as session:
+        assert purge_expired(session, clock()) == 0
+
+
+def test_a_stored_answer_is_sealed(client: Client, db: Database) -> None:
+    client.post("/toys", **with_key("k", {"name": "bear", "secret": "hush"}))
+    with db.read() as session:
+        row = session.execute(
+            text("SELECT row_to_json(k)::text FROM idempotency_keys k")
+        ).scalar_one()
+    assert json.loads(row)["answer"].startswith("v1.")
+    assert [word for word in ("bear", "hush", str(client.token)) if word in row] == []
+
+
+def test_a_route_that_declares_no_role_cannot_use_it(client: Client) -> None:
+    with pytest.raises(ExceptionGroup) as failure:
+        client.post("/careless", headers={"Idempotency-Key": "k"})
+    assert "declares no role" in str(failure.value.exceptions[0])

@@ -1,0 +1,257 @@
+import hmac
+import zlib
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import event, text
+
+from app.access import keyring, queries
+from app.access.keyring import KeyRing
+from app.access.models import ApiKey
+from app.access.rules import RoleName, new_token, parse_token
+from app.access.service import revoke_key
+from app.core.db import Database
+from app.core.resources import Resources
+from tests.integration.access.toy_service import START, Client, Clock, Workshop, toy_app
+
+GiveOut = Callable[..., str]
+
+REFUSE_CHANGES = """
+CREATE FUNCTION refuse_changes() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION 'cannot execute UPDATE in a read-only transaction' USING ERRCODE = '25006';
+END $$;
+CREATE TRIGGER refuse_changes BEFORE UPDATE ON api_keys EXECUTE FUNCTION refuse_changes();
+"""
+INVALID = "this API key is not valid"
+
+
+def key_id(token: str) -> str:
+    parsed = parse_token(token)
+    assert parsed is not None
+    return parsed.key_id
+
+
+def last_used(db: Database, token: str) -> object:
+    with db.read() as session:
+        row = session.get(ApiKey, key_id(token))
+        assert row is not None
+        return row.last_used_at
+
+
+@pytest.fixture
+def read_only_keys(db: Database) -> Iterator[None]:
+    """The server refuses to change a key as a standby does (SQLSTATE 25006)."""
+    with db.begin() as session:
+        session.execute(text(REFUSE_CHANGES))
+    yield
+    with db.begin() as session:
+        session.execute(text("DROP FUNCTION refuse_changes CASCADE"))
+
+
+@pytest.mark.parametrize(
+    ("role", "statuses"),
+    [("read", (200, 403, 403)), ("run", (200, 201, 403)), ("admin", (200, 201, 204))],
+)
+def test_a_role_opens_its_operations_and_those_of_lesser_roles(
+    app: FastAPI, give_out: GiveOut, role: RoleName, statuses: tuple[int, int, int]
+) -> None:
+    client = Client(app, give_out(role))
+    made = client.post("/toys", json={"name": "bear"})
+    found = (client.get("/toys"), made, client.delete("/toys/toy-1"))
+    assert tuple(answer.status_code for answer in found) == statuses
+
+
+def test_a_refusal_names_the_role_that_is_needed(app: FastAPI, give_out: GiveOut) -> None:
+    answer = Client(app, give_out("read")).post("/toys", json={"name": "bear"})
+    assert answer.json()["type"] == "/problems/forbidden"
+    assert "needs an API key with the role run, yours has the role read" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("method", ["get", "post", "delete"])
+def test_a_request_without_a_key_is_told_how_to_send_one(app: FastAPI, method: str) -> None:
+    path = "/toys/toy-1" if method == "delete" else "/toys"
+    answer = getattr(Client(app), method)(path)
+    assert answer.status_code == 401
+    assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert "Authorization: Bearer" in answer.json()["detail"]
+
+
+def test_a_key_sent_by_another_scheme_is_no_key(app: FastAPI, give_out: GiveOut) -> None:
+    answer = Client(app).get("/toys", headers={"Authorization": f"Basic {give_out('read')}"})
+    assert answer.status_code == 401
+
+
+def test_unknown_mistyped_expired_and_revoked_keys_get_the_same_answer(
+    app: FastAPI, db: Database, give_out: GiveOut
+) -> None:
+    good = give_out("admin")
+    revoked = give_out("admin")
+    with db.begin() as session:
+        revoke_key(session, key_id(revoked), now=START)
+    same_id = good.split("_")[2]
+    stranger = new_token("admin").text
+    bad = [
+        revoked,
+        give_out("admin", now=START - timedelta(days=2), expires_at=START - timedelta(days=1)),
+        give_out("admin", now=START - timedelta(days=2), expires_at=START),
+        stranger,
+        good[:-1],
+        good + "a",
+        good.swapcase(),
+        good.replace("_admin_", "_run_"),
+        good.replace(same_id, key_id(stranger)),
+        "admin-env",
+        "",
+        "x" * 24,
+        "ä" * 24,
+    ]
+    answers = [
+        Client(app).get("/toys", headers=[(b"Authorization", f"Bearer {token}".encode())])
+        for token in bad
+    ]
+    assert {answer.status_code for answer in answers} == {401}
+    assert len({answer.content for answer in answers if INVALID in answer.text}) == 1
+    assert [
+        token for token, answer in zip(bad, answers, strict=True) if INVALID not in answer.text
+    ] == [""]
+    assert Client(app, good).get("/toys").status_code == 200
+
+
+def test_a_key_with_anothers_id_is_refused_by_its_secret(db: Database, give_out: GiveOut) -> None:
+    mine, other = give_out("read"), give_out("admin")
+    body, _, _ = mine.replace(key_id(mine), key_id(other)).rpartition("_")
+    forged = f"{body}_{zlib.crc32(body.encode()):08x}"
+    assert parse_token(forged) is not None
+    with db.read() as session:
+        assert queries.find_key(session, other) is not None
+        assert queries.find_key(session, forged) is None
+
+
+def test_digests_are_compared_in_constant_time(
+    db: Database, give_out: GiveOut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token, compared = give_out("read"), []
+
+    def noting(one: bytes, other: bytes) -> bool:
+        compared.append(len(one))
+        return hmac.compare_digest(one, other)
+
+    monkeypatch.setattr(queries, "hmac", type("Noting", (), {"compare_digest": noting}))
+    with db.read() as session:
+        assert queries.find_key(session, token) is not None
+    assert compared == [32]
+
+
+def test_a_revoked_key_stops_within_a_second(db: Database, give_out: GiveOut) -> None:
+    token, seconds = give_out("read"), [100.0]
+    ring = KeyRing(db, Clock(), monotonic=lambda: seconds[0])
+    assert ring.find(token) is not None
+    with db.begin() as session:
+        revoke_key(session, key_id(token), now=START)
+    seconds[0] += 0.79
+    assert ring.find(token) is not None
+    seconds[0] += 0.01
+    assert ring.find(token) is None
+    assert keyring.REMEMBERED_S < 1
+
+
+def test_an_expired_key_stops_at_once(db: Database, give_out: GiveOut) -> None:
+    clock = Clock()
+    token = give_out("read", expires_at=START + timedelta(seconds=1))
+    ring = KeyRing(db, clock, monotonic=lambda: 100.0)
+    assert ring.find(token) is not None
+    clock.forward(seconds=1)
+    assert ring.find(token) is None
+
+
+def test_a_key_costs_one_query_a_second_and_a_mistyped_one_none(
+    db: Database, give_out: GiveOut
+) -> None:
+    token, asked = give_out("read"), list[str]()
+    ring = KeyRing(db, Clock(), monotonic=lambda: 100.0)
+
+    def note(*arguments: object) -> None:
+        asked.append(str(arguments[2]))
+
+    event.listen(db.engine, "before_cursor_execute", note)
+    try:
+        for _ in range(50):
+            ring.find(token)
+        ring.find(token[:-1] + ("0" if token[-1] != "0" else "1"))
+    finally:
+        event.remove(db.engine, "before_cursor_execute", note)
+    assert len(asked) == 1
+
+
+def test_strangers_do_not_fill_the_memory_and_many_keys_do_not_either(
+    db: Database, give_out: GiveOut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyring, "MOST_REMEMBERED", 3)
+    ring = KeyRing(db, Clock())
+    for _ in range(5):
+        assert ring.find(new_token("read").text) is None
+    assert len(ring._seen) == 0
+    for _ in range(5):
+        assert ring.find(give_out("read")) is not None
+        assert len(ring._seen) <= 3
+
+
+def test_the_use_of_a_key_is_noted_once_a_minute(
+    db: Database, resources: Resources, give_out: GiveOut
+) -> None:
+    clock, token = Clock(), give_out("read")
+    apps = [
+        toy_app(
+            Resources(db=db, secrets=resources.secrets, data_dir=resources.data_dir, clock=clock),
+            Workshop(),
+        )
+        for _ in range(3)
+    ]  # each as a process of its own
+    seen = []
+    for app in apps:
+        assert Client(app, token).get("/toys").status_code == 200
+        seen.append(last_used(db, token))
+        clock.forward(seconds=30)
+    assert seen == [START, START, START + timedelta(seconds=60)]
+
+
+def test_a_refused_request_leaves_no_trace_of_use(
+    app: FastAPI, db: Database, give_out: GiveOut
+) -> None:
+    token = give_out("read")
+    Client(app, token + "x").get("/toys")
+    assert last_used(db, token) is None
+
+
+def test_a_database_that_cannot_be_written_to_still_answers_reads(
+    app: FastAPI, db: Database, give_out: GiveOut, read_only_keys: None
+) -> None:
+    token = give_out("read")
+    assert Client(app, token).get("/toys").status_code == 200
+    assert last_used(db, token) is None
+
+
+def test_a_database_that_is_gone_is_no_reason_to_call_a_key_invalid(
+    resources: Resources, give_out: GiveOut
+) -> None:
+    token = give_out("read")
+    gone = Database("postgresql://nobody@127.0.0.1:1/gone", pool_size=1)
+    app = toy_app(
+        Resources(db=gone, secrets=resources.secrets, data_dir=resources.data_dir), Workshop()
+    )
+    answer = Client(app, token).get("/toys")
+    gone.dispose()
+    assert answer.status_code == 503
+    assert answer.headers["Retry-After"]
+
+
+def test_swagger_is_told_of_the_bearer_scheme_and_of_the_idempotency_key(app: FastAPI) -> None:
+    api = app.openapi()
+    scheme = api["components"]["securitySchemes"]["ApiKey"]
+    post = api["paths"]["/toys"]["post"]
+    assert (scheme["type"], scheme["scheme"]) == ("http", "bearer")
+    assert post["security"] == [{"ApiKey": []}]
+    assert "Idempotency-Key" in [parameter["name"] for parameter in post["parameters"]]

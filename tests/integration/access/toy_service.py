@@ -1,0 +1,148 @@
+"""A toy service behind the real access checks, and a client that calls it in the process."""
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, NamedTuple
+
+import anyio
+import anyio.to_thread
+import httpx
+from fastapi import APIRouter, Depends, FastAPI, Query, Response
+from pydantic import SecretStr
+from sqlalchemy import Column, MetaData, Table, Text, insert
+from sqlalchemy.orm import Session
+
+from app.access.deps import require
+from app.access.idempotency import Once
+from app.access.router import router as api_keys
+from app.core import problems
+from app.core.errors import Conflict
+from app.core.resources import Resources
+from app.core.schemas import WireModel
+from app.core.secrets import SecretBox
+
+START = datetime(2026, 11, 21, 12, tzinfo=UTC)
+BOX = SecretBox.from_keys([base64.b64encode(bytes(range(32))).decode()])
+POOL_SIZE = 10
+
+TOYS = Table("toys", MetaData(), Column("id", Text, primary_key=True), Column("name", Text))
+
+
+class ToyCreate(WireModel):
+    name: str
+    secret: SecretStr | None = None
+
+
+class ToyView(WireModel):
+    id: str
+    name: str
+
+
+@dataclass
+class Clock:
+    now: datetime = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def forward(self, **time: float) -> None:
+        self.now += timedelta(**time)
+
+
+@dataclass
+class Workshop:
+    """Makes toys; a test may have it do something before it is done."""
+
+    before_it_ends: Callable[[Session], None] = lambda _session: None
+    calls: int = 0
+
+    def make(self, session: Session, name: str) -> ToyView:
+        self.calls += 1
+        made = f"toy-{self.calls}"
+        session.execute(insert(TOYS).values(id=made, name=name))
+        self.before_it_ends(session)
+        if name == "broken":
+            raise Conflict("this toy cannot be made; make another one")
+        return ToyView(id=made, name=name)
+
+
+def toy_app(resources: Resources, workshop: Workshop) -> FastAPI:
+    router = APIRouter(prefix="/toys", dependencies=[Depends(require("read"))])
+
+    @router.get("")
+    def list_toys() -> list[str]:
+        return []
+
+    @router.post("", response_model=ToyView, dependencies=[Depends(require("run"))])
+    def make_toy(
+        body: ToyCreate, once: Once, colour: Annotated[str | None, Query()] = None
+    ) -> Response:
+        return once(body, lambda session: workshop.make(session, body.name))
+
+    @router.post("/{toy_id}/copies", dependencies=[Depends(require("run"))])
+    def copy_toy(toy_id: str, once: Once) -> Response:
+        return once(
+            None,
+            lambda session: workshop.make(session, f"copy of {toy_id}"),
+            location=lambda toy: f"/toys/{toy.id}",
+        )
+
+    @router.delete("/{toy_id}", status_code=204, dependencies=[Depends(require("admin"))])
+    def break_toy(toy_id: str) -> None:
+        return None
+
+    app = FastAPI()
+    app.state.resources = resources
+    app.include_router(router)
+    app.include_router(api_keys)
+    problems.install(app)
+
+    @app.post("/careless")
+    def careless(once: Once) -> Response:
+        return once(None, lambda session: workshop.make(session, "careless"))
+
+    return app
+
+
+class Call(NamedTuple):
+    method: str
+    path: str
+    options: Mapping[str, Any]
+
+
+@dataclass
+class Client:
+    app: FastAPI
+    token: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return self.all_at_once([Call("GET", path, options)])[0]
+
+    def post(self, path: str, **options: Any) -> httpx.Response:
+        return self.all_at_once([Call("POST", path, options)])[0]
+
+    def delete(self, path: str, **options: Any) -> httpx.Response:
+        return self.all_at_once([Call("DELETE", path, options)])[0]
+
+    def all_at_once(self, calls: Sequence[Call]) -> list[httpx.Response]:
+        return anyio.run(self._send, calls)
+
+    async def _send(self, calls: Sequence[Call]) -> list[httpx.Response]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = POOL_SIZE
+        answers: dict[int, httpx.Response] = {}
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token is not None else {}
+        transport = httpx.ASGITransport(self.app)
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://toys", headers=headers
+        ) as client:
+
+            async def send(number: int, call: Call) -> None:
+                answers[number] = await client.request(call.method, call.path, **call.options)
+
+            async with anyio.create_task_group() as group:
+                for number, call in enumerate(calls):
+                    group.start_soon(send, number, call)
+        return [answers[number] for number in range(len(calls))]
