@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy import delete, func, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -108,6 +108,8 @@ def ensure_first_admin_key(
     Locks: one process at a time, so that several starting at once make one key.
     """
     with db.begin() as session:
+        # A start may wait for other starts longer than a request may wait for a lock.
+        session.execute(text("SET LOCAL lock_timeout = 0"))
         session.execute(select(func.pg_advisory_xact_lock(FIRST_KEY_LOCK)))
         if configured is not None and configured.reveal().strip():
             _register_configured(session, configured.reveal().strip(), now=clock())
@@ -138,8 +140,8 @@ def _register(
     session.flush()
 
 
-def _register_configured(session: Session, text: str, *, now: datetime) -> None:
-    fault = fault_of_configured_key(text)
+def _register_configured(session: Session, key: str, *, now: datetime) -> None:
+    fault = fault_of_configured_key(key)
     if fault is not None:
         raise BadAdminKey(f"MOSAICO_ADMIN_KEY cannot be the admin key: {fault}")
     # An unchanged variable leaves the row alone: a key that was revoked stays revoked.
@@ -147,7 +149,7 @@ def _register_configured(session: Session, text: str, *, now: datetime) -> None:
         id=CONFIGURED_KEY_ID,
         name="MOSAICO_ADMIN_KEY",
         role="admin",
-        digest=digest(text),
+        digest=digest(key),
         created_at=now,
     )
     session.execute(
@@ -182,10 +184,10 @@ def _first_key_in_file(session: Session, path: Path, *, now: datetime) -> FirstK
 
 
 def _token_in(path: Path) -> Token | None:
-    text = read_secret_file(path)
-    if text is None:
+    content = read_secret_file(path)
+    if content is None:
         return None
-    token = parse_token(text)
+    token = parse_token(content)
     if token is None:
         raise BadAdminKey(
             f"{path} does not hold a key made by MOSAICO; restore it, or delete it to have a new"

@@ -2,6 +2,7 @@ import hmac
 import zlib
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
@@ -11,9 +12,10 @@ from app.access import keyring, queries
 from app.access.keyring import KeyRing
 from app.access.models import ApiKey
 from app.access.rules import RoleName, new_token, parse_token
-from app.access.service import revoke_key
+from app.access.service import ensure_first_admin_key, revoke_key
 from app.core.db import Database
 from app.core.resources import Resources
+from app.core.secrets import Secret
 from tests.integration.access.toy_service import START, Client, Clock, Workshop, toy_app
 
 GiveOut = Callable[..., str]
@@ -118,6 +120,15 @@ def test_unknown_mistyped_expired_and_revoked_keys_get_the_same_answer(
         token for token, answer in zip(bad, answers, strict=True) if INVALID not in answer.text
     ] == [""]
     assert Client(app, good).get("/toys").status_code == 200
+
+
+def test_the_configured_admin_key_may_be_a_sentence(
+    app: FastAPI, db: Database, tmp_path: Path
+) -> None:
+    key = Secret("a sentence that only we know: 2 + 2!")
+    ensure_first_admin_key(db, tmp_path, key)
+    assert Client(app, key.reveal()).delete("/toys/toy-1").status_code == 204
+    assert Client(app, key.reveal() + "!").get("/toys").status_code == 401
 
 
 def test_a_key_with_anothers_id_is_refused_by_its_secret(db: Database, give_out: GiveOut) -> None:
