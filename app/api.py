@@ -4,7 +4,13 @@ from fastapi import APIRouter, FastAPI
 from starlette.types import Scope
 
 from app.access.router import router as api_keys
+from app.agents.router import router as agents
+from app.benchmarks.router import router as benchmarks
 from app.core.problems import PROBLEMS
+from app.kpis.router import router as kpis
+from app.metrics.router import router as metrics
+from app.runs.router import router as benchmark_runs
+from app.traces.router import router as local_datasets
 
 PREFIX = "/api/v1"
 
@@ -15,6 +21,12 @@ STREAMED = frozenset[tuple[str, str]]({("POST", f"{PREFIX}/local-datasets")})
 def include(app: FastAPI) -> None:
     """Add every router below `/api/v1`; each documents its problems."""
     v1 = APIRouter(prefix=PREFIX, responses=PROBLEMS)
+    v1.include_router(agents)
+    v1.include_router(benchmarks)
+    v1.include_router(benchmark_runs)
+    v1.include_router(kpis)
+    v1.include_router(local_datasets)
+    v1.include_router(metrics)
     v1.include_router(api_keys)
     app.include_router(v1)
 

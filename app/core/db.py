@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, ClassVar
 
+import psycopg
 from sqlalchemy import TIMESTAMP, BigInteger, Engine, MetaData, Text, create_engine, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.engine import make_url
@@ -18,6 +19,9 @@ STATEMENT_TIMEOUT_MS = 10_000
 LOCK_TIMEOUT_MS = 2_000
 IDLE_IN_TRANSACTION_TIMEOUT_MS = 15_000
 POOL_TIMEOUT_S = 2.0
+
+# COPY goes past SQLAlchemy, so its errors are the driver's own.
+GONE = (InterfaceError, OperationalError, psycopg.InterfaceError, psycopg.OperationalError)
 
 # Deadlock and serialization failure: nothing was written, the same request may succeed.
 TRANSIENT_STATES = frozenset({"40001", "40P01", "55P03", "57014"})
@@ -123,7 +127,7 @@ def _create_engine(url: str, *, pool_size: int, name: str) -> Engine:
 def _translated() -> Iterator[None]:
     try:
         yield
-    except (InterfaceError, OperationalError, PoolTimeout) as error:
+    except (*GONE, PoolTimeout) as error:
         raise DatabaseUnavailable from error
     except DBAPIError as error:
         if error.connection_invalidated or _sqlstate(error) in TRANSIENT_STATES:

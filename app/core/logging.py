@@ -37,11 +37,12 @@ _SECRET_TEXTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b(?:sk|pk|rk)-[\w-]{8,}"), MASK),
     (re.compile(r"\bwhsec_[\w+/=-]{8,}"), MASK),
     (re.compile(r"\bv1\.[\w-]+\.[\w-]{20,}={0,2}"), MASK),
+    # Bounded repeats: a text of 4,000 letters must not take quadratic time.
     # The last @ before the path ends the userinfo: passwords may hold one themselves.
-    (re.compile(r"([a-z][a-z0-9+.-]*://[^\s:/@]*):[^\s/]*@", re.IGNORECASE), rf"\1:{MASK}@"),
+    (re.compile(r"(\b[a-z][a-z0-9+.-]{1,20}://[^\s:/@]*):[^\s/]*@", re.IGNORECASE), rf"\1:{MASK}@"),
     (
         re.compile(
-            r"(\b[\w-]*(?:password|passwd|secret|api_?key|token)\s*[=:]\s*)[\"']?[^\s\"'&,;]{4,}",
+            r"(\b[\w-]{0,40}(?:password|passwd|secret|api_?key|token)\s*[=:]\s*)[\"']?[^\s\"'&,;]{4,}",
             re.IGNORECASE,
         ),
         rf"\1{MASK}",

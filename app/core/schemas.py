@@ -15,6 +15,9 @@ from app.core.strict_json import MAX_INTEGER, MIN_INTEGER, check_json, storable_
 
 T = TypeVar("T")
 
+UNSET: Any = None
+"""Default of a field in a PATCH that cannot be null: it is only read when it was sent."""
+
 MAX_TEXT = 64 * 1024
 MAX_STORED_TEXT = 64 * 1024 * 1024
 

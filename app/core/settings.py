@@ -24,13 +24,10 @@ class Settings(BaseSettings):
         env_prefix="MOSAICO_", env_file=".env", extra="ignore", frozen=True
     )
 
-    data_dir: Annotated[
-        Path,
-        Field(
-            default_factory=default_data_dir,
-            description="Folder of the embedded database, the first admin key and the master key.",
-        ),
-    ]
+    data_dir: Path = Field(
+        default_factory=default_data_dir,
+        description="Folder of the embedded database, the first admin key and the master key.",
+    )
     host: Annotated[
         str, Field(description="Address the API listens on; 0.0.0.0 for every interface.")
     ] = "127.0.0.1"

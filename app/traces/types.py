@@ -65,4 +65,4 @@ class Trace:
     cost_usd: float | None = None
     latency_ms: float | None = None
     tool_calls: tuple[ToolCall, ...] = ()
-    scores: Mapping[str, float] = field(default=NO_SCORES)
+    scores: Mapping[str, float] = field(default_factory=lambda: NO_SCORES)

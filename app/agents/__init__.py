@@ -1,0 +1,1 @@
+"""The agents that are benchmarked, and where their traces can be read."""

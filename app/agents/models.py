@@ -1,0 +1,24 @@
+from datetime import datetime
+
+from sqlalchemy import func
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.core.db import Base
+
+
+class Agent(Base):
+    """`langfuse_secret_key` is sealed; see `app.core.secrets`."""
+
+    __tablename__ = "agents"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    description: Mapped[str | None]
+    langfuse_project_name: Mapped[str | None]
+    langfuse_url: Mapped[str | None]
+    langfuse_public_key: Mapped[str | None]
+    langfuse_secret_key: Mapped[str | None]
+    archived: Mapped[bool] = mapped_column(default=False)
+    revision: Mapped[int] = mapped_column(default=1)
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    updated_at: Mapped[datetime] = mapped_column(server_default=func.now())

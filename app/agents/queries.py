@@ -1,0 +1,26 @@
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.agents.models import Agent
+from app.core.errors import NotFound
+from app.core.pagination import PageQuery, PageRows, paged
+
+
+class AgentNotFound(NotFound):
+    """There is no agent with this id; GET /api/v1/agents lists those there are."""
+
+    code = "agent-not-found"
+
+
+def get_agent(session: Session, agent_id: str, *, for_update: bool = False) -> Agent:
+    agent = session.get(Agent, agent_id, with_for_update=for_update or None)
+    if agent is None:
+        raise AgentNotFound(
+            f"there is no agent {agent_id!r}; GET /api/v1/agents lists those there are"
+        )
+    return agent
+
+
+def list_agents(session: Session, query: PageQuery, *, archived: bool) -> PageRows[Agent]:
+    statement = select(Agent).where(Agent.archived.is_(archived))
+    return paged(session, statement, keys=[Agent.created_at, Agent.id], query=query)

@@ -1,0 +1,84 @@
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Response
+
+from app.access.deps import require
+from app.access.idempotency import Once
+from app.agents import queries, service
+from app.agents.models import Agent
+from app.agents.schemas import AgentBody, AgentCreate, AgentPatch, AgentView
+from app.core.deps import Res
+from app.core.pagination import Paging
+from app.core.problems import PROBLEMS
+from app.core.resources import Resources
+from app.core.schemas import Page, changes
+
+router = APIRouter(prefix="/agents", tags=["agents"], responses=PROBLEMS)
+
+AgentId = Annotated[str, Path(alias="agentId")]
+
+
+@router.post(
+    "", status_code=201, response_model=AgentView, dependencies=[Depends(require("admin"))]
+)
+def create_agent(body: AgentCreate, res: Res, once: Once) -> Response:
+    """Register an agent. The secret key is stored encrypted and never shown again."""
+    return once(
+        body,
+        lambda session: view(service.create_agent(session, body, res.secrets), res),
+        location=lambda agent: f"/api/v1/agents/{agent.id}",
+    )
+
+
+@router.get("", dependencies=[Depends(require("read"))])
+def list_agents(
+    res: Res, page: Paging, archived: Annotated[bool, Query()] = False
+) -> Page[AgentView]:
+    """The agents, newest first; with `archived=true` those that were put away."""
+    with res.db.read() as session:
+        rows = queries.list_agents(session, page, archived=archived)
+        return Page(items=[view(agent, res) for agent in rows.rows], next_cursor=rows.next_cursor)
+
+
+@router.get("/{agentId}", dependencies=[Depends(require("read"))])
+def get_agent(agent_id: AgentId, res: Res) -> AgentView:
+    with res.db.read() as session:
+        return view(queries.get_agent(session, agent_id), res)
+
+
+@router.patch("/{agentId}", dependencies=[Depends(require("admin"))])
+def change_agent(agent_id: AgentId, body: AgentPatch, res: Res) -> AgentView:
+    """Change the fields that are sent. A new langfuseUrl needs its secret again."""
+    with res.db.begin() as session:
+        agent = service.change_agent(session, agent_id, changes(body), res.secrets, res.clock())
+        return view(agent, res)
+
+
+@router.put("/{agentId}", dependencies=[Depends(require("admin"))])
+def replace_agent(agent_id: AgentId, body: AgentBody, res: Res) -> AgentView:
+    """Write every field; what is left out takes its default, but a secret that is left out stays."""
+    with res.db.begin() as session:
+        return view(service.replace_agent(session, agent_id, body, res.secrets, res.clock()), res)
+
+
+@router.delete("/{agentId}", status_code=204, dependencies=[Depends(require("admin"))])
+def delete_agent(agent_id: AgentId, res: Res) -> None:
+    """Delete an agent that no run or benchmark refers to; archive it otherwise."""
+    with res.db.begin() as session:
+        service.delete_agent(session, agent_id)
+
+
+def view(agent: Agent, res: Resources) -> AgentView:
+    return AgentView(
+        id=agent.id,
+        name=agent.name,
+        description=agent.description,
+        langfuse_project_name=agent.langfuse_project_name,
+        langfuse_url=agent.langfuse_url or res.options["langfuse_default_url"],
+        langfuse_public_key=agent.langfuse_public_key,
+        secret_set=agent.langfuse_secret_key is not None,
+        archived=agent.archived,
+        revision=agent.revision,
+        created_at=agent.created_at,
+        updated_at=agent.updated_at,
+    )

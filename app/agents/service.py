@@ -1,0 +1,100 @@
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from pydantic import SecretStr
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from app.agents import queries
+from app.agents.models import Agent
+from app.agents.schemas import AgentBody, AgentCreate
+from app.core.errors import Conflict, ErrorItem, Invalid
+from app.core.ids import new_id
+from app.core.schemas import fields
+from app.core.secrets import Secret, SecretBox
+
+SECRET = "langfuse_secret_key"  # noqa: S105 - the name of a column
+
+
+def create_agent(session: Session, body: AgentCreate, box: SecretBox) -> Agent:
+    """Raises: `Conflict` when the id is taken."""
+    agent_id = body.id or new_id()
+    agent = Agent(**_columns(agent_id, {**fields(body), "id": agent_id}, box))
+    session.add(agent)
+    try:
+        session.flush()
+    except IntegrityError:
+        raise Conflict(
+            f"the agent id {agent_id!r} is taken; choose another or PATCH that one"
+        ) from None
+    session.refresh(agent)
+    return agent
+
+
+def replace_agent(
+    session: Session, agent_id: str, body: AgentBody, box: SecretBox, now: datetime
+) -> Agent:
+    """PUT: every field is written; the secret stays when it is not sent and the URL is the same."""
+    values = fields(body)
+    if SECRET not in body.model_fields_set:
+        del values[SECRET]
+    return change_agent(session, agent_id, values, box, now)
+
+
+def change_agent(
+    session: Session, agent_id: str, values: Mapping[str, Any], box: SecretBox, now: datetime
+) -> Agent:
+    """Write the given fields.
+
+    Raises: `Invalid` when the URL changes and no secret comes with it: a stored secret is never
+            sent to a server that it was not given for.
+    """
+    agent = queries.get_agent(session, agent_id, for_update=True)
+    url_changes = values.get("langfuse_url", agent.langfuse_url) != agent.langfuse_url
+    if url_changes and agent.langfuse_secret_key is not None and SECRET not in values:
+        raise Invalid(
+            "the stored secret belongs to the old langfuseUrl;"
+            " send langfuseSecretKey too (null clears it)",
+            code="secret-required",
+            errors=[
+                ErrorItem(pointer="/langfuseSecretKey", detail="send it with a new langfuseUrl")
+            ],
+        )
+    for name, value in _columns(agent_id, values, box).items():
+        setattr(agent, name, value)
+    agent.revision += 1
+    agent.updated_at = now
+    session.flush()
+    return agent
+
+
+def delete_agent(session: Session, agent_id: str) -> None:
+    """Raises: `Conflict` when runs or benchmarks refer to the agent."""
+    agent = queries.get_agent(session, agent_id, for_update=True)
+    session.delete(agent)
+    try:
+        session.flush()
+    except IntegrityError:
+        raise Conflict(
+            f"runs or benchmarks refer to the agent {agent_id!r};"
+            ' PATCH it with {"archived": true} to hide it and keep its history',
+            code="agent-in-use",
+        ) from None
+
+
+def reveal_secret(agent: Agent, box: SecretBox) -> Secret | None:
+    """The agent's Langfuse secret, for the client that is about to send it."""
+    if agent.langfuse_secret_key is None:
+        return None
+    return box.open(agent.langfuse_secret_key, table="agents", row=agent.id, column=SECRET)
+
+
+def _columns(agent_id: str, values: Mapping[str, Any], box: SecretBox) -> dict[str, Any]:
+    columns = dict(values)
+    secret = columns.get(SECRET)
+    if isinstance(secret, SecretStr):
+        columns[SECRET] = box.seal(
+            secret.get_secret_value(), table="agents", row=agent_id, column=SECRET
+        )
+    return columns

@@ -1,0 +1,69 @@
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey, Index, func, text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.core.db import Base
+
+
+class Benchmark(Base):
+    __tablename__ = "benchmarks"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", default=dict)
+    dataset_ref: Mapped[str | None]
+    run_name: Mapped[str | None]
+    task_def: Mapped[str | None]
+    features: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
+    source: Mapped[str]
+    metrics: Mapped[list[Any]]
+    min_coverage: Mapped[float]
+    max_error_share: Mapped[float]
+    keep_days: Mapped[int | None]
+    archived: Mapped[bool] = mapped_column(default=False)
+    revision: Mapped[int] = mapped_column(default=1)
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class BenchmarkAgent(Base):
+    """Which agents a benchmark evaluates; none means any."""
+
+    __tablename__ = "benchmark_agents"
+
+    benchmark_id: Mapped[str] = mapped_column(
+        ForeignKey("benchmarks.id", ondelete="CASCADE"), primary_key=True
+    )
+    agent_id: Mapped[str] = mapped_column(
+        ForeignKey("agents.id", ondelete="RESTRICT"), primary_key=True, index=True
+    )
+
+
+class KpiDefinition(Base):
+    """One revision of a KPI; the current one has no `retired_at`, and none is ever rewritten."""
+
+    __tablename__ = "kpi_definitions"
+    __table_args__ = (
+        Index(
+            "uq_kpi_definitions_current_name",
+            "benchmark_id",
+            text("lower(name)"),
+            unique=True,
+            postgresql_where=text("retired_at IS NULL"),
+        ),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    revision: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    benchmark_id: Mapped[str] = mapped_column(ForeignKey("benchmarks.id", ondelete="CASCADE"))
+    name: Mapped[str]
+    description: Mapped[str | None]
+    formula: Mapped[str]
+    direction: Mapped[str]
+    unit: Mapped[str | None]
+    threshold_min: Mapped[float | None]
+    threshold_max: Mapped[float | None]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    retired_at: Mapped[datetime | None]

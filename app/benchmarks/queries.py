@@ -1,0 +1,85 @@
+from collections.abc import Iterable
+
+from sqlalchemy import Select, select
+from sqlalchemy.orm import Session
+
+from app.benchmarks.models import Benchmark, BenchmarkAgent, KpiDefinition
+from app.core.errors import NotFound
+from app.core.pagination import PageQuery, PageRows, paged
+
+
+class BenchmarkNotFound(NotFound):
+    """There is no benchmark with this id; GET /api/v1/benchmarks lists those there are."""
+
+    code = "benchmark-not-found"
+
+
+class KpiNotFound(NotFound):
+    """The benchmark has no KPI with this id; GET its /kpis lists those it has."""
+
+    code = "kpi-not-found"
+
+
+def get_benchmark(session: Session, benchmark_id: str, *, for_update: bool = False) -> Benchmark:
+    benchmark = session.get(Benchmark, benchmark_id, with_for_update=for_update or None)
+    if benchmark is None:
+        raise BenchmarkNotFound(
+            f"there is no benchmark {benchmark_id!r}; GET /api/v1/benchmarks lists those there are"
+        )
+    return benchmark
+
+
+def list_benchmarks(session: Session, query: PageQuery, *, archived: bool) -> PageRows[Benchmark]:
+    statement = select(Benchmark).where(Benchmark.archived.is_(archived))
+    return paged(session, statement, keys=[Benchmark.created_at, Benchmark.id], query=query)
+
+
+def agents_of(session: Session, benchmark_ids: Iterable[str]) -> dict[str, list[str]]:
+    """The agents that each benchmark evaluates, in the order of their ids."""
+    statement = (
+        select(BenchmarkAgent.benchmark_id, BenchmarkAgent.agent_id)
+        .where(BenchmarkAgent.benchmark_id.in_(list(benchmark_ids)))
+        .order_by(BenchmarkAgent.agent_id)
+    )
+    found: dict[str, list[str]] = {}
+    for benchmark_id, agent_id in session.execute(statement):
+        found.setdefault(benchmark_id, []).append(agent_id)
+    return found
+
+
+def kpis_of(session: Session, benchmark_ids: Iterable[str]) -> dict[str, list[KpiDefinition]]:
+    """The current KPIs of each benchmark, oldest first."""
+    statement = current_kpis().where(KpiDefinition.benchmark_id.in_(list(benchmark_ids)))
+    found: dict[str, list[KpiDefinition]] = {}
+    for kpi in session.scalars(statement.order_by(KpiDefinition.name, KpiDefinition.id)):
+        found.setdefault(kpi.benchmark_id, []).append(kpi)
+    return found
+
+
+def list_kpis(session: Session, benchmark_id: str, query: PageQuery) -> PageRows[KpiDefinition]:
+    statement = current_kpis().where(KpiDefinition.benchmark_id == benchmark_id)
+    return paged(
+        session,
+        statement,
+        keys=[KpiDefinition.name, KpiDefinition.id],
+        query=query,
+        descending=False,
+    )
+
+
+def get_kpi(session: Session, benchmark_id: str, kpi_id: str) -> KpiDefinition:
+    """The current revision of a KPI."""
+    statement = current_kpis().where(
+        KpiDefinition.benchmark_id == benchmark_id, KpiDefinition.id == kpi_id
+    )
+    kpi = session.scalars(statement).one_or_none()
+    if kpi is None:
+        raise KpiNotFound(
+            f"the benchmark {benchmark_id!r} has no KPI {kpi_id!r};"
+            f" GET /api/v1/benchmarks/{benchmark_id}/kpis lists those it has"
+        )
+    return kpi
+
+
+def current_kpis() -> Select[KpiDefinition]:
+    return select(KpiDefinition).where(KpiDefinition.retired_at.is_(None))

@@ -1,0 +1,175 @@
+from collections.abc import Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Response
+from sqlalchemy.orm import Session
+
+from app.access.deps import require
+from app.access.idempotency import Once
+from app.benchmarks import queries, service
+from app.benchmarks.models import Benchmark
+from app.benchmarks.schemas import (
+    BenchmarkBody,
+    BenchmarkCreate,
+    BenchmarkPatch,
+    BenchmarkView,
+    KpiBody,
+    KpiCreate,
+    KpiPatch,
+    KpiView,
+    MetricChoice,
+)
+from app.core.deps import Res
+from app.core.pagination import Paging
+from app.core.problems import PROBLEMS
+from app.core.schemas import Page, changes, fields
+
+router = APIRouter(prefix="/benchmarks", tags=["benchmarks"], responses=PROBLEMS)
+
+BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
+KpiId = Annotated[str, Path(alias="kpiId")]
+
+
+@router.post(
+    "", status_code=201, response_model=BenchmarkView, dependencies=[Depends(require("admin"))]
+)
+def create_benchmark(body: BenchmarkCreate, res: Res, once: Once) -> Response:
+    """Define a benchmark: its dataset, its metrics, and as `measures` its KPIs."""
+    return once(
+        body,
+        lambda session: view(session, service.create_benchmark(session, body, res.clock())),
+        location=lambda benchmark: f"/api/v1/benchmarks/{benchmark.id}",
+    )
+
+
+@router.get("", dependencies=[Depends(require("read"))])
+def list_benchmarks(
+    res: Res, page: Paging, archived: Annotated[bool, Query()] = False
+) -> Page[BenchmarkView]:
+    """The benchmarks, newest first; with `archived=true` those that were put away."""
+    with res.db.read() as session:
+        rows = queries.list_benchmarks(session, page, archived=archived)
+        return Page(items=views(session, rows.rows), next_cursor=rows.next_cursor)
+
+
+@router.get("/{benchmarkId}", dependencies=[Depends(require("read"))])
+def get_benchmark(benchmark_id: BenchmarkId, res: Res) -> BenchmarkView:
+    with res.db.read() as session:
+        return view(session, queries.get_benchmark(session, benchmark_id))
+
+
+@router.patch("/{benchmarkId}", dependencies=[Depends(require("admin"))])
+def change_benchmark(benchmark_id: BenchmarkId, body: BenchmarkPatch, res: Res) -> BenchmarkView:
+    """Change the fields that are sent. Runs under way keep the plan they started with."""
+    with res.db.begin() as session:
+        return view(
+            session, service.change_benchmark(session, benchmark_id, changes(body), res.clock())
+        )
+
+
+@router.put("/{benchmarkId}", dependencies=[Depends(require("admin"))])
+def replace_benchmark(benchmark_id: BenchmarkId, body: BenchmarkBody, res: Res) -> BenchmarkView:
+    """Write every field; what is left out takes its default."""
+    with res.db.begin() as session:
+        return view(
+            session, service.change_benchmark(session, benchmark_id, fields(body), res.clock())
+        )
+
+
+@router.delete("/{benchmarkId}", status_code=204, dependencies=[Depends(require("admin"))])
+def delete_benchmark(benchmark_id: BenchmarkId, res: Res) -> None:
+    """Delete a benchmark that never ran; archive it otherwise."""
+    with res.db.begin() as session:
+        service.delete_benchmark(session, benchmark_id)
+
+
+@router.post(
+    "/{benchmarkId}/kpis",
+    status_code=201,
+    response_model=KpiView,
+    dependencies=[Depends(require("admin"))],
+)
+def create_kpi(benchmark_id: BenchmarkId, body: KpiCreate, res: Res, once: Once) -> Response:
+    """Add a KPI; its formula is checked now."""
+    return once(
+        body,
+        lambda session: KpiView.model_validate(
+            service.create_kpi(session, benchmark_id, body, res.clock())
+        ),
+        location=lambda kpi: f"/api/v1/benchmarks/{benchmark_id}/kpis/{kpi.id}",
+    )
+
+
+@router.get("/{benchmarkId}/kpis", dependencies=[Depends(require("read"))])
+def list_kpis(benchmark_id: BenchmarkId, res: Res, page: Paging) -> Page[KpiView]:
+    """The current KPIs of a benchmark, by name."""
+    with res.db.read() as session:
+        queries.get_benchmark(session, benchmark_id)
+        rows = queries.list_kpis(session, benchmark_id, page)
+        return Page(
+            items=[KpiView.model_validate(kpi) for kpi in rows.rows], next_cursor=rows.next_cursor
+        )
+
+
+@router.get("/{benchmarkId}/kpis/{kpiId}", dependencies=[Depends(require("read"))])
+def get_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, res: Res) -> KpiView:
+    with res.db.read() as session:
+        return KpiView.model_validate(queries.get_kpi(session, benchmark_id, kpi_id))
+
+
+@router.patch("/{benchmarkId}/kpis/{kpiId}", dependencies=[Depends(require("admin"))])
+def change_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, body: KpiPatch, res: Res) -> KpiView:
+    """Change the fields that are sent: a new revision, while the history keeps the old ones."""
+    with res.db.begin() as session:
+        return KpiView.model_validate(
+            service.change_kpi(session, benchmark_id, kpi_id, changes(body), res.clock())
+        )
+
+
+@router.put("/{benchmarkId}/kpis/{kpiId}", dependencies=[Depends(require("admin"))])
+def replace_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, body: KpiBody, res: Res) -> KpiView:
+    """Write every field of a KPI: a new revision, while the history keeps the old ones."""
+    with res.db.begin() as session:
+        return KpiView.model_validate(
+            service.change_kpi(session, benchmark_id, kpi_id, fields(body), res.clock())
+        )
+
+
+@router.delete(
+    "/{benchmarkId}/kpis/{kpiId}", status_code=204, dependencies=[Depends(require("admin"))]
+)
+def delete_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, res: Res) -> None:
+    """Take a KPI out of later runs; its history stays."""
+    with res.db.begin() as session:
+        service.delete_kpi(session, benchmark_id, kpi_id, res.clock())
+
+
+def view(session: Session, benchmark: Benchmark) -> BenchmarkView:
+    return views(session, [benchmark])[0]
+
+
+def views(session: Session, benchmarks: Sequence[Benchmark]) -> list[BenchmarkView]:
+    ids = [benchmark.id for benchmark in benchmarks]
+    agents, kpis = queries.agents_of(session, ids), queries.kpis_of(session, ids)
+    return [
+        BenchmarkView(
+            id=benchmark.id,
+            metadata=benchmark.metadata_,
+            dataset_ref=benchmark.dataset_ref,
+            run_name=benchmark.run_name,
+            task_def=benchmark.task_def,
+            features=benchmark.features,
+            evaluates=agents.get(benchmark.id, []),
+            source=benchmark.source,
+            metrics=[MetricChoice.model_validate(metric) for metric in benchmark.metrics],
+            measures=[KpiView.model_validate(kpi) for kpi in kpis.get(benchmark.id, [])],
+            min_coverage=benchmark.min_coverage,
+            max_error_share=benchmark.max_error_share,
+            keep_days=benchmark.keep_days,
+            archived=benchmark.archived,
+            revision=benchmark.revision,
+            created_at=benchmark.created_at,
+            updated_at=benchmark.updated_at,
+        )
+        for benchmark in benchmarks
+    ]

@@ -1,0 +1,155 @@
+import json
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from app.core.schemas import UNSET, Identifier, JsonObject, LongText, ShortText, WireModel
+from app.metrics.types import Direction
+
+MAX_KPIS = 100
+MAX_METRICS = 100
+MAX_AGENTS = 1000
+
+SEED_METRICS = ("ROUGE", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE")
+"""What a benchmark measures when it does not say: the six metrics of the original system."""
+
+
+def _object_of_text(value: object) -> object:
+    """The handover sends `metadata` as a text that holds JSON; both forms become the object."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        raise ValueError("metadata is a JSON object, or a text that holds one") from None
+
+
+def _metric_of_name(value: object) -> object:
+    return {"key": value} if isinstance(value, str) else value
+
+
+Metadata = Annotated[JsonObject, BeforeValidator(_object_of_text)]
+
+
+class MetricChoice(WireModel):
+    """A metric and its options; the name alone stands for one without options."""
+
+    key: ShortText
+    options: dict[str, bool | int | float | ShortText] = Field(default_factory=dict, max_length=20)
+
+
+Metric = Annotated[MetricChoice, BeforeValidator(_metric_of_name)]
+Direction_ = Annotated[Direction, Field(description="Which way the KPI should move.")]
+
+
+class KpiBody(WireModel):
+    """A KPI: a formula over the metrics of a run. Each edit makes a new revision."""
+
+    name: ShortText
+    formula: Annotated[str, Field(min_length=1, max_length=4096, examples=["AVERAGE(ROUGE, BLEU)"])]
+    description: LongText | None = None
+    direction: Direction_ = Direction.HIGHER_IS_BETTER
+    unit: ShortText | None = None
+    threshold_min: float | None = None
+    threshold_max: float | None = None
+
+
+class KpiCreate(KpiBody):
+    id: Identifier | None = None
+
+
+class KpiPatch(WireModel):
+    """Only the fields that are sent change; null clears one."""
+
+    name: ShortText = UNSET
+    formula: Annotated[str, Field(min_length=1, max_length=4096)] = UNSET
+    description: LongText | None = None
+    direction: Direction_ = UNSET
+    unit: ShortText | None = None
+    threshold_min: float | None = None
+    threshold_max: float | None = None
+
+
+class KpiView(KpiBody):
+    id: str
+    benchmark_id: str
+    revision: int
+    created_at: datetime
+
+
+Measures = Annotated[list[KpiCreate], Field(max_length=MAX_KPIS)]
+Evaluates = Annotated[
+    list[Identifier],
+    Field(max_length=MAX_AGENTS, description="Agents that are benchmarked; empty: any agent."),
+]
+Metrics = Annotated[list[Metric], Field(min_length=1, max_length=MAX_METRICS)]
+Features = Annotated[LongText | list[ShortText] | None, Field(description="Features to evaluate.")]
+Share = Annotated[float, Field(ge=0, le=1)]
+KeepDays = Annotated[int, Field(ge=1, le=36500)]
+
+
+def _seed_metrics() -> list[MetricChoice]:
+    return [MetricChoice(key=key) for key in SEED_METRICS]
+
+
+class BenchmarkBody(WireModel):
+    """A benchmark as PUT writes it: a field that is left out takes its default."""
+
+    metadata: Metadata = Field(default_factory=dict)
+    dataset_ref: ShortText | None = Field(default=None, description="Name of the dataset.")
+    run_name: ShortText | None = Field(
+        default=None, description="Run of the dataset that is read; none: its newest."
+    )
+    task_def: LongText | None = None
+    features: Features = None
+    evaluates: Evaluates = Field(default_factory=list)
+    source: ShortText = Field(default="local", description="Where traces come from.")
+    metrics: Metrics = Field(default_factory=_seed_metrics)
+    measures: Measures = Field(default_factory=list)
+    min_coverage: Share = Field(default=0.9, description="A run with less is INVALID.")
+    max_error_share: Share = Field(default=0.05, description="A run with more is INVALID.")
+    keep_days: KeepDays | None = Field(default=None, description="Age at which runs are purged.")
+    archived: bool = False
+
+
+class BenchmarkCreate(BenchmarkBody):
+    id: Identifier | None = None
+
+
+class BenchmarkPatch(WireModel):
+    """Only the fields that are sent change; `measures` replaces the whole list."""
+
+    metadata: Metadata = UNSET
+    dataset_ref: ShortText | None = None
+    run_name: ShortText | None = None
+    task_def: LongText | None = None
+    features: Features = None
+    evaluates: Evaluates = UNSET
+    source: ShortText = UNSET
+    metrics: Metrics = UNSET
+    measures: Measures = UNSET
+    min_coverage: Share = UNSET
+    max_error_share: Share = UNSET
+    keep_days: KeepDays | None = None
+    archived: bool = UNSET
+
+
+class BenchmarkView(WireModel):
+    id: str
+    metadata: dict[str, Any]
+    dataset_ref: str | None
+    run_name: str | None
+    task_def: str | None
+    features: Any
+    evaluates: list[str]
+    source: str
+    metrics: list[MetricChoice]
+    measures: list[KpiView]
+    min_coverage: float
+    max_error_share: float
+    keep_days: int | None
+    archived: bool
+    revision: int
+    created_at: datetime
+    updated_at: datetime

@@ -1,0 +1,238 @@
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from app.agents.queries import get_agent
+from app.benchmarks import queries, rules
+from app.benchmarks.models import Benchmark, BenchmarkAgent, KpiDefinition
+from app.benchmarks.schemas import (
+    MAX_KPIS,
+    BenchmarkCreate,
+    KpiBody,
+    KpiCreate,
+    MetricChoice,
+)
+from app.core.errors import AppError, Conflict, ErrorItem, Invalid
+from app.core.ids import new_id
+from app.core.schemas import fields
+from app.metrics.types import MetricRef
+from app.traces.registry import TRACE_SOURCES
+
+KPI_FIELDS = (
+    "name",
+    "formula",
+    "description",
+    "direction",
+    "unit",
+    "threshold_min",
+    "threshold_max",
+)
+FIRST = 1
+NESTED = {"evaluates", "measures"}
+
+
+def create_benchmark(session: Session, body: BenchmarkCreate, now: datetime) -> Benchmark:
+    """Raises: `Conflict` when the id is taken, `Invalid` with all that is wrong."""
+    _require_none(_errors(session, fields(body)))
+    benchmark = Benchmark(**_columns({**fields(body), "id": body.id or new_id()}))
+    session.add(benchmark)
+    try:
+        session.flush()
+    except IntegrityError:
+        raise Conflict(
+            f"the benchmark id {benchmark.id!r} is taken; choose another or PATCH that one"
+        ) from None
+    _set_agents(session, benchmark.id, body.evaluates)
+    set_kpis(session, benchmark.id, body.measures, now)
+    session.refresh(benchmark)
+    return benchmark
+
+
+def change_benchmark(
+    session: Session, benchmark_id: str, values: Mapping[str, Any], now: datetime
+) -> Benchmark:
+    """Write the given fields; KPIs keep their identity by id or name."""
+    benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
+    _require_none(_errors(session, values))
+    for name, value in _columns(values).items():
+        setattr(benchmark, name, value)
+    benchmark.revision += 1
+    benchmark.updated_at = now
+    if "evaluates" in values:
+        _set_agents(session, benchmark_id, values["evaluates"])
+    if "measures" in values:
+        set_kpis(session, benchmark_id, values["measures"], now)
+    session.flush()
+    return benchmark
+
+
+def delete_benchmark(session: Session, benchmark_id: str) -> None:
+    """Raises: `Conflict` when runs refer to the benchmark."""
+    session.delete(queries.get_benchmark(session, benchmark_id, for_update=True))
+    try:
+        session.flush()
+    except IntegrityError:
+        raise Conflict(
+            f"runs refer to the benchmark {benchmark_id!r};"
+            ' PATCH it with {"archived": true} to hide it and keep its history',
+            code="benchmark-in-use",
+        ) from None
+
+
+def create_kpi(
+    session: Session, benchmark_id: str, body: KpiCreate, now: datetime
+) -> KpiDefinition:
+    """Raises: `Conflict` when id or name is taken, `Invalid` when the formula is wrong."""
+    queries.get_benchmark(session, benchmark_id, for_update=True)
+    _require_none(rules.kpi_errors(body, at=""))
+    kpis = queries.kpis_of(session, [benchmark_id]).get(benchmark_id, [])
+    if len(kpis) >= MAX_KPIS:
+        raise Conflict(f"a benchmark has at most {MAX_KPIS} KPIs; delete one first")
+    return _insert_kpi(session, benchmark_id, body.id or new_id(), FIRST, body, now)
+
+
+def change_kpi(
+    session: Session, benchmark_id: str, kpi_id: str, values: Mapping[str, Any], now: datetime
+) -> KpiDefinition:
+    """Make a new revision with the given fields changed; the same again when nothing changes."""
+    queries.get_benchmark(session, benchmark_id, for_update=True)
+    current = queries.get_kpi(session, benchmark_id, kpi_id)
+    body = KpiBody.model_validate({**_fields(current), **values})
+    _require_none(rules.kpi_errors(body, at=""))
+    return _revise_kpi(session, current, body, now)
+
+
+def delete_kpi(session: Session, benchmark_id: str, kpi_id: str, now: datetime) -> None:
+    """Retire a KPI: later runs have it no more, the history keeps what it was."""
+    queries.get_benchmark(session, benchmark_id, for_update=True)
+    queries.get_kpi(session, benchmark_id, kpi_id).retired_at = now
+    session.flush()
+
+
+def set_kpis(
+    session: Session, benchmark_id: str, bodies: Sequence[KpiCreate], now: datetime
+) -> None:
+    """Make these the KPIs of the benchmark: found again by id or name, revised when they differ,
+    the others retired.
+    """
+    before = queries.kpis_of(session, [benchmark_id]).get(benchmark_id, [])
+    by_id = {kpi.id: kpi for kpi in before}
+    by_name = {kpi.name.casefold(): kpi for kpi in before}
+    matches = [
+        (body, by_id.get(body.id) if body.id else by_name.get(body.name.casefold()))
+        for body in bodies
+    ]
+    kept = {match.id for _, match in matches if match}
+    for kpi in before:
+        if kpi.id not in kept:
+            kpi.retired_at = now
+    session.flush()
+    for body, match in matches:
+        if match:
+            _revise_kpi(session, match, body, now)
+        else:
+            _insert_kpi(session, benchmark_id, body.id or new_id(), FIRST, body, now)
+
+
+def refs_of(metrics: Iterable[MetricChoice]) -> list[MetricRef]:
+    return [MetricRef.of(metric.key, metric.options) for metric in metrics]
+
+
+def _revise_kpi(
+    session: Session, current: KpiDefinition, body: KpiBody, now: datetime
+) -> KpiDefinition:
+    if _fields(current) == {name: getattr(body, name) for name in KPI_FIELDS}:
+        return current
+    current.retired_at = now
+    session.flush()
+    return _insert_kpi(session, current.benchmark_id, current.id, current.revision + 1, body, now)
+
+
+def _insert_kpi(
+    session: Session, benchmark_id: str, kpi_id: str, revision: int, body: KpiBody, now: datetime
+) -> KpiDefinition:
+    kpi = KpiDefinition(
+        id=kpi_id,
+        revision=revision,
+        benchmark_id=benchmark_id,
+        created_at=now,
+        **{name: getattr(body, name) for name in KPI_FIELDS},
+    )
+    session.add(kpi)
+    try:
+        session.flush()
+    except IntegrityError:
+        raise Conflict(
+            f"the KPI id {kpi_id!r} or name {body.name!r} is taken; choose another or PATCH that one"
+        ) from None
+    return kpi
+
+
+def _fields(kpi: KpiDefinition) -> dict[str, Any]:
+    return {name: getattr(kpi, name) for name in KPI_FIELDS}
+
+
+def _set_agents(session: Session, benchmark_id: str, agent_ids: Iterable[str]) -> None:
+    session.execute(delete(BenchmarkAgent).where(BenchmarkAgent.benchmark_id == benchmark_id))
+    session.add_all(
+        BenchmarkAgent(benchmark_id=benchmark_id, agent_id=agent_id)
+        for agent_id in sorted(set(agent_ids))
+    )
+    session.flush()
+
+
+def _errors(session: Session, values: Mapping[str, Any]) -> list[ErrorItem]:
+    """Everything wrong with the given fields of a benchmark."""
+    checks: dict[str, Callable[[Any], list[ErrorItem]]] = {
+        "source": _source_errors,
+        "metrics": lambda metrics: rules.metric_errors(refs_of(metrics)),
+        "evaluates": lambda agent_ids: _agent_errors(session, agent_ids),
+        "measures": _kpi_errors,
+    }
+    return [
+        error for name, check in checks.items() if name in values for error in check(values[name])
+    ]
+
+
+def _kpi_errors(kpis: Sequence[KpiCreate]) -> list[ErrorItem]:
+    errors = rules.name_errors(kpis)
+    for index, kpi in enumerate(kpis):
+        errors += rules.kpi_errors(kpi, at=f"/measures/{index}")
+    return errors
+
+
+def _source_errors(source: str) -> list[ErrorItem]:
+    try:
+        TRACE_SOURCES.get(source)
+    except AppError as error:
+        return [ErrorItem(pointer="/source", detail=error.detail)]
+    return []
+
+
+def _agent_errors(session: Session, agent_ids: Iterable[str]) -> list[ErrorItem]:
+    errors = []
+    for index, agent_id in enumerate(agent_ids):
+        try:
+            get_agent(session, agent_id)
+        except AppError as error:
+            errors.append(ErrorItem(pointer=f"/evaluates/{index}", detail=error.detail))
+    return errors
+
+
+def _require_none(errors: Sequence[ErrorItem]) -> None:
+    if errors:
+        raise Invalid("the request is not valid; mend what `errors` lists", errors=errors)
+
+
+def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of the table: `metadata` is a reserved name of its class."""
+    columns = {name: value for name, value in values.items() if name not in NESTED}
+    if "metadata" in columns:
+        columns["metadata_"] = columns.pop("metadata")
+    if "metrics" in columns:
+        columns["metrics"] = [metric.model_dump() for metric in columns["metrics"]]
+    return columns

@@ -1,0 +1,79 @@
+"""Uploads larger than memory: to disk first, so that no transaction waits for a slow client."""
+
+import hashlib
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import IO, Annotated
+
+import anyio
+from fastapi import Depends, Request
+
+from app.core.errors import TooLarge
+from app.core.problems import SlowRequest, UnsupportedMediaType
+
+MAX_BYTES = 4 * 1024**3
+MEMORY_BYTES = 1024**2
+LINE_BYTES = 16 * 1024**2
+SILENCE_S = 60.0
+
+NDJSON_TYPES = frozenset(
+    {"application/x-ndjson", "application/jsonl", "application/octet-stream", "text/plain"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """A body that was received whole; `file` is at its beginning."""
+
+    file: IO[bytes]
+    size_bytes: int
+    sha256: str
+
+
+async def ndjson_upload(request: Request) -> AsyncIterator[Upload]:
+    """Receive a body of JSON lines.
+
+    Raises: `UnsupportedMediaType` for another type, `TooLarge` above 4 GiB, `SlowRequest` when
+            nothing comes for a minute. A client that leaves never reaches the route.
+    """
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type not in NDJSON_TYPES:
+        raise UnsupportedMediaType("send one JSON object per line as application/x-ndjson")
+    with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as file:
+        yield await _receive(request, file)
+
+
+NdjsonUpload = Annotated[Upload, Depends(ndjson_upload)]
+
+
+def lines_of(file: IO[bytes]) -> Iterator[bytes]:
+    """The lines of a file, one in memory at a time; raises `TooLarge` above 16 MiB in one."""
+    number = 0
+    while line := file.readline(LINE_BYTES + 1):
+        number += 1
+        if len(line) > LINE_BYTES:
+            raise TooLarge(f"line {number} is longer than {LINE_BYTES} bytes; shorten its texts")
+        yield line
+
+
+async def _receive(request: Request, file: IO[bytes]) -> Upload:
+    digest, size = hashlib.sha256(), 0
+    parts = request.stream().__aiter__()
+    while True:
+        try:
+            with anyio.fail_after(SILENCE_S):
+                part = await anext(parts, None)
+        except TimeoutError:
+            raise SlowRequest(headers={"Connection": "close"}) from None
+        if part is None:
+            break
+        size += len(part)
+        if size > MAX_BYTES:
+            raise TooLarge(
+                f"the upload is larger than {MAX_BYTES} bytes; send several smaller runs"
+            )
+        digest.update(part)
+        file.write(part)
+    file.seek(0)
+    return Upload(file=file, size_bytes=size, sha256=digest.hexdigest())

@@ -1,0 +1,76 @@
+"""Which function does which job, and what happens when a job fails for good."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from app.core.resources import Resources
+from app.jobs.pool import ProcessPool
+
+MAX_ATTEMPTS = 5
+
+
+class HandBack(Exception):
+    """The worker is stopping; another one does this job again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What a handler is given beside its arguments."""
+
+    resources: Resources
+    pool: ProcessPool
+    must_stop: Callable[[], bool]
+
+    def checkpoint(self) -> None:
+        """Call between steps; raises `HandBack` when the worker is stopping."""
+        if self.must_stop():
+            raise HandBack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """`give_up` names the job to enqueue, with the same arguments and `code` and `message`, when
+    this one has failed for good.
+    """
+
+    name: str
+    function: Callable[..., None]
+    give_up: str | None
+
+
+class Handlers:
+    """The handlers of a process, by job name."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, Handler] = {}
+
+    def handles(
+        self, name: str, *, give_up: str | None = None
+    ) -> Callable[[Callable[..., None]], Callable[..., None]]:
+        """Declare the decorated function `(job, **arguments)` as the handler of a job."""
+
+        def declare(function: Callable[..., None]) -> Callable[..., None]:
+            if name in self._handlers:
+                raise ValueError(f"two handlers for the job {name!r}")
+            self._handlers[name] = Handler(name=name, function=function, give_up=give_up)
+            return function
+
+        return declare
+
+    def find(self, name: str) -> Handler | None:
+        return self._handlers.get(name)
+
+    def __iter__(self) -> Iterator[Handler]:
+        return iter(self._handlers.values())
+
+
+HANDLERS = Handlers()
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """What a `give_up` job is told about an error: a code for programs, a text for people."""
+    code = getattr(error, "error_code", None)
+    if code is None:
+        return {"code": "INTERNAL_ERROR", "message": f"{type(error).__name__} in the worker"}
+    return {"code": str(code).upper().replace("-", "_"), "message": str(error)}

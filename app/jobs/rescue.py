@@ -1,0 +1,49 @@
+"""Jobs whose worker is gone: procrastinate starts none of them again by itself."""
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from app.jobs.handlers import MAX_ATTEMPTS, Handlers
+from app.jobs.queue import enqueue
+
+HEARTBEAT_INTERVAL_S = 2.0
+STALLED_AFTER_S = 6.0
+RESCUE_INTERVAL_S = 2.0
+
+_RESCUE_LOCK = 0x4D4F5341  # any constant: the advisory lock of this task
+
+_STALLED = text(
+    """
+    SELECT job.id, job.task_name, job.args, job.attempts
+    FROM procrastinate_jobs AS job
+    LEFT JOIN procrastinate_workers AS worker ON worker.id = job.worker_id
+    WHERE job.status = 'doing'
+      AND (worker.id IS NULL OR worker.last_heartbeat < now() - make_interval(secs => :stalled))
+    FOR UPDATE OF job SKIP LOCKED
+    """
+)
+_RETRY = text("SELECT procrastinate_retry_job_v2(:id, now(), NULL, NULL, NULL)")
+_FAIL = text("SELECT procrastinate_finish_job_v1(:id, 'failed', false)")
+
+
+def rescue(
+    session: Session, handlers: Handlers, *, stalled_after_s: float = STALLED_AFTER_S
+) -> int:
+    """Give the jobs of dead workers to the living; returns how many there were.
+
+    A job that has cost `MAX_ATTEMPTS` workers their life is poison: it fails for good.
+    Locks:   one rescuer at a time; the others return 0 at once.
+    """
+    if not session.scalar(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": _RESCUE_LOCK}):
+        return 0
+    stalled = session.execute(_STALLED, {"stalled": stalled_after_s}).all()
+    for job_id, name, arguments, attempts in stalled:
+        if attempts + 1 < MAX_ATTEMPTS:
+            session.execute(_RETRY, {"id": job_id})
+            continue
+        session.execute(_FAIL, {"id": job_id})
+        handler = handlers.find(name)
+        if handler and handler.give_up:
+            message = f"the job {name} ended {MAX_ATTEMPTS} workers; look at their logs"
+            enqueue(session, handler.give_up, **arguments, code="POISON", message=message)
+    return len(stalled)

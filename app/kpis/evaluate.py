@@ -1,0 +1,56 @@
+"""From the aggregates of a run to its KPI values."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict
+
+from app.formula import Reference, compile_formula
+
+
+class PlannedKpi(BaseModel):
+    """One revision of a KPI, as the plan of a run keeps it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    revision: int
+    name: str
+    formula: str
+    direction: str
+    unit: str | None
+    threshold_min: float | None
+    threshold_max: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KpiValue:
+    """`value` is None when the KPI is undefined; `reason` says why, then and only then."""
+
+    kpi: PlannedKpi
+    value: float | None
+    reason: str | None
+
+    @property
+    def within_thresholds(self) -> bool | None:
+        """Whether the value keeps its thresholds; None when there are none, or no value."""
+        low, high = self.kpi.threshold_min, self.kpi.threshold_max
+        if self.value is None or (low is None and high is None):
+            return None
+        return (low is None or self.value >= low) and (high is None or self.value <= high)
+
+
+def evaluate_kpis(
+    kpis: Iterable[PlannedKpi], statistic: Callable[[str, str], float | None]
+) -> list[KpiValue]:
+    """Each KPI of a run; `statistic("ROUGE", "p95")` gives the aggregates of the run."""
+    return [_evaluate(kpi, statistic) for kpi in kpis]
+
+
+def _evaluate(kpi: PlannedKpi, statistic: Callable[[str, str], float | None]) -> KpiValue:
+    formula = compile_formula(kpi.formula)
+    values: Mapping[Reference, float | None] = {
+        reference: statistic(reference.key, reference.stat) for reference in formula.references
+    }
+    result = formula.evaluate(values)
+    return KpiValue(kpi=kpi, value=result.value, reason=result.reason)

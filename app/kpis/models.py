@@ -1,0 +1,44 @@
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey, ForeignKeyConstraint, Identity, Index, func
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.core.db import Base
+
+
+class KpiHistory(Base):
+    """One KPI of one run, and the revision of the formula that gave it.
+
+    `value` is NULL when the KPI is undefined, and `undefined_reason` says why.
+    """
+
+    __tablename__ = "kpi_history"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["kpi_id", "kpi_revision"], ["kpi_definitions.id", "kpi_definitions.revision"]
+        ),
+        Index("uq_kpi_history_run_seq_kpi_id", "run_seq", "kpi_id", unique=True),
+        Index("ix_kpi_history_benchmark_id_id", "benchmark_id", "id"),
+        Index("ix_kpi_history_kpi_id_kpi_revision", "kpi_id", "kpi_revision"),
+    )
+
+    id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
+    run_seq: Mapped[int] = mapped_column(ForeignKey("benchmark_runs.seq", ondelete="CASCADE"))
+    run_id: Mapped[str]
+    kpi_id: Mapped[str]
+    kpi_revision: Mapped[int]
+    benchmark_id: Mapped[str] = mapped_column(ForeignKey("benchmarks.id", ondelete="RESTRICT"))
+    agent_id: Mapped[str] = mapped_column(ForeignKey("agents.id", ondelete="RESTRICT"), index=True)
+    name: Mapped[str]
+    formula: Mapped[str]
+    value: Mapped[float | None]
+    undefined_reason: Mapped[str | None]
+    unit: Mapped[str | None]
+    direction: Mapped[str]
+    within_thresholds: Mapped[bool | None]
+    validity: Mapped[str]
+    interval_low: Mapped[float | None]
+    interval_high: Mapped[float | None]
+    verdict: Mapped[dict[str, Any] | None]
+    recorded_at: Mapped[datetime] = mapped_column(server_default=func.now())

@@ -1,0 +1,38 @@
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.core.pagination import PageQuery, PageRows, paged
+from app.kpis.models import KpiHistory
+
+
+def list_kpi_history(
+    session: Session,
+    query: PageQuery,
+    *,
+    benchmark_id: str | None = None,
+    agent_id: str | None = None,
+    kpi: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> PageRows[KpiHistory]:
+    """KPI values, newest first; `kpi` is an id or a name."""
+    statement = select(KpiHistory)
+    if benchmark_id is not None:
+        statement = statement.where(KpiHistory.benchmark_id == benchmark_id)
+    if agent_id is not None:
+        statement = statement.where(KpiHistory.agent_id == agent_id)
+    if kpi is not None:
+        statement = statement.where((KpiHistory.kpi_id == kpi) | (KpiHistory.name == kpi))
+    if since is not None:
+        statement = statement.where(KpiHistory.recorded_at >= since)
+    if until is not None:
+        statement = statement.where(KpiHistory.recorded_at < until)
+    return paged(session, statement, keys=[KpiHistory.id], query=query)
+
+
+def kpis_of_run(session: Session, run_seq: int) -> list[KpiHistory]:
+    """The KPI values of one run, by name."""
+    statement = select(KpiHistory).where(KpiHistory.run_seq == run_seq)
+    return list(session.scalars(statement.order_by(KpiHistory.name, KpiHistory.id)))

@@ -1,0 +1,84 @@
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+
+from app.access.deps import require
+from app.core.deps import Res
+from app.core.pagination import Paging
+from app.core.problems import PROBLEMS
+from app.core.schemas import Page
+from app.formula import by_reference, compile_formula, format_formula, help_document, validate
+from app.formula.errors import InvalidFormula
+from app.kpis import queries
+from app.kpis.schemas import (
+    FormulaBody,
+    FormulaCheck,
+    FormulaEvaluation,
+    FormulaMistake,
+    FormulaResult,
+    KpiValueView,
+)
+
+router = APIRouter(tags=["KPIs"], responses=PROBLEMS)
+
+
+@router.get("/kpi-history", dependencies=[Depends(require("read"))])
+def list_kpi_history(
+    res: Res,
+    page: Paging,
+    benchmark_id: Annotated[str | None, Query(alias="benchmarkId")] = None,
+    agent_id: Annotated[str | None, Query(alias="agentId")] = None,
+    kpi: Annotated[str | None, Query(description="Id or name of a KPI.")] = None,
+    since: Annotated[datetime | None, Query(alias="from")] = None,
+    until: Annotated[datetime | None, Query(alias="to")] = None,
+) -> Page[KpiValueView]:
+    """KPI values over time, newest first, each with the revision of the formula that gave it."""
+    with res.db.read() as session:
+        rows = queries.list_kpi_history(
+            session,
+            page,
+            benchmark_id=benchmark_id,
+            agent_id=agent_id,
+            kpi=kpi,
+            since=since,
+            until=until,
+        )
+        items = [KpiValueView.model_validate(row) for row in rows.rows]
+        return Page(items=items, next_cursor=rows.next_cursor)
+
+
+@router.post("/kpi-formulas/validate", dependencies=[Depends(require("read"))])
+def validate_formula(body: FormulaBody) -> FormulaCheck:
+    """Check a formula without saving it: every mistake at once, or its canonical form."""
+    result = validate(body.formula)
+    return FormulaCheck(
+        valid=result.success,
+        formula=format_formula(body.formula) if result.success else None,
+        referenced_metrics=sorted(result.referenced_metrics),
+        errors=[
+            FormulaMistake(
+                line=mistake.line,
+                column=mistake.column,
+                span=(mistake.span.start, mistake.span.end),
+                message=mistake.detail,
+            )
+            for mistake in result.errors
+        ],
+    )
+
+
+@router.post("/kpi-formulas/evaluate", dependencies=[Depends(require("read"))])
+def evaluate_formula(body: FormulaEvaluation) -> FormulaResult:
+    """Evaluate a formula on given values; a missing value makes it undefined, with the reason."""
+    result = validate(body.formula)
+    if not result.success:
+        raise InvalidFormula(result.errors)
+    value = compile_formula(body.formula).evaluate(by_reference(body.values))
+    return FormulaResult(value=value.value, undefined_reason=value.reason)
+
+
+@router.get("/kpi-formulas/help", dependencies=[Depends(require("read"))])
+def describe_formulas() -> dict[str, Any]:
+    """The formula language: functions, statistics, operators, limits."""
+    return help_document()

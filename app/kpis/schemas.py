@@ -1,0 +1,71 @@
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from app.core.schemas import WireModel
+
+
+class KpiValueView(WireModel):
+    """One KPI of one run. `value` is null when the KPI is undefined; the reason says why."""
+
+    run_id: str
+    benchmark_id: str
+    agent_id: str
+    kpi_id: str
+    kpi_revision: int
+    name: str
+    formula: str
+    value: float | None
+    undefined_reason: str | None
+    unit: str | None
+    direction: str
+    within_thresholds: bool | None
+    validity: str
+    interval_low: float | None
+    interval_high: float | None
+    verdict: dict[str, Any] | None
+    recorded_at: datetime
+
+
+Formula = Annotated[
+    str, Field(min_length=1, max_length=4096, examples=["WEIGHTED_SUM(ROUGE:0.7, BLEU:0.3)"])
+]
+
+
+class FormulaBody(WireModel):
+    formula: Formula
+
+
+class FormulaEvaluation(FormulaBody):
+    """`values` maps a metric, or `METRIC.stat`, to a number; null is a missing one."""
+
+    values: Annotated[
+        dict[str, float | None],
+        Field(max_length=1000, examples=[{"ROUGE": 0.5, "BLEU": 0.25, "LATENCY_MS.p95": 900}]),
+    ]
+
+
+class FormulaMistake(WireModel):
+    """`span` gives start and end offset in the formula."""
+
+    line: int
+    column: int
+    span: tuple[int, int]
+    message: str
+
+
+class FormulaCheck(WireModel):
+    """What the checker says of a formula; `formula` is its canonical form when it is valid."""
+
+    valid: bool
+    formula: str | None
+    referenced_metrics: list[str]
+    errors: list[FormulaMistake]
+
+
+class FormulaResult(WireModel):
+    """`value` is null when the KPI is undefined; `undefinedReason` says why."""
+
+    value: float | None
+    undefined_reason: str | None

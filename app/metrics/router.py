@@ -1,0 +1,40 @@
+from fastapi import APIRouter, Depends
+
+from app.access.deps import require
+from app.core.problems import PROBLEMS
+from app.metrics.registry import METRICS, options_of
+from app.metrics.schemas import BrokenPluginView, MetricCatalogue, MetricOptionView, MetricView
+
+router = APIRouter(prefix="/metrics", tags=["metrics"], responses=PROBLEMS)
+
+
+@router.get("", dependencies=[Depends(require("read"))])
+def list_metrics() -> MetricCatalogue:
+    """The metrics that are installed, with unit, range, direction and version."""
+    broken = [
+        BrokenPluginView(name=entry.name, origin=entry.origin, error=entry.error)
+        for entry in METRICS.loaded
+        if entry.error is not None
+    ]
+    return MetricCatalogue(items=[_view(name) for name in sorted(METRICS.names())], broken=broken)
+
+
+def _view(name: str) -> MetricView:
+    factory = METRICS.get(name)
+    spec = factory().spec
+    origins = {entry.name: entry.origin for entry in METRICS.loaded}
+    return MetricView(
+        key=name,
+        description=spec.description,
+        unit=spec.unit,
+        minimum=spec.minimum,
+        maximum=spec.maximum,
+        direction=spec.direction,
+        version=spec.version,
+        source=spec.source,
+        options=[
+            MetricOptionView(name=option.name, default=option.default)
+            for option in options_of(factory)
+        ],
+        origin=origins[name],
+    )

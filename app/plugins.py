@@ -1,0 +1,34 @@
+"""Everything that is found rather than imported: metrics, trace sources; what failed to load."""
+
+import logging
+
+from app.core.registry import Loaded, Registry
+from app.formula import register_metric_keys
+from app.metrics.registry import METRICS, load_metrics
+from app.traces.registry import TRACE_SOURCES, load_trace_sources
+
+log = logging.getLogger(__name__)
+
+REGISTRIES: tuple[Registry[object], ...] = (METRICS, TRACE_SOURCES)  # type: ignore[assignment]
+
+
+def load_plugins() -> None:
+    """Fill every registry, once in a process; formulas may name the metrics from then on."""
+    load_metrics(_warn)
+    load_trace_sources(_warn)
+    register_metric_keys(name for name in METRICS.names() if name != "SCORE")
+
+
+def loaded_plugins() -> list[Loaded]:
+    """What was loaded, from where, and what could not be, in the order of the kinds."""
+    return [entry for registry in REGISTRIES for entry in registry.loaded]
+
+
+def _warn(failure: Loaded) -> None:
+    log.error(
+        "the %s plugin %s from %s could not be loaded: %s",
+        failure.kind,
+        failure.name,
+        failure.origin,
+        failure.error,
+    )

@@ -1,0 +1,1 @@
+"""The centre: a benchmark run, from traces to KPI values."""

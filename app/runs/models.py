@@ -1,0 +1,119 @@
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey, Identity, Index, Integer, SmallInteger, func
+from sqlalchemy.dialects.postgresql import ARRAY, DOUBLE_PRECISION, JSONB
+from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.types import Text
+
+from app.core.db import Base
+
+
+class BenchmarkRun(Base):
+    """One execution of a benchmark against an agent.
+
+    `seq` orders runs and is the short key of their wide tables. `plan` is frozen when the run
+    starts; `metric_keys` is the order of `trace_results.values`. `fence` rises each time a step
+    is begun: a worker that lost its step carries an old one and can write nothing.
+    """
+
+    __tablename__ = "benchmark_runs"
+    __table_args__ = (
+        Index("ix_benchmark_runs_benchmark_id_seq", "benchmark_id", "seq"),
+        Index("ix_benchmark_runs_agent_id_seq", "agent_id", "seq"),
+        Index("ix_benchmark_runs_status_seq", "status", "seq"),
+        Index("ix_benchmark_runs_created_at", "created_at"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    seq: Mapped[int] = mapped_column(Identity(always=True), unique=True)
+    benchmark_id: Mapped[str] = mapped_column(ForeignKey("benchmarks.id", ondelete="RESTRICT"))
+    agent_id: Mapped[str] = mapped_column(ForeignKey("agents.id", ondelete="RESTRICT"))
+    status: Mapped[str]
+    triggered_by: Mapped[str]
+    run_name: Mapped[str | None]
+    retry_count: Mapped[int] = mapped_column(Integer, default=0)
+    retry_of: Mapped[str | None] = mapped_column(
+        ForeignKey("benchmark_runs.id", ondelete="SET NULL"), index=True
+    )
+    collection_id: Mapped[int | None] = mapped_column(
+        ForeignKey("collections.id", ondelete="RESTRICT"), index=True
+    )
+    plan: Mapped[dict[str, Any] | None]
+    metric_keys: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
+    fence: Mapped[int] = mapped_column(default=0)
+    shards_total: Mapped[int | None] = mapped_column(Integer)
+    shards_done: Mapped[int] = mapped_column(Integer, default=0)
+    traces_total: Mapped[int | None]
+    traces_processed: Mapped[int] = mapped_column(default=0)
+    metrics_computed: Mapped[int] = mapped_column(default=0)
+    error_code: Mapped[str | None]
+    error_message: Mapped[str | None]
+    validity: Mapped[str | None]
+    validity_reasons: Mapped[list[Any] | None]
+    coverage: Mapped[float | None]
+    error_share: Mapped[float | None]
+    fingerprint: Mapped[str | None]
+    verdict: Mapped[dict[str, Any] | None]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    started_at: Mapped[datetime | None]
+    completed_at: Mapped[datetime | None]
+
+
+class RunShard(Base):
+    """A stretch of a collection that one job scores: positions `first` to `last`, both included."""
+
+    __tablename__ = "run_shards"
+
+    run_seq: Mapped[int] = mapped_column(
+        ForeignKey("benchmark_runs.seq", ondelete="CASCADE"), primary_key=True
+    )
+    shard: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    first: Mapped[int] = mapped_column(Integer)
+    last: Mapped[int] = mapped_column(Integer)
+    fence: Mapped[int] = mapped_column(Integer, default=0)
+    done_at: Mapped[datetime | None]
+
+
+class TraceResult(Base):
+    """The metric values of one trace, in the order of the run's `metric_keys`; NULL is missing.
+
+    `notes` says, sparsely, why a value is missing: `{"BLEU": {"skipped": "NO_OUTPUT"}}`.
+    """
+
+    __tablename__ = "trace_results"
+
+    run_seq: Mapped[int] = mapped_column(
+        ForeignKey("benchmark_runs.seq", ondelete="CASCADE"), primary_key=True
+    )
+    position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    values: Mapped[list[float | None]] = mapped_column(ARRAY(DOUBLE_PRECISION))
+    notes: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
+
+
+class RunMetric(Base):
+    """The aggregate of one metric over a run; see `app.metrics.aggregate`."""
+
+    __tablename__ = "run_metrics"
+
+    run_seq: Mapped[int] = mapped_column(
+        ForeignKey("benchmark_runs.seq", ondelete="CASCADE"), primary_key=True
+    )
+    metric: Mapped[str] = mapped_column(primary_key=True)
+    ordinal: Mapped[int] = mapped_column(SmallInteger)
+    version: Mapped[str]
+    n: Mapped[int]
+    expected: Mapped[int]
+    mean: Mapped[float | None]
+    std: Mapped[float | None]
+    min: Mapped[float | None]
+    max: Mapped[float | None]
+    p50: Mapped[float | None]
+    p95: Mapped[float | None]
+    p99: Mapped[float | None]
+    sum: Mapped[float | None]
+    coverage: Mapped[float | None]
+    interval_low: Mapped[float | None]
+    interval_high: Mapped[float | None]
+    missing: Mapped[dict[str, Any]]
+    verdict: Mapped[dict[str, Any] | None]

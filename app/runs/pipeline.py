@@ -1,0 +1,94 @@
+"""A benchmark run, from traces to KPI values: the whole product on one screen.
+
+    begin → collect → score × n → finish
+
+Each function is one job. It opens its step (and so takes it away from whoever lost it), works
+outside any transaction, and writes what it found in one transaction that fails when the step was
+taken away or the run has ended. So a job can be killed anywhere and simply done again.
+"""
+
+from app.jobs.handlers import Job
+from app.kpis.evaluate import evaluate_kpis
+from app.runs import queries, service
+from app.runs.planning import make_plan, trace_query
+from app.runs.rules import judge_validity
+from app.runs.scoring import Columns, score_traces
+from app.traces.collect import collect
+from app.traces.queries import read_traces
+from app.traces.registry import TRACE_SOURCES
+
+
+def begin(job: Job, run_id: str) -> None:
+    """Freeze what the run will do: benchmark, formulas, metric versions."""
+    res = job.resources
+    with res.db.begin() as session:
+        plan = make_plan(session, run_id)
+        lock = TRACE_SOURCES.get(plan.source).lock(trace_query(session, plan, res))
+        service.begin_run(session, run_id, plan, lock, res.clock())
+
+
+def collect_traces(job: Job, run_id: str) -> None:
+    """Copy the traces of the run from their source, going on after the pages that are there."""
+    res = job.resources
+    with res.db.begin() as session:
+        step = service.open_step(session, run_id)
+        if step is None:
+            return
+        query, collection = (
+            trace_query(session, step.plan, res),
+            service.collection_of(session, step),
+        )
+    if collection.completed_at is None:
+        source = TRACE_SOURCES.get(step.plan.source).open(res)
+        for page in collect(source, query, collection.cursor):
+            job.checkpoint()
+            with res.db.begin() as session:
+                service.append_page(session, step, page, res.clock())
+    with res.db.begin() as session:
+        service.plan_shards(session, step)
+
+
+def score(job: Job, run_id: str, shard: int) -> None:
+    """Measure one shard of the traces with every metric of the run."""
+    res = job.resources
+    with res.db.begin() as session:
+        step = service.open_shard(session, run_id, shard)
+    if step is None:
+        return
+    with res.db.read() as session:
+        traces = read_traces(session, step.collection_id, step.first, step.last)
+    measured = score_traces(traces, step.plan.refs, job)
+    with res.db.begin() as session:
+        service.store_shard(session, step, measured, res.clock())
+
+
+def finish(job: Job, run_id: str) -> None:
+    """Aggregate what was measured, evaluate the KPIs, judge whether the run can be trusted."""
+    res = job.resources
+    with res.db.begin() as session:
+        step = service.open_step(session, run_id)
+    if step is None:
+        return
+    columns = Columns(step.plan.columns)
+    with res.db.read() as session:
+        for row in queries.stream_scored(session, queries.get_run(session, run_id)):
+            columns.add(row)
+    aggregates, tally = columns.aggregates(), columns.tally()
+    found = service.Finished(
+        expected=tally.total,
+        aggregates=aggregates,
+        kpis=evaluate_kpis(step.plan.kpis, lambda key, name: aggregates[key].statistic(name)),
+        validity=judge_validity(
+            tally,
+            min_coverage=step.plan.min_coverage,
+            max_error_share=step.plan.max_error_share,
+        ),
+    )
+    with res.db.begin() as session:
+        service.finish_run(session, step, found, res.clock())
+
+
+def give_up(job: Job, run_id: str, code: str, message: str, **_: object) -> None:
+    """A job of the run failed for good: so did the run."""
+    with job.resources.db.begin() as session:
+        service.fail_run(session, run_id, code, message, job.resources.clock())

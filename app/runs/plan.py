@@ -1,0 +1,64 @@
+"""What a run will do, frozen when it starts: later edits change later runs only."""
+
+import hashlib
+import json
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from app.kpis.evaluate import PlannedKpi
+from app.metrics.types import MetricRef
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PlannedMetric(_Frozen):
+    """One column of the run. `column` is the name that formulas use."""
+
+    key: str
+    options: dict[str, bool | int | float | str]
+    column: str
+    version: str
+
+    @property
+    def ref(self) -> MetricRef:
+        return MetricRef.of(self.key, self.options)
+
+
+class RunPlan(_Frozen):
+    """`query` is what the source is asked for; secrets are read from the agent when needed."""
+
+    benchmark_id: str
+    benchmark_revision: int
+    agent_id: str
+    agent_revision: int
+    source: str
+    dataset_ref: str | None
+    run_name: str | None
+    metrics: tuple[PlannedMetric, ...]
+    kpis: tuple[PlannedKpi, ...]
+    min_coverage: float
+    max_error_share: float
+
+    @property
+    def columns(self) -> list[str]:
+        return [metric.column for metric in self.metrics]
+
+    @property
+    def refs(self) -> tuple[MetricRef, ...]:
+        return tuple(metric.ref for metric in self.metrics)
+
+    def document(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")
+
+    def fingerprint(self) -> str:
+        """Equal for two runs whose numbers mean the same: metrics, versions and formulas."""
+        meaning = {
+            "source": self.source,
+            "dataset": self.dataset_ref,
+            "metrics": [(metric.column, metric.version) for metric in self.metrics],
+            "kpis": sorted((kpi.name, kpi.formula) for kpi in self.kpis),
+        }
+        return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,81 @@
+"""What a run will do, gathered from its benchmark and its agent."""
+
+from sqlalchemy.orm import Session
+
+from app.agents.queries import get_agent
+from app.agents.service import reveal_secret
+from app.benchmarks.models import KpiDefinition
+from app.benchmarks.queries import get_benchmark, kpis_of
+from app.core.resources import Resources
+from app.formula import compile_formula
+from app.kpis.evaluate import PlannedKpi
+from app.metrics.registry import parse_ref, provider_for, ref_of_column
+from app.metrics.types import MetricRef
+from app.runs.plan import PlannedMetric, RunPlan
+from app.runs.queries import get_run
+from app.traces.registry import TraceQuery
+
+
+def make_plan(session: Session, run_id: str) -> RunPlan:
+    """The plan of a run as things stand now.
+
+    Raises: `NotFound` or `Invalid` when a metric is not there any more or has other options.
+    """
+    run = get_run(session, run_id)
+    benchmark, agent = get_benchmark(session, run.benchmark_id), get_agent(session, run.agent_id)
+    kpis = kpis_of(session, [benchmark.id]).get(benchmark.id, [])
+    return RunPlan(
+        benchmark_id=benchmark.id,
+        benchmark_revision=benchmark.revision,
+        agent_id=agent.id,
+        agent_revision=agent.revision,
+        source=benchmark.source,
+        dataset_ref=benchmark.dataset_ref,
+        run_name=run.run_name or benchmark.run_name,
+        metrics=tuple(_metrics([parse_ref(metric) for metric in benchmark.metrics], kpis)),
+        kpis=tuple(_planned(kpi) for kpi in kpis),
+        min_coverage=benchmark.min_coverage,
+        max_error_share=benchmark.max_error_share,
+    )
+
+
+def trace_query(session: Session, plan: RunPlan, res: Resources) -> TraceQuery:
+    """What the source is asked for, with the credentials that the agent has now."""
+    agent = get_agent(session, plan.agent_id)
+    return TraceQuery(
+        dataset_ref=plan.dataset_ref,
+        run_name=plan.run_name,
+        url=agent.langfuse_url or res.options.get("langfuse_default_url"),
+        public_key=agent.langfuse_public_key,
+        secret_key=reveal_secret(agent, res.secrets),
+    )
+
+
+def _metrics(chosen: list[MetricRef], kpis: list[KpiDefinition]) -> list[PlannedMetric]:
+    """The metrics of the benchmark, then those that only its formulas name."""
+    planned = {metric.column: metric for metric in map(_metric, chosen)}
+    for kpi in kpis:
+        for reference in compile_formula(kpi.formula).references:
+            if reference.key not in planned:
+                planned[reference.key] = _metric(ref_of_column(reference.key))
+    return list(planned.values())
+
+
+def _metric(ref: MetricRef) -> PlannedMetric:
+    spec = provider_for(ref).spec
+    return PlannedMetric(
+        key=ref.key, options=dict(ref.options), column=spec.key, version=spec.version
+    )
+
+
+def _planned(kpi: KpiDefinition) -> PlannedKpi:
+    return PlannedKpi(
+        id=kpi.id,
+        revision=kpi.revision,
+        name=kpi.name,
+        formula=kpi.formula,
+        direction=kpi.direction,
+        unit=kpi.unit,
+        threshold_min=kpi.threshold_min,
+        threshold_max=kpi.threshold_max,
+    )

@@ -1,0 +1,166 @@
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
+
+from app.access.deps import require
+from app.access.idempotency import Once
+from app.core.deps import Hub, Res
+from app.core.pagination import Paging
+from app.core.problems import PROBLEMS
+from app.core.schemas import Page
+from app.core.sse import Snapshot, stream
+from app.kpis.queries import kpis_of_run
+from app.kpis.schemas import KpiValueView
+from app.runs import queries, service
+from app.runs.models import BenchmarkRun
+from app.runs.queries import TraceRow
+from app.runs.rules import RunStatus, TriggerType
+from app.runs.schemas import MetricAggregateView, MissingView, ResultView, RunCreate, RunView
+
+router = APIRouter(prefix="/benchmark-runs", tags=["benchmark runs"], responses=PROBLEMS)
+
+RunId = Annotated[str, Path(alias="runId")]
+
+
+@router.post("", status_code=201, response_model=RunView, dependencies=[Depends(require("run"))])
+def start_run(body: RunCreate, once: Once) -> Response:
+    """Start a benchmark run. It is executed in the background: watch it at `/{runId}/events`."""
+    return once(
+        body,
+        lambda session: view(
+            service.create_run(
+                session,
+                body.benchmark_id,
+                body.agent_id,
+                trigger=TriggerType(body.trigger_type),
+                run_name=body.run_name,
+            )
+        ),
+        location=_address,
+    )
+
+
+@router.get("", dependencies=[Depends(require("read"))])
+def list_runs(
+    res: Res,
+    page: Paging,
+    benchmark_id: Annotated[str | None, Query(alias="benchmarkId")] = None,
+    agent_id: Annotated[str | None, Query(alias="agentId")] = None,
+    status: Annotated[RunStatus | None, Query()] = None,
+    since: Annotated[
+        datetime | None, Query(alias="from", description="Created at or after.")
+    ] = None,
+    until: Annotated[datetime | None, Query(alias="to", description="Created before.")] = None,
+) -> Page[RunView]:
+    """The runs, newest first."""
+    with res.db.read() as session:
+        rows = queries.list_runs(
+            session,
+            page,
+            benchmark_id=benchmark_id,
+            agent_id=agent_id,
+            status=status,
+            since=since,
+            until=until,
+        )
+        return Page(items=[view(run) for run in rows.rows], next_cursor=rows.next_cursor)
+
+
+@router.get("/{runId}", dependencies=[Depends(require("read"))])
+def get_run(run_id: RunId, res: Res) -> RunView:
+    with res.db.read() as session:
+        return view(queries.get_run(session, run_id))
+
+
+@router.post("/{runId}/cancel", dependencies=[Depends(require("run"))])
+def cancel_run(run_id: RunId, res: Res) -> RunView:
+    """Cancel a run that is pending or running; its workers stop at their next step."""
+    with res.db.begin() as session:
+        return view(service.cancel_run(session, run_id, res.clock()))
+
+
+@router.post(
+    "/{runId}/retry",
+    status_code=201,
+    response_model=RunView,
+    dependencies=[Depends(require("run"))],
+)
+def retry_run(run_id: RunId, once: Once) -> Response:
+    """Start a new run like one that failed or was cancelled, at most three times in a row."""
+    return once(None, lambda session: view(service.retry_run(session, run_id)), location=_address)
+
+
+@router.get("/{runId}/results", dependencies=[Depends(require("read"))])
+def list_results(run_id: RunId, res: Res, page: Paging) -> Page[ResultView]:
+    """What was measured, trace by trace, in the order of the source."""
+    with res.db.read() as session:
+        run = queries.get_run(session, run_id)
+        rows = queries.results_of_run(session, run, page)
+        items = [result_view(run.metric_keys or [], row) for row in rows.rows]
+        return Page(items=items, next_cursor=rows.next_cursor)
+
+
+@router.get("/{runId}/metrics", dependencies=[Depends(require("read"))])
+def list_metrics(run_id: RunId, res: Res) -> Page[MetricAggregateView]:
+    """The metrics of a completed run: mean, spread, percentiles, and how much was missing."""
+    with res.db.read() as session:
+        metrics = queries.metrics_of_run(session, queries.get_run(session, run_id).seq)
+        return Page(items=[MetricAggregateView.model_validate(metric) for metric in metrics])
+
+
+@router.get("/{runId}/kpis", dependencies=[Depends(require("read"))])
+def list_kpis(run_id: RunId, res: Res) -> Page[KpiValueView]:
+    """The KPI values of a completed run, by name."""
+    with res.db.read() as session:
+        kpis = kpis_of_run(session, queries.get_run(session, run_id).seq)
+        return Page(items=[KpiValueView.model_validate(kpi) for kpi in kpis])
+
+
+@router.get(
+    "/{runId}/events", response_class=StreamingResponse, dependencies=[Depends(require("read"))]
+)
+def follow_run(run_id: RunId, request: Request, res: Res, hub: Hub) -> StreamingResponse:
+    """The run as server-sent events, one whenever it changes, until it has ended."""
+
+    def snapshot() -> Snapshot | None:
+        with res.db.read() as session:
+            run = view(queries.get_run(session, run_id))
+        return Snapshot(event="run", data=run, final=RunStatus(run.status).is_final)
+
+    return stream(request, hub, run_id, snapshot)
+
+
+@router.delete("/{runId}", status_code=204, dependencies=[Depends(require("admin"))])
+def delete_run(run_id: RunId, res: Res) -> None:
+    """Delete a run that has ended, with its values and its KPI history."""
+    with res.db.begin() as session:
+        service.delete_run(session, run_id)
+
+
+def view(run: BenchmarkRun) -> RunView:
+    columns = {name: getattr(run, name) for name in RunView.model_fields if name != "results"}
+    return RunView(**columns, results=f"/api/v1/benchmark-runs/{run.id}/results")
+
+
+def result_view(columns: list[str], row: TraceRow) -> ResultView:
+    trace, result = row.trace, row.result
+    return ResultView(
+        trace_id=trace.trace_id,
+        item_id=trace.item_id,
+        trial=trace.trial,
+        outcome=trace.outcome,
+        input=trace.input,
+        expected_output=trace.expected_output,
+        output=trace.output,
+        error=trace.error,
+        tags=trace.tags,
+        url=trace.url,
+        values=dict(zip(columns, result.values, strict=True)),
+        missing={key: MissingView.model_validate(why) for key, why in (result.notes or {}).items()},
+    )
+
+
+def _address(run: RunView) -> str:
+    return f"/api/v1/benchmark-runs/{run.id}"

@@ -1,0 +1,92 @@
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from app.core.schemas import Identifier, ShortText, WireModel
+
+
+class RunCreate(WireModel):
+    """What to run. A client may only say MANUAL: the other triggers are the service's own."""
+
+    benchmark_id: Identifier
+    agent_id: Identifier
+    trigger_type: Literal["MANUAL"] = "MANUAL"
+    run_name: ShortText | None = Field(
+        default=None, description="Run of the dataset to read instead of the benchmark's own."
+    )
+
+
+class RunView(WireModel):
+    """A run. `results` is the address of what was measured, trace by trace."""
+
+    id: str
+    benchmark_id: str
+    agent_id: str
+    status: str
+    triggered_by: str
+    run_name: str | None
+    created_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None
+    error_code: str | None
+    error_message: str | None
+    traces_total: int | None
+    traces_processed: int
+    metrics_computed: int
+    retry_count: int
+    retry_of: str | None
+    validity: str | None
+    validity_reasons: list[str] | None
+    coverage: float | None
+    error_share: float | None
+    fingerprint: str | None
+    verdict: dict[str, Any] | None
+    results: str
+
+
+class MissingView(WireModel):
+    """Why a value is missing: the metric was skipped, or its provider failed."""
+
+    skipped: str | None = None
+    failed: str | None = None
+    detail: str | None = None
+
+
+class ResultView(WireModel):
+    """One measured trace. A value is null when it is missing, and `missing` says why."""
+
+    trace_id: str
+    item_id: str
+    trial: int
+    outcome: str
+    input: str | None
+    expected_output: str | None
+    output: str | None
+    error: str | None
+    tags: list[str]
+    url: str | None
+    values: dict[str, float | None]
+    missing: dict[str, MissingView]
+
+
+class MetricAggregateView(WireModel):
+    """A metric over a run. `std` is the sample standard deviation; `missing` counts by reason."""
+
+    metric: str
+    version: str
+    n: int
+    expected: int
+    coverage: float | None
+    mean: float | None
+    std: float | None
+    min: float | None
+    max: float | None
+    p50: float | None
+    p95: float | None
+    p99: float | None
+    sum: float | None
+    interval_low: float | None
+    interval_high: float | None
+    missing: dict[str, int]
+    verdict: dict[str, Any] | None

@@ -1,0 +1,106 @@
+"""Measuring in child processes, and turning what was measured into columns."""
+
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+
+from app.jobs.handlers import Job
+from app.jobs.pool import CallHung, CallLost, ProcessPool
+from app.metrics.aggregate import Aggregate, aggregate
+from app.metrics.engine import CHUNK_SIZE, score_chunk
+from app.metrics.registry import provider_for
+from app.metrics.types import Failed, FailureKind, MetricRef, SkipReason, TraceMeasurements
+from app.runs.queries import ScoredTrace
+from app.runs.rules import Tally
+from app.traces.types import Trace
+
+CALL_TIMEOUT_S = 60.0
+
+# A metric that lacks one of these texts says nothing of the trace.
+TEXT_IS_MISSING = frozenset({SkipReason.NO_EXPECTED_OUTPUT, SkipReason.NO_OUTPUT})
+
+
+def score_traces(
+    traces: Sequence[Trace], refs: tuple[MetricRef, ...], job: Job
+) -> list[TraceMeasurements]:
+    """Every metric of every trace, in order; a provider that hangs or kills its process costs
+    its own value only.
+    """
+    measured: list[TraceMeasurements] = []
+    for start in range(0, len(traces), CHUNK_SIZE):
+        job.checkpoint()
+        measured += _measure(traces[start : start + CHUNK_SIZE], refs, job.pool)
+    return measured
+
+
+def _measure(
+    traces: Sequence[Trace], refs: tuple[MetricRef, ...], pool: ProcessPool
+) -> list[TraceMeasurements]:
+    try:
+        return pool.run(score_chunk, traces, refs, timeout_s=CALL_TIMEOUT_S)
+    except CallLost as lost:
+        if len(traces) > 1:
+            return [row for trace in traces for row in _measure([trace], refs, pool)]
+        if len(refs) > 1:
+            return [_side_by_side([_measure(traces, (ref,), pool)[0] for ref in refs])]
+        return [_lost(traces[0], refs[0], lost)]
+
+
+def _side_by_side(rows: Sequence[TraceMeasurements]) -> TraceMeasurements:
+    """One row of the rows that each hold one metric of the same trace."""
+    return TraceMeasurements(
+        trace_id=rows[0].trace_id,
+        values=tuple(value for row in rows for value in row.values),
+        missing={key: why for row in rows for key, why in row.missing.items()},
+    )
+
+
+def _lost(trace: Trace, ref: MetricRef, lost: CallLost) -> TraceMeasurements:
+    kind = FailureKind.HANG if isinstance(lost, CallHung) else FailureKind.DIED
+    return TraceMeasurements(
+        trace_id=trace.trace_id,
+        values=(None,),
+        missing={provider_for(ref).spec.key: Failed(kind, str(lost))},
+    )
+
+
+class Columns:
+    """The values of a run, metric by metric: eight bytes each, whatever the texts were."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._names = list(columns)
+        self._values = [array("d") for _ in columns]
+        self._missing: list[Counter[str]] = [Counter() for _ in columns]
+        self._index = {name: index for index, name in enumerate(columns)}
+        self._total = self._covered = self._lost = self._failed = 0
+
+    def add(self, row: ScoredTrace) -> None:
+        for column, value in zip(self._values, row.values, strict=True):
+            if value is not None:
+                column.append(value)
+        notes = row.notes or {}
+        for name, why in notes.items():
+            self._missing[self._index[name]][why.get("skipped") or why["failed"]] += 1
+        self._total += 1
+        lost = row.outcome.is_missing
+        self._lost += lost
+        self._failed += sum("failed" in why for why in notes.values())
+        self._covered += not lost and not any(
+            why.get("skipped") in TEXT_IS_MISSING for why in notes.values()
+        )
+
+    def aggregates(self) -> dict[str, Aggregate]:
+        """The aggregate of each metric, by column name."""
+        return {
+            name: aggregate(values, expected=self._total, missing=missing)
+            for name, values, missing in zip(self._names, self._values, self._missing, strict=True)
+        }
+
+    def tally(self) -> Tally:
+        return Tally(
+            total=self._total,
+            covered=self._covered,
+            lost=self._lost,
+            asked=(self._total - self._lost) * len(self._names),
+            failed=self._failed,
+        )

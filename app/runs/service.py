@@ -1,0 +1,395 @@
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from psycopg.types.json import Jsonb
+from sqlalchemy import delete, insert, select, text, update
+from sqlalchemy.orm import Session
+
+from app.agents.models import Agent
+from app.agents.queries import get_agent
+from app.benchmarks.models import Benchmark
+from app.benchmarks.queries import agents_of, get_benchmark
+from app.core.copy import copy_rows
+from app.core.errors import Conflict, ErrorItem, Invalid
+from app.core.ids import new_id
+from app.core.sse import announce
+from app.jobs.queue import enqueue, enqueue_many
+from app.kpis.evaluate import KpiValue
+from app.kpis.service import RunKey, record_kpis
+from app.metrics.aggregate import Aggregate
+from app.metrics.types import Skipped, TraceMeasurements
+from app.runs import queries, rules
+from app.runs.models import BenchmarkRun, RunMetric
+from app.runs.plan import RunPlan
+from app.runs.rules import RunStatus, TriggerType, ValidityVerdict
+from app.traces.models import Collection
+from app.traces.registry import CollectionFailed, TracePage
+from app.traces.service import create_collection, store_page
+
+SHARD_TRACES = 500
+SHARD_BYTES = 8 * 1024 * 1024
+
+STORED_STATISTICS = ("n", "mean", "std", "min", "max", "p50", "p95", "p99", "sum", "coverage")
+RESULT_COLUMNS = {"run_seq": "int8", "position": "int4", "values": "float8[]", "notes": "jsonb"}
+
+CUT_SHARDS = text(
+    """
+    WITH sized AS (
+        SELECT position,
+               sum(coalesce(octet_length(input), 0) + coalesce(octet_length(expected_output), 0)
+                   + coalesce(octet_length(output), 0)) OVER (ORDER BY position) AS bytes
+        FROM collected_traces WHERE collection_id = :collection
+    ), stretches AS (
+        SELECT min(position) AS first, max(position) AS last
+        FROM sized GROUP BY position / :traces, div(bytes, :bytes)
+    )
+    INSERT INTO run_shards (run_seq, shard, first, last, fence)
+    SELECT :run, row_number() OVER (ORDER BY first) - 1, first, last, 0 FROM stretches
+    """
+)
+
+
+class RunEnded(Conflict):
+    """The run ended while this step was under way; what the step did is dropped."""
+
+    code = "run-ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A worker's right to do one step of a run: void once the fence was raised again."""
+
+    run_id: str
+    run_seq: int
+    collection_id: int
+    fence: int
+    plan: RunPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardStep:
+    """The same for one shard."""
+
+    run_id: str
+    run_seq: int
+    collection_id: int
+    shard: int
+    first: int
+    last: int
+    fence: int
+    plan: RunPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """All that a completed run is found to be; `expected` is its number of traces."""
+
+    expected: int
+    aggregates: dict[str, Aggregate]
+    kpis: Sequence[KpiValue]
+    validity: ValidityVerdict
+
+
+def create_run(
+    session: Session,
+    benchmark_id: str,
+    agent_id: str,
+    *,
+    trigger: TriggerType,
+    run_name: str | None = None,
+    retry_of: BenchmarkRun | None = None,
+) -> BenchmarkRun:
+    """Insert a PENDING run and its first job.
+
+    Raises: `NotFound` for an unknown benchmark or agent, `Invalid` when the benchmark does not
+            evaluate the agent, `Conflict` when one of them is archived.
+    """
+    benchmark, agent = get_benchmark(session, benchmark_id), get_agent(session, agent_id)
+    _require_runnable(session, benchmark, agent)
+    run = BenchmarkRun(
+        id=new_id(),
+        benchmark_id=benchmark_id,
+        agent_id=agent_id,
+        status=RunStatus.PENDING,
+        triggered_by=trigger,
+        run_name=run_name,
+        retry_of=retry_of.id if retry_of else None,
+        retry_count=retry_of.retry_count + 1 if retry_of else 0,
+    )
+    session.add(run)
+    session.flush()
+    session.refresh(run)
+    enqueue(session, "runs.begin", run_id=run.id)
+    return run
+
+
+def retry_run(session: Session, run_id: str) -> BenchmarkRun:
+    """A new run like one that failed or was cancelled; raises `IllegalTransition` otherwise."""
+    run = queries.get_run(session, run_id, for_update=True)
+    rules.require_retryable(run.id, RunStatus(run.status), run.retry_count)
+    newer = select(BenchmarkRun.id).where(BenchmarkRun.retry_of == run.id).limit(1)
+    if (retried := session.scalar(newer)) is not None:
+        raise rules.IllegalTransition(
+            f"the run {run.id} was retried already, as {retried}; retry that one"
+        )
+    return create_run(
+        session,
+        run.benchmark_id,
+        run.agent_id,
+        trigger=TriggerType.MANUAL,
+        run_name=run.run_name,
+        retry_of=run,
+    )
+
+
+def cancel_run(session: Session, run_id: str, now: datetime) -> BenchmarkRun:
+    """Workers see it at their next step; raises `IllegalTransition` when the run has ended."""
+    run = queries.get_run(session, run_id, for_update=True)
+    rules.require_transition(run.id, RunStatus(run.status), RunStatus.CANCELLED)
+    _end(session, run, RunStatus.CANCELLED, now)
+    return run
+
+
+def fail_run(session: Session, run_id: str, code: str, message: str, now: datetime) -> bool:
+    """End a run that cannot go on; False when it had ended before."""
+    run = queries.get_run(session, run_id, for_update=True)
+    if RunStatus(run.status).is_final:
+        return False
+    run.error_code, run.error_message = code, message
+    _end(session, run, RunStatus.FAILED, now)
+    return True
+
+
+def delete_run(session: Session, run_id: str) -> None:
+    """Delete a run that has ended with all it measured; its traces too, unless another run
+    judges them as well.
+    """
+    run = queries.get_run(session, run_id, for_update=True)
+    if not RunStatus(run.status).is_final:
+        raise rules.IllegalTransition(f"the run {run.id} is {run.status}; cancel it first")
+    session.delete(run)
+    session.flush()
+    shared = select(BenchmarkRun.seq).where(BenchmarkRun.collection_id == run.collection_id)
+    if run.collection_id is not None and session.scalar(shared.limit(1)) is None:
+        session.execute(delete(Collection).where(Collection.id == run.collection_id))
+
+
+def begin_run(
+    session: Session, run_id: str, plan: RunPlan, collect_lock: str | None, now: datetime
+) -> None:
+    """PENDING → RUNNING with a frozen plan, an empty collection and the job that fills it;
+    nothing when the run is already further.
+    """
+    run = queries.get_run(session, run_id, for_update=True)
+    if run.status != RunStatus.PENDING:
+        return
+    query = {"dataset_ref": plan.dataset_ref, "run_name": plan.run_name}
+    run.collection_id = create_collection(session, plan.source, query).id
+    run.status, run.started_at = RunStatus.RUNNING, now
+    run.plan, run.metric_keys = plan.document(), plan.columns
+    run.fingerprint = plan.fingerprint()
+    session.flush()
+    enqueue(session, "runs.collect", run_id=run.id, lock=collect_lock)
+    announce(session, run.id)
+
+
+def open_step(session: Session, run_id: str) -> Step | None:
+    """Take over the step of a running run that is not split in shards; None when it has ended."""
+    run = queries.get_run(session, run_id, for_update=True)
+    if run.status != RunStatus.RUNNING:
+        return None
+    run.fence += 1
+    session.flush()
+    assert run.collection_id is not None
+    return Step(
+        run_id=run.id,
+        run_seq=run.seq,
+        collection_id=run.collection_id,
+        fence=run.fence,
+        plan=RunPlan.model_validate(run.plan),
+    )
+
+
+def collection_of(session: Session, step: Step) -> Collection:
+    return session.get_one(Collection, step.collection_id)
+
+
+def append_page(session: Session, step: Step, page: TracePage, now: datetime) -> None:
+    """Store a page of traces and where to go on; the last one completes the collection."""
+    run = _locked(session, step)
+    collection = collection_of(session, step)
+    store_page(session, collection, page, now)
+    run.traces_total = max(page.total or 0, collection.trace_count)
+    session.flush()
+    announce(session, run.id)
+
+
+def plan_shards(session: Session, step: Step) -> None:
+    """Cut the collection in shards and put each on the queue; nothing when that was done.
+
+    Raises: `CollectionFailed` when there is no trace to score.
+    """
+    run = _locked(session, step)
+    collection = collection_of(session, step)
+    if run.shards_total is not None:
+        return
+    if collection.trace_count == 0:
+        raise CollectionFailed(
+            "the source holds no trace for this run; check dataset and run name", code="NO_TRACES"
+        )
+    session.execute(text("SET LOCAL statement_timeout = 0"))
+    session.execute(
+        CUT_SHARDS,
+        {
+            "run": run.seq,
+            "collection": collection.id,
+            "traces": SHARD_TRACES,
+            "bytes": SHARD_BYTES,
+        },
+    )
+    run.traces_total = collection.trace_count
+    run.shards_total = queries.shard_count(session, run.seq)
+    session.flush()
+    shards = [{"run_id": run.id, "shard": shard} for shard in range(run.shards_total)]
+    enqueue_many(session, "runs.score", shards)
+    announce(session, run.id)
+
+
+def open_shard(session: Session, run_id: str, shard: int) -> ShardStep | None:
+    """Take over a shard; None when it is done or the run has ended."""
+    run = queries.get_run(session, run_id)
+    if run.status != RunStatus.RUNNING:
+        return None
+    row = queries.get_shard(session, run.seq, shard)
+    if row.done_at is not None:
+        return None
+    row.fence += 1
+    session.flush()
+    assert run.collection_id is not None
+    return ShardStep(
+        run_id=run.id,
+        run_seq=run.seq,
+        collection_id=run.collection_id,
+        shard=shard,
+        first=row.first,
+        last=row.last,
+        fence=row.fence,
+        plan=RunPlan.model_validate(run.plan),
+    )
+
+
+def store_shard(
+    session: Session, step: ShardStep, measured: Sequence[TraceMeasurements], now: datetime
+) -> None:
+    """Write the values of a shard, once; the last shard of a run puts the finish on the queue.
+
+    Raises: `RunEnded` when the run has ended or another worker took the shard over.
+    """
+    row = queries.get_shard(session, step.run_seq, step.shard)
+    if row.fence != step.fence or row.done_at is not None:
+        raise RunEnded
+    copy_rows(session, "trace_results", RESULT_COLUMNS, _result_rows(step, measured))
+    row.done_at = now
+    session.flush()
+    progress = session.execute(
+        update(BenchmarkRun)
+        .where(BenchmarkRun.seq == step.run_seq, BenchmarkRun.status == RunStatus.RUNNING)
+        .values(
+            shards_done=BenchmarkRun.shards_done + 1,
+            traces_processed=BenchmarkRun.traces_processed + len(measured),
+            metrics_computed=BenchmarkRun.metrics_computed + _present(measured),
+        )
+        .returning(BenchmarkRun.shards_done, BenchmarkRun.shards_total)
+    ).one_or_none()
+    if progress is None:
+        raise RunEnded
+    if progress.shards_done == progress.shards_total:
+        enqueue(session, "runs.finish", run_id=step.run_id)
+    announce(session, step.run_id)
+
+
+def finish_run(session: Session, step: Step, found: Finished, now: datetime) -> None:
+    """Write all that a run was found to be, and COMPLETED, together."""
+    run = _locked(session, step)
+    rules.require_transition(run.id, RunStatus(run.status), RunStatus.COMPLETED)
+    session.execute(insert(RunMetric), _metric_rows(run.seq, step.plan, found))
+    key = RunKey(run.seq, run.id, run.benchmark_id, run.agent_id)
+    record_kpis(session, key, found.kpis, found.validity.validity, now)
+    run.validity, run.validity_reasons = found.validity.validity, list(found.validity.reasons)
+    run.coverage, run.error_share = found.validity.coverage, found.validity.error_share
+    _end(session, run, RunStatus.COMPLETED, now)
+
+
+def _end(session: Session, run: BenchmarkRun, status: RunStatus, now: datetime) -> None:
+    """The one way into a final state."""
+    run.status, run.completed_at = status, now
+    run.fence += 1
+    session.flush()
+    announce(session, run.id)
+
+
+def _locked(session: Session, step: Step) -> BenchmarkRun:
+    """The run, locked; raises `RunEnded` unless the step may still write to it."""
+    run = queries.get_run(session, step.run_id, for_update=True)
+    if run.status != RunStatus.RUNNING or run.fence != step.fence:
+        raise RunEnded
+    return run
+
+
+def _require_runnable(session: Session, benchmark: Benchmark, agent: Agent) -> None:
+    if benchmark.archived or agent.archived:
+        raise Conflict(
+            "an archived benchmark or agent is not run;"
+            ' PATCH it with {"archived": false} to bring it back'
+        )
+    evaluated = agents_of(session, [benchmark.id]).get(benchmark.id)
+    if evaluated and agent.id not in evaluated:
+        raise Invalid(
+            f"the benchmark {benchmark.id!r} does not evaluate the agent {agent.id!r};"
+            " add it to `evaluates`",
+            errors=[ErrorItem(pointer="/agentId", detail="is not among those evaluated")],
+        )
+
+
+def _present(measured: Sequence[TraceMeasurements]) -> int:
+    return sum(value is not None for row in measured for value in row.values)
+
+
+def _result_rows(
+    step: ShardStep, measured: Sequence[TraceMeasurements]
+) -> list[tuple[object, ...]]:
+    return [
+        (step.run_seq, position, list(row.values), _notes(row))
+        for position, row in enumerate(measured, start=step.first)
+    ]
+
+
+def _notes(row: TraceMeasurements) -> Jsonb | None:
+    """Why values are missing, as `trace_results.notes` keeps it."""
+    if not row.missing:
+        return None
+    return Jsonb(
+        {
+            key: {"skipped": why.reason}
+            if isinstance(why, Skipped)
+            else {"failed": why.kind, "detail": why.detail}
+            for key, why in row.missing.items()
+        }
+    )
+
+
+def _metric_rows(run_seq: int, plan: RunPlan, found: Finished) -> list[dict[str, object]]:
+    return [
+        {
+            "run_seq": run_seq,
+            "metric": metric.column,
+            "ordinal": ordinal,
+            "version": metric.version,
+            "expected": found.expected,
+            "missing": dict(aggregate.missing),
+            **{name: aggregate.statistic(name) for name in STORED_STATISTICS},
+        }
+        for ordinal, metric in enumerate(plan.metrics)
+        for aggregate in [found.aggregates[metric.column]]
+    ]

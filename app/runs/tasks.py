@@ -1,0 +1,36 @@
+"""The jobs of a run."""
+
+import functools
+import logging
+from collections.abc import Callable
+
+from app.jobs.handlers import HANDLERS, Job
+from app.runs import pipeline
+from app.runs.service import RunEnded
+
+log = logging.getLogger(__name__)
+
+
+def _unless_ended(step: Callable[..., None]) -> Callable[..., None]:
+    """A step that was taken away or whose run has ended is nobody's failure."""
+
+    @functools.wraps(step)
+    def do(job: Job, **arguments: object) -> None:
+        try:
+            step(job, **arguments)
+        except RunEnded as ended:
+            log.info("dropped a step of run %s: %s", arguments.get("run_id"), ended)
+
+    return do
+
+
+STEPS: dict[str, Callable[..., None]] = {
+    "runs.begin": pipeline.begin,
+    "runs.collect": pipeline.collect_traces,
+    "runs.score": pipeline.score,
+    "runs.finish": pipeline.finish,
+}
+for name, step in STEPS.items():
+    HANDLERS.handles(name, give_up="runs.give_up")(_unless_ended(step))
+
+HANDLERS.handles("runs.give_up")(pipeline.give_up)

@@ -1,0 +1,13 @@
+"""Every table of the service: importing this module completes the metadata."""
+
+from app.access import models as access
+from app.agents import models as agents
+from app.benchmarks import models as benchmarks
+from app.core.db import Base
+from app.kpis import models as kpis
+from app.runs import models as runs
+from app.traces import models as traces
+
+__all__ = ["METADATA", "access", "agents", "benchmarks", "kpis", "runs", "traces"]
+
+METADATA = Base.metadata

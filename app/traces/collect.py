@@ -1,0 +1,53 @@
+"""Reading a source to its end, in a form that can be stored."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from app.traces.registry import CollectionFailed, TracePage, TraceQuery, TraceSource
+from app.traces.types import Trace
+
+MAX_TEXT_CHARS = 1_000_000
+
+TEXTS = ("input", "expected_output", "output", "error")
+
+
+def collect(source: TraceSource, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
+    """The pages of a source after `cursor`, each trace storable.
+
+    Raises: `CollectionFailed` when a cursor comes again, besides what the source raises.
+    """
+    seen = {cursor}
+    for page in source.pages(query, cursor):
+        if page.cursor is not None and page.cursor in seen:
+            raise CollectionFailed(
+                "the source gave the same page twice and would never end; try again later",
+                code="BAD_RESPONSE",
+            )
+        seen.add(page.cursor)
+        yield dataclasses.replace(page, traces=tuple(map(storable, page.traces)))
+
+
+def storable(trace: Trace) -> Trace:
+    """The same trace with texts that Postgres and UTF-8 can hold, each at most a million
+    characters: NUL and lone surrogates become U+FFFD, and a cut text says so at its end.
+    """
+    changed: dict[str, Any] = {
+        name: cleaned
+        for name in TEXTS
+        if (text := getattr(trace, name)) is not None and (cleaned := _storable(text)) is not text
+    }
+    return dataclasses.replace(trace, **changed) if changed else trace
+
+
+def _storable(text: str) -> str:
+    if len(text) > MAX_TEXT_CHARS:
+        text = f"{text[:MAX_TEXT_CHARS]}… [{len(text) - MAX_TEXT_CHARS} characters cut]"
+    if text.isascii() and "\0" not in text:
+        return text
+    cleaned = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    try:
+        cleaned.encode()
+    except UnicodeEncodeError:
+        return cleaned.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text if cleaned == text else cleaned

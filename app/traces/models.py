@@ -1,0 +1,82 @@
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey, Identity, Integer, SmallInteger, UniqueConstraint, func
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.types import Text
+
+from app.core.db import Base
+
+
+class Collection(Base):
+    """The traces that were read once for a run, and that later runs may judge again.
+
+    `cursor` is where the source goes on after the pages that are stored.
+    """
+
+    __tablename__ = "collections"
+
+    id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
+    source: Mapped[str]
+    query: Mapped[dict[str, Any]]
+    cursor: Mapped[str | None]
+    trace_count: Mapped[int] = mapped_column(default=0)
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    completed_at: Mapped[datetime | None]
+
+
+class CollectedTrace(Base):
+    """One trace with its texts; `position` counts from 0 in the order of the source."""
+
+    __tablename__ = "collected_traces"
+    __table_args__ = (UniqueConstraint("collection_id", "trace_id"),)
+
+    collection_id: Mapped[int] = mapped_column(
+        ForeignKey("collections.id", ondelete="CASCADE"), primary_key=True
+    )
+    position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    trace_id: Mapped[str]
+    item_id: Mapped[str]
+    trial: Mapped[int] = mapped_column(SmallInteger)
+    outcome: Mapped[str]
+    input: Mapped[str | None]
+    expected_output: Mapped[str | None]
+    output: Mapped[str | None]
+    error: Mapped[str | None]
+    tags: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    url: Mapped[str | None]
+    input_tokens: Mapped[int | None]
+    output_tokens: Mapped[int | None]
+    cost_usd: Mapped[float | None]
+    latency_ms: Mapped[float | None]
+    tool_calls: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
+    scores: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
+
+
+class LocalDataset(Base):
+    """Traces that somebody uploaded: one run of an agent over a dataset."""
+
+    __tablename__ = "local_datasets"
+    __table_args__ = (UniqueConstraint("name", "run_name"),)
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    run_name: Mapped[str]
+    trace_count: Mapped[int]
+    size_bytes: Mapped[int]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class LocalTrace(Base):
+    """One uploaded line, as it came."""
+
+    __tablename__ = "local_traces"
+    __table_args__ = (UniqueConstraint("dataset_id", "trace_id"),)
+
+    dataset_id: Mapped[str] = mapped_column(
+        ForeignKey("local_datasets.id", ondelete="CASCADE"), primary_key=True
+    )
+    position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    trace_id: Mapped[str]
+    line: Mapped[str]

@@ -1,0 +1,197 @@
+"""Traces as lines of JSON: what `mosaico score` reads, and what is uploaded."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NoReturn, TypeVar
+
+from app.core.errors import AppError, Invalid
+from app.core.strict_json import parse_json, storable_text_flaw
+from app.traces.types import NO_SCORES, Outcome, ToolCall, Trace
+
+T = TypeVar("T")
+
+LONGEST_ID: Final = 256  # characters
+MAX_TRIAL: Final = 2**15 - 1
+MAX_INTEGER: Final = 2**63 - 1
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+
+def read_traces(lines: Iterable[str | bytes]) -> Iterator[Trace]:
+    """The traces of NDJSON lines, one by one; blank lines are passed over.
+
+    Raises: Invalid with `line N:` (counted from 1) for a line that is no trace, and for a traceId
+    that stood on an earlier line. Memory grows with the ids, not with the texts.
+    """
+    first_seen: dict[str, int] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        trace = trace_from_line(line, number)
+        before = first_seen.setdefault(trace.trace_id, number)
+        if before != number:
+            raise Invalid(
+                f"line {number}: traceId {trace.trace_id!r} stood on line {before} already;"
+                " give every trace an id of its own.",
+                code="duplicate-trace",
+            )
+        yield trace
+
+
+def trace_from_line(line: str | bytes, number: int) -> Trace:
+    """The trace of one line. Raises Invalid whose text begins with `line N:`."""
+    if isinstance(line, bytes) and number == 1:
+        line = line.removeprefix(BYTE_ORDER_MARK)
+    try:
+        return trace_from_json(parse_json(line))
+    except AppError as error:
+        raise Invalid(
+            f"line {number}: {error.detail}", code="invalid-trace", errors=error.errors
+        ) from None
+
+
+def trace_from_json(value: Any) -> Trace:
+    """The trace that a parsed JSON object describes; keys nobody knows are ignored.
+
+    `traceId` is required and stands in for a missing `itemId`. null is the same as no key.
+    Raises: Invalid, naming the key, for a value of another type, a number that is not finite,
+    NUL or half a surrogate pair in a text.
+    """
+    if not isinstance(value, Mapping):
+        _refuse("a trace", "an object", value)
+    trace_id = _identifier(value, "traceId")
+    if trace_id is None:
+        raise Invalid("traceId is missing; give every trace an id.", code="invalid-trace")
+    return Trace(
+        trace_id=trace_id,
+        item_id=_identifier(value, "itemId") or trace_id,
+        trial=_count(value, "trial", MAX_TRIAL) or 0,
+        outcome=_outcome(value),
+        input=_text(value, "input"),
+        expected_output=_text(value, "expectedOutput"),
+        output=_text(value, "output"),
+        error=_text(value, "error"),
+        tags=tuple(_list(value, "tags", _tag)),
+        url=_text(value, "url"),
+        input_tokens=_count(value, "inputTokens"),
+        output_tokens=_count(value, "outputTokens"),
+        cost_usd=_amount(value, "costUsd"),
+        latency_ms=_amount(value, "latencyMs"),
+        tool_calls=tuple(_list(value, "toolCalls", _tool_call)),
+        scores=_scores(value),
+    )
+
+
+def _identifier(source: Mapping[str, Any], key: str) -> str | None:
+    text = _text(source, key)
+    if text is None:
+        return None
+    if not text.strip() or len(text) > LONGEST_ID:
+        raise Invalid(
+            f"{key} has {len(text)} characters or is blank; use 1 to {LONGEST_ID} characters.",
+            code="invalid-trace",
+        )
+    return text
+
+
+def _text(source: Mapping[str, Any], key: str) -> str | None:
+    value = source.get(key)
+    return None if value is None else _storable(value, key)
+
+
+def _storable(value: Any, key: str) -> str:
+    if not isinstance(value, str):
+        _refuse(key, "a text (put other values into JSON text)", value)
+    flaw = storable_text_flaw(value)
+    if flaw is not None:
+        raise Invalid(f"{key} {flaw}.", code="invalid-trace")
+    return value
+
+
+def _count(source: Mapping[str, Any], key: str, most: int = MAX_INTEGER) -> int | None:
+    value = source.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        _refuse(key, f"a whole number from 0 to {most}", value)
+    return value
+
+
+def _amount(source: Mapping[str, Any], key: str) -> float | None:
+    value = source.get(key)
+    if value is None:
+        return None
+    amount = _number(value, key)
+    if amount < 0:
+        _refuse(key, "a number from 0 on", value)
+    return amount
+
+
+def _number(value: Any, key: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        _refuse(key, "a number", value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        _refuse(key, "a finite number", value)
+    return number
+
+
+def _outcome(source: Mapping[str, Any]) -> Outcome:
+    value = source.get("outcome")
+    if value is None:
+        return Outcome.SCORED
+    try:
+        return Outcome(value)
+    except ValueError:
+        _refuse("outcome", f"one of {', '.join(Outcome)}", value)
+
+
+def _list(source: Mapping[str, Any], key: str, item: Callable[[Any, str], T]) -> Iterator[T]:
+    value = source.get(key)
+    if value is None:
+        return
+    if not isinstance(value, list):
+        _refuse(key, "a list", value)
+    for place, member in enumerate(value):
+        yield item(member, f"{key}[{place}]")
+
+
+def _tag(value: Any, key: str) -> str:
+    return _storable(value, key)
+
+
+def _tool_call(value: Any, key: str) -> ToolCall:
+    if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
+        _refuse(key, 'an object with a "name"', value)
+    arguments, ok = value.get("arguments"), value.get("ok")
+    if arguments is not None and not isinstance(arguments, Mapping):
+        _refuse(f"{key}.arguments", "an object", arguments)
+    if ok is not None and not isinstance(ok, bool):
+        _refuse(f"{key}.ok", "true or false", ok)
+    return ToolCall(
+        name=_storable(value["name"], f"{key}.name"),
+        arguments=arguments,
+        ok=ok,
+        latency_ms=_amount(value, "latencyMs"),
+    )
+
+
+def _scores(source: Mapping[str, Any]) -> Mapping[str, float]:
+    value = source.get("scores")
+    if value is None:
+        return NO_SCORES
+    if not isinstance(value, Mapping):
+        _refuse("scores", "an object of numbers", value)
+    return {
+        _storable(name, "a name in scores"): _number(score, f"scores[{name!r:.80}]")
+        for name, score in value.items()
+        if score is not None
+    }
+
+
+def _refuse(key: str, wanted: str, value: Any) -> NoReturn:
+    shown = {dict: "an object", list: "a list", str: "a text", bool: "a boolean"}.get(type(value))
+    given = shown or ("null" if value is None else f"{value!r:.40}")
+    raise Invalid(f"{key} must be {wanted}, not {given}; correct it.", code="invalid-trace")

@@ -1,0 +1,105 @@
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy import Row, select
+from sqlalchemy.orm import Session
+
+from app.core.errors import NotFound
+from app.core.pagination import PageQuery, PageRows, paged
+from app.traces.models import CollectedTrace, LocalDataset, LocalTrace
+from app.traces.types import Outcome, ToolCall, Trace
+
+RUN_NAMES_SHOWN = 10
+
+
+def find_local_dataset(session: Session, name: str, run_name: str | None) -> LocalDataset | None:
+    """An upload by its two names; without a run name the newest of the dataset."""
+    statement = select(LocalDataset).where(LocalDataset.name == name)
+    if run_name is not None:
+        statement = statement.where(LocalDataset.run_name == run_name)
+    newest_first = (LocalDataset.created_at.desc(), LocalDataset.id.desc())
+    return session.scalars(statement.order_by(*newest_first).limit(1)).one_or_none()
+
+
+def get_local_dataset(session: Session, dataset_id: str) -> LocalDataset:
+    dataset = session.get(LocalDataset, dataset_id)
+    if dataset is None:
+        raise NotFound(
+            f"there is no upload {dataset_id!r}; GET /api/v1/local-datasets lists those there are",
+            code="dataset-not-found",
+        )
+    return dataset
+
+
+def local_run_names(session: Session, name: str) -> list[str]:
+    """The newest run names of an uploaded dataset."""
+    statement = select(LocalDataset.run_name).where(LocalDataset.name == name)
+    newest_first = statement.order_by(LocalDataset.created_at.desc())
+    return list(session.scalars(newest_first.limit(RUN_NAMES_SHOWN)))
+
+
+def list_local_datasets(
+    session: Session, query: PageQuery, *, name: str | None
+) -> PageRows[LocalDataset]:
+    """The uploads, newest first; with `name` those of one dataset."""
+    statement = select(LocalDataset)
+    if name is not None:
+        statement = statement.where(LocalDataset.name == name)
+    keys = [LocalDataset.created_at, LocalDataset.id]
+    return paged(session, statement, keys=keys, query=query)
+
+
+def read_local_lines(session: Session, dataset_id: str, start: int, limit: int) -> list[str]:
+    statement = (
+        select(LocalTrace.line)
+        .where(LocalTrace.dataset_id == dataset_id, LocalTrace.position >= start)
+        .order_by(LocalTrace.position)
+        .limit(limit)
+    )
+    return list(session.scalars(statement))
+
+
+def known_trace_ids(session: Session, collection_id: int, trace_ids: Sequence[str]) -> set[str]:
+    """Which of these traces the collection already holds."""
+    statement = select(CollectedTrace.trace_id).where(
+        CollectedTrace.collection_id == collection_id, CollectedTrace.trace_id.in_(trace_ids)
+    )
+    return set(session.scalars(statement))
+
+
+def read_traces(session: Session, collection_id: int, first: int, last: int) -> list[Trace]:
+    """The collected traces of a stretch of positions, both ends included, in order."""
+    statement = (
+        select(CollectedTrace.__table__)
+        .where(
+            CollectedTrace.collection_id == collection_id,
+            CollectedTrace.position.between(first, last),
+        )
+        .order_by(CollectedTrace.position)
+    )
+    return [trace_of(row) for row in session.execute(statement)]
+
+
+def trace_of(row: Row[tuple[object, ...]]) -> Trace:
+    """The trace that a row of `collected_traces` holds."""
+    return Trace(
+        trace_id=row.trace_id,
+        item_id=row.item_id,
+        trial=row.trial,
+        outcome=Outcome(row.outcome),
+        input=row.input,
+        expected_output=row.expected_output,
+        output=row.output,
+        error=row.error,
+        tags=tuple(row.tags),
+        url=row.url,
+        input_tokens=row.input_tokens,
+        output_tokens=row.output_tokens,
+        cost_usd=row.cost_usd,
+        latency_ms=row.latency_ms,
+        tool_calls=tuple(_tool_calls(row.tool_calls)),
+        scores=row.scores or {},
+    )
+
+
+def _tool_calls(document: list[dict[str, object]] | None) -> Iterator[ToolCall]:
+    return (ToolCall(**call) for call in document or ())  # type: ignore[arg-type]

@@ -1,0 +1,81 @@
+"""Where traces can come from, and what a source promises."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from app.core.errors import AppError
+from app.core.registry import Loaded, Registry
+from app.core.resources import Resources
+from app.core.secrets import Secret
+from app.traces.types import Trace
+
+
+class CollectionFailed(AppError):
+    """The traces could not be collected; the message says what to change."""
+
+    code = "COLLECTION_FAILED"
+    status = 422
+    exit_code = 65
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceQuery:
+    """Which traces a run wants, and with whose credentials they are read.
+
+    `run_name` None asks for the newest run of the dataset. The last three are the agent's.
+    """
+
+    dataset_ref: str | None
+    run_name: str | None
+    url: str | None = None
+    public_key: str | None = None
+    secret_key: Secret | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracePage:
+    """Some traces, and the cursor that goes on after them; None after the last page.
+
+    `total` is how many traces there are in all, when the source knows.
+    """
+
+    traces: tuple[Trace, ...]
+    cursor: str | None
+    total: int | None = None
+
+
+class TraceSource(Protocol):
+    """Reads the traces of one run of an agent, page by page.
+
+    `pages` starts after `cursor` (None: at the beginning), and asking again with the same cursor
+    gives the same traces. A trace may come twice; only its first form counts.
+    Raises: `CollectionFailed` with one of its codes when there is nothing to read or no way to;
+    `Unavailable` when trying again later may help.
+    """
+
+    def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]: ...
+
+
+def _no_lock(_: TraceQuery) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSpec:
+    """How to open a source. Runs whose queries give one `lock` are collected one after the other,
+    by however many workers; None means side by side.
+    """
+
+    open: Callable[[Resources], TraceSource]
+    lock: Callable[[TraceQuery], str | None] = _no_lock
+
+
+TRACE_SOURCES: Final[Registry[SourceSpec]] = Registry("trace source", group="mosaico.trace_sources")
+
+
+def load_trace_sources(warn: Callable[[Loaded], None]) -> None:
+    """Find the built-in sources and those of other distributions, once in a process."""
+    if not TRACE_SOURCES:
+        TRACE_SOURCES.load_folder("app.traces.sources")
+        TRACE_SOURCES.load_entry_points(warn)

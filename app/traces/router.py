@@ -1,0 +1,82 @@
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query, Response
+
+from app.access.deps import require
+from app.access.idempotency import Once
+from app.core.deps import Res
+from app.core.pagination import Paging
+from app.core.problems import PROBLEMS
+from app.core.schemas import Page, ShortText
+from app.core.uploads import NdjsonUpload, lines_of
+from app.traces import queries, service
+from app.traces.schemas import LocalDatasetView
+
+router = APIRouter(prefix="/local-datasets", tags=["local datasets"], responses=PROBLEMS)
+
+DatasetId = Annotated[str, Path(alias="datasetId")]
+
+EXAMPLE = '{"traceId": "t-1", "input": "1+1?", "expectedOutput": "2", "output": "two"}\n'
+NDJSON_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/x-ndjson": {"schema": {"type": "string"}, "example": EXAMPLE},
+        },
+    }
+}
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=LocalDatasetView,
+    openapi_extra=NDJSON_BODY,
+    dependencies=[Depends(require("run"))],
+)
+def upload_traces(
+    upload: NdjsonUpload,
+    once: Once,
+    name: Annotated[ShortText, Query(description="Name of the dataset.")],
+    run_name: Annotated[ShortText, Query(alias="runName", description="Which run of it this is.")],
+    replace: Annotated[bool, Query(description="Take the place of an earlier upload.")] = False,
+) -> Response:
+    """Upload the traces of one run, one JSON object per line, all of them or none."""
+    return once(
+        upload.sha256,
+        lambda session: LocalDatasetView.model_validate(
+            service.store_local_dataset(
+                session,
+                name,
+                run_name,
+                lines_of(upload.file),
+                size_bytes=upload.size_bytes,
+                replace=replace,
+            )
+        ),
+        location=lambda dataset: f"/api/v1/local-datasets/{dataset.id}",
+    )
+
+
+@router.get("", dependencies=[Depends(require("read"))])
+def list_local_datasets(
+    res: Res, page: Paging, name: Annotated[str | None, Query()] = None
+) -> Page[LocalDatasetView]:
+    """The uploads, newest first."""
+    with res.db.read() as session:
+        rows = queries.list_local_datasets(session, page, name=name)
+        items = [LocalDatasetView.model_validate(dataset) for dataset in rows.rows]
+        return Page(items=items, next_cursor=rows.next_cursor)
+
+
+@router.get("/{datasetId}", dependencies=[Depends(require("read"))])
+def get_local_dataset(dataset_id: DatasetId, res: Res) -> LocalDatasetView:
+    with res.db.read() as session:
+        return LocalDatasetView.model_validate(queries.get_local_dataset(session, dataset_id))
+
+
+@router.delete("/{datasetId}", status_code=204, dependencies=[Depends(require("run"))])
+def delete_local_dataset(dataset_id: DatasetId, res: Res) -> None:
+    """Delete an upload. Runs that read it keep their own copy of its traces."""
+    with res.db.begin() as session:
+        service.delete_local_dataset(session, dataset_id)

@@ -1,0 +1,14 @@
+from datetime import datetime
+
+from app.core.schemas import WireModel
+
+
+class LocalDatasetView(WireModel):
+    """The uploaded traces of one run of a dataset."""
+
+    id: str
+    name: str
+    run_name: str
+    trace_count: int
+    size_bytes: int
+    created_at: datetime

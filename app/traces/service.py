@@ -1,0 +1,173 @@
+import dataclasses
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from psycopg.errors import UniqueViolation
+from psycopg.types.json import Jsonb
+from sqlalchemy import delete, text
+from sqlalchemy.orm import Session
+
+from app.core.copy import copy_rows
+from app.core.errors import Conflict, Invalid
+from app.core.ids import new_id
+from app.traces import queries
+from app.traces.models import Collection, LocalDataset
+from app.traces.ndjson import trace_from_line
+from app.traces.registry import TracePage
+from app.traces.types import ToolCall, Trace
+
+COLLECTED_COLUMNS = {
+    "collection_id": "int8",
+    "position": "int4",
+    "trace_id": "text",
+    "item_id": "text",
+    "trial": "int2",
+    "outcome": "text",
+    "input": "text",
+    "expected_output": "text",
+    "output": "text",
+    "error": "text",
+    "tags": "text[]",
+    "url": "text",
+    "input_tokens": "int8",
+    "output_tokens": "int8",
+    "cost_usd": "float8",
+    "latency_ms": "float8",
+    "tool_calls": "jsonb",
+    "scores": "jsonb",
+}
+LOCAL_COLUMNS = {"dataset_id": "text", "position": "int4", "trace_id": "text", "line": "text"}
+
+
+def create_collection(session: Session, source: str, query: dict[str, str | None]) -> Collection:
+    collection = Collection(source=source, query=query)
+    session.add(collection)
+    session.flush()
+    return collection
+
+
+def store_page(session: Session, collection: Collection, page: TracePage, now: datetime) -> None:
+    """Append the traces that the collection does not hold yet, and remember where to go on.
+
+    Locks:   the caller holds the run that collects, so nobody else appends.
+    """
+    unique = {trace.trace_id: trace for trace in reversed(page.traces)}
+    known = queries.known_trace_ids(session, collection.id, list(unique))
+    fresh = [trace for trace_id, trace in reversed(unique.items()) if trace_id not in known]
+    rows = (
+        _collected_row(collection.id, position, trace)
+        for position, trace in enumerate(fresh, start=collection.trace_count)
+    )
+    copy_rows(session, "collected_traces", COLLECTED_COLUMNS, rows)
+    collection.trace_count += len(fresh)
+    collection.cursor = page.cursor
+    collection.completed_at = now if page.cursor is None else None
+    session.flush()
+
+
+def store_local_dataset(
+    session: Session,
+    name: str,
+    run_name: str,
+    lines: Iterable[bytes],
+    *,
+    size_bytes: int,
+    replace: bool,
+) -> LocalDataset:
+    """Store the traces of one run of a dataset.
+
+    Raises:  `Conflict` when there are some and `replace` is not set, or when somebody else uploads
+             the same at this moment; `Invalid` for no trace at all, or one that comes twice.
+             Whatever is raised, by `lines` too, leaves the old upload as it was.
+    """
+    _take_turn(session, name, run_name)
+    _make_room(session, name, run_name, replace=replace)
+    dataset = LocalDataset(
+        id=new_id(), name=name, run_name=run_name, trace_count=0, size_bytes=size_bytes
+    )
+    session.add(dataset)
+    session.flush()
+    dataset.trace_count = _copy_lines(session, dataset.id, lines)
+    if dataset.trace_count == 0:
+        raise Invalid(
+            "the upload holds no trace; send one JSON object on each line", code="no-traces"
+        )
+    session.flush()
+    session.refresh(dataset)
+    return dataset
+
+
+def delete_local_dataset(session: Session, dataset_id: str) -> None:
+    """Delete an upload; runs keep their own copy of its traces."""
+    session.delete(queries.get_local_dataset(session, dataset_id))
+    session.flush()
+
+
+def _make_room(session: Session, name: str, run_name: str, *, replace: bool) -> None:
+    before = queries.find_local_dataset(session, name, run_name)
+    if before is None:
+        return
+    if not replace:
+        raise Conflict(
+            f"traces of {name!r}, run {run_name!r}, were uploaded already;"
+            " choose another runName, or send replace=true",
+            code="dataset-exists",
+        )
+    session.execute(delete(LocalDataset).where(LocalDataset.id == before.id))
+
+
+def _copy_lines(session: Session, dataset_id: str, lines: Iterable[bytes]) -> int:
+    session.execute(text("SET LOCAL statement_timeout = 0"))
+    try:
+        return copy_rows(session, "local_traces", LOCAL_COLUMNS, _local_rows(dataset_id, lines))
+    except UniqueViolation as error:
+        raise Invalid(
+            f"a traceId comes twice ({error.diag.message_detail}); give each trace its own",
+            code="duplicate-trace",
+        ) from None
+
+
+def _local_rows(dataset_id: str, lines: Iterable[bytes]) -> Iterator[tuple[object, ...]]:
+    """A row for each line that is not blank; raises `Invalid` for one that holds no trace."""
+    position = 0
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            trace = trace_from_line(line, number)
+            yield dataset_id, position, trace.trace_id, line.decode("utf-8-sig").strip()
+            position += 1
+
+
+def _take_turn(session: Session, name: str, run_name: str) -> None:
+    turn = text("SELECT pg_try_advisory_xact_lock(hashtextextended(:name, 1))")
+    if not session.scalar(turn, {"name": f"{name}/{run_name}"}):
+        raise Conflict(
+            f"another upload of {name!r}, run {run_name!r}, is under way; try again after it",
+            code="upload-in-flight",
+        )
+
+
+def _collected_row(collection_id: int, position: int, trace: Trace) -> tuple[object, ...]:
+    return (
+        collection_id,
+        position,
+        trace.trace_id,
+        trace.item_id,
+        trace.trial,
+        trace.outcome.value,
+        trace.input,
+        trace.expected_output,
+        trace.output,
+        trace.error,
+        list(trace.tags),
+        trace.url,
+        trace.input_tokens,
+        trace.output_tokens,
+        trace.cost_usd,
+        trace.latency_ms,
+        Jsonb(list(_tool_calls(trace.tool_calls))) if trace.tool_calls else None,
+        Jsonb(dict(trace.scores)) if trace.scores else None,
+    )
+
+
+def _tool_calls(calls: Iterable[ToolCall]) -> Iterator[dict[str, object]]:
+    return (dataclasses.asdict(call) for call in calls)

@@ -1,0 +1,75 @@
+"""Traces that somebody uploaded to this service."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from app.core.resources import Resources
+from app.traces import queries
+from app.traces.ndjson import trace_from_json
+from app.traces.registry import TRACE_SOURCES, CollectionFailed, SourceSpec, TracePage, TraceQuery
+
+PAGE_SIZE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalSource:
+    """Reads `local_traces`; the cursor names the upload and the next position in it, so that an
+    upload that is replaced in the middle of a run is noticed.
+    """
+
+    resources: Resources
+
+    def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
+        dataset_id, position, total = self._start(query, cursor)
+        while True:
+            with self.resources.db.read() as session:
+                page = queries.read_local_lines(session, dataset_id, position, PAGE_SIZE)
+            position += len(page)
+            done = position >= total
+            if not page and not done:
+                raise CollectionFailed(
+                    "the uploaded traces were deleted while the run was reading them;"
+                    " upload them again and retry the run",
+                    code="RUN_NOT_FOUND",
+                )
+            yield TracePage(
+                traces=tuple(trace_from_json(json.loads(line)) for line in page),
+                cursor=None if done else f"{position}:{total}:{dataset_id}",
+                total=total,
+            )
+            if done:
+                return
+
+    def _start(self, query: TraceQuery, cursor: str | None) -> tuple[str, int, int]:
+        if cursor is not None:
+            position, total, dataset_id = cursor.split(":", 2)
+            return dataset_id, int(position), int(total)
+        if query.dataset_ref is None:
+            raise CollectionFailed(
+                "the benchmark names no dataset; set its datasetRef to the name of an upload",
+                code="DATASET_NOT_FOUND",
+            )
+        with self.resources.db.read() as session:
+            dataset = queries.find_local_dataset(session, query.dataset_ref, query.run_name)
+            known = queries.local_run_names(session, query.dataset_ref)
+        if dataset is None:
+            raise _not_found(query, known)
+        return dataset.id, 0, dataset.trace_count
+
+
+def _not_found(query: TraceQuery, known: list[str]) -> CollectionFailed:
+    if not known:
+        return CollectionFailed(
+            f"nothing was uploaded for the dataset {query.dataset_ref!r};"
+            " upload its traces with POST /api/v1/local-datasets?name=…&runName=…",
+            code="DATASET_NOT_FOUND",
+        )
+    return CollectionFailed(
+        f"the dataset {query.dataset_ref!r} has no run {query.run_name!r};"
+        f" it has {', '.join(known)}",
+        code="RUN_NOT_FOUND",
+    )
+
+
+TRACE_SOURCES.register("local", SourceSpec(open=lambda resources: LocalSource(resources=resources)))

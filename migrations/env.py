@@ -1,0 +1,33 @@
+"""How Alembic reaches the database: the address comes from the caller or from DATABASE_URL."""
+
+import os
+
+from alembic import context
+from sqlalchemy import create_engine, pool, text
+
+from app.core.db import sqlalchemy_url
+from app.tables import METADATA
+
+# Two processes that migrate at once take turns; the second finds nothing to do.
+MIGRATION_LOCK = 0x4D4F5342
+
+
+def include_object(_item, name, kind, _reflected, _compared):
+    """Leave the job engine's own tables alone."""
+    return not (kind == "table" and name.startswith("procrastinate_"))
+
+
+def run() -> None:
+    url = context.config.attributes.get("url") or sqlalchemy_url(os.environ["DATABASE_URL"])
+    engine = create_engine(url, poolclass=pool.NullPool)
+    with engine.connect() as connection:
+        context.configure(
+            connection=connection, target_metadata=METADATA, include_object=include_object,
+            compare_type=True, compare_server_default=False,
+        )
+        with context.begin_transaction():
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
+            context.run_migrations()
+
+
+run()
