@@ -1,0 +1,156 @@
+"""`mosaico db`: the commands that start, find, show and stop the database."""
+
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from app.postgres.server import EmbeddedPostgres
+
+cli = typer.Typer(
+    name="db",
+    help="Start, find, show and stop the database.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+class Format(StrEnum):
+    """How an answer is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+@cli.command("start")
+def start() -> None:
+    """Start the embedded database and let it run until `mosaico db stop`."""
+    database = _embedded("start")
+    database.start()
+    status = database.status()
+    _tell(f"Postgres {status.version} runs on port {status.port} (pid {status.pid})")
+    _tell("its URL: `mosaico db url`; end it with `mosaico db stop`")
+
+
+@cli.command("stop")
+def stop() -> None:
+    """Stop the embedded database, whoever uses it; nothing is lost."""
+    database = _embedded("stop")
+    owners = database.status().owners
+    if owners:
+        _tell(f"warning: in use by the processes {', '.join(map(str, owners))}")
+    _tell("the database has stopped" if database.stop() else "no database was running")
+
+
+@cli.command("status")
+def status(
+    output: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TABLE,
+) -> None:
+    """Say whether the database runs, where, and who uses it."""
+    found = _status()
+    if output is Format.JSON:
+        typer.echo(json.dumps(found, default=str))
+    else:
+        for name, value in found.items():
+            typer.echo(f"{name}\t{_cell(value)}")
+
+
+@cli.command("url")
+def url() -> None:
+    """Print the URL of the database, with its password."""
+    typer.echo(_url())
+
+
+@cli.command("psql", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def psql(context: typer.Context) -> None:
+    """Open psql on the database; further arguments are handed to it."""
+    from app.postgres.binaries import packaged_binaries
+    from app.postgres.errors import NoBinaries
+    from app.postgres.external import psql_environment
+
+    environment = {**os.environ, **psql_environment(_url())}
+    packaged = str(packaged_binaries().program("psql")) if not _external_url() else None
+    program = packaged or shutil.which("psql") or str(packaged_binaries().program("psql"))
+    try:
+        os.execvpe(program, ["psql", *context.args], environment)  # noqa: S606 - it takes our place
+    except OSError as error:
+        raise NoBinaries(
+            f"{program} cannot be run ({error.strerror}); install psql or run `make install` again"
+        ) from error
+
+
+@cli.command("upgrade")
+def upgrade() -> None:
+    """Bring the schema to the version of this program."""
+    from app.core.migrations import upgrade as run_migrations
+
+    external = _external_url()
+    database: AbstractContextManager[Any] = (
+        nullcontext() if external else _embedded("upgrade").acquire()
+    )
+    with database as lease:
+        run_migrations(external or lease.url)
+    _tell("the schema is up to date")
+
+
+def _data_dir() -> Path:
+    from app.core.settings import load_settings
+
+    return load_settings().data_dir
+
+
+def _external_url() -> str | None:
+    from app.core.settings import load_settings
+
+    secret = load_settings().database_url
+    return (secret.get_secret_value() or None) if secret else None
+
+
+def _embedded(action: str) -> "EmbeddedPostgres":
+    from app.postgres.errors import ExternalDatabase
+    from app.postgres.server import EmbeddedPostgres
+
+    if _external_url():
+        raise ExternalDatabase(
+            f"DATABASE_URL names an external server, and `mosaico db {action}` is for the embedded"
+            " one; ask whoever runs that server, or unset DATABASE_URL"
+        )
+    return EmbeddedPostgres(_data_dir())
+
+
+def _url() -> str:
+    return _external_url() or _embedded("url").url()
+
+
+def _status() -> Mapping[str, Any]:
+    from app.postgres.external import external_status
+
+    external = _external_url()
+    found = external_status(external) if external else _embedded("status").status()
+    return {_camel(name): value for name, value in dataclasses.asdict(found).items()}
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, tuple):
+        return " ".join(map(str, value)) or "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None else str(value)
+
+
+def _tell(text: str) -> None:
+    typer.echo(text, err=True)

@@ -1,0 +1,79 @@
+"""A server of somebody else, named by DATABASE_URL."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from app.core.errors import Invalid
+
+PROBE_SECONDS = 5
+# What libpq reads from its environment, so that no password stands in a list of processes.
+ENVIRONMENT = {
+    "host": "PGHOST",
+    "hostaddr": "PGHOSTADDR",
+    "port": "PGPORT",
+    "user": "PGUSER",
+    "password": "PGPASSWORD",
+    "dbname": "PGDATABASE",
+    "sslmode": "PGSSLMODE",
+    "sslrootcert": "PGSSLROOTCERT",
+    "sslcert": "PGSSLCERT",
+    "sslkey": "PGSSLKEY",
+    "options": "PGOPTIONS",
+    "connect_timeout": "PGCONNECT_TIMEOUT",
+}
+
+
+class BadDatabaseUrl(Invalid):
+    """DATABASE_URL cannot be read; write postgresql://user:password@host:port/name."""
+
+    code = "bad-database-url"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalStatus:
+    """Whether an external server answers; `url` holds no password."""
+
+    running: bool
+    version: str | None
+    url: str
+    error: str | None
+
+
+def connection_parameters(url: str) -> Mapping[str, str]:
+    """The parts of a URL by their libpq names; raises `BadDatabaseUrl`, never showing the URL."""
+    try:
+        parts = conninfo_to_dict(re.sub(r"^postgres(ql)?\+\w+://", "postgresql://", url))
+    except psycopg.ProgrammingError:
+        raise BadDatabaseUrl from None
+    return {name: str(value) for name, value in parts.items() if value is not None}
+
+
+def psql_environment(url: str) -> dict[str, str]:
+    """The variables that lead `psql` to a database without a word in its arguments."""
+    parts = connection_parameters(url)
+    return {ENVIRONMENT[name]: value for name, value in parts.items() if name in ENVIRONMENT}
+
+
+def without_password(url: str) -> str:
+    parts = connection_parameters(url)
+    user = f"{quote(parts['user'])}@" if "user" in parts else ""
+    port = f":{parts['port']}" if "port" in parts else ""
+    return f"postgresql://{user}{parts.get('host', '')}{port}/{quote(parts.get('dbname', ''))}"
+
+
+def external_status(url: str) -> ExternalStatus:
+    """Ask the server for its version; a failure is part of the answer."""
+    parts = {"connect_timeout": str(PROBE_SECONDS), **connection_parameters(url)}
+    try:
+        with psycopg.connect("", **parts) as connection:  # type: ignore[arg-type]
+            version = connection.info.parameter_status("server_version")
+    except psycopg.OperationalError as error:
+        return ExternalStatus(
+            running=False, version=None, url=without_password(url), error=str(error).strip()
+        )
+    return ExternalStatus(running=True, version=version, url=without_password(url), error=None)

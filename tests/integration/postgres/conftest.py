@@ -1,0 +1,119 @@
+"""Servers in temporary folders, and processes that own them."""
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from app.postgres.server import EmbeddedPostgres, Lease
+from tests.support.postgres import cluster
+
+OWNER = """
+import sys
+from pathlib import Path
+from app.postgres.server import EmbeddedPostgres
+with EmbeddedPostgres(Path(sys.argv[1]), durable=False).acquire() as lease:
+    print(lease.url, flush=True)
+    sys.stdin.readline()
+"""
+LIVENESS_SECONDS = 60
+
+
+class OwnerProcess:
+    """Another process that holds a lease until it is told to leave, or killed."""
+
+    def __init__(self, data_dir: Path, program: str = OWNER) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", program, str(data_dir)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # a group of its own, as a terminal gives
+        )
+
+    def said(self) -> str:
+        """The next line it prints; for an owner, the URL once it holds its lease."""
+        return _pipe(self.process.stdout).readline().strip()
+
+    def leave(self) -> None:
+        self.process.communicate("\n", timeout=LIVENESS_SECONDS)
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        self.process.send_signal(number)
+        self.process.communicate(timeout=LIVENESS_SECONDS)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait(timeout=LIVENESS_SECONDS)
+        for stream in (self.process.stdin, self.process.stdout):
+            _pipe(stream).close()
+
+
+def _pipe(stream: IO[str] | None) -> IO[str]:
+    assert stream is not None
+    return stream
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that must come true."""
+    deadline = time.monotonic() + LIVENESS_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "data"
+    shutil.rmtree(tmp_path, ignore_errors=True)  # a cluster takes 60 MB
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A data folder with a cluster that is not running, to be copied: `initdb` takes its time."""
+    path = tmp_path_factory.mktemp("made") / "data"
+    EmbeddedPostgres(path, durable=False).acquire().release()
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def postgres(fresh: EmbeddedPostgres, data_dir: Path, made: Path) -> EmbeddedPostgres:
+    """A server that has been used before, and is not running."""
+    subprocess.run(["cp", "-a", made, data_dir], check=True)
+    (data_dir / "postgres" / "port").unlink()  # else every copy would ask for the same one
+    return fresh
+
+
+@pytest.fixture
+def fresh(data_dir: Path) -> Iterator[EmbeddedPostgres]:
+    """A server without a data folder."""
+    server = EmbeddedPostgres(data_dir, durable=False)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def own(data_dir: Path) -> Iterator[Callable[..., OwnerProcess]]:
+    started: list[OwnerProcess] = []
+
+    def start(program: str = OWNER) -> OwnerProcess:
+        started.append(OwnerProcess(data_dir, program))
+        return started[-1]
+
+    yield start
+    for owner in started:
+        owner.end()
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Lease]:
+    base = tmp_path_factory.getbasetemp()
+    with cluster(base if worker_id == "master" else base.parent) as lease:
+        yield lease

@@ -1,0 +1,125 @@
+"""`mosaico db` as a user types it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+from typer.testing import CliRunner, Result
+
+from app.core.errors import AppError
+from app.postgres.cli import cli
+from app.postgres.errors import ExternalDatabase, NotRunning
+from app.postgres.server import EmbeddedPostgres, Lease
+
+SECRETLESS = "postgresql://mosaico@127.0.0.1:"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, data_dir: Path, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # no .env of a developer
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    monkeypatch.setenv("MOSAICO_DATA_DIR", str(data_dir))
+
+
+def run(*arguments: str) -> Result:
+    result = CliRunner().invoke(cli, list(arguments))
+    if isinstance(result.exception, AppError):
+        raise result.exception
+    return result
+
+
+def test_start_url_status_stop(fresh: EmbeddedPostgres) -> None:
+    started = run("start")
+    assert started.exit_code == 0
+    assert started.stdout == ""  # there is no answer, only news
+    assert "mosaico db stop" in started.stderr
+    url = run("url").stdout.strip()
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    shown = json.loads(run("status", "--format", "json").stdout)
+    assert shown["running"] is True
+    assert shown["detached"] is True
+    assert shown["url"].startswith(SECRETLESS)
+    assert {"pid", "port", "version", "dataDir", "logDir", "owners"} <= set(shown)
+    assert "running\tyes" in run("status").stdout
+    assert "has stopped" in run("stop").stderr
+    assert "no database was running" in run("stop").stderr
+    assert json.loads(run("status", "--format", "json").stdout)["running"] is False
+
+
+def test_stop_warns_of_those_who_use_the_database(postgres: EmbeddedPostgres) -> None:
+    with postgres.acquire():
+        assert f"in use by the processes {os.getpid()}" in run("stop").stderr
+
+
+def test_the_url_of_a_stopped_database_is_an_error() -> None:
+    with pytest.raises(NotRunning) as caught:
+        run("url")
+    assert caught.value.exit_code == 75
+
+
+def test_psql_answers_without_the_password_in_its_arguments(shared: Lease, data_dir: Path) -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c", "from app.postgres.cli import cli; cli()"),
+            *("psql", "-X", "-A", "-t", "-c", "SELECT current_user"),
+        ],
+        env={**os.environ, "DATABASE_URL": shared.url},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout == "mosaico\n"
+
+
+@pytest.mark.parametrize("command", ["start", "stop"])
+def test_an_external_server_is_neither_started_nor_stopped(
+    monkeypatch: pytest.MonkeyPatch, data_dir: Path, command: str
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql://me:secret@db.example/mosaico")
+    with pytest.raises(ExternalDatabase, match="DATABASE_URL") as caught:
+        run(command)
+    assert caught.value.exit_code == 64
+    assert "secret" not in str(caught.value)
+    assert not data_dir.exists()
+
+
+def test_an_external_server_is_shown_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, shared: Lease
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", shared.url)
+    shown = json.loads(run("status", "--format", "json").stdout)
+    assert shown["running"] is True
+    assert shown["version"].startswith("18.")
+    assert shown["url"].startswith(SECRETLESS)
+    assert run("url").stdout.strip() == shared.url
+
+
+def test_an_external_server_that_does_not_answer_is_shown_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql://me:secret@127.0.0.1:1/nothing")
+    shown = run("status", "--format", "json").stdout
+    assert json.loads(shown)["running"] is False
+    assert "refused" in shown
+    assert "secret" not in shown
+
+
+def test_upgrade_runs_the_migrations_on_a_database_that_it_starts_if_need_be(
+    monkeypatch: pytest.MonkeyPatch, fresh: EmbeddedPostgres
+) -> None:
+    urls: list[str] = []
+
+    def record(url: str) -> None:
+        with psycopg.connect(url):
+            urls.append(url)
+
+    monkeypatch.setattr("app.core.migrations.upgrade", record)
+    assert run("upgrade").exit_code == 0
+    assert len(urls) == 1
+    assert not fresh.status().running

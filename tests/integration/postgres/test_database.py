@@ -1,0 +1,69 @@
+"""What the applications find: a role with few rights and a database of its own."""
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from app.postgres.server import Lease
+from tests.support.postgres import drop_database, make_database, url_of
+
+
+def ask(url: str, query: bytes) -> object:
+    with psycopg.connect(url) as connection:
+        row = connection.execute(query).fetchone()
+        assert row is not None
+        return row[0]
+
+
+def test_our_role_owns_its_database_and_is_no_superuser(shared: Lease) -> None:
+    assert ask(shared.url, b"SELECT current_user") == "mosaico"
+    assert ask(shared.url, b"SELECT current_database()") == "mosaico"
+    assert ask(shared.url, b"SELECT usesuper FROM pg_user WHERE usename = current_user") is False
+    owner = b"SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = current_database()"
+    assert ask(shared.url, owner) == "mosaico"
+    with psycopg.connect(shared.url) as connection:
+        connection.execute("CREATE TABLE of_ours (number int)")
+        connection.rollback()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("server_encoding", "UTF8"),
+        ("jit", "off"),
+        ("max_connections", "100"),
+        ("listen_addresses", "127.0.0.1"),
+        ("TimeZone", "UTC"),
+        ("logging_collector", "on"),
+    ],
+)
+def test_the_server_is_set_up_for_a_small_service(shared: Lease, setting: str, value: str) -> None:
+    with psycopg.connect(shared.url) as connection:
+        assert connection.execute("SELECT current_setting(%s)", [setting]).fetchone() == (value,)
+
+
+def test_texts_sort_and_fold_the_same_on_every_machine(shared: Lease) -> None:
+    assert ask(shared.url, b"SELECT datlocale FROM pg_database WHERE datname = 'mosaico'") == (
+        "C.UTF-8"
+    )
+    assert ask(shared.url, "SELECT lower('ÀÉ')".encode()) == "àé"
+
+
+def test_nobody_gets_in_without_the_password(shared: Lease) -> None:
+    parts = conninfo_to_dict(shared.url)
+    for password in ("wrong", ""):
+        with pytest.raises(psycopg.OperationalError, match=r"password|supplied"):
+            psycopg.connect(**{**parts, "password": password})  # type: ignore[arg-type]
+
+
+def test_a_database_can_be_made_from_a_template_and_dropped(shared: Lease) -> None:
+    original = make_database(shared.url, "original of a copy")
+    with psycopg.connect(original) as connection:
+        connection.execute("CREATE TABLE kept (number int)")
+    copy = make_database(shared.url, "copy", template="original of a copy")
+    assert copy == url_of(shared.url, "copy")
+    assert ask(copy, b"SELECT count(*) FROM kept") == 0
+    for name in ("copy", "original of a copy", "never made"):
+        drop_database(shared.url, name)
+    with pytest.raises(psycopg.OperationalError, match="does not exist"):
+        psycopg.connect(copy)

@@ -1,0 +1,236 @@
+"""What a kill leaves behind, and that the next start gets over it with nothing lost."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from app.postgres.account import server_account
+from app.postgres.folder import Folder, embedded_postgres_dir
+from app.postgres.launch import crashed
+from app.postgres.process import find_postmaster, lock_file
+from app.postgres.server import EmbeddedPostgres
+from tests.integration.postgres.conftest import OwnerProcess, until
+
+Own = Callable[..., OwnerProcess]
+
+OWNER_THAT_NEVER_BURIES = """
+import ctypes, sys
+from pathlib import Path
+from app.postgres.server import EmbeddedPostgres
+PR_SET_CHILD_SUBREAPER = 36
+assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+lease = EmbeddedPostgres(Path(sys.argv[1]), durable=False).acquire()
+print(lease.url, flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def folder(data_dir: Path) -> Folder:
+    return Folder(path=embedded_postgres_dir(data_dir))
+
+
+def kill_server(postgres: EmbeddedPostgres) -> int:
+    pid = postgres.status().pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
+def insert(connection: psycopg.Connection, number: int) -> None:
+    connection.execute("INSERT INTO numbers VALUES (%s)", [number])
+    connection.commit()
+
+
+def test_a_killed_server_is_revived_with_every_committed_row(data_dir: Path) -> None:
+    postgres = EmbeddedPostgres(data_dir)  # durable, as users have it
+    with postgres.acquire() as lease:
+        with psycopg.connect(lease.url) as connection:
+            assert connection.execute("SHOW fsync").fetchone() == ("on",)
+            connection.execute("CREATE TABLE numbers (number int)")
+            for number in range(20):
+                insert(connection, number)
+            connection.execute("INSERT INTO numbers VALUES (99)")  # never committed
+            kill_server(postgres)
+            connection.close()
+        url = lease.url
+        until(lease.revive)
+        assert lease.url == url
+        with psycopg.connect(lease.url) as connection:
+            rows = connection.execute("SELECT number FROM numbers ORDER BY number").fetchall()
+        assert rows == [(number,) for number in range(20)]
+        assert not lease.revive()
+
+
+def test_an_acquire_right_after_the_kill_succeeds(postgres: EmbeddedPostgres) -> None:
+    with postgres.acquire() as lease, psycopg.connect(lease.url):
+        killed = kill_server(postgres)
+        with postgres.acquire() as second:
+            assert postgres.status().pid != killed
+            assert second.url == lease.url
+
+
+def test_sessions_that_go_on_computing_for_a_dead_server_are_ended(
+    postgres: EmbeddedPostgres,
+) -> None:
+    hour = "DO $$ BEGIN LOOP END LOOP; END $$"  # never looks up by itself
+    with postgres.acquire() as lease:
+        connection = psycopg.connect(lease.url)
+        connection.pgconn.send_query(hour.encode())
+        connection.pgconn.flush()
+        with psycopg.connect(postgres.superuser_url()) as watcher:
+            until(
+                lambda: (
+                    watcher.execute(
+                        "SELECT 1 FROM pg_stat_activity WHERE query = %s AND state = 'active'",
+                        [hour],
+                    ).fetchone()
+                    is not None
+                )
+            )
+        kill_server(postgres)
+        with postgres.acquire():
+            assert postgres.status().running
+        connection.close()
+
+
+def test_a_watched_server_comes_back_by_itself(postgres: EmbeddedPostgres, folder: Folder) -> None:
+    with postgres.acquire() as lease:
+        enough = threading.Event()
+        watch = threading.Thread(
+            target=lease.keep_alive, args=(enough,), kwargs={"every_seconds": 0.05}
+        )
+        watch.start()
+        try:
+            killed = kill_server(postgres)
+            until(lambda: postgres.status().running and postgres.status().pid != killed)
+            assert not crashed(folder.cluster)
+        finally:
+            enough.set()
+            watch.join()
+
+
+def test_a_server_that_was_stopped_on_purpose_is_not_revived(postgres: EmbeddedPostgres) -> None:
+    with postgres.acquire() as lease:
+        postgres.stop()
+        assert not lease.revive()
+        assert not postgres.status().running
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux adopts orphans on demand")
+def test_a_zombie_counts_as_dead(postgres: EmbeddedPostgres, folder: Folder, own: Own) -> None:
+    """As in a container whose first process does not bury its dead."""
+    owner = own(OWNER_THAT_NEVER_BURIES)
+    url = owner.said()
+    zombie = kill_server(postgres)
+    with postgres.acquire() as lease:
+        os.kill(zombie, 0)  # its number is still taken
+        assert lease.url == url
+        found = find_postmaster(folder.cluster)
+        assert found is not None
+        assert found.pid != zombie
+
+
+def test_a_stranger_with_the_number_of_the_dead_server_is_no_obstacle(
+    postgres: EmbeddedPostgres, folder: Folder
+) -> None:
+    """As after a restart of the machine: Postgres itself would refuse to start."""
+    postgres.start()
+    noted = lock_file(folder.cluster).read_text().splitlines()
+    postgres.stop()
+    with Stranger(folder) as stranger:
+        lock_file(folder.cluster).write_text("\n".join([str(stranger.pid), *noted[1:]]) + "\n")
+        assert not postgres.status().running
+        with postgres.acquire():
+            assert postgres.status().running
+        assert stranger.poll() is None
+
+
+def test_a_lock_file_that_says_nothing_is_no_obstacle(
+    postgres: EmbeddedPostgres, folder: Folder
+) -> None:
+    postgres.start()
+    postgres.stop()
+    lock_file(folder.cluster).write_text("")
+    with postgres.acquire():
+        assert postgres.status().running
+
+
+def test_a_copy_of_a_running_cluster_is_a_cluster_of_its_own(
+    postgres: EmbeddedPostgres, folder: Folder, tmp_path: Path
+) -> None:
+    postgres.start()
+    postgres.stop()
+    copied = Folder(path=tmp_path / "copy" / "postgres")
+    shutil.copytree(folder.path, copied.path)
+    with postgres.acquire() as lease:
+        shutil.copy(lock_file(folder.cluster), lock_file(copied.cluster))
+        account = folder.cluster.stat().st_uid
+        for path in (copied.cluster, *copied.cluster.rglob("*"), copied.log):
+            os.chown(path, account, -1)
+        shutil.rmtree(copied.log)
+        copy = EmbeddedPostgres(tmp_path / "copy", durable=False)
+        with copy.acquire() as other:
+            assert other.url != lease.url
+            assert copy.status().pid != postgres.status().pid
+
+
+def test_an_unfinished_cluster_is_made_again(fresh: EmbeddedPostgres, folder: Folder) -> None:
+    folder.claim()
+    folder.unfinished_cluster.mkdir()
+    (folder.unfinished_cluster / "PG_VERSION").write_text("1")
+    with fresh.acquire():
+        assert not folder.unfinished_cluster.exists()
+
+
+@pytest.mark.parametrize(
+    "moment", ["data.new/PG_VERSION", "data", "log/startup.log", "data/postmaster.pid"]
+)
+def test_a_start_that_was_killed_midway_is_completed_by_the_next(
+    fresh: EmbeddedPostgres, folder: Folder, own: Own, moment: str
+) -> None:
+    owner = own()
+    until((folder.path / moment).exists)
+    owner.kill()
+    with fresh.acquire() as lease, psycopg.connect(lease.url):
+        assert len(fresh.status().owners) == 1
+    assert not fresh.status().running
+
+
+def test_a_taken_port_is_replaced_by_another(postgres: EmbeddedPostgres) -> None:
+    postgres.start()
+    port = postgres.status().port
+    postgres.stop()
+    with socket.socket() as squatter:
+        squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        squatter.bind(("127.0.0.1", port))
+        squatter.listen()
+        with postgres.acquire() as lease, psycopg.connect(lease.url):
+            assert postgres.status().port != port
+
+
+class Stranger:
+    """A living process of the account that the server runs as."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.account = server_account(folder.cluster)
+
+    def __enter__(self) -> subprocess.Popen[bytes]:
+        self.process = subprocess.Popen(
+            ["cat"],
+            stdin=subprocess.PIPE,
+            user=self.account.uid if self.account else None,
+        )
+        return self.process
+
+    def __exit__(self, *exception: object) -> None:
+        self.process.communicate(timeout=60)

@@ -1,0 +1,205 @@
+"""Who starts the server, who finds it, who stops it."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from app.postgres.errors import NotRunning
+from app.postgres.folder import Folder, embedded_postgres_dir
+from app.postgres.locks import FileLock
+from app.postgres.server import EmbeddedPostgres
+from tests.integration.postgres.conftest import OwnerProcess, until
+
+Own = Callable[..., OwnerProcess]
+
+OWNER_WITH_A_FORKED_CHILD = """
+import os, sys
+from pathlib import Path
+from app.postgres.server import EmbeddedPostgres
+lease = EmbeddedPostgres(Path(sys.argv[1]), durable=False).acquire()
+if os.fork() == 0:
+    lease.release()                         # not its lease: nothing happens
+    print("child", os.getpid(), flush=True)
+    sys.stdin.readline()
+    os._exit(0)
+os.waitpid(-1, 0)
+"""
+
+OWNER_WITH_SPAWNED_CHILD = """
+import subprocess, sys
+from pathlib import Path
+from app.postgres.server import EmbeddedPostgres
+lease = EmbeddedPostgres(Path(sys.argv[1]), durable=False).acquire()
+child = subprocess.Popen(["cat"], close_fds=False)
+print("child", child.pid, flush=True)
+child.wait()
+"""
+
+
+def test_the_last_owner_to_leave_stops_the_server(postgres: EmbeddedPostgres) -> None:
+    first, second = postgres.acquire(), postgres.acquire()
+    assert first.url == second.url == postgres.url()
+    first.release()
+    assert postgres.status().running
+    second.release()
+    assert not postgres.status().running
+
+
+def test_releasing_twice_is_releasing_once(postgres: EmbeddedPostgres) -> None:
+    with postgres.acquire() as lease, postgres.acquire():
+        lease.release()
+        lease.release()
+        assert postgres.status().running
+
+
+def test_four_processes_that_come_at_once_share_one_server(
+    fresh: EmbeddedPostgres, own: Own
+) -> None:
+    owners = [own() for _ in range(4)]
+    urls = {owner.said() for owner in owners}
+    assert urls == {fresh.url()}
+    assert fresh.status().owners == tuple(sorted(owner.process.pid for owner in owners))
+    for owner in owners:
+        owner.leave()
+    assert not fresh.status().running
+
+
+def test_a_killed_owner_leaves_a_server_that_the_next_one_finds_and_stops(
+    postgres: EmbeddedPostgres, own: Own
+) -> None:
+    owner = own()
+    url = owner.said()
+    pid = postgres.status().pid
+    owner.kill()
+    assert postgres.status().owners == ()
+    with postgres.acquire() as lease:
+        assert (lease.url, postgres.status().pid) == (url, pid)
+    assert not postgres.status().running
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_the_terminal_of_its_owner_does_not_reach_the_server(
+    postgres: EmbeddedPostgres, own: Own, number: signal.Signals
+) -> None:
+    with postgres.acquire() as lease:  # so that an owner that unwinds on Ctrl-C is not the last
+        owner = own()
+        owner.said()
+        os.killpg(owner.process.pid, number)
+        owner.process.communicate(timeout=60)
+        with psycopg.connect(lease.url) as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_the_server_that_an_owner_started_survives_a_signal_to_its_group(
+    postgres: EmbeddedPostgres, own: Own
+) -> None:
+    owner = own()
+    owner.said()
+    os.killpg(owner.process.pid, signal.SIGTERM)
+    owner.process.communicate(timeout=60)
+    assert postgres.status().running
+
+
+@pytest.mark.parametrize("program", [OWNER_WITH_A_FORKED_CHILD, OWNER_WITH_SPAWNED_CHILD])
+def test_children_of_an_owner_are_no_owners(
+    postgres: EmbeddedPostgres, own: Own, program: str
+) -> None:
+    owner = own(program)
+    child = int(owner.said().removeprefix("child "))
+    try:
+        assert postgres.status().owners == (owner.process.pid,)
+        owner.process.kill()
+        owner.process.wait(timeout=60)
+        os.kill(child, 0)  # it lives
+        assert postgres.status().owners == ()
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_a_detached_server_stays_until_it_is_stopped(postgres: EmbeddedPostgres, own: Own) -> None:
+    url = postgres.start()
+    assert postgres.start() == url
+    owner = own()
+    assert owner.said() == url
+    owner.leave()
+    status = postgres.status()
+    assert (status.running, status.detached, status.owners) == (True, True, ())
+    assert postgres.stop()
+    assert not postgres.stop()
+    assert not postgres.status().detached
+
+
+def test_stop_ends_the_server_under_its_owners_and_says_so(
+    postgres: EmbeddedPostgres, caplog: pytest.LogCaptureFixture
+) -> None:
+    with postgres.acquire() as lease, psycopg.connect(lease.url) as connection:
+        assert postgres.stop()
+        assert str(os.getpid()) in caplog.text
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("SELECT 1")
+    assert not postgres.status().running
+
+
+def test_the_port_is_kept_so_that_urls_stay_good(postgres: EmbeddedPostgres) -> None:
+    url = postgres.start()
+    postgres.stop()
+    assert postgres.start() == url
+
+
+def test_every_process_of_the_server_holds_its_lock(
+    postgres: EmbeddedPostgres, data_dir: Path
+) -> None:
+    """What tells that a cluster is in use even where its processes cannot be seen."""
+    lock = FileLock(
+        Folder(path=embedded_postgres_dir(data_dir)).server_lock, timeout=0, complaint="in use"
+    )
+    with postgres.acquire(), pytest.raises(Exception, match="in use"), lock:
+        pass
+    with lock:
+        pass
+
+
+def test_status_tells_everything_but_the_password(fresh: EmbeddedPostgres, data_dir: Path) -> None:
+    before = fresh.status()
+    assert (before.running, before.pid, before.url, before.version) == (False, None, None, None)
+    assert not data_dir.exists()  # asking makes nothing
+    with fresh.acquire() as lease:
+        status = fresh.status()
+        port = psycopg.conninfo.conninfo_to_dict(lease.url)["port"]
+    assert status.url == f"postgresql://mosaico@127.0.0.1:{port}/mosaico"
+    assert status.port == int(str(port))
+    assert (status.version or "").startswith("18.")
+    assert status.owners == (os.getpid(),)
+    assert status.data_dir == data_dir
+    assert fresh.status().version == "18"
+
+
+def test_the_url_of_a_server_that_is_not_running_is_an_error_with_its_remedy(
+    fresh: EmbeddedPostgres,
+) -> None:
+    with pytest.raises(NotRunning, match="mosaico db start"):
+        fresh.url()
+
+
+def test_a_folder_deleted_under_its_owner_is_let_go(
+    postgres: EmbeddedPostgres, data_dir: Path
+) -> None:
+    lease = postgres.acquire()
+    pid = postgres.status().pid
+    assert pid is not None
+    data_dir.rename(data_dir.with_name("elsewhere"))
+    lease.release()
+    os.kill(pid, signal.SIGINT)
+    until(lambda: not _lives(pid))
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,63 @@
+"""One throw-away Postgres for all tests of a run, and databases inside it."""
+
+from pathlib import Path
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import psycopg
+from psycopg import sql
+
+from app.postgres.launch import APP_ROLE
+from app.postgres.server import EmbeddedPostgres, Lease
+
+ONE_AT_A_TIME = 7_202_611
+
+
+def cluster(tmp_root: Path) -> Lease:
+    """The server below `tmp_root`, shared by every test process that names the same folder.
+
+    Each process is an owner and the last one stops the server. Nothing in it survives a crash of
+    the machine, which makes it fast. Its role `mosaico` may create databases.
+    """
+    server = EmbeddedPostgres(tmp_root / "postgres-of-tests", durable=False)
+    lease = server.acquire()
+    try:
+        _allow_databases(server.superuser_url())
+    except BaseException:
+        lease.release()
+        raise
+    return lease
+
+
+def make_database(lease_url: str, name: str, template: str | None = None) -> str:
+    """A new database, empty or a copy of `template` (which nobody may be using); its URL."""
+    _run(
+        lease_url,
+        sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
+            sql.Identifier(name), sql.Identifier(template or "template1")
+        ),
+    )
+    return url_of(lease_url, name)
+
+
+def drop_database(lease_url: str, name: str) -> None:
+    """Drop a database with all sessions in it; nothing happens when there is none."""
+    _run(lease_url, sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def url_of(lease_url: str, name: str) -> str:
+    """The URL of another database on the same server."""
+    return urlunsplit(urlsplit(lease_url)._replace(path=f"/{quote(name)}"))
+
+
+def _allow_databases(superuser_url: str) -> None:
+    with psycopg.connect(superuser_url, autocommit=True) as connection:
+        # Two processes that alter one role at once disturb each other.
+        connection.execute("SELECT pg_advisory_lock(%s)", [ONE_AT_A_TIME])
+        connection.execute(
+            sql.SQL("ALTER ROLE {} CREATEDB").format(sql.Identifier(APP_ROLE)),
+        )
+
+
+def _run(lease_url: str, statement: sql.Composed) -> None:
+    with psycopg.connect(lease_url, autocommit=True) as connection:
+        connection.execute(statement)
