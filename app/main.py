@@ -1,8 +1,8 @@
 """The API of one process."""
 
 import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Any
 
@@ -13,15 +13,15 @@ from fastapi.routing import APIRoute
 from sqlalchemy import QueuePool
 
 from app import api
+from app.access.service import ensure_first_admin_key
 from app.core import problems
 from app.core.bodies import Bodies
-from app.core.db import Database
-from app.core.logging import LogFormat, configure
 from app.core.resources import Resources
-from app.core.secrets import load_or_create_master_key
+from app.core.secrets import Secret
 from app.core.settings import Settings
 from app.core.sse import EventHub
-from app.postgres.server import EmbeddedPostgres
+from app.plugins import load_plugins
+from app.startup import opened_resources, set_up_logs
 from app.web import health, metrics, problem_pages, swagger
 from app.web.csp import SecurityHeaders
 
@@ -95,44 +95,15 @@ def serve(app: FastAPI, *, host: str, port: int) -> None:
 
 
 def serve_api(settings: Settings) -> None:
-    """The API process: logs, resources, server."""
-    log_format: LogFormat = "json" if settings.log_format == "json" else "console"
-    configure(log_format)
+    """The API process: logs, plugins, resources, the first admin key, server."""
+    set_up_logs(settings)
+    load_plugins()
     with opened_resources(settings, name="mosaico-api", pool_size=API_THREADS) as resources:
-        serve(create_app(resources), host=settings.host, port=settings.port)
-
-
-@contextmanager
-def opened_resources(settings: Settings, *, name: str, pool_size: int) -> Iterator[Resources]:
-    """What a process holds, opened from its settings and closed when the block ends."""
-    with _database_url(settings) as url:
-        key = settings.master_key
-        resources = Resources(
-            db=Database(url, pool_size=pool_size, name=name),
-            secrets=load_or_create_master_key(
-                settings.data_dir,
-                key.get_secret_value() if key else None,
-                embedded=settings.database_url is None,
-            ),
-            data_dir=settings.data_dir,
-            options={"langfuse_default_url": str(settings.langfuse_default_url)},
+        key = settings.admin_key
+        ensure_first_admin_key(
+            resources.db, settings.data_dir, Secret(key.get_secret_value()) if key else None
         )
-        try:
-            yield resources
-        finally:
-            resources.db.dispose()
-
-
-@contextmanager
-def _database_url(settings: Settings) -> Iterator[str]:
-    if settings.database_url is not None:
-        yield settings.database_url.get_secret_value()
-        return
-    lease = EmbeddedPostgres(settings.data_dir).acquire()
-    try:
-        yield lease.url
-    finally:
-        lease.release()
+        serve(create_app(resources), host=settings.host, port=settings.port)
 
 
 def operation_id(route: APIRoute) -> str:

@@ -23,6 +23,14 @@ _STALLED = text(
     """
 )
 _RETRY = text("SELECT procrastinate_retry_job_v2(:id, now(), NULL, NULL, NULL)")
+_PURGE = text(
+    """
+    DELETE FROM procrastinate_jobs AS job
+    WHERE job.status IN ('succeeded', 'failed', 'cancelled', 'aborted')
+      AND NOT EXISTS (SELECT FROM procrastinate_events AS event
+                      WHERE event.job_id = job.id AND event.at > now() - interval '7 days')
+    """
+)
 _FAIL = text("SELECT procrastinate_finish_job_v1(:id, 'failed', false)")
 
 
@@ -47,3 +55,8 @@ def rescue(
             message = f"the job {name} ended {MAX_ATTEMPTS} workers; look at their logs"
             enqueue(session, handler.give_up, **arguments, code="POISON", message=message)
     return len(stalled)
+
+
+def purge_finished(session: Session) -> None:
+    """Delete the jobs that ended more than a week ago."""
+    session.execute(_PURGE)

@@ -1,0 +1,166 @@
+"""`mosaico serve`: the whole service as one process tree.
+
+The parent keeps the embedded database and two children, the API and a worker. A child that ends
+is started again; when the parent ends, however it does, its children end too.
+"""
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import httpx
+
+from app.access.service import FirstKey, ensure_first_admin_key
+from app.core.errors import Unavailable
+from app.core.migrations import upgrade
+from app.core.secrets import Secret
+from app.core.settings import Settings
+from app.startup import database_url, opened_resources, set_up_logs
+
+log = logging.getLogger(__name__)
+
+SUPERVISED = "MOSAICO_SUPERVISED"
+READY_S = 60.0
+STOP_S = 12.0
+WATCH_S = 0.2
+RESTART_S = 1.0
+
+
+class DidNotStart(Unavailable):
+    """The service did not become ready; its messages above say why."""
+
+    code = "did-not-start"
+
+
+def serve_all(settings: Settings, tell: Callable[[str], None]) -> None:
+    """Run everything until SIGTERM or SIGINT; `tell` gets what a person should know."""
+    set_up_logs(settings)
+    stopping = threading.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, lambda *_: stopping.set())
+    with database_url(settings) as url:
+        upgrade(url)
+        first_key = _first_key(settings)
+        with _children(stopping) as children:
+            _wait_until_ready(settings, children, stopping)
+            for line in _greeting(settings, first_key):
+                tell(line)
+            _watch(children, stopping)
+    tell("stopped")
+
+
+def end_with_parent() -> None:
+    """In a child of `serve`: end when the parent is gone, by whatever death."""
+    if os.environ.get(SUPERVISED):
+        threading.Thread(target=_end_at_eof, name="end with parent", daemon=True).start()
+
+
+def _end_at_eof() -> None:
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@dataclass(slots=True)
+class _Child:
+    """One process of the tree, started again whenever it ends."""
+
+    command: str
+    process: subprocess.Popen[bytes] = field(init=False)
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(  # noqa: S603 - our own program
+            [sys.executable, "-m", "app.cli", self.command],
+            stdin=subprocess.PIPE,
+            env={**os.environ, SUPERVISED: "1"},
+            start_new_session=True,
+        )
+
+    def stop(self, deadline: float) -> None:
+        self.process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(max(0.1, deadline - time.monotonic()))
+            return
+        log.warning("%s did not stop in time and is killed", self.command)
+        self.process.kill()
+        self.process.wait()
+
+
+@contextlib.contextmanager
+def _children(stopping: threading.Event) -> Iterator[list[_Child]]:
+    children = [_Child("api"), _Child("worker")]
+    try:
+        for child in children:
+            child.start()
+        yield children
+    finally:
+        stopping.set()
+        deadline = time.monotonic() + STOP_S
+        for child in children:
+            child.process.terminate()
+        for child in children:
+            child.stop(deadline)
+
+
+def _watch(children: list[_Child], stopping: threading.Event) -> None:
+    while not stopping.wait(WATCH_S):
+        for child in children:
+            if child.process.poll() is not None:
+                log.error(
+                    "%s ended with %s and is started again", child.command, child.process.returncode
+                )
+                stopping.wait(RESTART_S)
+                if not stopping.is_set():
+                    child.start()
+
+
+def _wait_until_ready(
+    settings: Settings, children: list[_Child], stopping: threading.Event
+) -> None:
+    deadline = time.monotonic() + READY_S
+    while not stopping.wait(WATCH_S):
+        for child in children:
+            if child.process.poll() is not None:
+                raise DidNotStart(
+                    f"{child.command} ended with {child.process.returncode} while starting;"
+                    " its messages above say why"
+                )
+        with contextlib.suppress(httpx.HTTPError):
+            if httpx.get(f"{base_url(settings)}/readyz", trust_env=False).is_success:
+                return
+        if time.monotonic() > deadline:
+            raise DidNotStart(f"the API was not ready within {READY_S:g} s")
+
+
+def base_url(settings: Settings) -> str:
+    """Where a browser on this machine finds the service."""
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
+    return f"http://{host}:{settings.port}"
+
+
+def _first_key(settings: Settings) -> FirstKey:
+    with opened_resources(settings, name="mosaico-serve", pool_size=1) as resources:
+        configured = settings.admin_key
+        return ensure_first_admin_key(
+            resources.db,
+            settings.data_dir,
+            Secret(configured.get_secret_value()) if configured else None,
+        )
+
+
+def _greeting(settings: Settings, first_key: FirstKey) -> list[str]:
+    key = f"in the file {first_key.path}" if first_key.path else "as set in MOSAICO_ADMIN_KEY"
+    return [
+        f"MOSAICO runs at {base_url(settings)}",
+        f"  Swagger UI  {base_url(settings)}/swagger-ui.html",
+        f"  admin key   {key}",
+        f"  data        {settings.data_dir}",
+        "  stop        Ctrl-C",
+    ]

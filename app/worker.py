@@ -1,0 +1,58 @@
+"""The worker process: does the jobs that the API and other jobs put on the queue."""
+
+import asyncio
+import logging
+import signal
+
+from app.access.idempotency import purge_expired
+from app.core.resources import Resources
+from app.core.settings import Settings
+from app.jobs.handlers import HANDLERS
+from app.jobs.pool import ProcessPool
+from app.jobs.rescue import purge_finished
+from app.jobs.worker import Worker
+from app.metrics.registry import load_metrics
+from app.plugins import load_plugins
+from app.runs import tasks as run_tasks
+from app.startup import opened_resources, set_up_logs
+
+log = logging.getLogger(__name__)
+
+PURGE_INTERVAL_S = 600.0
+
+# Importing a module of tasks declares its handlers.
+TASKS = (run_tasks,)
+
+
+def run_worker(settings: Settings) -> None:
+    """Do jobs until SIGTERM or SIGINT, then hand back what is not done."""
+    set_up_logs(settings)
+    load_plugins()
+    pool_size = settings.worker_concurrency + 2
+    with opened_resources(settings, name="mosaico-worker", pool_size=pool_size) as resources:
+        pool = ProcessPool(settings.metric_processes, warm_up=load_metrics)
+        try:
+            asyncio.run(_work(settings, resources, pool))
+        finally:
+            pool.close()
+
+
+async def _work(settings: Settings, resources: Resources, pool: ProcessPool) -> None:
+    worker = Worker(
+        resources,
+        HANDLERS,
+        pool,
+        concurrency=settings.worker_concurrency,
+        ticks={"purge": (PURGE_INTERVAL_S, lambda: _purge(resources))},
+    )
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, worker.stop)
+    await worker.run(on_ready=lambda: log.info("worker is ready"))
+
+
+def _purge(resources: Resources) -> None:
+    """Forget what nobody may ask for any more: old answers, jobs that ended a week ago."""
+    with resources.db.begin() as session:
+        purge_expired(session, resources.clock())
+        purge_finished(session)
