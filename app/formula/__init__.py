@@ -1,0 +1,63 @@
+"""The KPI formula language: from text to a number, or to the reason why there is none.
+
+    formula = compile_formula("WEIGHTED_SUM(ROUGE:0.7, BLEU.p95:0.3)", known={"ROUGE", "BLEU"})
+    value, reason = formula.evaluate({Reference("ROUGE", "mean"): 0.5, …})
+
+Pure: no database, no network, no settings. `docs/formula.md` describes the language.
+"""
+
+from app.formula.ast import Expr, Reference, Span
+from app.formula.check import check_formula, parse_expression
+from app.formula.compile import CompiledFormula, compile_formula
+from app.formula.dsl import (
+    KpiFormula,
+    KpiFormulaParser,
+    ParseResult,
+    by_reference,
+    known_metric_keys,
+    parse,
+    read_reference,
+    register_metric_keys,
+    validate,
+)
+from app.formula.errors import DslParseException, InvalidFormula, Mistake, UndefinedFormula
+from app.formula.explain import FormulaValue
+from app.formula.format import format_expression
+from app.formula.help import help_document
+from app.formula.programmatic import AverageFormula, ThresholdFormula, WeightedSumFormula
+
+
+def format_formula(text: str) -> str:
+    """The canonical text of a formula; raises `InvalidFormula` with every mistake."""
+    return format_expression(parse_expression(text))
+
+
+__all__ = [
+    "AverageFormula",
+    "CompiledFormula",
+    "DslParseException",
+    "Expr",
+    "FormulaValue",
+    "InvalidFormula",
+    "KpiFormula",
+    "KpiFormulaParser",
+    "Mistake",
+    "ParseResult",
+    "Reference",
+    "Span",
+    "ThresholdFormula",
+    "UndefinedFormula",
+    "WeightedSumFormula",
+    "by_reference",
+    "check_formula",
+    "compile_formula",
+    "format_expression",
+    "format_formula",
+    "help_document",
+    "known_metric_keys",
+    "parse",
+    "parse_expression",
+    "read_reference",
+    "register_metric_keys",
+    "validate",
+]

@@ -1,0 +1,208 @@
+"""What is wrong with a formula that can be read: names, arguments, kinds; everything at once."""
+
+from collections.abc import Collection, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from app.core.registry import near_matches
+from app.formula.ast import (
+    Argument,
+    Arithmetic,
+    Call,
+    Choice,
+    Comparison,
+    Expr,
+    Logic,
+    Metric,
+    Negative,
+    Not,
+    Number,
+    Span,
+    walk,
+)
+from app.formula.errors import InvalidFormula, Mistake, mistake_at
+from app.formula.format import format_expression
+from app.formula.functions import FUNCTIONS, MAX_MISTAKES, STATISTICS, Function
+from app.formula.parser import read
+
+_MOST_LISTED = 20
+_MOST_SHOWN = 60
+
+
+class Checked(NamedTuple):
+    """The tree of a text, if one could be made, and its first 20 mistakes in order."""
+
+    root: Expr | None
+    mistakes: tuple[Mistake, ...]
+
+
+class Kind(Enum):
+    """What an expression gives."""
+
+    NUMBER = "a number"
+    CONDITION = "a condition"
+
+
+def check_formula(text: str, known: Collection[str] | None = None) -> Checked:
+    """Read a formula and look for every mistake in it.
+
+    `known` are the metric keys that may be used, in upper case; None accepts any. Scores that
+    came with the traces are never checked, because nobody knows them beforehand.
+    """
+    root, mistakes, damage = read(text)
+    if root is None:
+        return Checked(None, _first(mistakes))
+    checker = _Checker(text, known, damage)
+    checker.check_names(root)
+    # A mended tree has invented parts, whose kind nobody wrote.
+    if not damage:
+        checker.check_kinds(root)
+    return Checked(root, _first([*mistakes, *checker.mistakes]))
+
+
+def parse_expression(text: str) -> Expr:
+    """The tree of a valid formula; raises `InvalidFormula` with every mistake otherwise."""
+    root, mistakes = check_formula(text)
+    if root is None or mistakes:
+        raise InvalidFormula(mistakes)
+    return root
+
+
+def unknown_metrics(root: Expr, text: str, known: Collection[str]) -> tuple[Mistake, ...]:
+    """What a tree names that is not among the known metric keys."""
+    checker = _Checker(text, known, ())
+    checker.check_names(root)
+    return _first(checker.mistakes)
+
+
+def _first(mistakes: Sequence[Mistake]) -> tuple[Mistake, ...]:
+    return tuple(sorted(mistakes, key=lambda mistake: mistake.span)[:MAX_MISTAKES])
+
+
+class _Checker:
+    """Walks a tree and collects what is wrong with it."""
+
+    def __init__(self, text: str, known: Collection[str] | None, damage: Sequence[int]) -> None:
+        self.text = text
+        self.mistakes: list[Mistake] = []
+        self._known = None if known is None else frozenset(known)
+        self._damage = damage
+
+    def check_names(self, root: Expr) -> None:
+        for node, _ in walk(root):
+            if len(self.mistakes) == MAX_MISTAKES:
+                return
+            if isinstance(node, Metric):
+                self._check_metric(node)
+            elif isinstance(node, Call):
+                self._check_call(node)
+
+    def check_kinds(self, root: Expr) -> None:
+        if self._kind(root) is Kind.CONDITION:
+            self._report(
+                root.span,
+                "a KPI is a number, but this formula gives a condition",
+                f"Write IF {_shown(root)} THEN 1 ELSE 0.",
+            )
+
+    def _report(self, span: Span, message: str, remedy: str) -> None:
+        self.mistakes.append(mistake_at(self.text, span, message, remedy))
+
+    def _check_metric(self, metric: Metric) -> None:
+        key, stat = metric.reference
+        if stat not in STATISTICS:
+            span = Span(metric.span.end - len(stat), metric.span.end)
+            remedy = f"{near_matches(stat, list(STATISTICS))} Known: {', '.join(STATISTICS)}."
+            self._report(span, f"unknown statistic {stat}", remedy)
+        if key.startswith("SCORE["):
+            return
+        span = Span(metric.span.start, metric.span.start + len(key))
+        if key in FUNCTIONS:
+            remedy = f"Write {FUNCTIONS[key].signature}."
+            self._report(span, f"{key} is a function and needs arguments", remedy)
+        elif self._known is not None and key not in self._known:
+            self._report(span, f"unknown metric {key}", _among(key, self._known))
+
+    def _check_call(self, call: Call) -> None:
+        function = FUNCTIONS.get(call.function)
+        if function is None:
+            span = Span(call.span.start, call.span.start + len(call.function))
+            self._report(
+                span, f"unknown function {call.function}", _among(call.function, FUNCTIONS)
+            )
+        elif not any(call.span.start <= offset <= call.span.end for offset in self._damage):
+            self._check_count(function, call)
+            self._check_weights(function, call)
+
+    def _check_count(self, function: Function, call: Call) -> None:
+        count = len(call.arguments)
+        if count < function.least or (function.most is not None and count > function.most):
+            message = f"{function.name} takes {function.takes}, not {count}"
+            self._report(call.span, message, f"Write {function.signature}.")
+
+    def _check_weights(self, function: Function, call: Call) -> None:
+        for argument in call.arguments:
+            if function.weighted and argument.weight is None:
+                remedy = f"Write {_shown(argument.value)}:0.5, with the weight that you want."
+                self._report(argument.value.span, f"{function.name} needs a weight here", remedy)
+            elif not function.weighted and argument.weight is not None:
+                remedy = "Remove the weight, or use WEIGHTED_SUM."
+                self._report(argument.value.span, f"{function.name} takes no weights", remedy)
+
+    def _kind(self, node: Expr) -> Kind:  # noqa: PLR0911 - one return per kind of node
+        match node:
+            case Number() | Metric():
+                return Kind.NUMBER
+            case Negative():
+                return self._numbers("'-'", node.operand)
+            case Arithmetic():
+                return self._numbers(f"'{node.operator}'", node.left, node.right)
+            case Comparison():
+                self._numbers(f"'{node.operator}'", node.left, node.right)
+                return Kind.CONDITION
+            case Logic():
+                return self._conditions(node.operator, node.left, node.right)
+            case Not():
+                return self._conditions("NOT", node.operand)
+            case Choice():
+                return self._choice_kind(node)
+            case Call():
+                return self._numbers(node.function, *map(_value, node.arguments))
+
+    def _numbers(self, user: str, *operands: Expr) -> Kind:
+        for operand in operands:
+            if self._kind(operand) is Kind.CONDITION:
+                message = f"{user} needs a number, but this is a condition"
+                self._report(operand.span, message, f"Write (IF {_shown(operand)} THEN 1 ELSE 0).")
+        return Kind.NUMBER
+
+    def _conditions(self, user: str, *operands: Expr) -> Kind:
+        for operand in operands:
+            if self._kind(operand) is Kind.NUMBER:
+                message = f"{user} needs a condition, but this is a number"
+                self._report(operand.span, message, f"Compare it: {_shown(operand)} > 0.5.")
+        return Kind.CONDITION
+
+    def _choice_kind(self, node: Choice) -> Kind:
+        self._conditions("IF", node.condition)
+        then, otherwise = self._kind(node.then), self._kind(node.otherwise)
+        if then is not otherwise:
+            message = f"THEN gives {then.value}, but ELSE gives {otherwise.value}"
+            self._report(node.otherwise.span, message, "Give a number in both.")
+            return Kind.NUMBER
+        return then
+
+
+def _value(argument: Argument) -> Expr:
+    return argument.value
+
+
+def _among(name: str, known: Collection[str]) -> str:
+    names = sorted(known)
+    listed = ", ".join(names[:_MOST_LISTED]) + ", …" * (len(names) > _MOST_LISTED)
+    return f"{near_matches(name, names)} Known: {listed or 'none'}."
+
+
+def _shown(node: Expr) -> str:
+    text = format_expression(node)
+    return text if len(text) <= _MOST_SHOWN else "…"

@@ -1,0 +1,142 @@
+"""The parser under the names of the original system.
+
+result = parser.parse("WEIGHTED_SUM(ACCURACY:0.4, PRECISION:0.3, RECALL:0.3)")
+if not result.success:
+    raise DslParseException(result.errors_as_string())
+result.formula.evaluate({"ACCURACY": 0.9, "PRECISION": 0.8, "RECALL": 0.7})
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from app.core.errors import Invalid
+from app.formula.ast import Metric, Reference, references
+from app.formula.check import check_formula, parse_expression
+from app.formula.compile import CompiledFormula, compile_formula
+from app.formula.errors import InvalidFormula, Mistake, UndefinedFormula
+
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class KpiFormula:
+    """A formula that reads metrics by their plain names: `ROUGE`, `BLEU.p95`, `SCORE["x"]`."""
+
+    compiled: CompiledFormula
+
+    @property
+    def text(self) -> str:
+        return self.compiled.text
+
+    def evaluate(self, values: Mapping[str, float | None]) -> float:
+        """The value; raises `UndefinedFormula` with the reason. Names count in any case."""
+        value, reason = self.compiled.evaluate(by_reference(values))
+        if value is None:
+            raise UndefinedFormula(
+                f"{self.text} is undefined: {reason}; give its metrics values that it can use"
+            )
+        return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParseResult:
+    """What became of a text: a formula, or every mistake in it.
+
+    `referenced_metrics` are the keys that could be read, also when there are mistakes.
+    """
+
+    success: bool
+    formula: KpiFormula | None
+    errors: tuple[Mistake, ...]
+    referenced_metrics: frozenset[str]
+
+    def errors_as_string(self) -> str:
+        """One line per mistake, `line:column: what. remedy`; empty on success."""
+        return "\n".join(map(str, self.errors))
+
+
+class KpiFormulaParser:
+    """Reads formulas against a vocabulary of metric keys; while it is empty, any is accepted."""
+
+    def __init__(self, keys: Iterable[str] = ()) -> None:
+        self._keys: frozenset[str] = frozenset()
+        self.register_metric_keys(keys)
+
+    def parse(self, text: str) -> ParseResult:
+        """Check and compile a text; mistakes are in the result, nothing is raised."""
+        result = self.validate(text)
+        if not result.success:
+            return result
+        return ParseResult(
+            success=True,
+            formula=KpiFormula(compile_formula(text)),
+            errors=(),
+            referenced_metrics=result.referenced_metrics,
+        )
+
+    def validate(self, text: str) -> ParseResult:
+        """Check a text without compiling it: the result holds no formula."""
+        root, mistakes = check_formula(text, self._keys or None)
+        read = () if root is None else references(root)
+        return ParseResult(
+            success=not mistakes,
+            formula=None,
+            errors=mistakes,
+            referenced_metrics=frozenset(reference.key for reference in read),
+        )
+
+    def known_metric_keys(self) -> frozenset[str]:
+        return self._keys
+
+    def register_metric_keys(self, keys: Iterable[str]) -> None:
+        """Add metric keys, in any case; raises `Invalid` for one that no formula could name."""
+        added = [keys] if isinstance(keys, str) else list(keys)
+        for key in added:
+            if not _KEY.fullmatch(key):
+                raise Invalid(
+                    f"no formula can name the metric {key!r}: use letters, digits and _,"
+                    " with a letter or _ first",
+                    code="invalid-metric-key",
+                )
+        self._keys = self._keys.union(key.upper() for key in added)
+
+
+_DEFAULT = KpiFormulaParser()
+
+
+def parse(text: str) -> ParseResult:
+    """Check and compile a text against the registered metric keys."""
+    return _DEFAULT.parse(text)
+
+
+def validate(text: str) -> ParseResult:
+    """Check a text against the registered metric keys without compiling it."""
+    return _DEFAULT.validate(text)
+
+
+def known_metric_keys() -> frozenset[str]:
+    """The registered metric keys; empty means that any is accepted."""
+    return _DEFAULT.known_metric_keys()
+
+
+def register_metric_keys(keys: Iterable[str]) -> None:
+    """Add metric keys to those that formulas may name."""
+    _DEFAULT.register_metric_keys(keys)
+
+
+@lru_cache(maxsize=4096)
+def read_reference(name: str) -> Reference | None:
+    """What a plain name such as `bleu.P95` refers to; None when it is not such a name."""
+    try:
+        root = parse_expression(name)
+    except InvalidFormula:
+        return None
+    return root.reference if isinstance(root, Metric) else None
+
+
+def by_reference(values: Mapping[str, float | None]) -> dict[Reference, float | None]:
+    """Values under what their names refer to; a name that no formula can use is left out."""
+    found = ((read_reference(name), value) for name, value in values.items())
+    return {reference: value for reference, value in found if reference is not None}

@@ -1,0 +1,75 @@
+"""What can be wrong with a formula: mistakes in its text, and a value that is undefined."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from app.core.errors import ErrorItem, Invalid
+from app.formula.ast import Span
+
+
+class Position(NamedTuple):
+    """Where a character stands; both count from 1."""
+
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{f'line {self.line}, ' * (self.line > 1)}column {self.column}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mistake:
+    """One thing wrong in the text of a formula: where it is, what it is, what to do."""
+
+    message: str
+    remedy: str
+    line: int
+    column: int
+    span: Span
+
+    @property
+    def detail(self) -> str:
+        return f"{self.message}. {self.remedy}".strip()
+
+    def __str__(self) -> str:
+        return f"{self.line}:{self.column}: {self.detail}"
+
+
+class InvalidFormula(Invalid):
+    """The formula is not valid; every mistake is listed."""
+
+    code = "invalid-formula"
+
+    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+        self.mistakes = tuple(mistakes)
+        items = [
+            ErrorItem(pointer="/formula", detail=str(mistake), span=mistake.span)
+            for mistake in mistakes
+        ]
+        noun = "mistake" if len(items) == 1 else "mistakes"
+        super().__init__(f"the formula has {len(items)} {noun}; correct each", errors=items)
+
+
+class DslParseException(Invalid):
+    """The formula is not valid; `ParseResult.errors` holds every mistake."""
+
+    code = "invalid-formula"
+
+
+class UndefinedFormula(Invalid):
+    """The formula has no value for these metrics; the reason says which one to provide."""
+
+    code = "undefined-formula"
+
+
+def position(text: str, offset: int) -> Position:
+    """Line and column of a character of the text."""
+    before = text[:offset]
+    return Position(before.count("\n") + 1, offset - before.rfind("\n"))
+
+
+def mistake_at(text: str, span: Span, message: str, remedy: str) -> Mistake:
+    """A mistake in that part of the text."""
+    line, column = position(text, span.start)
+    return Mistake(message=message, remedy=remedy.strip(), line=line, column=column, span=span)

@@ -1,0 +1,290 @@
+"""The tables of the language: functions, statistics, operators, limits.
+
+The checker, the compiler, the explainer and the help read the same rows. A new function is one
+row; the meaning of an existing one never changes, because formulas are stored.
+"""
+
+import ast as python
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add, ge, gt, le, lt, mul, sub, truediv
+from types import MappingProxyType
+from typing import NamedTuple
+
+MAX_BYTES = 4096
+MAX_DEPTH = 32
+MAX_NODES = 256
+MAX_MISTAKES = 20
+EQUAL_WITHIN = 1e-9
+
+Emit = Callable[[Sequence[python.expr]], python.expr]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """One function of the language.
+
+    `apply` computes it from finite floats and raises ValueError, saying why, outside its domain.
+    `emit`, where present, writes the same computation as one Python expression.
+    `hides` is true when an infinite argument could give a finite result, so that arguments have
+    to be looked at one by one; `grows` when finite arguments can give an infinite result.
+    """
+
+    name: str
+    signature: str
+    meaning: str
+    example: str
+    apply: Callable[..., float]
+    emit: Emit | None = None
+    least: int = 1
+    most: int | None = None
+    weighted: bool = False
+    first_defined: bool = False
+    hides: bool = False
+    grows: bool = False
+
+    @property
+    def takes(self) -> str:
+        """How many arguments, in words."""
+        if self.most is None:
+            return f"at least {_counted(self.least)}"
+        return _counted(self.least)
+
+
+class Statistic(NamedTuple):
+    """A figure over the traces of a run."""
+
+    name: str
+    meaning: str
+
+
+class Operator(NamedTuple):
+    """An operator; a higher rank binds tighter."""
+
+    symbol: str
+    rank: int
+    meaning: str
+    example: str
+
+
+def _counted(count: int) -> str:
+    return "1 argument" if count == 1 else f"{count} arguments"
+
+
+def _total(*values: float) -> float:
+    # Not the built-in sum: since Python 3.12 it compensates, and results would differ by version.
+    return reduce(add, values)
+
+
+def _average(*values: float) -> float:
+    return _total(*values) / float(len(values))
+
+
+def _threshold(value: float, threshold: float) -> float:
+    return 1.0 if value >= threshold else 0.0
+
+
+def _least(*values: float) -> float:
+    return min(values)
+
+
+def _greatest(*values: float) -> float:
+    return max(values)
+
+
+def _square_root(value: float) -> float:
+    if value < 0.0:
+        raise ValueError("the square root of a negative number")
+    return math.sqrt(value)
+
+
+def _logarithm(value: float) -> float:
+    if value <= 0.0:
+        raise ValueError("the logarithm of a number that is not positive")
+    return math.log(value)
+
+
+def _clamp(value: float, low: float, high: float) -> float:
+    if low > high:
+        raise ValueError("a range whose lower end is above its upper end")
+    return min(max(value, low), high)
+
+
+def _first(*values: float) -> float:
+    return values[0]
+
+
+def _emit_total(values: Sequence[python.expr]) -> python.expr:
+    return reduce(lambda left, right: python.BinOp(left, python.Add(), right), values)
+
+
+def _emit_average(values: Sequence[python.expr]) -> python.expr:
+    return python.BinOp(_emit_total(values), python.Div(), python.Constant(float(len(values))))
+
+
+def _emit_threshold(values: Sequence[python.expr]) -> python.expr:
+    test = python.Compare(values[0], [python.GtE()], [values[1]])
+    return python.IfExp(test, python.Constant(1.0), python.Constant(0.0))
+
+
+def _emit_first(values: Sequence[python.expr]) -> python.expr:
+    # An undefined argument raises, and the explainer then looks at the others.
+    return values[0]
+
+
+_ROWS = (
+    Function(
+        name="AVERAGE",
+        signature="AVERAGE(x, …)",
+        meaning="arithmetic mean of its arguments",
+        example="AVERAGE(ROUGE, BLEU)",
+        apply=_average,
+        emit=_emit_average,
+        grows=True,
+    ),
+    Function(
+        name="WEIGHTED_SUM",
+        signature="WEIGHTED_SUM(x:w, …)",
+        meaning="plain sum of w·x; weights are numbers, may be negative, need not add up to 1",
+        example="WEIGHTED_SUM(ROUGE:0.5, BLEU:0.3, F1_SCORE:0.2)",
+        apply=_total,
+        emit=_emit_total,
+        weighted=True,
+        grows=True,
+    ),
+    Function(
+        name="MIN",
+        signature="MIN(x, …)",
+        meaning="smallest of its arguments",
+        example="MIN(PRECISION, RECALL)",
+        apply=_least,
+        hides=True,
+    ),
+    Function(
+        name="MAX",
+        signature="MAX(x, …)",
+        meaning="largest of its arguments",
+        example="MAX(ROUGE_1, ROUGE_2)",
+        apply=_greatest,
+        hides=True,
+    ),
+    Function(
+        name="THRESHOLD",
+        signature="THRESHOLD(x, t)",
+        meaning="1 if x is at least t, else 0",
+        example="THRESHOLD(ACCURACY, 0.8)",
+        apply=_threshold,
+        emit=_emit_threshold,
+        least=2,
+        most=2,
+        hides=True,
+    ),
+    Function(
+        name="ABS",
+        signature="ABS(x)",
+        meaning="x without its sign",
+        example="ABS(PRECISION - RECALL)",
+        apply=abs,
+        most=1,
+    ),
+    Function(
+        name="SQRT",
+        signature="SQRT(x)",
+        meaning="square root; undefined when x is negative",
+        example="SQRT(PRECISION * RECALL)",
+        apply=_square_root,
+        most=1,
+    ),
+    Function(
+        name="LOG",
+        signature="LOG(x)",
+        meaning="natural logarithm; undefined when x is 0 or negative",
+        example="LOG(1 + ROUGE.count)",
+        apply=_logarithm,
+        most=1,
+    ),
+    Function(
+        name="CLAMP",
+        signature="CLAMP(x, low, high)",
+        meaning="x, but not below low and not above high; undefined when low is above high",
+        example="CLAMP(ROUGE * 2, 0, 1)",
+        apply=_clamp,
+        least=3,
+        most=3,
+        hides=True,
+    ),
+    Function(
+        name="COALESCE",
+        signature="COALESCE(x, …)",
+        meaning="its first argument that is defined; the only function that accepts undefined ones",
+        example='COALESCE(SCORE["Answer Relevance"], ROUGE)',
+        apply=_first,
+        emit=_emit_first,
+        first_defined=True,
+        hides=True,
+    ),
+)
+
+FUNCTIONS = MappingProxyType({row.name: row for row in _ROWS})
+
+STATISTICS = MappingProxyType(
+    {
+        row.name: row
+        for row in (
+            Statistic("mean", "arithmetic mean; a bare name means the same"),
+            Statistic("min", "smallest value"),
+            Statistic("max", "largest value"),
+            Statistic("std", "standard deviation"),
+            Statistic("p50", "median"),
+            Statistic("p95", "95th percentile"),
+            Statistic("p99", "99th percentile"),
+            Statistic("sum", "sum of the values"),
+            Statistic("count", "number of traces that have a value"),
+            Statistic("coverage", "share of the traces that have a value, 0 to 1"),
+        )
+    }
+)
+
+OPERATORS = (
+    Operator("IF … THEN … ELSE …", 0, "one of two values; only that one is computed",
+             "IF ROUGE > 0.5 THEN ROUGE ELSE BLEU"),
+    Operator("OR", 1, "true if either side is; the right side is computed only if needed",
+             "IF ROUGE > 0.5 OR BLEU > 0.5 THEN 1 ELSE 0"),
+    Operator("AND", 2, "true if both sides are; the right side is computed only if needed",
+             "IF ROUGE > 0.5 AND BLEU > 0.5 THEN 1 ELSE 0"),
+    Operator("NOT", 3, "true if the condition is not", "IF NOT ROUGE < 0.5 THEN 1 ELSE 0"),
+    Operator("<", 4, "less than", "IF ROUGE < 0.5 THEN 0 ELSE 1"),
+    Operator("<=", 4, "at most", "IF ROUGE <= 0.5 THEN 0 ELSE 1"),
+    Operator(">", 4, "greater than", "IF ROUGE > 0.5 THEN 1 ELSE 0"),
+    Operator(">=", 4, "at least", "IF ROUGE >= 0.5 THEN 1 ELSE 0"),
+    Operator("==", 4, "equal within a relative difference of 1e-9", "IF ROUGE == 1 THEN 1 ELSE 0"),
+    Operator("!=", 4, "not equal in the sense of ==", "IF ROUGE != 1 THEN 0 ELSE 1"),
+    Operator("+", 5, "sum", "ROUGE + BLEU"),
+    Operator("-", 5, "difference; in front of a value, its negative (binds tighter than * and /)",
+             "ROUGE - BLEU"),
+    Operator("*", 6, "product", "ROUGE * 100"),
+    Operator("/", 6, "quotient; undefined when the right side is 0", "ROUGE / BLEU"),
+)  # fmt: skip
+
+NEGATIVE_RANK = 7
+RANK = MappingProxyType({row.symbol: row.rank for row in OPERATORS})
+KEYWORDS = frozenset({"IF", "THEN", "ELSE", "AND", "OR", "NOT"})
+
+
+def equal(left: float, right: float) -> bool:
+    """Whether two numbers differ by at most 1e-9 of the larger one."""
+    return math.isclose(left, right, rel_tol=EQUAL_WITHIN, abs_tol=0.0)
+
+
+def unequal(left: float, right: float) -> bool:
+    return not equal(left, right)
+
+
+COMPARE: MappingProxyType[str, Callable[[float, float], bool]] = MappingProxyType(
+    {"<": lt, "<=": le, ">": gt, ">=": ge, "==": equal, "!=": unequal}
+)
+COMPUTE: MappingProxyType[str, Callable[[float, float], float]] = MappingProxyType(
+    {"+": add, "-": sub, "*": mul, "/": truediv}
+)

@@ -1,0 +1,121 @@
+"""Random formulas: every tree that a text can stand for."""
+
+from typing import NamedTuple
+
+from hypothesis import assume
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from app.formula import Reference, format_expression
+from app.formula.ast import (
+    Argument,
+    Arithmetic,
+    Call,
+    Choice,
+    Comparison,
+    Expr,
+    Logic,
+    Metric,
+    Negative,
+    Not,
+    Number,
+    Span,
+    score_key,
+    walk,
+)
+from app.formula.functions import (
+    FUNCTIONS,
+    KEYWORDS,
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_NODES,
+    STATISTICS,
+    Function,
+)
+
+NOWHERE = Span(0, 0)
+
+names = st.from_regex(r"[A-Z_][A-Z0-9_]{0,4}", fullmatch=True).filter(
+    lambda name: name not in KEYWORDS and name not in FUNCTIONS
+)
+scores = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=6).map(
+    score_key
+)
+stats = st.sampled_from(sorted(STATISTICS))
+metrics = st.builds(Reference, names | scores, stats)
+FEW = tuple(Reference(name, stat) for name in ("A", "B", "C") for stat in ("mean", "p95"))
+
+
+LEAVES = ("number", "metric")
+SHAPES = (*LEAVES, *LEAVES, "negative", "arithmetic", "arithmetic", "choice", *FUNCTIONS)
+CONDITIONS = ("comparison", "comparison", "comparison", "not", "logic", "choice")
+literals = st.floats(min_value=0.0, allow_infinity=False) | st.sampled_from([0.0, 1.0, 0.5])
+weights = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@st.composite
+def numbers(draw: DrawFn, references: SearchStrategy[Reference]) -> Expr:
+    """Trees that give a number, within the limits of the language."""
+    root = _Tree(draw, references).number(draw(st.integers(0, 4)))
+    assume(_within_limits(root))
+    return root
+
+
+class _Tree(NamedTuple):
+    draw: DrawFn
+    references: SearchStrategy[Reference]
+
+    def number(self, levels: int) -> Expr:
+        shape = self.draw(st.sampled_from(SHAPES if levels else LEAVES))
+        if shape == "number":
+            return Number(value=self.draw(literals), span=NOWHERE)
+        if shape == "metric":
+            return Metric(reference=self.draw(self.references), span=NOWHERE)
+        if shape == "negative":
+            return Negative(operand=self.number(levels - 1), span=NOWHERE)
+        if shape == "arithmetic":
+            left, right = self.number(levels - 1), self.number(levels - 1)
+            operator = self.draw(st.sampled_from("+-*/"))
+            return Arithmetic(operator=operator, left=left, right=right, span=NOWHERE)
+        if shape == "choice":
+            return Choice(
+                condition=self.condition(levels - 1),
+                then=self.number(levels - 1),
+                otherwise=self.number(levels - 1),
+                span=NOWHERE,
+            )
+        return self.call(FUNCTIONS[shape], levels - 1)
+
+    def call(self, row: Function, levels: int) -> Expr:
+        count = self.draw(st.integers(row.least, row.most or 3))
+        arguments = tuple(
+            Argument(value=self.number(levels), weight=self.draw(weights) if row.weighted else None)
+            for _ in range(count)
+        )
+        return Call(function=row.name, arguments=arguments, span=NOWHERE)
+
+    def condition(self, levels: int) -> Expr:
+        shape = self.draw(st.sampled_from(CONDITIONS)) if levels > 0 else "comparison"
+        if shape == "not":
+            return Not(operand=self.condition(levels - 1), span=NOWHERE)
+        if shape == "logic":
+            left, right = self.condition(levels - 1), self.condition(levels - 1)
+            operator = self.draw(st.sampled_from(["AND", "OR"]))
+            return Logic(operator=operator, left=left, right=right, span=NOWHERE)
+        if shape == "choice":
+            return Choice(
+                condition=self.condition(levels - 1),
+                then=self.condition(levels - 1),
+                otherwise=self.condition(levels - 1),
+                span=NOWHERE,
+            )
+        left, right = self.number(max(0, levels - 1)), self.number(max(0, levels - 1))
+        operator = self.draw(st.sampled_from(["<", "<=", ">", ">=", "==", "!="]))
+        return Comparison(operator=operator, left=left, right=right, span=NOWHERE)
+
+
+def _within_limits(root: Expr) -> bool:
+    nodes = list(walk(root))
+    if len(nodes) > MAX_NODES or max(depth for _, depth in nodes) > MAX_DEPTH:
+        return False
+    return len(format_expression(root).encode()) <= MAX_BYTES

@@ -1,0 +1,80 @@
+import pytest
+from formula_strategies import metrics, numbers
+from hypothesis import given
+
+from app.formula import Expr, format_expression, format_formula, parse_expression
+from app.formula.parser import read
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("average( rouge ,bleu.P95 )", "AVERAGE(ROUGE, BLEU.p95)"),
+        ("rouge.MEAN", "ROUGE"),
+        ("weighted_sum(a:+.50,b:-1.0)", "WEIGHTED_SUM(A:0.5, B:-1)"),
+        ("((a))+(b*c)", "A + B * C"),
+        ("(a+b)*c", "(A + B) * C"),
+        ("a-(b-c)", "A - (B - C)"),
+        ("(a-b)-c", "A - B - C"),
+        ("a/(b*c)", "A / (B * C)"),
+        ("-(a+b)", "-(A + B)"),
+        ("-(a)*b", "-A * B"),
+        ("a - -b", "A - -B"),
+        ("if not (a>1 and (b>1)) then (1) else (2)", "IF NOT (A > 1 AND B > 1) THEN 1 ELSE 2"),
+        ("if (a>1 or b>1) and c>1 then 1 else 2", "IF (A > 1 OR B > 1) AND C > 1 THEN 1 ELSE 2"),
+        ("1+(if a>1 then 1 else 2)", "1 + IF A > 1 THEN 1 ELSE 2"),
+        ("(if a>1 then 1 else 2)+1", "(IF A > 1 THEN 1 ELSE 2) + 1"),
+        ("(1+(if a>1 then 1 else 2))+1", "1 + (IF A > 1 THEN 1 ELSE 2) + 1"),
+        ('score [ "Answer Relevance" ] . P95', 'SCORE["Answer Relevance"].p95'),
+        (r'SCORE["a\"b\\c"]', r'SCORE["a\"b\\c"]'),
+        ("1E300 / 1e-300", "1e+300 / 1e-300"),
+        ("100.0", "100"),
+    ],
+)  # fmt: skip
+def test_the_canonical_text_is_upper_case_with_the_fewest_parentheses(
+    text: str, canonical: str
+) -> None:
+    assert format_formula(text) == canonical
+    assert format_formula(canonical) == canonical
+
+
+@given(numbers(metrics))
+def test_the_canonical_text_reads_back_as_the_same_formula(root: Expr) -> None:
+    text = format_expression(root)
+    assert parse_expression(text) == root
+    assert format_formula(text) == text
+
+
+@given(numbers(metrics))
+def test_no_pair_of_parentheses_can_be_left_out(root: Expr) -> None:
+    text = format_expression(root)
+    for start, end in _grouping_pairs(text):
+        shorter = f"{text[:start]} {text[start + 1 : end]} {text[end + 1 :]}"
+        assert _meaning(shorter) != root
+
+
+def _grouping_pairs(text: str) -> list[tuple[int, int]]:
+    waiting: list[int] = []
+    pairs: list[tuple[int, int]] = []
+    quoted, previous = False, ""
+    for index, char in enumerate(text):
+        if char == '"' and (not quoted or _even_backslashes(text, index)):
+            quoted = not quoted
+        elif not quoted and char == "(":
+            waiting.append(-1 if previous.isalnum() or previous == "_" else index)
+        elif not quoted and char == ")":
+            start = waiting.pop()
+            if start >= 0:
+                pairs.append((start, index))
+        previous = char
+    return pairs
+
+
+def _even_backslashes(text: str, index: int) -> bool:
+    before = text[:index]
+    return (len(before) - len(before.rstrip("\\"))) % 2 == 0
+
+
+def _meaning(text: str) -> Expr | None:
+    root, mistakes, _ = read(text)
+    return None if mistakes else root

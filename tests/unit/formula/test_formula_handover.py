@@ -1,0 +1,129 @@
+import pytest
+
+from app.core.errors import Invalid
+from app.formula import (
+    AverageFormula,
+    DslParseException,
+    InvalidFormula,
+    KpiFormulaParser,
+    ThresholdFormula,
+    UndefinedFormula,
+    WeightedSumFormula,
+    known_metric_keys,
+    parse,
+    register_metric_keys,
+    validate,
+)
+
+METRICS = {"ACCURACY": 0.9, "PRECISION": 0.8, "RECALL": 0.7}
+
+
+def test_the_snippet_of_the_handover_runs() -> None:
+    parser = KpiFormulaParser(METRICS)
+    result = parser.parse("WEIGHTED_SUM(ACCURACY:0.4, PRECISION:0.3, RECALL:0.3)")
+    if not result.success or result.formula is None:
+        raise DslParseException(result.errors_as_string())
+    # 0.9*0.4 + 0.8*0.3 + 0.7*0.3 = 0.36 + 0.24 + 0.21
+    assert result.formula.evaluate(METRICS) == pytest.approx(0.81)
+    assert result.referenced_metrics == {"ACCURACY", "PRECISION", "RECALL"}
+    assert result.errors == ()
+    assert result.errors_as_string() == ""
+
+
+def test_a_failed_parse_lists_every_error_in_one_string() -> None:
+    result = KpiFormulaParser(METRICS).parse("AVERGE(ACURACY)")
+    assert not result.success
+    assert result.formula is None
+    assert result.errors_as_string().splitlines() == [str(error) for error in result.errors]
+    assert "Did you mean AVERAGE?" in result.errors_as_string()
+    assert "Did you mean ACCURACY?" in result.errors_as_string()
+    assert DslParseException(result.errors_as_string()).exit_code == 65
+
+
+def test_validate_checks_and_compiles_nothing() -> None:
+    result = validate('rouge + SCORE["x"].p95')
+    assert result.success
+    assert result.formula is None
+    assert result.referenced_metrics == {"ROUGE", 'SCORE["x"]'}
+
+
+def test_an_empty_vocabulary_accepts_any_metric_and_a_filled_one_does_not() -> None:
+    parser = KpiFormulaParser()
+    assert parser.parse("WHATEVER").success
+    parser.register_metric_keys(["rouge"])
+    parser.register_metric_keys("BLEU")
+    assert parser.known_metric_keys() == {"ROUGE", "BLEU"}
+    assert not parser.parse("WHATEVER").success
+    assert parser.parse("Rouge + bleu").success
+
+
+def test_the_module_functions_share_one_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.formula.dsl._DEFAULT", KpiFormulaParser())
+    assert known_metric_keys() == frozenset()
+    register_metric_keys({"ROUGE"})
+    assert known_metric_keys() == {"ROUGE"}
+    assert parse("ROUGE").success
+    assert not parse("BLEU").success
+
+
+def test_a_metric_key_that_no_formula_can_name_is_refused() -> None:
+    with pytest.raises(Invalid, match="no formula can name the metric 'my-metric'"):
+        register_metric_keys(["my-metric"])
+
+
+def test_plain_names_may_carry_a_statistic_in_any_case() -> None:
+    formula = parse('ROUGE.p95 + rouge + SCORE["x"]').formula
+    assert formula is not None
+    # 0.5 + 0.25 + 1
+    assert (
+        formula.evaluate({"rouge.P95": 0.5, "Rouge": 0.25, 'SCORE["x"]': 1, "a-b": 9, "%": 9})
+        == 1.75
+    )
+
+
+def test_an_undefined_formula_raises_with_its_reason() -> None:
+    formula = parse("ROUGE / BLEU").formula
+    assert formula is not None
+    with pytest.raises(UndefinedFormula, match="ROUGE / BLEU is undefined: BLEU has no value"):
+        formula.evaluate({"ROUGE": 0.5})
+    with pytest.raises(UndefinedFormula, match="division by zero"):
+        formula.evaluate({"ROUGE": 0.5, "BLEU": 0})
+
+
+def test_the_average_of_all_values() -> None:
+    # (0.9 + 0.8 + 0.7) / 3 = 2.4 / 3
+    assert AverageFormula().evaluate(METRICS) == pytest.approx(0.8)
+
+
+def test_the_average_of_nothing_or_of_a_missing_value_is_undefined() -> None:
+    with pytest.raises(UndefinedFormula, match="give at least one value"):
+        AverageFormula().evaluate({})
+    with pytest.raises(UndefinedFormula, match="RECALL has no finite value"):
+        AverageFormula().evaluate({"ACCURACY": 1.0, "RECALL": None})
+
+
+def test_a_weighted_sum_made_in_python() -> None:
+    formula = WeightedSumFormula({"ACCURACY": 0.5, "recall": -1})
+    # 0.9*0.5 - 0.7
+    assert formula.evaluate(METRICS) == pytest.approx(-0.25)
+    assert formula.text == "WEIGHTED_SUM(ACCURACY:0.5, recall:-1)"
+    with pytest.raises(UndefinedFormula, match="RECALL has no value"):
+        formula.evaluate({"ACCURACY": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "at_least", "at_most"), [(0.9, 1.0, 0.0), (0.8, 1.0, 1.0), (0.7, 0.0, 1.0)]
+)
+def test_a_threshold_includes_its_limit_on_both_sides(
+    accuracy: float, at_least: float, at_most: float
+) -> None:
+    values = {"ACCURACY": accuracy}
+    assert ThresholdFormula("ACCURACY", 0.8).evaluate(values) == at_least
+    assert ThresholdFormula("ACCURACY", 0.8, greater_than=False).evaluate(values) == at_most
+
+
+def test_a_threshold_that_is_no_number_is_refused() -> None:
+    with pytest.raises(Invalid, match="the threshold nan is not a finite number"):
+        ThresholdFormula("ACCURACY", float("nan"))
+    with pytest.raises(InvalidFormula, match="expected a number after ':'"):
+        WeightedSumFormula({"ACCURACY": float("inf")}).evaluate({"ACCURACY": 1.0})

@@ -1,0 +1,116 @@
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.formula import Mistake, check_formula, compile_formula, format_formula
+from app.formula.functions import MAX_BYTES, MAX_DEPTH, MAX_NODES
+
+PIECES = (
+    *("ROUGE", "bleu", ".p95", "SCORE[", '"x"', "]", "(", ")", ",", ":", "1", "0.5", "1e9", " "),
+    *("+", "-", "*", "/", "<", "<=", "==", "=", "!", "AND", "or", "NOT", "if", "THEN", "ELSE"),
+    *("AVERAGE(", "weighted_sum(", "MIN(", "COALESCE(", "LOG(", "\n", "\t", "$", "é", "\x00"),
+    *("\ud800", "\\", '"', "'", "🙂", "ſ", "\u2028", ".", "..", "1.", "9" * 30, "__class__"),
+)
+
+
+def only_mistake(text: str) -> str:
+    (mistake,) = check_formula(text).mistakes
+    return str(mistake)
+
+
+@pytest.mark.parametrize(
+    "text", ["(" * 10_000, "A" * 1_000_000, "é" * (MAX_BYTES // 2 + 1), " " * (MAX_BYTES + 1)]
+)
+def test_a_text_of_more_than_4_kib_is_refused_unread(text: str) -> None:
+    assert only_mistake(text).startswith("1:1: the formula is longer than 4096 bytes.")
+
+
+def test_a_text_of_exactly_4_kib_is_read() -> None:
+    assert check_formula("A".ljust(MAX_BYTES)).mistakes == ()
+    assert check_formula("A" * MAX_BYTES).mistakes == ()
+
+
+@pytest.mark.parametrize(
+    ("deepest", "too_deep"),
+    [
+        ("(" * MAX_DEPTH + "1" + ")" * MAX_DEPTH, "(" * (MAX_DEPTH + 1) + "1"),
+        ("ABS(" * 31 + "A" + ")" * 31, "ABS(" * 32 + "A" + ")" * 32),
+        ("-" * 31 + "A", "-" * 32 + "A"),
+        ("1-(" * 31 + "A" + ")" * 31, "1-(" * 32 + "A" + ")" * 32),
+        ("IF A>1 THEN 1 ELSE " * 30 + "A", "IF A>1 THEN 1 ELSE " * 31 + "A"),
+    ],
+)
+def test_a_formula_may_be_nested_32_deep(deepest: str, too_deep: str) -> None:
+    assert check_formula(deepest).mistakes == ()
+    assert check_formula(format_formula(deepest)).mistakes == ()
+    assert "nested more than 32 deep" in only_mistake(too_deep)
+
+
+def test_a_long_chain_is_one_level() -> None:
+    assert compile_formula("+".join(["1"] * 128)).evaluate({}).value == 128.0
+    assert compile_formula("*".join(["1"] * 128)).evaluate({}).value == 1.0
+
+
+def test_a_formula_has_at_most_256_parts() -> None:
+    # n numbers and n - 1 signs: 128 numbers make 255 parts, 129 make 257
+    assert check_formula("AVERAGE(" + ",".join(["1"] * (MAX_NODES - 1)) + ")").mistakes == ()
+    assert "more than 256 parts" in only_mistake("+".join(["1"] * 129))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "(" * 4096,
+            "-" * 4095 + "1",
+            "NOT " * 1000,
+            "IF " * 1300,
+            "IF A THEN " * 400,
+            '"' * 4096,
+        ),
+        *(") " * 2000, "A B " * 1000, "AVERAGE(" * 500, "\x00" * 4096, "9" * 4096, "A:" * 2000),
+    ],
+)
+def test_a_hostile_text_is_answered_with_mistakes(text: str) -> None:
+    assert check_formula(text).mistakes
+
+
+@given(st.text() | st.lists(st.sampled_from(PIECES)).map("".join))
+def test_any_text_is_answered(text: str) -> None:
+    answer(text)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+def test_any_short_text_is_answered(text: str) -> None:
+    answer(text)
+
+
+@pytest.mark.prove
+def test_a_million_random_texts_are_answered() -> None:
+    pick = random.Random(20261121)
+    for _ in range(1_000_000):
+        answer("".join(pick.choices(PIECES, k=pick.randrange(1, 16))))
+
+
+def answer(text: str) -> None:
+    """Either mistakes that can be printed and point into the text, or a formula that computes."""
+    found = check_formula(text).mistakes
+    for mistake in found:
+        assert_printable(text, mistake)
+    if not found:
+        formula = compile_formula(text)
+        assert compile_formula(formula.text).root == formula.root
+        value, reason = formula.evaluate(dict.fromkeys(formula.references, 0.5))
+        assert (value is None) != (reason is None)
+
+
+def assert_printable(text: str, mistake: Mistake) -> None:
+    assert str(mistake).encode()
+    assert str(mistake).isprintable()
+    assert 0 <= mistake.span.start <= mistake.span.end <= len(text)
+    lines = text.split("\n")
+    assert 1 <= mistake.line <= len(lines)
+    assert 1 <= mistake.column <= len(lines[mistake.line - 1]) + 1

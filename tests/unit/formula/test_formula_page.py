@@ -1,0 +1,94 @@
+"""Everything that docs/formula.md shows is true."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from sybil import Sybil
+from sybil.parsers.markdown import PythonCodeBlockParser
+from typer.testing import CliRunner
+
+from app.formula import compile_formula, help_document, parse, read_reference
+from app.formula.cli import cli
+
+PAGE = Path(__file__).parents[3] / "docs" / "formula.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+HELP = help_document()
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+TABLES = {
+    "functions": table(
+        ["Function", "Gives", "Example"],
+        [
+            [f"`{row['signature']}`", row["meaning"], f"`{row['example']}`"]
+            for row in HELP["functions"]
+        ],
+    ),
+    "operators": table(
+        ["Operator", "Rank", "Gives", "Example"],
+        [
+            [f"`{row['symbol']}`", str(row["precedence"]), row["meaning"], f"`{row['example']}`"]
+            for row in HELP["operators"]
+        ],
+    ),
+    "statistics": table(
+        ["Statistic", "Gives"],
+        [[f"`{row['name']}`", row["meaning"]] for row in HELP["statistics"]],
+    ),
+    "limits": table(
+        ["Limit", "At most"], [[name, str(most)] for name, most in HELP["limits"].items()]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_tables_of_the_page_are_those_of_the_checker(name: str) -> None:
+    shown = re.search(rf"<!-- {name} -->\n(.*?)\n?<!-- end -->", TEXT, re.DOTALL)
+    assert shown is not None
+    assert shown[1] == TABLES[name]
+
+
+def test_the_python_of_the_page_runs() -> None:
+    document = Sybil(parsers=[PythonCodeBlockParser()]).parse(PAGE)
+    examples = list(document.examples())
+    assert len(examples) == 4
+    for example in examples:
+        example.evaluate()
+
+
+def test_the_formulas_of_the_page_have_the_values_that_it_says() -> None:
+    section = TEXT.split("## Examples")[1].split("\n## ")[0]
+    given = re.findall(r"`([^`]+)`\s=\s([0-9.]+[0-9]|[0-9])", section)
+    values = {read_reference(name): float(value) for name, value in given}
+    rows = re.findall(r"^\| `(.+)` \| (.+) \|$", section, re.MULTILINE)
+    assert (len(given), len(rows)) == (6, 15)
+    for text, expected in rows:
+        value, reason = compile_formula(text).evaluate(values)  # type: ignore[arg-type]
+        found = f"undefined: {reason}" if value is None else f"{value:g}"
+        assert (text, found) == (text, expected)
+
+
+def test_the_commands_of_the_page_print_what_it_says() -> None:
+    blocks = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
+    commands = [each for block in blocks for each in block.split("$ mosaico formula ")[1:]]
+    assert len(commands) == 3
+    for command in commands:
+        line, _, expected = command.partition("\n")
+        result = CliRunner().invoke(cli, shlex.split(line))
+        assert result.stdout + result.stderr == expected
+
+
+def test_every_example_of_the_help_is_a_valid_formula() -> None:
+    examples = [row["example"] for part in ("functions", "operators") for row in HELP[part]]
+    assert [text for text in examples if not parse(text).success] == []
+
+
+def test_the_help_is_json() -> None:
+    assert json.loads(json.dumps(HELP)) == HELP

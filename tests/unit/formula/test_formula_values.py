@@ -1,0 +1,203 @@
+import math
+
+import pytest
+from formula_strategies import FEW, numbers
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from simpleeval import simple_eval
+
+from app.formula import CompiledFormula, Reference, compile_formula, format_expression
+from app.formula.ast import Call, Choice, Expr, walk
+from app.formula.explain import explain
+
+METRICS = {"A": 0.5, "B": 0.25, "C": 0.2, "ZERO": 0.0, "MINUS": -4.0}
+VALUES = {Reference(name, "mean"): value for name, value in METRICS.items()} | {
+    Reference("A", "p95"): 0.9,
+    Reference("A", "count"): 200.0,
+    Reference('SCORE["Answer Relevance"]', "mean"): 0.7,
+    Reference('SCORE["Answer Relevance"]', "p95"): 0.8,
+    Reference('SCORE["answer relevance"]', "mean"): 0.1,
+    Reference('SCORE["say \\"hi\\" \\\\"]', "mean"): 0.3,
+}
+
+
+def value_of(text: str) -> float:
+    value, reason = compile_formula(text).evaluate(VALUES)
+    assert value is not None, reason
+    return value
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A", 0.5),
+        ("a.MEAN", 0.5),
+        ("A.p95", 0.9),
+        ("a.P95", 0.9),
+        ("A.count", 200.0),
+        ('SCORE["Answer Relevance"]', 0.7),
+        ('score["Answer Relevance"].P95', 0.8),
+        ('SCORE["answer relevance"]', 0.1),
+        (r'SCORE["say \"hi\" \\"]', 0.3),
+        ("1.5e2", 150.0),
+        (".5", 0.5),
+        ("5.", 5.0),
+        # half of 0.5 + 0.25
+        ("AVERAGE(A, B)", 0.375),
+        ("AVERAGE(A)", 0.5),
+        # 0.5*0.5 + 0.25*0.3 + 0.2*0.2 = 0.25 + 0.075 + 0.04
+        ("WEIGHTED_SUM(A:0.5, B:0.3, C:0.2)", 0.365),
+        # the plain sum, whatever the weights add up to: 0.5*2 + 0.25*(-1) = 0.75
+        ("WEIGHTED_SUM(A:2, B:-1)", 0.75),
+        ("WEIGHTED_SUM(A:+2, B:-2, B:-2)", 0.0),
+        # (0.5 + 0.25) * 4 = 3
+        ("WEIGHTED_SUM(A + B:4)", 3.0),
+        ("MIN(A, B, C)", 0.2),
+        ("MAX(A, B, C)", 0.5),
+        ("MIN(A)", 0.5),
+        ("THRESHOLD(A, 0.5)", 1.0),
+        ("THRESHOLD(B, A)", 0.0),
+        # 0.5 - 0.25/0.5 = 0
+        ("A - B / A", 0.0),
+        ("(A - B) / A", 0.5),
+        # left to right: (8 / 4) / 2 and (8 - 4) - 2
+        ("8 / 4 / 2", 1.0),
+        ("8 - 4 - 2", 2.0),
+        ("-A * 2", -1.0),
+        ("2 * -A", -1.0),
+        ("--A", 0.5),
+        ("IF A > B THEN 1 ELSE 2", 1.0),
+        ("IF A < B THEN 1 ELSE 2", 2.0),
+        ("if a >= 0.5 and b <= 0.25 then 1 else 0", 1.0),
+        ("IF A > 1 OR B > 1 OR C > 0 THEN 1 ELSE 0", 1.0),
+        # NOT binds tighter than AND: (NOT false) AND true
+        ("IF NOT A > 1 AND B > 0 THEN 1 ELSE 0", 1.0),
+        # AND binds tighter than OR: true OR (false AND false)
+        ("IF A > 0 OR A > 1 AND B > 1 THEN 1 ELSE 0", 1.0),
+        ("IF (A > 0 OR A > 1) AND B > 1 THEN 1 ELSE 0", 0.0),
+        # ELSE takes all to its right: IF … ELSE (2 + 10)
+        ("IF A > B THEN 1 ELSE 2 + 10", 1.0),
+        ("10 + IF A > B THEN 1 ELSE 2", 11.0),
+        ("IF A > 1 THEN 1 ELSE IF B > 1 THEN 2 ELSE 3", 3.0),
+        ("IF IF A > 1 THEN B > 0 ELSE C > 0 THEN 1 ELSE 0", 1.0),
+        ("ABS(MINUS)", 4.0),
+        ("SQRT(-MINUS)", 2.0),
+        ("SQRT(ZERO)", 0.0),
+        ("LOG(1)", 0.0),
+        ("CLAMP(A * 4, 0, 1)", 1.0),
+        ("CLAMP(MINUS, 0, 1)", 0.0),
+        ("CLAMP(A, 0, 1)", 0.5),
+        ("COALESCE(A, B)", 0.5),
+        ("COALESCE(MISSING, B)", 0.25),
+        ("COALESCE(A / ZERO, SQRT(MINUS), LOG(ZERO), 1e308 * 1e308, C)", 0.2),
+    ],
+)  # fmt: skip
+def test_a_formula_gives_the_number_worked_out_by_hand(text: str, expected: float) -> None:
+    assert value_of(text) == pytest.approx(expected, rel=1e-15, abs=0)
+
+
+def test_the_logarithm_is_the_natural_one() -> None:
+    assert value_of("LOG(A)") == math.log(0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # 0.1 + 0.2 is 0.30000000000000004, off by 2e-16 of itself
+        ("IF 0.1 + 0.2 == 0.3 THEN 1 ELSE 0", 1.0),
+        ("IF 0.1 + 0.2 != 0.3 THEN 1 ELSE 0", 0.0),
+        ("IF 1 == 1.0000000005 THEN 1 ELSE 0", 1.0),
+        ("IF 1 == 1.00000001 THEN 1 ELSE 0", 0.0),
+        # relative: near zero nothing but zero equals zero
+        ("IF 0 == 1e-300 THEN 1 ELSE 0", 0.0),
+        # the other comparisons are exact
+        ("IF 0.1 + 0.2 <= 0.3 THEN 1 ELSE 0", 0.0),
+    ],
+)
+def test_equal_allows_a_relative_difference_of_one_in_a_billion(text: str, expected: float) -> None:
+    assert value_of(text) == expected
+
+
+def test_a_result_is_never_minus_zero() -> None:
+    assert math.copysign(1.0, value_of("ZERO * -1")) == 1.0
+
+
+def test_only_the_chosen_branch_is_computed() -> None:
+    assert value_of("IF A > B THEN A ELSE MISSING / ZERO") == 0.5
+    assert value_of("IF A < B THEN MISSING ELSE A") == 0.5
+
+
+def test_and_and_or_stop_when_the_left_side_decides() -> None:
+    assert value_of("IF A < B AND MISSING > 0 THEN 1 ELSE 0") == 0.0
+    assert value_of("IF A > B OR 1 / ZERO > 0 THEN 1 ELSE 0") == 1.0
+
+
+def test_a_formula_lists_what_it_reads_once_and_in_order() -> None:
+    formula = compile_formula('B + A.p95 + b.mean + SCORE["x"] + A')
+    assert formula.references == (
+        Reference("B", "mean"),
+        Reference("A", "p95"),
+        Reference('SCORE["x"]', "mean"),
+        Reference("A", "mean"),
+    )
+
+
+def test_the_bare_function_takes_one_float_per_reference() -> None:
+    formula = compile_formula("WEIGHTED_SUM(ROUGE:0.5, BLEU:0.25)")
+    # 0.5*0.4 + 0.25*0.8 = 0.4
+    assert formula.function(0.4, 0.8) == pytest.approx(0.4)
+
+
+def test_the_same_text_is_compiled_once() -> None:
+    assert compile_formula("A + B + 17") is compile_formula("A + B + 17", {"A", "B"})
+
+
+def test_a_compiled_formula_reaches_no_builtins() -> None:
+    function = compile_formula("ABS(A)").function
+    assert vars(function).get("__builtins__") is None
+    assert function.__globals__["__builtins__"] == {}
+
+
+inputs = st.dictionaries(
+    st.sampled_from(FEW),
+    st.sampled_from([0.0, 1.0, -1.0, 0.5, 1e308, -1e308, 5e-324, None, math.nan, math.inf])
+    | st.floats(allow_nan=False, allow_infinity=False),
+)
+
+
+@given(numbers(st.sampled_from(FEW)), inputs)
+def test_the_compiled_function_and_the_explainer_give_the_same_bits(
+    root: Expr, values: dict[Reference, float | None]
+) -> None:
+    formula = as_compiled(root)
+    fast, slow = formula.evaluate(values), explain(formula.root, formula.source, values)
+    assert repr(fast) == repr(slow)
+    assert (fast.value is None) != (fast.reason is None)
+    assert fast.value is None or math.isfinite(fast.value)
+
+
+@given(numbers(st.sampled_from(FEW)), inputs)
+def test_a_formula_is_deterministic(root: Expr, values: dict[Reference, float | None]) -> None:
+    formula = as_compiled(root)
+    assert repr(formula.evaluate(values)) == repr(formula.evaluate(dict(values)))
+
+
+@given(numbers(st.sampled_from(FEW[::2])), st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=3))
+def test_arithmetic_equals_that_of_python(root: Expr, numbers_given: list[float]) -> None:
+    formula = as_compiled(root)
+    assume(not any(isinstance(node, Call | Choice) for node, _ in walk(formula.root)))
+    values = dict(zip(FEW[::2], numbers_given, strict=True))
+    value, reason = formula.evaluate(values)
+    # Python goes on with an infinite part (1 / inf is 0); a formula does not.
+    assume(reason is None or "too large" not in reason)
+    plain = {reference.key: value for reference, value in values.items()}
+    try:
+        expected = simple_eval(formula.text, names=plain)
+    except (ZeroDivisionError, OverflowError):
+        assert value is None
+        return
+    assert value == expected
+
+
+def as_compiled(root: Expr) -> CompiledFormula:
+    return compile_formula(format_expression(root))
