@@ -65,6 +65,14 @@ class Worker:
         finally:
             ticker.shutdown(wait=False)
 
+    async def drain(self) -> None:
+        """Do the jobs that wait, and those that they put on the queue, then return."""
+        async with self._app().open_async() as app:
+            while await app.job_manager.list_jobs_async(status="todo"):
+                await app.run_worker_async(
+                    concurrency=self._concurrency, wait=False, install_signal_handlers=False
+                )
+
     async def _run_until_lost(self, on_ready: Callable[[], None]) -> None:
         try:
             async with self._app().open_async() as app:

@@ -1,0 +1,89 @@
+"""A Postgres for the whole test run, a migrated database for each test that asks for one, and the
+service on top of it.
+"""
+
+import base64
+import secrets
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from app.access.service import create_key
+from app.core.clock import utc_now
+from app.core.db import Database
+from app.core.migrations import upgrade
+from app.core.resources import Resources
+from app.core.secrets import SecretBox
+from app.jobs.pool import ProcessPool
+from app.main import create_app
+from app.metrics.registry import load_metrics
+from app.plugins import load_plugins
+from app.postgres.server import Lease
+from app.runs import tasks as run_tasks
+from tests.support.http import serving
+from tests.support.postgres import cluster, drop_database, make_database
+from tests.support.service import Service
+
+assert run_tasks  # importing it declares the handlers
+
+_numbers = count()
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Lease]:
+    base = tmp_path_factory.getbasetemp()
+    with cluster(base if worker_id == "master" else base.parent) as lease:
+        yield lease
+
+
+@pytest.fixture(scope="session")
+def migrated_template(postgres_server: Lease, worker_id: str) -> Iterator[str]:
+    """The name of a migrated database that nobody uses, to be copied."""
+    name = f"template_{worker_id}"
+    drop_database(postgres_server.url, name)
+    upgrade(make_database(postgres_server.url, name))
+    yield name
+    drop_database(postgres_server.url, name)
+
+
+@pytest.fixture
+def fresh_database_url(
+    postgres_server: Lease, migrated_template: str, worker_id: str
+) -> Iterator[str]:
+    """A migrated, empty database of the test's own."""
+    name = f"test_{worker_id}_{next(_numbers)}"
+    drop_database(postgres_server.url, name)
+    yield make_database(postgres_server.url, name, template=migrated_template)
+    drop_database(postgres_server.url, name)
+
+
+@pytest.fixture
+def service_resources(fresh_database_url: str, tmp_path: Path) -> Iterator[Resources]:
+    load_plugins()
+    db = Database(fresh_database_url, pool_size=10, name="tests")
+    yield Resources(
+        db=db,
+        secrets=SecretBox.from_keys([base64.b64encode(secrets.token_bytes(32)).decode()]),
+        data_dir=tmp_path,
+        options={"langfuse_default_url": "https://cloud.langfuse.com"},
+    )
+    db.dispose()
+
+
+@pytest.fixture(scope="session")
+def metric_pool() -> Iterator[ProcessPool]:
+    pool = ProcessPool(1, warm_up=load_metrics)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def service(service_resources: Resources, metric_pool: ProcessPool) -> Iterator[Service]:
+    """The API with an admin key, on a real port and an empty database."""
+    with service_resources.db.begin() as session:
+        key = create_key(session, "tests", "admin", now=utc_now())
+    with serving(create_app(service_resources), lifespan=True) as client:
+        client.headers["Authorization"] = f"Bearer {key.token.reveal()}"
+        yield Service(client=client, resources=service_resources, pool=metric_pool)

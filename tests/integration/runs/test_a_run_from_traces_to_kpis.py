@@ -1,0 +1,28 @@
+"""The main job: traces in, KPI values out, through the API alone."""
+
+import pytest
+
+from tests.support.service import Service, pair
+
+
+def test_a_run_measures_its_traces_and_evaluates_its_kpis(service: Service) -> None:
+    service.agent()
+    service.benchmark(
+        metrics=["ROUGE", "ACCURACY"],
+        measures=[{"name": "quality", "formula": "WEIGHTED_SUM(ROUGE:0.5, ACCURACY:0.5)"}],
+    )
+    # ROUGE-L of "a b" against "a b c d": P = 1, R = 1/2, F1 = 2/3. Means: 5/6 and 1/2.
+    service.upload([pair(1), pair(2, output="a b")])
+
+    run = service.completed()
+
+    assert run["status"] == "COMPLETED"
+    assert run["validity"] == "VALID"
+    assert (run["tracesTotal"], run["tracesProcessed"], run["metricsComputed"]) == (2, 2, 4)
+    metrics = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+    assert [metric["metric"] for metric in metrics] == ["ROUGE", "ACCURACY"]
+    assert [metric["mean"] for metric in metrics] == [pytest.approx(5 / 6), 0.5]
+    [kpi] = service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]
+    assert kpi["value"] == pytest.approx((5 / 6 + 1 / 2) / 2)
+    [entry] = service.get("/kpi-history")["items"]
+    assert (entry["runId"], entry["value"]) == (run["id"], kpi["value"])

@@ -1,0 +1,90 @@
+"""The service in one process: its API on a real port, its jobs done when a test says so."""
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from app.core.resources import Resources
+from app.jobs.handlers import HANDLERS
+from app.jobs.pool import ProcessPool
+from app.jobs.worker import Worker
+
+JSON = dict[str, Any]
+
+
+def ndjson(traces: Iterable[Mapping[str, Any]]) -> bytes:
+    return "".join(json.dumps(trace) + "\n" for trace in traces).encode()
+
+
+def pair(number: int, expected: str = "a b c d", output: str = "a b c d", **more: Any) -> JSON:
+    """One trace as it is uploaded."""
+    return {
+        "traceId": f"t-{number}",
+        "itemId": f"i-{number}",
+        "expectedOutput": expected,
+        "output": output,
+        **more,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What a user of the service can do, and `work`, which does the jobs that wait."""
+
+    client: httpx.Client
+    resources: Resources
+    pool: ProcessPool
+
+    def work(self) -> None:
+        worker = Worker(self.resources, HANDLERS, self.pool, concurrency=2)
+        asyncio.run(worker.drain())
+
+    def get(self, path: str, **parameters: Any) -> JSON:
+        return self._json(self.client.get(f"/api/v1{path}", params=parameters))
+
+    def post(self, path: str, body: Any = None, **headers: str) -> JSON:
+        return self._json(self.client.post(f"/api/v1{path}", json=body, headers=headers))
+
+    def patch(self, path: str, body: Any) -> JSON:
+        return self._json(self.client.patch(f"/api/v1{path}", json=body))
+
+    def delete(self, path: str) -> None:
+        assert self.client.delete(f"/api/v1{path}").status_code == 204
+
+    def upload(
+        self, traces: Iterable[Mapping[str, Any]], name: str = "support", run_name: str = "night-1"
+    ) -> JSON:
+        return self._json(
+            self.client.post(
+                "/api/v1/local-datasets",
+                params={"name": name, "runName": run_name},
+                content=ndjson(traces),
+                headers={"Content-Type": "application/x-ndjson"},
+            )
+        )
+
+    def agent(self, agent_id: str = "agent-001", **fields: Any) -> JSON:
+        return self.post("/agents", {"id": agent_id, "name": "Pelican", **fields})
+
+    def benchmark(self, benchmark_id: str = "bench-001", **fields: Any) -> JSON:
+        return self.post("/benchmarks", {"id": benchmark_id, "datasetRef": "support", **fields})
+
+    def start(self, **fields: Any) -> JSON:
+        body = {"benchmarkId": "bench-001", "agentId": "agent-001", **fields}
+        return self.post("/benchmark-runs", body)
+
+    def completed(self, **fields: Any) -> JSON:
+        """A run that was started and done."""
+        run = self.start(**fields)
+        self.work()
+        return self.get(f"/benchmark-runs/{run['id']}")
+
+    @staticmethod
+    def _json(response: httpx.Response) -> JSON:
+        assert response.is_success, f"{response.status_code}: {response.text}"
+        document: JSON = response.json()
+        return document
