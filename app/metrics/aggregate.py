@@ -1,0 +1,156 @@
+"""What a run is worth by one metric: statistics of a column of values in which some are missing."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from app.core.errors import Invalid
+from app.core.registry import near_matches
+from app.metrics.types import Failed, MetricProvider, Missing, RunMetric, TraceMeasurements
+from app.traces.types import Trace
+
+STATISTICS: Final = (
+    "mean", "n", "std", "min", "max", "p50", "p95", "p99", "sum", "count", "coverage",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aggregate:
+    """The statistics of one metric over a run.
+
+    `n` and `count` are the number of values, `coverage` their share of all traces; `std` is the
+    sample standard deviation (n − 1), None below two values; percentiles interpolate linearly
+    between the order statistics (Hyndman and Fan 1996, definition 7; the default of numpy). Without
+    a value everything but n, count and coverage is None; without a trace coverage is None, too.
+    `missing` counts the reasons, such as `NO_OUTPUT` or `RAISED`. Where a metric defines a value of
+    the whole run, `mean` is that value.
+    """
+
+    mean: float | None
+    n: int
+    std: float | None
+    min: float | None
+    max: float | None
+    p50: float | None
+    p95: float | None
+    p99: float | None
+    sum: float | None
+    count: int
+    coverage: float | None
+    missing: Mapping[str, int]
+
+    def statistic(self, name: str) -> float | None:
+        """One statistic by the name that formulas use. Raises Invalid for any other name."""
+        if name not in STATISTICS:
+            raise Invalid(
+                f"no statistic is named {name!r}.{near_matches(name, list(STATISTICS))}"
+                f" Known: {', '.join(STATISTICS)}.",
+                code="unknown-statistic",
+            )
+        value: float | None = getattr(self, name)
+        return value
+
+    def as_json(self) -> dict[str, float | None]:
+        """The statistics by name, as every listing shows them."""
+        return {name: self.statistic(name) for name in STATISTICS}
+
+
+def aggregate(
+    column: Sequence[float | None],
+    *,
+    expected: int | None = None,
+    missing: Mapping[str, int] | None = None,
+) -> Aggregate:
+    """Statistics of finite values, None where one is missing, in any order.
+
+    `expected` is how many values there should be, when the column holds only those there are.
+    Sums are rounded once (Shewchuk 1997), so that the order of the values changes no bit. A sum
+    beyond the range of a float is None, and so is what follows from it.
+    """
+    values = sorted(value for value in column if value is not None)
+    traces = len(column) if expected is None else expected
+    n = len(values)
+    total = _exact_sum(values) if n else None
+    mean = _mean(values, total)
+    return Aggregate(
+        mean=mean,
+        n=n,
+        std=_sample_deviation(values, mean),
+        min=values[0] if values else None,
+        max=values[-1] if values else None,
+        p50=percentile(values, 50),
+        p95=percentile(values, 95),
+        p99=percentile(values, 99),
+        sum=total,
+        count=n,
+        coverage=n / traces if traces else None,
+        missing=dict(missing or {}),
+    )
+
+
+def aggregate_run(
+    provider: MetricProvider,
+    column: Sequence[float | None],
+    traces: Iterable[Trace],
+    *,
+    missing: Mapping[str, int] | None = None,
+) -> Aggregate:
+    """The same, with the value of the whole run as mean where the provider defines one.
+
+    `traces` is read for such providers only.
+    """
+    found = aggregate(column, missing=missing)
+    if not isinstance(provider, RunMetric) or not found.n:
+        return found
+    value = provider.aggregate(traces)
+    return replace(found, mean=value if math.isfinite(value) else None)
+
+
+def missing_counts(rows: Iterable[TraceMeasurements], key: str) -> dict[str, int]:
+    """How often a metric is missing, by reason."""
+    reasons = (row.missing.get(key) for row in rows)
+    return dict(Counter(reason_name(reason) for reason in reasons if reason is not None))
+
+
+def reason_name(missing: Missing) -> str:
+    """The name under which a missing value is counted, shown and stored."""
+    return (missing.kind if isinstance(missing, Failed) else missing.reason).value
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float | None:
+    """The value below which that share of an ascending sequence lies; None when it is empty."""
+    if not ordered:
+        return None
+    place = (len(ordered) - 1) * (percent / 100)
+    below = math.floor(place)
+    low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
+    between = place - below
+    # From the nearer end, so that neither end is overshot by a rounding error.
+    if between < 0.5:  # noqa: PLR2004
+        return low + (high - low) * between
+    return high - (high - low) * (1 - between)
+
+
+def _exact_sum(values: Iterable[float]) -> float | None:
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        return None
+
+
+def _mean(ordered: Sequence[float], total: float | None) -> float | None:
+    if not ordered or total is None:
+        return None
+    return min(max(total / len(ordered), ordered[0]), ordered[-1])
+
+
+def _sample_deviation(ordered: Sequence[float], mean: float | None) -> float | None:
+    if len(ordered) < 2 or mean is None:  # noqa: PLR2004
+        return None
+    try:
+        squares = math.fsum((value - mean) ** 2 for value in ordered)
+    except OverflowError:
+        return None
+    return math.sqrt(squares / (len(ordered) - 1))

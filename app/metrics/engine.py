@@ -1,0 +1,185 @@
+"""Traces in, rows of values out: each metric on each trace, whatever a provider does."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+from app.metrics.registry import load_metrics, providers_for
+from app.metrics.types import (
+    BatchMetric,
+    Failed,
+    FailureKind,
+    Measurement,
+    MetricProvider,
+    MetricRef,
+    MetricSpec,
+    Missing,
+    Need,
+    Skipped,
+    SkipReason,
+    TraceMeasurements,
+)
+from app.traces.types import Outcome, Trace
+
+T = TypeVar("T")
+
+CHUNK_SIZE: Final = 64  # traces a task of the pool: some milliseconds of work
+_DETAIL_CHARS: Final = 300
+
+_SCORED: Final = Outcome.SCORED  # looked up once: members of an enumeration are slow to reach
+_NOT_THE_AGENT: Final[Mapping[Outcome, Skipped]] = {
+    Outcome.INFRA_ERROR: Skipped(SkipReason.INFRA_ERROR),
+    Outcome.JUDGE_ERROR: Skipped(SkipReason.JUDGE_ERROR),
+}
+_NO_EXPECTED: Final = Skipped(SkipReason.NO_EXPECTED_OUTPUT)
+_NO_OUTPUT: Final = Skipped(SkipReason.NO_OUTPUT)
+_AGENT_FAILED: Final = Skipped(SkipReason.AGENT_ERROR)
+_NOT_SUPPORTED: Final = Skipped(SkipReason.NOT_SUPPORTED)
+
+
+def measure(trace: Trace, providers: Sequence[MetricProvider]) -> TraceMeasurements:
+    """Every metric of one trace; a provider that fails costs its own value only."""
+    return _row(trace, providers, [_measure_one(trace, provider) for provider in providers])
+
+
+def measure_chunk(
+    traces: Sequence[Trace], providers: Sequence[MetricProvider]
+) -> list[TraceMeasurements]:
+    """The same for several traces, through the batch form of the providers that have one."""
+    if not any(isinstance(provider, BatchMetric) for provider in providers):
+        return [measure(trace, providers) for trace in traces]
+    columns = [_column(traces, provider) for provider in providers]
+    return [
+        _row(trace, providers, row)
+        for trace, row in zip(traces, zip(*columns, strict=True), strict=True)
+    ]
+
+
+def score_chunk(traces: Sequence[Trace], metrics: tuple[MetricRef, ...]) -> list[TraceMeasurements]:
+    """The same by names: everything it takes and returns can cross to another process.
+
+    Raises: NotFound or Invalid for a metric that does not exist in this process.
+    """
+    load_metrics()
+    return measure_chunk(traces, providers_for(metrics))
+
+
+def measure_all(
+    traces: Iterable[Trace],
+    metrics: Sequence[MetricRef],
+    *,
+    map: Callable[..., Iterable[Any]] = map,  # noqa: A002 - the parameter is that very function
+    chunk_size: int = CHUNK_SIZE,
+) -> Iterator[TraceMeasurements]:
+    """Rows in the order of the traces, as they come; `map` decides where the work is done."""
+    score = partial(score_chunk, metrics=tuple(metrics))
+    rows: list[TraceMeasurements]
+    for rows in map(score, _chunks(traces, chunk_size)):
+        yield from rows
+
+
+def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+def _row(
+    trace: Trace, providers: Sequence[MetricProvider], measured: Sequence[Measurement]
+) -> TraceMeasurements:
+    values: list[float | None] = []
+    missing: dict[str, Missing] = {}
+    for provider, measurement in zip(providers, measured, strict=True):
+        if isinstance(measurement, float):
+            values.append(measurement)
+        else:
+            values.append(None)
+            missing[provider.spec.key] = measurement
+    return TraceMeasurements(trace.trace_id, tuple(values), missing)
+
+
+def _column(traces: Sequence[Trace], provider: MetricProvider) -> Sequence[Measurement]:
+    if not isinstance(provider, BatchMetric):
+        return [_measure_one(trace, provider) for trace in traces]
+    column = [_without_computing(trace, provider) for trace in traces]
+    asked = [trace for trace, known in zip(traces, column, strict=True) if known is None]
+    computed = iter(_batch(asked, provider.spec, provider.compute_batch))
+    batch = [next(computed, None) if known is None else known for known in column]
+    return [
+        _measure_one(trace, provider) if value is None else value
+        for trace, value in zip(traces, batch, strict=True)
+    ]
+
+
+def _batch(
+    traces: Sequence[Trace],
+    spec: MetricSpec,
+    compute: Callable[[Sequence[Trace]], Sequence[float]],
+) -> list[Measurement]:
+    """One measurement a trace, or none at all when the batch as a whole went wrong."""
+    try:
+        values = list(compute(traces)) if traces else []
+    except Exception:  # noqa: BLE001 - asked trace by trace, the provider shows which one it was
+        return []
+    return [_checked(value, spec) for value in values] if len(values) == len(traces) else []
+
+
+def _measure_one(trace: Trace, provider: MetricProvider) -> Measurement:
+    known = _without_computing(trace, provider)
+    if known is not None:
+        return known
+    try:
+        value = provider.compute(trace)
+    except Exception as error:  # noqa: BLE001 - one trace by one provider
+        return _raised(error)
+    return _checked(value, provider.spec)
+
+
+def _without_computing(trace: Trace, provider: MetricProvider) -> Measurement | None:
+    """What is known before the provider is asked: skipped, or the worst value of a failed agent."""
+    spec = provider.spec
+    if trace.outcome is not _SCORED and trace.outcome in _NOT_THE_AGENT:
+        return _NOT_THE_AGENT[trace.outcome]
+    if trace.expected_output is None and Need.EXPECTED_OUTPUT in spec.needs:
+        return _NO_EXPECTED
+    if trace.outcome is not _SCORED:
+        return _AGENT_FAILED if spec.worst is None else float(spec.worst)
+    if trace.output is None and Need.OUTPUT in spec.needs:
+        return _NO_OUTPUT
+    return _unsupported(trace, provider)
+
+
+def _unsupported(trace: Trace, provider: MetricProvider) -> Measurement | None:
+    try:
+        return None if provider.supports(trace) else _NOT_SUPPORTED
+    except Exception as error:  # noqa: BLE001 - one trace by one provider
+        return _raised(error)
+
+
+def _checked(value: object, spec: MetricSpec) -> Measurement:
+    try:
+        number = value if type(value) is float else _number(value)
+    except (TypeError, OverflowError) as error:
+        return Failed(FailureKind.NOT_A_NUMBER, _cut(str(error)))
+    low, high = spec.minimum, spec.maximum
+    if not math.isfinite(number):
+        return Failed(FailureKind.NON_FINITE, str(number))
+    if (low is not None and number < low) or (high is not None and number > high):
+        return Failed(FailureKind.OUT_OF_RANGE, f"{number!r} is not in [{low}, {high}]")
+    return number + 0.0  # no negative zero, which would sort and print as another value
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{type(value).__name__} {value!r}")
+    return float(value)
+
+
+def _raised(error: Exception) -> Failed:
+    return Failed(FailureKind.RAISED, _cut(f"{type(error).__name__}: {error}"))
+
+
+def _cut(detail: str) -> str:
+    return detail if len(detail) <= _DETAIL_CHARS else detail[: _DETAIL_CHARS - 1] + "…"

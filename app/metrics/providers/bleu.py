@@ -1,0 +1,54 @@
+"""BLEU of one sentence: how precise the n-grams of an output are, with a penalty for brevity."""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from app.metrics.reference import BOTH_TEXTS, TextMetric
+from app.metrics.registry import METRICS
+from app.metrics.text import bleu_alignment
+from app.metrics.types import MetricSpec
+
+LONGEST_GRAM: Final = 4
+
+
+def bleu() -> TextMetric:
+    """Sentence BLEU as a ratio."""
+    return TextMetric(
+        spec=MetricSpec(
+            key="BLEU",
+            description="Sentence BLEU: geometric mean of the precision of 1- to 4-grams",
+            source="Papineni et al. 2002; Chen and Cherry 2014, method 3; equals sacrebleu 2.6 / 100",
+            worst=0.0,
+            needs=BOTH_TEXTS,
+        ),
+        score=sentence_bleu,
+    )
+
+
+def sentence_bleu(expected: str, output: str) -> float:
+    """Geometric mean of the n-gram precisions, times the brevity penalty, in [0, 1].
+
+    Orders longer than the output are left out; an order without a match counts as half of one
+    match, the next one as a quarter, and so on. 0 when no word matches or a text has none.
+    """
+    aligned = bleu_alignment(expected, output)
+    common = aligned.common_grams(LONGEST_GRAM)
+    length = aligned.output_length
+    if not common[0]:
+        return 0.0
+    logs = _log_precisions(common[:length], length)
+    brevity = min(0.0, 1 - aligned.expected_length / length)
+    return math.exp(brevity + math.fsum(logs) / len(logs))
+
+
+def _log_precisions(common: Sequence[int], length: int) -> list[float]:
+    logs, smoothing = [], 1
+    for before, matches in enumerate(common):
+        if not matches:
+            smoothing *= 2
+        logs.append(math.log((matches or 1 / smoothing) / (length - before)))
+    return logs
+
+
+METRICS.register("BLEU", bleu)

@@ -1,0 +1,70 @@
+"""Common words and equality: what an extractive answer is judged by."""
+
+from app.metrics.reference import BOTH_TEXTS, TextMetric
+from app.metrics.registry import METRICS
+from app.metrics.text import same_after_folding, squad_overlap
+from app.metrics.types import MetricSpec
+
+SQUAD = "Rajpurkar et al. 2016 and 2018 (SQuAD evaluation): words as multisets"
+
+
+def accuracy() -> TextMetric:
+    """1 when the output is the expected text, else 0."""
+    return TextMetric(
+        spec=MetricSpec(
+            key="ACCURACY",
+            description="1 when both texts are equal but for case and blanks, else 0",
+            source="Unicode 15 §3.13 D145, canonical caseless match",
+            worst=0.0,
+            needs=BOTH_TEXTS,
+        ),
+        score=lambda expected, output: float(same_after_folding(expected, output)),
+    )
+
+
+def precision() -> TextMetric:
+    """The share of the output's words that the expected text holds."""
+    return TextMetric(
+        spec=_spec("PRECISION", "Share of the output's words that are expected"),
+        score=_precision,
+    )
+
+
+def recall() -> TextMetric:
+    """The share of the expected words that the output holds."""
+    return TextMetric(
+        spec=_spec("RECALL", "Share of the expected words that the output holds"), score=_recall
+    )
+
+
+def f1_score() -> TextMetric:
+    """Harmonic mean of precision and recall."""
+    return TextMetric(
+        spec=_spec("F1_SCORE", "Harmonic mean of PRECISION and RECALL of words"), score=_f1
+    )
+
+
+def _precision(expected: str, output: str) -> float:
+    overlap = squad_overlap(expected, output)
+    return overlap.common / overlap.output if overlap.output else float(not overlap.expected)
+
+
+def _recall(expected: str, output: str) -> float:
+    overlap = squad_overlap(expected, output)
+    return overlap.common / overlap.expected if overlap.expected else float(not overlap.output)
+
+
+def _f1(expected: str, output: str) -> float:
+    overlap = squad_overlap(expected, output)
+    words = overlap.expected + overlap.output
+    return 2 * overlap.common / words if words else 1.0
+
+
+def _spec(key: str, description: str) -> MetricSpec:
+    return MetricSpec(key=key, description=description, source=SQUAD, worst=0.0, needs=BOTH_TEXTS)
+
+
+METRICS.register("ACCURACY", accuracy)
+METRICS.register("PRECISION", precision)
+METRICS.register("RECALL", recall)
+METRICS.register("F1_SCORE", f1_score)

@@ -1,0 +1,147 @@
+"""What a metric is, what it says about one trace, and how somebody provides a new one."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+from app.traces.types import Trace
+
+OptionValue: TypeAlias = bool | int | float | str
+
+
+class Direction(StrEnum):
+    """Which way a metric should move."""
+
+    HIGHER_IS_BETTER = "HIGHER_IS_BETTER"
+    LOWER_IS_BETTER = "LOWER_IS_BETTER"
+    NEITHER = "NEITHER"
+
+
+class Need(StrEnum):
+    """A text of the trace without which a metric says nothing."""
+
+    EXPECTED_OUTPUT = "EXPECTED_OUTPUT"
+    OUTPUT = "OUTPUT"
+
+
+class SkipReason(StrEnum):
+    """Why a metric does not apply to a trace; nobody's fault, and never counted as zero."""
+
+    NO_EXPECTED_OUTPUT = "NO_EXPECTED_OUTPUT"
+    NO_OUTPUT = "NO_OUTPUT"
+    NOT_SUPPORTED = "NOT_SUPPORTED"
+    AGENT_ERROR = "AGENT_ERROR"
+    INFRA_ERROR = "INFRA_ERROR"
+    JUDGE_ERROR = "JUDGE_ERROR"
+
+
+class FailureKind(StrEnum):
+    """How a provider broke its promise on one trace."""
+
+    RAISED = "RAISED"
+    NOT_A_NUMBER = "NOT_A_NUMBER"
+    NON_FINITE = "NON_FINITE"
+    OUT_OF_RANGE = "OUT_OF_RANGE"
+    HANG = "HANG"
+    DIED = "DIED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricSpec:
+    """What a metric measures, in which unit and range, and who defined it.
+
+    `minimum` and `maximum` are inclusive, None means open. `worst` is the value that a trace takes
+    when the agent failed on it; None means that such a trace is skipped. `version` changes whenever
+    the same trace could get another value, so also with every option.
+    """
+
+    key: str
+    description: str
+    source: str
+    version: str = "1"
+    unit: str = "ratio"
+    minimum: float | None = 0.0
+    maximum: float | None = 1.0
+    direction: Direction = Direction.HIGHER_IS_BETTER
+    worst: float | None = None
+    needs: frozenset[Need] = frozenset()
+
+
+class MetricProvider(Protocol):
+    """One metric. `compute` is only asked for traces that `supports` accepts and whose needs are
+    met; it is pure, and an exception costs the value of that trace alone.
+    """
+
+    @property
+    def spec(self) -> MetricSpec: ...
+
+    def supports(self, trace: Trace) -> bool: ...
+
+    def compute(self, trace: Trace) -> float: ...
+
+
+@runtime_checkable
+class BatchMetric(Protocol):
+    """A provider that is faster on many traces at once: one value a trace, in their order.
+
+    When the batch raises or has another length, the engine asks trace by trace instead.
+    """
+
+    def compute_batch(self, traces: Sequence[Trace]) -> Sequence[float]: ...
+
+
+@runtime_checkable
+class RunMetric(Protocol):
+    """A provider whose value for a run is not the mean of its traces (from counts, for example)."""
+
+    def aggregate(self, traces: Iterable[Trace]) -> float: ...
+
+
+class MetricFactory(Protocol):
+    """Makes a provider. Its keyword-only parameters with defaults are the options of the metric."""
+
+    def __call__(self) -> MetricProvider: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricRef:
+    """A metric as a benchmark names it: a key, and the options that differ from the defaults.
+
+    Options are sorted pairs in their wire names (`useStemmer`), so that equal references are equal.
+    """
+
+    key: str
+    options: tuple[tuple[str, OptionValue], ...] = ()
+
+    @classmethod
+    def of(cls, key: str, options: Mapping[str, OptionValue] | None = None) -> "MetricRef":
+        return cls(key=key, options=tuple(sorted((options or {}).items())))
+
+
+class Skipped(NamedTuple):
+    """The metric does not apply to this trace."""
+
+    reason: SkipReason
+
+
+class Failed(NamedTuple):
+    """The provider could not measure this trace; `detail` is for whoever mends it."""
+
+    kind: FailureKind
+    detail: str
+
+
+Missing: TypeAlias = Skipped | Failed
+Measurement: TypeAlias = float | Missing
+
+
+class TraceMeasurements(NamedTuple):
+    """One row of a run: values in the order of its metrics, None where one is missing.
+
+    `missing` holds the reason of every None, by key.
+    """
+
+    trace_id: str
+    values: tuple[float | None, ...]
+    missing: Mapping[str, Missing]

@@ -1,0 +1,46 @@
+"""One row of a benchmark, and how two contenders are timed fairly."""
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class BenchRow(NamedTuple):
+    """What was compared, the goal in words, the ratio reached, and whether it holds."""
+
+    name: str
+    goal: str
+    ratio: float
+    holds: bool
+    note: str
+
+
+class Interleaved(NamedTuple):
+    """Median seconds of each contender."""
+
+    ours_seconds: float
+    peer_seconds: float
+
+
+def interleave(
+    ours: Callable[[], object], peer: Callable[[], object], repeat: int = 7
+) -> Interleaved:
+    """Time both in turn, so that a busy minute of the machine hits both alike."""
+    ours_seconds, peer_seconds = [], []
+    for _ in range(repeat):
+        ours_seconds.append(_seconds(ours))
+        peer_seconds.append(_seconds(peer))
+    return Interleaved(statistics.median(ours_seconds), statistics.median(peer_seconds))
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    gc.collect()
+    gc.disable()  # as timeit does: what one side leaves behind is not the other's work
+    try:
+        started = time.perf_counter()
+        work()
+        return time.perf_counter() - started
+    finally:
+        gc.enable()

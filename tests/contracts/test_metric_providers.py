@@ -1,0 +1,105 @@
+"""What every metric promises, whoever provides it: each test runs for each registered metric."""
+
+import math
+import pickle
+from typing import Final
+
+import pytest
+
+from app.metrics.engine import measure
+from app.metrics.registry import METRICS, load_metrics, options_of, provider_for
+from app.metrics.types import Direction, MetricProvider, MetricRef, Need, OptionValue
+from app.traces.types import Outcome, Trace
+
+load_metrics()
+
+KEYS: Final = sorted(METRICS.names())
+TEXTS: Final = (None, "", "The quick brown fox.", "the QUICK fox, brown 3.5", "漢字 \ud800 \x00 é")
+OTHER: Final[dict[type, OptionValue]] = {bool: True, int: 7, float: 0.7, str: "other"}
+
+
+def traces() -> list[Trace]:
+    return [
+        Trace(
+            trace_id=f"{outcome}-{first}-{second}",
+            item_id="i",
+            outcome=outcome,
+            expected_output=expected,
+            output=output,
+        )
+        for outcome in Outcome
+        for first, expected in enumerate(TEXTS)
+        for second, output in enumerate(TEXTS)
+    ]
+
+
+@pytest.fixture(params=KEYS)
+def key(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def provider(key: str) -> MetricProvider:
+    return provider_for(MetricRef.of(key))
+
+
+def test_a_metric_is_registered_under_the_key_of_its_spec(key: str) -> None:
+    assert METRICS.get(key)().spec.key.partition("[")[0] == key  # SCORE["…"] names one of many
+    assert key == key.upper()
+
+
+def test_a_spec_says_what_is_measured_and_who_defined_it(provider: MetricProvider) -> None:
+    spec = provider.spec
+    assert spec.description
+    assert spec.source
+    assert spec.unit
+    assert spec.version
+    assert spec is provider.spec  # read for every trace, so it must be made once
+
+
+def test_the_range_is_in_order_and_holds_the_worst_value(provider: MetricProvider) -> None:
+    spec = provider.spec
+    low = -math.inf if spec.minimum is None else spec.minimum
+    high = math.inf if spec.maximum is None else spec.maximum
+    assert low < high
+    if spec.worst is not None:
+        assert low <= spec.worst <= high
+        assert spec.direction is not Direction.NEITHER
+
+
+def test_every_value_is_measured_in_its_range_or_missing_with_a_reason(
+    provider: MetricProvider,
+) -> None:
+    for trace in traces():
+        row = measure(trace, [provider])
+        if row.values[0] is None:
+            assert "kind" not in row.missing[provider.spec.key]._fields, row  # never failed
+        else:
+            assert not row.missing
+
+
+def test_the_same_trace_has_the_same_value_again(key: str, provider: MetricProvider) -> None:
+    again = provider_for(MetricRef.of(key))
+    for trace in traces():
+        assert measure(trace, [provider]) == measure(trace, [again])
+
+
+def test_a_metric_does_without_the_texts_that_it_does_not_need(provider: MetricProvider) -> None:
+    needs = provider.spec.needs
+    trace = Trace(
+        trace_id="t",
+        item_id="i",
+        expected_output="x" if Need.EXPECTED_OUTPUT in needs else None,
+        output="x" if Need.OUTPUT in needs else None,
+    )
+    if provider.supports(trace):
+        assert math.isfinite(provider.compute(trace))
+
+
+def test_every_option_changes_the_version_or_the_column(key: str, provider: MetricProvider) -> None:
+    plain = provider.spec
+    for option in options_of(METRICS.get(key)):
+        ref = MetricRef.of(key, {option.name: OTHER[type(option.default)]})
+        other = provider_for(ref).spec
+        assert (other.key, other.version) != (plain.key, plain.version)
+        assert pickle.loads(pickle.dumps(ref)) == ref

@@ -1,0 +1,270 @@
+"""The engine gives a row for every trace, whatever a provider does."""
+
+import math
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.metrics.engine import measure, measure_all, measure_chunk, score_chunk
+from app.metrics.registry import load_metrics
+from app.metrics.types import (
+    Failed,
+    FailureKind,
+    MetricRef,
+    MetricSpec,
+    Need,
+    Skipped,
+    SkipReason,
+)
+from app.traces.types import Outcome, Trace
+
+FAKE = MetricSpec(key="FAKE", description="", source="")
+
+
+@dataclass
+class FakeMetric:
+    answer: Callable[[Trace], float] = lambda _: 0.5
+    spec: MetricSpec = FAKE
+    accepts: bool = True
+
+    def supports(self, trace: Trace) -> bool:  # noqa: ARG002
+        return self.accepts
+
+    def compute(self, trace: Trace) -> float:
+        return self.answer(trace)
+
+
+@dataclass
+class FakeBatch(FakeMetric):
+    batch: Callable[[Sequence[Trace]], Sequence[float]] = lambda traces: [0.25] * len(traces)
+    sizes: list[int] = field(default_factory=list)
+
+    def compute_batch(self, traces: Sequence[Trace]) -> Sequence[float]:
+        self.sizes.append(len(traces))
+        return self.batch(traces)
+
+
+def spec(
+    *, worst: float | None = None, maximum: float | None = 1.0, needs: frozenset[Need] = frozenset()
+) -> MetricSpec:
+    return MetricSpec(
+        key="FAKE", description="", source="", worst=worst, maximum=maximum, needs=needs
+    )
+
+
+def trace(
+    trace_id: str = "t",
+    *,
+    outcome: Outcome = Outcome.SCORED,
+    expected: str | None = "a b",
+    output: str | None = "a c",
+) -> Trace:
+    return Trace(
+        trace_id=trace_id,
+        item_id=trace_id,
+        outcome=outcome,
+        expected_output=expected,
+        output=output,
+        scores={},
+    )
+
+
+BOTH = frozenset(Need)
+
+
+def raising(_: Trace) -> float:
+    raise ValueError("the model is out to lunch")
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (raising, FailureKind.RAISED),
+        (lambda _: math.nan, FailureKind.NON_FINITE),
+        (lambda _: math.inf, FailureKind.NON_FINITE),
+        (lambda _: -math.inf, FailureKind.NON_FINITE),
+        (lambda _: True, FailureKind.NOT_A_NUMBER),
+        (lambda _: "0.5", FailureKind.NOT_A_NUMBER),
+        (lambda _: None, FailureKind.NOT_A_NUMBER),
+        (lambda _: 10**400, FailureKind.NOT_A_NUMBER),
+        (lambda _: 1.0000001, FailureKind.OUT_OF_RANGE),
+        (lambda _: -0.1, FailureKind.OUT_OF_RANGE),
+    ],
+)
+def test_a_provider_that_breaks_its_promise_fails_for_that_trace_alone(
+    answer: Callable[[Trace], float], kind: FailureKind
+) -> None:
+    sound = FakeMetric(spec=MetricSpec(key="SOUND", description="", source=""))
+    row = measure(trace(), [FakeMetric(answer), sound])
+    assert row.values == (None, 0.5)
+    failure = row.missing["FAKE"]
+    assert isinstance(failure, Failed)
+    assert failure.kind is kind
+    assert "SOUND" not in row.missing
+
+
+def test_the_detail_of_a_failure_names_the_error_and_stays_short() -> None:
+    def answer(_: Trace) -> float:
+        raise ValueError("x" * 5000)
+
+    failure = measure(trace(), [FakeMetric(answer)]).missing["FAKE"]
+    assert isinstance(failure, Failed)
+    assert failure.detail.startswith("ValueError: xxx")
+    assert len(failure.detail) == 300
+
+
+def test_a_provider_that_raises_when_asked_for_support_fails_too() -> None:
+    class Broken(FakeMetric):
+        def supports(self, trace: Trace) -> bool:  # noqa: ARG002
+            raise KeyError("oops")
+
+    assert measure(trace(), [Broken()]).missing["FAKE"] == Failed(
+        FailureKind.RAISED, "KeyError: 'oops'"
+    )
+
+
+def test_whole_numbers_and_open_ranges_are_accepted_and_zero_has_no_sign() -> None:
+    row = measure(trace(), [FakeMetric(lambda _: 7, spec(maximum=None))])
+    assert row.values == (7.0,)
+    assert type(row.values[0]) is float
+    zero = measure(trace(), [FakeMetric(lambda _: -0.0)]).values[0]
+    assert zero == 0.0
+    assert math.copysign(1.0, zero) == 1.0
+
+
+@pytest.mark.parametrize("outcome", [Outcome.AGENT_ERROR, Outcome.TIMEOUT])
+def test_an_agent_that_failed_takes_the_worst_value_even_without_an_output(
+    outcome: Outcome,
+) -> None:
+    failed = trace(outcome=outcome, output=None)
+    assert measure(failed, [FakeMetric(raising, spec(worst=0.0, needs=BOTH))]).values == (0.0,)
+
+
+def test_an_agent_that_failed_is_skipped_by_a_metric_without_a_worst_value() -> None:
+    row = measure(trace(outcome=Outcome.TIMEOUT), [FakeMetric(raising)])
+    assert row.missing == {"FAKE": Skipped(SkipReason.AGENT_ERROR)}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason"),
+    [
+        (Outcome.INFRA_ERROR, SkipReason.INFRA_ERROR),
+        (Outcome.JUDGE_ERROR, SkipReason.JUDGE_ERROR),
+    ],
+)
+def test_an_error_that_is_not_the_agents_is_skipped_never_zero(
+    outcome: Outcome, reason: SkipReason
+) -> None:
+    row = measure(trace(outcome=outcome), [FakeMetric(raising, spec(worst=0.0))])
+    assert row.values == (None,)
+    assert row.missing == {"FAKE": Skipped(reason)}
+
+
+@pytest.mark.parametrize(
+    ("given_trace", "reason"),
+    [
+        (trace(expected=None), SkipReason.NO_EXPECTED_OUTPUT),
+        (trace(output=None), SkipReason.NO_OUTPUT),
+        (trace(expected=None, output=None), SkipReason.NO_EXPECTED_OUTPUT),
+        (
+            trace(expected=None, outcome=Outcome.AGENT_ERROR),
+            SkipReason.NO_EXPECTED_OUTPUT,
+        ),
+    ],
+)
+def test_a_text_that_is_needed_and_missing_is_the_reason(
+    given_trace: Trace, reason: SkipReason
+) -> None:
+    row = measure(given_trace, [FakeMetric(raising, spec(worst=0.0, needs=BOTH))])
+    assert row.missing == {"FAKE": Skipped(reason)}
+
+
+def test_an_empty_text_is_a_text() -> None:
+    row = measure(trace(expected="", output=""), [FakeMetric(spec=spec(needs=BOTH))])
+    assert row.values == (0.5,)
+
+
+def test_a_trace_that_is_not_supported_is_skipped() -> None:
+    row = measure(trace(), [FakeMetric(raising, accepts=False)])
+    assert row.missing == {"FAKE": Skipped(SkipReason.NOT_SUPPORTED)}
+
+
+def test_a_batch_is_asked_once_for_the_traces_that_apply() -> None:
+    batch = FakeBatch(raising, spec(needs=BOTH))
+    rows = measure_chunk([trace("a"), trace("b", output=None), trace("c")], [batch])
+    assert [row.values for row in rows] == [(0.25,), (None,), (0.25,)]
+    assert batch.sizes == [2]
+
+
+def test_a_bad_value_in_a_batch_fails_for_its_trace_alone() -> None:
+    batch = FakeBatch(batch=lambda _: [0.1, math.nan, 0.3])
+    rows = measure_chunk([trace("a"), trace("b"), trace("c")], [batch])
+    assert [row.values for row in rows] == [(0.1,), (None,), (0.3,)]
+
+
+@pytest.mark.parametrize(
+    "broken", [lambda traces: [raising(traces[0])], lambda _: [0.1], lambda _: [0.1] * 9]
+)
+def test_a_broken_batch_is_asked_again_trace_by_trace(
+    broken: Callable[[Sequence[Trace]], Sequence[float]],
+) -> None:
+    batch = FakeBatch(lambda one: raising(one) if one.trace_id == "b" else 0.75, batch=broken)
+    rows = measure_chunk([trace("a"), trace("b"), trace("c")], [batch, FakeMetric()])
+    assert [row.values for row in rows] == [(0.75, 0.5), (None, 0.5), (0.75, 0.5)]
+
+
+def test_rows_come_in_the_order_of_the_traces_whoever_maps() -> None:
+    traces = [trace(f"t{number}", output="a b" if number % 3 else "x") for number in range(25)]
+    refs = (MetricRef.of("ROUGE"), MetricRef.of("ACCURACY"))
+    direct = list(measure_all(traces, refs, chunk_size=4))
+    backwards = list(
+        measure_all(
+            traces,
+            refs,
+            chunk_size=4,
+            map=lambda work, chunks: reversed([work(c) for c in reversed(list(chunks))]),
+        )
+    )
+    assert [row.trace_id for row in direct] == [one.trace_id for one in traces]
+    assert direct == backwards
+    assert direct[0].values == (0.0, 0.0)
+    assert direct[1].values == (1.0, 1.0)
+
+
+def test_traces_are_read_only_as_far_as_their_rows_are_wanted() -> None:
+    read: list[str] = []
+
+    def source() -> Iterator[Trace]:
+        for number in range(100):
+            read.append(str(number))
+            yield trace(str(number))
+
+    rows = measure_all(source(), [MetricRef.of("ROUGE")], chunk_size=5)
+    next(rows)
+    assert len(read) == 5
+
+
+def test_a_chunk_and_its_rows_cross_to_another_process() -> None:
+    chunk = [trace("a"), trace("b", output=None)]
+    refs = (MetricRef.of("ROUGE", {"useStemmer": True}),)
+    work = pickle.loads(pickle.dumps((score_chunk, chunk, refs)))
+    rows = pickle.loads(pickle.dumps(work[0](*work[1:])))
+    assert rows == score_chunk(chunk, refs)
+    assert rows[1].missing == {"ROUGE": Skipped(SkipReason.NO_OUTPUT)}
+
+
+@given(st.lists(st.tuples(st.text(), st.text()), max_size=8))
+def test_every_metric_stays_in_its_range_for_any_texts(pairs: list[tuple[str, str]]) -> None:
+    load_metrics()
+    refs = tuple(
+        MetricRef.of(key)
+        for key in ("ROUGE", "ROUGE_1", "ROUGE_2", "BLEU", "ACCURACY", "PRECISION", "RECALL")
+    )
+    chunk = [trace(str(n), expected=a, output=b) for n, (a, b) in enumerate(pairs)]
+    for row in score_chunk(chunk, refs):
+        assert not row.missing
+        assert all(value is not None and 0.0 <= value <= 1.0 for value in row.values)
