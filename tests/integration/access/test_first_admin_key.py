@@ -1,6 +1,8 @@
 import multiprocessing
 import stat
 from datetime import timedelta
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import NamedTuple
 
@@ -246,20 +248,33 @@ def test_a_short_configured_key_is_refused_without_showing_it(db: Database, tmp_
     assert rows(db) == []
 
 
-def start(url: str, folder: str) -> bool:
+PROCESSES = 4
+
+
+def start(url: str, folder: str, gate: Barrier, created: "Queue[bool]") -> None:
     db = Database(url, pool_size=1)
-    try:
-        return ensure_first_admin_key(db, Path(folder), None).created
-    finally:
-        db.dispose()
+    db.ping()
+    gate.wait(60)
+    created.put(ensure_first_admin_key(db, Path(folder), None).created)
+    db.dispose()
 
 
 def test_processes_that_start_at_once_make_one_key(
     db: Database, database_url: str, tmp_path: Path
 ) -> None:
-    with multiprocessing.get_context("spawn").Pool(4) as pool:
-        created = pool.starmap(start, [(database_url, str(tmp_path))] * 8, chunksize=1)
-    assert created.count(True) == 1
+    context = multiprocessing.get_context("spawn")
+    gate = context.Barrier(PROCESSES)
+    created: Queue[bool] = context.Queue()
+    starts = [
+        context.Process(target=start, args=(database_url, str(tmp_path), gate, created))
+        for _ in range(PROCESSES)
+    ]
+    for process in starts:
+        process.start()
+    answers = sorted(created.get(timeout=60) for _ in starts)
+    for process in starts:
+        process.join(60)
+    assert answers == [False, False, False, True]
     assert len(rows(db)) == 1
     assert opens(db, token_in(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["admin.key"]

@@ -4,6 +4,7 @@ import json
 import logging
 import pickle
 import pprint
+import string
 import traceback
 from dataclasses import asdict, dataclass
 
@@ -79,6 +80,18 @@ def test_a_sealed_text_with_one_character_changed_does_not_open(data: st.DataObj
     character = data.draw(st.characters().filter(lambda c: c != value[at]))
     with pytest.raises((BrokenSeal, WrongMasterKey)):
         BOX.open(value[:at] + character + value[at + 1 :], **PLACE)
+
+
+def test_a_sealed_text_has_one_spelling() -> None:
+    # 12 + 3 + 16 = 31 bytes end in a character of which base64 reads 2 bits, then "==".
+    value = BOX.seal("abc", **PLACE)
+    last = value[-3]
+    others = [c for c in string.ascii_letters + string.digits + "-_" if c != last]
+    respelt = [f"{value[:-3]}{other}==" for other in others]
+    for text in [*respelt, value.rstrip("="), value + "=", value + "\n"]:
+        with pytest.raises(BrokenSeal):
+            BOX.open(text, **PLACE)
+    assert BOX.open(value, **PLACE).reveal() == "abc"
 
 
 @given(st.integers(min_value=0, max_value=60))
