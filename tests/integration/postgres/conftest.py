@@ -76,7 +76,7 @@ def data_dir(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A data folder with a cluster that is not running, to be copied: `initdb` takes its time."""
+    """A data folder with a cluster that is not running: making one takes its time."""
     path = tmp_path_factory.mktemp("made") / "data"
     EmbeddedPostgres(path, durable=False).acquire().release()
     yield path
@@ -84,10 +84,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def postgres(fresh: EmbeddedPostgres, data_dir: Path, made: Path) -> EmbeddedPostgres:
-    """A server that has been used before, and is not running."""
+def postgres(fresh: EmbeddedPostgres, data_dir: Path, made: Path) -> Iterator[EmbeddedPostgres]:
+    """A server that was used before and is not running, lent: tests leave its files sound."""
+    made.rename(data_dir)
+    yield fresh
+    fresh.stop()
+    data_dir.rename(made)
+
+
+@pytest.fixture
+def spare(fresh: EmbeddedPostgres, data_dir: Path, made: Path) -> EmbeddedPostgres:
+    """The same, copied: tests may spoil it."""
     subprocess.run(["cp", "-a", made, data_dir], check=True)
-    (data_dir / "postgres" / "port").unlink()  # else every copy would ask for the same one
     return fresh
 
 

@@ -186,10 +186,10 @@ def test_the_url_of_a_server_that_is_not_running_is_an_error_with_its_remedy(
 
 
 def test_a_folder_deleted_under_its_owner_is_let_go(
-    postgres: EmbeddedPostgres, data_dir: Path
+    spare: EmbeddedPostgres, data_dir: Path
 ) -> None:
-    lease = postgres.acquire()
-    pid = postgres.status().pid
+    lease = spare.acquire()
+    pid = spare.status().pid
     assert pid is not None
     data_dir.rename(data_dir.with_name("elsewhere"))
     lease.release()
