@@ -117,7 +117,10 @@ def _count(source: Mapping[str, Any], key: str, most: int = MAX_INTEGER) -> int 
 
 
 def _amount(source: Mapping[str, Any], key: str) -> float | None:
-    value = source.get(key)
+    return _positive(source.get(key), key)
+
+
+def _positive(value: Any, key: str) -> float | None:
     if value is None:
         return None
     amount = _number(value, key)
@@ -174,7 +177,7 @@ def _tool_call(value: Any, key: str) -> ToolCall:
         name=_storable(value["name"], f"{key}.name"),
         arguments=arguments,
         ok=ok,
-        latency_ms=_amount(value, "latencyMs"),
+        latency_ms=_positive(value.get("latencyMs"), f"{key}.latencyMs"),
     )
 
 
@@ -192,6 +195,6 @@ def _scores(source: Mapping[str, Any]) -> Mapping[str, float]:
 
 
 def _refuse(key: str, wanted: str, value: Any) -> NoReturn:
-    shown = {dict: "an object", list: "a list", str: "a text", bool: "a boolean"}.get(type(value))
-    given = shown or ("null" if value is None else f"{value!r:.40}")
+    kinds = {dict: "an object", list: "a list", bool: "a boolean"}
+    given = kinds.get(type(value), "null" if value is None else f"{value!r:.40}")
     raise Invalid(f"{key} must be {wanted}, not {given}; correct it.", code="invalid-trace")

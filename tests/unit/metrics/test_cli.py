@@ -1,0 +1,135 @@
+"""`mosaico score`: the answer on stdout, everything else on stderr, and an exit code."""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from app.metrics.cli import score
+
+cli = typer.Typer()
+cli.command("score")(score)
+cli.callback()(lambda: None)
+
+LINES: Final[list[dict[str, Any]]] = [
+    {"traceId": "a", "expectedOutput": "the cat sat", "output": "the cat sat", "scores": {"Q": 1}},
+    {"traceId": "b", "expectedOutput": "the cat sat", "output": "a dog ran", "scores": {"Q": 0}},
+    {"traceId": "c", "expectedOutput": "x", "outcome": "infra_error"},
+    {"traceId": "d", "expectedOutput": "x", "outcome": "agent_error"},
+]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "traces.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in LINES), encoding="utf-8")
+    return path
+
+
+def run(*arguments: str | Path, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(cli, ["score", *map(str, arguments)], input=stdin)
+
+
+def test_json_holds_a_row_for_each_trace_and_the_aggregates_of_each_metric(file: Path) -> None:
+    # ROUGE is 1, 0, missing, 0 (the agent failed): mean 1/3 over three values of four traces.
+    result = run(file, "--metrics", "rouge,ACCURACY", "--format", "json")
+    assert result.exit_code == 0
+    document = json.loads(result.stdout)
+    assert document["rows"] == [
+        {"traceId": "a", "values": {"ROUGE": 1.0, "ACCURACY": 1.0}},
+        {"traceId": "b", "values": {"ROUGE": 0.0, "ACCURACY": 0.0}},
+        {"traceId": "c", "values": {"ROUGE": None, "ACCURACY": None}},
+        {"traceId": "d", "values": {"ROUGE": 0.0, "ACCURACY": 0.0}},
+    ]
+    rouge = document["aggregates"]["ROUGE"]
+    assert rouge["mean"] == 1 / 3
+    assert (rouge["n"], rouge["count"], rouge["coverage"]) == (3, 3, 0.75)
+    assert set(rouge) == {
+        "mean",
+        "n",
+        "std",
+        "min",
+        "max",
+        "p50",
+        "p95",
+        "p99",
+        "sum",
+        "count",
+        "coverage",
+    }
+    assert "kpi" not in document
+    assert "ROUGE is missing on 1 traces: INFRA_ERROR 1" in result.stderr
+
+
+def test_a_formula_is_evaluated_over_metrics_and_scores_of_the_traces(file: Path) -> None:
+    # 1/3 from ROUGE, 1/2 from the score Q.
+    result = run(file, "--formula", 'ROUGE + SCORE["Q"]', "--format", "json")
+    kpi = json.loads(result.stdout)["kpi"]
+    assert kpi == {"formula": 'ROUGE + SCORE["Q"]', "value": 1 / 3 + 1 / 2, "reason": None}
+
+
+def test_a_pipe_gets_tab_separated_lines_without_frames(file: Path) -> None:
+    result = run(file, "--metrics", "ROUGE", "--formula", "ROUGE * 3")
+    lines = [line.split("\t") for line in result.stdout.splitlines()]
+    assert lines[0][:3] == ["metric", "mean", "n"]
+    assert lines[1][:3] == ["ROUGE", "0.333333", "3"]
+    assert lines[2][:2] == ["ROUGE * 3", "1"]
+    assert {len(line) for line in lines} == {10}
+
+
+def test_all_metrics_are_computed_when_none_is_named(file: Path) -> None:
+    document = json.loads(run(file, "--format", "json").stdout)
+    assert {"ROUGE", "ROUGE_1", "ROUGE_2", "BLEU", "F1_SCORE"} <= set(document["aggregates"])
+
+
+def test_traces_come_from_standard_input_when_the_file_is_a_dash() -> None:
+    result = run("-", "--metrics", "ROUGE", stdin=json.dumps(LINES[0]))
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[1].startswith("ROUGE\t1\t1\t")
+
+
+def test_a_formula_without_a_value_says_why_and_exits_3(file: Path) -> None:
+    result = run(file, "--formula", "ROUGE / ACCURACY.min", "--format", "json")
+    assert result.exit_code == 3
+    kpi = json.loads(result.stdout)["kpi"]
+    assert kpi["value"] is None
+    assert kpi["reason"] in result.stderr
+
+
+def test_a_file_without_traces_exits_2_with_an_empty_answer(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text("\n\n", encoding="utf-8")
+    result = run(empty)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "holds no trace" in result.stderr
+
+
+def test_a_missing_file_exits_66(tmp_path: Path) -> None:
+    result = run(tmp_path / "none.jsonl")
+    assert (result.exit_code, result.stdout) == (66, "")
+    assert "No such file" in result.stderr
+
+
+def test_a_bad_line_exits_65_with_its_number_and_no_half_answer(file: Path) -> None:
+    with file.open("a", encoding="utf-8") as lines:
+        lines.write('{"traceId": "e", "output": 7}\n')
+    result = run(file, "--format", "json")
+    assert (result.exit_code, result.stdout) == (65, "")
+    problem = json.loads(result.stderr)
+    assert problem["type"] == "/problems/invalid-trace"
+    assert problem["detail"].startswith("line 5: output must be a text")
+
+
+def test_an_unknown_metric_exits_66_with_the_nearest_name(file: Path) -> None:
+    result = run(file, "--metrics", "BLUE")
+    assert (result.exit_code, result.stdout) == (66, "")
+    assert "Did you mean BLEU" in result.stderr
+
+
+def test_a_formula_with_mistakes_exits_65_and_tells_each(file: Path) -> None:
+    result = run(file, "--formula", "ROUGH + * BLEU.p59")
+    assert (result.exit_code, result.stdout) == (65, "")
+    assert result.stderr.count("/formula") >= 2

@@ -1,0 +1,172 @@
+"""Lines of JSON become traces, or a message that says which line and what to change."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.core.errors import Invalid
+from app.traces.ndjson import read_traces, trace_from_json
+from app.traces.types import Outcome, ToolCall, Trace
+
+FULL = {
+    "traceId": "t-1",
+    "itemId": "q-1",
+    "trial": 2,
+    "outcome": "agent_error",
+    "input": "Which?",
+    "expectedOutput": "This",
+    "output": "",
+    "error": "it broke",
+    "tags": ["easy", "é"],
+    "url": "https://example.org/t-1",
+    "inputTokens": 7,
+    "outputTokens": 0,
+    "costUsd": 0.25,
+    "latencyMs": 12,
+    "toolCalls": [{"name": "search", "arguments": {"q": "x"}, "ok": True, "latencyMs": 3}],
+    "scores": {"Answer Relevance": 1, "Tone": 0.5, "Absent": None},
+    "seedMetrics": {"whatever": ["is", "not", "known"]},
+}
+
+
+def test_every_key_of_a_line_is_read_and_the_unknown_ones_are_ignored() -> None:
+    assert trace_from_json(FULL) == Trace(
+        trace_id="t-1",
+        item_id="q-1",
+        trial=2,
+        outcome=Outcome.AGENT_ERROR,
+        input="Which?",
+        expected_output="This",
+        output="",
+        error="it broke",
+        tags=("easy", "é"),
+        url="https://example.org/t-1",
+        input_tokens=7,
+        output_tokens=0,
+        cost_usd=0.25,
+        latency_ms=12.0,
+        tool_calls=(ToolCall(name="search", arguments={"q": "x"}, ok=True, latency_ms=3.0),),
+        scores={"Answer Relevance": 1.0, "Tone": 0.5},
+    )
+
+
+def test_a_trace_needs_nothing_but_an_id_which_is_its_item_too() -> None:
+    trace = trace_from_json({"traceId": "t"})
+    assert trace == Trace(trace_id="t", item_id="t")
+    assert trace == trace_from_json(dict.fromkeys(FULL) | {"traceId": "t"})
+    assert trace.output is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"traceId": None}, "traceId is missing"),
+        ({"traceId": 7}, "traceId must be a text"),
+        ({"traceId": " "}, "traceId has 1 characters or is blank"),
+        ({"traceId": "x" * 257}, "use 1 to 256 characters"),
+        ({"itemId": ""}, "itemId has 0 characters"),
+        ({"output": {"a": 1}}, "output must be a text .* not an object"),
+        ({"expectedOutput": 3}, "expectedOutput must be a text .* not 3"),
+        ({"input": ["x"]}, "input must be a text .* not a list"),
+        ({"output": "a\x00b"}, "output holds the character NUL"),
+        ({"output": "a\ud800"}, "output holds half a surrogate pair at character 1"),
+        ({"trial": -1}, "trial must be a whole number from 0 to 32767, not -1"),
+        ({"trial": True}, "trial must be a whole number .* not a boolean"),
+        ({"trial": 1.0}, "trial must be a whole number"),
+        ({"inputTokens": 2**63}, "inputTokens must be a whole number"),
+        ({"costUsd": "0.1"}, "costUsd must be a number, not '0.1'"),
+        ({"costUsd": -0.1}, "costUsd must be a number from 0 on"),
+        ({"latencyMs": float("nan")}, "latencyMs must be a finite number"),
+        ({"latencyMs": 10**400}, "latencyMs must be a finite number"),
+        ({"outcome": "great"}, "outcome must be one of scored, agent_error, .* not 'great'"),
+        ({"outcome": 1}, "outcome must be one of"),
+        ({"outcome": []}, "outcome must be one of"),
+        ({"tags": "easy"}, "tags must be a list, not 'easy'"),
+        ({"tags": [1]}, r"tags\[0\] must be a text"),
+        ({"toolCalls": [{}]}, r"toolCalls\[0\] must be an object with a \"name\""),
+        ({"toolCalls": [{"name": "a", "ok": 1}]}, r"toolCalls\[0\].ok must be true or false"),
+        (
+            {"toolCalls": [{"name": "a", "latencyMs": "fast"}]},
+            r"toolCalls\[0\].latencyMs must be a number",
+        ),
+        ({"toolCalls": [{"name": "a", "arguments": 1}]}, "arguments must be an object"),
+        ({"scores": [1]}, "scores must be an object of numbers, not a list"),
+        ({"scores": {"A": True}}, r"scores\['A'\] must be a number, not a boolean"),
+        ({"scores": {"A": float("inf")}}, "must be a finite number"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_with_its_key(
+    changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(Invalid, match=message):
+        trace_from_json(FULL | changes)
+
+
+@pytest.mark.parametrize("value", [None, [], "t", 7])
+def test_a_line_that_is_no_object_is_no_trace(value: object) -> None:
+    with pytest.raises(Invalid, match="a trace must be an object"):
+        trace_from_json(value)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"{", "line 3: .*not JSON"),
+        (b"\xff", "line 3: .*not UTF-8"),
+        (b'{"traceId": "a"', "line 3: .*not JSON"),
+        (b'{"traceId": "a", "costUsd": NaN}', "line 3: "),
+        (b'{"traceId": "a", "traceId": "b"}', "line 3: "),
+        (b'{"traceId": "a\\u0000"}', "line 3: "),
+        (b'{"traceId": "a\\ud800"}', "line 3: "),
+        (b'{"traceId": "a", "x": 123456789012345678901234567890}', "line 3: "),
+        (b"[" * 100_000, "line 3: "),
+        (b'{"traceId": "first"}', "line 3: traceId 'first' stood on line 1 already"),
+        (b'{"output": "x"}', "line 3: traceId is missing"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(line: bytes, message: str) -> None:
+    lines = [b'{"traceId": "first"}\n', b"\n", line]
+    with pytest.raises(Invalid, match=message):
+        list(read_traces(lines))
+
+
+def test_blank_lines_and_a_byte_order_mark_are_passed_over() -> None:
+    lines = [b'\xef\xbb\xbf{"traceId": "a"}\r\n', b"  \r\n", b'{"traceId": "b"}']
+    assert [trace.trace_id for trace in read_traces(lines)] == ["a", "b"]
+
+
+def test_lines_are_read_only_as_far_as_traces_are_wanted() -> None:
+    read: list[int] = []
+
+    def lines() -> Iterator[str]:
+        for number in range(100):
+            read.append(number)
+            yield json.dumps({"traceId": str(number)})
+
+    next(read_traces(lines()))
+    assert read == [0]
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=5,
+    ),
+    st.sampled_from(sorted(FULL)),
+)
+def test_whatever_stands_under_a_key_is_read_or_refused(value: object, key: str) -> None:
+    with contextlib.suppress(Invalid):
+        assert isinstance(trace_from_json(FULL | {key: value}), Trace)
+
+
+def test_the_traces_of_the_demonstration_are_read() -> None:
+    for path in sorted((Path(__file__).parents[3] / "demo" / "traces").glob("*.jsonl")):
+        with path.open("rb") as lines:
+            assert len(list(read_traces(lines))) >= 200
