@@ -1,9 +1,9 @@
 import pytest
-from formula_strategies import metrics, numbers
-from hypothesis import given
+from hypothesis import given, settings
 
 from app.formula import Expr, format_expression, format_formula, parse_expression
 from app.formula.parser import read
+from tests.unit.formula.formula_strategies import metrics, numbers
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,7 @@ def test_the_canonical_text_is_upper_case_with_the_fewest_parentheses(
     assert format_formula(canonical) == canonical
 
 
+@settings(deadline=None)
 @given(numbers(metrics))
 def test_the_canonical_text_reads_back_as_the_same_formula(root: Expr) -> None:
     text = format_expression(root)
@@ -45,6 +46,7 @@ def test_the_canonical_text_reads_back_as_the_same_formula(root: Expr) -> None:
     assert format_formula(text) == text
 
 
+@settings(deadline=None)
 @given(numbers(metrics))
 def test_no_pair_of_parentheses_can_be_left_out(root: Expr) -> None:
     text = format_expression(root)

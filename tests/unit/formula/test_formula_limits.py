@@ -77,12 +77,13 @@ def test_a_hostile_text_is_answered_with_mistakes(text: str) -> None:
     assert check_formula(text).mistakes
 
 
+@settings(deadline=None)
 @given(st.text() | st.lists(st.sampled_from(PIECES)).map("".join))
 def test_any_text_is_answered(text: str) -> None:
     answer(text)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
 def test_any_short_text_is_answered(text: str) -> None:
     answer(text)
