@@ -54,7 +54,7 @@ def opened_resources(settings: Settings, *, name: str, pool_size: int) -> Iterat
                 embedded=settings.database_url is None,
             ),
             data_dir=settings.data_dir,
-            options={"langfuse_default_url": str(settings.langfuse_default_url)},
+            options={"langfuse_default_url": settings.langfuse_default_url},
         )
         try:
             yield resources

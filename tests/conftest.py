@@ -3,6 +3,7 @@ service on top of it.
 """
 
 import base64
+import importlib
 import secrets
 from collections.abc import Iterator
 from itertools import count
@@ -21,12 +22,9 @@ from app.main import create_app
 from app.metrics.registry import load_metrics
 from app.plugins import load_plugins
 from app.postgres.server import Lease
-from app.runs import tasks as run_tasks
 from tests.support.http import serving
 from tests.support.postgres import cluster, drop_database, make_database
 from tests.support.service import Service
-
-assert run_tasks  # importing it declares the handlers
 
 _numbers = count()
 
@@ -62,6 +60,7 @@ def fresh_database_url(
 @pytest.fixture
 def service_resources(fresh_database_url: str, tmp_path: Path) -> Iterator[Resources]:
     load_plugins()
+    importlib.import_module("app.worker")  # which declares the handlers of the jobs
     db = Database(fresh_database_url, pool_size=10, name="tests")
     yield Resources(
         db=db,

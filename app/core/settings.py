@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, HttpUrl, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.core.errors import AppError
@@ -21,7 +21,7 @@ class Settings(BaseSettings):
     """One field per variable; the description becomes `.env.example`."""
 
     model_config = SettingsConfigDict(
-        env_prefix="MOSAICO_", env_file=".env", extra="ignore", frozen=True
+        env_prefix="MOSAICO_", env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True
     )
 
     data_dir: Path = Field(
@@ -56,8 +56,9 @@ class Settings(BaseSettings):
         ),
     ] = None
     langfuse_default_url: Annotated[
-        HttpUrl, Field(description="Langfuse server of agents that name none.")
-    ] = HttpUrl("https://cloud.langfuse.com")
+        str,
+        Field(pattern=r"^https?://\S+$", description="Langfuse server of agents that name none."),
+    ] = "https://cloud.langfuse.com"
     worker_concurrency: Annotated[
         int, Field(ge=1, le=64, description="Jobs that one worker runs at the same time.")
     ] = 4

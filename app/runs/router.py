@@ -93,7 +93,7 @@ def retry_run(run_id: RunId, once: Once) -> Response:
 
 
 @router.get("/{runId}/results", dependencies=[Depends(require("read"))])
-def list_results(run_id: RunId, res: Res, page: Paging) -> Page[ResultView]:
+def list_run_results(run_id: RunId, res: Res, page: Paging) -> Page[ResultView]:
     """What was measured, trace by trace, in the order of the source."""
     with res.db.read() as session:
         run = queries.get_run(session, run_id)
@@ -103,7 +103,7 @@ def list_results(run_id: RunId, res: Res, page: Paging) -> Page[ResultView]:
 
 
 @router.get("/{runId}/metrics", dependencies=[Depends(require("read"))])
-def list_metrics(run_id: RunId, res: Res) -> Page[MetricAggregateView]:
+def list_run_metrics(run_id: RunId, res: Res) -> Page[MetricAggregateView]:
     """The metrics of a completed run: mean, spread, percentiles, and how much was missing."""
     with res.db.read() as session:
         metrics = queries.metrics_of_run(session, queries.get_run(session, run_id).seq)
@@ -111,7 +111,7 @@ def list_metrics(run_id: RunId, res: Res) -> Page[MetricAggregateView]:
 
 
 @router.get("/{runId}/kpis", dependencies=[Depends(require("read"))])
-def list_kpis(run_id: RunId, res: Res) -> Page[KpiValueView]:
+def list_run_kpis(run_id: RunId, res: Res) -> Page[KpiValueView]:
     """The KPI values of a completed run, by name."""
     with res.db.read() as session:
         kpis = kpis_of_run(session, queries.get_run(session, run_id).seq)

@@ -1,0 +1,97 @@
+"""Rules of the house that a linter does not know."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.core.settings import Settings, env_example, variable_name
+
+ROOT = Path(__file__).resolve().parents[2]
+APP = ROOT / "app"
+
+# Streams, bodies and the worker loop; everything else is synchronous.
+MAY_BE_ASYNC = {
+    "app/core/bodies.py",
+    "app/core/problems.py",
+    "app/core/sse.py",
+    "app/core/uploads.py",
+    "app/jobs/worker.py",
+    "app/main.py",
+    "app/web/csp.py",
+    "app/web/health.py",
+    "app/web/metrics.py",
+    "app/worker.py",
+}
+
+# The places where a stranger's failure is survived on purpose.
+MAY_CATCH_EVERYTHING = {
+    "app/core/problems.py",
+    "app/core/registry.py",
+    "app/jobs/worker.py",
+    "app/metrics/engine.py",
+    "app/postgres/server.py",
+}
+
+SECRET_WORDS = re.compile(r"-----BEGIN|sk-lf-[0-9a-f]{8}")
+
+
+def sources() -> Iterator[Path]:
+    return (path for path in sorted(APP.rglob("*.py")))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_only_streams_and_the_worker_loop_are_async() -> None:
+    found = {
+        name_of(path)
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.AsyncFunctionDef)
+    }
+    assert found <= MAY_BE_ASYNC
+
+
+def test_only_named_places_catch_every_exception() -> None:
+    found = {
+        name_of(path) for path in sources() if re.search(r"except (Base)?Exception\b", path.read_text())
+    }
+    assert found <= MAY_CATCH_EVERYTHING
+
+
+def test_every_module_of_the_product_that_says_anything_says_what_it_is() -> None:
+    """Files whose role is fixed by their name need no sentence of their own."""
+    roles = {"router", "service", "queries", "models", "schemas", "__init__"}
+    silent = [
+        name_of(path)
+        for path in sources()
+        if path.stem not in roles
+        and path.read_text().strip()
+        and ast.get_docstring(ast.parse(path.read_text())) is None
+    ]
+    assert silent == []
+
+
+def test_the_example_environment_names_every_setting() -> None:
+    assert (ROOT / ".env.example").read_text() == env_example()
+
+
+@pytest.mark.parametrize("field", Settings.model_fields)
+def test_every_setting_is_in_the_documentation(field: str) -> None:
+    assert f"`{variable_name(field)}`" in (ROOT / "docs" / "settings.md").read_text()
+
+
+def test_lock_files_hold_hashes_and_no_addresses() -> None:
+    for name in ("requirements.lock", "requirements-dev.lock"):
+        lock = (ROOT / name).read_text()
+        assert "://" not in lock
+        pins = [line for line in lock.splitlines() if re.match(r"[a-z0-9]", line)]
+        assert lock.count("--hash=sha256:") >= len(pins)
+
+
+def test_nothing_secret_lies_in_the_tree() -> None:
+    assert [name_of(path) for path in sources() if SECRET_WORDS.search(path.read_text())] == []
