@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from hypothesis import assume
+from hypothesis import HealthCheck, assume, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
@@ -34,6 +34,7 @@ from app.formula.functions import (
 )
 
 NOWHERE = Span(0, 0)
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 names = st.from_regex(r"[A-Z_][A-Z0-9_]{0,4}", fullmatch=True).filter(
     lambda name: name not in KEYWORDS and name not in FUNCTIONS
@@ -47,16 +48,19 @@ FEW = tuple(Reference(name, stat) for name in ("A", "B", "C") for stat in ("mean
 
 
 LEAVES = ("number", "metric")
-SHAPES = (*LEAVES, *LEAVES, "negative", "arithmetic", "arithmetic", "choice", *FUNCTIONS)
+ARITHMETIC = (*LEAVES, "negative", "arithmetic", "arithmetic")
+SHAPES = (*LEAVES, *ARITHMETIC, "choice", *FUNCTIONS)
 CONDITIONS = ("comparison", "comparison", "comparison", "not", "logic", "choice")
 literals = st.floats(min_value=0.0, allow_infinity=False) | st.sampled_from([0.0, 1.0, 0.5])
 weights = st.floats(allow_nan=False, allow_infinity=False)
 
 
 @st.composite
-def numbers(draw: DrawFn, references: SearchStrategy[Reference]) -> Expr:
+def numbers(
+    draw: DrawFn, references: SearchStrategy[Reference], shapes: tuple[str, ...] = SHAPES
+) -> Expr:
     """Trees that give a number, within the limits of the language."""
-    root = _Tree(draw, references).number(draw(st.integers(0, 4)))
+    root = _Tree(draw, references, shapes).number(draw(st.integers(0, 4)))
     assume(_within_limits(root))
     return root
 
@@ -64,9 +68,10 @@ def numbers(draw: DrawFn, references: SearchStrategy[Reference]) -> Expr:
 class _Tree(NamedTuple):
     draw: DrawFn
     references: SearchStrategy[Reference]
+    shapes: tuple[str, ...]
 
     def number(self, levels: int) -> Expr:
-        shape = self.draw(st.sampled_from(SHAPES if levels else LEAVES))
+        shape = self.draw(st.sampled_from(self.shapes if levels else LEAVES))
         if shape == "number":
             return Number(value=self.draw(literals), span=NOWHERE)
         if shape == "metric":

@@ -1,9 +1,9 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from app.formula import Expr, format_expression, format_formula, parse_expression
 from app.formula.parser import read
-from tests.unit.formula.formula_strategies import metrics, numbers
+from tests.unit.formula.formula_strategies import metrics, numbers, unhurried
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_the_canonical_text_is_upper_case_with_the_fewest_parentheses(
     assert format_formula(canonical) == canonical
 
 
-@settings(deadline=None)
+@unhurried
 @given(numbers(metrics))
 def test_the_canonical_text_reads_back_as_the_same_formula(root: Expr) -> None:
     text = format_expression(root)
@@ -46,7 +46,7 @@ def test_the_canonical_text_reads_back_as_the_same_formula(root: Expr) -> None:
     assert format_formula(text) == text
 
 
-@settings(deadline=None)
+@unhurried
 @given(numbers(metrics))
 def test_no_pair_of_parentheses_can_be_left_out(root: Expr) -> None:
     text = format_expression(root)

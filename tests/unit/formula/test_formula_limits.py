@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from app.formula import Mistake, check_formula, compile_formula, format_formula
 from app.formula.functions import MAX_BYTES, MAX_DEPTH, MAX_NODES
+from tests.unit.formula.formula_strategies import unhurried
 
 PIECES = (
     *("ROUGE", "bleu", ".p95", "SCORE[", '"x"', "]", "(", ")", ",", ":", "1", "0.5", "1e9", " "),
@@ -77,13 +78,13 @@ def test_a_hostile_text_is_answered_with_mistakes(text: str) -> None:
     assert check_formula(text).mistakes
 
 
-@settings(deadline=None)
+@unhurried
 @given(st.text() | st.lists(st.sampled_from(PIECES)).map("".join))
 def test_any_text_is_answered(text: str) -> None:
     answer(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(unhurried, max_examples=300)
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
 def test_any_short_text_is_answered(text: str) -> None:
     answer(text)
