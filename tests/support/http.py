@@ -17,7 +17,9 @@ STARTS_WITHIN_S = 20.0
 
 
 @contextmanager
-def serving(app: ASGIApp, *, lifespan: bool = False) -> Iterator[httpx.Client]:
+def serving(
+    app: ASGIApp, *, lifespan: bool = False, server_class: type[uvicorn.Server] = uvicorn.Server
+) -> Iterator[httpx.Client]:
     """Serve an application in a thread; the client speaks to it until the block ends."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         config = uvicorn.Config(
@@ -27,7 +29,7 @@ def serving(app: ASGIApp, *, lifespan: bool = False) -> Iterator[httpx.Client]:
             lifespan="on" if lifespan else "off",
             timeout_graceful_shutdown=2,
         )
-        server = uvicorn.Server(config)
+        server = server_class(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

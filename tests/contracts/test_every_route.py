@@ -1,0 +1,128 @@
+"""What holds for each route that exists, and so for each that will."""
+
+import re
+import warnings
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
+
+from app.access.deps import Requirement
+from app.api import PREFIX
+from app.core.db import Database
+from app.core.problems import MEDIA_TYPE, PROBLEMS
+from app.core.resources import Resources
+from app.core.secrets import SecretBox
+from app.main import create_app
+from app.web.problem_pages import errors_page
+from tests.support.http import serving
+
+CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
+APP = create_app(
+    Resources(
+        db=Database("postgresql://nobody@127.0.0.1:1/none"),
+        secrets=SecretBox.from_keys([b64encode(bytes(range(32))).decode()]),
+        data_dir=Path("/nonexistent"),
+    )
+)
+
+
+def route_id(route: RouteContext) -> str:
+    return f"{'|'.join(sorted(route.methods or ()))} {route.path}"
+
+
+ROUTES = [
+    route
+    for route in iter_route_contexts(APP.routes)
+    if isinstance(route.original_route, APIRoute) and (route.path or "").startswith(PREFIX)
+]
+every_route = pytest.mark.parametrize("route", ROUTES, ids=route_id)
+
+
+def roles(dependant: Any) -> list[str]:
+    """The roles that a route asks for, in its own and its routers' dependencies."""
+    found = [dependant.call.role] if isinstance(dependant.call, Requirement) else []
+    return found + [role for inner in dependant.dependencies for role in roles(inner)]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[httpx.Client]:
+    with serving(APP) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    with warnings.catch_warnings():
+        # Two operations of one name have a test of their own below.
+        warnings.simplefilter("ignore", UserWarning)
+        return APP.openapi()
+
+
+def operations(document: dict[str, Any], route: RouteContext) -> list[dict[str, Any]]:
+    assert route.path is not None
+    offered = document["paths"][route.path]
+    return [offered[method.lower()] for method in route.methods or ()]
+
+
+def test_there_are_routes() -> None:
+    assert ROUTES
+
+
+@every_route
+def test_a_route_declares_the_role_it_needs(route: RouteContext) -> None:
+    assert roles(route.dependant), "add dependencies=[Depends(require(…))]"
+
+
+@every_route
+def test_a_route_that_changes_something_needs_more_than_reading(route: RouteContext) -> None:
+    exempt = re.search(r"/(validate|evaluate)$", route.path or "")
+    if CHANGING & (route.methods or set()) and not exempt:
+        assert {"run", "admin"} & set(roles(route.dependant))
+
+
+@every_route
+def test_a_route_answers_401_to_strangers(route: RouteContext, client: httpx.Client) -> None:
+    path = re.sub(r"\{[^}]*\}", "some-id", route.path or "")
+    for method in route.methods or ():
+        response = client.request(method, path, json={} if method in CHANGING else None)
+        assert response.status_code == 401
+        assert response.headers["content-type"] == MEDIA_TYPE
+        assert response.headers["www-authenticate"] == "Bearer"
+        assert "send" in response.json()["detail"]
+
+
+@every_route
+def test_a_route_documents_its_problems(route: RouteContext, document: dict[str, Any]) -> None:
+    for operation in operations(document, route):
+        for status in PROBLEMS:
+            documented = operation["responses"][str(status)]
+            assert list(documented["content"]) == [MEDIA_TYPE]
+
+
+@every_route
+def test_a_route_says_what_it_is_for(route: RouteContext, document: dict[str, Any]) -> None:
+    for operation in operations(document, route):
+        assert operation["summary"]
+        assert operation["tags"]
+        assert re.fullmatch(r"[a-z]+([A-Z0-9][a-z0-9]*)+", operation["operationId"])
+        assert operation["security"]
+
+
+@every_route
+def test_no_route_answers_at_two_spellings(route: RouteContext) -> None:
+    assert route.path == PREFIX or not (route.path or "").endswith("/")
+
+
+def test_operation_ids_are_unique(document: dict[str, Any]) -> None:
+    ids = [each["operationId"] for path in document["paths"].values() for each in path.values()]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_page_of_errors_is_up_to_date() -> None:
+    written = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
+    assert written == errors_page(), "run: python -m app.web.problem_pages > docs/errors.md"

@@ -1,0 +1,43 @@
+"""The toy service on a real server, without a database and with one."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from app.core.logging import configure
+from tests.integration.edge.toy_things import NOWHERE, Shelf, toy_app
+from tests.support.http import serving
+from tests.support.postgres import cluster, drop_database, make_database
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _logs() -> None:
+    configure("json")
+
+
+@pytest.fixture
+def shelf(served_shelf: Shelf) -> Shelf:
+    served_shelf.things.clear()
+    return served_shelf
+
+
+@pytest.fixture(scope="module")
+def served_shelf() -> Shelf:
+    return Shelf()
+
+
+@pytest.fixture(scope="module")
+def client(served_shelf: Shelf) -> Iterator[httpx.Client]:
+    with serving(toy_app(NOWHERE, served_shelf)) as served:
+        yield served
+
+
+@pytest.fixture(scope="session")
+def database_url(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[str]:
+    base = tmp_path_factory.getbasetemp()
+    name = f"edge_{worker_id}"
+    with cluster(base if worker_id == "master" else base.parent) as lease:
+        drop_database(lease.url, name)
+        yield make_database(lease.url, name)
+        drop_database(lease.url, name)

@@ -1,0 +1,234 @@
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import httpx
+import psycopg
+import pytest
+from fastapi import FastAPI
+
+from app.core.db import Database
+from app.core.errors import NotFound
+from app.core.sse import EventHub, Snapshot, announce
+from app.main import Server
+from tests.integration.edge.toy_things import THINGS, Shelf, toy_app
+from tests.support.http import serving
+
+LIVENESS_S = 30
+STREAMS = 60
+
+
+class Service:
+    """A served toy application with its hub and its database."""
+
+    def __init__(self, app: FastAPI, shelf: Shelf, client: httpx.Client) -> None:
+        self.shelf = shelf
+        self.client = client
+        self.hub: EventHub = app.state.hub
+        self.db: Database = app.state.resources.db
+
+    def announce(self, key: str) -> None:
+        with self.db.begin() as session:
+            announce(session, key)
+
+
+@pytest.fixture(scope="module")
+def served(database_url: str) -> Iterator[Service]:
+    shelf = Shelf()
+    app = toy_app(database_url, shelf)
+    with serving(app, lifespan=True) as client:
+        limits = httpx.Limits(max_connections=None)
+        with httpx.Client(base_url=client.base_url, timeout=LIVENESS_S, limits=limits) as many:
+            yield Service(app, shelf, many)
+    app.state.resources.db.dispose()
+
+
+@pytest.fixture
+def service(served: Service) -> Service:
+    """The service with no stream open, and heartbeats too rare to play a part."""
+    eventually(lambda: served.hub.listening and served.hub.open_streams == 0)
+    served.hub.heartbeat_s, served.hub.burst_s = 60.0, 0.1
+    served.shelf.snapshots = []
+    return served
+
+
+def eventually(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIVENESS_S
+    while not true():
+        assert time.monotonic() < deadline, "it did not become true in time"
+        time.sleep(0.01)
+
+
+def announce_in_vain(db: Database, key: str) -> None:
+    with db.begin() as session:
+        announce(session, key)
+        raise NotFound
+
+
+def progress(number: int, *, final: bool = False) -> Snapshot:
+    return Snapshot(event="progress", id=str(number), data={"done": number}, final=final)
+
+
+class Events:
+    """The events of one open stream, one at a time."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._lines = response.iter_lines()
+
+    def next(self) -> dict[str, str]:
+        fields: dict[str, str] = {}
+        for line in self._lines:
+            if not line and fields:
+                return fields
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        return {}
+
+
+def test_a_stream_starts_with_the_present_state(service: Service) -> None:
+    service.shelf.snapshots = [progress(3)]
+    with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        assert response.headers["cache-control"] == "no-store"
+        assert Events(response).next() == {"event": "progress", "id": "3", "data": '{"done":3}'}
+
+
+def test_an_announcement_at_commit_wakes_the_streams_of_its_key_only(service: Service) -> None:
+    service.shelf.snapshots = [progress(1)]
+    with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
+        events = Events(response)
+        assert events.next()["id"] == "1"
+        taken = service.shelf.taken
+        service.announce("run-2")
+        with pytest.raises(NotFound):
+            announce_in_vain(service.db, "run-1")
+        service.shelf.snapshots = [progress(2)]
+        service.announce("run-1")
+        assert events.next()["id"] == "2"
+        assert service.shelf.taken == taken + 1
+
+
+def test_a_stream_ends_after_the_final_snapshot(service: Service) -> None:
+    service.shelf.snapshots = [progress(1), progress(2, final=True)]
+    with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
+        events = Events(response)
+        events.next()
+        service.announce("run-1")
+        assert events.next()["id"] == "2"
+        assert events.next() == {}
+    eventually(lambda: service.hub.open_streams == 0)
+
+
+def test_a_burst_of_announcements_is_one_event(service: Service) -> None:
+    service.hub.burst_s = 0.5
+    service.shelf.snapshots = [progress(0)]
+    with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
+        events = Events(response)
+        events.next()
+        taken = service.shelf.taken
+        for number in range(1, 21):
+            service.shelf.snapshots = [progress(number, final=number == 20)]
+            service.announce("run-1")
+        received = []
+        while event := events.next():
+            received.append(json.loads(event["data"])["done"])
+    assert received[-1] == 20
+    assert len(received) < 20
+    assert service.shelf.taken - taken < 20
+
+
+def test_a_client_that_returns_is_not_told_the_same_twice(service: Service) -> None:
+    service.hub.heartbeat_s = 0.1
+    service.shelf.snapshots = [progress(7)]
+    back = {"Last-Event-ID": "7"}
+    with service.client.stream("GET", f"{THINGS}/run-1/events", headers=back) as response:
+        lines = response.iter_lines()
+        assert next(lines) == ": still here"
+        service.shelf.snapshots = [progress(8)]
+        assert any(line == "id: 8" for line in lines)
+
+
+def test_a_client_that_has_seen_the_end_is_told_to_stop_asking(service: Service) -> None:
+    service.shelf.snapshots = [progress(9, final=True)]
+    back = {"Last-Event-ID": "9"}
+    assert service.client.get(f"{THINGS}/run-1/events", headers=back).status_code == 204
+    assert service.client.get(f"{THINGS}/run-1/events").status_code == 200
+
+
+def test_what_the_first_snapshot_raises_is_the_answer(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> Snapshot:
+        raise NotFound("no run has this id; list the runs to see which exist.")
+
+    monkeypatch.setattr(service.shelf, "snapshot", missing)
+    response = service.client.get(f"{THINGS}/run-1/events")
+    assert response.status_code == 404
+    assert response.headers["content-type"] == "application/problem+json"
+
+
+def test_a_client_that_leaves_is_forgotten_at_once(service: Service) -> None:
+    with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
+        events = Events(response)
+        assert events.next()
+        assert service.hub.open_streams == 1
+    eventually(lambda: service.hub.open_streams == 0)
+
+
+def test_the_hub_listens_again_after_its_connection_was_cut(
+    service: Service, database_url: str
+) -> None:
+    service.shelf.snapshots = [progress(1)]
+    with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
+        events = Events(response)
+        events.next()
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            cut = connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE application_name = 'mosaico-events' AND datname = current_database()"
+            ).fetchall()
+        assert cut == [(True,)]
+        eventually(lambda: not service.hub.listening)
+        eventually(lambda: service.hub.listening)
+        service.shelf.snapshots = [progress(2)]
+        service.announce("run-1")
+        assert events.next()["id"] == "2"
+
+
+def test_idle_streams_take_no_threads_and_one_connection(
+    service: Service, database_url: str
+) -> None:
+    service.client.get(THINGS)
+    opened = [
+        service.client.send(
+            service.client.build_request("GET", f"{THINGS}/run-1/events"), stream=True
+        )
+        for _ in range(STREAMS)
+    ]
+    eventually(lambda: service.hub.open_streams == STREAMS)
+    threads = threading.active_count()
+    with psycopg.connect(database_url) as connection:
+        row = connection.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mosaico-events'"
+            " AND datname = current_database()"
+        ).fetchone()
+    assert row == (1,)
+    # Snapshots share the worker threads of the server: at most one per pooled connection.
+    assert threads <= service.db.engine.pool.size() + 6  # type: ignore[attr-defined]
+    for response in opened:
+        response.close()
+
+
+def test_a_stopping_server_ends_its_streams_properly(database_url: str) -> None:
+    app = toy_app(database_url, Shelf())
+    with httpx.Client(timeout=LIVENESS_S) as stays:
+        with serving(app, lifespan=True, server_class=Server) as client:
+            url = f"{client.base_url}{THINGS}/run-1/events"
+            response = stays.send(stays.build_request("GET", url), stream=True)
+            events = Events(response)
+            assert events.next()["event"] == "progress"
+        # A stream that is cut off instead of ended is a protocol error here.
+        assert events.next() == {}
+        response.close()
+    app.state.resources.db.dispose()

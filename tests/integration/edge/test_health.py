@@ -1,0 +1,112 @@
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import psycopg
+import pytest
+from sqlalchemy import text
+
+from app.core.db import Database
+from app.web.metrics import read_queues
+from tests.integration.edge.toy_things import THINGS, Shelf, toy_app
+from tests.support.http import serving
+
+LIVENESS_S = 30
+
+
+def test_without_a_database_the_process_lives_and_is_not_ready(client: httpx.Client) -> None:
+    assert client.get("/healthz").json() == {"status": "ok"}
+    response = client.get("/readyz")
+    assert response.status_code == 503
+    assert response.headers["content-type"] == "application/problem+json"
+    assert int(response.headers["retry-after"]) > 0
+
+
+def test_the_service_is_ready_while_every_connection_and_thread_is_busy(database_url: str) -> None:
+    app = toy_app(database_url, Shelf())
+    db: Database = app.state.resources.db
+    release, busy = threading.Event(), threading.Semaphore(0)
+
+    @app.get("/hold")
+    def hold() -> None:
+        with db.read() as session:
+            session.execute(text("SELECT 1"))
+            busy.release()
+            release.wait(LIVENESS_S)
+
+    size = db.engine.pool.size()  # type: ignore[attr-defined]
+    with serving(app, lifespan=True) as client, ThreadPoolExecutor(size) as callers:
+        held = [callers.submit(client.get, "/hold") for _ in range(size)]
+        try:
+            assert all(busy.acquire(timeout=LIVENESS_S) for _ in range(size))
+            assert client.get("/healthz").status_code == 200
+            assert client.get("/readyz").status_code == 200
+        finally:
+            release.set()
+        assert [each.result().status_code for each in held] == [200] * size
+    db.dispose()
+
+
+def test_a_database_that_hangs_makes_the_service_unready_and_not_stuck(database_url: str) -> None:
+    app = toy_app(database_url, Shelf())
+    app.state.probe.db.ping = lambda: time.sleep(LIVENESS_S / 6)
+    app.state.probe._within_s = 0.2
+    with serving(app) as client:
+        response = client.get("/readyz")
+        assert response.status_code == 503
+        assert "did not answer within 0.2 s" in response.json()["detail"]
+    app.state.resources.db.dispose()
+
+
+def test_requests_are_counted_by_route_and_never_by_address(client: httpx.Client) -> None:
+    for name in ("one", "two"):
+        client.get(f"{THINGS}/{name}/conflict")
+    client.get("/no-such-address-at-all")
+    client.request("BREW", THINGS)
+    figures = client.get("/metrics").text
+    route = f"{THINGS}/{{thing_id}}/conflict"
+    assert f'mosaico_http_requests_total{{method="GET",route="{route}",status="409"}}' in figures
+    assert f'duration_seconds_count{{method="GET",route="{route}"}}' in figures
+    assert "no-such-address" not in figures
+    assert 'method="BREW"' not in figures
+    assert "mosaico_database_up 0.0" in figures
+
+
+@pytest.fixture
+def queue(database_url: str) -> Database:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS procrastinate_events, procrastinate_jobs")
+        connection.execute(
+            "CREATE TABLE procrastinate_jobs (id bigint, queue_name text, status text,"
+            " scheduled_at timestamptz)"
+        )
+        connection.execute("CREATE TABLE procrastinate_events (job_id bigint, at timestamptz)")
+        connection.execute(
+            "INSERT INTO procrastinate_jobs VALUES (1, 'runs', 'todo', NULL),"
+            " (2, 'runs', 'todo', now() - interval '90 s'), (3, 'runs', 'doing', NULL),"
+            " (4, 'runs', 'succeeded', NULL), (5, 'mail', 'todo', now() + interval '1 h')"
+        )
+        connection.execute(
+            "INSERT INTO procrastinate_events VALUES (1, now() - interval '30 s'), (3, now())"
+        )
+    return Database(database_url, pool_size=1)
+
+
+def test_the_queue_is_told_by_depth_and_by_age_of_its_oldest_job(queue: Database) -> None:
+    # Of `runs` two jobs wait: one deferred 30 s ago, one due for 90 s; the oldest is 90 s old.
+    states = {(state.queue, state.status): state for state in read_queues(queue)}
+    assert {key: state.depth for key, state in states.items()} == {
+        ("runs", "todo"): 2,
+        ("runs", "doing"): 1,
+        ("mail", "todo"): 1,
+    }
+    assert 90 <= states["runs", "todo"].oldest_s < 90 + LIVENESS_S
+    queue.dispose()
+
+
+def test_a_database_without_job_tables_has_no_queues(queue: Database) -> None:
+    with queue.begin() as session:
+        session.execute(text("DROP TABLE procrastinate_events, procrastinate_jobs"))
+    assert read_queues(queue) == []
+    queue.dispose()

@@ -1,0 +1,133 @@
+import gzip
+import time
+import zlib
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from fastapi import FastAPI, Request
+from fastapi.responses import RedirectResponse, Response, StreamingResponse
+
+from app.core.http import AnswerTooLarge, RefusedAddress, outbound_client
+from tests.support.http import serving
+
+MIB = 1024 * 1024
+
+
+def strangers_server() -> FastAPI:  # noqa: C901 - one small route per misbehaviour
+    app = FastAPI()
+
+    @app.get("/headers")
+    def headers(request: Request) -> dict[str, str]:
+        return dict(request.headers)
+
+    @app.get("/zipped")
+    def zipped() -> Response:
+        body = gzip.compress(b"x" * 10_000)
+        return Response(body, headers={"Content-Encoding": "gzip"}, media_type="text/plain")
+
+    @app.get("/bomb")
+    def bomb() -> Response:
+        packer = zlib.compressobj(wbits=31)
+        body = b"".join(packer.compress(b"\0" * MIB) for _ in range(100)) + packer.flush()
+        return Response(body, headers={"Content-Encoding": "gzip"})
+
+    @app.get("/cut")
+    def cut() -> Response:
+        return Response(gzip.compress(b"x" * 9999)[:-12], headers={"Content-Encoding": "gzip"})
+
+    @app.get("/strange")
+    def strange() -> Response:
+        return Response(b"x", headers={"Content-Encoding": "br"})
+
+    @app.get("/large")
+    def large() -> Response:
+        return Response(b"x" * 2 * MIB)
+
+    @app.get("/trickle")
+    def trickle() -> StreamingResponse:
+        def drops() -> Iterator[bytes]:
+            for _ in range(200):
+                yield b"x"
+                time.sleep(0.05)
+
+        return StreamingResponse(drops())
+
+    @app.get("/away")
+    def away() -> RedirectResponse:
+        return RedirectResponse("http://169.254.169.254/latest/meta-data")
+
+    return app
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serving(strangers_server()) as client:
+        yield str(client.base_url)
+
+
+@pytest.fixture
+def outbound() -> Iterator[httpx.Client]:
+    with outbound_client(timeout_s=10, max_bytes=MIB) as client:
+        yield client
+
+
+def test_it_says_who_is_calling(url: str, outbound: httpx.Client) -> None:
+    seen = outbound.get(f"{url}/headers").json()
+    assert seen["user-agent"].startswith("mosaico/")
+    assert seen["accept-encoding"] == "gzip"
+
+
+def test_compressed_answers_are_read(url: str, outbound: httpx.Client) -> None:
+    assert outbound.get(f"{url}/zipped").text == "x" * 10_000
+
+
+def test_an_answer_is_read_to_its_cap_and_no_further(url: str, outbound: httpx.Client) -> None:
+    with pytest.raises(AnswerTooLarge, match="1048576 bytes"):
+        outbound.get(f"{url}/large")
+
+
+def test_the_cap_counts_what_a_compressed_answer_unfolds_to(
+    url: str, outbound: httpx.Client
+) -> None:
+    with pytest.raises(AnswerTooLarge):
+        outbound.get(f"{url}/bomb")
+
+
+@pytest.mark.parametrize("path", ["cut", "strange"])
+def test_an_answer_that_cannot_be_unpacked_is_an_error(
+    path: str, url: str, outbound: httpx.Client
+) -> None:
+    with pytest.raises(httpx.DecodingError):
+        outbound.get(f"{url}/{path}")
+
+
+def test_a_trickling_answer_ends_at_the_deadline_of_the_whole_request(url: str) -> None:
+    # 200 drops, one each 0.05 s, would take 10 s; none of them alone is late.
+    with outbound_client(timeout_s=0.5, max_bytes=MIB) as client:
+        began = time.monotonic()
+        with pytest.raises(httpx.TimeoutException):
+            client.get(f"{url}/trickle")
+        assert time.monotonic() - began < 5
+
+
+def test_redirects_are_shown_and_not_followed(url: str, outbound: httpx.Client) -> None:
+    assert outbound.get(f"{url}/away").status_code == 307
+
+
+def test_proxies_of_the_environment_are_not_used(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
+    with outbound_client(timeout_s=10, max_bytes=MIB) as client:
+        assert client.get(f"{url}/headers").status_code == 200
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "0xa9fea9fe", "[::ffff:169.254.169.254]"])
+def test_the_credentials_of_the_machine_are_out_of_reach(host: str, outbound: httpx.Client) -> None:
+    with pytest.raises(RefusedAddress):
+        outbound.get(f"http://{host}/latest/meta-data")
+
+
+def test_nobody_at_the_address_is_a_transport_error(outbound: httpx.Client) -> None:
+    with pytest.raises(httpx.ConnectError):
+        outbound.get("http://127.0.0.1:1/")

@@ -1,0 +1,100 @@
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import TIMESTAMP, MetaData, delete, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from app.core.db import Database
+from app.core.pagination import BadCursor, PageQuery, encode_cursor, paged
+
+START = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+ROWS = 25
+
+
+class PageTables(DeclarativeBase):
+    metadata = MetaData()
+
+
+class PageRow(PageTables):
+    __tablename__ = "page_rows"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    created_at: Mapped[datetime] = mapped_column(TIMESTAMP(timezone=True))
+    rank: Mapped[int]
+
+
+KEYS = (PageRow.created_at, PageRow.id)
+
+
+@pytest.fixture(scope="module")
+def tables(database_url: str) -> Iterator[Database]:
+    db = Database(database_url, pool_size=1)
+    PageTables.metadata.drop_all(db.engine)
+    PageTables.metadata.create_all(db.engine)
+    yield db
+    db.dispose()
+
+
+@pytest.fixture
+def db(tables: Database) -> Database:
+    """25 rows; always five share an instant, so that the id must decide."""
+    with tables.begin() as session:
+        session.execute(delete(PageRow))
+        session.add_all(
+            PageRow(id=f"row-{n:02}", created_at=START + timedelta(minutes=n // 5), rank=n)
+            for n in range(ROWS)
+        )
+    return tables
+
+
+def walk(db: Database, limit: int, *, descending: bool = True) -> list[str]:
+    found: list[str] = []
+    cursor: str | None = None
+    while True:
+        with db.read() as session:
+            page = paged(
+                session,
+                select(PageRow),
+                keys=KEYS,
+                query=PageQuery(limit=limit, cursor=cursor),
+                descending=descending,
+            )
+        assert len(page.rows) <= limit
+        found += [row.id for row in page.rows]
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+
+
+@pytest.mark.parametrize("limit", [1, 4, 5, 24, 25, 26, 200])
+def test_pages_of_any_size_hold_every_row_once_newest_first(db: Database, limit: int) -> None:
+    assert walk(db, limit) == [f"row-{n:02}" for n in reversed(range(ROWS))]
+
+
+def test_a_list_can_go_the_other_way(db: Database) -> None:
+    assert walk(db, 7, descending=False) == [f"row-{n:02}" for n in range(ROWS)]
+
+
+def test_rows_that_arrive_or_go_meanwhile_move_no_other_row(db: Database) -> None:
+    with db.begin() as session:
+        first = paged(session, select(PageRow), keys=KEYS, query=PageQuery(limit=10))
+        session.add(PageRow(id="row-99", created_at=START + timedelta(days=1), rank=99))
+        session.delete(first.rows[0])
+        session.flush()
+        query = PageQuery(limit=10, cursor=first.next_cursor)
+        second = paged(session, select(PageRow), keys=KEYS, query=query)
+    assert [row.id for row in second.rows] == [f"row-{n:02}" for n in range(14, 4, -1)]
+
+
+@pytest.mark.parametrize("values", [[], ["row-1"], [1, "row-1"], ["row-1", START], [START, "a", 1]])
+def test_a_cursor_of_another_list_is_refused(db: Database, values: list[str]) -> None:
+    query = PageQuery(cursor=encode_cursor(values))
+    with db.read() as session, pytest.raises(BadCursor, match="start again"):
+        paged(session, select(PageRow), keys=KEYS, query=query)
+
+
+def test_a_cursor_with_a_hostile_text_stays_a_text(db: Database) -> None:
+    query = PageQuery(cursor=encode_cursor([START, "'; DROP TABLE page_rows; --"]))
+    with db.read() as session:
+        assert paged(session, select(PageRow), keys=KEYS, query=query).rows == []

@@ -1,0 +1,102 @@
+"""A small resource with every kind of field, below the real layers of the application."""
+
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, FastAPI
+from fastapi.responses import StreamingResponse
+from starlette.requests import Request
+
+from app.api import PREFIX
+from app.core.db import Database, DatabaseUnavailable
+from app.core.deps import Hub
+from app.core.errors import Conflict, ErrorItem, Invalid
+from app.core.pagination import Paging
+from app.core.problems import PROBLEMS
+from app.core.resources import Resources
+from app.core.schemas import Identifier, JsonObject, Page, ShortText, WireModel
+from app.core.secrets import SecretBox
+from app.core.sse import Snapshot, stream
+from app.main import create_app
+
+NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
+THINGS = f"{PREFIX}/things"
+
+
+class Part(WireModel):
+    part_count: int
+
+
+class Thing(WireModel):
+    id: Identifier | None = None
+    name: ShortText
+    text: str = ""
+    share: float | None = None
+    parts: tuple[Part, ...] = ()
+    extras: JsonObject | None = None
+
+
+class Shelf:
+    """What was stored, and how often a snapshot was taken."""
+
+    def __init__(self) -> None:
+        self.things: list[Thing] = []
+        self.snapshots: list[Snapshot | None] = []
+        self.taken = 0
+
+    def snapshot(self) -> Snapshot | None:
+        self.taken += 1
+        if self.snapshots:
+            return self.snapshots.pop(0) if len(self.snapshots) > 1 else self.snapshots[0]
+        return Snapshot(event="progress", data={"things": len(self.things)})
+
+
+def toy_router(shelf: Shelf) -> APIRouter:
+    router = APIRouter(prefix=THINGS, responses=PROBLEMS)
+
+    @router.post("", status_code=201)
+    def create_thing(body: Thing) -> Thing:
+        shelf.things.append(body)
+        return body
+
+    @router.get("")
+    def list_things(page: Paging, share: float | None = None) -> Page[Thing]:
+        return Page[Thing](items=shelf.things[: page.limit])
+
+    @router.put("/{thing_id}")
+    def replace_thing(thing_id: Identifier, body: Thing) -> Thing:
+        return body.model_copy(update={"id": thing_id})
+
+    @router.get("/{thing_id}/broken")
+    def break_down(thing_id: str) -> None:
+        raise RuntimeError(f"password=hunter2hunter2 of {thing_id}")
+
+    @router.get("/{thing_id}/conflict")
+    def refuse(thing_id: str) -> None:
+        raise Conflict("It is in use; free it first.", usedBy=["run-1"], headers={"X-Why": "use"})
+
+    @router.get("/{thing_id}/formula")
+    def point_out(thing_id: str) -> None:
+        raise Invalid(errors=[ErrorItem(pointer="/formula", detail="ends here", span=(3, 5))])
+
+    @router.get("/{thing_id}/away")
+    def lose_database(thing_id: str) -> None:
+        raise DatabaseUnavailable
+
+    @router.get("/{thing_id}/events")
+    def follow(thing_id: str, request: Request, hub: Hub) -> StreamingResponse:
+        return stream(request, hub, thing_id, shelf.snapshot)
+
+    @router.get("/any/json")
+    def any_json() -> Any:
+        return {"ok": True}
+
+    return router
+
+
+def toy_app(url: str, shelf: Shelf) -> FastAPI:
+    box = SecretBox.from_keys([b64encode(bytes(range(32))).decode()])
+    app = create_app(Resources(db=Database(url), secrets=box, data_dir=Path("/nonexistent")))
+    app.include_router(toy_router(shelf))
+    return app

@@ -1,0 +1,93 @@
+import logging
+from typing import Any
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.core.logging import MASK, configure, is_secret_name, redact, redact_text
+
+SECRET = "hunter2hunter2"
+
+
+def redacted(**event: Any) -> str:
+    return repr(redact(None, "info", event))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Authorization: Bearer {SECRET}",
+        f"postgresql://mosaico:{SECRET}@127.0.0.1:5432/mosaico",
+        f"postgresql://mosaico:p@ss{SECRET}@127.0.0.1/mosaico",
+        f"https://user:{SECRET}@langfuse.example/api",
+        f"connection failed: password={SECRET} host=db",
+        f"key sk-lf-{SECRET} refused",
+        f"token mosaico_a_{SECRET}_crc",
+        f'{{"secret": "{SECRET}"}}'.replace('": "', "="),
+        f"whsec_{SECRET}",
+    ],
+)
+def test_what_looks_like_a_secret_is_masked_in_any_text(text: str) -> None:
+    assert SECRET not in redact_text(text)
+    assert MASK in redact_text(text)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["password", "langfuse_secret_key", "apiKey", "Authorization", "set-cookie", "access_token"],
+)
+def test_a_field_with_the_name_of_a_secret_is_masked(name: str) -> None:
+    assert SECRET not in redacted(**{name: SECRET})
+    assert SECRET not in redacted(request={"headers": [{name: SECRET}]})
+
+
+@pytest.mark.parametrize("name", ["input_tokens", "output_tokens", "secret_set", "api_key_id"])
+def test_counts_and_ids_are_not_mistaken_for_secrets(name: str) -> None:
+    assert not is_secret_name(name)
+
+
+def test_ordinary_texts_stay_as_they_are() -> None:
+    text = "run run-0192 of https://langfuse.example:3000/api took 3 s, 58 of 58 scored"
+    assert redact_text(text) == text
+
+
+def test_an_endless_text_is_cut() -> None:
+    assert len(redact_text("x" * 100_000)) < 5_000
+
+
+def test_a_nest_that_holds_itself_ends() -> None:
+    nest: dict[str, Any] = {}
+    nest["self"] = nest
+    assert "…" in redacted(nest=nest)
+
+
+@given(st.text())
+def test_any_text_can_be_logged(text: str) -> None:
+    assert isinstance(redact_text(text), str)
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_logs_of_libraries_and_tracebacks_pass_the_same_masks(
+    log_format: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = logging.getLogger()
+    before = (list(root.handlers), root.level)
+    configure(log_format)
+    try:
+        with structlog.contextvars.bound_contextvars(request_id="req-1"):
+            try:
+                int(f"password={SECRET}")
+            except ValueError:
+                structlog.stdlib.get_logger("app").exception("failed", api_key=SECRET)
+            logging.getLogger("uvicorn.error").error("url %s", f"http://u:{SECRET}@h/")
+            logging.getLogger("procrastinate").info("chatter")
+    finally:
+        structlog.reset_defaults()
+        root.handlers[:], root.level = before
+    told = capsys.readouterr().err
+    assert SECRET not in told
+    assert told.count("req-1") == 2
+    assert "ValueError" in told
+    assert "chatter" not in told
