@@ -12,9 +12,15 @@ from app.tables import METADATA
 MIGRATION_LOCK = 0x4D4F5342
 
 
-def include_object(_item, name, kind, _reflected, _compared):
+def include_object(
+    _item: object,
+    name: str | None,
+    kind: str,
+    _reflected: bool,
+    _compared: object,
+) -> bool:
     """Leave the job engine's own tables alone."""
-    return not (kind == "table" and name.startswith("procrastinate_"))
+    return not (kind == "table" and (name or "").startswith("procrastinate_"))
 
 
 def run() -> None:
@@ -22,8 +28,11 @@ def run() -> None:
     engine = create_engine(url, poolclass=pool.NullPool)
     with engine.connect() as connection:
         context.configure(
-            connection=connection, target_metadata=METADATA, include_object=include_object,
-            compare_type=True, compare_server_default=False,
+            connection=connection,
+            target_metadata=METADATA,
+            include_object=include_object,
+            compare_type=True,
+            compare_server_default=False,
         )
         with context.begin_transaction():
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})

@@ -3,6 +3,7 @@
 import difflib
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -27,6 +28,10 @@ class DuplicateName(Exception):
     """Two plugins of one kind claim the same name; rename or remove one of them."""
 
 
+class UnfitName(Exception):
+    """A plugin has a name that users could not write; rename it."""
+
+
 def near_matches(name: str, known: Iterator[str] | list[str]) -> str:
     """Say ` Did you mean X?` for the known names closest to `name`; empty when none is close."""
     by_fold = {candidate.casefold(): candidate for candidate in known}
@@ -42,15 +47,22 @@ class Registry(Generic[T]):
     with the registry's `register`, and a failure is recorded in `loaded` and nothing else.
     """
 
-    def __init__(self, kind: str, *, group: str) -> None:
+    def __init__(self, kind: str, *, group: str, names: str = r"[a-z][a-z0-9_-]*") -> None:
         self.kind = kind
         self.group = group
+        self._name_pattern = names
         self._items: dict[str, T] = {}
         self._loaded: list[Loaded] = []
         self._origin = "built-in"
 
     def register(self, name: str, item: T) -> T:
-        """Add one item under its name; raises `DuplicateName` when the name is taken."""
+        """Add one item under its name.
+
+        Raises: `DuplicateName` when the name is taken, `UnfitName` when it is not of the form
+                that this kind wants.
+        """
+        if not re.fullmatch(self._name_pattern, name):
+            raise UnfitName(f"a {self.kind} cannot be named {name!r}; use {self._name_pattern}")
         if name in self._items:
             raise DuplicateName(f"two {self.kind}s are named {name!r}; rename one of them")
         self._items[name] = item

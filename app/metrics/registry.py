@@ -14,7 +14,9 @@ from app.metrics.types import MetricFactory, MetricProvider, MetricRef, OptionVa
 
 _SCORE_COLUMN: Final = re.compile(r'SCORE\[(".*")\]', re.DOTALL)
 
-METRICS: Final[Registry[MetricFactory]] = Registry("metric", group="mosaico.metrics")
+METRICS: Final[Registry[MetricFactory]] = Registry(
+    "metric", group="mosaico.metrics", names=r"[A-Z_][A-Z0-9_]*"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

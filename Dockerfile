@@ -1,0 +1,28 @@
+# syntax=docker/dockerfile:1
+# One image for every process: `api`, `worker`, `db upgrade`. The database is not in it.
+FROM python:3.13-slim AS build
+WORKDIR /src
+COPY requirements.lock pyproject.toml README.md alembic.ini ./
+COPY app app
+COPY migrations migrations
+RUN python -m venv /opt/mosaico \
+ && /opt/mosaico/bin/pip install --no-cache-dir --require-hashes -r requirements.lock \
+ && /opt/mosaico/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
+ && /opt/mosaico/bin/pip uninstall --yes pip
+
+FROM python:3.13-slim
+RUN useradd --system --uid 10001 --home-dir /data --shell /usr/sbin/nologin mosaico \
+ && install --directory --owner=mosaico --mode=0700 /data
+COPY --from=build /opt/mosaico /opt/mosaico
+WORKDIR /data
+ENV PATH=/opt/mosaico/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    MOSAICO_DATA_DIR=/data \
+    MOSAICO_HOST=0.0.0.0 \
+    MOSAICO_LOG_FORMAT=json
+USER mosaico
+VOLUME /data
+EXPOSE 8080
+ENTRYPOINT ["mosaico"]
+CMD ["serve"]
