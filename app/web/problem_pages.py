@@ -42,13 +42,13 @@ def describe_problem(code: str) -> ProblemKind:
 def problem_kinds() -> dict[str, ProblemKind]:
     """Every kind of error of the modules that are loaded, by code."""
     return {
-        error.code: ProblemKind(
-            type=f"/problems/{error.code}",
-            title=title_of(error.code),
+        code: ProblemKind(
+            type=f"/problems/{code}",
+            title=title_of(code),
             status=error.status,
             description=_description(error),
         )
-        for error in sorted(_kinds(AppError), key=lambda each: (each.status, each.code))
+        for code, error in _by_code().items()
     }
 
 
@@ -56,8 +56,8 @@ def errors_page() -> str:
     """The text of `docs/errors.md`: every error of the program."""
     _import_everything()
     rows = [
-        f"| `{code}` | {kind.status} | {_exit_codes()[code]} | {kind.description} |"
-        for code, kind in problem_kinds().items()
+        f"| `{code}` | {error.status} | {error.exit_code} | {_description(error)} |"
+        for code, error in _by_code().items()
     ]
     return _HEAD + "\n".join(rows) + "\n"
 
@@ -77,16 +77,20 @@ This page is generated: `python -m app.web.problem_pages > docs/errors.md`.
 """
 
 
+def _by_code() -> dict[str, type[AppError]]:
+    """One class per code, by status; of two with the same code the last by module name."""
+    ordered = sorted(
+        _kinds(AppError), key=lambda each: (each.status, each.code, each.__module__, each.__name__)
+    )
+    return {error.code: error for error in ordered}
+
+
 def _kinds(root: type[AppError]) -> set[type[AppError]]:
     found = {root} if root is not AppError else set()
     for kind in root.__subclasses__():
         if kind.__module__.startswith("app."):
             found |= _kinds(kind)
     return found
-
-
-def _exit_codes() -> dict[str, int]:
-    return {error.code: error.exit_code for error in _kinds(AppError)}
 
 
 def _description(error: type[AppError]) -> str:
