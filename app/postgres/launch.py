@@ -30,7 +30,8 @@ SUPERUSER = "postgres"
 APP_ROLE = "mosaico"
 LEFTOVER_SECONDS = 60.0
 START_SECONDS = 60.0
-RETRY_SECONDS = 0.2
+DYING_SECONDS = 3.0
+RETRY_SECONDS = 0.1
 # Magic link of the kernel: it leads to the working folder whatever lies above it.
 WORKING_FOLDER = Path("/proc/self/cwd")
 
@@ -93,7 +94,9 @@ class Launcher:
         if not self.folder.log.exists():
             self._make_folder(self.folder.log)
         port = self.folder.kept_port() or free_port()
-        deadline = time.monotonic() + LEFTOVER_SECONDS
+        begin = time.monotonic()
+        # A killed server is gone from sight a moment before its port is free again.
+        port_patience = DYING_SECONDS if lock_file(self.folder.cluster).exists() else 0.0
         while True:
             # Whoever was killed while starting may have left a server that is just coming up.
             if found := find_postmaster(self.folder.cluster):
@@ -101,11 +104,12 @@ class Launcher:
             try:
                 return self._start_on(port)
             except PortTaken:
-                port = free_port()
+                if time.monotonic() - begin >= port_patience:
+                    port = free_port()
             except (StillRecovering, StillLocked):
-                time.sleep(RETRY_SECONDS)
-                if time.monotonic() > deadline:
+                if time.monotonic() - begin > LEFTOVER_SECONDS:
                     raise
+            time.sleep(RETRY_SECONDS)
 
     def _start_on(self, port: int) -> Postmaster:
         if not is_free(port):

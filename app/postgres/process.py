@@ -118,7 +118,7 @@ def _send(pid: int, number: signal.Signals) -> None:
 
 def _state(pid: int) -> str:
     text = (PROCESSES / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    return text.rpartition(")")[2].split()[0]
+    return text.rpartition(")")[2].strip()[:1] or "X"
 
 
 def _command(pid: int) -> str:

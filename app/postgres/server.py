@@ -25,6 +25,7 @@ DATABASE = "mosaico"
 DECISION_SECONDS = 300.0
 READY_SECONDS = 300.0
 POLL_SECONDS = 0.05
+NO_ANSWER = (psycopg.OperationalError, psycopg.InterfaceError)
 PROBE_SECONDS = 5
 
 log = logging.getLogger(__name__)
@@ -184,7 +185,7 @@ class EmbeddedPostgres:
         while True:
             try:
                 self._prepare(server)
-            except psycopg.OperationalError as error:
+            except NO_ANSWER as error:
                 if not is_postmaster(server.pid, self._folder.cluster):
                     return False
                 if _is_final(error) or time.monotonic() > deadline:
@@ -213,7 +214,7 @@ class EmbeddedPostgres:
         try:
             with self._superuser(server) as connection:
                 return connection.info.parameter_status("server_version")
-        except psycopg.OperationalError:
+        except NO_ANSWER:
             return None
 
     def _superuser(self, server: Postmaster) -> psycopg.Connection:
@@ -316,6 +317,6 @@ def _create_role(connection: psycopg.Connection, password: str) -> None:
     )
 
 
-def _is_final(error: psycopg.OperationalError) -> bool:
+def _is_final(error: psycopg.Error) -> bool:
     """Whether waiting cannot help: who answered does not share our password."""
     return "authentication" in str(error)
