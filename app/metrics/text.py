@@ -9,10 +9,11 @@ and do not pile up.
 import re
 import string
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from itertools import chain, pairwise
-from typing import Final, NamedTuple, TypeVar
+from itertools import chain, compress, count
+from typing import Final, Generic, NamedTuple, TypeVar
 
 G = TypeVar("G")
 
@@ -46,71 +47,56 @@ class WordTable(dict[bytes, G]):
         return made
 
 
-class Reference:
-    """The words of an expected text, counted; its n-grams and positions once they are asked for.
+class Reference(NamedTuple):
+    """Where each word of an expected text stands: one bit a place, the first one lowest.
 
-    Ignored words stand among the counts with zero.
+    A text of many words is kept as it is instead, in `words`.
     """
 
-    __slots__ = ("_grams", "_masks", "counts", "words")
+    length: int
+    masks: dict[bytes, int]
+    words: Sequence[bytes] = ()
 
-    def __init__(self, words: Sequence[bytes], ignored: Iterable[bytes] = ()) -> None:
-        self.words = words
-        self.counts = _counted(words)
-        for word in ignored:
-            self.counts[word] = 0
-        self._grams: dict[int, dict[tuple[bytes, ...], int]] = {}
-        self._masks: dict[bytes, int] | None = None
-
-    def grams(self, order: int) -> dict[tuple[bytes, ...], int]:
-        """How often each run of `order` words occurs."""
-        found = self._grams.get(order)
-        if found is None:
-            runs = zip(*(self.words[start:] for start in range(order)), strict=False)
-            found = self._grams[order] = _counted(runs)
-        return found
-
-    @property
-    def masks(self) -> dict[bytes, int]:
-        """The positions of each word as bits, the first one lowest."""
-        if self._masks is None:
-            self._masks = _positions(self.words)
-        return self._masks
+    @classmethod
+    def of(cls, words: Sequence[bytes]) -> "Reference":
+        if len(words) > _STRIP:
+            return cls(len(words), {}, words)
+        return cls(len(words), _positions(words))
 
 
-class ReferenceStore:
-    """References made by one rule, kept for the next trace with the same expected text."""
+class WordCounts(NamedTuple):
+    """How often an expected text holds each word, and how many words it has."""
 
-    def __init__(
-        self,
-        rule: Callable[[str], Sequence[bytes]],
-        *,
-        ignored: Iterable[bytes] = (),
-        chars: int = _REFERENCE_CHARS,
-    ) -> None:
-        self._rule = rule
-        self._ignored = ignored
+    counts: dict[bytes, int]
+    length: int
+
+
+class ReferenceStore(Generic[G]):
+    """What was made of expected texts, kept for the next trace with the same one."""
+
+    def __init__(self, make: Callable[[str], G], *, chars: int = _REFERENCE_CHARS) -> None:
+        self._make = make
         self._chars = self._room = chars
-        self._known: dict[str, Reference] = {}
+        self._known: dict[str, G] = {}
 
-    def __call__(self, text: str) -> Reference:
-        reference = self._known.get(text)
-        if reference is None:
-            reference = Reference(self._rule(text), self._ignored)
+    def __call__(self, text: str) -> G:
+        made = self._known.get(text)
+        if made is None:
+            made = self._make(text)
             if len(text) <= _LONGEST_KEPT_REFERENCE:
-                self._keep(text, reference)
-        return reference
+                self._keep(text, made)
+        return made
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def _keep(self, text: str, reference: Reference) -> None:
+    def _keep(self, text: str, made: G) -> None:
         size = len(text) + _ENTRY_CHARS
         if size > self._room:
             self._known.clear()
             self._room = self._chars
         self._room -= size
-        self._known[text] = reference
+        self._known[text] = made
 
 
 class Overlap(NamedTuple):
@@ -124,41 +110,53 @@ class Overlap(NamedTuple):
 class Alignment:
     """The words of an output beside a reference: which n-grams and which order they share."""
 
-    __slots__ = ("_places", "_reference", "_words")
+    __slots__ = ("_found", "_reference", "_row", "_words")
 
     def __init__(self, reference: Reference, words: Sequence[bytes]) -> None:
-        counts = reference.counts
         self._reference = reference
         self._words = words
-        self._places = [place for place, word in enumerate(words) if word in counts]
+        # For each word of the output, where the reference has it.
+        self._row = [*map(reference.masks.get, words), None]
+        self._found: Sequence[int] = ()
 
     @property
     def expected_length(self) -> int:
-        return len(self._reference.words)
+        return self._reference.length
 
     @property
     def output_length(self) -> int:
         return len(self._words)
 
-    def common_grams(self, longest: int) -> list[int]:
-        """How many n-grams occur in both texts, for n = 1 … `longest`, each at most as often as
-        the reference holds it.
+    def common_grams(self, longest: int) -> Sequence[int]:
+        """How many n-grams occur in both texts, for n = 1 … `longest` and perhaps beyond.
+
+        Each counts at most as often as the reference holds it.
         """
-        words, places = self._words, self._places
-        found = [_clipped([words[place] for place in places], self._reference.counts)]
-        while len(found) < longest:
-            order = len(found) + 1
-            starts = [place for place, after in pairwise(places) if after == place + 1]
-            if not starts:
-                break
-            known = self._reference.grams(order)
-            places, grams = [], []
-            for place in starts:
-                gram = tuple(words[place : place + order])
-                if gram in known:
+        if len(self._found) < longest:
+            many = self._reference.words
+            self._found = (
+                _common_grams_of_many(many, self._words, longest)
+                if many
+                else self._common_grams(longest)
+            )
+        return self._found
+
+    def _common_grams(self, longest: int) -> Sequence[int]:
+        row = self._row
+        places: Iterable[int] = compress(count(), row)
+        ends = [mask for mask in row if mask]
+        found = [_clipped(ends)]
+        while ends and len(found) < longest:
+            # An n-gram ends in the reference where its first n − 1 words end just before.
+            last = len(found)
+            starts = zip(places, ends, strict=True)
+            places, ends = [], []
+            for place, mask in starts:
+                after = row[place + last]
+                if after is not None and (end := (mask << 1) & after):
                     places.append(place)
-                    grams.append(gram)
-            found.append(_clipped(grams, known))
+                    ends.append(end)
+            found.append(_clipped(ends))
         return found + [0] * (longest - len(found))
 
     def common_subsequence(self) -> int:
@@ -166,36 +164,28 @@ class Alignment:
 
         Cost: n·m/64 steps for n and m words. Source: Hyyrö 2004, one bit a reference word.
         """
-        expected, words = self._reference.words, self._words
-        if len(expected) > _STRIP:
-            return _subsequence_in_strips(expected, words)
-        masks = self._reference.masks
-        row = full = (1 << len(expected)) - 1
-        for place in self._places:
-            met = row & masks[words[place]]
-            row = (row + met) | (row - met)
-        return len(expected) - (row & full).bit_count()
+        length = self._reference.length
+        if self._reference.words:
+            return _common_subsequence_of_many(self._reference.words, self._words)
+        left = full = (1 << length) - 1
+        for mask in self._row:
+            if mask:
+                met = left & mask
+                left = (left + met) | (left - met)
+        return length - (left & full).bit_count()
 
 
-def _counted(items: Iterable[G]) -> dict[G, int]:
-    # Faster than a Counter for the few words of most expected texts.
-    counts: dict[G, int] = {}
-    for item in items:
-        counts[item] = counts.get(item, 0) + 1
-    return counts
-
-
-def _clipped(grams: Sequence[G], known: Mapping[G, int]) -> int:
-    """How many of the grams, all of them known, remain when none counts more often than known."""
-    if len(set(grams)) == len(grams):
-        return len(grams)
+def _clipped(ends: Sequence[int]) -> int:
+    """How many of these n-grams count, each given by all the places where the reference has it."""
     common = 0
-    left: dict[G, int] = {}
-    for gram in grams:
-        remaining = left[gram] if gram in left else known[gram]
+    left: dict[int, int] = {}
+    for end in ends:
+        remaining = left.get(end)
+        if remaining is None:
+            remaining = end.bit_count()
         if remaining:
             common += 1
-            left[gram] = remaining - 1
+            left[end] = remaining - 1
     return common
 
 
@@ -208,21 +198,33 @@ def _positions(words: Sequence[bytes]) -> dict[bytes, int]:
     return masks
 
 
-def _subsequence_in_strips(expected: Sequence[bytes], words: Sequence[bytes]) -> int:
+def _common_grams_of_many(
+    expected: Sequence[bytes], words: Sequence[bytes], longest: int
+) -> list[int]:
+    found = []
+    for order in range(1, longest + 1):
+        known = Counter(zip(*(expected[start:] for start in range(order)), strict=False))
+        given = Counter(zip(*(words[start:] for start in range(order)), strict=False))
+        found.append((known & given).total())
+    return found
+
+
+def _common_subsequence_of_many(expected: Sequence[bytes], words: Sequence[bytes]) -> int:
+    """The same strip by strip of the reference; what a strip carries over goes to the next."""
     carries = bytearray(len(words))
     common = 0
     for start in range(0, len(expected), _STRIP):
         strip = expected[start : start + _STRIP]
         masks, width = _positions(strip), len(strip)
-        row = full = (1 << width) - 1
+        left = full = (1 << width) - 1
         for place, word in enumerate(words):
             mask = masks.get(word, 0)
             if mask or carries[place]:
-                met = row & mask
-                total = row + met + carries[place]
+                met = left & mask
+                total = left + met + carries[place]
                 carries[place] = total >> width
-                row = (total & full) | (row - met)
-        common += width - row.bit_count()
+                left = (total & full) | (left - met)
+        common += width - left.bit_count()
     return common
 
 
@@ -354,10 +356,19 @@ def _squad_words_and_articles(text: str) -> list[bytes]:
 
 # --- two texts side by side, remembered for the other metrics of the same trace ---------------
 
-_ROUGE_REFERENCES: Final = ReferenceStore(rouge_words)
-_STEMMED_REFERENCES: Final = ReferenceStore(stemmed_rouge_words)
-_BLEU_REFERENCES: Final = ReferenceStore(bleu_words)
-_SQUAD_REFERENCES: Final = ReferenceStore(squad_words, ignored=_ARTICLES)
+
+def _squad_counts(text: str) -> WordCounts:
+    words = squad_words(text)
+    counts = dict.fromkeys(_ARTICLES, 0)
+    for word in words:
+        counts[word] = counts.get(word, 0) + 1
+    return WordCounts(counts, len(words))
+
+
+_ROUGE_REFERENCES: Final = ReferenceStore(lambda text: Reference.of(rouge_words(text)))
+_STEMMED_REFERENCES: Final = ReferenceStore(lambda text: Reference.of(stemmed_rouge_words(text)))
+_BLEU_REFERENCES: Final = ReferenceStore(lambda text: Reference.of(bleu_words(text)))
+_SQUAD_REFERENCES: Final = ReferenceStore(_squad_counts)
 
 
 @lru_cache(maxsize=1)
@@ -377,16 +388,21 @@ def bleu_alignment(expected: str, output: str) -> Alignment:
 @lru_cache(maxsize=1)
 def squad_overlap(expected: str, output: str) -> Overlap:
     """The words of SQuAD that both texts hold, as multisets."""
-    reference = _SQUAD_REFERENCES(expected)
-    counts = reference.counts
+    counts, expected_length = _SQUAD_REFERENCES(expected)
     words = _squad_words_and_articles(output)
-    known = [word for word in words if word in counts]
-    shared = [word for word in known if word not in _ARTICLES]
-    return Overlap(
-        common=_clipped(shared, counts),
-        expected=len(reference.words),
-        output=len(words) - len(known) + len(shared),
-    )
+    common = articles = 0
+    left: dict[bytes, int] = {}
+    for word in filter(counts.__contains__, words):
+        remaining = left[word] if word in left else counts[word]
+        if remaining:
+            common += 1
+            left[word] = remaining - 1
+        elif word in _ARTICLES:
+            articles += 1
+    return Overlap(common, expected_length, len(words) - articles)
+
+
+_FIRST_WORDS: Final = 3
 
 
 def same_after_folding(expected: str, output: str) -> bool:
@@ -394,8 +410,11 @@ def same_after_folding(expected: str, output: str) -> bool:
 
     Source: Unicode 15 §3.13, D145 (canonical caseless match), after blanks are made single.
     """
-    # Most pairs differ in their first word.
-    if _folded(expected.split(maxsplit=1)[:1]) != _folded(output.split(maxsplit=1)[:1]):
+    # Most pairs differ in their first words.
+    some = slice(_FIRST_WORDS)
+    ours = expected.split(maxsplit=_FIRST_WORDS)[some]
+    theirs = output.split(maxsplit=_FIRST_WORDS)[some]
+    if _folded(ours) != _folded(theirs):
         return False
     return _folded(expected.split()) == _folded(output.split())
 

@@ -1,5 +1,7 @@
 """ROUGE: how much of the expected text's words an output holds, as F1 of precision and recall."""
 
+from typing import Final
+
 from app.metrics.reference import BOTH_TEXTS, TextMetric
 from app.metrics.registry import METRICS, version_with
 from app.metrics.text import Alignment, rouge_alignment, stemmed_rouge_alignment
@@ -8,6 +10,8 @@ from app.metrics.types import MetricSpec
 SOURCE = (
     "Lin 2004, ROUGE: A Package for Automatic Evaluation of Summaries; equals rouge-score 0.1.2"
 )
+
+LONGEST_GRAM: Final = 2
 
 
 def rouge_l(*, use_stemmer: bool = False) -> TextMetric:
@@ -55,7 +59,7 @@ def _spec(key: str, description: str, use_stemmer: bool) -> MetricSpec:  # noqa:
 
 def _gram_f1(aligned: Alignment, order: int) -> float:
     return _f1(
-        aligned.common_grams(order)[order - 1],
+        aligned.common_grams(LONGEST_GRAM)[order - 1],  # at once for both orders
         aligned.expected_length - order + 1,
         aligned.output_length - order + 1,
     )
