@@ -127,31 +127,36 @@ def _batch(
 
 
 def _measure_one(trace: Trace, provider: MetricProvider) -> Measurement:
-    known = _without_computing(trace, provider)
+    spec = provider.spec
+    known = _known_beforehand(trace, spec)
     if known is not None:
         return known
     try:
+        if not provider.supports(trace):
+            return _NOT_SUPPORTED
         value = provider.compute(trace)
     except Exception as error:  # noqa: BLE001 - one trace by one provider
         return _raised(error)
-    return _checked(value, provider.spec)
+    return _checked(value, spec)
 
 
-def _without_computing(trace: Trace, provider: MetricProvider) -> Measurement | None:
-    """What is known before the provider is asked: skipped, or the worst value of a failed agent."""
-    spec = provider.spec
-    if trace.outcome is not _SCORED and trace.outcome in _NOT_THE_AGENT:
+def _known_beforehand(trace: Trace, spec: MetricSpec) -> Measurement | None:
+    """What needs no provider: skipped, or the worst value of an agent that failed."""
+    if trace.outcome is _SCORED and trace.expected_output is not None and trace.output is not None:
+        return None
+    if trace.outcome in _NOT_THE_AGENT:
         return _NOT_THE_AGENT[trace.outcome]
     if trace.expected_output is None and Need.EXPECTED_OUTPUT in spec.needs:
         return _NO_EXPECTED
     if trace.outcome is not _SCORED:
         return _AGENT_FAILED if spec.worst is None else float(spec.worst)
-    if trace.output is None and Need.OUTPUT in spec.needs:
-        return _NO_OUTPUT
-    return _unsupported(trace, provider)
+    return _NO_OUTPUT if trace.output is None and Need.OUTPUT in spec.needs else None
 
 
-def _unsupported(trace: Trace, provider: MetricProvider) -> Measurement | None:
+def _without_computing(trace: Trace, provider: MetricProvider) -> Measurement | None:
+    known = _known_beforehand(trace, provider.spec)
+    if known is not None:
+        return known
     try:
         return None if provider.supports(trace) else _NOT_SUPPORTED
     except Exception as error:  # noqa: BLE001 - one trace by one provider

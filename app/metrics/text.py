@@ -286,7 +286,7 @@ _DASH_AFTER_DIGIT: Final = re.compile(rb"([0-9])-")
 _SEPARATED: Final = re.sub(rb"['-]", b"", string.punctuation.encode())
 _ALL_BUT_SEPARATED: Final = bytes(set(range(256)) - set(_SEPARATED))
 _BLANKS: Final = bytes.maketrans(b"\t\n\v\f\r\x1c\x1d\x1e\x1f", b" " * 9)  # as str.split has them
-_SHAPES: Final = bytes.maketrans(b"123456789.", b"000000000,")
+_SHAPES: Final = bytes.maketrans(b"123456789.\x1d\x1e\x1f", b"000000000,\x1c\x1c\x1c")
 
 
 def _bleu_word(word: bytes) -> tuple[bytes, ...]:
@@ -307,9 +307,10 @@ def bleu_words(text: str) -> list[bytes]:
             line = line.replace(entity, sign)
     if not line.isascii():
         line = " ".join(line.split())  # there are blanks outside ASCII, too
-    data = line.encode("utf-8", "surrogatepass").translate(_BLANKS)
+    data = line.encode("utf-8", "surrogatepass")
     shape = data.translate(_SHAPES)
-    if b"0,0" in shape or b"0-" in shape or b",," in shape:
+    if b"0,0" in shape or b"0-" in shape or b",," in shape or b"\x1c" in shape:
+        data = data.translate(_BLANKS)
         return list(chain.from_iterable(map(_BLEU_TABLE.__getitem__, data.split())))
     # Without numbers like 1,000 and rows of stops every sign stands alone.
     for code in set(data.translate(None, _ALL_BUT_SEPARATED)):

@@ -200,6 +200,13 @@ def test_a_batch_is_asked_once_for_the_traces_that_apply() -> None:
     assert batch.sizes == [2]
 
 
+def test_a_batch_is_not_asked_for_an_agent_that_failed() -> None:
+    batch = FakeBatch(raising, spec(worst=0.0))
+    rows = measure_chunk([trace("a"), trace("b", outcome=Outcome.TIMEOUT)], [batch])
+    assert [row.values for row in rows] == [(0.25,), (0.0,)]
+    assert batch.sizes == [1]
+
+
 def test_a_bad_value_in_a_batch_fails_for_its_trace_alone() -> None:
     batch = FakeBatch(batch=lambda _: [0.1, math.nan, 0.3])
     rows = measure_chunk([trace("a"), trace("b"), trace("c")], [batch])
