@@ -58,17 +58,22 @@ def fresh_database_url(
 
 
 @pytest.fixture
-def service_resources(fresh_database_url: str, tmp_path: Path) -> Iterator[Resources]:
+def migrated_database(fresh_database_url: str) -> Iterator[Database]:
+    db = Database(fresh_database_url, pool_size=10, name="tests")
+    yield db
+    db.dispose()
+
+
+@pytest.fixture
+def service_resources(migrated_database: Database, tmp_path: Path) -> Resources:
     load_plugins()
     importlib.import_module("app.worker")  # which declares the handlers of the jobs
-    db = Database(fresh_database_url, pool_size=10, name="tests")
-    yield Resources(
-        db=db,
+    return Resources(
+        db=migrated_database,
         secrets=SecretBox.from_keys([base64.b64encode(secrets.token_bytes(32)).decode()]),
         data_dir=tmp_path,
         options={"langfuse_default_url": "https://cloud.langfuse.com"},
     )
-    db.dispose()
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,15 @@
 """COPY, the fast way into Postgres, inside the caller's transaction."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import psycopg
 from psycopg import sql
 from sqlalchemy.orm import Session
+
+# Source: Postgres manual, COPY § Binary Format.
+SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+TRAILER = b"\xff\xff"
 
 
 def copy_rows(
@@ -15,15 +20,29 @@ def copy_rows(
     `columns` maps each column, in the order of the row's values, to its Postgres type.
     Cost:    memory for one row at a time.
     """
-    connection = session.connection().connection.driver_connection
-    assert isinstance(connection, psycopg.Connection)
-    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
-        sql.Identifier(table), sql.SQL(", ").join(map(sql.Identifier, columns))
-    )
     count = 0
-    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+    with _copying(session, table, columns) as copy:
         copy.set_types(list(columns.values()))
         for row in rows:
             copy.write_row(row)
             count += 1
     return count
+
+
+def copy_encoded(
+    session: Session, table: str, columns: Sequence[str], rows: Iterable[bytes]
+) -> None:
+    """Append rows that are encoded already, each as binary COPY wants it."""
+    with _copying(session, table, columns) as copy:
+        copy.write(b"".join((SIGNATURE, *rows, TRAILER)))
+
+
+@contextmanager
+def _copying(session: Session, table: str, columns: Iterable[str]) -> Iterator[psycopg.Copy]:
+    connection = session.connection().connection.driver_connection
+    assert isinstance(connection, psycopg.Connection)
+    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
+        sql.Identifier(table), sql.SQL(", ").join(map(sql.Identifier, columns))
+    )
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        yield copy

@@ -78,14 +78,14 @@ class RunShard(Base):
 class TraceResult(Base):
     """The metric values of one trace, in the order of the run's `metric_keys`; NULL is missing.
 
-    `notes` says, sparsely, why a value is missing: `{"BLEU": {"skipped": "NO_OUTPUT"}}`.
+    `notes` says, sparsely, why a value is missing: `{"BLEU": {"skipped": "NO_OUTPUT"}}`. There is
+    no foreign key: it would be checked for each row, and double the cost of writing a shard.
+    `delete_run` deletes these rows itself.
     """
 
     __tablename__ = "trace_results"
 
-    run_seq: Mapped[int] = mapped_column(
-        ForeignKey("benchmark_runs.seq", ondelete="CASCADE"), primary_key=True
-    )
+    run_seq: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     values: Mapped[list[float | None]] = mapped_column(ARRAY(DOUBLE_PRECISION))
     notes: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)

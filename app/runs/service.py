@@ -2,7 +2,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from psycopg.types.json import Jsonb
 from sqlalchemy import delete, insert, select, text, update
 from sqlalchemy.orm import Session
 
@@ -10,7 +9,7 @@ from app.agents.models import Agent
 from app.agents.queries import get_agent
 from app.benchmarks.models import Benchmark
 from app.benchmarks.queries import agents_of, get_benchmark
-from app.core.copy import copy_rows
+from app.core.copy import copy_encoded
 from app.core.errors import Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
 from app.core.sse import announce
@@ -22,16 +21,17 @@ from app.metrics.types import Skipped, TraceMeasurements
 from app.runs import queries, rules
 from app.runs.models import BenchmarkRun, RunMetric
 from app.runs.plan import RunPlan
+from app.runs.rows import result_row
 from app.runs.rules import RunStatus, TriggerType, ValidityVerdict
 from app.traces.models import Collection
 from app.traces.registry import CollectionFailed, TracePage
 from app.traces.service import create_collection, store_page
 
-SHARD_TRACES = 500
+SHARD_TRACES = 1000
 SHARD_BYTES = 8 * 1024 * 1024
 
 STORED_STATISTICS = ("n", "mean", "std", "min", "max", "p50", "p95", "p99", "sum", "coverage")
-RESULT_COLUMNS = {"run_seq": "int8", "position": "int4", "values": "float8[]", "notes": "jsonb"}
+RESULT_COLUMNS = ("run_seq", "position", "values", "notes")
 
 CUT_SHARDS = text(
     """
@@ -164,10 +164,14 @@ def fail_run(session: Session, run_id: str, code: str, message: str, now: dateti
 def delete_run(session: Session, run_id: str) -> None:
     """Delete a run that has ended with all it measured; its traces too, unless another run
     judges them as well.
+
+    Locks:   the shards before the run, as a step that stores a shard does.
     """
+    queries.lock_shards(session, queries.get_run(session, run_id).seq)
     run = queries.get_run(session, run_id, for_update=True)
     if not RunStatus(run.status).is_final:
         raise rules.IllegalTransition(f"the run {run.id} is {run.status}; cancel it first")
+    session.execute(delete(TraceResult).where(TraceResult.run_seq == run.seq))
     session.delete(run)
     session.flush()
     shared = select(BenchmarkRun.seq).where(BenchmarkRun.collection_id == run.collection_id)
@@ -175,15 +179,17 @@ def delete_run(session: Session, run_id: str) -> None:
         session.execute(delete(Collection).where(Collection.id == run.collection_id))
 
 
+def may_begin(session: Session, run_id: str) -> bool:
+    """Whether a run waits to be begun; locks it, so that nobody else begins it meanwhile."""
+    return queries.get_run(session, run_id, for_update=True).status == RunStatus.PENDING
+
+
 def begin_run(
     session: Session, run_id: str, plan: RunPlan, collect_lock: str | None, now: datetime
 ) -> None:
-    """PENDING → RUNNING with a frozen plan, an empty collection and the job that fills it;
-    nothing when the run is already further.
-    """
+    """PENDING → RUNNING with a frozen plan, an empty collection and the job that fills it."""
     run = queries.get_run(session, run_id, for_update=True)
-    if run.status != RunStatus.PENDING:
-        return
+    rules.require_transition(run.id, RunStatus(run.status), RunStatus.RUNNING)
     query = {"dataset_ref": plan.dataset_ref, "run_name": plan.run_name}
     run.collection_id = create_collection(session, plan.source, query).id
     run.status, run.started_at = RunStatus.RUNNING, now
@@ -261,8 +267,8 @@ def open_shard(session: Session, run_id: str, shard: int) -> ShardStep | None:
     run = queries.get_run(session, run_id)
     if run.status != RunStatus.RUNNING:
         return None
-    row = queries.get_shard(session, run.seq, shard)
-    if row.done_at is not None:
+    row = queries.find_shard(session, run.seq, shard)
+    if row is None or row.done_at is not None:
         return None
     row.fence += 1
     session.flush()
@@ -286,10 +292,10 @@ def store_shard(
 
     Raises: `RunEnded` when the run has ended or another worker took the shard over.
     """
-    row = queries.get_shard(session, step.run_seq, step.shard)
-    if row.fence != step.fence or row.done_at is not None:
+    row = queries.find_shard(session, step.run_seq, step.shard)
+    if row is None or row.fence != step.fence or row.done_at is not None:
         raise RunEnded
-    copy_rows(session, "trace_results", RESULT_COLUMNS, _result_rows(step, measured))
+    copy_encoded(session, "trace_results", RESULT_COLUMNS, _result_rows(step, measured))
     row.done_at = now
     session.flush()
     progress = session.execute(
@@ -356,27 +362,21 @@ def _present(measured: Sequence[TraceMeasurements]) -> int:
     return sum(value is not None for row in measured for value in row.values)
 
 
-def _result_rows(
-    step: ShardStep, measured: Sequence[TraceMeasurements]
-) -> list[tuple[object, ...]]:
+def _result_rows(step: ShardStep, measured: Sequence[TraceMeasurements]) -> list[bytes]:
     return [
-        (step.run_seq, position, list(row.values), _notes(row))
+        result_row(step.run_seq, position, row.values, _notes(row) if row.missing else None)
         for position, row in enumerate(measured, start=step.first)
     ]
 
 
-def _notes(row: TraceMeasurements) -> Jsonb | None:
+def _notes(row: TraceMeasurements) -> dict[str, dict[str, str]]:
     """Why values are missing, as `trace_results.notes` keeps it."""
-    if not row.missing:
-        return None
-    return Jsonb(
-        {
-            key: {"skipped": why.reason}
-            if isinstance(why, Skipped)
-            else {"failed": why.kind, "detail": why.detail}
-            for key, why in row.missing.items()
-        }
-    )
+    return {
+        key: {"skipped": why.reason}
+        if isinstance(why, Skipped)
+        else {"failed": why.kind, "detail": why.detail}
+        for key, why in row.missing.items()
+    }
 
 
 def _metric_rows(run_seq: int, plan: RunPlan, found: Finished) -> list[dict[str, object]]:

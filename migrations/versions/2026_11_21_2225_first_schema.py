@@ -287,7 +287,6 @@ def upgrade() -> None:
     sa.Column('position', sa.Integer(), autoincrement=False, nullable=False),
     sa.Column('values', postgresql.ARRAY(sa.DOUBLE_PRECISION()), nullable=False),
     sa.Column('notes', postgresql.JSONB(none_as_null=True, astext_type=sa.Text()), nullable=True),
-    sa.ForeignKeyConstraint(['run_seq'], ['benchmark_runs.seq'], name=op.f('fk_trace_results_run_seq'), ondelete='CASCADE'),
     sa.PrimaryKeyConstraint('run_seq', 'position', name=op.f('pk_trace_results'))
     )
 

@@ -1,0 +1,204 @@
+"""D1–D3: writing and keeping the metric values of runs, beside narrow rows through an ORM's core."""
+
+import random
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+from sqlalchemy import Column, Double, MetaData, Table, Text, func, select, text
+from sqlalchemy.dialects.postgresql import insert
+
+from app.core.db import Database
+from app.core.migrations import upgrade
+from app.metrics.types import TraceMeasurements
+from app.runs import queries, service
+from benchmarks.rows import BenchRow, interleave
+from tests.support.postgres import cluster, drop_database, make_database
+
+METRICS = ("ROUGE", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE")
+SHARD = 1000
+SHARDS = 30  # 180 000 values a round
+ROUNDS = 5
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+D1_GOAL, D2_GOAL_BYTES, D3_GOAL_MS = 10.0, 200.0, 1.0
+
+NARROW = Table(
+    "narrow_values",
+    MetaData(),
+    Column("run_id", Text, primary_key=True),
+    Column("trace_id", Text, primary_key=True),
+    Column("metric", Text, primary_key=True),
+    Column("value", Double, nullable=False),
+)
+
+
+def measure() -> Iterator[BenchRow]:
+    with _database() as db:
+        NARROW.create(db.engine)
+        shards = _shards()
+        runs = iter(range(2 * ROUNDS))
+        seconds = interleave(
+            lambda: _write_ours(db, next(runs), shards),
+            lambda: _write_narrow(db, next(runs), shards),
+            repeat=ROUNDS,
+        )
+        values = SHARDS * SHARD * len(METRICS)
+        ratio = seconds.peer_seconds / seconds.ours_seconds
+        yield BenchRow(
+            "D1",
+            f"≥ {D1_GOAL:g}× narrow rows by SQLAlchemy executemany, both idempotent",
+            ratio,
+            ratio >= D1_GOAL,
+            f"{values} values: {values / seconds.ours_seconds:,.0f} a second"
+            f" against {values / seconds.peer_seconds:,.0f}",
+        )
+        yield _bytes_per_trace(db)
+        yield _stored_aggregates(db)
+
+
+def _bytes_per_trace(db: Database) -> BenchRow:
+    with db.begin() as session:
+        count = session.scalar(text("SELECT count(*) FROM trace_results")) or 0
+        size = session.scalar(text("SELECT pg_total_relation_size('trace_results')")) or 0
+    each = size / count
+    return BenchRow(
+        "D2",
+        f"≤ {D2_GOAL_BYTES:g} bytes a trace with indexes, 6 metrics",
+        each,
+        each <= D2_GOAL_BYTES,
+        f"{each:.0f} bytes a trace over {count} traces",
+    )
+
+
+def _stored_aggregates(db: Database) -> BenchRow:
+    """Database time of both answers, for a run among those written above."""
+    with db.read() as session:
+        ours = median(_explained(session, OURS, 25))
+        narrow = median(_explained(session, NARROW_MEANS, 5))
+    return BenchRow(
+        "D3",
+        f"≤ {D3_GOAL_MS:g} ms for the stored aggregates of a run",
+        ours,
+        ours <= D3_GOAL_MS,
+        f"{ours:.3f} ms; averaging narrow rows {narrow:.1f} ms",
+    )
+
+
+OURS = "SELECT * FROM run_metrics WHERE run_seq = 1 ORDER BY ordinal"
+NARROW_MEANS = "SELECT metric, avg(value) FROM narrow_values WHERE run_id = 'run-1' GROUP BY metric"
+
+
+def _explained(session: object, query: str, repeat: int) -> list[float]:
+    plans = [
+        session.scalar(text(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}"))  # type: ignore[attr-defined]
+        for _ in range(repeat)
+    ]
+    return [plan[0]["Execution Time"] + plan[0]["Planning Time"] for plan in plans]
+
+
+def _write_ours(db: Database, number: int, shards: list[list[TraceMeasurements]]) -> None:
+    """As the worker does it: take the shard over, then write it in one transaction."""
+    run_id = _make_run(db, number)
+    for shard, measured in enumerate(shards):
+        with db.begin() as session:
+            step = service.open_shard(session, run_id, shard)
+        assert step is not None
+        with db.begin() as session:
+            service.store_shard(session, step, measured, NOW)
+
+
+def _write_narrow(db: Database, number: int, shards: list[list[TraceMeasurements]]) -> None:
+    statement = insert(NARROW).on_conflict_do_nothing()
+    for measured in shards:
+        with db.begin() as session:
+            session.execute(
+                statement,
+                [
+                    {
+                        "run_id": f"run-{number}",
+                        "trace_id": row.trace_id,
+                        "metric": metric,
+                        "value": value,
+                    }
+                    for row in measured
+                    for metric, value in zip(METRICS, row.values, strict=True)  # noqa: PD011
+                ],
+            )
+
+
+def _make_run(db: Database, number: int) -> str:
+    """A running run with its shards, as planning leaves it."""
+    plan = (
+        '{"benchmark_id":"b","benchmark_revision":1,"agent_id":"a","agent_revision":1,'
+        '"source":"local","dataset_ref":"d","run_name":null,"metrics":[],"kpis":[],'
+        '"min_coverage":0.9,"max_error_share":0.05}'
+    )
+    with db.begin() as session:
+        session.execute(
+            text(
+                "INSERT INTO benchmark_runs (id, benchmark_id, agent_id, status, triggered_by,"
+                " retry_count, collection_id, plan, fence, shards_total, shards_done,"
+                " traces_processed, metrics_computed)"
+                " SELECT :id, 'b', 'a', 'RUNNING', 'MANUAL', 0, min(id), cast(:plan AS jsonb), 0,"
+                " :total, 0, 0, 0 FROM collections"
+            ),
+            {"id": f"run-{number}", "plan": plan, "total": SHARDS + 1},
+        )
+        session.execute(
+            text(
+                "INSERT INTO run_shards (run_seq, shard, first, last, fence)"
+                " SELECT run.seq, n, n * :size, (n + 1) * :size - 1, 0"
+                " FROM benchmark_runs AS run, generate_series(0, :last) AS n WHERE run.id = :id"
+            ),
+            {"id": f"run-{number}", "size": SHARD, "last": SHARDS - 1},
+        )
+    return f"run-{number}"
+
+
+def _shards() -> list[list[TraceMeasurements]]:
+    chance = random.Random(20_261_121)
+    return [
+        [
+            TraceMeasurements(
+                trace_id=f"{chance.getrandbits(128):032x}",
+                values=tuple(chance.random() for _ in METRICS),
+                missing={},
+            )
+            for _ in range(SHARD)
+        ]
+        for _ in range(SHARDS)
+    ]
+
+
+@contextmanager
+def _database() -> Iterator[Database]:
+    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as lease:
+        drop_database(lease.url, "bench")
+        url = make_database(lease.url, "bench")
+        upgrade(url)
+        db = Database(url, pool_size=2, name="bench")
+        with db.begin() as session:
+            session.execute(
+                text(
+                    "INSERT INTO agents (id, name, archived, revision) VALUES ('a', 'a', false, 1)"
+                )
+            )
+            session.execute(
+                text(
+                    "INSERT INTO benchmarks (id, metadata, source, metrics, min_coverage,"
+                    " max_error_share, archived, revision)"
+                    " VALUES ('b', '{}', 'local', '[]', 0.9, 0.05, false, 1)"
+                )
+            )
+            session.execute(
+                text(
+                    "INSERT INTO collections (source, query, trace_count) VALUES ('local', '{}', 0)"
+                )
+            )
+        yield db
+        db.dispose()
