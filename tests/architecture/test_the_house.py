@@ -58,7 +58,9 @@ def test_only_streams_and_the_worker_loop_are_async() -> None:
 
 def test_only_named_places_catch_every_exception() -> None:
     found = {
-        name_of(path) for path in sources() if re.search(r"except (Base)?Exception\b", path.read_text())
+        name_of(path)
+        for path in sources()
+        if re.search(r"except (Base)?Exception\b", path.read_text())
     }
     assert found <= MAY_CATCH_EVERYTHING
 
