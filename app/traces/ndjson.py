@@ -6,7 +6,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from app.core.errors import AppError, Invalid
 from app.core.strict_json import parse_json, storable_text_flaw
-from app.traces.types import NO_SCORES, Outcome, ToolCall, Trace
+from app.traces.types import Outcome, ToolCall, Trace
 
 T = TypeVar("T")
 
@@ -184,7 +184,7 @@ def _tool_call(value: Any, key: str) -> ToolCall:
 def _scores(source: Mapping[str, Any]) -> Mapping[str, float]:
     value = source.get("scores")
     if value is None:
-        return NO_SCORES
+        return {}  # a plain one, which can cross to another process
     if not isinstance(value, Mapping):
         _refuse("scores", "an object of numbers", value)
     return {
