@@ -1,0 +1,97 @@
+"""What the documentation shows is what happens."""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from app.core.registry import Registry
+from app.metrics.registry import METRICS
+from app.traces.registry import TRACE_SOURCES
+from tests.support.service import Service
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Example(NamedTuple):
+    """A command of a console block, and what it should print; `…` stands for anything."""
+
+    command: str
+    output: str
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(
+        rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE
+    )
+
+
+def examples(block: str) -> list[Example]:
+    found = []
+    for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        lines = part.splitlines()
+        end = next(at for at, line in enumerate(lines) if not _goes_on(lines[: at + 1]))
+        found.append(Example("\n".join(lines[: end + 1]), "\n".join(lines[end + 1 :])))
+    return found
+
+
+def _goes_on(lines: list[str]) -> bool:
+    """Whether the command is not over yet: a backslash, an open quote."""
+    text = "\n".join(lines)
+    return text.endswith("\\") or text.count("'") % 2 == 1
+
+
+def matches(output: str, wanted: str) -> bool:
+    pattern = ".*".join(re.escape(piece.strip()) for piece in wanted.strip().split("…"))
+    return re.fullmatch(pattern, output.strip(), re.DOTALL) is not None
+
+
+def test_the_requests_of_the_readme_answer_as_shown(service: Service) -> None:
+    environment = {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
+        "KEY": service.client.headers["Authorization"].removeprefix("Bearer "),
+    }
+    for block in blocks("README.md", "console"):
+        for command, output in examples(block):
+            done = subprocess.run(
+                ["bash", "-c", command],
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+            assert matches(done.stdout, output), f"{command}\n{done.stdout}"
+        service.work()  # what takes a moment in the text
+
+
+@pytest.fixture
+def _registries_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    for registry in (METRICS, TRACE_SOURCES):
+        forget(registry, monkeypatch)
+
+
+def forget(registry: "Registry[object]", monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[misc]
+    """Let a test register things that are gone afterwards."""
+    monkeypatch.setattr(registry, "_items", dict(registry._items))
+    monkeypatch.setattr(registry, "_loaded", list(registry._loaded))
+
+
+@pytest.mark.usefixtures("_registries_as_they_were")
+def test_the_examples_of_the_extension_guide_run() -> None:
+    names: dict[str, object] = {}
+    for block in blocks("docs/extending.md", "python"):
+        exec(compile(block, "docs/extending.md", "exec"), names)
+    assert "BREVITY" in METRICS.names()
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))])
+def test_every_link_of_a_page_leads_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text()
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+    here = (ROOT / page).parent
+    assert [target for target in targets if not (here / target).exists()] == []
