@@ -3,10 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any
-
-NO_SCORES: Mapping[str, float] = MappingProxyType({})
 
 
 class Outcome(StrEnum):
@@ -65,4 +62,4 @@ class Trace:
     cost_usd: float | None = None
     latency_ms: float | None = None
     tool_calls: tuple[ToolCall, ...] = ()
-    scores: Mapping[str, float] = field(default_factory=lambda: NO_SCORES)
+    scores: Mapping[str, float] = field(default_factory=dict)
