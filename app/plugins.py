@@ -1,6 +1,7 @@
 """Everything that is found rather than imported: metrics, trace sources; what failed to load."""
 
 import logging
+from typing import Any
 
 from app.core.registry import Loaded, Registry
 from app.formula import register_metric_keys
@@ -9,7 +10,7 @@ from app.traces.registry import TRACE_SOURCES, load_trace_sources
 
 log = logging.getLogger(__name__)
 
-REGISTRIES: tuple[Registry[object], ...] = (METRICS, TRACE_SOURCES)  # type: ignore[assignment]
+REGISTRIES: tuple[Registry[Any], ...] = (METRICS, TRACE_SOURCES)
 
 
 def load_plugins() -> None:

@@ -3,7 +3,7 @@
 import re
 import subprocess
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -75,7 +75,7 @@ def _registries_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
         forget(registry, monkeypatch)
 
 
-def forget(registry: "Registry[object]", monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[misc]
+def forget(registry: Registry[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a test register things that are gone afterwards."""
     monkeypatch.setattr(registry, "_items", dict(registry._items))
     monkeypatch.setattr(registry, "_loaded", list(registry._loaded))
