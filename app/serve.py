@@ -8,6 +8,7 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from app.access.service import FirstKey, ensure_first_admin_key
-from app.core.errors import Unavailable
+from app.core.errors import AppError, Unavailable
 from app.core.migrations import upgrade
 from app.core.secrets import Secret
 from app.core.settings import Settings
@@ -33,6 +34,13 @@ WATCH_S = 0.2
 RESTART_S = 1.0
 
 
+class PortInUse(AppError):
+    """Another program listens on the port of the API; end it, or set MOSAICO_PORT."""
+
+    code = "port-in-use"
+    exit_code = 69
+
+
 class DidNotStart(Unavailable):
     """The service did not become ready; its messages above say why."""
 
@@ -45,15 +53,32 @@ def serve_all(settings: Settings, tell: Callable[[str], None]) -> None:
     stopping = threading.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: stopping.set())
+    require_free_port(settings)
     with database_url(settings) as url:
         upgrade(url)
         first_key = _first_key(settings)
         with _children(stopping) as children:
-            _wait_until_ready(settings, children, stopping)
-            for line in _greeting(settings, first_key):
-                tell(line)
-            _watch(children, stopping)
+            if _wait_until_ready(settings, children, stopping):
+                for line in _greeting(settings, first_key):
+                    tell(line)
+                _watch(children, stopping)
     tell("stopped")
+
+
+def require_free_port(settings: Settings) -> None:
+    """Raise `PortInUse` before anything is started: whoever listens there would answer for us."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.host, settings.port))
+            probe.listen()
+        except OSError as error:
+            raise PortInUse(
+                f"cannot listen on {settings.host} port {settings.port}"
+                f" ({os.strerror(error.errno or 0)}); end the program that does, perhaps another"
+                " `mosaico serve`, or set MOSAICO_PORT"
+            ) from None
 
 
 def end_with_parent() -> None:
@@ -123,7 +148,8 @@ def _watch(children: list[_Child], stopping: threading.Event) -> None:
 
 def _wait_until_ready(
     settings: Settings, children: list[_Child], stopping: threading.Event
-) -> None:
+) -> bool:
+    """Wait for the first good answer; False when the service is told to stop before it."""
     deadline = time.monotonic() + READY_S
     while not stopping.wait(WATCH_S):
         for child in children:
@@ -134,9 +160,10 @@ def _wait_until_ready(
                 )
         with contextlib.suppress(httpx.HTTPError):
             if httpx.get(f"{base_url(settings)}/readyz", trust_env=False).is_success:
-                return
+                return True
         if time.monotonic() > deadline:
             raise DidNotStart(f"the API was not ready within {READY_S:g} s")
+    return False
 
 
 def base_url(settings: Settings) -> str:

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import os
 import signal
+import threading
 
 from app.access.idempotency import purge_expired
 from app.core.resources import Resources
@@ -19,6 +21,7 @@ from app.startup import opened_resources, set_up_logs
 log = logging.getLogger(__name__)
 
 PURGE_INTERVAL_S = 600.0
+STOP_S = 9.0
 
 # Importing a module of tasks declares its handlers.
 TASKS = (run_tasks,)
@@ -43,12 +46,30 @@ async def _work(settings: Settings, resources: Resources, pool: ProcessPool) -> 
         HANDLERS,
         pool,
         concurrency=settings.worker_concurrency,
+        call_timeout_s=settings.metric_timeout_s,
         ticks={"purge": (PURGE_INTERVAL_S, lambda: _purge(resources))},
     )
     loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        worker.stop()
+        _end_anyhow(after_s=STOP_S)
+
     for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, worker.stop)
+        loop.add_signal_handler(signum, stop)
     await worker.run(on_ready=lambda: log.info("worker is ready"))
+
+
+def _end_anyhow(*, after_s: float) -> None:
+    """End this process even if a job neither ends nor looks up: another worker does it again."""
+
+    def end() -> None:
+        log.error("a job does not stop; it is left to another worker")
+        os._exit(1)
+
+    timer = threading.Timer(after_s, end)
+    timer.daemon = True
+    timer.start()
 
 
 def _purge(resources: Resources) -> None:

@@ -65,6 +65,10 @@ class Settings(BaseSettings):
     metric_processes: Annotated[
         int, Field(ge=1, le=64, description="Processes per worker that compute metrics.")
     ] = 2
+    metric_timeout_s: Annotated[
+        float,
+        Field(gt=0, le=3600, description="Seconds that a metric may take for up to 64 traces."),
+    ] = 60.0
     log_format: Annotated[
         str, Field(pattern="^(console|json)$", description="`console` or `json`.")
     ] = "console"

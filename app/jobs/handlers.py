@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from app.core.resources import Resources
 from app.jobs.pool import ProcessPool
 
 MAX_ATTEMPTS = 5
+MESSAGE_CHARS = 4_000
 
 
 class HandBack(Exception):
@@ -16,11 +16,14 @@ class HandBack(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What a handler is given beside its arguments."""
+    """What a handler is given beside its arguments; `call_timeout_s` is the longest that one call
+    in the pool may take.
+    """
 
     resources: Resources
     pool: ProcessPool
     must_stop: Callable[[], bool]
+    call_timeout_s: float = 60.0
 
     def checkpoint(self) -> None:
         """Call between steps; raises `HandBack` when the worker is stopping."""
@@ -68,9 +71,15 @@ class Handlers:
 HANDLERS = Handlers()
 
 
-def describe(error: BaseException) -> dict[str, Any]:
+def describe(error: BaseException) -> dict[str, str]:
     """What a `give_up` job is told about an error: a code for programs, a text for people."""
     code = getattr(error, "error_code", None)
     if code is None:
         return {"code": "INTERNAL_ERROR", "message": f"{type(error).__name__} in the worker"}
-    return {"code": str(code).upper().replace("-", "_"), "message": str(error)}
+    return {"code": str(code).upper().replace("-", "_"), "message": _storable(str(error))}
+
+
+def _storable(message: str) -> str:
+    """The text as Postgres can hold it: an error may quote whatever a source sent."""
+    plain = message[:MESSAGE_CHARS].replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return plain.encode("utf-8", "replace").decode()

@@ -1,15 +1,23 @@
 """Child processes for computation: one that hangs or dies costs its own call and nothing else."""
 
+import faulthandler
 import multiprocessing
+import os
 import queue
+import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 R = TypeVar("R")
+
+WARM_UP_S = 60.0
+ORPHAN_S = 10.0
 
 
 class CallLost(Exception):
@@ -24,86 +32,144 @@ class ChildDied(CallLost):
     """A child process ended in the middle of a call."""
 
 
+class PoolClosed(CallLost):
+    """The pool was closed; nothing is computed any more."""
+
+
 class ProcessPool:
     """A fixed number of warm, spawned children; each serves one call at a time.
 
     The function and its arguments must be picklable by name. A child is replaced after
-    `calls_per_child` calls, so that what leaks is given back.
+    `calls_per_child` calls, so that what leaks is given back. Children end when the process that
+    made them does, however it ends.
     """
 
     def __init__(
         self, size: int, *, warm_up: Callable[[], None], calls_per_child: int = 500
     ) -> None:
+        self.size = size
         self._warm_up = warm_up
         self._calls_per_child = calls_per_child
-        self._slots: queue.Queue[_Child] = queue.Queue()
-        self.size = size
-        for _ in range(size):
-            self._slots.put(_Child(warm_up))
+        self._lock = threading.Lock()
+        self._closed = False
+        self._children = [_Child(warm_up) for _ in range(size)]
+        self._free: queue.Queue[int] = queue.Queue()
+        for slot in range(size):
+            self._free.put(slot)
 
     def run(self, function: Callable[..., R], *arguments: Any, timeout_s: float) -> R:
         """Call a function in a child and wait for its result.
 
         Raises: what the function raises; `CallHung` after `timeout_s`, `ChildDied` when the
-        child is gone. In both cases the child is replaced.
+        child is gone, and then another takes its place; `PoolClosed` after `close`.
         """
-        with self._child() as child:
-            return child.call(function, arguments, timeout_s)
+        slot = self._free.get()
+        try:
+            with self._replacing(slot) as child:
+                return child.call(function, arguments, timeout_s)
+        finally:
+            self._free.put(slot)
 
     def pids(self) -> list[int]:
-        """The processes of the children that are idle now."""
-        return [pid for child in list(self._slots.queue) for pid in child.pids()]
+        """The processes of the children."""
+        with self._lock:
+            return [pid for child in self._children for pid in child.pids()]
 
     def close(self) -> None:
-        """End every idle child; calls under way are abandoned with their processes."""
-        while True:
-            try:
-                self._slots.get_nowait().kill()
-            except queue.Empty:
-                return
+        """End every child at once; calls under way raise `ChildDied`, those that come
+        `PoolClosed`.
+        """
+        with self._lock:
+            self._closed = True
+            for child in self._children:
+                child.kill()
 
     @contextmanager
-    def _child(self) -> Iterator["_Child"]:
-        child = self._slots.get()
+    def _replacing(self, slot: int) -> Iterator["_Child"]:
+        if self._closed:
+            raise PoolClosed("the pool is closed")
+        child = self._children[slot]
         try:
             yield child
         except CallLost:
-            child.kill()
-            child = _Child(self._warm_up)
+            self._replace(slot)
             raise
-        finally:
-            if child.calls >= self._calls_per_child:
-                child.kill()
-                child = _Child(self._warm_up)
-            self._slots.put(child)
+        if child.calls >= self._calls_per_child:
+            self._replace(slot)
+
+    def _replace(self, slot: int) -> None:
+        with self._lock:
+            self._children[slot].kill()
+            if not self._closed:
+                self._children[slot] = _Child(self._warm_up)
 
 
 class _Child:
-    """One process, started at its first call or by `warm_up`."""
+    """One process, started and warmed as soon as it is made."""
 
     def __init__(self, warm_up: Callable[[], None]) -> None:
         self.calls = 0
         self._executor = ProcessPoolExecutor(
-            max_workers=1, mp_context=multiprocessing.get_context("spawn")
+            max_workers=1,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_live_as_child,
         )
         self._warm: Future[None] | None = self._executor.submit(warm_up)
+        # The executor offers no other way to its process, and forgets it when it shuts down.
+        self._processes = list(self._executor._processes.values())  # noqa: SLF001
 
     def call(self, function: Callable[..., R], arguments: tuple[Any, ...], timeout_s: float) -> R:
         self.calls += 1
         try:
             if self._warm is not None:
-                self._warm.result()
+                self._warm.result(WARM_UP_S)
                 self._warm = None
-            return self._executor.submit(function, *arguments).result(timeout_s)
+            return self._submit(function, arguments, timeout_s).result(timeout_s)
         except FutureTimeout:
             raise CallHung(f"no answer within {timeout_s:g} s") from None
-        except BrokenProcessPool:
+        except (BrokenProcessPool, CancelledError):
             raise ChildDied("the process ended in the middle of a call") from None
 
     def pids(self) -> list[int]:
-        return list(self._executor._processes)  # noqa: SLF001 - the executor offers no other way
+        return [process.pid for process in self._processes if process.pid is not None]
 
     def kill(self) -> None:
-        for process in list(self._executor._processes.values()):  # noqa: SLF001 - the same
+        for process in self._processes:
             process.kill()
         self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _submit(
+        self, function: Callable[..., R], arguments: tuple[Any, ...], timeout_s: float
+    ) -> "Future[R]":
+        try:
+            return self._executor.submit(_within, timeout_s + ORPHAN_S, function, arguments)
+        except RuntimeError:  # killed a moment ago
+            raise ChildDied("the process ended before the call") from None
+
+
+def _live_as_child() -> None:
+    """Leave Ctrl-C to the parent, and end with it: a child that waits for work would never learn
+    that the parent was killed.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, name="end with parent", daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _within(seconds: float, function: Callable[..., R], arguments: tuple[Any, ...]) -> R:
+    """Call, and end this process if that takes too long.
+
+    The parent has killed it by then, unless the parent is gone itself. No Python thread could see
+    to that: a call that never gives up the interpreter lets none run.
+    """
+    faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__ or sys.stderr)
+    try:
+        return function(*arguments)
+    finally:
+        faulthandler.cancel_dump_traceback_later()

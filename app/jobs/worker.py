@@ -2,31 +2,33 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from typing import Any
 
 import procrastinate
 from apscheduler.schedulers.background import BackgroundScheduler
-from procrastinate import JobContext, RetryDecision
+from procrastinate import JobContext
 from procrastinate.jobs import Job as QueuedJob
-from procrastinate.retry import BaseRetryStrategy
+from procrastinate.jobs import Status
+from procrastinate.manager import JobManager
 
 from app.core.db import libpq_url
-from app.core.errors import Unavailable
+from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
-from app.jobs.handlers import MAX_ATTEMPTS, HandBack, Handler, Handlers, Job, describe
+from app.jobs.closing import Done, Ending, FailedForGood, HandedBack, HeldJob, close, ending_of
+from app.jobs.handlers import HandBack, Handler, Handlers, Job
 from app.jobs.pool import ProcessPool
-from app.jobs.queue import enqueue
 from app.jobs.rescue import HEARTBEAT_INTERVAL_S, RESCUE_INTERVAL_S, STALLED_AFTER_S, rescue
 
 log = logging.getLogger(__name__)
 
 GRACE_S = 4.0
 RECONNECT_S = 1.0
+CONNECT_S = 5
 POLL_S = 1.0
-FIRST_RETRY_S = 1.0
+UNKNOWN_JOB_S = 30.0
 
 
 class Worker:
@@ -39,12 +41,14 @@ class Worker:
         pool: ProcessPool,
         *,
         concurrency: int,
+        call_timeout_s: float = 60.0,
         ticks: dict[str, tuple[float, Callable[[], object]]] | None = None,
     ) -> None:
         self._resources = resources
         self._handlers = handlers
         self._pool = pool
         self._concurrency = concurrency
+        self._call_timeout_s = call_timeout_s
         self._ticks = {"rescue": (RESCUE_INTERVAL_S, self._rescue), **(ticks or {})}
         self._stopping = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -75,6 +79,8 @@ class Worker:
 
     async def _run_until_lost(self, on_ready: Callable[[], None]) -> None:
         try:
+            # Refused in no time when nobody is there; the engine itself would wait much longer.
+            await asyncio.to_thread(self._resources.db.ping)
             async with self._app().open_async() as app:
                 on_ready()
                 await self._serve(app)
@@ -100,6 +106,8 @@ class Worker:
         stopping.cancel()
         if not serving.done():
             serving.cancel()
+            # Whoever still waits for a computation after the grace hands its job back.
+            asyncio.get_running_loop().call_later(GRACE_S, self._pool.close)
         try:
             await serving
         except asyncio.CancelledError:
@@ -110,33 +118,54 @@ class Worker:
             conninfo=libpq_url(self._resources.db.url),
             min_size=1,
             max_size=self._concurrency + 3,
-            kwargs={"application_name": "mosaico-jobs", "connect_timeout": 5},
+            timeout=CONNECT_S,
+            kwargs={"application_name": "mosaico-jobs", "connect_timeout": CONNECT_S},
         )
         app = procrastinate.App(connector=connector)
+        app.job_manager = _ClosedByUs(connector, self._handlers, self._hand_on)
         for handler in self._handlers:
-            app.task(name=handler.name, pass_context=True, retry=RetryUnavailable())(
-                self._runner(handler)
-            )
+            app.task(name=handler.name, pass_context=True)(self._runner(handler))
         return app
 
     def _runner(self, handler: Handler) -> Callable[..., None]:
         def run(context: JobContext, **arguments: Any) -> None:
+            held = held_job(context.job)
             job = Job(
                 resources=self._resources,
                 pool=self._pool,
                 must_stop=lambda: context.should_abort() or self._stopping.is_set(),
+                call_timeout_s=self._call_timeout_s,
             )
             try:
                 handler.function(job, **arguments)
-            except HandBack:
-                raise
-            except Exception as error:
-                if handler.give_up and is_final(error, context.job.attempts):
-                    with self._resources.db.begin() as session:
-                        enqueue(session, handler.give_up, **arguments, **describe(error))
-                raise
+            except Exception as error:  # noqa: BLE001 - whatever a job raises is its ending
+                ending = ending_of(error, held.attempts, handler)
+                _tell(held, ending, error)
+            else:
+                ending = Done()
+            self._close(held, ending)
 
         return run
+
+    def _hand_on(self, unknown: HeldJob) -> None:
+        """A job that only a newer program can do; it waits for one."""
+        self._close(unknown, HandedBack(after_s=UNKNOWN_JOB_S))
+
+    def _close(self, held: HeldJob, ending: Ending) -> None:
+        """Write the ending, however long the database is away; a worker that stops leaves it to
+        the rescue.
+        """
+        while True:
+            try:
+                with self._resources.db.begin() as session:
+                    if not close(session, held, ending, self._handlers):
+                        log.warning("job %s (%d) was taken over", held.name, held.id)
+                    return
+            except Unavailable as error:
+                log.warning("the end of job %s (%d) waits: %s", held.name, held.id, error)
+                if self._stopping.is_set():
+                    return
+                time.sleep(RECONNECT_S)
 
     def _start_ticker(self) -> BackgroundScheduler:
         ticker = BackgroundScheduler(timezone="UTC")
@@ -154,23 +183,51 @@ class Worker:
             log.warning("rescued %d jobs of dead workers", rescued)
 
 
-def is_final(error: BaseException, attempts: int) -> bool:
-    """Whether a job that failed so is not tried again; `attempts` counts those before this one."""
-    return not isinstance(error, Unavailable) or attempts + 1 >= MAX_ATTEMPTS
+class _ClosedByUs(JobManager):
+    """The runner has written how the job ended, and only while it held it: procrastinate itself
+    would close a job that another worker has taken over.
+    """
+
+    def __init__(
+        self,
+        connector: procrastinate.PsycopgConnector,
+        handlers: Handlers,
+        hand_on: Callable[[HeldJob], None],
+    ) -> None:
+        super().__init__(connector)
+        self._handlers = handlers
+        self._hand_on = hand_on
+
+    async def finish_job(self, job: QueuedJob, status: Status, delete_job: bool) -> None:  # noqa: ARG002, FBT001 - theirs
+        if self._handlers.find(job.task_name) is None:
+            await asyncio.to_thread(self._hand_on, held_job(job))
+
+    async def retry_job(self, job: QueuedJob, *_: object, **__: object) -> None:
+        pass
 
 
-class RetryUnavailable(BaseRetryStrategy):
-    """Only what may pass by itself is tried again: an unavailable service, a stopping worker."""
+def held_job(job: QueuedJob) -> HeldJob:
+    """The job as procrastinate gave it to this worker."""
+    assert job.id is not None
+    return HeldJob(
+        id=job.id,
+        name=job.task_name,
+        arguments=job.task_kwargs,
+        attempts=job.attempts,
+        worker_id=job.worker_id,
+    )
 
-    def get_retry_decision(
-        self, *, exception: BaseException, job: QueuedJob
-    ) -> RetryDecision | None:
-        if isinstance(exception, HandBack):
-            return RetryDecision(retry_in={"seconds": 0})
-        if is_final(exception, job.attempts):
-            return None
-        delay = timedelta(seconds=FIRST_RETRY_S * 4**job.attempts)
-        return RetryDecision(retry_in={"seconds": int(delay.total_seconds())})
+
+def _tell(held: HeldJob, ending: Ending, error: Exception) -> None:
+    if isinstance(error, HandBack):
+        log.info("job %s (%d) is handed back", held.name, held.id)
+    elif isinstance(ending, FailedForGood):
+        known = isinstance(error, AppError)
+        log.error(
+            "job %s (%d) failed: %s", held.name, held.id, error, exc_info=None if known else error
+        )
+    else:
+        log.warning("job %s (%d) is tried again: %s", held.name, held.id, error)
 
 
 def _survive(name: str, tick: Callable[[], object]) -> Callable[[], None]:

@@ -22,6 +22,8 @@ def begin(job: Job, run_id: str) -> None:
     """Freeze what the run will do: benchmark, formulas, metric versions."""
     res = job.resources
     with res.db.begin() as session:
+        if not service.may_begin(session, run_id):
+            return
         plan = make_plan(session, run_id)
         lock = TRACE_SOURCES.get(plan.source).lock(trace_query(session, plan, res))
         service.begin_run(session, run_id, plan, lock, res.clock())
@@ -72,6 +74,7 @@ def finish(job: Job, run_id: str) -> None:
     columns = Columns(step.plan.columns)
     with res.db.read() as session:
         for row in queries.stream_scored(session, queries.get_run(session, run_id)):
+            job.checkpoint()
             columns.add(row)
     aggregates, tally = columns.aggregates(), columns.tally()
     found = service.Finished(

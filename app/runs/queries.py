@@ -1,16 +1,18 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import func, literal, select
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
-from app.core.pagination import PageQuery, PageRows, paged
+from app.core.pagination import PageQuery, PageRows, encode_cursor, paged
 from app.runs.models import BenchmarkRun, RunMetric, RunShard, TraceResult
 from app.runs.rules import RunStatus
 from app.traces.models import CollectedTrace
 from app.traces.types import Outcome
+
+PAGE_BYTES = 8 * 1024 * 1024
 
 
 class RunNotFound(NotFound):
@@ -35,8 +37,13 @@ class TraceRow(NamedTuple):
 
 
 def get_run(session: Session, run_id: str, *, for_update: bool = False) -> BenchmarkRun:
+    """The run; `for_update` locks it, though not against rows that only refer to it: those of a
+    shard are written side by side.
+    """
     statement = select(BenchmarkRun).where(BenchmarkRun.id == run_id)
-    run = session.scalars(statement.with_for_update() if for_update else statement).one_or_none()
+    if for_update:
+        statement = statement.with_for_update(key_share=True)
+    run = session.scalars(statement).one_or_none()
     if run is None:
         raise RunNotFound(
             f"there is no run {run_id!r}; GET /api/v1/benchmark-runs lists those there are"
@@ -69,10 +76,16 @@ def list_runs(
     return paged(session, statement, keys=[BenchmarkRun.seq], query=query)
 
 
-def get_shard(session: Session, run_seq: int, shard: int) -> RunShard:
-    """The shard, locked until the transaction ends."""
+def find_shard(session: Session, run_seq: int, shard: int) -> RunShard | None:
+    """The shard, locked until the transaction ends; None when its run was deleted."""
     statement = select(RunShard).where(RunShard.run_seq == run_seq, RunShard.shard == shard)
-    return session.scalars(statement.with_for_update()).one()
+    return session.scalars(statement.with_for_update()).one_or_none()
+
+
+def lock_shards(session: Session, run_seq: int) -> None:
+    """Wait until no step writes a shard of the run, and let none begin to."""
+    statement = select(RunShard.shard).where(RunShard.run_seq == run_seq)
+    session.execute(statement.order_by(RunShard.shard).with_for_update())
 
 
 def shard_count(session: Session, run_seq: int) -> int:
@@ -86,16 +99,42 @@ def metrics_of_run(session: Session, run_seq: int) -> list[RunMetric]:
 
 
 def results_of_run(session: Session, run: BenchmarkRun, query: PageQuery) -> PageRows[TraceRow]:
-    """The measured traces of a run, in the order of their source."""
+    """The measured traces of a run, in the order of their source; fewer than asked for where
+    their texts are long.
+    """
     statement = select(TraceResult).where(TraceResult.run_seq == run.seq)
     page = paged(session, statement, keys=[TraceResult.position], query=query, descending=False)
+    positions = _within(session, run, [result.position for result in page.rows])
     traces = select(CollectedTrace).where(
-        CollectedTrace.collection_id == run.collection_id,
-        CollectedTrace.position.in_([result.position for result in page.rows]),
+        CollectedTrace.collection_id == run.collection_id, CollectedTrace.position.in_(positions)
     )
     by_position = {trace.position: trace for trace in session.scalars(traces)}
-    rows = [TraceRow(result, by_position[result.position]) for result in page.rows]
-    return PageRows(rows, page.next_cursor)
+    shown = page.rows[: len(positions)]
+    rows = [TraceRow(result, by_position[result.position]) for result in shown]
+    cut = len(shown) < len(page.rows)
+    return PageRows(rows, encode_cursor([shown[-1].position]) if cut else page.next_cursor)
+
+
+def _within(session: Session, run: BenchmarkRun, positions: Sequence[int]) -> list[int]:
+    """As many of the first positions as have texts of `PAGE_BYTES` together, but at least one."""
+    texts = (CollectedTrace.input, CollectedTrace.expected_output, CollectedTrace.output)
+    size = sum((func.coalesce(func.octet_length(text), 0) for text in texts), literal(0))
+    statement = (
+        select(CollectedTrace.position, size)
+        .where(
+            CollectedTrace.collection_id == run.collection_id,
+            CollectedTrace.position.in_(positions),
+        )
+        .order_by(CollectedTrace.position)
+    )
+    found: list[int] = []
+    total = 0
+    for position, size_bytes in session.execute(statement):
+        total += size_bytes
+        if found and total > PAGE_BYTES:
+            break
+        found.append(position)
+    return found
 
 
 def stream_scored(session: Session, run: BenchmarkRun) -> Iterator[ScoredTrace]:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from app.jobs.handlers import Job
-from app.jobs.pool import CallHung, CallLost, ProcessPool
+from app.jobs.pool import CallHung, CallLost
 from app.metrics.aggregate import Aggregate, aggregate
 from app.metrics.engine import CHUNK_SIZE, score_chunk
 from app.metrics.registry import provider_for
@@ -13,8 +13,6 @@ from app.metrics.types import Failed, FailureKind, MetricRef, SkipReason, TraceM
 from app.runs.queries import ScoredTrace
 from app.runs.rules import Tally
 from app.traces.types import Trace
-
-CALL_TIMEOUT_S = 60.0
 
 # A metric that lacks one of these texts says nothing of the trace.
 TEXT_IS_MISSING = frozenset({SkipReason.NO_EXPECTED_OUTPUT, SkipReason.NO_OUTPUT})
@@ -29,20 +27,21 @@ def score_traces(
     measured: list[TraceMeasurements] = []
     for start in range(0, len(traces), CHUNK_SIZE):
         job.checkpoint()
-        measured += _measure(traces[start : start + CHUNK_SIZE], refs, job.pool)
+        measured += _measure(traces[start : start + CHUNK_SIZE], refs, job)
     return measured
 
 
 def _measure(
-    traces: Sequence[Trace], refs: tuple[MetricRef, ...], pool: ProcessPool
+    traces: Sequence[Trace], refs: tuple[MetricRef, ...], job: Job
 ) -> list[TraceMeasurements]:
     try:
-        return pool.run(score_chunk, traces, refs, timeout_s=CALL_TIMEOUT_S)
+        return job.pool.run(score_chunk, traces, refs, timeout_s=job.call_timeout_s)
     except CallLost as lost:
+        job.checkpoint()  # a worker that stops ends its pool: that is not the metric's fault
         if len(traces) > 1:
-            return [row for trace in traces for row in _measure([trace], refs, pool)]
+            return [row for trace in traces for row in _measure([trace], refs, job)]
         if len(refs) > 1:
-            return [_side_by_side([_measure(traces, (ref,), pool)[0] for ref in refs])]
+            return [_side_by_side([_measure(traces, (ref,), job)[0] for ref in refs])]
         return [_lost(traces[0], refs[0], lost)]
 
 

@@ -19,7 +19,7 @@ from app.kpis.service import RunKey, record_kpis
 from app.metrics.aggregate import Aggregate
 from app.metrics.types import Skipped, TraceMeasurements
 from app.runs import queries, rules
-from app.runs.models import BenchmarkRun, RunMetric
+from app.runs.models import BenchmarkRun, RunMetric, TraceResult
 from app.runs.plan import RunPlan
 from app.runs.rows import result_row
 from app.runs.rules import RunStatus, TriggerType, ValidityVerdict

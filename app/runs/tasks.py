@@ -6,19 +6,20 @@ from collections.abc import Callable
 
 from app.jobs.handlers import HANDLERS, Job
 from app.runs import pipeline
+from app.runs.queries import RunNotFound
 from app.runs.service import RunEnded
 
 log = logging.getLogger(__name__)
 
 
 def _unless_ended(step: Callable[..., None]) -> Callable[..., None]:
-    """A step that was taken away or whose run has ended is nobody's failure."""
+    """A step that was taken away or whose run has ended or is gone is nobody's failure."""
 
     @functools.wraps(step)
     def do(job: Job, **arguments: object) -> None:
         try:
             step(job, **arguments)
-        except RunEnded as ended:
+        except (RunEnded, RunNotFound) as ended:
             log.info("dropped a step of run %s: %s", arguments.get("run_id"), ended)
 
     return do
@@ -33,4 +34,4 @@ STEPS: dict[str, Callable[..., None]] = {
 for name, step in STEPS.items():
     HANDLERS.handles(name, give_up="runs.give_up")(_unless_ended(step))
 
-HANDLERS.handles("runs.give_up")(pipeline.give_up)
+HANDLERS.handles("runs.give_up")(_unless_ended(pipeline.give_up))

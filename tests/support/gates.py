@@ -1,0 +1,111 @@
+"""A metric and a trace source of another distribution that stop where a test wants them to.
+
+Worker processes find them by entry point; the test holds the other side of each gate.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.core.resources import Resources
+from app.metrics.types import MetricProvider, MetricSpec
+from app.traces.registry import (
+    TRACE_SOURCES,
+    SourceSpec,
+    TracePage,
+    TraceQuery,
+    TraceSource,
+)
+from app.traces.types import Trace
+
+FOLDER = "MOSAICO_TEST_GATES"
+ENTRY_POINTS = """\
+[mosaico.metrics]
+gates = tests.support.gates:register_metrics
+[mosaico.trace_sources]
+gates = tests.support.gates:register_sources
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A place where a worker waits until the test opens it."""
+
+    folder: Path
+    name: str
+
+    def was_reached(self) -> bool:
+        return self._mark("reached").exists()
+
+    def open(self) -> None:
+        self._mark("open").touch()
+
+    def pass_through(self) -> None:
+        """What the worker does."""
+        self._mark("reached").touch()
+        while not self._mark("open").exists():
+            time.sleep(0.01)
+
+    def _mark(self, what: str) -> Path:
+        return self.folder / f"{self.name}.{what}"
+
+
+def install(folder: Path) -> None:
+    """Make `folder`, once on the path of a process, a distribution that offers the plugins."""
+    described = folder / "gates-1.0.dist-info"
+    described.mkdir(parents=True)
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: gates\nVersion: 1.0\n")
+    (described / "entry_points.txt").write_text(ENTRY_POINTS)
+
+
+class GateMetric:
+    """1.0 for every trace; its tags say what happens before: `gate:NAME`, `hang`, `segfault`."""
+
+    spec = MetricSpec(key="GATE", description="Waits.", source="tests")
+
+    def supports(self, _: Trace) -> bool:
+        return True
+
+    def compute(self, trace: Trace) -> float:
+        for tag in trace.tags:
+            match tag.partition(":"):
+                case ("gate", _, name):
+                    _gate(name).pass_through()
+                case ("hang", _, _):
+                    while True:
+                        time.sleep(1)
+                case ("segfault", _, _):
+                    os.kill(os.getpid(), signal.SIGSEGV)
+        return 1.0
+
+
+class GatedSource:
+    """The local source; in runs named `gate:NAME` its second page waits behind the gate."""
+
+    def __init__(self, behind: TraceSource) -> None:
+        self._behind = behind
+
+    def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
+        for number, page in enumerate(self._behind.pages(query, cursor)):
+            if number and (query.run_name or "").startswith("gate:"):
+                _gate((query.run_name or "").removeprefix("gate:")).pass_through()
+            yield page
+
+
+def register_metrics(register: Callable[[str, Callable[..., MetricProvider]], object]) -> None:
+    register("GATE", GateMetric)
+
+
+def register_sources(register: Callable[[str, SourceSpec], object]) -> None:
+    register("gated", SourceSpec(open=_open_gated))
+
+
+def _open_gated(resources: Resources) -> TraceSource:
+    return GatedSource(TRACE_SOURCES.get("local").open(resources))
+
+
+def _gate(name: str) -> Gate:
+    return Gate(Path(os.environ[FOLDER]), name)

@@ -1,0 +1,119 @@
+"""What a run has left in the database, in a form that two runs can be compared by."""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import psycopg
+
+from app.core.db import libpq_url
+from tests.support.service import JSON, pair
+
+WORDS = ["the", "pelican", "flew", "over", "a", "harbour", "and", "nobody", "saw", "it", "land"]
+
+RESULTS = """
+    SELECT trace.trace_id, result.position, result.values::text, result.notes::text
+    FROM trace_results AS result
+    JOIN benchmark_runs AS run ON run.seq = result.run_seq
+    LEFT JOIN collected_traces AS trace
+      ON trace.collection_id = run.collection_id AND trace.position = result.position
+    WHERE run.id = %s ORDER BY result.position
+"""
+METRICS = """
+    SELECT metric, n, mean::text, std::text, min, max, p50::text, p95::text, p99::text, sum::text,
+           run_metrics.coverage, expected, missing::text
+    FROM run_metrics JOIN benchmark_runs AS run ON run.seq = run_seq WHERE run.id = %s
+    ORDER BY ordinal
+"""
+KPIS = "SELECT name, value::text, undefined_reason FROM kpi_history WHERE run_id = %s ORDER BY name"
+RUN = """
+    SELECT status, traces_total, traces_processed, metrics_computed, shards_total, shards_done,
+           validity, coverage, error_share FROM benchmark_runs WHERE id = %s
+"""
+
+
+class Stored(NamedTuple):
+    """Every row of a run that a user may see; floats as Postgres prints them, to the last bit."""
+
+    run: tuple[Any, ...]
+    results: list[tuple[Any, ...]]
+    metrics: list[tuple[Any, ...]]
+    kpis: list[tuple[Any, ...]]
+
+
+class Rows:
+    """The database under a service, seen from outside."""
+
+    def __init__(self, url: str) -> None:
+        self.url = libpq_url(url)
+
+    def all(self, query: str, *arguments: object) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            return connection.execute(query.encode(), arguments).fetchall()
+
+    def value(self, query: str, *arguments: object) -> Any:
+        [[value]] = self.all(query, *arguments)
+        return value
+
+    def do(self, query: str, *arguments: object) -> None:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(query.encode(), arguments)
+
+    def status(self, run_id: str) -> str:
+        return str(self.value("SELECT status FROM benchmark_runs WHERE id = %s", run_id))
+
+    def seconds_to_end(self, run_id: str, since: object) -> float:
+        query = (
+            "SELECT extract(epoch FROM completed_at - %s)::float8 FROM benchmark_runs WHERE id = %s"
+        )
+        return float(self.value(query, since, run_id))
+
+    def now(self) -> object:
+        return self.value("SELECT clock_timestamp()")
+
+    def age_heartbeats(self) -> None:
+        """Let every worker seem silent for long: those that live tell otherwise in two seconds."""
+        self.do("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '30 seconds'")
+
+    def waits_for_a_lock(self, statement: str) -> bool:
+        """Whether a worker stands before a lock with a statement that begins so."""
+        query = """
+            SELECT count(*) FROM pg_stat_activity
+            WHERE application_name = 'mosaico-worker' AND wait_event_type = 'Lock'
+              AND datname = current_database() AND query LIKE %s
+        """
+        return bool(self.value(query, f"{statement}%"))
+
+    @contextmanager
+    def row_in_the_way(self, table: str, **row: object) -> Iterator[None]:
+        """A row that may or may not be committed: who inserts the same one waits."""
+        columns, marks = ", ".join(row), ", ".join("%s" for _ in row)
+        statement = f"INSERT INTO {table} ({columns}) VALUES ({marks})"
+        with psycopg.connect(self.url) as connection:
+            connection.execute(statement.encode(), list(row.values()))
+            yield
+            connection.rollback()
+
+    def stored(self, run_id: str) -> Stored:
+        return Stored(
+            self.all(RUN, run_id)[0],
+            self.all(RESULTS, run_id),
+            self.all(METRICS, run_id),
+            self.all(KPIS, run_id),
+        )
+
+
+def varied_pairs(count: int, *, tags: list[str] | None = None) -> list[JSON]:
+    """Pairs of short texts that differ; the tags are on the last of them."""
+    chance = random.Random(7)
+    pairs = [
+        pair(
+            number,
+            " ".join(chance.choices(WORDS, k=6)),
+            " ".join(chance.choices(WORDS, k=chance.randint(1, 9))),
+        )
+        for number in range(count)
+    ]
+    pairs[-1]["tags"] = tags or []
+    return pairs
