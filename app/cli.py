@@ -1,81 +1,176 @@
-"""`mosaico`: the command line of the service. Heavy imports stand inside the commands."""
+"""`mosaico`: the command line of the service.
 
+A command of this table is imported when it is used, and not before: `mosaico --help` reads the
+table alone.
+"""
+
+import importlib
 import sys
-from importlib.metadata import version
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from app.formula.cli import cli as formula
-from app.metrics.cli import score
-from app.postgres.cli import cli as db
+from app.core import terminal
+from app.core.errors import AppError
+from app.core.terminal import Command, Format, OutputFormat, tell
+
+if TYPE_CHECKING:
+    from typer._click.core import Context
+
+
+class Part(NamedTuple):
+    """A command or group of another file: `where` is `module:attribute`."""
+
+    where: str
+    help: str
+
+
+PARTS = {
+    "db": Part("app.postgres.cli:cli", "Start, find, show and stop the database."),
+    "agents": Part("app.agents.cli:cli", "The agents that are benchmarked."),
+    "benchmarks": Part(
+        "app.benchmarks.cli:cli", "What is measured on which traces, and the KPIs of it."
+    ),
+    "datasets": Part("app.traces.cli:cli", "Traces that the service keeps itself."),
+    "runs": Part("app.runs.cli:cli", "Benchmark runs: start, watch, read."),
+    "score": Part(
+        "app.metrics.cli:cli", "Score the traces of a file and print what they are worth."
+    ),
+    "formula": Part("app.formula.cli:cli", "Check and compute KPI formulas."),
+    "keys": Part("app.access.cli:cli", "API keys: give out, list, revoke."),
+}
+
+
+class Deferred(TyperCommand):
+    """Stands for a command that is imported once somebody asks for it."""
+
+    def __init__(self, name: str, part: Part) -> None:
+        super().__init__(name, help=part.help, rich_markup_mode=None)
+        self._where = part.where
+
+    def load(self) -> Any:
+        """The command itself."""
+        module, _, attribute = self._where.partition(":")
+        return typer.main.get_command(getattr(importlib.import_module(module), attribute))
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: "Context | None" = None, **extra: Any
+    ) -> "Context":
+        context: Context = self.load().make_context(info_name, args, parent, **extra)
+        return context
+
+
+class Root(TyperGroup):
+    """The commands of this file, then those of the table."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for name, part in PARTS.items():
+            self.add_command(Deferred(name, part))
+
 
 cli = typer.Typer(
     name="mosaico",
+    cls=Root,
     help="Tells a team, every morning, whether their AI agents got better or worse.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    # Every option has a variable: --limit of `mosaico runs list` is MOSAICO_RUNS_LIST_LIMIT.
+    context_settings={"auto_envvar_prefix": "MOSAICO"},
 )
-cli.add_typer(db, name="db")
-cli.add_typer(formula, name="formula")
-cli.command("score")(score)
-
-
-def tell(line: str) -> None:
-    """Say something to a person; answers go to standard output, this does not."""
-    typer.echo(line, err=True)
 
 
 @cli.callback(invoke_without_command=True)
 def root(
-    *, show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+    *,
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", allow_from_autoenv=False)
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show where an unforeseen error came from.")
+    ] = False,
 ) -> None:
+    if debug:
+        _show_tracebacks()
     if show_version:
-        typer.echo(f"mosaico {version('mosaico')}")
+        from importlib.metadata import version
+
+        terminal.answer(f"mosaico {version('mosaico')}")
         raise typer.Exit
 
 
-@cli.command()
+@cli.command(cls=Command)
 def serve() -> None:
     """Run everything on this machine: embedded database, API, worker."""
     from app.core.settings import load_settings
     from app.serve import serve_all
 
+    _show_tracebacks()
     serve_all(load_settings(), tell)
 
 
-@cli.command()
+@cli.command(cls=Command)
 def api() -> None:
     """Run the API alone."""
     from app.core.settings import load_settings
     from app.main import serve_api
     from app.serve import end_with_parent
 
+    _show_tracebacks()
     end_with_parent()
     serve_api(load_settings())
 
 
-@cli.command()
+@cli.command(cls=Command)
 def worker() -> None:
     """Run one worker alone; start as many as you like, on as many machines."""
     from app.core.settings import load_settings
     from app.serve import end_with_parent
     from app.worker import run_worker
 
+    _show_tracebacks()
     end_with_parent()
     run_worker(load_settings())
 
 
-def main() -> None:
-    """Run a command; errors that users can mend are lines on standard error and an exit code."""
-    from app.core.errors import AppError
+@cli.command(cls=Command)
+def plugins(output: Format = OutputFormat.TABLE) -> None:
+    """List what is loaded: metrics, trace sources; from where, and what failed.
 
-    try:
-        cli()
-    except AppError as error:
-        tell(f"error: {error}")
-        sys.exit(error.exit_code)
+    Needs no server. Exit codes: 0 all is well, 3 a plugin could not be loaded.
+    """
+    from app.core.tabular import field, print_page
+    from app.plugins import load_plugins, loaded_plugins
+
+    load_plugins()
+    items = [
+        {"kind": found.kind, "name": found.name, "origin": found.origin, "error": found.error}
+        for found in loaded_plugins()
+    ]
+    columns = [field(name) for name in ("kind", "name", "origin", "error")]
+    print_page({"items": items, "nextCursor": None}, columns, output)
+    if any(item["error"] for item in items):
+        raise typer.Exit(terminal.ENDED_BADLY)
+
+
+def main() -> None:
+    """Run a command of the arguments of this process."""
+    sys.excepthook = _tell_unforeseen
+    terminal.survive_any_text((sys.stdout, sys.stderr))
+    cli()
+
+
+def _show_tracebacks() -> None:
+    sys.excepthook = sys.__excepthook__
+
+
+def _tell_unforeseen(kind: type[BaseException], error: BaseException, _: object) -> None:
+    """The last resort: one line, and an exit code that no verdict has."""
+    tell(f"error: {kind.__name__}: {error}")
+    tell("hint: this should not happen; `mosaico --debug …` shows where it came from")
+    sys.exit(AppError.exit_code)
 
 
 if __name__ == "__main__":

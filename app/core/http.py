@@ -86,6 +86,24 @@ def outbound_client(*, timeout_s: float, max_bytes: int) -> httpx.Client:
     )
 
 
+def own_service_client(url: str, *, key: str | None, timeout_s: float) -> httpx.Client:
+    """The command line's client for the service itself, which may well be on this machine.
+
+    Unlike `outbound_client` it goes where its user says: the address is the user's own choice.
+    """
+    return httpx.Client(
+        base_url=url,
+        timeout=timeout_s,
+        verify=_certificates() if url.lower().startswith("https:") else False,
+        follow_redirects=False,
+        trust_env=False,
+        headers={
+            "User-Agent": USER_AGENT,
+            **({"Authorization": f"Bearer {key}"} if key is not None else {}),
+        },
+    )
+
+
 class GuardedTransport(httpx.HTTPTransport):
     """Checks what goes out and bounds what comes back."""
 

@@ -4,10 +4,21 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 
 import typer
+
+from app.core.tabular import print_details
+from app.core.terminal import (
+    CommandGroup,
+    Format,
+    OutputFormat,
+    answer,
+    answer_json,
+    as_json,
+    fail,
+    tell,
+)
 
 if TYPE_CHECKING:
     from app.formula.ast import Reference
@@ -17,23 +28,10 @@ if TYPE_CHECKING:
 UNDEFINED, INVALID = 1, 65
 _BEFORE, _SHOWN = 40, 78
 
-cli = typer.Typer(
-    name="formula",
-    help="Check and compute KPI formulas.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+cli = CommandGroup("formula", help="Check and compute KPI formulas.")
 
 # A formula may start with a minus sign, which is no option.
 _LENIENT = {"ignore_unknown_options": True}
-
-
-class OutputFormat(StrEnum):
-    """How an answer is printed."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 Expression = Annotated[
@@ -55,10 +53,7 @@ class _BadValues(Exception):
 @cli.command(context_settings=_LENIENT)
 def check(
     expression: Expression,
-    output: Annotated[
-        OutputFormat,
-        typer.Option("--format", envvar="MOSAICO_FORMAT", help="How to print the answer."),
-    ] = OutputFormat.TABLE,
+    output: Format = OutputFormat.TABLE,
 ) -> None:
     """Say whether a formula is valid, how it is written, and what it reads.
 
@@ -71,11 +66,11 @@ def check(
         formula = compile_formula(expression, _known())
     except InvalidFormula as error:
         if output is OutputFormat.JSON:
-            sys.stderr.write(_json(_problem(error.detail, error.mistakes)) + "\n")
+            tell(as_json(_problem(error.detail, error.mistakes), sys.stderr))
         else:
             _print_mistakes(expression, error.mistakes)
         raise typer.Exit(INVALID) from None
-    sys.stdout.write(_described(formula, output) + "\n")
+    _print_described(formula, output)
 
 
 @cli.command("eval", context_settings=_LENIENT)
@@ -107,10 +102,9 @@ def evaluate(
     _refuse_values(complaint)
     value, reason = formula.evaluate(given)
     if value is None:
-        sys.stderr.write(f"error: the formula is undefined: {reason}\n")
-        sys.stderr.write("hint: give the values that it reads: --values '{\"METRIC\": 0.5}'\n")
-        raise typer.Exit(UNDEFINED)
-    sys.stdout.write(f"{value!r}\n")
+        hint = "give the values that it reads: --values '{\"METRIC\": 0.5}'"
+        fail(f"the formula is undefined: {reason}", hint=hint, exit_code=UNDEFINED)
+    answer(repr(value))
 
 
 def _known(given: "dict[Reference, float | None] | None" = None) -> frozenset[str] | None:
@@ -120,13 +114,13 @@ def _known(given: "dict[Reference, float | None] | None" = None) -> frozenset[st
     return registered.union(reference.key for reference in given or ()) if registered else None
 
 
-def _described(formula: "CompiledFormula", output: OutputFormat) -> str:
+def _print_described(formula: "CompiledFormula", output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
         references = [reference._asdict() for reference in formula.references]
-        return _json({"valid": True, "formula": formula.text, "references": references})
+        answer_json({"valid": True, "formula": formula.text, "references": references})
+        return
     names = ", ".join(map(str, formula.references)) or "nothing"
-    gap = "   " if sys.stdout.isatty() else "\t"
-    return f"formula{gap}{formula.text}\nreads{gap}{names}"
+    print_details({"formula": formula.text, "reads": names})
 
 
 def _problem(detail: str, mistakes: "Sequence[Mistake]") -> dict[str, Any]:
@@ -144,16 +138,12 @@ def _problem(detail: str, mistakes: "Sequence[Mistake]") -> dict[str, Any]:
     return {"type": kind, "title": title, "status": 422, "detail": detail, "errors": errors}
 
 
-def _json(document: dict[str, Any]) -> str:
-    return json.dumps(document, ensure_ascii=not sys.stdout.encoding.lower().startswith("utf"))
-
-
 def _print_mistakes(text: str, mistakes: "Sequence[Mistake]") -> None:
     for mistake in mistakes:
-        sys.stderr.write(f"error: {mistake.line}:{mistake.column}: {mistake.message}\n")
-        sys.stderr.write(_excerpt(text, mistake))
+        tell(f"error: {mistake.line}:{mistake.column}: {mistake.message}")
+        tell(_excerpt(text, mistake))
         if mistake.remedy:
-            sys.stderr.write(f"hint: {mistake.remedy}\n")
+            tell(f"hint: {mistake.remedy}")
 
 
 def _excerpt(text: str, mistake: "Mistake") -> str:
@@ -163,14 +153,13 @@ def _excerpt(text: str, mistake: "Mistake") -> str:
     window = "".join(char if char.isprintable() else "?" for char in line[begin : begin + _SHOWN])
     indent = mistake.column - 1 - begin
     width = max(1, min(mistake.span.end - mistake.span.start, len(window) - indent))
-    return f"  {window}\n  {' ' * indent}{'^' * width}\n"
+    return f"  {window}\n  {' ' * indent}{'^' * width}"
 
 
 def _refuse_values(complaint: str | None) -> None:
     if complaint is not None:
-        sys.stderr.write(f"error: {complaint}\n")
-        sys.stderr.write('hint: --values takes one JSON object, e.g. {"ROUGE": 0.5}\n')
-        raise typer.Exit(INVALID)
+        hint = '--values takes one JSON object, e.g. {"ROUGE": 0.5}'
+        fail(complaint, hint=hint, exit_code=INVALID)
 
 
 def _read_values(text: str) -> _Given:

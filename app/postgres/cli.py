@@ -1,34 +1,22 @@
 """`mosaico db`: the commands that start, find, show and stop the database."""
 
 import dataclasses
-import json
 import os
 import shutil
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+from app.core.tabular import print_details
+from app.core.terminal import CommandGroup, Format, OutputFormat, answer, answer_json, tell, warn
 
 if TYPE_CHECKING:
     from app.postgres.server import EmbeddedPostgres
 
-cli = typer.Typer(
-    name="db",
-    help="Start, find, show and stop the database.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-
-
-class Format(StrEnum):
-    """How an answer is printed."""
-
-    TABLE = "table"
-    JSON = "json"
+cli = CommandGroup("db", help="Start, find, show and stop the database.")
 
 
 @cli.command("start")
@@ -37,8 +25,8 @@ def start() -> None:
     database = _embedded("start")
     database.start()
     status = database.status()
-    _tell(f"Postgres {status.version} runs on port {status.port} (pid {status.pid})")
-    _tell("its URL: `mosaico db url`; end it with `mosaico db stop`")
+    tell(f"Postgres {status.version} runs on port {status.port} (pid {status.pid})")
+    tell("its URL: `mosaico db url`; end it with `mosaico db stop`")
 
 
 @cli.command("stop")
@@ -47,27 +35,24 @@ def stop() -> None:
     database = _embedded("stop")
     owners = database.status().owners
     if owners:
-        _tell(f"warning: in use by the processes {', '.join(map(str, owners))}")
-    _tell("the database has stopped" if database.stop() else "no database was running")
+        warn(f"in use by the processes {', '.join(map(str, owners))}")
+    tell("the database has stopped" if database.stop() else "no database was running")
 
 
 @cli.command("status")
-def status(
-    output: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TABLE,
-) -> None:
+def status(output: Format = OutputFormat.TABLE) -> None:
     """Say whether the database runs, where, and who uses it."""
     found = _status()
-    if output is Format.JSON:
-        typer.echo(json.dumps(found, default=str))
+    if output is OutputFormat.JSON:
+        answer_json(found)
     else:
-        for name, value in found.items():
-            typer.echo(f"{name}\t{_cell(value)}")
+        print_details(found)
 
 
 @cli.command("url")
 def url() -> None:
     """Print the URL of the database, with its password."""
-    typer.echo(_url())
+    answer(_url())
 
 
 @cli.command("psql", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -99,7 +84,7 @@ def upgrade() -> None:
     )
     with database as lease:
         run_migrations(external or lease.url)
-    _tell("the schema is up to date")
+    tell("the schema is up to date")
 
 
 def _data_dir() -> Path:
@@ -142,15 +127,3 @@ def _status() -> Mapping[str, Any]:
 def _camel(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, tuple):
-        return " ".join(map(str, value)) or "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "-" if value is None else str(value)
-
-
-def _tell(text: str) -> None:
-    typer.echo(text, err=True)

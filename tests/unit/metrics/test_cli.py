@@ -5,14 +5,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
-from app.metrics.cli import score
-
-cli = typer.Typer()
-cli.command("score")(score)
-cli.callback()(lambda: None)
+from app.metrics.cli import cli
 
 LINES: Final[list[dict[str, Any]]] = [
     {"traceId": "a", "expectedOutput": "the cat sat", "output": "the cat sat", "scores": {"Q": 1}},
@@ -30,7 +25,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def run(*arguments: str | Path, stdin: str | None = None) -> Result:
-    return CliRunner().invoke(cli, ["score", *map(str, arguments)], input=stdin)
+    return CliRunner().invoke(cli, [*map(str, arguments)], input=stdin)
 
 
 def test_json_holds_a_row_for_each_trace_and_the_aggregates_of_each_metric(file: Path) -> None:

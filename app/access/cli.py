@@ -1,0 +1,113 @@
+"""`mosaico keys`: API keys, given out and revoked."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from app.core.tabular import Column, cell, field, print_page, time_field
+from app.core.terminal import (
+    CommandGroup,
+    DryRun,
+    Format,
+    OutputFormat,
+    Yes,
+    answer,
+    answer_json,
+    confirm,
+    tell,
+)
+
+PATH = "/api-keys"
+
+cli = CommandGroup("keys", help="API keys: give out, list, revoke.")
+
+
+class Role(StrEnum):
+    """What a key may do; each role may do what the ones before it may."""
+
+    READ = "read"
+    RUN = "run"
+    ADMIN = "admin"
+
+
+COLUMNS = (
+    field("id"),
+    field("name"),
+    field("role"),
+    Column("state", lambda key: "revoked" if key["revokedAt"] else "active"),
+    time_field("createdAt", "created"),
+    time_field("lastUsedAt", "last used"),
+    Column("expires", lambda key: key["expiresAt"]),
+)
+
+
+def complete_keys(incomplete: str) -> list[str]:
+    from app.core.client import known_ids
+
+    return known_ids(PATH, incomplete)
+
+
+@cli.command("list")
+def list_keys(
+    limit: Annotated[int, typer.Option("--limit", min=1, help="The newest so many.")] = 50,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """List the keys, newest first, revoked ones too; their texts are not kept anywhere."""
+    from app.core.client import open_api
+
+    with open_api() as api:
+        page = api.page(PATH, limit=limit)
+    print_page(page, COLUMNS, output)
+
+
+@cli.command("create")
+def create_key(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What or whom the key is for.")],
+    role: Annotated[Role, typer.Option("--role", help="What it may do.")] = Role.READ,
+    expires_at: Annotated[
+        datetime | None,
+        typer.Option(
+            "--expires-at",
+            formats=["%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M%z"],
+            help="When it ends, with its zone: 2027-01-31T12:00:00Z. Never if left out.",
+        ),
+    ] = None,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """Give out a key and print it, this once."""
+    from app.core.client import open_api
+
+    body = {"name": name, "role": role, "expiresAt": expires_at and expires_at.isoformat()}
+    with open_api() as api:
+        created = api.post(PATH, body)
+    if output is OutputFormat.JSON:
+        answer_json(created)
+    else:
+        answer(cell(created["token"]))
+    tell(f"key {created['id']} with the role {role}; it is shown this once, keep it now")
+
+
+@cli.command("revoke")
+def revoke_key(
+    *,
+    key: Annotated[
+        str, typer.Argument(metavar="KEY", help="Id of a key.", autocompletion=complete_keys)
+    ],
+    yes: Yes = False,
+    dry_run: DryRun = False,
+) -> None:
+    """End a key for good, within a second."""
+    from app.core.client import open_api, segment
+
+    path = f"{PATH}/{segment(key)}"
+    with open_api() as api:
+        found = api.get(path)
+        what = f"the key {cell(key)} ({cell(found['name'])}, {found['role']})"
+        if dry_run:
+            tell(f"would revoke {what}; nothing was done")
+            return
+        confirm(f"revoke {what} for good?", yes=yes)
+        api.delete(path)
+    tell(f"revoked {what}")

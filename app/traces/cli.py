@@ -1,0 +1,99 @@
+"""`mosaico datasets`: traces that are kept by the service itself."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.core.tabular import Column, bytes_text, cell, field, print_page, time_field
+from app.core.terminal import (
+    CommandGroup,
+    DryRun,
+    Format,
+    OutputFormat,
+    Yes,
+    answer,
+    answer_json,
+    tell,
+)
+
+PATH = "/local-datasets"
+
+cli = CommandGroup("datasets", help="Traces that the service keeps itself.")
+
+
+def complete_datasets(incomplete: str) -> list[str]:
+    from app.core.client import known_ids
+
+    return known_ids(PATH, incomplete)
+
+
+COLUMNS = (
+    field("id"),
+    field("name"),
+    field("runName", "run name"),
+    field("traceCount", "traces"),
+    Column("size", lambda dataset: bytes_text(dataset["sizeBytes"])),
+    time_field("createdAt", "created"),
+)
+
+
+@cli.command("upload")
+def upload(
+    *,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Traces, one JSON object a line; - is stdin.")
+    ],
+    name: Annotated[str, typer.Option("--name", help="Name of the dataset.")],
+    run_name: Annotated[str, typer.Option("--run-name", help="Which run of it this is.")],
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Take the place of an earlier upload.")
+    ] = False,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """Upload the traces of one run, all of them or none, and print the id of the upload."""
+    from app.core.client import open_api
+    from app.core.input_files import opened, pieces
+
+    parameters = {"name": name, "runName": run_name, "replace": "true" if replace else None}
+    with opened(file) as traces, open_api() as api:
+        stored = api.upload(PATH, pieces(traces), parameters)
+    if output is OutputFormat.JSON:
+        answer_json(stored)
+    else:
+        answer(cell(stored["id"]))
+    tell(f"{stored['traceCount']} traces ({bytes_text(stored['sizeBytes'])}) are stored")
+    tell(f"next: `mosaico benchmarks create --dataset {cell(stored['name'])}`")
+
+
+@cli.command("list")
+def list_datasets(
+    name: Annotated[str | None, typer.Option("--name", help="Uploads of this dataset.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="The newest so many.")] = 50,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """List the uploads, newest first."""
+    from app.core.client import open_api
+
+    with open_api() as api:
+        page = api.page(PATH, limit=limit, name=name)
+    print_page(page, COLUMNS, output)
+
+
+@cli.command("delete")
+def delete(
+    *,
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATASET", help="Id of an upload.", autocompletion=complete_datasets
+        ),
+    ],
+    yes: Yes = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Delete an upload; runs that read it keep their own copy of its traces."""
+    from app.core.client import delete_thing, segment
+
+    path, what = f"{PATH}/{segment(dataset)}", f"the upload {cell(dataset)}"
+    delete_thing(path, what, yes=yes, dry_run=dry_run)

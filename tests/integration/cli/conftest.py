@@ -1,0 +1,81 @@
+"""`mosaico` as a user types it, against a service of the test's own."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from app.cli import cli
+from app.jobs.handlers import HANDLERS
+from app.jobs.worker import Worker
+from tests.support.service import Service
+
+READY_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shell:
+    """Runs commands; the variables are all that they know of the service."""
+
+    variables: dict[str, str]
+
+    def __call__(self, *words: str | Path, stdin: str | bytes | None = None) -> Result:
+        return CliRunner().invoke(cli, [*map(str, words)], input=stdin, env=self.variables)
+
+    def ok(self, *words: str | Path, stdin: str | bytes | None = None) -> Result:
+        result = self(*words, stdin=stdin)
+        assert result.exit_code == 0, result.output
+        return result
+
+    def process(
+        self, *words: str, stdin: int | None = None, stdout: int, stderr: int
+    ) -> subprocess.Popen[bytes]:
+        """The same as a process of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "app.cli", *words],
+            env={**os.environ, **self.variables},
+            start_new_session=True,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+        )
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing of the developer's own environment reaches a command."""
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith("MOSAICO_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("MOSAICO_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+
+
+@pytest.fixture
+def mosaico(service: Service) -> Shell:
+    key = service.client.headers["Authorization"].removeprefix("Bearer ")
+    url = str(service.client.base_url).rstrip("/")
+    return Shell(variables={"MOSAICO_URL": url, "MOSAICO_API_KEY": key})
+
+
+@pytest.fixture
+def worker(service: Service) -> Iterator[None]:
+    """A worker that does jobs until the test ends."""
+    ready = threading.Event()
+    working = Worker(service.resources, HANDLERS, service.pool, concurrency=2)
+    thread = threading.Thread(target=lambda: asyncio.run(working.run(on_ready=ready.set)))
+    thread.start()
+    try:
+        assert ready.wait(READY_S)
+        yield
+    finally:
+        working.stop()
+        thread.join()

@@ -1,0 +1,126 @@
+"""How a command finds the service and its key, and what it says when it does not."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.access.service import ADMIN_KEY_FILE
+from app.core.client import ADMIN_KEY_FILE as FILE_OF_COMMANDS
+from tests.integration.cli.conftest import Shell
+from tests.support.http import serving
+from tests.support.service import Service
+
+
+def test_a_service_that_is_away_exits_69_with_the_command_that_starts_it() -> None:
+    away = Shell(variables={"MOSAICO_URL": "http://127.0.0.1:1"})
+    refused = away("agents", "list")
+    assert (refused.exit_code, refused.stdout) == (69, "")
+    error, cause, hint = refused.stderr.splitlines()
+    assert error == "error: the service at http://127.0.0.1:1 does not answer"
+    assert "refused" in cause
+    assert "hint: start it with `mosaico serve`" in hint
+
+
+def test_with_json_the_error_is_a_problem_document_on_stderr(mosaico: Shell) -> None:
+    refused = mosaico("agents", "show", "nobody", "--format", "json")
+    assert (refused.exit_code, refused.stdout) == (66, "")
+    problem = json.loads(refused.stderr)
+    assert (problem["type"], problem["status"]) == ("/problems/agent-not-found", 404)
+    assert problem["hint"] == "`mosaico agents list` shows those there are"
+    assert problem["instance"]
+
+
+def test_something_unknown_exits_66_with_the_command_that_lists(mosaico: Shell) -> None:
+    refused = mosaico("runs", "start", "no-benchmark", "no-agent")
+    assert (refused.exit_code, refused.stdout) == (66, "")
+    assert "hint: `mosaico benchmarks list`" in refused.stderr
+    assert mosaico("runs", "show", "../agents").exit_code == 66  # an id is one step of a path
+
+
+def test_a_wrong_key_exits_77_and_says_which_was_sent(mosaico: Shell) -> None:
+    wrong = Shell(variables={**mosaico.variables, "MOSAICO_API_KEY": "wrong-key"})
+    refused = wrong("agents", "list")
+    assert (refused.exit_code, refused.stdout) == (77, "")
+    assert "the one that was sent: MOSAICO_API_KEY" in refused.stderr
+    assert "wrong-key" not in refused.output
+
+
+def test_on_this_machine_the_admin_key_file_is_used(mosaico: Shell, tmp_path: Path) -> None:
+    key, url = mosaico.variables["MOSAICO_API_KEY"], mosaico.variables["MOSAICO_URL"]
+    assert FILE_OF_COMMANDS == ADMIN_KEY_FILE
+    folder = tmp_path / "data"
+    folder.mkdir()
+    here = Shell(variables={"MOSAICO_URL": url, "MOSAICO_DATA_DIR": str(folder)})
+    nothing = here("agents", "list")
+    assert nothing.exit_code == 77
+    assert f"none, since there is no {folder / ADMIN_KEY_FILE}" in nothing.stderr
+
+    file = folder / ADMIN_KEY_FILE
+    file.write_text(f"{key}\n")
+    file.chmod(0o644)
+    unsafe = here("agents", "list")
+    assert unsafe.exit_code == 78
+    assert f"chmod 600 {file}" in unsafe.stderr
+    file.chmod(0o600)
+    here.ok("agents", "list")
+
+
+def test_on_this_machine_the_key_and_port_of_the_settings_are_used(mosaico: Shell) -> None:
+    key, url = mosaico.variables["MOSAICO_API_KEY"], mosaico.variables["MOSAICO_URL"]
+    port = url.rpartition(":")[2]
+    Shell(variables={"MOSAICO_PORT": port, "MOSAICO_ADMIN_KEY": key}).ok("agents", "list")
+
+
+@pytest.mark.parametrize("url", ["http://mosaico.example", "https://127.0.0.1.example:8080"])
+def test_the_administrators_key_is_never_sent_to_another_machine(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from app.core.client import find_access
+
+    monkeypatch.setenv("MOSAICO_URL", url)
+    monkeypatch.setenv("MOSAICO_ADMIN_KEY", "an-admin-key-that-stays-on-this-machine")
+    assert find_access().key is None
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://h", "127.0.0.1:8080", "http://", "http://u:p@h", "http://h:port"]
+)
+def test_an_address_that_is_none_exits_78(url: str) -> None:
+    refused = Shell(variables={"MOSAICO_URL": url, "MOSAICO_API_KEY": "k"})("agents", "list")
+    assert (refused.exit_code, refused.stdout) == (78, "")
+    assert "hint: write it as http://127.0.0.1:8080" in refused.stderr
+
+
+def test_another_program_at_the_address_exits_69() -> None:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import PlainTextResponse
+    from starlette.routing import Route
+
+    def page(request: Request) -> PlainTextResponse:
+        return PlainTextResponse("welcome", status_code=int(request.path_params["status"]))
+
+    stranger = Starlette(
+        routes=[Route("/api/v1/agents/{status}", page)],
+    )
+    with serving(stranger) as client:
+        shell = Shell(variables={"MOSAICO_URL": str(client.base_url), "MOSAICO_API_KEY": "k"})
+        for status in ("200", "404", "502"):
+            refused = shell("agents", "show", status)
+            assert (refused.exit_code, refused.stdout) == (69, "")
+            assert f"answered {status}, and not as MOSAICO would" in refused.stderr
+
+
+def test_ids_are_completed_from_the_service_and_silently_not_without_it(
+    mosaico: Shell, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from app.agents.cli import complete_agents
+
+    service.agent("agent-one")
+    service.agent("other")
+    for name, value in mosaico.variables.items():
+        monkeypatch.setenv(name, value)
+    assert complete_agents("age") == ["agent-one"]
+    monkeypatch.setenv("MOSAICO_URL", "http://127.0.0.1:1")
+    assert complete_agents("age") == []

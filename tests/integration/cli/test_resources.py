@@ -1,0 +1,227 @@
+"""Agents, benchmarks, datasets and keys from the command line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.integration.cli.conftest import Shell
+from tests.support.service import Service, ndjson, pair
+
+
+def cells(text: str) -> list[list[str]]:
+    return [line.split("\t") for line in text.splitlines()]
+
+
+def test_an_agent_is_created_listed_shown_and_deleted(mosaico: Shell, service: Service) -> None:
+    created = mosaico.ok(
+        *("agents", "create", "--id", "agent-1", "--name", "Pelican"),
+        *("--langfuse-url", "https://langfuse.example", "--langfuse-project", "birds"),
+    )
+    assert created.stdout == "agent-1\n"  # the answer alone; the news are on stderr
+    assert "next: `mosaico runs start BENCHMARK agent-1`" in created.stderr
+
+    titles, row = cells(mosaico.ok("agents", "list").stdout)
+    assert titles == ["id", "name", "project", "secret", "created"]
+    stored = service.get("/agents/agent-1")
+    assert row == ["agent-1", "Pelican", "birds", "none", stored["createdAt"]]
+
+    assert json.loads(mosaico.ok("agents", "list", "--format", "json").stdout) == {
+        "items": [stored],
+        "nextCursor": None,
+    }
+    assert json.loads(mosaico.ok("agents", "show", "agent-1", "--json").stdout) == stored
+    assert ["langfuseProjectName", "birds"] in cells(mosaico.ok("agents", "show", "agent-1").stdout)
+
+    assert (
+        "would delete the agent agent-1"
+        in mosaico.ok("agents", "delete", "agent-1", "--dry-run").stderr
+    )
+    assert service.get("/agents/agent-1") == stored
+    mosaico.ok("agents", "delete", "agent-1", "--yes")
+    assert service.get("/agents")["items"] == []
+
+
+def test_a_secret_key_comes_from_a_file_or_stdin_and_is_never_shown(
+    mosaico: Shell, service: Service, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("a-very-secret-key\n")
+    url = ("--langfuse-url", "https://langfuse.example")
+    option = "--langfuse-secret-key-file"
+    first = mosaico.ok("agents", "create", "--name", "A", *url, option, secret, "--json")
+    second = mosaico.ok("agents", "create", "--name", "B", *url, option, "-", stdin="another-key")
+    assert json.loads(first.stdout)["secretSet"] is True
+    shown = mosaico.ok("agents", "show", second.stdout.strip())
+    for result in (first, second, shown, mosaico.ok("agents", "list", "--json")):
+        assert "a-very-secret-key" not in result.output
+        assert "another-key" not in result.output
+    assert [agent["secretSet"] for agent in service.get("/agents")["items"]] == [True, True]
+
+
+def test_nothing_is_deleted_without_a_yes_when_nobody_can_be_asked(
+    mosaico: Shell, service: Service
+) -> None:
+    service.agent()
+    refused = mosaico("agents", "delete", "agent-001")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "hint: add --yes" in refused.stderr
+    assert len(service.get("/agents")["items"]) == 1
+
+
+def test_a_benchmark_is_made_from_options(mosaico: Shell, service: Service) -> None:
+    created = mosaico.ok(
+        *("benchmarks", "create", "--id", "bench-1", "--dataset", "support"),
+        *("--metric", "ROUGE", "--metric", "ACCURACY", "--min-coverage", "0.5"),
+        *(
+            "--kpi",
+            "quality=AVERAGE(ROUGE, ACCURACY)",
+            "--kpi",
+            "same = IF ROUGE >= 0 THEN 1 ELSE 0",
+        ),
+    )
+    assert created.stdout == "bench-1\n"
+    stored = service.get("/benchmarks/bench-1")
+    assert [metric["key"] for metric in stored["metrics"]] == ["ROUGE", "ACCURACY"]
+    assert {kpi["name"]: kpi["formula"] for kpi in stored["measures"]} == {
+        "quality": "AVERAGE(ROUGE, ACCURACY)",
+        "same": "IF ROUGE >= 0 THEN 1 ELSE 0",
+    }
+    assert stored["minCoverage"] == 0.5
+
+    [titles, row] = cells(mosaico.ok("benchmarks", "list").stdout)
+    assert dict(zip(titles, row, strict=True))["kpis"] == "quality, same"
+    shown = mosaico.ok("benchmarks", "show", "bench-1").stdout
+    details, kpis = shown.split("\n\n")
+    assert ["metrics", "ROUGE, ACCURACY"] in cells(details)
+    assert cells(kpis)[1][:2] == ["quality", "AVERAGE(ROUGE, ACCURACY)"]
+    assert json.loads(mosaico.ok("benchmarks", "show", "bench-1", "--json").stdout) == stored
+
+    mosaico.ok("benchmarks", "delete", "bench-1", "--yes")
+    assert service.get("/benchmarks")["items"] == []
+
+
+def test_a_benchmark_is_made_from_a_file_and_options_win(
+    mosaico: Shell, service: Service, tmp_path: Path
+) -> None:
+    file = tmp_path / "benchmark.json"
+    body: dict[str, Any] = {"id": "from-file", "datasetRef": "file", "runName": "night-1"}
+    file.write_text(json.dumps(body))
+    created = mosaico.ok("benchmarks", "create", "--file", file, "--dataset", "option", "--json")
+    document = json.loads(created.stdout)
+    assert (document["id"], document["datasetRef"]) == ("from-file", "option")
+    assert document["runName"] == "night-1"
+    body["id"] = "from-stdin"
+    mosaico.ok("benchmarks", "create", "--file", "-", stdin=json.dumps(body))
+    assert service.get("/benchmarks/from-stdin")["datasetRef"] == "file"
+
+
+def test_a_file_that_is_no_json_is_told_with_line_and_column(
+    mosaico: Shell, tmp_path: Path
+) -> None:
+    file = tmp_path / "broken.json"
+    file.write_text('{"id": "x",\n "metrics": [}')
+    refused = mosaico("benchmarks", "create", "--file", file)
+    assert (refused.exit_code, refused.stdout) == (65, "")
+    assert refused.stderr.startswith(f"error: {file}:2:14: ")
+    assert mosaico("agents", "create", "--file", tmp_path / "none.json").exit_code == 66
+
+
+def test_a_wrong_field_is_told_with_its_pointer(mosaico: Shell) -> None:
+    refused = mosaico(
+        *("benchmarks", "create", "--dataset", "d", "--metric", "ROUGE", "--metric", "BLUE")
+    )
+    assert (refused.exit_code, refused.stdout) == (65, "")
+    assert "/metrics/1" in refused.stderr
+    assert "BLEU" in refused.stderr
+    assert mosaico("benchmarks", "create", "--kpi", "no formula").exit_code == 65
+
+
+def test_traces_are_uploaded_listed_replaced_and_deleted(
+    mosaico: Shell, service: Service, tmp_path: Path
+) -> None:
+    file = tmp_path / "traces.jsonl"
+    file.write_bytes(ndjson([pair(1), pair(2)]))
+    names = ("--name", "support", "--run-name", "night-1")
+    uploaded = mosaico.ok("datasets", "upload", file, *names)
+    [stored] = service.get("/local-datasets")["items"]
+    assert uploaded.stdout == f"{stored['id']}\n"
+    assert "2 traces" in uploaded.stderr
+
+    again = mosaico("datasets", "upload", file, *names)
+    assert (again.exit_code, again.stdout) == (73, "")
+    replaced = mosaico.ok(
+        "datasets", "upload", "-", *names, "--replace", "--json", stdin=ndjson([pair(3)])
+    )
+    document = json.loads(replaced.stdout)
+    assert document["traceCount"] == 1
+
+    titles, row = cells(mosaico.ok("datasets", "list", "--name", "support").stdout)
+    shown = dict(zip(titles, row, strict=True))
+    assert (shown["name"], shown["run name"], shown["traces"]) == ("support", "night-1", "1")
+    assert mosaico.ok("datasets", "list", "--name", "other", "--json").stdout == (
+        '{"items": [], "nextCursor": null}\n'
+    )
+    mosaico.ok("datasets", "delete", document["id"], "--yes")
+    assert service.get("/local-datasets")["items"] == []
+
+
+def test_a_broken_line_of_an_upload_is_told_with_its_number(
+    mosaico: Shell, service: Service
+) -> None:
+    lines = ndjson([pair(1)]) + b'{"traceId": 7}\n'
+    refused = mosaico("datasets", "upload", "-", "--name", "n", "--run-name", "r", stdin=lines)
+    assert (refused.exit_code, refused.stdout) == (65, "")
+    assert "line 2" in refused.stderr
+    assert service.get("/local-datasets")["items"] == []
+
+
+def test_a_list_longer_than_a_page_is_fetched_page_by_page(
+    mosaico: Shell, service: Service
+) -> None:
+    for number in range(3):
+        service.agent(f"agent-{number}")
+    newest_two = mosaico.ok("agents", "list", "--limit", "2")
+    assert [row[0] for row in cells(newest_two.stdout)[1:]] == ["agent-2", "agent-1"]
+    assert "--limit shows more" in newest_two.stderr
+    all_three = mosaico.ok("agents", "list", "--limit", "500")
+    assert len(cells(all_three.stdout)) == 1 + 3
+    assert all_three.stderr == ""
+
+
+def test_a_key_is_given_out_used_and_revoked(mosaico: Shell) -> None:
+    created = mosaico.ok("keys", "create", "nightly job", "--role", "run")
+    token = created.stdout.strip()
+    assert token.startswith("mosaico_run_")
+    assert "shown this once" in created.stderr
+    listed = json.loads(mosaico.ok("keys", "list", "--json").stdout)["items"]
+    [key] = [item for item in listed if item["name"] == "nightly job"]
+    assert token not in mosaico.ok("keys", "list").stdout
+
+    theirs = Shell(variables={**mosaico.variables, "MOSAICO_API_KEY": token})
+    theirs.ok("runs", "list")
+    forbidden = theirs("keys", "list")
+    assert forbidden.exit_code == 77
+    assert "hint: put a key with that role into MOSAICO_API_KEY" in forbidden.stderr
+
+    assert mosaico("keys", "revoke", key["id"]).exit_code == 2
+    assert "(nightly job, run)" in mosaico.ok("keys", "revoke", key["id"], "--dry-run").stderr
+    theirs.ok("agents", "list")
+    mosaico.ok("keys", "revoke", key["id"], "--yes")
+    states = [row[3] for row in cells(mosaico.ok("keys", "list").stdout)[1:]]
+    assert sorted(states) == ["active", "revoked"]
+
+
+def test_a_key_may_be_given_an_end(mosaico: Shell) -> None:
+    created = mosaico.ok(
+        "keys", "create", "guest", "--expires-at", "2999-01-31T12:00:00+0100", "--json"
+    )
+    assert json.loads(created.stdout)["expiresAt"].startswith("2999-01-31T11:00:00")
+
+
+def test_names_with_control_characters_or_brackets_reach_the_terminal_harmless(
+    mosaico: Shell, service: Service
+) -> None:
+    service.agent("a-1", name="[bold]Pelican[/bold]", description="line\nbreak\tand \x1b[31m")
+    assert "[bold]Pelican[/bold]" in mosaico.ok("agents", "list").stdout
+    shown = mosaico.ok("agents", "show", "a-1").stdout
+    assert ["description", "line\\nbreak\\tand \\x1b[31m"] in cells(shown)

@@ -1,0 +1,244 @@
+"""Runs from the command line: started, waited for, watched, read."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import threading
+from itertools import pairwise
+from typing import IO
+
+import pytest
+
+from tests.integration.cli.conftest import Shell
+from tests.support.service import Service, pair
+
+LIVENESS_S = 60
+
+
+@pytest.fixture
+def ready(service: Service) -> None:
+    """An agent, a benchmark with one KPI, and two traces."""
+    service.agent()
+    service.benchmark(
+        metrics=["ROUGE", "ACCURACY"],
+        measures=[{"name": "quality", "formula": "AVERAGE(ROUGE, ACCURACY)", "thresholdMin": 0.5}],
+    )
+    # ROUGE-L of "a b" against "a b c d": P = 1, R = 1/2, F1 = 2/3. Means: 5/6 and 1/2.
+    service.upload([pair(1), pair(2, output="a b")])
+
+
+def test_a_started_run_is_told_with_its_address_and_the_next_step(
+    mosaico: Shell, service: Service, ready: None
+) -> None:
+    started = mosaico.ok("runs", "start", "bench-001", "agent-001", "--run-name", "night-1")
+    [run] = service.get("/benchmark-runs")["items"]
+    assert started.stdout == f"{run['id']}\n"
+    assert (
+        f"→ {mosaico.variables['MOSAICO_URL']}/api/v1/benchmark-runs/{run['id']}" in started.stderr
+    )
+    assert f"next: `mosaico runs watch {run['id']}`" in started.stderr
+    assert (run["status"], run["runName"]) == ("PENDING", "night-1")
+
+
+def test_a_run_that_is_waited_for_exits_0_when_it_is_completed_and_valid(
+    mosaico: Shell, service: Service, ready: None, worker: None
+) -> None:
+    waited = mosaico.ok("runs", "start", "bench-001", "agent-001", "--wait")
+    [run] = service.get("/benchmark-runs")["items"]
+    assert waited.stdout == f"{run['id']}\n"  # whatever was said on the way
+    assert f"run {run['id']} COMPLETED VALID 2 traces in " in waited.stderr
+
+    shown = mosaico.ok("runs", "show", run["id"])
+    details, metrics, kpis = shown.stdout.split("\n\n")
+    assert "status\tCOMPLETED" in details
+    assert "validity\tVALID" in details
+    assert metrics.splitlines()[1].split("\t")[:3] == ["ROUGE", "0.833333", "2"]
+    # The mean of 5/6 and 1/2.
+    assert kpis.splitlines()[1].split("\t")[:4] == ["quality", "0.666667", "", "yes"]
+    document = json.loads(mosaico.ok("runs", "show", run["id"], "--json").stdout)
+    for part in ("metrics", "kpis"):
+        assert document.pop(part) == service.get(f"/benchmark-runs/{run['id']}/{part}")["items"]
+    assert document == run
+
+    quiet = mosaico.ok("runs", "start", "bench-001", "agent-001", "--wait", "-q", "--json")
+    assert json.loads(quiet.stdout)["status"] == "COMPLETED"
+    assert "PENDING" not in quiet.stderr
+
+
+def test_a_run_that_is_waited_for_exits_3_unless_it_is_completed_and_valid(
+    mosaico: Shell, service: Service, ready: None, worker: None
+) -> None:
+    wait = ("runs", "start", "bench-001", "agent-001", "--wait")
+    failed = mosaico(*wait, "--run-name", "no-such-run")
+    assert failed.exit_code == 3
+    assert "FAILED" in failed.stderr
+    assert "no-such-run" in failed.stderr  # why
+
+    service.upload([pair(1), {**pair(2), "outcome": "infra_error"}], run_name="half-lost")
+    invalid = mosaico(*wait, "--run-name", "half-lost")
+    assert invalid.exit_code == 3
+    assert "COMPLETED INVALID" in invalid.stderr
+    assert "coverage is 50.0%" in invalid.stderr
+
+    assert mosaico(*wait, "--run-name", "half-lost", "--no-exit-status").exit_code == 0
+    without_wait = mosaico("runs", "start", "bench-001", "agent-001", "--exit-status")
+    assert (without_wait.exit_code, without_wait.stdout) == (2, "")
+    assert "hint: add --wait" in without_wait.stderr
+
+
+def test_a_run_that_has_ended_is_watched_to_its_end_at_once(
+    mosaico: Shell, service: Service, ready: None
+) -> None:
+    run = service.completed()
+    assert mosaico.ok("runs", "watch", run["id"]).stdout == "COMPLETED\tVALID\n"
+    assert json.loads(mosaico.ok("runs", "watch", run["id"], "--json").stdout) == run
+    lines = mosaico.ok("runs", "watch", run["id"], "--jsonl").stdout.splitlines()
+    assert [json.loads(line) for line in lines] == [run]
+
+    cancelled = service.start()
+    mosaico.ok("runs", "cancel", cancelled["id"])
+    assert mosaico.ok("runs", "watch", cancelled["id"]).stdout == "CANCELLED\n"
+    assert mosaico("runs", "watch", cancelled["id"], "--exit-status").exit_code == 3
+
+
+def test_a_watched_run_is_printed_as_a_line_of_json_at_every_change(
+    mosaico: Shell, service: Service, ready: None, worker: None
+) -> None:
+    run = service.start()
+    lines = mosaico.ok("runs", "watch", run["id"], "--jsonl").stdout.splitlines()
+    runs = [json.loads(line) for line in lines]
+    assert runs[-1] == service.get(f"/benchmark-runs/{run['id']}")
+    assert runs[-1]["status"] == "COMPLETED"
+    assert all(before != after for before, after in pairwise(runs))
+
+
+def test_runs_are_cancelled_and_retried(mosaico: Shell, service: Service, ready: None) -> None:
+    run = service.start()
+    cancelled = mosaico.ok("runs", "cancel", run["id"])
+    assert cancelled.stdout == ""
+    assert f"`mosaico runs retry {run['id']}`" in cancelled.stderr
+    again = mosaico("runs", "cancel", run["id"])
+    assert (again.exit_code, again.stdout) == (73, "")
+    assert "CANCELLED" in again.stderr
+
+    retried = mosaico.ok("runs", "retry", run["id"]).stdout.strip()
+    stored = service.get(f"/benchmark-runs/{retried}")
+    assert (stored["retryOf"], stored["retryCount"]) == (run["id"], 1)
+
+
+def test_runs_are_listed_by_benchmark_agent_and_status(
+    mosaico: Shell, service: Service, ready: None
+) -> None:
+    done, waiting = service.completed(), service.start()
+
+    def listed(*options: str) -> list[str]:
+        lines = mosaico.ok("runs", "list", *options).stdout.splitlines()
+        assert lines[0].split("\t")[:3] == ["id", "status", "validity"]
+        return [line.split("\t")[0] for line in lines[1:]]
+
+    assert listed() == [waiting["id"], done["id"]]
+    assert listed("--limit", "1") == [waiting["id"]]
+    assert listed("--status", "completed") == [done["id"]]
+    assert listed("--benchmark", "bench-001", "--agent", "agent-001") == listed()
+    assert listed("--agent", "nobody") == []
+    page = json.loads(mosaico.ok("runs", "list", "--json").stdout)
+    assert page == service.get("/benchmark-runs")
+    assert mosaico("runs", "list", "--status", "SLEEPING").exit_code == 2
+
+
+def _started(stream: IO[bytes]) -> bytes:
+    """The first line of a command; a command that says none ends the wait by its own end."""
+    return stream.readline()
+
+
+def test_ctrl_c_detaches_from_a_run_that_goes_on(
+    mosaico: Shell, service: Service, ready: None
+) -> None:
+    run = service.start()
+    watching = mosaico.process(
+        "runs", "watch", run["id"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert watching.stderr is not None
+    assert b"PENDING waits for a worker" in _started(watching.stderr)
+    watching.send_signal(signal.SIGINT)
+    stdout, stderr = watching.communicate(timeout=LIVENESS_S)
+    assert (watching.returncode, stdout) == (130, b"")
+    assert b"detached: the run goes on" in stderr
+    assert b"Traceback" not in stderr
+    assert service.get(f"/benchmark-runs/{run['id']}")["status"] == "PENDING"
+
+
+class Screen:
+    """A terminal of 80 columns that a command writes to."""
+
+    def __init__(self) -> None:
+        self.master, self.slave = pty.openpty()
+        self.text = ""
+        self._grown = threading.Condition()
+        self._reader = threading.Thread(target=self._read)
+
+    def watch(self) -> None:
+        os.close(self.slave)
+        self._reader.start()
+
+    def wait_for(self, text: str) -> None:
+        with self._grown:
+            assert self._grown.wait_for(lambda: text in self.text, LIVENESS_S), self.text
+
+    def close(self) -> str:
+        self._reader.join(LIVENESS_S)
+        os.close(self.master)
+        return self.text
+
+    def _read(self) -> None:
+        while piece := self._piece():
+            with self._grown:
+                self.text += piece.decode()
+                self._grown.notify_all()
+
+    def _piece(self) -> bytes:
+        try:
+            return os.read(self.master, 4096)
+        except OSError:  # the last writer has closed its side
+            return b""
+
+
+def test_on_a_terminal_one_line_lives_and_a_second_ctrl_c_cancels(
+    mosaico: Shell, service: Service, ready: None
+) -> None:
+    run = service.start()
+    screen = Screen()
+    shell = Shell(variables={**mosaico.variables, "TERM": "xterm", "COLUMNS": "80"})
+    watching = shell.process(
+        *("runs", "watch", run["id"]),
+        stdin=screen.slave,
+        stdout=screen.slave,
+        stderr=screen.slave,
+    )
+    screen.watch()
+    screen.wait_for("\rPENDING waits for a worker\x1b[K")
+    watching.send_signal(signal.SIGINT)
+    screen.wait_for("once more")
+    watching.send_signal(signal.SIGINT)
+    assert watching.wait(LIVENESS_S) == 3
+    assert "is cancelled" in screen.close()
+    assert service.get(f"/benchmark-runs/{run['id']}")["status"] == "CANCELLED"
+
+
+def test_on_a_terminal_tables_are_framed_and_times_are_ages(
+    mosaico: Shell, service: Service
+) -> None:
+    service.agent("agent-001", name="[red]Pelican[/red]")
+    screen = Screen()
+    shell = Shell(variables={**mosaico.variables, "TERM": "xterm-256color", "COLUMNS": "100"})
+    listing = shell.process("agents", "list", stdout=screen.slave, stderr=screen.slave)
+    screen.watch()
+    assert listing.wait(LIVENESS_S) == 0
+    shown = screen.close()
+    assert "───" in shown
+    assert "[red]Pelican[/red]" in shown
+    assert " ago" in shown or "now" in shown
+    assert "\x1b" not in shown  # no colour, so none is the only carrier of anything
+    assert "\t" not in shown
