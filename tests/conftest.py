@@ -11,20 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from app.access.service import create_key
-from app.core.clock import utc_now
 from app.core.db import Database
 from app.core.migrations import upgrade
 from app.core.resources import Resources
 from app.core.secrets import SecretBox
 from app.jobs.pool import ProcessPool
-from app.main import create_app
 from app.metrics.registry import load_metrics
 from app.plugins import load_plugins
 from app.postgres.server import Lease
-from tests.support.http import serving
 from tests.support.postgres import cluster, drop_database, make_database
-from tests.support.service import Service
+from tests.support.service import Service, running_service
 
 _numbers = count()
 
@@ -64,10 +60,15 @@ def migrated_database(fresh_database_url: str) -> Iterator[Database]:
     db.dispose()
 
 
-@pytest.fixture
-def service_resources(migrated_database: Database, tmp_path: Path) -> Resources:
+@pytest.fixture(scope="session")
+def plugins() -> None:
+    """Every metric and source, and the handlers of the jobs."""
     load_plugins()
-    importlib.import_module("app.worker")  # which declares the handlers of the jobs
+    importlib.import_module("app.worker")
+
+
+@pytest.fixture
+def service_resources(migrated_database: Database, tmp_path: Path, plugins: None) -> Resources:
     return Resources(
         db=migrated_database,
         secrets=SecretBox.from_keys([base64.b64encode(secrets.token_bytes(32)).decode()]),
@@ -86,8 +87,5 @@ def metric_pool() -> Iterator[ProcessPool]:
 @pytest.fixture
 def service(service_resources: Resources, metric_pool: ProcessPool) -> Iterator[Service]:
     """The API with an admin key, on a real port and an empty database."""
-    with service_resources.db.begin() as session:
-        key = create_key(session, "tests", "admin", now=utc_now())
-    with serving(create_app(service_resources), lifespan=True) as client:
-        client.headers["Authorization"] = f"Bearer {key.token.reveal()}"
-        yield Service(client=client, resources=service_resources, pool=metric_pool)
+    with running_service(service_resources, metric_pool) as running:
+        yield running

@@ -2,16 +2,22 @@
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
+from app.access.service import create_key
+from app.core.clock import utc_now
+from app.core.problems import MEDIA_TYPE
 from app.core.resources import Resources
 from app.jobs.handlers import HANDLERS
 from app.jobs.pool import ProcessPool
 from app.jobs.worker import Worker
+from app.main import create_app
+from tests.support.http import serving
 
 JSON = dict[str, Any]
 
@@ -29,6 +35,15 @@ def pair(number: int, expected: str = "a b c d", output: str = "a b c d", **more
         "output": output,
         **more,
     }
+
+
+def _cursor(page: JSON) -> JSON:
+    return {"cursor": page["nextCursor"]} if page["nextCursor"] else {}
+
+
+def pointers(problem: JSON) -> list[str]:
+    """Where a problem document says that something is wrong."""
+    return [item["pointer"] for item in problem.get("errors", [])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +66,36 @@ class Service:
 
     def patch(self, path: str, body: Any) -> JSON:
         return self._json(self.client.patch(f"/api/v1{path}", json=body))
+
+    def put(self, path: str, body: Any) -> JSON:
+        return self._json(self.client.put(f"/api/v1{path}", json=body))
+
+    def send(self, method: str, path: str, body: Any = None, **more: Any) -> httpx.Response:
+        """A request of which the whole answer is of interest; `body` is sent as JSON."""
+        if body is not None:
+            more["json"] = body
+        return self.client.request(method, f"/api/v1{path}", **more)
+
+    def refused(self, status: int, method: str, path: str, body: Any = None, **more: Any) -> JSON:
+        """The problem document of a request that must be refused with this status."""
+        response = self.send(method, path, body, **more)
+        assert response.status_code == status, f"{response.status_code}: {response.text}"
+        assert response.headers["content-type"] == MEDIA_TYPE
+        problem: JSON = response.json()
+        assert problem["status"] == status
+        assert problem["detail"]
+        return problem
+
+    def listed(self, path: str, **parameters: Any) -> list[JSON]:
+        """Every item of a list, page by page."""
+        items: list[JSON] = []
+        page: JSON = {"nextCursor": None}
+        while not items or page["nextCursor"]:
+            page = self.get(path, **parameters, **_cursor(page))
+            items += page["items"]
+            if not page["items"]:
+                break
+        return items
 
     def delete(self, path: str) -> None:
         assert self.client.delete(f"/api/v1{path}").status_code == 204
@@ -88,3 +133,13 @@ class Service:
         assert response.is_success, f"{response.status_code}: {response.text}"
         document: JSON = response.json()
         return document
+
+
+@contextmanager
+def running_service(resources: Resources, pool: ProcessPool) -> Iterator[Service]:
+    """The API with an admin key, on a real port, until the block ends."""
+    with resources.db.begin() as session:
+        key = create_key(session, "tests", "admin", now=utc_now())
+    with serving(create_app(resources), lifespan=True) as client:
+        client.headers["Authorization"] = f"Bearer {key.token.reveal()}"
+        yield Service(client=client, resources=resources, pool=pool)

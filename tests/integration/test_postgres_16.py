@@ -1,0 +1,73 @@
+"""The oldest Postgres that the service promises to run on; the other tests use the newest."""
+
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.core.db import Database
+from app.core.migrations import downgrade, upgrade
+from app.core.resources import Resources
+from app.core.secrets import SecretBox
+from app.jobs.pool import ProcessPool
+from app.postgres.account import run_as, server_account
+from app.postgres.binaries import LIBRARIES, PACKAGE, packaged_binaries
+from tests.support.service import pair, running_service
+
+PROGRAMS = packaged_binaries().site / PACKAGE / "pginstall"
+
+
+@pytest.fixture(scope="module")
+def postgres_16() -> Iterator[str]:
+    """The URL of a server that is thrown away."""
+    folder = Path(tempfile.mkdtemp(prefix="mosaico-16-"))
+    account = server_account(folder / "cluster")
+    folder.chmod(0o755)
+    shutil.copytree(PROGRAMS, folder / PACKAGE / "pginstall", symlinks=True)
+    if (PROGRAMS.parent.parent / LIBRARIES).is_dir():
+        shutil.copytree(PROGRAMS.parent.parent / LIBRARIES, folder / LIBRARIES)
+    programs, cluster = folder / PACKAGE / "pginstall" / "bin", folder / "cluster"
+    cluster.mkdir(mode=0o700)
+    if account:
+        account.own(cluster)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    options = f"-p {port} -h 127.0.0.1 -k '' -c fsync=off"
+    start: list[str | Path] = ["-D", cluster, "-w", "-l", cluster / "log", "-o", options, "start"]
+    for command in (
+        [programs / "initdb", "-D", cluster, "-U", "postgres", "--auth=trust", "--encoding=UTF8"],
+        [programs / "pg_ctl", *start],
+    ):
+        done = run_as(account, command, cwd=folder)
+        assert done.returncode == 0, done.stdout + done.stderr
+    yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+    run_as(account, [programs / "pg_ctl", "-D", cluster, "-m", "immediate", "stop"], cwd=folder)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(not PROGRAMS.is_dir(), reason="the package has no Postgres 16 here")
+def test_a_run_completes_on_postgres_16(
+    postgres_16: str, tmp_path: Path, metric_pool: ProcessPool, plugins: None
+) -> None:
+    upgrade(postgres_16)
+    downgrade(postgres_16, "base")
+    upgrade(postgres_16)
+    db = Database(postgres_16, pool_size=5)
+    box = SecretBox.from_keys(["bW9zYWljby1wb3N0Z3Jlcy0xNi10ZXN0LWtleS0zMmI="])
+    resources = Resources(
+        db=db,
+        secrets=box,
+        data_dir=tmp_path,
+        options={"langfuse_default_url": "https://cloud.langfuse.com"},
+    )
+    with running_service(resources, metric_pool) as service:
+        service.agent()
+        service.benchmark(measures=[{"name": "quality", "formula": "ROUGE"}])
+        service.upload([pair(number) for number in range(3)])
+        assert service.completed()["validity"] == "VALID"
+        [kpi] = service.get("/kpi-history")["items"]
+        assert kpi["value"] == 1.0
+    db.dispose()
