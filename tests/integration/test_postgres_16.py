@@ -37,10 +37,11 @@ def postgres_16() -> Iterator[str]:
         port = probe.getsockname()[1]
     options = f"-p {port} -h 127.0.0.1 -k '' -c fsync=off"
     start: list[str | Path] = ["-D", cluster, "-w", "-l", cluster / "log", "-o", options, "start"]
-    for command in (
+    commands: list[list[str | Path]] = [
         [programs / "initdb", "-D", cluster, "-U", "postgres", "--auth=trust", "--encoding=UTF8"],
         [programs / "pg_ctl", *start],
-    ):
+    ]
+    for command in commands:
         done = run_as(account, command, cwd=folder)
         assert done.returncode == 0, done.stdout + done.stderr
     yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
