@@ -18,6 +18,8 @@ T = TypeVar("T")
 UNSET: Any = None
 """Default of a field in a PATCH that cannot be null: it is only read when it was sent."""
 
+TIGHT = "mosaico_tight"
+
 MAX_TEXT = 64 * 1024
 MAX_STORED_TEXT = 64 * 1024 * 1024
 
@@ -96,8 +98,10 @@ class WireModel(BaseModel):
         schema = handler(source)
         for holder, key, node in list(_nodes(schema)):
             tighten = _TIGHTER.get(node["type"])
-            if tighten:
-                holder[key] = tighten(node)
+            # The schema of a nested model comes again, changed already, with each use of it.
+            if tighten and not node.get("metadata", {}).get(TIGHT):
+                marked = {**node, "metadata": {**node.get("metadata", {}), TIGHT: True}}
+                holder[key] = tighten(marked)
         return schema
 
 
