@@ -1,3 +1,5 @@
+from collections.abc import Iterable
+
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -19,6 +21,15 @@ def get_agent(session: Session, agent_id: str, *, for_update: bool = False) -> A
             f"there is no agent {agent_id!r}; GET /api/v1/agents lists those there are"
         )
     return agent
+
+
+def existing_agents(session: Session, agent_ids: Iterable[str]) -> set[str]:
+    """Which of these agents there are.
+
+    Locks:   each of them against deletion until the transaction ends.
+    """
+    statement = select(Agent.id).where(Agent.id.in_(set(agent_ids))).order_by(Agent.id)
+    return set(session.scalars(statement.with_for_update(read=True, key_share=True)))
 
 
 def list_agents(session: Session, query: PageQuery, *, archived: bool) -> PageRows[Agent]:

@@ -34,6 +34,7 @@ SecretKey = Annotated[
     SecretStr | None,
     Field(
         validation_alias=_either_spelling("SecretKey"),
+        min_length=1,
         max_length=1024,
         description=f"Kept encrypted and never shown again. {HANDOVER_SPELLING}",
     ),

@@ -1,6 +1,6 @@
 from collections.abc import Iterable
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from app.benchmarks.models import Benchmark, BenchmarkAgent, KpiDefinition
@@ -48,7 +48,7 @@ def agents_of(session: Session, benchmark_ids: Iterable[str]) -> dict[str, list[
 
 
 def kpis_of(session: Session, benchmark_ids: Iterable[str]) -> dict[str, list[KpiDefinition]]:
-    """The current KPIs of each benchmark, oldest first."""
+    """The current KPIs of each benchmark, by name."""
     statement = current_kpis().where(KpiDefinition.benchmark_id.in_(list(benchmark_ids)))
     found: dict[str, list[KpiDefinition]] = {}
     for kpi in session.scalars(statement.order_by(KpiDefinition.name, KpiDefinition.id)):
@@ -79,6 +79,14 @@ def get_kpi(session: Session, benchmark_id: str, kpi_id: str) -> KpiDefinition:
             f" GET /api/v1/benchmarks/{benchmark_id}/kpis lists those it has"
         )
     return kpi
+
+
+def last_revision(session: Session, benchmark_id: str, kpi_id: str) -> int:
+    """The newest revision of a KPI, retired or not; 0 when the benchmark never had it."""
+    statement = select(func.max(KpiDefinition.revision)).where(
+        KpiDefinition.benchmark_id == benchmark_id, KpiDefinition.id == kpi_id
+    )
+    return session.scalar(statement) or 0
 
 
 def current_kpis() -> Select[KpiDefinition]:

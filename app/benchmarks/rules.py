@@ -1,11 +1,12 @@
 """What a benchmark may say, decided without a database."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from app.core.errors import AppError, ErrorItem
+from app.core.strict_json import escape_pointer
 from app.formula import validate
-from app.metrics.registry import provider_for
+from app.metrics.registry import METRICS, options_of, plain_keys, provider_for
 from app.metrics.types import MetricRef
 
 
@@ -22,19 +23,54 @@ class KpiDraft(Protocol):
     def threshold_max(self) -> float | None: ...
 
 
+class ListedKpi(KpiDraft, Protocol):
+    """A KPI in a list of them."""
+
+    @property
+    def id(self) -> str | None: ...
+
+
 def metric_errors(refs: Sequence[MetricRef]) -> list[ErrorItem]:
     """What is wrong with a list of metrics: unknown names or options, and columns of one name."""
-    errors, seen = [], set()
+    errors: list[ErrorItem] = []
+    seen: set[str] = set()
     for index, ref in enumerate(refs):
-        try:
+        at = f"/metrics/{index}"
+        mistakes = _ref_errors(ref, at)
+        if not mistakes:
             column = provider_for(ref).spec.key
+            if column in seen:
+                detail = f"{column} is listed twice; list it once"
+                mistakes = [ErrorItem(pointer=at, detail=detail)]
+            seen.add(column)
+        errors += mistakes
+    return errors
+
+
+def _ref_errors(ref: MetricRef, at: str) -> list[ErrorItem]:
+    """What is wrong with one metric, each option looked at by itself."""
+    factory = METRICS.find(ref.key)
+    if factory is None:
+        return _refusals({at: MetricRef.of(ref.key)})
+    if not ref.options and ref.key not in plain_keys():
+        names = ", ".join(option.name for option in options_of(factory))
+        detail = f"{ref.key} says nothing without its options; send options with {names}"
+        return [ErrorItem(pointer=at, detail=detail)]
+    return _refusals(
+        {
+            f"{at}/options/{escape_pointer(name)}": MetricRef.of(ref.key, {name: value})
+            for name, value in ref.options
+        }
+    )
+
+
+def _refusals(refs: Mapping[str, MetricRef]) -> list[ErrorItem]:
+    errors = []
+    for pointer, ref in refs.items():
+        try:
+            provider_for(ref)
         except AppError as error:
-            errors.append(ErrorItem(pointer=f"/metrics/{index}", detail=error.detail))
-            continue
-        if column in seen:
-            detail = f"{column} is listed twice; list it once"
-            errors.append(ErrorItem(pointer=f"/metrics/{index}", detail=detail))
-        seen.add(column)
+            errors.append(ErrorItem(pointer=pointer, detail=error.detail))
     return errors
 
 
@@ -51,13 +87,18 @@ def kpi_errors(kpi: KpiDraft, at: str) -> list[ErrorItem]:
     return errors
 
 
-def name_errors(kpis: Sequence[KpiDraft]) -> list[ErrorItem]:
-    """KPIs of one benchmark that cannot be told apart by name."""
-    seen: set[str] = set()
+def list_errors(kpis: Sequence[ListedKpi]) -> list[ErrorItem]:
+    """KPIs of one list that cannot be told apart: by name, or by the id that a client gave."""
+    names: set[str] = set()
+    ids: set[str] = set()
     errors = []
     for index, kpi in enumerate(kpis):
-        if kpi.name.casefold() in seen:
+        if kpi.name.casefold() in names:
             detail = f"another KPI is named {kpi.name!r}; names differ by more than case"
             errors.append(ErrorItem(pointer=f"/measures/{index}/name", detail=detail))
-        seen.add(kpi.name.casefold())
+        if kpi.id is not None and kpi.id in ids:
+            detail = f"another KPI has the id {kpi.id!r}; leave one of them out"
+            errors.append(ErrorItem(pointer=f"/measures/{index}/id", detail=detail))
+        names.add(kpi.name.casefold())
+        ids |= {kpi.id} if kpi.id else set()
     return errors

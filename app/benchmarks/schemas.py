@@ -1,15 +1,24 @@
-import json
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+from pydantic_core import PydanticCustomError
 
+from app.core.errors import Invalid
 from app.core.schemas import UNSET, Identifier, JsonObject, LongText, ShortText, WireModel
+from app.core.strict_json import MalformedJson, parse_json
 from app.metrics.types import Direction
 
 MAX_KPIS = 100
 MAX_METRICS = 100
 MAX_AGENTS = 1000
+MAX_FEATURES = 200
 
 SEED_METRICS = ("ROUGE", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE")
 """What a benchmark measures when it does not say: the six metrics of the original system."""
@@ -20,9 +29,29 @@ def _object_of_text(value: object) -> object:
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value)
-    except ValueError:
-        raise ValueError("metadata is a JSON object, or a text that holds one") from None
+        return parse_json(value)
+    except MalformedJson as error:
+        said = error.detail.removeprefix("The body is not JSON: ").partition(";")[0]
+        raise _mistake(f"the text is no JSON: {said}; send an object, or its JSON text") from None
+    except Invalid as error:
+        said = " ".join(f"{item.pointer} {item.detail}" for item in error.errors)
+        raise _mistake(said.strip() or error.detail) from None
+
+
+def _mistake(detail: str) -> PydanticCustomError:
+    return PydanticCustomError("unacceptable_value", "{detail}", {"detail": detail})
+
+
+def _one_of(wanted: str) -> WrapValidator:
+    """Says once what is wanted, instead of once for each member of a union."""
+
+    def check(value: object, handler: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return handler(value)
+        except ValidationError:
+            raise _mistake(f"should be {wanted}") from None
+
+    return WrapValidator(check)
 
 
 def _metric_of_name(value: object) -> object:
@@ -32,11 +61,16 @@ def _metric_of_name(value: object) -> object:
 Metadata = Annotated[JsonObject, BeforeValidator(_object_of_text)]
 
 
+OptionValue = Annotated[
+    bool | int | float | ShortText, _one_of("a boolean, a number or a text of 1 to 200 characters")
+]
+
+
 class MetricChoice(WireModel):
     """A metric and its options; the name alone stands for one without options."""
 
     key: ShortText
-    options: dict[str, bool | int | float | ShortText] = Field(default_factory=dict, max_length=20)
+    options: dict[str, OptionValue] = Field(default_factory=dict, max_length=20)
 
 
 Metric = Annotated[MetricChoice, BeforeValidator(_metric_of_name)]
@@ -84,7 +118,11 @@ Evaluates = Annotated[
     Field(max_length=MAX_AGENTS, description="Agents that are benchmarked; empty: any agent."),
 ]
 Metrics = Annotated[list[Metric], Field(min_length=1, max_length=MAX_METRICS)]
-Features = Annotated[LongText | list[ShortText] | None, Field(description="Features to evaluate.")]
+Features = Annotated[
+    LongText | Annotated[list[ShortText], Field(max_length=MAX_FEATURES)] | None,
+    _one_of(f"a text, or a list of at most {MAX_FEATURES} short texts"),
+    Field(description="Features to evaluate."),
+]
 Share = Annotated[float, Field(ge=0, le=1)]
 KeepDays = Annotated[int, Field(ge=1, le=36500)]
 

@@ -1,12 +1,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import delete
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from app.agents.queries import get_agent
+from app.agents.queries import existing_agents
 from app.benchmarks import queries, rules
 from app.benchmarks.models import Benchmark, BenchmarkAgent, KpiDefinition
 from app.benchmarks.schemas import (
@@ -31,8 +31,14 @@ KPI_FIELDS = (
     "threshold_min",
     "threshold_max",
 )
-FIRST = 1
 NESTED = {"evaluates", "measures"}
+
+
+class Matched(NamedTuple):
+    """A KPI as a client wants it, and the one that it replaces."""
+
+    old: KpiDefinition | None
+    body: KpiCreate
 
 
 def create_benchmark(session: Session, body: BenchmarkCreate, now: datetime) -> Benchmark:
@@ -92,7 +98,9 @@ def create_kpi(
     kpis = queries.kpis_of(session, [benchmark_id]).get(benchmark_id, [])
     if len(kpis) >= MAX_KPIS:
         raise Conflict(f"a benchmark has at most {MAX_KPIS} KPIs; delete one first")
-    return _insert_kpi(session, benchmark_id, body.id or new_id(), FIRST, body, now)
+    if body.id in {kpi.id for kpi in kpis}:
+        raise _kpi_taken(body.id, body.name)
+    return _insert_kpi(session, benchmark_id, body.id or new_id(), body, now)
 
 
 def change_kpi(
@@ -117,25 +125,19 @@ def set_kpis(
     session: Session, benchmark_id: str, bodies: Sequence[KpiCreate], now: datetime
 ) -> None:
     """Make these the KPIs of the benchmark: found again by id or name, revised when they differ,
-    the others retired.
+    the others retired. All are retired before any is written, so that two may swap their names.
     """
     before = queries.kpis_of(session, [benchmark_id]).get(benchmark_id, [])
-    by_id = {kpi.id: kpi for kpi in before}
-    by_name = {kpi.name.casefold(): kpi for kpi in before}
-    matches = [
-        (body, by_id.get(body.id) if body.id else by_name.get(body.name.casefold()))
-        for body in bodies
-    ]
-    kept = {match.id for _, match in matches if match}
+    matches = _matched(before, bodies)
+    same = {id(old) for old, body in matches if old is not None and _fields(old) == _texts(body)}
     for kpi in before:
-        if kpi.id not in kept:
+        if id(kpi) not in same:
             kpi.retired_at = now
     session.flush()
-    for body, match in matches:
-        if match:
-            _revise_kpi(session, match, body, now)
-        else:
-            _insert_kpi(session, benchmark_id, body.id or new_id(), FIRST, body, now)
+    for old, body in matches:
+        if id(old) not in same:
+            kpi_id = old.id if old is not None else body.id or new_id()
+            _insert_kpi(session, benchmark_id, kpi_id, body, now)
 
 
 def refs_of(metrics: Iterable[MetricChoice]) -> list[MetricRef]:
@@ -145,35 +147,57 @@ def refs_of(metrics: Iterable[MetricChoice]) -> list[MetricRef]:
 def _revise_kpi(
     session: Session, current: KpiDefinition, body: KpiBody, now: datetime
 ) -> KpiDefinition:
-    if _fields(current) == {name: getattr(body, name) for name in KPI_FIELDS}:
+    if _fields(current) == _texts(body):
         return current
     current.retired_at = now
     session.flush()
-    return _insert_kpi(session, current.benchmark_id, current.id, current.revision + 1, body, now)
+    return _insert_kpi(session, current.benchmark_id, current.id, body, now)
+
+
+def _matched(before: Sequence[KpiDefinition], bodies: Sequence[KpiCreate]) -> list[Matched]:
+    """Each KPI with the one that it replaces: that of its id, or without an id that of its name
+    unless another KPI claims it.
+    """
+    by_id = {kpi.id: kpi for kpi in before}
+    claimed = {body.id for body in bodies}
+    by_name = {kpi.name.casefold(): kpi for kpi in before if kpi.id not in claimed}
+    return [
+        Matched(by_id.get(body.id) if body.id else by_name.get(body.name.casefold()), body)
+        for body in bodies
+    ]
 
 
 def _insert_kpi(
-    session: Session, benchmark_id: str, kpi_id: str, revision: int, body: KpiBody, now: datetime
+    session: Session, benchmark_id: str, kpi_id: str, body: KpiBody, now: datetime
 ) -> KpiDefinition:
+    """The first revision, or the next one of a KPI that the benchmark has or had."""
     kpi = KpiDefinition(
         id=kpi_id,
-        revision=revision,
+        revision=queries.last_revision(session, benchmark_id, kpi_id) + 1,
         benchmark_id=benchmark_id,
         created_at=now,
-        **{name: getattr(body, name) for name in KPI_FIELDS},
+        **_texts(body),
     )
     session.add(kpi)
     try:
         session.flush()
     except IntegrityError:
-        raise Conflict(
-            f"the KPI id {kpi_id!r} or name {body.name!r} is taken; choose another or PATCH that one"
-        ) from None
+        raise _kpi_taken(kpi_id, body.name) from None
     return kpi
+
+
+def _kpi_taken(kpi_id: str, name: str) -> Conflict:
+    return Conflict(
+        f"the KPI id {kpi_id!r} or name {name!r} is taken; choose another or PATCH that one"
+    )
 
 
 def _fields(kpi: KpiDefinition) -> dict[str, Any]:
     return {name: getattr(kpi, name) for name in KPI_FIELDS}
+
+
+def _texts(body: KpiBody) -> dict[str, Any]:
+    return {name: getattr(body, name) for name in KPI_FIELDS}
 
 
 def _set_agents(session: Session, benchmark_id: str, agent_ids: Iterable[str]) -> None:
@@ -199,7 +223,7 @@ def _errors(session: Session, values: Mapping[str, Any]) -> list[ErrorItem]:
 
 
 def _kpi_errors(kpis: Sequence[KpiCreate]) -> list[ErrorItem]:
-    errors = rules.name_errors(kpis)
+    errors = rules.list_errors(kpis)
     for index, kpi in enumerate(kpis):
         errors += rules.kpi_errors(kpi, at=f"/measures/{index}")
     return errors
@@ -213,14 +237,17 @@ def _source_errors(source: str) -> list[ErrorItem]:
     return []
 
 
-def _agent_errors(session: Session, agent_ids: Iterable[str]) -> list[ErrorItem]:
-    errors = []
-    for index, agent_id in enumerate(agent_ids):
-        try:
-            get_agent(session, agent_id)
-        except AppError as error:
-            errors.append(ErrorItem(pointer=f"/evaluates/{index}", detail=error.detail))
-    return errors
+def _agent_errors(session: Session, agent_ids: Sequence[str]) -> list[ErrorItem]:
+    """Keeps the agents from being deleted until the transaction ends."""
+    known = existing_agents(session, agent_ids)
+    return [
+        ErrorItem(
+            pointer=f"/evaluates/{index}",
+            detail=f"there is no agent {agent_id!r}; create it first, or leave it out",
+        )
+        for index, agent_id in enumerate(agent_ids)
+        if agent_id not in known
+    ]
 
 
 def _require_none(errors: Sequence[ErrorItem]) -> None:

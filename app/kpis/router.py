@@ -1,3 +1,4 @@
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -5,10 +6,19 @@ from fastapi import APIRouter, Depends, Query
 
 from app.access.deps import require
 from app.core.deps import Res
+from app.core.errors import ErrorItem, Invalid
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
 from app.core.schemas import Page
-from app.formula import by_reference, compile_formula, format_formula, help_document, validate
+from app.core.strict_json import escape_pointer
+from app.formula import (
+    by_reference,
+    compile_formula,
+    format_formula,
+    help_document,
+    read_reference,
+    validate,
+)
 from app.formula.errors import InvalidFormula
 from app.kpis import queries
 from app.kpis.schemas import (
@@ -74,6 +84,7 @@ def evaluate_formula(body: FormulaEvaluation) -> FormulaResult:
     result = validate(body.formula)
     if not result.success:
         raise InvalidFormula(result.errors)
+    _require_readable(body.values)
     value = compile_formula(body.formula).evaluate(by_reference(body.values))
     return FormulaResult(value=value.value, undefined_reason=value.reason)
 
@@ -82,3 +93,17 @@ def evaluate_formula(body: FormulaEvaluation) -> FormulaResult:
 def describe_formulas() -> dict[str, Any]:
     """The formula language: functions, statistics, operators, limits."""
     return help_document()
+
+
+def _require_readable(names: Iterable[str]) -> None:
+    """A value under a name that no formula can use would be missed without a word."""
+    errors = [
+        ErrorItem(
+            pointer=f"/values/{escape_pointer(name)}",
+            detail='is not a metric, METRIC.stat or SCORE["name"]; correct or remove it',
+        )
+        for name in names
+        if read_reference(name) is None
+    ]
+    if errors:
+        raise Invalid("a value has a name that no formula can use; see `errors`", errors=errors)

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from app.formula import format_formula
 from app.kpis.evaluate import PlannedKpi
 from app.metrics.types import MetricRef
 
@@ -58,7 +59,7 @@ class RunPlan(_Frozen):
         meaning = {
             "source": self.source,
             "dataset": self.dataset_ref,
-            "metrics": [(metric.column, metric.version) for metric in self.metrics],
-            "kpis": sorted((kpi.name, kpi.formula) for kpi in self.kpis),
+            "metrics": sorted((metric.column, metric.version) for metric in self.metrics),
+            "kpis": sorted((kpi.name, format_formula(kpi.formula)) for kpi in self.kpis),
         }
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()

@@ -3,7 +3,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from app.core.schemas import Identifier, ShortText, WireModel
+from app.core.schemas import Identifier, ShortText, StoredText, WireModel
 
 
 class RunCreate(WireModel):
@@ -60,12 +60,12 @@ class ResultView(WireModel):
     item_id: str
     trial: int
     outcome: str
-    input: str | None
-    expected_output: str | None
-    output: str | None
-    error: str | None
-    tags: list[str]
-    url: str | None
+    input: StoredText | None
+    expected_output: StoredText | None
+    output: StoredText | None
+    error: StoredText | None
+    tags: list[StoredText]
+    url: StoredText | None
     values: dict[str, float | None]
     missing: dict[str, MissingView]
 

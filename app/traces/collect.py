@@ -1,15 +1,16 @@
 """Reading a source to its end, in a form that can be stored."""
 
 import dataclasses
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from app.traces.registry import CollectionFailed, TracePage, TraceQuery, TraceSource
-from app.traces.types import Trace
+from app.traces.types import ToolCall, Trace
 
 MAX_TEXT_CHARS = 1_000_000
 
-TEXTS = ("input", "expected_output", "output", "error")
+TEXTS = ("trace_id", "item_id", "input", "expected_output", "output", "error", "url")
 
 
 def collect(source: TraceSource, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
@@ -30,14 +31,43 @@ def collect(source: TraceSource, query: TraceQuery, cursor: str | None) -> Itera
 
 def storable(trace: Trace) -> Trace:
     """The same trace with texts that Postgres and UTF-8 can hold, each at most a million
-    characters: NUL and lone surrogates become U+FFFD, and a cut text says so at its end.
+    characters: NUL and lone surrogates become U+FFFD, and a cut text says so at its end. A score
+    that is not finite is no score.
     """
     changed: dict[str, Any] = {
         name: cleaned
         for name in TEXTS
         if (text := getattr(trace, name)) is not None and (cleaned := _storable(text)) is not text
     }
+    if trace.tags:
+        changed["tags"] = tuple(map(_storable, trace.tags))
+    if trace.tool_calls:
+        changed["tool_calls"] = tuple(map(_storable_call, trace.tool_calls))
+    if trace.scores:
+        changed["scores"] = {
+            _storable(name): score for name, score in trace.scores.items() if math.isfinite(score)
+        }
     return dataclasses.replace(trace, **changed) if changed else trace
+
+
+def _storable_call(call: ToolCall) -> ToolCall:
+    return dataclasses.replace(
+        call, name=_storable(call.name), arguments=_storable_json(call.arguments)
+    )
+
+
+def _storable_json(value: Any) -> Any:
+    match value:
+        case str():
+            return _storable(value)
+        case float():
+            return value if math.isfinite(value) else None
+        case Mapping():
+            return {_storable(str(key)): _storable_json(member) for key, member in value.items()}
+        case list() | tuple():
+            return [_storable_json(member) for member in value]
+        case _:
+            return value
 
 
 def _storable(text: str) -> str:

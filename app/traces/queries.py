@@ -1,6 +1,6 @@
 from collections.abc import Iterator, Sequence
 
-from sqlalchemy import Row, select
+from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
@@ -9,6 +9,7 @@ from app.traces.models import CollectedTrace, LocalDataset, LocalTrace
 from app.traces.types import Outcome, ToolCall, Trace
 
 RUN_NAMES_SHOWN = 10
+LINES_BYTES = 8 * 1024 * 1024
 
 
 def find_local_dataset(session: Session, name: str, run_name: str | None) -> LocalDataset | None:
@@ -49,11 +50,22 @@ def list_local_datasets(
 
 
 def read_local_lines(session: Session, dataset_id: str, start: int, limit: int) -> list[str]:
+    """Lines from a position on: at most `limit`, at most `LINES_BYTES`, but at least one."""
+    size = func.octet_length(LocalTrace.line)
+    total = func.sum(size).over(order_by=LocalTrace.position)
+    lines = (
+        select(LocalTrace.position, (total - size).label("before"))
+        .where(
+            LocalTrace.dataset_id == dataset_id,
+            LocalTrace.position.between(start, start + limit - 1),
+        )
+        .subquery()
+    )
     statement = (
         select(LocalTrace.line)
-        .where(LocalTrace.dataset_id == dataset_id, LocalTrace.position >= start)
+        .join(lines, LocalTrace.position == lines.c.position)
+        .where(LocalTrace.dataset_id == dataset_id, lines.c.before < LINES_BYTES)
         .order_by(LocalTrace.position)
-        .limit(limit)
     )
     return list(session.scalars(statement))
 

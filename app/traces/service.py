@@ -1,4 +1,5 @@
 import dataclasses
+import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
@@ -51,9 +52,11 @@ def store_page(session: Session, collection: Collection, page: TracePage, now: d
 
     Locks:   the caller holds the run that collects, so nobody else appends.
     """
-    unique = {trace.trace_id: trace for trace in reversed(page.traces)}
+    unique: dict[str, Trace] = {}
+    for trace in page.traces:
+        unique.setdefault(trace.trace_id, trace)
     known = queries.known_trace_ids(session, collection.id, list(unique))
-    fresh = [trace for trace_id, trace in reversed(unique.items()) if trace_id not in known]
+    fresh = [trace for trace_id, trace in unique.items() if trace_id not in known]
     rows = (
         _collected_row(collection.id, position, trace)
         for position, trace in enumerate(fresh, start=collection.trace_count)
@@ -122,9 +125,14 @@ def _copy_lines(session: Session, dataset_id: str, lines: Iterable[bytes]) -> in
         return copy_rows(session, "local_traces", LOCAL_COLUMNS, _local_rows(dataset_id, lines))
     except UniqueViolation as error:
         raise Invalid(
-            f"a traceId comes twice ({error.diag.message_detail}); give each trace its own",
+            f"{_twice(error)} comes twice; give every trace an id of its own",
             code="duplicate-trace",
         ) from None
+
+
+def _twice(error: UniqueViolation) -> str:
+    found = re.search(r"=\([0-9a-f-]+, (.*)\)", error.diag.message_detail or "", re.DOTALL)
+    return f"the traceId {found[1]!r}" if found else "a traceId"
 
 
 def _local_rows(dataset_id: str, lines: Iterable[bytes]) -> Iterator[tuple[object, ...]]:
