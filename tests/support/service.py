@@ -26,7 +26,9 @@ def ndjson(traces: Iterable[Mapping[str, Any]]) -> bytes:
     return "".join(json.dumps(trace) + "\n" for trace in traces).encode()
 
 
-def pair(number: int, expected: str = "a b c d", output: str = "a b c d", **more: Any) -> JSON:
+def pair(
+    number: int, expected: str | None = "a b c d", output: str | None = "a b c d", **more: Any
+) -> JSON:
     """One trace as it is uploaded."""
     return {
         "traceId": f"t-{number}",

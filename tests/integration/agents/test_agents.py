@@ -1,0 +1,211 @@
+"""Agents over HTTP: every verb, and a secret that nobody sees again."""
+
+import logging
+
+import pytest
+from sqlalchemy import text
+
+from app.agents.queries import get_agent
+from app.agents.service import reveal_secret
+from tests.support.service import JSON, Service, pointers
+
+SECRET = "sk-lf-0123456789-never-shown"
+OTHER_SECRET = "sk-lf-9876543210-not-shown-either"
+HOME = "https://langfuse.example.org"
+
+
+def stored_secret(service: Service, agent_id: str) -> str | None:
+    with service.resources.db.read() as session:
+        secret = reveal_secret(get_agent(session, agent_id), service.resources.secrets)
+        return secret.reveal() if secret else None
+
+
+def test_an_agent_is_created_read_listed_changed_replaced_and_deleted(service: Service) -> None:
+    answer = service.send(
+        "POST", "/agents", {"id": "agent-001", "name": "Pelican", "description": "first"}
+    )
+    assert answer.status_code == 201
+    assert answer.headers["Location"] == "/api/v1/agents/agent-001"
+    created = answer.json()
+    assert (
+        created.items()
+        >= {
+            "id": "agent-001",
+            "name": "Pelican",
+            "description": "first",
+            "langfuseProjectName": None,
+            "langfuseUrl": "https://cloud.langfuse.com",
+            "langfusePublicKey": None,
+            "secretSet": False,
+            "archived": False,
+            "revision": 1,
+        }.items()
+    )
+    assert service.get("/agents/agent-001") == created
+    assert service.get("/agents") == {"items": [created], "nextCursor": None}
+
+    changed = service.patch("/agents/agent-001", {"langfuseProjectName": "pelican"})
+    assert (changed["langfuseProjectName"], changed["description"]) == ("pelican", "first")
+    assert changed["revision"] == 2
+    assert changed["updatedAt"] > created["updatedAt"]
+    assert changed["createdAt"] == created["createdAt"]
+
+    replaced = service.put("/agents/agent-001", {"name": "Heron"})
+    assert (replaced["name"], replaced["description"]) == ("Heron", None)
+    assert replaced["langfuseProjectName"] is None
+
+    service.delete("/agents/agent-001")
+    assert service.get("/agents")["items"] == []
+    for method in ("GET", "PATCH", "PUT", "DELETE"):
+        body = {"name": "x"} if method in ("PATCH", "PUT") else None
+        problem = service.refused(404, method, "/agents/agent-001", body)
+        assert problem["type"] == "/problems/agent-not-found"
+        assert "GET /api/v1/agents" in problem["detail"]
+
+
+def test_an_agent_without_an_id_gets_one_and_ids_are_taken_once(service: Service) -> None:
+    first, second = (service.post("/agents", {"name": "same name"}) for _ in range(2))
+    assert first["id"] < second["id"], "made ids are ordered by time"
+    service.agent("a.b_c-D")
+    problem = service.refused(409, "POST", "/agents", {"id": "a.b_c-D", "name": "again"})
+    assert "taken" in problem["detail"]
+    assert service.get("/agents/a.b_c-D")["name"] == "Pelican"
+    for hostile in ("", "-a", "a b", "😀", "a/b", "x" * 65, "a\n"):
+        assert pointers(service.refused(422, "POST", "/agents", {"id": hostile, "name": "x"})) == [
+            "/id"
+        ]
+
+
+def test_absent_keeps_and_null_clears(service: Service) -> None:
+    service.agent(description="text", langfusePublicKey="pk-1", langfuseProjectName="p")
+    kept = service.patch("/agents/agent-001", {"description": None})
+    assert kept["description"] is None
+    assert (kept["langfusePublicKey"], kept["langfuseProjectName"]) == ("pk-1", "p")
+    assert pointers(service.refused(422, "PATCH", "/agents/agent-001", {"name": None})) == ["/name"]
+    assert pointers(service.refused(422, "PATCH", "/agents/agent-001", {"id": "other"})) == ["/id"]
+    assert service.get("/agents/agent-001") == kept
+
+
+def test_the_misspelt_names_of_the_handover_are_read(service: Service) -> None:
+    body = {
+        "name": "Pelican",
+        "llangfuseProjectName": "p",
+        "llangfuseUrl": HOME,
+        "llangfusePublicKey": "pk-1",
+        "llangfuseSecretKey": SECRET,
+    }
+    agent = service.post("/agents", {"id": "agent-001", **body})
+    assert (agent["langfuseProjectName"], agent["langfuseUrl"]) == ("p", HOME)
+    assert (agent["langfusePublicKey"], agent["secretSet"]) == ("pk-1", True)
+    assert not any(name.startswith("ll") for name in agent)
+    assert stored_secret(service, "agent-001") == SECRET
+    service.patch("/agents/agent-001", {"llangfuseSecretKey": OTHER_SECRET})
+    assert stored_secret(service, "agent-001") == OTHER_SECRET
+    service.put("/agents/agent-001", body)
+    assert stored_secret(service, "agent-001") == SECRET
+    both = {"name": "x", "langfuseUrl": HOME, "llangfuseUrl": HOME}
+    assert pointers(service.refused(422, "POST", "/agents", both)) == ["/llangfuseUrl"]
+
+
+def test_a_secret_is_in_no_answer_no_log_and_no_plain_column(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    body: JSON = {"name": "Pelican", "langfuseUrl": HOME, "langfuseSecretKey": SECRET}
+    answers = [
+        service.send("POST", "/agents", {"id": "a", **body}, headers={"Idempotency-Key": "k"}),
+        service.send("POST", "/agents", {"id": "a", **body}, headers={"Idempotency-Key": "k"}),
+        service.send("POST", "/agents", {"id": "a", **body}),
+        service.send("GET", "/agents/a"),
+        service.send("GET", "/agents"),
+        service.send("PATCH", "/agents/a", {"langfuseSecretKey": SECRET, "name": 7}),
+        service.send("PATCH", "/agents/a", {"langfuseUrl": f"https://u:{SECRET}@example.org"}),
+        service.send("PUT", "/agents/a", body),
+        service.send("POST", "/agents", {"langfuseSecretKey": [SECRET], "name": "x"}),
+        service.send("POST", "/agents", {"langfuseSecretKey": SECRET * 90, "name": "x"}),
+    ]
+    assert [answer.status_code for answer in answers] == [
+        201, 201, 409, 200, 200, 422, 422, 200, 422, 422,
+    ]  # fmt: skip
+    assert answers[1].content == answers[0].content
+    for answer in answers:
+        assert SECRET not in answer.text
+    assert SECRET not in caplog.text
+    with service.resources.db.read() as session:
+        rows = [
+            *session.scalars(text("SELECT a::text FROM agents a")),
+            *session.scalars(text("SELECT k::text FROM idempotency_keys k")),
+        ]
+    assert len(rows) == 2
+    assert SECRET not in str(rows)
+    assert stored_secret(service, "a") == SECRET
+
+
+def test_a_new_address_needs_its_secret_again(service: Service) -> None:
+    service.agent(langfuseUrl=HOME, langfuseSecretKey=SECRET)
+    elsewhere = {"name": "Pelican", "langfuseUrl": "https://evil.example.org"}
+    for method, body in (
+        ("PATCH", {"langfuseUrl": "https://evil.example.org"}),
+        ("PATCH", {"langfuseUrl": None}),
+        ("PATCH", {"llangfuseUrl": "https://evil.example.org"}),
+        ("PUT", elsewhere),
+        ("PUT", {"name": "Pelican"}),
+    ):
+        problem = service.refused(422, method, "/agents/agent-001", body)
+        assert problem["type"] == "/problems/secret-required"
+        assert pointers(problem) == ["/langfuseSecretKey"]
+    assert service.get("/agents/agent-001")["langfuseUrl"] == HOME
+
+    assert service.patch("/agents/agent-001", {"langfuseUrl": HOME, "name": "New"})["secretSet"]
+    assert service.put("/agents/agent-001", {"name": "Pelican", "langfuseUrl": HOME})["secretSet"]
+    moved = service.patch("/agents/agent-001", {**elsewhere, "langfuseSecretKey": OTHER_SECRET})
+    assert (moved["langfuseUrl"], moved["secretSet"]) == (elsewhere["langfuseUrl"], True)
+    assert stored_secret(service, "agent-001") == OTHER_SECRET
+    cleared = service.patch("/agents/agent-001", {"langfuseUrl": HOME, "langfuseSecretKey": None})
+    assert cleared["secretSet"] is False
+    assert stored_secret(service, "agent-001") is None
+
+
+def test_what_history_refers_to_is_archived_not_deleted(service: Service) -> None:
+    service.agent()
+    service.agent("agent-002")
+    service.benchmark(evaluates=["agent-002"])
+    service.benchmark("bench-002")
+    service.start(benchmarkId="bench-002")
+    for agent_id in ("agent-001", "agent-002"):
+        problem = service.refused(409, "DELETE", f"/agents/{agent_id}")
+        assert problem["type"] == "/problems/agent-in-use"
+        assert '"archived": true' in problem["detail"]
+    assert service.patch("/agents/agent-001", {"archived": True})["archived"] is True
+    assert [agent["id"] for agent in service.get("/agents")["items"]] == ["agent-002"]
+    assert [agent["id"] for agent in service.get("/agents", archived=True)["items"]] == [
+        "agent-001"
+    ]
+    assert service.get("/agents/agent-001")["archived"] is True
+    run = {"benchmarkId": "bench-002", "agentId": "agent-001"}
+    assert "archived" in service.refused(409, "POST", "/benchmark-runs", run)["detail"]
+    service.patch("/agents/agent-001", {"archived": False})
+    service.post("/benchmark-runs", run)
+
+
+def test_pages_of_agents_are_stable_while_agents_come_and_go(service: Service) -> None:
+    ids = [service.agent(f"a-{number}")["id"] for number in range(7)]
+    first = service.get("/agents", limit=3)
+    assert [agent["id"] for agent in first["items"]] == ["a-6", "a-5", "a-4"]
+    service.agent("a-new")
+    service.delete("/agents/a-4")
+    service.delete("/agents/a-3")
+    second = service.get("/agents", limit=3, cursor=first["nextCursor"])
+    assert [agent["id"] for agent in second["items"]] == ["a-2", "a-1", "a-0"]
+    assert second["nextCursor"] is None
+    assert len(service.listed("/agents", limit=2)) == len(ids) - 1
+    for parameters in (
+        {"limit": 0},
+        {"limit": 201},
+        {"limit": "x"},
+        {"cursor": "x"},
+        {"cursor": "W10"},
+        {"cursor": "x" * 2000},
+        {"archived": "maybe"},
+    ):
+        service.refused(422, "GET", "/agents", params=parameters)

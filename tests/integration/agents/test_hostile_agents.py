@@ -1,0 +1,77 @@
+"""What a broken or hostile client sends is refused whole, and named."""
+
+from sqlalchemy import text
+
+from tests.support.service import Service, pointers
+
+NAMES = "'; DROP TABLE agents; --"
+
+BODIES = [
+    (b"", 422),
+    (b"[]", 422),
+    (b"null", 422),
+    (b'"text"', 422),
+    (b"{", 400),
+    (b'{"name": "a"} {"name": "b"}', 400),
+    (b'\xff{"name": "a"}', 400),
+    (b'{"name": "a", "name": "b"}', 422),
+    (b'{"name": "a", "whatever": 1}', 422),
+    (b'{"name": NaN}', 422),
+    (b'{"name": 1e999}', 422),
+    (b'{"name": 123456789012345678901234567890}', 422),
+    (b'{"name": true}', 422),
+    (b'{"name": ""}', 422),
+    (b'{"name": "   "}', 422),
+    (b'{"name": "a\\u0000b"}', 422),
+    (b'{"name": "a\\ud800b"}', 422),
+    (b'{"name": "a\\nb"}', 422),
+    (b'{"name": "' + b"x" * 201 + b'"}', 422),
+    (b'{"name": "a", "description": "' + b"x" * 70_000 + b'"}', 422),
+    (b'{"name": "a", "description": "' + b"x" * 1_100_000 + b'"}', 413),
+    (b'{"name": "a", "description": "\\u0000"}', 422),
+    (b'{"name": "a", "archived": 1}', 422),
+    (b'{"name": "a", "archived": null}', 422),
+    (b'{"name": "a", "langfuseUrl": "javascript:alert(1)"}', 422),
+    (b'{"name": "a", "langfuseUrl": "not an address"}', 422),
+    (b'{"name": "a", "langfuseUrl": ""}', 422),
+    (b'{"name": "a", "langfuseSecretKey": ""}', 422),
+    (b'{"name": "a", "langfuseSecretKey": "\\u0000"}', 422),
+    (b'{"name": ' + b"[" * 100_000, 422),
+]
+
+
+def test_no_hostile_body_creates_or_breaks_anything(service: Service) -> None:
+    json_type = {"Content-Type": "application/json"}
+    for body, status in BODIES:
+        for method, path in (("POST", "/agents"), ("PUT", "/agents/agent-001")):
+            response = service.send(method, path, content=body, headers=json_type)
+            assert (response.status_code, method, body[:80]) == (status, method, body[:80])
+            assert response.headers["content-type"] == "application/problem+json"
+    service.refused(415, "POST", "/agents", content=b'{"name": "a"}')
+    service.refused(415, "POST", "/agents", data={"name": "a"})
+    assert service.get("/agents")["items"] == []
+
+
+def test_text_that_looks_like_code_is_only_text(service: Service) -> None:
+    agent = service.post("/agents", {"name": NAMES, "description": "<script>1</script> \u202e😀"})
+    assert service.get(f"/agents/{agent['id']}") == agent
+    assert (agent["name"], agent["description"]) == (NAMES, "<script>1</script> \u202e😀")
+    with service.resources.db.read() as session:
+        assert session.scalar(text("SELECT count(*) FROM agents")) == 1
+
+
+def test_an_address_of_no_agent_is_not_found(service: Service) -> None:
+    service.agent()
+    for agent_id in ("%F0%9F%98%80", "a%27%20OR%201=1", "..%2Fagents", "x" * 500):
+        service.refused(404, "GET", f"/agents/{agent_id}")
+        service.refused(404, "DELETE", f"/agents/{agent_id}")
+    service.refused(400, "GET", "/agents/a%00b")
+    service.refused(400, "GET", "/agents/%FF")
+
+
+def test_every_flaw_of_a_body_is_named_at_once(service: Service) -> None:
+    problem = service.refused(
+        422, "POST", "/agents", {"id": "?", "name": " ", "langfuseUrl": 3, "extra": 1}
+    )
+    assert sorted(pointers(problem)) == ["/extra", "/id", "/langfuseUrl", "/name"]
+    assert all(item["detail"] for item in problem["errors"])

@@ -1,0 +1,314 @@
+"""Benchmarks over HTTP: every verb, metadata in both forms, metrics with options."""
+
+import json
+from typing import Any
+
+from sqlalchemy import text
+
+from tests.support.service import JSON, Service, pair, pointers
+
+SEED = ["ROUGE", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE"]
+
+
+def details(problem: JSON) -> dict[str, str]:
+    return {item["pointer"]: item["detail"] for item in problem["errors"]}
+
+
+def test_the_requests_of_the_handover_work_as_they_are_written(service: Service) -> None:
+    created = service.send(
+        "POST",
+        "/benchmarks",
+        content=b'{"metadata":"{\\"name\\": \\"Quality Check\\"}","datasetRef":"dataset-123",'
+        b'"runName":"quality-run"}',
+        headers={"Content-Type": "application/json"},
+    )
+    assert created.status_code == 201
+    benchmark = created.json()
+    assert created.headers["Location"] == f"/api/v1/benchmarks/{benchmark['id']}"
+    assert benchmark["metadata"] == {"name": "Quality Check"}
+    assert (benchmark["datasetRef"], benchmark["runName"]) == ("dataset-123", "quality-run")
+
+    service.benchmark("bench-001", datasetRef="dataset-123", runName="quality-run")
+    service.agent("agent-001")
+    service.upload([pair(1)], name="dataset-123", run_name="quality-run")
+    started = service.send(
+        "POST",
+        "/benchmark-runs",
+        content=b'{"benchmarkId":"bench-001","agentId":"agent-001","triggerType":"MANUAL"}',
+        headers={"Content-Type": "application/json"},
+    )
+    assert started.status_code == 201
+    assert (started.json()["status"], started.json()["triggeredBy"]) == ("PENDING", "MANUAL")
+    service.work()
+    run = service.get(f"/benchmark-runs/{started.json()['id']}")
+    assert (run["status"], run["tracesProcessed"]) == ("COMPLETED", 1)
+
+
+def test_a_benchmark_is_created_read_listed_changed_replaced_and_deleted(service: Service) -> None:
+    service.agent()
+    created = service.benchmark(
+        metadata={"team": "search", "deep": [1, {"x": None}]},
+        runName="night-1",
+        taskDef="Answer the question",
+        features=["tone", "facts"],
+        evaluates=["agent-001"],
+        minCoverage=0.5,
+        maxErrorShare=0,
+        keepDays=30,
+    )
+    assert (
+        created.items()
+        >= {
+            "id": "bench-001",
+            "metadata": {"team": "search", "deep": [1, {"x": None}]},
+            "datasetRef": "support",
+            "runName": "night-1",
+            "taskDef": "Answer the question",
+            "features": ["tone", "facts"],
+            "evaluates": ["agent-001"],
+            "source": "local",
+            "measures": [],
+            "minCoverage": 0.5,
+            "maxErrorShare": 0.0,
+            "keepDays": 30,
+            "archived": False,
+            "revision": 1,
+        }.items()
+    )
+    assert created["metrics"] == [{"key": key, "options": {}} for key in SEED]
+    assert service.get("/benchmarks/bench-001") == created
+    assert service.get("/benchmarks") == {"items": [created], "nextCursor": None}
+
+    changed = service.patch("/benchmarks/bench-001", {"features": "tone", "keepDays": None})
+    assert (changed["features"], changed["keepDays"]) == ("tone", None)
+    assert (changed["metadata"], changed["evaluates"]) == (created["metadata"], ["agent-001"])
+    assert changed["revision"] == 2
+
+    replaced = service.put("/benchmarks/bench-001", {"datasetRef": "other"})
+    assert (
+        replaced.items()
+        >= {
+            "metadata": {},
+            "datasetRef": "other",
+            "runName": None,
+            "taskDef": None,
+            "features": None,
+            "evaluates": [],
+            "minCoverage": 0.9,
+            "maxErrorShare": 0.05,
+        }.items()
+    )
+    for name in ("metadata", "evaluates", "source", "metrics", "measures", "minCoverage"):
+        problem = service.refused(422, "PATCH", "/benchmarks/bench-001", {name: None})
+        assert pointers(problem) == [f"/{name}"]
+    service.delete("/benchmarks/bench-001")
+    for method in ("GET", "PATCH", "PUT", "DELETE"):
+        body: JSON | None = {} if method in ("PATCH", "PUT") else None
+        problem = service.refused(404, method, "/benchmarks/bench-001", body)
+        assert problem["type"] == "/problems/benchmark-not-found"
+    service.delete("/agents/agent-001")
+
+
+def test_metadata_comes_as_an_object_or_as_its_json_text(service: Service) -> None:
+    for given in (
+        {"a": [1.5, "é😀"]},
+        '{"a": [1.5, "é😀"]}',
+        ' {"a":[1.5,"\\u00e9\\ud83d\\ude00"]} ',
+    ):
+        assert service.post("/benchmarks", {"metadata": given})["metadata"] == {"a": [1.5, "é😀"]}
+    service.benchmark()
+    assert service.patch("/benchmarks/bench-001", {"metadata": '{"b": 1}'})["metadata"] == {"b": 1}
+    assert service.put("/benchmarks/bench-001", {"metadata": "{}"})["metadata"] == {}
+    refused: list[Any] = [
+        "",
+        "{",
+        "{name: 1}",
+        "[1]",
+        "7",
+        '"text"',
+        "null",
+        7,
+        [],
+        None,
+        '{"a": NaN}',
+        '{"a": 1, "a": 2}',
+        '{"a": "\\u0000"}',
+        '{"a": "\\ud800"}',
+        '{"a": 123456789012345678901234567890}',
+        '{"a":' * 2000,
+        "[" * 100_000,
+        json.dumps({"a": "x" * 70_000}),
+        {"a": "x" * 70_000},
+    ]
+    for given in refused:
+        for method, path in (("POST", "/benchmarks"), ("PATCH", "/benchmarks/bench-001")):
+            problem = service.refused(422, method, path, {"metadata": given})
+            assert pointers(problem) == ["/metadata"], given
+    assert details(service.refused(422, "POST", "/benchmarks", {"metadata": "{a}"})) == {
+        "/metadata": "the text is no JSON: expecting property name enclosed in double quotes at"
+        " line 1, column 2; send an object, or its JSON text"
+    }
+    assert len(service.get("/benchmarks")["items"]) == 4
+
+
+def test_metrics_are_named_with_or_without_options(service: Service) -> None:
+    benchmark = service.benchmark(
+        metrics=[
+            "BLEU",
+            {"key": "ROUGE_1", "options": {"useStemmer": True}},
+            {"key": "SCORE", "options": {"name": "Tone / Style"}},
+            {"key": "SCORE", "options": {"name": "Facts"}},
+        ]
+    )
+    assert benchmark["metrics"] == [
+        {"key": "BLEU", "options": {}},
+        {"key": "ROUGE_1", "options": {"useStemmer": True}},
+        {"key": "SCORE", "options": {"name": "Tone / Style"}},
+        {"key": "SCORE", "options": {"name": "Facts"}},
+    ]
+
+
+def test_each_wrong_metric_is_named_at_its_place_with_what_is_near(service: Service) -> None:
+    problem = service.refused(
+        422,
+        "POST",
+        "/benchmarks",
+        {
+            "metrics": [
+                "ROGUE",
+                "BLEU",
+                {"key": "ROUGE", "options": {"useStemer": True, "a/b": 1}},
+                {"key": "ROUGE_1", "options": {"useStemmer": "yes"}},
+                "SCORE",
+                "BLEU",
+                {"key": "ROUGE_2", "options": {"useStemmer": True}},
+                "ROUGE_2",
+            ],
+            "source": "locl",
+            "evaluates": ["nobody"],
+            "measures": [
+                {"name": "q", "formula": "AVERAGE(ROUG, BLEU)"},
+                {"name": "Q", "formula": "ROUGE", "thresholdMin": 2, "thresholdMax": 1},
+            ],
+        },
+    )
+    said = details(problem)
+    assert list(said) == [
+        "/source",
+        "/metrics/0",
+        "/metrics/2/options/a~1b",
+        "/metrics/2/options/useStemer",
+        "/metrics/3/options/useStemmer",
+        "/metrics/4",
+        "/metrics/5",
+        "/metrics/7",
+        "/evaluates/0",
+        "/measures/1/name",
+        "/measures/0/formula",
+        "/measures/1/thresholdMin",
+    ]
+    assert "Did you mean local" in said["/source"]
+    assert "Did you mean ROUGE" in said["/metrics/0"]
+    assert "Did you mean useStemmer?" in said["/metrics/2/options/useStemer"]
+    assert "takes a bool" in said["/metrics/3/options/useStemmer"]
+    assert "name" in said["/metrics/4"]
+    assert "listed twice" in said["/metrics/5"]
+    assert "Did you mean ROUGE" in said["/measures/0/formula"]
+    assert service.get("/benchmarks")["items"] == []
+
+
+WRONG_FIELDS: list[tuple[JSON, str]] = [
+    ({"metrics": []}, "/metrics"),
+    ({"metrics": [7]}, "/metrics/0"),
+    (
+        {"metrics": [{"key": "ROUGE", "options": {"useStemmer": None}}]},
+        "/metrics/0/options/useStemmer",
+    ),
+    (
+        {"metrics": [{"key": "ROUGE", "options": {"useStemmer": [1]}}]},
+        "/metrics/0/options/useStemmer",
+    ),
+    ({"metrics": [{"options": {}}]}, "/metrics/0/key"),
+    ({"metrics": ["ROUGE"] * 101}, "/metrics"),
+    ({"features": 7}, "/features"),
+    ({"features": ["ok", 7]}, "/features"),
+    ({"minCoverage": 1.01}, "/minCoverage"),
+    ({"minCoverage": "0.5"}, "/minCoverage"),
+    ({"maxErrorShare": -0.01}, "/maxErrorShare"),
+    ({"keepDays": 0}, "/keepDays"),
+    ({"keepDays": 1.5}, "/keepDays"),
+    ({"datasetRef": ""}, "/datasetRef"),
+    ({"datasetRef": "a\nb"}, "/datasetRef"),
+    ({"evaluates": ["a b"]}, "/evaluates/0"),
+    ({"evaluates": "agent-001"}, "/evaluates"),
+    ({"dataset_reference": "x"}, "/dataset_reference"),
+    ({"measures": [{"name": "a"}]}, "/measures/0/formula"),
+    ({"measures": [{"formula": "ROUGE"}]}, "/measures/0/name"),
+    ({"measures": [{"name": "a", "formula": "ROUGE", "direction": "UP"}]}, "/measures/0/direction"),
+    ({"measures": [{"id": "k", "name": n, "formula": "ROUGE"} for n in "ab"]}, "/measures/1/id"),
+]
+
+
+def test_a_field_that_is_wrong_is_named(service: Service) -> None:
+    for body, where in WRONG_FIELDS:
+        assert pointers(service.refused(422, "POST", "/benchmarks", body)) == [where], body
+    assert service.get("/benchmarks")["items"] == []
+
+
+def test_ids_are_taken_once_and_what_ran_is_archived_not_deleted(service: Service) -> None:
+    service.agent()
+    service.benchmark()
+    assert "taken" in service.refused(409, "POST", "/benchmarks", {"id": "bench-001"})["detail"]
+    made = service.post("/benchmarks", {})
+    service.delete(f"/benchmarks/{made['id']}")
+    run = service.start()
+    problem = service.refused(409, "DELETE", "/benchmarks/bench-001")
+    assert problem["type"] == "/problems/benchmark-in-use"
+    assert '"archived": true' in problem["detail"]
+    service.patch("/benchmarks/bench-001", {"archived": True})
+    assert service.get("/benchmarks")["items"] == []
+    assert service.get("/benchmarks", archived=True)["items"][0]["id"] == "bench-001"
+    body = {"benchmarkId": "bench-001", "agentId": "agent-001"}
+    assert "archived" in service.refused(409, "POST", "/benchmark-runs", body)["detail"]
+    service.post(f"/benchmark-runs/{run['id']}/cancel")
+    service.delete(f"/benchmark-runs/{run['id']}")
+    service.delete("/benchmarks/bench-001")
+
+
+def test_a_benchmark_evaluates_only_the_agents_that_it_names(service: Service) -> None:
+    for number in (1, 2):
+        service.agent(f"agent-00{number}")
+    benchmark = service.benchmark(evaluates=["agent-002", "agent-002"])
+    assert benchmark["evaluates"] == ["agent-002"]
+    body = {"benchmarkId": "bench-001", "agentId": "agent-001"}
+    problem = service.refused(422, "POST", "/benchmark-runs", body)
+    assert pointers(problem) == ["/agentId"]
+    service.patch("/benchmarks/bench-001", {"evaluates": []})
+    service.post("/benchmark-runs", body)
+
+
+def test_a_list_of_benchmarks_shows_agents_and_kpis_of_each(service: Service) -> None:
+    service.agent()
+    for number in range(5):
+        service.benchmark(
+            f"b-{number}",
+            evaluates=["agent-001"] * (number % 2),
+            measures=[{"name": f"kpi of {number}", "formula": "ROUGE"}],
+        )
+    found = service.listed("/benchmarks", limit=2)
+    assert [each["id"] for each in found] == ["b-4", "b-3", "b-2", "b-1", "b-0"]
+    assert [each["measures"][0]["name"][-1] for each in found] == list("43210")
+    assert [len(each["evaluates"]) for each in found] == [0, 1, 0, 1, 0]
+
+
+def test_a_refused_benchmark_leaves_nothing_behind(service: Service) -> None:
+    service.benchmark(measures=[{"id": "quality", "name": "quality", "formula": "ROUGE"}])
+    before = service.get("/benchmarks/bench-001")
+    taken = {"measures": [{"id": "quality", "name": "x", "formula": "BLEU"}]}
+    service.refused(409, "POST", "/benchmarks", {"id": "other", **taken})
+    service.refused(404, "GET", "/benchmarks/other")
+    half = {"metadata": {"a": 1}, "measures": [{"name": "x", "formula": "NOPE"}]}
+    service.refused(422, "PATCH", "/benchmarks/bench-001", half)
+    assert service.get("/benchmarks/bench-001") == before
+    with service.resources.db.read() as session:
+        assert session.scalar(text("SELECT count(*) FROM kpi_definitions")) == 1

@@ -1,0 +1,199 @@
+"""KPIs of a benchmark: nested and as `measures`; each edit is a new revision."""
+
+from tests.support.service import JSON, Service, pair, pointers
+
+KPIS = "/benchmarks/bench-001/kpis"
+
+
+def shown(kpis: list[JSON]) -> list[tuple[str, str, int]]:
+    return [(kpi["name"], kpi["formula"], kpi["revision"]) for kpi in kpis]
+
+
+def test_a_kpi_is_created_read_listed_changed_replaced_and_deleted(service: Service) -> None:
+    service.benchmark()
+    answer = service.send(
+        "POST", KPIS, {"id": "quality", "name": "Quality", "formula": "AVERAGE(ROUGE, BLEU)"}
+    )
+    assert (answer.status_code, answer.headers["Location"]) == (201, f"/api/v1{KPIS}/quality")
+    kpi = answer.json()
+    assert (
+        kpi.items()
+        >= {
+            "id": "quality",
+            "benchmarkId": "bench-001",
+            "name": "Quality",
+            "formula": "AVERAGE(ROUGE, BLEU)",
+            "description": None,
+            "direction": "HIGHER_IS_BETTER",
+            "unit": None,
+            "thresholdMin": None,
+            "thresholdMax": None,
+            "revision": 1,
+        }.items()
+    )
+    assert service.get(f"{KPIS}/quality") == kpi
+    assert service.get(KPIS) == {"items": [kpi], "nextCursor": None}
+    assert service.get("/benchmarks/bench-001")["measures"] == [kpi]
+
+    changed = service.patch(f"{KPIS}/quality", {"thresholdMin": 0.5, "unit": "ratio"})
+    assert (changed["revision"], changed["thresholdMin"], changed["unit"]) == (2, 0.5, "ratio")
+    assert changed["formula"] == kpi["formula"]
+    assert service.patch(f"{KPIS}/quality", {"thresholdMin": 0.5}) == changed
+    assert service.patch(f"{KPIS}/quality", {"unit": None})["revision"] == 3
+    replaced = service.put(f"{KPIS}/quality", {"name": "Quality", "formula": "BLEU"})
+    assert (replaced["revision"], replaced["thresholdMin"]) == (4, None)
+    service.delete(f"{KPIS}/quality")
+    assert service.get(KPIS)["items"] == []
+    for method in ("GET", "PATCH", "PUT", "DELETE"):
+        body = {"name": "x", "formula": "ROUGE"} if method in ("PATCH", "PUT") else None
+        problem = service.refused(404, method, f"{KPIS}/quality", body)
+        assert problem["type"] == "/problems/kpi-not-found"
+    again = service.post(KPIS, {"id": "quality", "name": "Quality", "formula": "BLEU"})
+    assert again["revision"] == 5, "history may refer to the revisions before"
+    service.refused(404, "GET", "/benchmarks/nobody/kpis")
+    service.refused(404, "POST", "/benchmarks/nobody/kpis", {"name": "x", "formula": "ROUGE"})
+
+
+def test_ids_and_names_of_kpis_are_taken_once(service: Service) -> None:
+    service.benchmark()
+    service.benchmark("bench-002")
+    service.post(KPIS, {"id": "quality", "name": "Quality", "formula": "ROUGE"})
+    for body in (
+        {"id": "quality", "name": "Other", "formula": "ROUGE"},
+        {"name": "QUALITY", "formula": "ROUGE"},
+    ):
+        assert "taken" in service.refused(409, "POST", KPIS, body)["detail"]
+    elsewhere = "/benchmarks/bench-002/kpis"
+    service.refused(409, "POST", elsewhere, {"id": "quality", "name": "x", "formula": "ROUGE"})
+    assert service.post(elsewhere, {"name": "Quality", "formula": "ROUGE"})["revision"] == 1
+    service.refused(404, "GET", f"{elsewhere}/quality")
+    second = service.post(KPIS, {"name": "Speed", "formula": "ROUGE"})
+    service.refused(409, "PATCH", f"{KPIS}/{second['id']}", {"name": "quality"})
+    assert shown(service.get(KPIS)["items"]) == [("Quality", "ROUGE", 1), ("Speed", "ROUGE", 1)]
+
+
+def test_mistakes_of_a_formula_are_told_with_place_and_span(service: Service) -> None:
+    service.benchmark()
+    formula = "AVERAGE(ROGUE, BLEU.p96)"
+    problem = service.refused(422, "POST", KPIS, {"name": "x", "formula": formula})
+    found = {formula[slice(*item["span"])]: item for item in problem["errors"]}
+    assert set(found) == {"ROGUE", "p96"}
+    assert {item["pointer"] for item in problem["errors"]} == {"/formula"}
+    assert "Did you mean ROUGE" in found["ROGUE"]["detail"]
+    assert "p95" in found["p96"]["detail"]
+    service.post(KPIS, {"id": "k", "name": "x", "formula": "ROUGE"})
+    for method, body in (
+        ("PATCH", {"formula": "ROUGE > 1"}),
+        ("PUT", {"name": "x", "formula": "ROUGE +"}),
+        ("PATCH", {"formula": "(" * 4096}),
+        ("PATCH", {"formula": "1" * 4097}),
+        ("PATCH", {"formula": ""}),
+        ("PATCH", {"formula": None}),
+    ):
+        problem = service.refused(422, method, f"{KPIS}/k", body)
+        assert set(pointers(problem)) == {"/formula"}
+    crossed = service.refused(422, "PATCH", f"{KPIS}/k", {"thresholdMin": 1, "thresholdMax": 0})
+    assert pointers(crossed) == ["/thresholdMin"]
+    measures = [{"name": "fine", "formula": "ROUGE"}, {"name": "x", "formula": "1 +"}]
+    problem = service.refused(422, "PATCH", "/benchmarks/bench-001", {"measures": measures})
+    assert set(pointers(problem)) == {"/measures/1/formula"}
+    assert shown(service.get(KPIS)["items"]) == [("x", "ROUGE", 1)]
+
+
+def test_measures_keep_the_identity_of_their_kpis(service: Service) -> None:
+    service.benchmark(
+        measures=[
+            {"id": "a", "name": "alpha", "formula": "ROUGE"},
+            {"id": "b", "name": "beta", "formula": "BLEU"},
+            {"name": "gamma", "formula": "ACCURACY"},
+        ]
+    )
+    # alpha stays, beta is found by its name and revised, gamma is gone, delta is new.
+    changed = service.patch(
+        "/benchmarks/bench-001",
+        {
+            "measures": [
+                {"name": "alpha", "formula": "ROUGE"},
+                {"name": "Beta", "formula": "BLEU"},
+                {"name": "delta", "formula": "RECALL"},
+            ]
+        },
+    )["measures"]
+    assert shown(changed) == [("Beta", "BLEU", 2), ("alpha", "ROUGE", 1), ("delta", "RECALL", 1)]
+    assert [kpi["id"] for kpi in changed[:2]] == ["b", "a"]
+
+    swapped = service.patch(
+        "/benchmarks/bench-001",
+        {
+            "measures": [
+                {"id": "a", "name": "beta", "formula": "ROUGE"},
+                {"id": "b", "name": "alpha", "formula": "BLEU"},
+            ]
+        },
+    )["measures"]
+    assert {kpi["id"]: (kpi["name"], kpi["revision"]) for kpi in swapped} == {
+        "a": ("beta", 2),
+        "b": ("alpha", 3),
+    }
+    # One is named by id and takes a new name; its old name goes to a KPI that is new.
+    taken_over = service.put(
+        "/benchmarks/bench-001",
+        {
+            "measures": [
+                {"name": "beta", "formula": "RECALL"},
+                {"id": "a", "name": "omega", "formula": "ROUGE"},
+            ]
+        },
+    )["measures"]
+    assert shown(taken_over) == [("beta", "RECALL", 1), ("omega", "ROUGE", 3)]
+    assert service.put("/benchmarks/bench-001", {})["measures"] == []
+    back = service.patch(
+        "/benchmarks/bench-001", {"measures": [{"id": "a", "name": "x", "formula": "BLEU"}]}
+    )
+    assert shown(back["measures"]) == [("x", "BLEU", 4)]
+
+
+def test_old_history_keeps_pointing_to_the_revision_that_made_it(service: Service) -> None:
+    service.agent()
+    service.benchmark(
+        metrics=["ROUGE"],
+        measures=[{"id": "quality", "name": "Quality", "formula": "ROUGE * 100", "unit": "%"}],
+    )
+    service.upload([pair(1)])
+    first = service.completed()
+    service.patch(f"{KPIS}/quality", {"formula": "ROUGE * 10", "unit": None, "name": "Renamed"})
+    second = service.completed()
+    service.delete(f"{KPIS}/quality")
+    third = service.completed()
+    history = service.get("/kpi-history")["items"]
+    assert [
+        (entry["runId"], entry["kpiRevision"], entry["name"], entry["formula"], entry["unit"])
+        for entry in history
+    ] == [
+        (second["id"], 2, "Renamed", "ROUGE * 10", None),
+        (first["id"], 1, "Quality", "ROUGE * 100", "%"),
+    ]
+    assert [entry["value"] for entry in history] == [10.0, 100.0]
+    assert service.get(f"/benchmark-runs/{third['id']}/kpis")["items"] == []
+
+
+def test_pages_of_kpis_go_by_name(service: Service) -> None:
+    names = [f"kpi {number:02}" for number in range(11)]
+    service.benchmark(measures=[{"name": name, "formula": "ROUGE"} for name in reversed(names)])
+    assert [kpi["name"] for kpi in service.listed(KPIS, limit=3)] == names
+    service.refused(
+        422,
+        "GET",
+        KPIS,
+        params={"cursor": service.get("/benchmarks", limit=1)["nextCursor"] or "x"},
+    )
+
+
+def test_a_benchmark_has_at_most_a_hundred_kpis(service: Service) -> None:
+    hundred = [{"name": f"k{number}", "formula": "ROUGE"} for number in range(100)]
+    service.benchmark(measures=hundred)
+    problem = service.refused(409, "POST", KPIS, {"name": "one more", "formula": "ROUGE"})
+    assert "at most 100" in problem["detail"]
+    one_more = [*hundred, {"name": "one more", "formula": "ROUGE"}]
+    problem = service.refused(422, "PATCH", "/benchmarks/bench-001", {"measures": one_more})
+    assert pointers(problem) == ["/measures"]

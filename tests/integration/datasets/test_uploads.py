@@ -1,0 +1,179 @@
+"""Uploads: streamed, all or nothing, one at a time, and read by runs that keep their own copy."""
+
+import gzip
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from sqlalchemy import text
+
+from tests.support.service import JSON, Service, ndjson, pair
+
+DATASETS = "/local-datasets"
+NIGHT_1 = {"name": "support", "runName": "night-1"}
+NDJSON = {"Content-Type": "application/x-ndjson"}
+
+
+def upload(service: Service, content: bytes, **more: Any) -> Any:
+    more.setdefault("params", NIGHT_1)
+    more.setdefault("headers", NDJSON)
+    return service.send("POST", DATASETS, content=content, **more)
+
+
+def refused(service: Service, status: int, content: bytes, **more: Any) -> JSON:
+    more.setdefault("params", NIGHT_1)
+    more.setdefault("headers", NDJSON)
+    return service.refused(status, "POST", DATASETS, content=content, **more)
+
+
+def rows(service: Service, table: str) -> int:
+    with service.resources.db.read() as session:
+        return session.scalar(text(f"SELECT count(*) FROM {table}")) or 0
+
+
+def test_an_upload_is_stored_listed_shown_and_deleted(service: Service) -> None:
+    content = b"\xef\xbb\xbf" + ndjson([pair(1)]) + b"\r\n   \n" + ndjson([pair(2)]).rstrip()
+    answer = upload(service, content)
+    dataset = answer.json()
+    assert (answer.status_code, answer.headers["Location"]) == (
+        201,
+        f"/api/v1{DATASETS}/{dataset['id']}",
+    )
+    assert (dataset["name"], dataset["runName"]) == ("support", "night-1")
+    assert (dataset["traceCount"], dataset["sizeBytes"]) == (2, len(content))
+    other = service.upload([pair(1)], name="other", run_name="é 😀 '; --")
+    assert service.get(DATASETS) == {"items": [other, dataset], "nextCursor": None}
+    assert service.listed(DATASETS, limit=1) == [other, dataset]
+    assert service.get(DATASETS, name="support")["items"] == [dataset]
+    assert service.get(f"{DATASETS}/{dataset['id']}") == dataset
+    service.delete(f"{DATASETS}/{dataset['id']}")
+    for method in ("GET", "DELETE"):
+        problem = service.refused(404, method, f"{DATASETS}/{dataset['id']}")
+        assert problem["type"] == "/problems/dataset-not-found"
+    assert rows(service, "local_traces") == 1
+
+
+def test_a_wrong_line_is_named_and_nothing_of_the_upload_is_stored(service: Service) -> None:
+    good = [ndjson([pair(number)]) for number in (1, 2)]
+    flaws = {
+        b"{\n": "not JSON",
+        b"[1]\n": "a trace must be an object",
+        b"{}\n": "traceId is missing",
+        b'{"traceId": ""}\n': "traceId",
+        b'{"traceId": 7}\n': "traceId must be a text",
+        b'{"traceId": "x", "output": NaN}\n': "",
+        b'{"traceId": "x", "costUsd": 1e999}\n': "",
+        b'{"traceId": "x", "inputTokens": 123456789012345678901234567890}\n': "",
+        b'{"traceId": "x", "output": "\\u0000"}\n': "",
+        b'{"traceId": "x", "output": "\\ud800"}\n': "",
+        b'{"traceId": "x", "outcome": "great"}\n': "one of scored",
+        b'{"traceId": "x", "scores": {"a": "b"}}\n': "must be a number",
+        b'{"traceId": "x", "traceId": "y"}\n': "",
+        b"\xff\n": "UTF-8",
+        b"\x00\n": "",
+        b"[" * 100_000: "",
+        gzip.compress(b"\n".join(good)) + b"\n": "",
+    }
+    for flaw, said in flaws.items():
+        problem = refused(service, 422, b"".join([good[0], b"\n", flaw, good[1]]))
+        assert problem["detail"].startswith("line 3: "), flaw[:80]
+        assert said in problem["detail"]
+    assert rows(service, "local_datasets") == rows(service, "local_traces") == 0
+    assert upload(service, b"".join(good)).status_code == 201
+
+
+def test_what_is_no_upload_is_refused(service: Service) -> None:
+    one = ndjson([pair(1)])
+    for content in (b"", b"\n\n  \n", b"\xef\xbb\xbf\n"):
+        problem = refused(service, 422, content)
+        assert problem["type"] in ("/problems/no-traces", "/problems/invalid-trace")
+    twice = refused(service, 422, ndjson([pair(1), pair(2), pair(1)]))
+    assert twice["type"] == "/problems/duplicate-trace"
+    assert twice["detail"] == "the traceId 't-1' comes twice; give every trace an id of its own"
+    for content_type in ("application/json", "multipart/form-data", ""):
+        problem = refused(service, 415, one, headers={"Content-Type": content_type})
+        assert "application/x-ndjson" in problem["detail"]
+    for params in (
+        {"name": "support"},
+        {"runName": "night-1"},
+        {"name": "", "runName": "x"},
+        {"name": "x" * 201, "runName": "x"},
+        {"name": "a\nb", "runName": "x"},
+        {**NIGHT_1, "replace": "perhaps"},
+    ):
+        refused(service, 422, one, params=params)
+    refused(service, 400, one, params={"name": "a\u0000b", "runName": "x"})
+    assert rows(service, "local_datasets") == 0
+
+
+def test_one_line_holds_at_most_16_mib(service: Service) -> None:
+    line = b'{"traceId": "t-2", "output": "' + b"x" * (16 * 1024**2) + b'"}\n'
+    problem = refused(service, 413, ndjson([pair(1)]) + line)
+    assert "line 2 is longer" in problem["detail"]
+    assert rows(service, "local_traces") == 0
+    nearly = b'{"traceId": "t-2", "output": "' + b"x" * (16 * 1024**2 - 50) + b'"}\n'
+    assert upload(service, ndjson([pair(1)]) + nearly).json()["traceCount"] == 2
+
+
+def test_traces_of_a_run_are_uploaded_once_or_replaced_whole(service: Service) -> None:
+    first = service.upload([pair(1), pair(2)])
+    problem = refused(service, 409, ndjson([pair(3)]))
+    assert problem["type"] == "/problems/dataset-exists"
+    assert "replace=true" in problem["detail"]
+    replacing = {"params": {**NIGHT_1, "replace": "true"}}
+    refused(service, 422, ndjson([pair(3)]) + b"{", **replacing)
+    assert service.get(DATASETS)["items"] == [first]
+    assert rows(service, "local_traces") == 2
+    second = upload(service, ndjson([pair(3)]), **replacing).json()
+    assert second["id"] != first["id"]
+    assert service.get(DATASETS)["items"] == [second]
+    assert rows(service, "local_traces") == 1
+
+
+def test_runs_keep_their_own_copy_of_what_they_read(service: Service) -> None:
+    service.agent()
+    service.benchmark(metrics=["ACCURACY"])
+    dataset = service.upload([pair(1)])
+    run = service.completed()
+    service.delete(f"{DATASETS}/{dataset['id']}")
+    [row] = service.get(f"/benchmark-runs/{run['id']}/results")["items"]
+    assert row["output"] == "a b c d"
+    assert service.completed()["errorCode"] == "DATASET_NOT_FOUND"
+
+
+def test_of_uploads_of_the_same_at_once_one_is_stored(service: Service) -> None:
+    content = ndjson(pair(number) for number in range(2000))
+    with ThreadPoolExecutor(6) as threads:
+        answers = list(threads.map(lambda _: upload(service, content), range(6)))
+    statuses = sorted(answer.status_code for answer in answers)
+    assert statuses == [201, 409, 409, 409, 409, 409]
+    kinds = {answer.json()["type"] for answer in answers if answer.status_code == 409}
+    assert kinds <= {"/problems/upload-in-flight", "/problems/dataset-exists"}
+    assert rows(service, "local_traces") == 2000
+    with ThreadPoolExecutor(4) as threads:
+        names = [{"name": "support", "runName": f"other-{number}"} for number in range(4)]
+        answers = list(threads.map(lambda p: upload(service, content, params=p), names))
+    assert [answer.status_code for answer in answers] == [201] * 4
+
+
+def test_a_repeated_upload_with_one_key_is_stored_once(service: Service) -> None:
+    headers = {**NDJSON, "Idempotency-Key": "upload-1"}
+    first, again = (upload(service, ndjson([pair(1)]), headers=headers) for _ in range(2))
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert again.json() == first.json()
+    assert again.headers["Location"] == first.headers["Location"]
+    other = refused(service, 422, ndjson([pair(2)]), headers=headers)
+    assert other["type"] == "/problems/idempotency-key-reused"
+    elsewhere = {**NIGHT_1, "runName": "night-2"}
+    refused(service, 422, ndjson([pair(1)]), headers=headers, params=elsewhere)
+    assert rows(service, "local_datasets") == 1
+
+
+def test_an_upload_larger_than_a_body_may_be_is_streamed(service: Service) -> None:
+    traces = [pair(number, output="word " * 2000) for number in range(400)]
+    pieces = (json.dumps(trace).encode() + b"\n" for trace in traces)
+    answer = service.client.post(
+        f"/api/v1{DATASETS}", content=pieces, params=NIGHT_1, headers=NDJSON
+    )
+    assert answer.status_code == 201
+    assert (answer.json()["traceCount"], answer.json()["sizeBytes"] > 4 * 10**6) == (400, True)

@@ -1,0 +1,95 @@
+"""The formula language and the catalogue of metrics over HTTP."""
+
+from tests.support.service import Service, pointers
+
+FORMULAS = "/kpi-formulas"
+
+
+def test_a_formula_is_checked_with_every_mistake_at_once(service: Service) -> None:
+    good = service.post(f"{FORMULAS}/validate", {"formula": " average( rouge,bleu.P95 )"})
+    assert good == {
+        "valid": True,
+        "formula": "AVERAGE(ROUGE, BLEU.p95)",
+        "referencedMetrics": ["BLEU", "ROUGE"],
+        "errors": [],
+    }
+    text = "AVERAGE(ROGUE,\n  BLEU.p96)"
+    bad = service.post(f"{FORMULAS}/validate", {"formula": text})
+    assert (bad["valid"], bad["formula"]) == (False, None)
+    assert [(each["line"], each["column"]) for each in bad["errors"]] == [(1, 9), (2, 8)]
+    assert [text[slice(*each["span"])] for each in bad["errors"]] == ["ROGUE", "p96"]
+    assert "Did you mean ROUGE" in bad["errors"][0]["message"]
+    for formula in ("ROUGE > 1", "((((", "'; DROP TABLE x", "😀", "(" * 4000, "ROUGE +" * 500):
+        answer = service.post(f"{FORMULAS}/validate", {"formula": formula})
+        assert (answer["valid"], bool(answer["errors"])) == (False, True)
+    for body in ({}, {"formula": ""}, {"formula": 1}, {"formula": "1" * 4097}, {"formula": None}):
+        assert pointers(service.refused(422, "POST", f"{FORMULAS}/validate", body)) == ["/formula"]
+
+
+def test_a_formula_is_evaluated_on_given_values(service: Service) -> None:
+    evaluate = f"{FORMULAS}/evaluate"
+    values = {
+        "ROUGE": 0.5,
+        "bleu": 0.25,
+        "BLEU.p95": 0.75,
+        'SCORE["Tone / Style"]': 2,
+        "JUDGE": None,
+    }
+
+    def value(formula: str) -> object:
+        return service.post(evaluate, {"formula": formula, "values": values})
+
+    assert value("WEIGHTED_SUM(ROUGE:0.5, BLEU:2)") == {"value": 0.75, "undefinedReason": None}
+    assert value('BLEU.p95 + SCORE["Tone / Style"]') == {"value": 2.75, "undefinedReason": None}
+    undefined = service.post(evaluate, {"formula": "ROUGE / (BLEU - BLEU)", "values": values})
+    assert undefined["value"] is None
+    assert "division by zero" in undefined["undefinedReason"]
+    missing = service.post(evaluate, {"formula": "ACCURACY", "values": {}})
+    assert "ACCURACY has no value" in missing["undefinedReason"]
+    wrong = service.refused(422, "POST", evaluate, {"formula": "ROUG +", "values": values})
+    assert wrong["errors"]
+    misnamed = {"formula": "ROUGE", "values": {"ROUGE": 1, "a/b": 2, "ROUGE.p96": 3}}
+    assert pointers(service.refused(422, "POST", evaluate, misnamed)) == [
+        "/values/a~1b",
+        "/values/ROUGE.p96",
+    ]
+    for hostile in (b"NaN", b"1e999", b'"1"', b"true", b"123456789012345678901234567890"):
+        body = b'{"formula": "ROUGE", "values": {"ROUGE": ' + hostile + b"}}"
+        service.refused(
+            422, "POST", evaluate, content=body, headers={"Content-Type": "application/json"}
+        )
+
+
+def test_the_language_describes_itself(service: Service) -> None:
+    described = service.get(f"{FORMULAS}/help")
+    names = {row["signature"].partition("(")[0] for row in described["functions"]}
+    assert names >= {"AVERAGE", "WEIGHTED_SUM", "MIN", "MAX", "THRESHOLD", "COALESCE"}
+    for row in described["functions"]:
+        assert service.post(f"{FORMULAS}/validate", {"formula": row["example"]})["valid"]
+
+
+def test_the_catalogue_tells_unit_range_direction_version_and_options(service: Service) -> None:
+    catalogue = service.get("/metrics")
+    assert (catalogue["nextCursor"], catalogue["broken"]) == (None, [])
+    metrics = {metric["key"]: metric for metric in catalogue["items"]}
+    assert list(metrics) == sorted(metrics)
+    assert set(metrics) >= {
+        "ROUGE", "ROUGE_1", "ROUGE_2", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE",
+        "SCORE",
+    }  # fmt: skip
+    rouge = metrics["ROUGE"]
+    assert (
+        rouge.items()
+        >= {
+            "unit": "ratio",
+            "minimum": 0.0,
+            "maximum": 1.0,
+            "direction": "HIGHER_IS_BETTER",
+            "version": "1",
+            "options": [{"name": "useStemmer", "default": False}],
+            "origin": "built-in",
+        }.items()
+    )
+    assert rouge["source"]
+    assert rouge["description"]
+    assert metrics["SCORE"]["minimum"] is None

@@ -1,0 +1,59 @@
+"""KPI values over time, found by what they belong to."""
+
+from tests.support.service import Service, pair
+
+HISTORY = "/kpi-history"
+
+
+def test_the_history_is_listed_newest_first_and_by_what_it_belongs_to(service: Service) -> None:
+    for number in (1, 2):
+        service.agent(f"agent-00{number}")
+        service.benchmark(
+            f"bench-00{number}",
+            metrics=["ACCURACY"],
+            measures=[
+                {"id": f"q{number}", "name": "quality", "formula": "ACCURACY", "unit": "ratio"},
+                {"name": "twice", "formula": "2 * ACCURACY", "direction": "NEITHER"},
+            ],
+        )
+    service.upload([pair(1), pair(2, output="x")])
+    starts = [("1", "1"), ("1", "2"), ("2", "1"), ("2", "2")]
+    runs = [
+        service.completed(benchmarkId=f"bench-00{benchmark}", agentId=f"agent-00{agent}")
+        for benchmark, agent in starts
+    ]
+
+    def found(**parameters: object) -> list[tuple[int, str]]:
+        entries = service.listed(HISTORY, **parameters)
+        order = [run["id"] for run in runs]
+        return [(order.index(entry["runId"]), entry["name"]) for entry in entries]
+
+    names = ("twice", "quality")
+    assert found() == found(limit=3) == [(run, name) for run in (3, 2, 1, 0) for name in names]
+    assert found(benchmarkId="bench-001") == [(run, name) for run in (1, 0) for name in names]
+    assert found(agentId="agent-002") == [(run, name) for run in (3, 1) for name in names]
+    assert found(kpi="quality", benchmarkId="bench-002") == [(3, "quality"), (2, "quality")]
+    assert found(kpi="q1") == [(1, "quality"), (0, "quality")]
+    assert found(kpi="nobody") == found(benchmarkId="' OR 1=1 --") == []
+    entries = service.get(HISTORY)["items"]
+    middle = entries[4]["recordedAt"]
+    assert found(**{"from": middle}) == found()[: 6 if entries[5]["recordedAt"] == middle else 5]
+    assert len(found(to=middle)) + len(found(**{"from": middle})) == 8
+    newest = entries[0]
+    assert (
+        newest.items()
+        >= {
+            "benchmarkId": "bench-002",
+            "agentId": "agent-002",
+            "kpiRevision": 1,
+            "formula": "2 * ACCURACY",
+            "value": 1.0,
+            "undefinedReason": None,
+            "direction": "NEITHER",
+            "withinThresholds": None,
+            "validity": "VALID",
+        }.items()
+    )
+    assert (entries[1]["value"], entries[1]["unit"]) == (0.5, "ratio")
+    for parameters in ({"from": "soon"}, {"cursor": "x"}, {"limit": -1}):
+        service.refused(422, "GET", HISTORY, params=parameters)

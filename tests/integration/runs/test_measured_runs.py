@@ -1,0 +1,257 @@
+"""What a run finds: values, missing ones with their reason, aggregates, KPIs, validity."""
+
+import pytest
+
+from tests.support.service import JSON, Service, pair
+
+RUNS = "/benchmark-runs"
+
+
+def by_trace(service: Service, run: JSON) -> dict[str, JSON]:
+    return {row["traceId"]: row for row in service.listed(f"{RUNS}/{run['id']}/results")}
+
+
+def by_metric(service: Service, run: JSON) -> dict[str, JSON]:
+    return {each["metric"]: each for each in service.get(f"{RUNS}/{run['id']}/metrics")["items"]}
+
+
+def by_kpi(service: Service, run: JSON) -> dict[str, JSON]:
+    return {each["name"]: each for each in service.get(f"{RUNS}/{run['id']}/kpis")["items"]}
+
+
+def test_every_outcome_is_counted_as_what_it_is(service: Service) -> None:
+    service.agent()
+    service.benchmark(
+        metrics=["ROUGE", {"key": "SCORE", "options": {"name": "Tone"}}],
+        measures=[
+            {"name": "quality", "formula": "ROUGE"},
+            {"name": "extra", "formula": "ACCURACY.count"},
+            {"name": "tone", "formula": 'SCORE["Tone"].max'},
+            {"name": "absent", "formula": 'SCORE["Nobody"] + 1'},
+            {"name": "divided", "formula": "ROUGE / (ROUGE - ROUGE)", "thresholdMin": 0},
+            {"name": "low", "formula": "ROUGE.min", "thresholdMin": 0.1, "thresholdMax": 1},
+            {"name": "high", "formula": "ROUGE.max", "thresholdMin": 0.1, "thresholdMax": 1},
+        ],
+    )
+    service.upload(
+        [
+            pair(1, scores={"Tone": 0.25}, input="Say a b c d", tags=["easy"], url="https://x.y/1"),
+            pair(2, output=None, outcome="agent_error", error="it broke"),
+            pair(3, output=None, outcome="timeout"),
+            pair(4, output=None, outcome="infra_error"),
+            pair(5, outcome="judge_error"),
+            pair(6, expected=None),
+            pair(7, output=None),
+            pair(8, output="", scores={"Tone": -3}),
+        ]
+    )
+    run = service.completed()
+    assert (run["status"], run["tracesTotal"], run["tracesProcessed"]) == ("COMPLETED", 8, 8)
+
+    rows = by_trace(service, run)
+    assert list(rows) == [f"t-{number}" for number in range(1, 9)]
+    assert {name: row["values"]["ROUGE"] for name, row in rows.items()} == {
+        "t-1": 1.0,
+        "t-2": 0.0,
+        "t-3": 0.0,
+        "t-4": None,
+        "t-5": None,
+        "t-6": None,
+        "t-7": None,
+        "t-8": 0.0,
+    }
+    skipped = {name: row["missing"].get("ROUGE", {}).get("skipped") for name, row in rows.items()}
+    assert skipped == {
+        "t-1": None,
+        "t-2": None,
+        "t-3": None,
+        "t-4": "INFRA_ERROR",
+        "t-5": "JUDGE_ERROR",
+        "t-6": "NO_EXPECTED_OUTPUT",
+        "t-7": "NO_OUTPUT",
+        "t-8": None,
+    }
+    assert (
+        rows["t-1"].items()
+        >= {
+            "itemId": "i-1",
+            "trial": 0,
+            "outcome": "scored",
+            "input": "Say a b c d",
+            "expectedOutput": "a b c d",
+            "output": "a b c d",
+            "error": None,
+            "tags": ["easy"],
+            "url": "https://x.y/1",
+        }.items()
+    )
+    assert list(rows["t-1"]["values"]) == [
+        "ROUGE",
+        'SCORE["Tone"]',
+        'SCORE["Nobody"]',
+        "ACCURACY",
+    ]
+    assert rows["t-2"]["outcome"] == "agent_error"
+    assert (rows["t-2"]["error"], rows["t-7"]["output"], rows["t-8"]["output"]) == (
+        "it broke",
+        None,
+        "",
+    )
+    assert rows["t-2"]["missing"]['SCORE["Tone"]'] == {
+        "skipped": "AGENT_ERROR",
+        "failed": None,
+        "detail": None,
+    }
+
+    # ROUGE over 1, 0, 0, 0: mean 1/4, sample variance (9/16 + 3/16) / 3 = 1/4, p95 = 0.85.
+    metrics = by_metric(service, run)
+    assert (
+        metrics["ROUGE"].items()
+        >= {
+            "version": "1",
+            "n": 4,
+            "expected": 8,
+            "coverage": 0.5,
+            "mean": 0.25,
+            "std": 0.5,
+            "min": 0.0,
+            "max": 1.0,
+            "p50": 0.0,
+            "sum": 1.0,
+            "missing": {
+                "INFRA_ERROR": 1,
+                "JUDGE_ERROR": 1,
+                "NO_EXPECTED_OUTPUT": 1,
+                "NO_OUTPUT": 1,
+            },
+        }.items()
+    )
+    assert metrics["ROUGE"]["p95"] == pytest.approx(0.85)
+    assert (metrics['SCORE["Tone"]']["n"], metrics['SCORE["Tone"]']["mean"]) == (2, -1.375)
+    nobody = metrics['SCORE["Nobody"]']
+    assert (nobody["n"], nobody["coverage"], nobody["mean"], nobody["std"]) == (0, 0.0, None, None)
+    assert nobody["missing"] == {
+        "NOT_SUPPORTED": 4,
+        "AGENT_ERROR": 2,
+        "INFRA_ERROR": 1,
+        "JUDGE_ERROR": 1,
+    }
+    # Four values of ROUGE, four of ACCURACY, two of Tone.
+    assert run["metricsComputed"] == 10
+
+    kpis = by_kpi(service, run)
+    assert {name: kpi["value"] for name, kpi in kpis.items()} == {
+        "quality": 0.25,
+        "extra": 4.0,
+        "tone": 0.25,
+        "absent": None,
+        "divided": None,
+        "low": 0.0,
+        "high": 1.0,
+    }
+    assert 'SCORE["Nobody"] has no value' in kpis["absent"]["undefinedReason"]
+    assert "division by zero" in kpis["divided"]["undefinedReason"]
+    assert {name: kpi["withinThresholds"] for name, kpi in kpis.items()} == {
+        "quality": None,
+        "extra": None,
+        "tone": None,
+        "absent": None,
+        "divided": None,
+        "low": False,
+        "high": True,
+    }
+
+    # Covered are 1, 2, 3 and 8 of 8; lost to infrastructure and judge are 4 and 5.
+    assert (run["validity"], run["coverage"], run["errorShare"]) == ("INVALID", 0.5, 0.25)
+    assert len(run["validityReasons"]) == 2
+    assert "50.0%" in run["validityReasons"][0]
+    assert "25.0%" in run["validityReasons"][1]
+    assert {entry["validity"] for entry in service.get("/kpi-history")["items"]} == {"INVALID"}
+
+
+def test_a_benchmark_says_how_much_may_be_missing(service: Service) -> None:
+    service.agent()
+    service.benchmark(metrics=["ROUGE"])
+    service.upload([pair(n) for n in range(9)] + [pair(9, output=None)])
+    assert service.completed()["validity"] == "VALID", "coverage 0.9 is enough"
+    service.patch("/benchmarks/bench-001", {"minCoverage": 0.91})
+    assert service.completed()["validity"] == "INVALID"
+    service.patch("/benchmarks/bench-001", {"minCoverage": 0})
+    lost = [pair(n) for n in range(19)] + [pair(19, output=None, outcome="infra_error")]
+    service.upload(lost, run_name="night-2")
+    run = service.completed()
+    assert (run["validity"], run["errorShare"], run["validityReasons"]) == ("VALID", 0.05, [])
+    service.patch("/benchmarks/bench-001", {"maxErrorShare": 0.049})
+    assert service.completed()["validity"] == "INVALID"
+    agent_fails = [pair(n, output=None, outcome="agent_error") for n in range(4)]
+    service.upload(agent_fails, run_name="night-3")
+    run = service.completed()
+    assert (run["validity"], run["coverage"]) == ("VALID", 1.0), "a failing agent is a result"
+    assert by_metric(service, run)["ROUGE"]["mean"] == 0.0
+
+
+def test_the_run_name_chooses_the_upload_and_the_newest_is_the_default(service: Service) -> None:
+    service.agent()
+    service.benchmark(metrics=["ACCURACY"])
+    service.upload([pair(1)], run_name="night-1")
+    service.upload([pair(1, output="x")], run_name="night-2")
+
+    def accuracy(**fields: str) -> float:
+        mean: float = by_metric(service, service.completed(**fields))["ACCURACY"]["mean"]
+        return mean
+
+    assert (accuracy(), accuracy(runName="night-1"), accuracy(runName="night-2")) == (0.0, 1.0, 0.0)
+    service.patch("/benchmarks/bench-001", {"runName": "night-1"})
+    assert (accuracy(), accuracy(runName="night-2")) == (1.0, 0.0)
+    run = service.completed(runName="night-9")
+    assert (run["status"], run["errorCode"]) == ("FAILED", "RUN_NOT_FOUND")
+    assert "night-2" in run["errorMessage"]
+    service.patch("/benchmarks/bench-001", {"datasetRef": None})
+    run = service.completed()
+    assert (run["status"], run["errorCode"]) == ("FAILED", "DATASET_NOT_FOUND")
+    assert "datasetRef" in run["errorMessage"]
+    [*_, first] = service.get("/local-datasets")["items"]
+    service.delete(f"/local-datasets/{first['id']}")
+    assert len(by_trace(service, service.listed(RUNS, status="COMPLETED")[-2])) == 1
+
+
+def test_long_and_odd_texts_are_measured_stored_and_shown(service: Service) -> None:
+    service.agent()
+    service.benchmark(metrics=["ROUGE", "ACCURACY"])
+    long = "word " * 300_000
+    texts = ["\u202e😀 e\u0301", "'; DROP TABLE x; --", "\u0001\u0085\u2028", " ", long]
+    service.upload([pair(n, expected=text, output=text) for n, text in enumerate(texts)])
+    run = service.completed()
+    assert (run["status"], run["validity"]) == ("COMPLETED", "VALID")
+    rows = by_trace(service, run)
+    assert [row["output"] for row in rows.values()][:4] == texts[:4]
+    shown = rows["t-4"]["output"]
+    assert shown == f"{long[:1_000_000]}… [500000 characters cut]"
+    assert rows["t-4"]["values"] == {"ROUGE": 1.0, "ACCURACY": 1.0}
+
+
+def test_a_page_of_long_results_is_cut_short_and_goes_on(service: Service) -> None:
+    service.agent()
+    service.benchmark(metrics=["ACCURACY"])
+    service.upload([pair(n, expected="é", output="é" * 900_000) for n in range(12)])
+    run = service.completed()
+    first = service.get(f"{RUNS}/{run['id']}/results", limit=12)
+    # Each row holds 1.8 MB of UTF-8, and 8 MiB are shown at once.
+    assert [row["traceId"] for row in first["items"]] == ["t-0", "t-1", "t-2", "t-3"]
+    assert list(by_trace(service, run)) == [f"t-{n}" for n in range(12)]
+
+
+def test_pages_of_results_go_through_many_shards_in_the_order_of_the_source(
+    service: Service,
+) -> None:
+    service.agent()
+    service.benchmark(metrics=["ACCURACY"])
+    outputs = ["right" if number % 3 else "wrong" for number in range(1203)]
+    service.upload([pair(n, expected="right", output=out) for n, out in enumerate(outputs)])
+    run = service.completed()
+    assert (run["tracesProcessed"], run["metricsComputed"]) == (1203, 1203)
+    rows = service.listed(f"{RUNS}/{run['id']}/results", limit=200)
+    assert [row["traceId"] for row in rows] == [f"t-{number}" for number in range(1203)]
+    assert [row["values"]["ACCURACY"] for row in rows] == [float(out == "right") for out in outputs]
+    assert by_metric(service, run)["ACCURACY"]["mean"] == pytest.approx(802 / 1203)
+    service.refused(422, "GET", f"{RUNS}/{run['id']}/results", params={"cursor": "x"})

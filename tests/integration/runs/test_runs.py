@@ -1,0 +1,253 @@
+"""Runs over HTTP: start, list, cancel, retry, follow, delete, and which of it is refused."""
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import text
+
+from app.core.problems import MEDIA_TYPE
+from app.jobs.handlers import Job
+from app.runs import pipeline
+from tests.support.service import JSON, Service, pair, pointers
+
+RUNS = "/benchmark-runs"
+
+
+def events_of(service: Service, run_id: str) -> list[JSON]:
+    """The runs that the stream of a run shows until it ends."""
+    with service.client.stream("GET", f"/api/v1{RUNS}/{run_id}/events") as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        lines = list(response.iter_lines())
+    return [json.loads(line.removeprefix("data:")) for line in lines if line.startswith("data:")]
+
+
+def ready(service: Service, **fields: Any) -> None:
+    service.agent()
+    service.benchmark(metrics=["ROUGE"], **fields)
+    service.upload([pair(1)])
+
+
+def test_a_run_is_started_with_its_address_and_shows_the_fields_of_the_handover(
+    service: Service,
+) -> None:
+    ready(service)
+    answer = service.send(
+        "POST", RUNS, {"benchmarkId": "bench-001", "agentId": "agent-001", "runName": "night-1"}
+    )
+    run = answer.json()
+    assert (answer.status_code, answer.headers["Location"]) == (201, f"/api/v1{RUNS}/{run['id']}")
+    assert (
+        run.items()
+        >= {
+            "benchmarkId": "bench-001",
+            "agentId": "agent-001",
+            "status": "PENDING",
+            "triggeredBy": "MANUAL",
+            "runName": "night-1",
+            "startedAt": None,
+            "completedAt": None,
+            "errorMessage": None,
+            "errorCode": None,
+            "tracesTotal": None,
+            "tracesProcessed": 0,
+            "metricsComputed": 0,
+            "retryCount": 0,
+            "retryOf": None,
+            "validity": None,
+            "results": f"/api/v1{RUNS}/{run['id']}/results",
+        }.items()
+    )
+    assert service.get(f"{RUNS}/{run['id']}/metrics") == {"items": [], "nextCursor": None}
+    assert service.get(f"{RUNS}/{run['id']}/kpis") == {"items": [], "nextCursor": None}
+    assert service.get(f"{RUNS}/{run['id']}/results") == {"items": [], "nextCursor": None}
+    service.work()
+    done = service.get(f"{RUNS}/{run['id']}")
+    assert (done["status"], done["tracesTotal"], done["tracesProcessed"]) == ("COMPLETED", 1, 1)
+    times = [datetime.fromisoformat(done[n]) for n in ("createdAt", "startedAt", "completedAt")]
+    assert times == sorted(times)
+    assert all(each.utcoffset() == timedelta(0) for each in times)
+    assert [event["status"] for event in events_of(service, run["id"])] == ["COMPLETED"]
+
+
+def test_what_cannot_be_started_is_refused(service: Service) -> None:
+    ready(service)
+    both = {"benchmarkId": "bench-001", "agentId": "agent-001"}
+    for trigger in ("SCHEDULED", "WEBHOOK", "EVENT", "manual", "", None, 1):
+        problem = service.refused(422, "POST", RUNS, {**both, "triggerType": trigger})
+        assert pointers(problem) == ["/triggerType"]
+        assert "MANUAL" in problem["errors"][0]["detail"]
+    for body, where in (
+        ({"agentId": "agent-001"}, "/benchmarkId"),
+        ({"benchmarkId": "bench-001"}, "/agentId"),
+        ({**both, "status": "COMPLETED"}, "/status"),
+        ({**both, "id": "my-run"}, "/id"),
+        ({**both, "runName": " "}, "/runName"),
+        ({**both, "runName": "a\u0000"}, "/runName"),
+        ({**both, "benchmarkId": "😀"}, "/benchmarkId"),
+    ):
+        assert pointers(service.refused(422, "POST", RUNS, body)) == [where]
+    missing = service.refused(404, "POST", RUNS, {**both, "benchmarkId": "nobody"})
+    assert missing["type"] == "/problems/benchmark-not-found"
+    missing = service.refused(404, "POST", RUNS, {**both, "agentId": "nobody"})
+    assert missing["type"] == "/problems/agent-not-found"
+    assert service.get(RUNS)["items"] == []
+    with service.resources.db.read() as session:
+        assert session.scalar(text("SELECT count(*) FROM procrastinate_jobs")) == 0
+
+
+def test_an_unknown_run_is_not_found_at_any_of_its_addresses(service: Service) -> None:
+    for method, path in (
+        ("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("POST", "/retry"), ("GET", "/results"),
+        ("GET", "/metrics"), ("GET", "/kpis"), ("GET", "/events"),
+    ):  # fmt: skip
+        for run_id in ("nobody", "%F0%9F%98%80"):
+            problem = service.refused(404, method, f"{RUNS}/{run_id}{path}")
+            assert problem["type"] == "/problems/run-not-found"
+    service.refused(405, "PATCH", f"{RUNS}/nobody", {})
+    service.refused(405, "PUT", f"{RUNS}/nobody", {})
+
+
+def test_runs_are_listed_newest_first_and_by_what_they_have_in_common(service: Service) -> None:
+    for number in (1, 2):
+        service.agent(f"agent-00{number}")
+        service.benchmark(f"bench-00{number}", metrics=["ROUGE"])
+    service.upload([pair(1)])
+    done = [service.start()["id"] for _ in range(3)]
+    service.work()
+    pending = service.start(benchmarkId="bench-002", agentId="agent-002")["id"]
+    cancelled = service.start(benchmarkId="bench-002")["id"]
+    service.post(f"{RUNS}/{cancelled}/cancel")
+    every = [cancelled, pending, *reversed(done)]
+
+    def ids(**parameters: object) -> list[str]:
+        return [run["id"] for run in service.listed(RUNS, **parameters)]
+
+    assert ids() == ids(limit=2) == ids(limit=1) == every
+    assert ids(benchmarkId="bench-002") == [cancelled, pending]
+    assert ids(agentId="agent-002") == [pending]
+    assert ids(status="COMPLETED", limit=2) == list(reversed(done))
+    assert ids(status="PENDING", benchmarkId="bench-002") == [pending]
+    assert ids(status="RUNNING") == ids(benchmarkId="nobody") == ids(agentId="' OR 1=1") == []
+    second = service.get(f"{RUNS}/{done[1]}")["createdAt"]
+    assert ids(**{"from": second}) == every[:-1]
+    assert ids(to=second) == [done[0]]
+    assert ids(**{"from": second, "to": service.get(f"{RUNS}/{done[2]}")["createdAt"]}) == [done[1]]
+    assert ids(**{"from": "0001-01-01T00:00:00+14:00"}) == every
+    assert ids(to="9999-12-31T23:59:59-14:00") == every
+    for parameters in (
+        {"status": "DONE"},
+        {"from": "yesterday"},
+        {"to": "2026-13-01"},
+        {"limit": 201},
+        {"cursor": "nonsense"},
+        {"cursor": service.get("/agents", limit=1)["nextCursor"]},
+    ):
+        service.refused(422, "GET", RUNS, params=parameters)
+
+
+def test_pages_of_runs_are_stable_while_runs_are_started(service: Service) -> None:
+    ready(service)
+    before = [service.start()["id"] for _ in range(5)]
+    first = service.get(RUNS, limit=2)
+    later = service.start()["id"]
+    rest = service.get(RUNS, limit=50, cursor=first["nextCursor"])
+    found = [run["id"] for run in first["items"] + rest["items"]]
+    assert found == list(reversed(before))
+    assert later not in found
+
+
+def test_a_final_run_is_neither_cancelled_nor_begun_again(service: Service) -> None:
+    ready(service)
+    run = service.start()
+    cancelled = service.post(f"{RUNS}/{run['id']}/cancel")
+    assert cancelled["status"] == "CANCELLED"
+    assert cancelled["completedAt"] is not None
+    service.work()
+    assert service.get(f"{RUNS}/{run['id']}") == cancelled
+    completed = service.completed()
+    for run_id, status in ((run["id"], "CANCELLED"), (completed["id"], "COMPLETED")):
+        problem = service.refused(409, "POST", f"{RUNS}/{run_id}/cancel")
+        assert problem["type"] == "/problems/illegal-transition"
+        assert status in problem["detail"]
+    problem = service.refused(409, "POST", f"{RUNS}/{completed['id']}/retry")
+    assert "only FAILED and CANCELLED runs are retried" in problem["detail"]
+    assert service.get(f"{RUNS}/{completed['id']}") == completed
+
+
+def test_a_run_is_retried_three_times_each_time_as_a_new_run(service: Service) -> None:
+    service.agent()
+    service.benchmark(datasetRef="absent")
+    run = service.completed(runName="night-7")
+    assert (run["status"], run["errorCode"]) == ("FAILED", "DATASET_NOT_FOUND")
+    assert "POST /api/v1/local-datasets" in run["errorMessage"]
+    chain = [run]
+    for count in (1, 2, 3):
+        answer = service.send("POST", f"{RUNS}/{chain[-1]['id']}/retry")
+        again = answer.json()
+        assert (answer.status_code, again["status"]) == (201, "PENDING")
+        assert answer.headers["Location"] == f"/api/v1{RUNS}/{again['id']}"
+        assert (again["retryCount"], again["retryOf"]) == (count, chain[-1]["id"])
+        assert (again["runName"], again["triggeredBy"]) == ("night-7", "MANUAL")
+        problem = service.refused(409, "POST", f"{RUNS}/{chain[-1]['id']}/retry")
+        assert again["id"] in problem["detail"]
+        service.refused(409, "POST", f"{RUNS}/{again['id']}/retry")
+        service.work()
+        chain.append(again)
+    problem = service.refused(409, "POST", f"{RUNS}/{chain[-1]['id']}/retry")
+    assert "3 times already" in problem["detail"]
+    assert service.get(f"{RUNS}/{run['id']}") == run
+
+
+def test_a_run_that_ended_is_deleted_with_all_that_it_measured(service: Service) -> None:
+    ready(service, measures=[{"name": "quality", "formula": "ROUGE"}])
+    pending = service.start()
+    problem = service.refused(409, "DELETE", f"{RUNS}/{pending['id']}")
+    assert "cancel it first" in problem["detail"]
+    service.work()
+    assert len(service.get("/kpi-history")["items"]) == 1
+    service.delete(f"{RUNS}/{pending['id']}")
+    service.refused(404, "GET", f"{RUNS}/{pending['id']}")
+    assert service.get("/kpi-history")["items"] == []
+    with service.resources.db.read() as session:
+        for table in ("collections", "collected_traces", "trace_results", "run_metrics"):
+            assert session.scalar(text(f"SELECT count(*) FROM {table}")) == 0
+    assert len(service.get("/local-datasets")["items"]) == 1
+
+
+def test_a_repeated_start_or_retry_with_one_key_makes_one_run(service: Service) -> None:
+    ready(service)
+    body = {"benchmarkId": "bench-001", "agentId": "agent-001"}
+    header = {"headers": {"Idempotency-Key": "start-1"}}
+    first, again = (service.send("POST", RUNS, body, **header) for _ in range(2))
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert (again.content, again.headers["Location"]) == (first.content, first.headers["Location"])
+    assert again.headers["Idempotent-Replayed"] == "true"
+    other = service.send("POST", RUNS, {**body, "runName": "x"}, **header)
+    assert (other.status_code, other.headers["content-type"]) == (422, MEDIA_TYPE)
+    run_id = first.json()["id"]
+    service.post(f"{RUNS}/{run_id}/cancel")
+    retries = [service.send("POST", f"{RUNS}/{run_id}/retry", **header) for _ in range(2)]
+    assert [retry.status_code for retry in retries] == [201, 201]
+    assert retries[0].json()["id"] == retries[1].json()["id"]
+    assert len(service.get(RUNS)["items"]) == 2
+
+
+def test_a_run_under_way_keeps_the_plan_it_started_with(service: Service) -> None:
+    ready(service, measures=[{"name": "quality", "formula": "ROUGE"}])
+    run = service.start()
+    job = Job(resources=service.resources, pool=service.pool, must_stop=lambda: False)
+    pipeline.begin(job, run["id"])
+    assert service.get(f"{RUNS}/{run['id']}")["status"] == "RUNNING"
+    service.patch(
+        "/benchmarks/bench-001",
+        {"metrics": ["BLEU"], "measures": [{"name": "quality", "formula": "BLEU * 2"}]},
+    )
+    service.work()
+    [metric] = service.get(f"{RUNS}/{run['id']}/metrics")["items"]
+    [kpi] = service.get(f"{RUNS}/{run['id']}/kpis")["items"]
+    assert (metric["metric"], kpi["formula"], kpi["value"]) == ("ROUGE", "ROUGE", 1.0)
+    later = service.completed()
+    [kpi] = service.get(f"{RUNS}/{later['id']}/kpis")["items"]
+    assert (kpi["formula"], kpi["kpiRevision"]) == ("BLEU * 2", 2)
+    assert later["fingerprint"] != service.get(f"{RUNS}/{run['id']}")["fingerprint"]
