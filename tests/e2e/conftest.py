@@ -1,79 +1,15 @@
 """The API in this process, workers in processes of their own, one database."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.processes import MASTER_KEY, Program, Programs, programs, until
-from tests.support.service import JSON, Service
-from tests.support.stored import Rows, varied_pairs
-
-TRACES = 1_100  # three pages to collect, three shards to score
-
-
-@dataclass(frozen=True, slots=True)
-class House:
-    """A service with real workers; `programs` starts them, `rows` shows what they wrote."""
-
-    service: Service
-    programs: Programs
-    rows: Rows
-
-    def upload(self, run_name: str, *, tags: list[str] | None = None, count: int = TRACES) -> None:
-        self.service.upload(varied_pairs(count, tags=tags), run_name=run_name)
-
-    def start(self, run_name: str) -> str:
-        return str(self.service.start(runName=run_name)["id"])
-
-    def benchmark(self) -> None:
-        """A benchmark with the gates in it, which only the workers know."""
-        self.service.agent()
-        self.service.benchmark(
-            metrics=["ROUGE", "ACCURACY"],
-            measures=[{"name": "quality", "formula": "WEIGHTED_SUM(ROUGE:0.5, ACCURACY.p95:0.5)"}],
-        )
-        self.rows.do(
-            """UPDATE benchmarks SET source = 'gated', metrics = '["ROUGE", "ACCURACY", "GATE"]'"""
-        )
-
-    def ended(self, run_id: str) -> JSON:
-        """The run once it has ended, however it did."""
-
-        def is_final() -> bool:
-            return self.rows.status(run_id) in ("COMPLETED", "FAILED", "CANCELLED")
-
-        until(is_final, what="\n".join(program.log for program in self.programs.started))
-        return self.service.get(f"/benchmark-runs/{run_id}")
-
-    def completed(self, run_id: str) -> JSON:
-        run = self.ended(run_id)
-        assert run["status"] == "COMPLETED", run
-        return run
-
-    def job_is_done(self, name: str, run_id: str) -> bool:
-        left = """
-            SELECT count(*) FROM procrastinate_jobs
-            WHERE task_name = %s AND args ->> 'run_id' = %s AND status IN ('todo', 'doing')
-        """
-        return not self.rows.value(left, name, run_id)
+from tests.support.house import House, house_of
+from tests.support.service import Service
 
 
 @pytest.fixture
 def house(service: Service, tmp_path: Path) -> Iterator[House]:
-    url = service.resources.db.url
-    with programs(tmp_path, DATABASE_URL=url, MOSAICO_MASTER_KEY=MASTER_KEY) as started:
-        house = House(service, started, Rows(url))
-        house.benchmark()
+    with house_of(service, tmp_path) as house:
         yield house
-
-
-@pytest.fixture
-def alone() -> Callable[[Programs, int], list[Program]]:
-    """Workers that do one job at a time."""
-
-    def start(programs: Programs, count: int) -> list[Program]:
-        return programs.workers(count, MOSAICO_WORKER_CONCURRENCY="1")
-
-    return start

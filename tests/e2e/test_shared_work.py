@@ -1,6 +1,6 @@
 """Several workers on one database, and what strangers' code may do to them."""
 
-from tests.e2e.conftest import TRACES, House
+from tests.support.house import TRACES, House
 from tests.support.processes import until
 
 MANY = 6_000

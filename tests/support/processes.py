@@ -161,6 +161,16 @@ def children_of(pid: int) -> list[int]:
     return sorted(children)
 
 
+def child_named(pid: int, command: str) -> int:
+    """The child of a process that runs this command of ours; 0 when there is none."""
+    for child in children_of(pid):
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+            if command.encode() in words:
+                return child
+    return 0
+
+
 def lives(pid: int) -> bool:
     return _lives(Path(f"/proc/{pid}"))
 

@@ -1,0 +1,249 @@
+"""`mosaico serve` as a tree of real processes: whoever of it dies, the work goes on or all ends."""
+
+import base64
+import os
+import secrets
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.core.db import Database
+from app.core.resources import Resources
+from app.core.secrets import SecretBox
+from app.jobs.pool import ProcessPool
+from app.postgres.server import EmbeddedPostgres
+from tests.support.house import TRACES, House
+from tests.support.processes import (
+    Program,
+    Programs,
+    child_named,
+    children_of,
+    lives,
+    processes_of,
+    programs,
+    until,
+)
+from tests.support.service import Service
+from tests.support.stored import Rows
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+pytestmark = pytest.mark.xdist_group("serve")  # one tree for all
+
+
+@dataclass(slots=True)
+class Tree:
+    """One data folder and the `serve` that runs on it now."""
+
+    programs: Programs
+    port: int
+    serve: Program
+    house: House
+
+    @property
+    def data_dir(self) -> Path:
+        return self.programs.folder / "data"
+
+    def again(self) -> None:
+        """Start the service once more on the same data."""
+        self.serve = started(self.programs, self.port)
+
+    def child(self, name: str) -> int:
+        return child_named(self.serve.pid, name)
+
+    def processes(self) -> list[int]:
+        """All that were started with the data folder of this tree: database, API, worker."""
+        return [pid for pid in processes_of(str(self.data_dir)) if pid != os.getpid()]
+
+    def answers(self) -> bool:
+        try:
+            return httpx.get(f"http://127.0.0.1:{self.port}/readyz", trust_env=False).is_success
+        except httpx.HTTPError:
+            return False
+
+
+def started(programs: Programs, port: int) -> Program:
+    serve = programs.start("serve", MOSAICO_PORT=str(port))
+    serve.said(f"MOSAICO runs at http://127.0.0.1:{port}")
+    return serve
+
+
+def key_in(data_dir: Path) -> str:
+    [key_file] = [path for path in data_dir.glob("*") if "admin" in path.name]
+    assert key_file.stat().st_mode & 0o777 == 0o600
+    return key_file.read_text().strip()
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory, metric_pool: ProcessPool) -> Iterator[Tree]:
+    folder, port = tmp_path_factory.mktemp("tree"), free_port()
+    with programs(folder) as commands:
+        serve = started(commands, port)
+        url = EmbeddedPostgres(folder / "data").url()
+        resources = Resources(
+            db=Database(url, pool_size=2),
+            secrets=SecretBox.from_keys([base64.b64encode(secrets.token_bytes(32)).decode()]),
+            data_dir=folder / "data",
+        )
+        headers = {"Authorization": f"Bearer {key_in(folder / 'data')}"}
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False, timeout=30
+        ) as client:
+            service = Service(client=client, resources=resources, pool=metric_pool)
+            tree = Tree(commands, port, serve, House(service, commands, Rows(url)))
+            tree.house.benchmark()
+            yield tree
+        resources.db.dispose()
+    EmbeddedPostgres(folder / "data").stop()
+
+
+@pytest.fixture
+def house(tree: Tree) -> House:
+    """The service of the tree, which runs."""
+    if not tree.serve.runs:
+        tree.again()
+    until(tree.answers, what=tree.serve.log)
+    return tree.house
+
+
+def interrupted_run(house: House, name: str, interrupt: Callable[[], None]) -> str:
+    """A run in the middle of which something happens; its id once it has completed."""
+    house.upload(f"gate:{name}")
+    run_id = house.start(f"gate:{name}")
+    until(house.programs.gate(name).was_reached)
+    interrupt()
+    house.programs.gate(name).open()
+    house.completed(run_id)
+    return run_id
+
+
+def postmaster_of(tree: Tree) -> int:
+    pid = EmbeddedPostgres(tree.data_dir).status().pid
+    assert pid is not None
+    return pid
+
+
+def restart(tree: Tree) -> None:
+    """Stop the database as an operator does, and start it again."""
+    server = EmbeddedPostgres(tree.data_dir)
+    server.stop()
+    server.acquire().release()
+
+
+def test_a_run_completes_although_its_database_is_killed_and_restarted(
+    tree: Tree, house: House
+) -> None:
+    def kill() -> None:
+        os.kill(postmaster_of(tree), signal.SIGKILL)
+        until(tree.answers, what=tree.serve.log)
+
+    runs = [
+        interrupted_run(house, "killed-database", kill),
+        interrupted_run(house, "restarted-database", lambda: restart(tree)),
+    ]
+
+    killed, restarted = (house.rows.stored(run_id) for run_id in runs)
+    assert killed == restarted
+    assert len({row[0] for row in killed.results}) == len(killed.results) == TRACES
+
+
+def test_a_killed_worker_of_the_tree_is_started_again_and_its_run_completes(
+    tree: Tree, house: House
+) -> None:
+    before = tree.child("worker")
+
+    interrupted_run(house, "killed-worker", lambda: os.kill(before, signal.SIGKILL))
+
+    assert tree.child("worker") != before
+    assert "started again" in tree.serve.log
+
+
+def test_a_killed_api_of_the_tree_answers_again(tree: Tree, house: House) -> None:
+    before = tree.child("api")
+
+    os.kill(before, signal.SIGKILL)
+
+    until(lambda: tree.answers() and tree.child("api") != before, what=tree.serve.log)
+
+
+def test_a_second_service_on_the_port_of_the_first_says_so_and_ends(
+    tree: Tree, house: House
+) -> None:
+    second = tree.programs.start("serve", MOSAICO_PORT=str(tree.port))
+
+    assert second.ended(within_s=30) == 69
+    assert f"port {tree.port}" in second.log
+    assert "MOSAICO_PORT" in second.log
+    assert "Traceback" not in second.log
+    assert tree.answers()
+
+
+def test_a_second_service_shares_the_data_and_leaves_it_to_the_first(
+    tree: Tree, house: House
+) -> None:
+    port = free_port()
+    second = started(tree.programs, port)
+    agents = httpx.get(
+        f"http://127.0.0.1:{port}/api/v1/agents",
+        headers=house.service.client.headers,
+        trust_env=False,
+    )
+    assert [agent["id"] for agent in agents.json()["items"]] == ["agent-001"]
+
+    second.send(signal.SIGINT)
+
+    assert second.ended(within_s=30) == 0, second.log
+    assert tree.answers()
+
+
+def test_a_service_that_is_told_to_stop_leaves_no_process(tree: Tree, house: House) -> None:
+    children = children_of(tree.serve.pid)
+    postmaster = postmaster_of(tree)
+
+    assert len(tree.processes()) > len(children)
+
+    tree.serve.send(signal.SIGTERM)
+
+    assert tree.serve.ended(within_s=30) == 0, tree.serve.log
+    assert not lives(postmaster)
+    assert not any(map(lives, children))
+    until(lambda: not tree.processes(), what=str(tree.processes()))
+    assert tree.serve.log.rstrip().endswith("stopped")
+
+
+def test_the_children_of_a_killed_service_end_and_the_next_start_finds_the_data(
+    tree: Tree, house: House
+) -> None:
+    run_id = interrupted_run(house, "before-the-kill", lambda: None)
+    children = children_of(tree.serve.pid)
+
+    tree.serve.kill()
+
+    until(lambda: not any(map(lives, children)), what=str(children))
+    tree.again()
+    assert house.service.get(f"/benchmark-runs/{run_id}")["status"] == "COMPLETED"
+
+
+def test_no_secret_is_in_the_log(tree: Tree, house: House) -> None:
+    key = key_in(tree.data_dir)
+    password = house.rows.url.partition("://")[2].partition(":")[2].partition("@")[0]
+    logs = "".join(program.log for program in tree.programs.started)
+
+    assert "MOSAICO runs at" in logs
+    for secret in (key, password, *_file_secrets(tree.data_dir)):
+        assert secret not in logs
+
+
+def _file_secrets(data_dir: Path) -> list[str]:
+    files = [path for path in data_dir.glob("*") if path.is_file() and path.stat().st_size < 500]
+    return [text for path in files if len(text := path.read_text().strip()) > 16]
