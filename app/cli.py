@@ -6,7 +6,7 @@ table alone.
 
 import importlib
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -69,6 +69,11 @@ class Root(TyperGroup):
         for name, part in PARTS.items():
             self.add_command(Deferred(name, part))
 
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+        if args == ["--version"]:  # reading options at all takes as long again
+            _print_version()
+        return super().parse_args(ctx, args)
+
 
 cli = typer.Typer(
     name="mosaico",
@@ -95,10 +100,7 @@ def root(
     if debug:
         _show_tracebacks()
     if show_version:
-        from importlib.metadata import version
-
-        terminal.answer(f"mosaico {version('mosaico')}")
-        raise typer.Exit
+        _print_version()
 
 
 @cli.command(cls=Command)
@@ -159,7 +161,14 @@ def main() -> None:
     """Run a command of the arguments of this process."""
     sys.excepthook = _tell_unforeseen
     terminal.survive_any_text((sys.stdout, sys.stderr))
-    cli()
+    typer.main.get_command(cli)()  # `cli()` itself would put a hook of its own in place of ours
+
+
+def _print_version() -> NoReturn:
+    from importlib.metadata import version
+
+    terminal.answer(f"mosaico {version('mosaico')}")
+    raise typer.Exit
 
 
 def _show_tracebacks() -> None:

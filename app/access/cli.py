@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from app.core.completion import ids_at
 from app.core.tabular import Column, cell, field, print_page, time_field
 from app.core.terminal import (
     CommandGroup,
@@ -41,12 +42,6 @@ COLUMNS = (
     time_field("lastUsedAt", "last used"),
     Column("expires", lambda key: key["expiresAt"]),
 )
-
-
-def complete_keys(incomplete: str) -> list[str]:
-    from app.core.client import known_ids
-
-    return known_ids(PATH, incomplete)
 
 
 @cli.command("list")
@@ -93,7 +88,7 @@ def create_key(
 def revoke_key(
     *,
     key: Annotated[
-        str, typer.Argument(metavar="KEY", help="Id of a key.", autocompletion=complete_keys)
+        str, typer.Argument(metavar="KEY", help="Id of a key.", autocompletion=ids_at(PATH))
     ],
     yes: Yes = False,
     dry_run: DryRun = False,

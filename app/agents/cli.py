@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from app.core.completion import ids_at
 from app.core.tabular import Column, cell, field, print_details, print_page, time_field, when
 from app.core.terminal import (
     CommandGroup,
@@ -22,15 +23,9 @@ PATH = "/agents"
 cli = CommandGroup("agents", help="The agents that are benchmarked.")
 
 
-def complete_agents(incomplete: str) -> list[str]:
-    from app.core.client import known_ids
-
-    return known_ids(PATH, incomplete)
-
-
 AgentId = Annotated[
     str,
-    typer.Argument(metavar="AGENT", help="Id of an agent.", autocompletion=complete_agents),
+    typer.Argument(metavar="AGENT", help="Id of an agent.", autocompletion=ids_at(PATH)),
 ]
 
 COLUMNS = (

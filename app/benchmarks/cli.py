@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from app.core.completion import ids_at
 from app.core.errors import Invalid
 from app.core.tabular import (
     JSON,
@@ -34,17 +35,9 @@ PATH = "/benchmarks"
 cli = CommandGroup("benchmarks", help="What is measured on which traces, and the KPIs of it.")
 
 
-def complete_benchmarks(incomplete: str) -> list[str]:
-    from app.core.client import known_ids
-
-    return known_ids(PATH, incomplete)
-
-
 BenchmarkId = Annotated[
     str,
-    typer.Argument(
-        metavar="BENCHMARK", help="Id of a benchmark.", autocompletion=complete_benchmarks
-    ),
+    typer.Argument(metavar="BENCHMARK", help="Id of a benchmark.", autocompletion=ids_at(PATH)),
 ]
 
 

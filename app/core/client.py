@@ -129,7 +129,10 @@ class Api:
     def upload(self, path: str, pieces: Iterable[bytes], parameters: Parameters) -> JSON:
         """Send JSON lines as they come, without holding them in memory."""
         headers = {"Content-Type": "application/x-ndjson"}
-        return self._json("POST", path, parameters, content=pieces, headers=headers)
+        patience = httpx.Timeout(ANSWER_S, read=None)  # storing gigabytes takes its time
+        return self._json(
+            "POST", path, parameters, content=pieces, headers=headers, timeout=patience
+        )
 
     def events(self, path: str, last_id: str | None = None) -> Iterator[Event]:
         """The events of one connection; it may end at any time, and nothing comes after the last.

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
 
 import typer
 from typer.core import TyperCommand
@@ -21,9 +21,16 @@ if TYPE_CHECKING:
 
 CommandFunction = TypeVar("CommandFunction", bound=Callable[..., Any])
 
-USAGE = 2
 ENDED_BADLY = 3
 INTERRUPTED = 130
+
+
+class WrongUsage(AppError):
+    """A command was not called as it can be; `--help` after it says how."""
+
+    code = "wrong-usage"
+    status = 400
+    exit_code = 2
 
 
 class OutputFormat(StrEnum):
@@ -109,13 +116,6 @@ def warn(text: str) -> None:
     tell(f"warning: {text}")
 
 
-def fail(text: str, *, hint: str, exit_code: int) -> NoReturn:
-    """End the command with an error that has no `AppError` of its own."""
-    tell(f"error: {text}")
-    tell(f"hint: {hint}")
-    raise typer.Exit(exit_code)
-
-
 def report(error: AppError, output: OutputFormat) -> None:
     """Tell an error: as lines, or as the problem document that the API would answer."""
     if output is OutputFormat.JSON:
@@ -152,7 +152,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not (is_interactive(sys.stdin) and is_interactive(sys.stderr)):
-        fail("this cannot be undone, and nobody is here to ask", hint="add --yes", exit_code=USAGE)
+        raise WrongUsage("this cannot be undone, and nobody is here to ask", hint="add --yes")
     tell(f"{question} [y/N] ")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         tell("nothing was done")

@@ -16,7 +16,6 @@ from app.core.terminal import (
     answer,
     answer_json,
     as_json,
-    fail,
     tell,
 )
 
@@ -102,8 +101,9 @@ def evaluate(
     _refuse_values(complaint)
     value, reason = formula.evaluate(given)
     if value is None:
-        hint = "give the values that it reads: --values '{\"METRIC\": 0.5}'"
-        fail(f"the formula is undefined: {reason}", hint=hint, exit_code=UNDEFINED)
+        tell(f"error: the formula is undefined: {reason}")
+        tell("hint: give the values that it reads: --values '{\"METRIC\": 0.5}'")
+        raise typer.Exit(UNDEFINED)
     answer(repr(value))
 
 
@@ -158,8 +158,9 @@ def _excerpt(text: str, mistake: "Mistake") -> str:
 
 def _refuse_values(complaint: str | None) -> None:
     if complaint is not None:
-        hint = '--values takes one JSON object, e.g. {"ROUGE": 0.5}'
-        fail(complaint, hint=hint, exit_code=INVALID)
+        tell(f"error: {complaint}")
+        tell('hint: --values takes one JSON object, e.g. {"ROUGE": 0.5}')
+        raise typer.Exit(INVALID)
 
 
 def _read_values(text: str) -> _Given:

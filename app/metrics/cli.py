@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from app.core.errors import AppError
 from app.core.input_files import opened
 from app.core.tabular import Table, cell, print_table
-from app.core.terminal import CommandGroup, Format, OutputFormat, as_json, fail, tell, warn
+from app.core.terminal import CommandGroup, Format, OutputFormat, as_json, tell, warn
 
 if TYPE_CHECKING:
     from app.formula import CompiledFormula, FormulaValue, Reference
@@ -17,10 +18,17 @@ if TYPE_CHECKING:
     from app.metrics.types import MetricRef, TraceMeasurements
     from app.traces.types import Trace
 
-ZERO_CASES = 2
 UNDEFINED = 3
 
 cli = CommandGroup("score", help="Score the traces of a file, without any server.")
+
+
+class NoTraces(AppError):
+    """A file holds no trace, so nothing can be said about it."""
+
+    code = "no-traces"
+    status = 422
+    exit_code = 2
 
 
 class Scored(NamedTuple):
@@ -55,8 +63,7 @@ def score(
     """
     scored = _score_file(file, metrics, formula)
     if not scored.rows:
-        hint = "write one JSON object a line"
-        fail(f"{file} holds no trace", hint=hint, exit_code=ZERO_CASES)
+        raise NoTraces(f"{file} holds no trace", hint="write one JSON object a line")
     _print_missing(scored)
     (_print_json if output is OutputFormat.JSON else _print_table)(scored)
     if scored.kpi is not None and scored.kpi.value is None:

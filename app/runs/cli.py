@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from app.core.completion import ids_at
 from app.core.tabular import (
     JSON,
     Column,
@@ -23,13 +24,12 @@ from app.core.tabular import (
 from app.core.terminal import (
     ENDED_BADLY,
     INTERRUPTED,
-    USAGE,
     CommandGroup,
     Format,
     OutputFormat,
+    WrongUsage,
     answer,
     answer_json,
-    fail,
     is_interactive,
     tell,
 )
@@ -44,26 +44,8 @@ SECOND_THOUGHTS_S = 2.0
 cli = CommandGroup("runs", help="Benchmark runs: start, watch, read.")
 
 
-def complete_runs(incomplete: str) -> list[str]:
-    from app.core.client import known_ids
-
-    return known_ids(PATH, incomplete)
-
-
-def complete_benchmarks(incomplete: str) -> list[str]:
-    from app.core.client import known_ids
-
-    return known_ids("/benchmarks", incomplete)
-
-
-def complete_agents(incomplete: str) -> list[str]:
-    from app.core.client import known_ids
-
-    return known_ids("/agents", incomplete)
-
-
 RunId = Annotated[
-    str, typer.Argument(metavar="RUN", help="Id of a run.", autocompletion=complete_runs)
+    str, typer.Argument(metavar="RUN", help="Id of a run.", autocompletion=ids_at(PATH))
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on the way.")]
 
@@ -103,12 +85,12 @@ def start_run(
     benchmark: Annotated[
         str,
         typer.Argument(
-            metavar="BENCHMARK", help="Id of a benchmark.", autocompletion=complete_benchmarks
+            metavar="BENCHMARK", help="Id of a benchmark.", autocompletion=ids_at("/benchmarks")
         ),
     ],
     agent: Annotated[
         str,
-        typer.Argument(metavar="AGENT", help="Id of an agent.", autocompletion=complete_agents),
+        typer.Argument(metavar="AGENT", help="Id of an agent.", autocompletion=ids_at("/agents")),
     ],
     run_name: Annotated[
         str | None, typer.Option("--run-name", help="Run of the dataset to read instead.")
@@ -132,7 +114,7 @@ def start_run(
     from app.core.client import open_api
 
     if exit_status is not None and not wait:
-        fail("--exit-status needs an end of the run", hint="add --wait", exit_code=USAGE)
+        raise WrongUsage("--exit-status needs the end of the run", hint="add --wait")
     body = {"benchmarkId": benchmark, "agentId": agent, "runName": run_name}
     with open_api() as api:
         run = api.post(PATH, {name: value for name, value in body.items() if value is not None})
@@ -154,10 +136,10 @@ def start_run(
 def list_runs(
     benchmark: Annotated[
         str | None,
-        typer.Option("--benchmark", help="Of this one.", autocompletion=complete_benchmarks),
+        typer.Option("--benchmark", help="Of this one.", autocompletion=ids_at("/benchmarks")),
     ] = None,
     agent: Annotated[
-        str | None, typer.Option("--agent", help="Of this one.", autocompletion=complete_agents)
+        str | None, typer.Option("--agent", help="Of this one.", autocompletion=ids_at("/agents"))
     ] = None,
     status: Annotated[
         RunStatus | None, typer.Option("--status", case_sensitive=False, help="In this state.")

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from app.core.completion import ids_at
 from app.core.tabular import Column, bytes_text, cell, field, print_page, time_field
 from app.core.terminal import (
     CommandGroup,
@@ -20,12 +21,6 @@ from app.core.terminal import (
 PATH = "/local-datasets"
 
 cli = CommandGroup("datasets", help="Traces that the service keeps itself.")
-
-
-def complete_datasets(incomplete: str) -> list[str]:
-    from app.core.client import known_ids
-
-    return known_ids(PATH, incomplete)
 
 
 COLUMNS = (
@@ -85,9 +80,7 @@ def delete(
     *,
     dataset: Annotated[
         str,
-        typer.Argument(
-            metavar="DATASET", help="Id of an upload.", autocompletion=complete_datasets
-        ),
+        typer.Argument(metavar="DATASET", help="Id of an upload.", autocompletion=ids_at(PATH)),
     ],
     yes: Yes = False,
     dry_run: DryRun = False,

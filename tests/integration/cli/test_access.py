@@ -7,6 +7,8 @@ import pytest
 
 from app.access.service import ADMIN_KEY_FILE
 from app.core.client import ADMIN_KEY_FILE as FILE_OF_COMMANDS
+from app.core.client import find_access
+from app.core.completion import ids_at
 from tests.integration.cli.conftest import Shell
 from tests.support.http import serving
 from tests.support.service import Service
@@ -76,8 +78,6 @@ def test_on_this_machine_the_key_and_port_of_the_settings_are_used(mosaico: Shel
 def test_the_administrators_key_is_never_sent_to_another_machine(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from app.core.client import find_access
-
     monkeypatch.setenv("MOSAICO_URL", url)
     monkeypatch.setenv("MOSAICO_ADMIN_KEY", "an-admin-key-that-stays-on-this-machine")
     assert find_access().key is None
@@ -115,12 +115,10 @@ def test_another_program_at_the_address_exits_69() -> None:
 def test_ids_are_completed_from_the_service_and_silently_not_without_it(
     mosaico: Shell, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from app.agents.cli import complete_agents
-
     service.agent("agent-one")
     service.agent("other")
     for name, value in mosaico.variables.items():
         monkeypatch.setenv(name, value)
-    assert complete_agents("age") == ["agent-one"]
+    assert ids_at("/agents")("age") == ["agent-one"]
     monkeypatch.setenv("MOSAICO_URL", "http://127.0.0.1:1")
-    assert complete_agents("age") == []
+    assert ids_at("/agents")("age") == []

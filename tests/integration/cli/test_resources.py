@@ -225,3 +225,13 @@ def test_names_with_control_characters_or_brackets_reach_the_terminal_harmless(
     assert "[bold]Pelican[/bold]" in mosaico.ok("agents", "list").stdout
     shown = mosaico.ok("agents", "show", "a-1").stdout
     assert ["description", "line\\nbreak\\tand \\x1b[31m"] in cells(shown)
+
+
+def test_a_large_upload_that_is_refused_says_why_and_not_that_the_service_is_away(
+    mosaico: Shell, tmp_path: Path
+) -> None:
+    file = tmp_path / "large.jsonl"
+    file.write_bytes(ndjson([pair(1, output="x" * 100_000)]) * 300)
+    stranger = Shell(variables={**mosaico.variables, "MOSAICO_API_KEY": "wrong-key"})
+    refused = stranger("datasets", "upload", file, "--name", "n", "--run-name", "r")
+    assert (refused.exit_code, refused.stdout) == (77, "")

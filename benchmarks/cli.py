@@ -1,0 +1,37 @@
+"""Row C1: how long a person waits for `mosaico --version` and `mosaico --help`."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from benchmarks.rows import BenchRow, interleave
+
+
+class Call(NamedTuple):
+    """A call and the wall-clock seconds that it may take on an idle machine."""
+
+    option: str
+    goal_seconds: float
+
+
+CALLS = (Call("--version", 0.25), Call("--help", 0.35))
+
+
+def measure() -> Iterator[BenchRow]:
+    """One row a call, timed beside an interpreter that starts and does nothing."""
+    for call in CALLS:
+        timed = interleave(_process("-m", "app.cli", call.option), _process("-c", "pass"))
+        yield BenchRow(
+            name=f"C1 {call.option}",
+            goal=f"≤ {call.goal_seconds} s",
+            ratio=timed.ours_seconds / timed.peer_seconds,
+            holds=timed.ours_seconds <= call.goal_seconds,
+            note=f"{timed.ours_seconds:.2f} s, an empty interpreter {timed.peer_seconds:.2f} s",
+        )
+
+
+def _process(*arguments: str) -> Callable[[], object]:
+    return lambda: subprocess.run(
+        [sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True
+    )

@@ -1,0 +1,166 @@
+"""Rules that every command keeps."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from app.cli import PARTS, Deferred, cli
+from app.core.errors import AppError
+from tests.support.cli_reference import MARK, PAGE, Leaf, commands, page
+
+ALL = list(commands())
+NAMES = [" ".join(leaf.words) for leaf in ALL]
+HEAVY = ("sqlalchemy", "fastapi", "httpx", "lark", "rich", "psycopg", "pydantic_settings")
+
+
+def options(leaf: Leaf) -> list[Any]:
+    return [
+        param
+        for param in leaf.command.params
+        if param.param_type_name == "option" and param.name != "help"
+    ]
+
+
+def mosaico(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "app.cli", *words],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_the_commands_are_those_that_are_promised() -> None:
+    promised = {"serve", "api", "worker", "db", "agents", "benchmarks", "runs", "score", "formula"}
+    assert promised | {"plugins", "datasets", "keys"} == {leaf.words[0] for leaf in ALL}
+    assert {"runs start", "runs list", "runs show", "runs watch"} <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_the_table_of_commands_says_what_the_commands_say(name: str) -> None:
+    loaded = Deferred(name, PARTS[name]).load()
+    assert loaded.help.splitlines()[0] == PARTS[name].help
+
+
+@pytest.mark.parametrize("leaf", ALL, ids=NAMES)
+def test_every_command_and_every_option_says_what_it_is_for(leaf: Leaf) -> None:
+    assert leaf.command.help
+    assert all(option.help for option in options(leaf))
+
+
+@pytest.mark.parametrize("leaf", ALL, ids=NAMES)
+def test_every_option_has_a_variable_that_its_help_names(leaf: Leaf) -> None:
+    shown = CliRunner().invoke(cli, [*leaf.words, "--help"], env={"COLUMNS": "80"}).stdout
+    assert "".join(shown.split()).count("envvar:") == len(options(leaf))
+
+
+@pytest.mark.parametrize("leaf", ALL, ids=NAMES)
+def test_no_secret_is_an_argument(leaf: Leaf) -> None:
+    names = {name for option in options(leaf) for name in option.opts}
+    assert not names & {"--key", "--api-key", "--token", "--password", "--langfuse-secret-key"}
+
+
+@pytest.mark.parametrize(
+    "leaf",
+    [leaf for leaf in ALL if leaf.words[-1] in ("list", "show", "status", "plugins", "score")],
+)
+def test_every_listing_can_be_json(leaf: Leaf) -> None:
+    assert "--format" in {name for option in options(leaf) for name in option.opts}
+
+
+def test_a_listing_is_one_json_document() -> None:
+    result = CliRunner().invoke(cli, ["plugins", "--json"])
+    assert result.exit_code == 0
+    items = json.loads(result.stdout)["items"]
+    assert {"kind": "metric", "name": "ROUGE", "origin": "built-in", "error": None} in items
+
+
+def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
+    refused = CliRunner().invoke(cli, ["rnus"])
+    assert refused.exit_code == 2
+    assert "Did you mean 'runs'?" in refused.stderr
+
+
+def test_version_and_help_import_nothing_heavy() -> None:
+    program = (
+        "import sys; from app.cli import cli\n"
+        "try: cli()\n"
+        "except SystemExit: print(*sys.modules, file=sys.stderr)"
+    )
+    for option in ("--version", "--help"):
+        done = subprocess.run(
+            [sys.executable, "-c", program, option],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        loaded = {name.partition(".")[0] for name in done.stderr.split()}
+        assert not loaded & set(HEAVY)
+        assert "app.core.terminal" in done.stderr
+
+
+def test_the_version_is_an_answer() -> None:
+    expected = f"mosaico {version('mosaico')}\n"
+    for words in (["--version"], ["--debug", "--version"]):
+        assert CliRunner().invoke(cli, words).stdout == expected
+
+
+def test_an_unforeseen_error_is_one_line_and_exit_70_and_debug_shows_it_all() -> None:
+    program = (
+        "import app.plugins as p; p.load_plugins = lambda: 1/0; from app.cli import main; main()"
+    )
+
+    def crash(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", program, *words], capture_output=True, text=True, check=False
+        )
+
+    short = crash("plugins")
+    assert (short.returncode, short.stdout) == (70, "")
+    assert short.stderr.startswith("error: ZeroDivisionError: division by zero\nhint: ")
+    assert "Traceback" in crash("--debug", "plugins").stderr
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {sys.executable} -m app.cli plugins | true"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_a_terminal_with_a_small_alphabet_is_no_error() -> None:
+    refused = mosaico(
+        "runs", "show", "é", MOSAICO_URL="http://127.0.0.1:1", PYTHONIOENCODING="ascii"
+    )
+    assert refused.returncode == 69
+    assert "Traceback" not in refused.stderr
+
+
+def test_the_reference_in_the_documentation_is_what_the_commands_say() -> None:
+    assert PAGE.read_text() == page(), "run: python -m tests.support.cli_reference"
+
+
+def test_every_exit_code_of_an_error_is_in_the_documentation() -> None:
+    from app.web.problem_pages import errors_page
+
+    errors_page()  # imports everything
+    by_hand = PAGE.read_text().partition(MARK)[0]
+
+    def kinds(kind: type[AppError]) -> list[type[AppError]]:
+        return [kind, *(found for child in kind.__subclasses__() for found in kinds(child))]
+
+    for code in {kind.exit_code for kind in kinds(AppError)}:
+        assert f"| {code} |" in by_hand

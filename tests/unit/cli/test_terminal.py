@@ -1,0 +1,162 @@
+"""The manners of commands: streams, errors, questions."""
+
+import io
+import json
+import sys
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from app.core.errors import AppError, Conflict, ErrorItem, Invalid
+from app.core.terminal import (
+    CommandGroup,
+    Format,
+    OutputFormat,
+    answer,
+    answer_json,
+    as_json,
+    confirm,
+    printable,
+    tell,
+)
+
+group = CommandGroup("toy", help="Toy commands.")
+
+ERROR: AppError = Invalid(
+    "the body is wrong",
+    errors=[ErrorItem(pointer="/name", detail="is missing; send it", span=(0, 2))],
+    hint="write a name",
+)
+
+
+@group.command("refuse")
+def refuse(words: list[str] | None = None, output: Format = OutputFormat.TABLE) -> None:
+    tell("on the way")
+    if words:
+        answer(" ".join(words))
+    raise ERROR
+
+
+@group.command("echo")
+def echo(word: str, output: Format = OutputFormat.TABLE) -> None:
+    if output is OutputFormat.JSON:
+        answer_json({"word": word})
+    else:
+        answer(word)
+
+
+@group.command("lose")
+def lose(yes: bool = False) -> None:
+    confirm("lose everything?", yes=yes)
+    answer("lost")
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(group, list(words))
+
+
+def test_an_error_is_lines_on_stderr_and_the_exit_code_of_its_kind() -> None:
+    refused = run("refuse")
+    assert (refused.exit_code, refused.stdout) == (65, "")
+    assert refused.stderr.splitlines() == [
+        "on the way",
+        "error: the body is wrong",
+        "  /name: is missing; send it",
+        "hint: write a name",
+    ]
+
+
+def test_with_json_an_error_is_a_problem_document_on_stderr() -> None:
+    refused = run("refuse", "--format", "json")
+    assert (refused.exit_code, refused.stdout) == (65, "")
+    assert json.loads(refused.stderr.splitlines()[1]) == {
+        "type": "/problems/invalid",
+        "title": "Invalid",
+        "status": 422,
+        "detail": "the body is wrong",
+        "errors": [{"pointer": "/name", "detail": "is missing; send it", "span": [0, 2]}],
+        "hint": "write a name",
+    }
+
+
+def test_json_is_short_for_format_json_but_not_behind_two_dashes() -> None:
+    assert run("echo", "x", "--json").stdout == '{"word": "x"}\n'
+    assert run("echo", "--", "--json").stdout == "--json\n"
+
+
+def test_the_format_can_come_from_the_environment() -> None:
+    result = CliRunner().invoke(group, ["echo", "x"], env={"MOSAICO_FORMAT": "json"})
+    assert result.stdout == '{"word": "x"}\n'
+
+
+def test_wrong_usage_exits_2_with_nothing_on_stdout() -> None:
+    for words in (["echo"], ["echo", "x", "--no-such"], ["echo", "x", "--format", "xml"], ["ech"]):
+        refused = run(*words)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert "Error" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "exit_code"),
+    [(Conflict, 73), (Invalid, 65), (AppError, 70)],
+)
+def test_the_kind_of_an_error_decides_the_exit_code(kind: type[AppError], exit_code: int) -> None:
+    one = CommandGroup("one", help="One.")
+
+    @one.command("do")
+    def do() -> None:
+        raise kind("no")
+
+    assert CliRunner().invoke(one, []).exit_code == exit_code
+
+
+def test_without_a_terminal_nothing_is_lost_without_a_yes() -> None:
+    refused = run("lose")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "hint: add --yes" in refused.stderr
+    assert run("lose", "--yes").stdout == "lost\n"
+
+
+class Terminal(io.StringIO):
+    """A stream with a person at its other end."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("reply", "agrees"),
+    [("y\n", True), ("YES\n", True), ("\n", False), ("", False), ("n\n", False)],
+)
+def test_on_a_terminal_only_a_yes_is_a_yes(
+    reply: str, agrees: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdin", Terminal(reply))
+    monkeypatch.setattr(sys, "stderr", screen)
+    if agrees:
+        confirm("lose everything?", yes=False)
+    else:
+        with pytest.raises(typer.Exit) as caught:
+            confirm("lose everything?", yes=False)
+        assert caught.value.exit_code == 1
+    assert screen.getvalue().startswith("lose everything? [y/N]")
+
+
+def test_what_would_move_the_cursor_is_shown_as_its_escape() -> None:
+    assert printable("a\tb\nc\x1b[31m\u202e é 🚲") == "a\\tb\\nc\\x1b[31m\\u202e é 🚲"
+
+
+def test_json_uses_only_characters_that_the_stream_carries() -> None:
+    ascii_stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    utf8_stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    assert as_json({"é": 1}, ascii_stream) == '{"\\u00e9": 1}'
+    assert as_json({"é": 1}, utf8_stream) == '{"é": 1}'
+
+
+def test_a_number_that_json_has_not_is_never_printed() -> None:
+    document: Any = {"value": float("nan")}
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        answer_json(document)

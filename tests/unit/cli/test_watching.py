@@ -1,0 +1,183 @@
+"""What is said about a run that is watched, and what happens when the service goes away."""
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.core.client import Api, Event, NotReachable, read_events
+from app.runs.watching import Progress, describe, exit_code_of, follow
+
+JSON = dict[str, Any]
+
+
+def run(status: str = "RUNNING", **fields: Any) -> JSON:
+    return {
+        "id": "run-1",
+        "status": status,
+        "validity": None,
+        "validityReasons": None,
+        "errorMessage": None,
+        "tracesTotal": None,
+        "tracesProcessed": 0,
+        "startedAt": None,
+        "completedAt": None,
+        **fields,
+    }
+
+
+def test_a_line_is_due_at_the_start_and_at_every_tenth() -> None:
+    progress = Progress()
+    due = [
+        done
+        for done in range(101)
+        if progress.is_due(run(tracesTotal=100, tracesProcessed=done), 0)
+    ]
+    assert due == [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
+
+
+def test_a_line_is_due_after_30_s_of_silence_and_when_the_state_changes() -> None:
+    progress = Progress()
+    assert progress.is_due(run("PENDING"), 0)
+    assert not progress.is_due(run("PENDING"), 29.9)
+    assert progress.is_due(run("PENDING"), 30)
+    assert progress.is_due(run("RUNNING"), 31)
+    assert not progress.is_due(run("RUNNING"), 60.9)
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1))
+def test_however_a_run_goes_on_there_are_at_most_eleven_lines(steps: list[int]) -> None:
+    progress = Progress()
+    lines = [
+        done
+        for done in sorted(steps)
+        if progress.is_due(run(tracesTotal=1000, tracesProcessed=done), 0)
+    ]
+    assert 1 <= len(lines) <= 11
+
+
+@pytest.mark.parametrize(
+    ("state", "line"),
+    [
+        (run("PENDING"), "PENDING waits for a worker"),
+        (run(), "RUNNING collecting traces"),
+        (run(tracesTotal=0), "RUNNING collecting traces"),
+        (run(tracesTotal=3, tracesProcessed=2), "RUNNING 66 % (2 of 3 traces)"),
+        (
+            run(
+                "COMPLETED",
+                validity="VALID",
+                tracesProcessed=3,
+                startedAt="2026-11-21T22:00:00Z",
+                completedAt="2026-11-21T22:00:01.5Z",
+            ),
+            "COMPLETED VALID 3 traces in 1.5 s",
+        ),
+        (
+            run("COMPLETED", validity="INVALID", validityReasons=["too little", "too bad"]),
+            "COMPLETED INVALID 0 traces: too little; too bad",
+        ),
+        (run("FAILED", errorMessage="no such\ndataset"), "FAILED 0 traces: no such\\ndataset"),
+        (run("CANCELLED"), "CANCELLED 0 traces"),
+    ],
+)
+def test_a_run_is_told_in_one_line(state: JSON, line: str) -> None:
+    assert describe(state) == line
+
+
+@pytest.mark.parametrize(
+    ("status", "validity", "code"),
+    [
+        ("COMPLETED", "VALID", 0),
+        ("COMPLETED", "INVALID", 3),
+        ("FAILED", None, 3),
+        ("CANCELLED", None, 3),
+    ],
+)
+def test_only_a_completed_and_valid_run_is_a_success(
+    status: str, validity: str | None, code: int
+) -> None:
+    assert exit_code_of(run(status, validity=validity)) == code
+
+
+class Service:
+    """A service that answers each connection with what is given, an error breaking it."""
+
+    def __init__(self, *connections: list[Event | NotReachable]) -> None:
+        self._connections = iter(connections)
+        self.asked: list[str | None] = []
+
+    def events(self, path: str, last_id: str | None = None) -> Iterator[Event]:
+        assert path == "/runs/1/events"
+        self.asked.append(last_id)
+        for event in next(self._connections):
+            if isinstance(event, NotReachable):
+                raise event
+            yield event
+
+
+def followed(service: Service, *, seconds_a_look: float = 1.0) -> list[JSON]:
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += seconds_a_look
+        return now
+
+    def sleep(seconds: float) -> None:
+        """Time passes by looking at the clock."""
+
+    return list(follow(cast("Api", service), "/runs/1", sleep=sleep, clock=clock))
+
+
+def test_a_broken_connection_is_taken_up_where_it_was() -> None:
+    half, done = run(tracesTotal=2, tracesProcessed=1), run("COMPLETED")
+    service = Service(
+        [Event("1", run()), Event("2", half), NotReachable("gone")],
+        [],
+        [Event("3", done)],
+    )
+    assert followed(service) == [run(), half, done]
+    assert service.asked == [None, "2", "2"]
+
+
+def test_a_sign_of_life_repeats_what_is_known() -> None:
+    service = Service([Event("1", run()), Event("1", None), Event("2", run("FAILED"))])
+    assert followed(service) == [run(), run(), run("FAILED")]
+
+
+def test_a_service_that_was_never_there_is_not_waited_for() -> None:
+    with pytest.raises(NotReachable):
+        followed(Service([NotReachable("away")]))
+
+
+def test_a_service_that_went_away_is_waited_for_a_minute() -> None:
+    away: list[Event | NotReachable] = [NotReachable("away")]
+    service = Service([Event("1", run())], *[away] * 100)
+    with pytest.raises(NotReachable):
+        followed(service)
+    # Heard at second 2; each connection is one look at the clock: 2 + 61 > 2 + 60.
+    assert len(service.asked) == 1 + 61
+
+
+def test_events_are_read_from_their_lines() -> None:
+    lines = [
+        "event: run",
+        "id: 7",
+        'data: {"a":',
+        "data: 1}",
+        "",
+        ": still here",
+        "",
+        "retry: 5",
+        'data:{"b": 2}',
+        "",
+        'data: {"cut": true}',
+    ]
+    assert list(read_events(lines)) == [
+        Event("7", {"a": 1}),
+        Event("7", None),
+        Event("7", {"b": 2}),
+    ]
