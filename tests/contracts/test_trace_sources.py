@@ -1,0 +1,169 @@
+"""What every trace source promises, shown on each source that can be read without a network.
+
+A new source joins with one function that fills it with traces and one row in `SOURCES`.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import pytest
+
+from app.core.resources import Resources
+from app.traces.collect import collect
+from app.traces.models import Collection
+from app.traces.queries import read_traces
+from app.traces.registry import TRACE_SOURCES, CollectionFailed, TraceQuery
+from app.traces.service import create_collection, store_local_dataset, store_page
+from app.traces.types import Outcome, ToolCall, Trace
+from tests.support.service import JSON, ndjson
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+COUNT = 1203
+FULL: JSON = {
+    "traceId": "full",
+    "itemId": "item",
+    "trial": 2,
+    "outcome": "agent_error",
+    "input": "in",
+    "expectedOutput": "expected",
+    "output": "é😀",
+    "error": "why",
+    "tags": ["b", "a"],
+    "url": "https://example.org/full",
+    "inputTokens": 2**40,
+    "outputTokens": 0,
+    "costUsd": 0.125,
+    "latencyMs": 7,
+    "toolCalls": [{"name": "grep", "arguments": {"q": ["x", 1.5, None]}, "ok": False}],
+    "scores": {"Tone": 0.1},
+}
+FULL_TRACE = Trace(
+    trace_id="full",
+    item_id="item",
+    trial=2,
+    outcome=Outcome.AGENT_ERROR,
+    input="in",
+    expected_output="expected",
+    output="é😀",
+    error="why",
+    tags=("b", "a"),
+    url="https://example.org/full",
+    input_tokens=2**40,
+    output_tokens=0,
+    cost_usd=0.125,
+    latency_ms=7.0,
+    tool_calls=(ToolCall(name="grep", arguments={"q": ["x", 1.5, None]}, ok=False),),
+    scores={"Tone": 0.1},
+)
+
+
+def fill_local(resources: Resources, traces: list[JSON]) -> TraceQuery:
+    lines = ndjson(traces).splitlines(keepends=True)
+    with resources.db.begin() as session:
+        store_local_dataset(session, "support", "night-1", lines, size_bytes=1, replace=False)
+    return TraceQuery(dataset_ref="support", run_name=None)
+
+
+class Case(NamedTuple):
+    """A source by its name, and how it is filled."""
+
+    name: str
+    fill: Callable[[Resources, list[JSON]], TraceQuery]
+
+
+SOURCES = [Case("local", fill_local)]
+every_source = pytest.mark.parametrize("case", SOURCES, ids=lambda case: case.name)
+
+
+def collected(resources: Resources, collection_id: int) -> list[Trace]:
+    with resources.db.read() as session:
+        return read_traces(session, collection_id, 0, 10_000)
+
+
+@every_source
+def test_every_trace_comes_once_in_order_and_whole(
+    case: Case, service_resources: Resources
+) -> None:
+    lines = [{"traceId": f"t-{number}"} for number in range(COUNT)]
+    query = case.fill(service_resources, [FULL, *lines])
+    source = TRACE_SOURCES.get(case.name).open(service_resources)
+    pages = list(collect(source, query, None))
+    traces = [trace for page in pages for trace in page.traces]
+    assert traces[0] == FULL_TRACE
+    assert [trace.trace_id for trace in traces[1:]] == [f"t-{number}" for number in range(COUNT)]
+    assert [page.cursor is None for page in pages] == [False] * (len(pages) - 1) + [True]
+    assert {page.total for page in pages} <= {None, COUNT + 1}
+    assert len(pages) > 1
+
+
+@every_source
+def test_reading_goes_on_after_any_page_with_the_same_traces(
+    case: Case, service_resources: Resources
+) -> None:
+    query = case.fill(service_resources, [{"traceId": f"t-{n}"} for n in range(COUNT)])
+    spec = TRACE_SOURCES.get(case.name)
+    pages = list(spec.open(service_resources).pages(query, None))
+    for place, page in enumerate(pages[:-1], start=1):
+        again = list(spec.open(service_resources).pages(query, page.cursor))
+        assert again == pages[place:]
+
+
+@every_source
+def test_nothing_to_read_is_told_with_a_code(case: Case, service_resources: Resources) -> None:
+    source = TRACE_SOURCES.get(case.name).open(service_resources)
+    for query in (
+        TraceQuery(dataset_ref="absent", run_name=None),
+        TraceQuery(dataset_ref=None, run_name=None),
+    ):
+        with pytest.raises(CollectionFailed) as caught:
+            next(iter(source.pages(query, None)))
+        assert caught.value.error_code == "DATASET_NOT_FOUND"
+
+
+@every_source
+def test_a_collection_that_is_stopped_and_goes_on_holds_each_trace_once(
+    case: Case, service_resources: Resources
+) -> None:
+    query = case.fill(service_resources, [FULL, *({"traceId": f"t-{n}"} for n in range(COUNT))])
+    source = TRACE_SOURCES.get(case.name).open(service_resources)
+    db = service_resources.db
+    with db.begin() as session:
+        collection_id = create_collection(session, case.name, {}).id
+    [first, *_] = pages = list(collect(source, query, None))
+    for page in (first, first):  # the worker died before it knew that the page was stored
+        with db.begin() as session:
+            store_page(session, session.get_one(Collection, collection_id), page, NOW)
+    for page in collect(source, query, first.cursor):
+        with db.begin() as session:
+            store_page(session, session.get_one(Collection, collection_id), page, NOW)
+    assert collected(service_resources, collection_id) == [
+        trace for page in pages for trace in page.traces
+    ]
+    with db.read() as session:
+        collection = session.get_one(Collection, collection_id)
+        assert (collection.trace_count, collection.completed_at) == (COUNT + 1, NOW)
+
+
+def test_pages_of_long_lines_are_short(service_resources: Resources) -> None:
+    long = "x" * (3 * 1024**2)
+    query = fill_local(
+        service_resources, [{"traceId": f"t-{number}", "output": long} for number in range(7)]
+    )
+    source = TRACE_SOURCES.get("local").open(service_resources)
+    # 3 MiB a line and 8 MiB a page: a line that begins below the limit is still taken.
+    assert [len(page.traces) for page in source.pages(query, None)] == [3, 3, 1]
+
+
+def test_an_upload_that_is_replaced_while_it_is_read_is_noticed(
+    service_resources: Resources,
+) -> None:
+    query = fill_local(service_resources, [{"traceId": f"t-{n}"} for n in range(COUNT)])
+    pages = TRACE_SOURCES.get("local").open(service_resources).pages(query, None)
+    next(pages)
+    with service_resources.db.begin() as session:
+        store_local_dataset(
+            session, "support", "night-1", [b'{"traceId": "new"}'], size_bytes=1, replace=True
+        )
+    with pytest.raises(CollectionFailed, match="deleted while the run was reading"):
+        next(pages)

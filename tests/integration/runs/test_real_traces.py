@@ -1,0 +1,52 @@
+"""A hundred real answers of an agent, measured as the reference libraries measure them."""
+
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+from rouge_score.rouge_scorer import RougeScorer
+from sacrebleu.metrics.bleu import BLEU
+
+from tests.support.service import JSON, Service
+
+TRACES = Path(__file__).parents[4] / "shared" / "data" / "mosaico" / "traces.jsonl"
+RUNS = "/benchmark-runs"
+within = partial(pytest.approx, rel=0, abs=1e-12)
+
+
+@pytest.mark.skipif(not TRACES.exists(), reason="the real traces are not part of the repository")
+def test_rouge_and_bleu_of_real_traces_are_those_of_the_references(service: Service) -> None:
+    lines = [json.loads(line) for line in TRACES.read_text("utf-8").splitlines()]
+    service.agent()
+    service.benchmark(
+        metrics=["ROUGE", "ROUGE_1", "ROUGE_2", "BLEU"],
+        measures=[{"name": "quality", "formula": "WEIGHTED_SUM(ROUGE:0.7, BLEU:0.3)"}],
+    )
+    service.upload(lines)
+    run = service.completed()
+    assert (run["status"], run["validity"], run["tracesProcessed"]) == ("COMPLETED", "VALID", 100)
+
+    scorer = RougeScorer(["rougeL", "rouge1", "rouge2"])
+    bleu = BLEU(effective_order=True)
+    rows = service.listed(f"{RUNS}/{run['id']}/results", limit=30)
+    assert [row["traceId"] for row in rows] == [line["traceId"] for line in lines]
+    expected: list[JSON] = []
+    for line in lines:
+        reference, output = line["expectedOutput"], line["output"]
+        rouge = scorer.score(reference, output)
+        expected.append(
+            {
+                "ROUGE": rouge["rougeL"].fmeasure,
+                "ROUGE_1": rouge["rouge1"].fmeasure,
+                "ROUGE_2": rouge["rouge2"].fmeasure,
+                "BLEU": bleu.sentence_score(output, [reference]).score / 100,
+            }
+        )
+    for row, values in zip(rows, expected, strict=True):
+        assert row["values"] == within(values)
+    means = {key: sum(values[key] for values in expected) / 100 for key in expected[0]}
+    metrics = service.get(f"{RUNS}/{run['id']}/metrics")["items"]
+    assert {each["metric"]: each["mean"] for each in metrics} == within(means)
+    [kpi] = service.get(f"{RUNS}/{run['id']}/kpis")["items"]
+    assert kpi["value"] == within(0.7 * means["ROUGE"] + 0.3 * means["BLEU"])

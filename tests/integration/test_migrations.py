@@ -1,0 +1,116 @@
+"""The schema: up, down and up again on data, by two at once, and refused when it is strange."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+
+import psycopg
+import pytest
+from alembic import command
+from alembic.script import ScriptDirectory
+
+from app.core.db import libpq_url
+from app.core.migrations import (
+    ROOT,
+    UnknownSchema,
+    alembic_config,
+    current_revision,
+    downgrade,
+    require_current,
+    upgrade,
+)
+from app.postgres.server import Lease
+from tests.support.postgres import drop_database, make_database
+from tests.support.service import Service, pair
+
+MIGRATE = "import os; from app.core.migrations import upgrade; upgrade(os.environ['DATABASE_URL'])"
+
+_numbers = count()
+
+
+@contextmanager
+def empty_database(server: Lease, worker_id: str) -> Iterator[str]:
+    name = f"migrations_{worker_id}_{next(_numbers)}"
+    drop_database(server.url, name)
+    try:
+        yield make_database(server.url, name)
+    finally:
+        drop_database(server.url, name)
+
+
+def tables(url: str) -> set[str]:
+    with psycopg.connect(libpq_url(url)) as connection:
+        found = connection.execute(
+            "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE n.nspname = 'public' AND relkind IN ('r', 'v')"
+        )
+        return {row[0] for row in found}
+
+
+def test_the_migrations_make_exactly_the_tables_of_the_models(fresh_database_url: str) -> None:
+    command.check(alembic_config(fresh_database_url))
+
+
+def test_there_is_one_newest_revision() -> None:
+    assert len(ScriptDirectory.from_config(alembic_config("postgresql://x/y")).get_heads()) == 1
+
+
+def test_a_database_in_use_goes_down_one_step_and_up_again(service: Service) -> None:
+    service.agent(langfuseSecretKey="sk-1")
+    service.benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
+    service.upload([pair(1)])
+    service.completed()
+    url = service.resources.db.url
+    before, newest = tables(url), current_revision(url)
+    service.resources.db.engine.dispose()
+    downgrade(url, "-1")
+    assert current_revision(url) != newest
+    upgrade(url)
+    assert (tables(url), current_revision(url)) == (before, newest)
+    command.check(alembic_config(url))
+    require_current(url)
+
+
+def test_down_to_nothing_leaves_nothing_behind(fresh_database_url: str) -> None:
+    downgrade(fresh_database_url, "base")
+    assert tables(fresh_database_url) <= {"alembic_version"}
+    upgrade(fresh_database_url)
+    require_current(fresh_database_url)
+
+
+def test_two_who_migrate_at_once_take_turns(postgres_server: Lease, worker_id: str) -> None:
+    with empty_database(postgres_server, worker_id) as url:
+        migrators = [
+            subprocess.Popen(
+                [sys.executable, "-c", MIGRATE],
+                env={**os.environ, "DATABASE_URL": url},
+                cwd=ROOT,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for _ in range(2)
+        ]
+        endings = [
+            (migrator.communicate(timeout=120)[1], migrator.returncode) for migrator in migrators
+        ]
+        assert endings == [("", 0), ("", 0)]
+        require_current(url)
+        assert "agents" in tables(url)
+
+
+def test_an_unknown_schema_is_refused_with_its_remedy(
+    fresh_database_url: str, postgres_server: Lease, worker_id: str
+) -> None:
+    require_current(fresh_database_url)
+    with psycopg.connect(libpq_url(fresh_database_url), autocommit=True) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = 'from-the-future'")
+    with pytest.raises(UnknownSchema, match=r"from-the-future.*start the version that fits"):
+        require_current(fresh_database_url)
+    with (
+        empty_database(postgres_server, worker_id) as url,
+        pytest.raises(UnknownSchema, match=r"schema none.*mosaico db upgrade"),
+    ):
+        require_current(url)

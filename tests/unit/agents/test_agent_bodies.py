@@ -1,0 +1,53 @@
+"""Agents as they come over the wire: both spellings, and a secret that does not print."""
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from app.agents.schemas import AgentCreate, AgentPatch
+from app.core.schemas import changes
+
+WIRE = ("ProjectName", "PublicKey", "SecretKey")
+
+
+@pytest.mark.parametrize("prefix", ["langfuse", "llangfuse"])
+def test_both_spellings_are_read(prefix: str) -> None:
+    body = AgentPatch.model_validate({f"{prefix}{name}": "value" for name in WIRE})
+    assert set(changes(body)) == {
+        "langfuse_project_name",
+        "langfuse_public_key",
+        "langfuse_secret_key",
+    }
+    assert AgentPatch.model_validate({f"{prefix}Url": "http://x.org"}).langfuse_url
+
+
+def test_a_secret_is_not_printed() -> None:
+    body = AgentCreate.model_validate({"name": "x", "langfuseSecretKey": "sk-never"})
+    assert "sk-never" not in f"{body!r} {body} {body.model_dump()} {body.model_dump_json()}"
+
+
+@pytest.mark.parametrize(
+    "url", ["", "x", "ftp://x.org", "javascript:1", "http://", "http://u:p@x.org", "http://u@x.org"]
+)
+def test_an_address_is_a_plain_one_of_http(url: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        AgentPatch.model_validate({"langfuseUrl": url})
+    assert caught.value.error_count() == 1
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=5,
+    ),
+    st.sampled_from(["id", "name", "description", "langfuseUrl", "langfuseSecretKey", "archived"]),
+)
+def test_whatever_stands_under_a_name_is_read_or_refused(value: Any, name: str) -> None:
+    with contextlib.suppress(ValidationError):
+        body = AgentCreate.model_validate({"name": "x", name: value})
+        assert 1 <= len(body.name) <= 200

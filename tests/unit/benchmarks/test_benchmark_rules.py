@@ -1,0 +1,77 @@
+"""What a benchmark may say, decided without a database."""
+
+from dataclasses import dataclass
+
+import pytest
+from pydantic import ValidationError
+
+from app.benchmarks.rules import kpi_errors, list_errors, metric_errors
+from app.benchmarks.schemas import BenchmarkCreate, BenchmarkPatch
+from app.core.errors import ErrorItem
+from app.core.schemas import changes
+from app.metrics.types import MetricRef
+from app.plugins import load_plugins
+
+load_plugins()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    name: str = "quality"
+    formula: str = "ROUGE"
+    id: str | None = None
+    threshold_min: float | None = None
+    threshold_max: float | None = None
+
+
+def places(errors: list[ErrorItem]) -> list[str]:
+    return [error.pointer for error in errors]
+
+
+def test_known_metrics_with_known_options_are_right() -> None:
+    stemmed = MetricRef.of("ROUGE", {"useStemmer": True})
+    tone, facts = (MetricRef.of("SCORE", {"name": name}) for name in ("Tone", "Facts"))
+    assert metric_errors([stemmed, MetricRef.of("BLEU"), tone, facts]) == []
+    assert metric_errors([]) == []
+
+
+def test_an_unknown_name_hides_its_options_and_a_known_one_shows_each() -> None:
+    unknown = MetricRef.of("ROGUE", {"useStemmer": True})
+    options = MetricRef.of("ROUGE", {"useStemer": True, "useStemmer": 1})
+    errors = metric_errors([unknown, options])
+    assert places(errors) == [
+        "/metrics/0",
+        "/metrics/1/options/useStemer",
+        "/metrics/1/options/useStemmer",
+    ]
+    assert "Did you mean useStemmer" in errors[1].detail
+
+
+def test_two_metrics_of_one_column_cannot_be_told_apart() -> None:
+    stemmed = MetricRef.of("ROUGE", {"useStemmer": True})
+    assert places(metric_errors([MetricRef.of("ROUGE"), stemmed])) == ["/metrics/1"]
+
+
+def test_formula_mistakes_have_their_span_and_thresholds_their_order() -> None:
+    errors = kpi_errors(Draft(formula="1 + NOPE", threshold_min=2, threshold_max=1), at="/kpis/3")
+    assert places(errors) == ["/kpis/3/formula", "/kpis/3/thresholdMin"]
+    assert errors[0].span == (4, 8)
+    assert kpi_errors(Draft(threshold_min=1, threshold_max=1), at="") == []
+
+
+def test_kpis_of_one_list_differ_in_name_and_id() -> None:
+    drafts = [Draft(name="A", id="x"), Draft(name="a"), Draft(name="b", id="x"), Draft(name="c")]
+    assert places(list_errors(drafts)) == ["/measures/1/name", "/measures/2/id"]
+
+
+def test_a_patch_holds_what_was_sent_and_nothing_else() -> None:
+    assert changes(BenchmarkPatch.model_validate({})) == {}
+    patch = BenchmarkPatch.model_validate({"runName": None, "metadata": '{"a": 1}'})
+    assert changes(patch) == {"run_name": None, "metadata": {"a": 1}}
+    with pytest.raises(ValidationError):
+        BenchmarkPatch.model_validate({"metadata": None})
+
+
+def test_a_benchmark_without_metrics_has_the_six_of_the_original_system() -> None:
+    keys = [metric.key for metric in BenchmarkCreate.model_validate({}).metrics]
+    assert keys == ["ROUGE", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE"]

@@ -1,0 +1,74 @@
+"""From the aggregates of a run to its KPI values."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.formula import register_metric_keys
+from app.kpis.evaluate import KpiValue, PlannedKpi, evaluate_kpis
+
+register_metric_keys(["ROUGE", "BLEU"])
+
+
+def kpi(formula: str, low: float | None = None, high: float | None = None) -> PlannedKpi:
+    return PlannedKpi(
+        id=formula,
+        revision=1,
+        name=formula,
+        formula=formula,
+        direction="NEITHER",
+        unit=None,
+        threshold_min=low,
+        threshold_max=high,
+    )
+
+
+def value_of(planned: PlannedKpi, values: dict[tuple[str, str], float | None]) -> KpiValue:
+    [value] = evaluate_kpis([planned], lambda key, name: values[key, name])
+    return value
+
+
+def test_each_kpi_reads_the_statistics_that_its_formula_names() -> None:
+    # (0.5 + 0.7) / 2 = 0.6, with the 95th percentile of BLEU.
+    found = value_of(
+        kpi("AVERAGE(ROUGE, bleu.P95)"), {("ROUGE", "mean"): 0.5, ("BLEU", "p95"): 0.7}
+    )
+    assert found.value == pytest.approx(0.6)
+    assert found.reason is None
+
+
+def test_a_kpi_with_a_missing_metric_is_undefined_with_its_reason() -> None:
+    found = value_of(kpi("ROUGE + BLEU", low=0), {("ROUGE", "mean"): 0.5, ("BLEU", "mean"): None})
+    assert found.value is None
+    assert found.reason == "BLEU has no value (column 9)"
+    assert found.within_thresholds is None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "within"),
+    [
+        (None, None, None),
+        (0.5, None, True),
+        (0.51, None, False),
+        (None, 0.5, True),
+        (None, 0.49, False),
+        (0.5, 0.5, True),
+        (0.6, 1, False),
+        (0, 0.4, False),
+    ],
+)
+def test_thresholds_are_inclusive(
+    low: float | None, high: float | None, within: bool | None
+) -> None:
+    found = value_of(kpi("ROUGE", low, high), {("ROUGE", "mean"): 0.5})
+    assert found.within_thresholds is within
+
+
+@given(st.none() | st.floats(allow_nan=False, allow_infinity=False))
+def test_a_value_or_a_reason_and_never_both(rouge: float | None) -> None:
+    found = value_of(kpi("1 / ROUGE"), {("ROUGE", "mean"): rouge})
+    assert (found.value is None) == bool(found.reason)
+
+
+def test_no_kpi_is_no_value() -> None:
+    assert evaluate_kpis([], lambda _key, _name: 0.0) == []

@@ -1,0 +1,65 @@
+"""From measured rows to aggregates and to the tally that validity is judged by."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.runs.queries import ScoredTrace
+from app.runs.scoring import Columns
+from app.traces.types import Outcome
+
+SKIPPED = {
+    "no text": {"skipped": "NO_OUTPUT"},
+    "not supported": {"skipped": "NOT_SUPPORTED"},
+    "infra": {"skipped": "INFRA_ERROR"},
+    "raised": {"failed": "RAISED", "detail": "ValueError: x"},
+}
+
+
+def row(a: float | None, b: float | None, **notes: str) -> ScoredTrace:
+    reasons = {name: SKIPPED[reason] for name, reason in notes.items()}
+    return ScoredTrace(Outcome.SCORED, [a, b], reasons or None)
+
+
+def test_rows_are_counted_by_what_happened_to_them() -> None:
+    columns = Columns(["A", "B"])
+    columns.add(row(1.0, 0.5))
+    columns.add(row(0.0, None, B="no text"))
+    columns.add(row(None, 1.0, A="raised"))
+    columns.add(row(0.5, None, B="not supported"))
+    columns.add(
+        ScoredTrace(
+            Outcome.INFRA_ERROR, [None, None], {"A": SKIPPED["infra"], "B": SKIPPED["infra"]}
+        )
+    )
+    found = columns.aggregates()
+    assert (found["A"].n, found["A"].mean, found["A"].coverage) == (3, 0.5, 0.6)
+    assert (found["B"].n, found["B"].mean) == (2, 0.75)
+    assert found["A"].missing == {"RAISED": 1, "INFRA_ERROR": 1}
+    assert found["B"].missing == {"NO_OUTPUT": 1, "NOT_SUPPORTED": 1, "INFRA_ERROR": 1}
+    tally = columns.tally()
+    # Not covered: the row without a text and the lost one. Asked: two metrics of four traces.
+    assert (tally.total, tally.covered, tally.lost, tally.asked, tally.failed) == (5, 3, 1, 8, 1)
+
+
+def test_no_row_is_no_value() -> None:
+    columns = Columns(["A"])
+    assert columns.aggregates()["A"].mean is None
+    assert columns.tally().total == 0
+
+
+@given(st.lists(st.floats(-1e6, 1e6) | st.none(), min_size=1))
+def test_the_order_of_rows_changes_no_bit(values: list[float | None]) -> None:
+    def aggregated(order: list[float | None]) -> object:
+        columns = Columns(["A"])
+        for value in order:
+            notes = None if value is not None else {"A": SKIPPED["no text"]}
+            columns.add(ScoredTrace(Outcome.SCORED, [value], notes))
+        return columns.aggregates()["A"].as_json()
+
+    assert aggregated(values) == aggregated(list(reversed(values)))
+
+
+def test_a_row_of_another_width_is_an_error() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        Columns(["A"]).add(row(1.0, 2.0))

@@ -1,0 +1,125 @@
+"""Which state may follow which, and when a run can be trusted."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.runs.rules import (
+    MAX_RETRIES,
+    IllegalTransition,
+    RunStatus,
+    Tally,
+    Validity,
+    judge_validity,
+    require_retryable,
+    require_transition,
+)
+
+PENDING, RUNNING, COMPLETED, FAILED, CANCELLED = RunStatus
+LEGAL = {
+    (PENDING, RUNNING),
+    (PENDING, FAILED),
+    (PENDING, CANCELLED),
+    (RUNNING, COMPLETED),
+    (RUNNING, FAILED),
+    (RUNNING, CANCELLED),
+}
+
+
+@pytest.mark.parametrize(("now", "then"), list(itertools.product(RunStatus, RunStatus)))
+def test_exactly_the_transitions_of_the_table_are_legal(now: RunStatus, then: RunStatus) -> None:
+    if (now, then) in LEGAL:
+        require_transition("r-1", now, then)
+    else:
+        with pytest.raises(IllegalTransition, match=f"r-1 is {now}; .* become {then}"):
+            require_transition("r-1", now, then)
+
+
+def test_completed_failed_and_cancelled_are_final() -> None:
+    assert [status for status in RunStatus if status.is_final] == [COMPLETED, FAILED, CANCELLED]
+    with pytest.raises(IllegalTransition, match="start a new run"):
+        require_transition("r-1", FAILED, RUNNING)
+
+
+@given(st.lists(st.sampled_from(RunStatus), max_size=30))
+def test_no_history_leaves_a_final_state_or_takes_more_than_two_steps(
+    wishes: list[RunStatus],
+) -> None:
+    state, taken = PENDING, []
+    for wish in wishes:
+        try:
+            require_transition("r-1", state, wish)
+        except IllegalTransition:
+            continue
+        taken.append((state, wish))
+        state = wish
+    assert set(taken) <= LEGAL
+    assert len(taken) <= 2
+    assert not any(before.is_final for before, _ in taken)
+
+
+@pytest.mark.parametrize("status", RunStatus)
+@pytest.mark.parametrize("retries", range(MAX_RETRIES + 2))
+def test_failed_and_cancelled_runs_are_retried_at_most_three_times(
+    status: RunStatus, retries: int
+) -> None:
+    if status in (FAILED, CANCELLED) and retries < 3:
+        require_retryable("r-1", status, retries)
+    else:
+        with pytest.raises(IllegalTransition, match=r"[Ss]tart a new run"):
+            require_retryable("r-1", status, retries)
+
+
+def tally(**changes: int) -> Tally:
+    return Tally(**{"total": 100, "covered": 100, "lost": 0, "asked": 200, "failed": 0, **changes})
+
+
+@pytest.mark.parametrize(
+    ("found", "validity", "coverage", "error_share", "reasons"),
+    [
+        (tally(), Validity.VALID, 1.0, 0.0, 0),
+        (tally(covered=90), Validity.VALID, 0.9, 0.0, 0),
+        (tally(covered=89), Validity.INVALID, 0.89, 0.0, 1),
+        (tally(lost=5, covered=95, asked=190), Validity.VALID, 0.95, 0.05, 0),
+        (tally(lost=6, covered=94, asked=188), Validity.INVALID, 0.94, 0.06, 1),
+        # 10 of 200 measurements are 5 %, 11 are 5.5 %.
+        (tally(failed=10), Validity.VALID, 1.0, 0.05, 0),
+        (tally(failed=11), Validity.INVALID, 1.0, 0.055, 1),
+        (tally(covered=0, lost=100, asked=0), Validity.INVALID, 0.0, 1.0, 2),
+        (tally(total=0, covered=0, asked=0), Validity.INVALID, 0.0, 0.0, 1),
+    ],
+)
+def test_a_run_is_valid_when_enough_was_measured_and_little_was_lost(
+    found: Tally, validity: Validity, coverage: float, error_share: float, reasons: int
+) -> None:
+    verdict = judge_validity(found, min_coverage=0.9, max_error_share=0.05)
+    assert (verdict.validity, verdict.coverage) == (validity, coverage)
+    assert verdict.error_share == pytest.approx(error_share)
+    assert len(verdict.reasons) == reasons
+
+
+@given(
+    total=st.integers(0, 1000),
+    data=st.data(),
+    min_coverage=st.floats(0, 1),
+    max_error_share=st.floats(0, 1),
+)
+def test_a_verdict_has_reasons_exactly_when_the_run_is_invalid(
+    total: int, data: st.DataObject, min_coverage: float, max_error_share: float
+) -> None:
+    lost = data.draw(st.integers(0, total))
+    covered = data.draw(st.integers(0, total - lost))
+    asked = (total - lost) * 3
+    failed = data.draw(st.integers(0, asked))
+    verdict = judge_validity(
+        Tally(total=total, covered=covered, lost=lost, asked=asked, failed=failed),
+        min_coverage=min_coverage,
+        max_error_share=max_error_share,
+    )
+    assert (verdict.validity is Validity.INVALID) == bool(verdict.reasons)
+    assert 0 <= verdict.coverage <= 1
+    assert 0 <= verdict.error_share <= 1
+    if not total:
+        assert verdict.validity is Validity.INVALID

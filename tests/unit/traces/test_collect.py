@@ -1,0 +1,113 @@
+"""Reading a source: in its order, to its end, and only what can be stored."""
+
+import json
+import math
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.traces.collect import MAX_TEXT_CHARS, collect, storable
+from app.traces.registry import CollectionFailed, TracePage, TraceQuery
+from app.traces.types import ToolCall, Trace
+
+QUERY = TraceQuery(dataset_ref="support", run_name=None)
+ANY_TEXT = st.text(st.characters(codec=None, categories=None), max_size=20)
+
+
+class Shelf:
+    """A source that gives the pages it was made with."""
+
+    def __init__(self, *pages: TracePage) -> None:
+        self._pages = pages
+
+    def pages(self, _query: TraceQuery, _cursor: str | None) -> Iterator[TracePage]:
+        yield from self._pages
+
+
+def page(cursor: str | None, *trace_ids: str) -> TracePage:
+    traces = tuple(Trace(trace_id=trace_id, item_id=trace_id) for trace_id in trace_ids)
+    return TracePage(traces=traces, cursor=cursor)
+
+
+def test_pages_come_in_the_order_of_the_source() -> None:
+    pages = [page("1", "a", "b"), page("2"), page(None, "c")]
+    assert list(collect(Shelf(*pages), QUERY, None)) == pages
+
+
+def test_a_source_that_turns_in_a_circle_is_stopped() -> None:
+    found = collect(Shelf(page("1", "a"), page("2", "b"), page("1", "a")), QUERY, None)
+    assert [next(found).cursor, next(found).cursor] == ["1", "2"]
+    with pytest.raises(CollectionFailed, match="the same page twice") as caught:
+        next(found)
+    assert caught.value.error_code == "BAD_RESPONSE"
+    with pytest.raises(CollectionFailed):
+        list(collect(Shelf(page("5", "a")), QUERY, "5"))
+
+
+def test_nul_and_half_pairs_become_replacement_characters_everywhere() -> None:
+    bad, good = "a\0b\ud800c", "a\ufffdb\ufffdc"
+    trace = storable(
+        Trace(
+            trace_id=bad,
+            item_id=bad,
+            input=bad,
+            expected_output=bad,
+            output=bad,
+            error=bad,
+            tags=(bad, "fine"),
+            url=bad,
+            tool_calls=(ToolCall(name=bad, arguments={bad: [bad, {"n": math.nan, "i": 1}]}),),
+            scores={bad: 1.0, "infinite": math.inf, "none": math.nan},
+        )
+    )
+    assert trace == Trace(
+        trace_id=good,
+        item_id=good,
+        input=good,
+        expected_output=good,
+        output=good,
+        error=good,
+        tags=(good, "fine"),
+        url=good,
+        tool_calls=(ToolCall(name=good, arguments={good: [good, {"n": None, "i": 1}]}),),
+        scores={good: 1.0},
+    )
+
+
+def test_two_halves_that_belong_together_become_the_character() -> None:
+    trace = storable(Trace(trace_id="t", item_id="t", output="\ud83d\ude00"))
+    assert trace.output == "😀"
+
+
+def test_a_long_text_is_cut_and_says_so() -> None:
+    fits = "é" * MAX_TEXT_CHARS
+    assert storable(Trace(trace_id="t", item_id="t", output=fits)).output == fits
+    cut = storable(Trace(trace_id="t", item_id="t", output=fits + "xyz")).output
+    assert cut == f"{fits}… [3 characters cut]"
+
+
+def test_a_trace_that_can_be_stored_stays_the_same_object() -> None:
+    trace = Trace(trace_id="t", item_id="t", input="é😀", output="", error=None)
+    assert storable(trace) is trace
+
+
+@given(st.text(st.characters(), max_size=20) | ANY_TEXT)
+def test_whatever_a_text_is_it_can_be_stored_afterwards(text: str) -> None:
+    trace = storable(
+        Trace(
+            trace_id="t",
+            item_id="t",
+            output=text,
+            tags=(text,),
+            tool_calls=(ToolCall(name=text, arguments={"a": text}),),
+        )
+    )
+    assert trace.output is not None
+    for cleaned in (trace.output, *trace.tags, trace.tool_calls[0].name):
+        assert "\0" not in cleaned
+        cleaned.encode()
+    json.dumps(trace.tool_calls[0].arguments, ensure_ascii=False).encode()
+    if "\0" not in text and not any(0xD800 <= ord(char) <= 0xDFFF for char in text):
+        assert trace.output == text
