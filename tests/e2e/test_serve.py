@@ -38,9 +38,6 @@ def free_port() -> int:
         return port
 
 
-pytestmark = pytest.mark.xdist_group("serve")  # one tree for all
-
-
 @dataclass(slots=True)
 class Tree:
     """One data folder and the `serve` that runs on it now."""
