@@ -1,0 +1,85 @@
+"""Many who create and change at once, and one who repeats a request: nothing doubled, nothing lost."""
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+
+from tests.support.service import JSON, Service
+
+KPIS = "/benchmarks/bench-001/kpis"
+
+
+def all_at_once(service: Service, requests: list[tuple[str, str, JSON]]) -> list[httpx.Response]:
+    with ThreadPoolExecutor(8) as threads:
+        return list(threads.map(lambda request: service.send(*request), requests))
+
+
+def test_each_creating_request_is_done_once_for_one_key(service: Service) -> None:
+    service.benchmark()
+    bodies: dict[str, JSON] = {
+        "/agents": {"name": "Pelican"},
+        "/benchmarks": {"datasetRef": "x"},
+        KPIS: {"name": "quality", "formula": "ROUGE"},
+    }
+    for path, body in bodies.items():
+        once: dict[str, Any] = {"headers": {"Idempotency-Key": "one"}}
+        first, again = (service.send("POST", path, body, **once) for _ in range(2))
+        assert (first.status_code, again.status_code) == (201, 201)
+        assert (again.content, again.headers["Location"]) == (
+            first.content,
+            first.headers["Location"],
+        )
+        assert again.headers["Idempotent-Replayed"] == "true"
+        changed = service.refused(422, "POST", path, {**body, "id": "other"}, **once)
+        assert changed["type"] == "/problems/idempotency-key-reused"
+        before = len(service.listed(path))
+        service.refused(422, "POST", path, {"nonsense": 1}, headers={"Idempotency-Key": "two"})
+        assert len(service.listed(path)) == before
+        service.refused(422, "POST", path, body, headers={"Idempotency-Key": "x" * 256})
+    assert [len(service.listed(path)) for path in bodies] == [1, 2, 1]
+
+
+def test_of_many_who_want_one_id_one_gets_it(service: Service) -> None:
+    service.benchmark()
+    for path, body in (
+        ("/agents", {"id": "wanted", "name": "x"}),
+        ("/benchmarks", {"id": "wanted"}),
+        (KPIS, {"id": "wanted", "name": "x", "formula": "ROUGE"}),
+    ):
+        answers = all_at_once(service, [("POST", path, body)] * 8)
+        assert Counter(answer.status_code for answer in answers) == {201: 1, 409: 7}
+
+
+def test_edits_at_once_each_make_a_revision(service: Service) -> None:
+    service.benchmark(measures=[{"id": "quality", "name": "quality", "formula": "ROUGE"}])
+    edits = [("PATCH", f"{KPIS}/quality", {"thresholdMin": n / 10}) for n in range(1, 9)]
+    answers = all_at_once(service, edits)
+    assert {answer.status_code for answer in answers} == {200}
+    assert sorted(answer.json()["revision"] for answer in answers) == list(range(2, 10))
+    assert service.get(f"{KPIS}/quality")["revision"] == 9
+    renames = [("PATCH", "/benchmarks/bench-001", {"runName": f"n-{n}"}) for n in range(8)]
+    assert {answer.status_code for answer in all_at_once(service, renames)} == {200}
+    assert service.get("/benchmarks/bench-001")["revision"] == 9
+
+
+def test_an_agent_that_is_deleted_while_it_is_named_breaks_nothing(service: Service) -> None:
+    for number in range(6):
+        service.agent(f"a-{number}")
+    named = [("POST", "/benchmarks", {"evaluates": [f"a-{n}"]}) for n in range(6)]
+    started = [
+        ("POST", "/benchmark-runs", {"benchmarkId": "bench-001", "agentId": f"a-{n}"})
+        for n in range(6)
+    ]
+    service.benchmark()
+    with ThreadPoolExecutor(6) as threads:
+        deletions = [threads.submit(service.send, "DELETE", f"/agents/a-{n}") for n in range(6)]
+        others = [threads.submit(service.send, *request) for request in named + started]
+        deleted = [each.result().status_code for each in deletions]
+        created = [each.result().status_code for each in others]
+    assert set(deleted) <= {204, 409}
+    assert set(created) <= {201, 404, 422}
+    for number, status in enumerate(deleted):
+        there = service.send("GET", f"/agents/a-{number}").status_code
+        assert there == (404 if status == 204 else 200)

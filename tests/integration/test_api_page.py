@@ -1,0 +1,120 @@
+"""Everything that docs/api.md shows is true, and it shows every route."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+
+from tests.contracts.test_every_route import ROUTES, roles
+from tests.support.service import Service
+
+PAGE = Path(__file__).parents[2] / "docs" / "api.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+ELSEWHERE = re.compile(r"/api/v1/api-keys")
+
+
+class Example(NamedTuple):
+    """A command of the page and what it prints there."""
+
+    command: str
+    output: str
+
+
+def examples() -> list[Example]:
+    blocks = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
+    shown = (each for block in blocks for each in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:])
+    return [Example(*each.partition("\n")[::2]) for each in shown]
+
+
+class Reader:
+    """Somebody who types the commands of the page, with curl and jq."""
+
+    def __init__(self, service: Service, folder: Path) -> None:
+        self.service = service
+        self.folder = folder
+        token = service.client.headers["Authorization"].removeprefix("Bearer ")
+        self.variables = {"API": f"{service.client.base_url}/api/v1", "KEY": token}
+
+    def type(self, command: str) -> str:
+        kept = re.fullmatch(r"(\w+)=\$\((curl .*) \| jq -r \.(\w+)\)", command)
+        if kept is None:
+            return self._curl(command).text
+        self.variables[kept[1]] = self._curl(kept[2]).json()[kept[3]]
+        return ""
+
+    def _curl(self, command: str) -> httpx.Response:
+        words = iter(map(self._expanded, shlex.split(command)))
+        assert next(words) == "curl"
+        method, headers, content, url = "GET", {}, None, None
+        for word in words:
+            match word:
+                case "-s" | "-N":
+                    pass
+                case "-X":
+                    method = next(words)
+                case "-H":
+                    name, _, value = next(words).partition(": ")
+                    headers[name] = value
+                case "--json" | "--data-binary":
+                    given = next(words)
+                    content = (
+                        (self.folder / given[1:]).read_bytes()
+                        if given.startswith("@")
+                        else given.encode()
+                    )
+                    method = "POST" if method == "GET" else method
+                    if word == "--json":
+                        headers |= {"Content-Type": "application/json"}
+                case _:
+                    assert word.startswith("http"), f"the page uses {word!r}, which nobody reads"
+                    url = word
+        assert url is not None
+        if url.endswith("/events"):
+            self.service.work()
+        with httpx.Client(trust_env=False, timeout=30) as stranger:
+            return stranger.request(method, url, headers=headers, content=content)
+
+    def _expanded(self, word: str) -> str:
+        return re.sub(r"\$(\w+)", lambda name: self.variables[name[1]], word)
+
+
+def agrees(shown: str, printed: str) -> bool:
+    """Whether they are the same but for white space and what `…` stands for."""
+    pattern = ".*".join(re.escape(_squeezed(part)) for part in shown.split("…"))
+    return re.fullmatch(pattern, _squeezed(printed), re.DOTALL) is not None
+
+
+def _squeezed(text: str) -> str:
+    return re.sub(r"\s+", "", text)
+
+
+def test_the_commands_of_the_page_print_what_it_says(service: Service, tmp_path: Path) -> None:
+    traces = re.search(r"```jsonl\n(.*?)```", TEXT, re.DOTALL)
+    assert traces is not None
+    (tmp_path / "night-1.jsonl").write_text(traces[1], encoding="utf-8")
+    reader = Reader(service, tmp_path)
+    found = examples()
+    assert len(found) >= 13
+    for command, output in found:
+        printed = reader.type(command)
+        assert agrees(output, printed), f"{command}\n{printed}"
+
+
+def test_the_comparison_can_fail() -> None:
+    assert agrees('{"a": 1, …}', '{"a":1,"b":2}')
+    assert not agrees('{"a": 1, …}', '{"a":2,"b":2}')
+    assert not agrees("{}", '{"a":2}')
+
+
+def test_every_route_is_on_the_page_with_the_role_it_needs() -> None:
+    needed = {
+        f"{method} {route.path.removeprefix('/api/v1')}": roles(route.dependant)
+        for route in ROUTES
+        if route.path is not None and not ELSEWHERE.match(route.path)
+        for method in route.methods or ()
+    }
+    rows = re.findall(r"^\| `([A-Z]+ /[^`]+)` \| (\w+) \|", TEXT, re.MULTILINE)
+    assert {route: [role] for route, role in rows} == needed
+    assert len(rows) == len(needed)
