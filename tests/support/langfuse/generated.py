@@ -1,0 +1,329 @@
+"""Experiments of any size, made row by row as they are read: nothing of them is kept."""
+
+import json
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from tests.support.langfuse.paging import NewestFirst
+from tests.support.langfuse.records import Key, Membership, Observation, Score
+
+PACE: Final = timedelta(seconds=5)
+_FAILURE: Final = "the agent gave up"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScorePlan:
+    """A score of every item, or of the run: what it is worth, and where and when it appears.
+
+    `on` is `task` (the row itself), `trace`, `call` (a span below the task, which rows do not
+    show) or `run`. A score that comes more than a day `after` its row is late: rows do not show
+    it either. `value` may be a function of the item's number; `items` says which have it at all.
+    """
+
+    name: str
+    value: float | str | Callable[[int], float | str]
+    data_type: str = "NUMERIC"
+    on: str = "task"
+    after: timedelta = timedelta()
+    items: Container[int] | None = None
+    source: str = "API"
+    comment: str | None = None
+    metadata: Any = None
+
+    def value_of(self, number: int) -> float | str:
+        return self.value(number) if callable(self.value) else self.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """One place in the trace of an item; `begins` and `lasts` are in the pace of five seconds."""
+
+    name: str
+    type: str
+    parent: int | None
+    begins: timedelta
+    lasts: timedelta
+    of_judge: bool = False
+
+
+def plan_spans(*, calls: int, tools: int, nested: bool, judged: bool) -> tuple[Span, ...]:
+    """The spans that the SDK and an instrumented agent leave, in the order of their starts."""
+    spans = [
+        _span("experiment-item-run", "SPAN", None, 0, 3000),
+        _span("experiment-item-task", "SPAN", 0, 1, 1200),
+    ]
+    if nested:
+        spans.append(_span("agent", "AGENT", 1, 2, 1190))
+    parent = len(spans) - 1
+    spans += [_span(f"call-{n}", "GENERATION", parent, 10 + n, 300) for n in range(calls)]
+    spans += [_span(f"tool-{n}", "TOOL", parent, 400 + n, 50) for n in range(tools)]
+    if judged:
+        at = len(spans)
+        spans += [
+            _span("experiment-item-evaluation", "SPAN", 0, 2000, 900, of_judge=True),
+            _span("judge", "EVALUATOR", at, 2001, 800, of_judge=True),
+            _span("judge-call", "GENERATION", at + 1, 2002, 700, of_judge=True),
+        ]
+    return tuple(spans)
+
+
+def _span(
+    name: str, kind: str, parent: int | None, at: int, lasts: int, *, of_judge: bool = False
+) -> Span:
+    return Span(
+        name=name,
+        type=kind,
+        parent=parent,
+        begins=timedelta(milliseconds=at),
+        lasts=timedelta(milliseconds=lasts),
+        of_judge=of_judge,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class Experiment:
+    """A run of an agent over a dataset, by number of the item: 0 is the oldest.
+
+    `repeated` is how often each span was ingested: rows come that many times, on far-apart pages.
+    `visible` is how many items can be read at each look at the experiment's summary; the last
+    number stays. The model is unpriced when `priced` is false: cost 0 without details.
+    """
+
+    number: int
+    id: str
+    name: str
+    dataset_name: str
+    dataset_id: str
+    items: int
+    trials: int
+    started: datetime
+    every: timedelta
+    spans: tuple[Span, ...]
+    scores: Sequence[ScorePlan]
+    errors: Container[int]
+    input_of: Callable[[int], Any]
+    output_of: Callable[[int], Any]
+    expected_of: Callable[[int], Any]
+    repeated: int
+    visible: Sequence[int]
+    priced: bool
+    linked_by: str
+    metadata: dict[str, Any]
+    description: str | None
+    looks: int = 0
+    shown: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shown = self.visible[0] if self.visible else self.items * self.trials
+
+    def look(self) -> None:
+        """Somebody read the summary: more of the experiment may have arrived."""
+        if self.visible:
+            self.shown = self.visible[min(self.looks, len(self.visible) - 1)]
+            self.looks += 1
+
+    def trace_id(self, number: int) -> str:
+        return f"{self.number:08x}{number:024x}"
+
+    def span_id(self, number: int, slot: int) -> str:
+        return f"{self.number:04x}{slot:02x}{number:010x}"
+
+    def number_of(self, trace_id: str) -> int | None:
+        """Which item a trace is of, if it is one of these."""
+        try:
+            experiment, number = int(trace_id[:8], 16), int(trace_id[8:], 16)
+        except ValueError:
+            return None
+        known = experiment == self.number and len(trace_id) == 32 and number < self.shown
+        return number if known else None
+
+    def item_number(self, number: int) -> int:
+        return number // self.trials
+
+    def item_id(self, number: int) -> str:
+        return f"{self.dataset_id}-{self.item_number(number)}"
+
+    def observations(self, types: frozenset[str] | None = None) -> NewestFirst[Observation]:
+        """Spans of the given types, or all."""
+        slots = [at for at, span in enumerate(self.spans) if types is None or span.type in types]
+        return self._sequence(slots)
+
+    def rows(self) -> NewestFirst[Observation]:
+        """The root spans of the items: what the experiment's rows are made of."""
+        return self._sequence([1])
+
+    def _sequence(self, slots: list[int]) -> NewestFirst[Observation]:
+        shown, many = self.shown, len(slots)
+        length = shown * many * self.repeated
+
+        def place(at: int) -> tuple[int, int, int]:
+            number, slot = divmod(length - 1 - at, many)
+            batch, number = divmod(number, shown)
+            return number, slots[slot], batch
+
+        def key(at: int) -> Key:
+            number, slot, batch = place(at)
+            return Key(self._begins(number, slot, batch), self.span_id(number, slot))
+
+        def record(at: int) -> Observation | None:
+            return self.observation(*place(at))
+
+        return NewestFirst(length=length, key=key, record=record)
+
+    def trace(self, number: int) -> Iterator[Observation]:
+        for slot in range(len(self.spans)):
+            observation = self.observation(number, slot)
+            if observation is not None:
+                yield observation
+
+    def scores_of(self, number: int) -> Iterator[Score]:
+        for plan in self.scores:
+            if plan.on != "run":
+                score = self._score(plan, number)
+                if score is not None:
+                    yield score
+
+    def run_scores(self) -> Iterator[Score]:
+        for plan in self.scores:
+            if plan.on == "run":
+                yield self._new_score(plan, 0, self.ends + plan.after, experiment_id=self.id)
+
+    def score_sequences(self) -> Iterator[NewestFirst[Score]]:
+        for plan in self.scores:
+            if plan.on != "run":
+                yield self._scores_of_plan(plan)
+        yield NewestFirst.of(self.run_scores())
+
+    @property
+    def ends(self) -> datetime:
+        return self.started + self.every * (self.items * self.trials)
+
+    @property
+    def raw_metadata(self) -> dict[str, str]:
+        return {name: json.dumps(value) for name, value in self.metadata.items()}
+
+    def _scores_of_plan(self, plan: ScorePlan) -> NewestFirst[Score]:
+        last = self.shown - 1
+        return NewestFirst(
+            length=self.shown,
+            key=lambda at: Key(self._scored_at(plan, last - at), self._score_id(plan, last - at)),
+            record=lambda at: self._score(plan, last - at),
+        )
+
+    def _begins(self, number: int, slot: int, batch: int = 0) -> datetime:
+        later = self.every * (number + batch * self.items * self.trials)
+        return self.started + later + self._paced(self.spans[slot].begins)
+
+    def _paced(self, time: timedelta) -> timedelta:
+        return time if self.every == PACE else time * (self.every / PACE)
+
+    def observation(self, number: int, slot: int, batch: int = 0) -> Observation | None:
+        """The span of an item; a failed item was never judged."""
+        span, failed = self.spans[slot], number in self.errors
+        if failed and span.of_judge:
+            return None
+        begins = self._begins(number, slot, batch)
+        shows = slot < 2
+        return Observation(
+            id=self.span_id(number, slot),
+            trace_id=self.trace_id(number),
+            parent_id=None if span.parent is None else self.span_id(number, span.parent),
+            type=span.type,
+            name=span.name,
+            start=begins,
+            end=begins + self._paced(span.lasts),
+            level="ERROR" if failed and shows else "DEFAULT",
+            status_message=_FAILURE if failed and shows else None,
+            environment="sdk-experiment",
+            input=raw_text(self.input_of(self.item_number(number))) if shows else None,
+            output=self._output(number) if shows else "",
+            metadata=self._metadata(number) if shows else {},
+            model="small-model" if span.type == "GENERATION" else None,
+            usage=self._usage(number, slot),
+            cost=self._cost(slot),
+            experiment=self._membership(number),
+            trace_name="experiment-item-run",
+            is_root=slot == 0,
+        )
+
+    def _output(self, number: int) -> str:
+        if number in self.errors:
+            return f"Error: {_FAILURE}"
+        return raw_text(self.output_of(number)) or ""
+
+    def _metadata(self, number: int) -> dict[str, str]:
+        own = {
+            "experiment_name": self.name,
+            "experiment_run_name": self.name,
+            "dataset_id": self.dataset_id,
+            "dataset_item_id": self.item_id(number),
+        }
+        return {name: json.dumps(value) for name, value in (own | self.metadata).items()}
+
+    def _membership(self, number: int) -> Membership:
+        return Membership(
+            experiment_id=self.id,
+            experiment_name=self.name,
+            item_id=self.item_id(number),
+            root_id=self.span_id(number, 1),
+            dataset_id=self.dataset_id,
+            expected_output=raw_text(self.expected_of(self.item_number(number))),
+            item_metadata={"topic": json.dumps(f"topic {self.item_number(number) % 7}")},
+            metadata=self.raw_metadata,
+            description=self.description,
+        )
+
+    def _usage(self, number: int, slot: int) -> dict[str, int]:
+        """Tokens as models report them: every other call leaves out the total."""
+        if self.spans[slot].type != "GENERATION":
+            return {}
+        usage = {"input": 100 + number % 7, "output": 20 + slot}
+        if (number + slot) % 2:
+            return usage
+        return usage | {"total": usage["input"] + usage["output"]}
+
+    def _cost(self, slot: int) -> dict[str, float]:
+        """A tenth of a cent for each call of the agent, a whole cent for the judge's."""
+        if self.spans[slot].type != "GENERATION" or not self.priced:
+            return {}
+        return {"total": 0.01 if self.spans[slot].of_judge else 0.001}
+
+    def _score(self, plan: ScorePlan, number: int) -> Score | None:
+        if number in self.errors or (plan.items is not None and number not in plan.items):
+            return None
+        slot = {"task": 1, "trace": None, "call": len(self.spans) - 1}[plan.on]
+        if plan.on == "call":
+            slot = next(at for at, span in enumerate(self.spans) if span.type == "GENERATION")
+        return self._new_score(
+            plan,
+            number,
+            self._scored_at(plan, number),
+            trace_id=self.trace_id(number),
+            observation_id=None if slot is None else self.span_id(number, slot),
+        )
+
+    def _scored_at(self, plan: ScorePlan, number: int) -> datetime:
+        return self.started + self.every * (number + 1) + plan.after
+
+    def _score_id(self, plan: ScorePlan, number: int) -> str:
+        return f"score-{self.number}-{self.scores.index(plan)}-{number:010d}"
+
+    def _new_score(self, plan: ScorePlan, number: int, at: datetime, **about: Any) -> Score:
+        return Score(
+            id=self._score_id(plan, number),
+            name=plan.name,
+            data_type=plan.data_type,
+            value=plan.value_of(number),
+            timestamp=at,
+            source=plan.source,
+            comment=plan.comment,
+            metadata=plan.metadata,
+            **about,
+        )
+
+
+def raw_text(value: Any) -> str | None:
+    """A value as it is stored: a text is itself, anything else its JSON."""
+    return value if value is None or isinstance(value, str) else json.dumps(value)

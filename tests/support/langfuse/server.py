@@ -1,0 +1,167 @@
+"""The HTTP side: who may ask, what is written down of it, and what goes wrong on purpose."""
+
+import asyncio
+import base64
+import binascii
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from tests.support.langfuse.faults import Answer, Exchange, Injection
+from tests.support.langfuse.parameters import Parameters
+from tests.support.langfuse.refusals import Refused, missing, not_in_events_only, only_in_v4
+from tests.support.langfuse.routes import PREFIX, READS, Found, Mode, Route, find_route
+from tests.support.langfuse.store import Store
+
+PUBLIC_KEY: Final = "pk-lf-stand-in"
+SECRET_KEY: Final = "sk-lf-stand-in"
+ORGANISATION_PUBLIC_KEY: Final = "pk-lf-organisation"
+ORGANISATION_SECRET_KEY: Final = "sk-lf-organisation"
+HEADERS_UP_TO: Final = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One request as it came: `path` without the prefix, still encoded; `at` is monotonic."""
+
+    method: str
+    path: str
+    parameters: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+    at: float
+    status: int | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Server:
+    """The ASGI application and everything that a test may turn."""
+
+    mode: Mode
+    version: str
+    takes_score_lists: bool = False
+    store: Store = field(default_factory=Store)
+    asked: list[Asked] = field(default_factory=list)
+    injections: list[Injection] = field(default_factory=list)
+    latency_s: float = 0.0
+    in_flight: int = 0
+    most_in_flight: int = 0
+    closing: bool = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        exchange = Exchange(
+            request=request,
+            path=_raw_path(scope).removeprefix(PREFIX),
+            body=await request.body(),
+            receive=receive,
+            send=send,
+            is_over=lambda: self.closing,
+        )
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        came_at = time.monotonic()
+        try:
+            if self.latency_s:
+                await asyncio.sleep(self.latency_s)
+            answer = self._injected(exchange) or self.answer(exchange)
+            self._write_down(exchange, came_at, answer.status)
+            await answer.send(exchange)
+        finally:
+            self.in_flight -= 1
+
+    def answer(self, exchange: Exchange) -> Answer:
+        try:
+            return Answer.of_json(200, self._content(exchange))
+        except Refused as refusal:
+            return Answer.of_json(refusal.status, refusal.body)
+
+    def _injected(self, exchange: Exchange) -> Answer | None:
+        for injection in self.injections:
+            if injection.is_due(exchange):
+                answer = injection.fault(exchange, self.answer)
+                if answer is not None:
+                    return answer
+        return None
+
+    def _content(self, exchange: Exchange) -> Any:
+        request = exchange.request
+        if _size(request) > HEADERS_UP_TO:
+            raise Refused(431, {"message": "Request Header Fields Too Large"})
+        if exchange.path == "/health":
+            return {"status": "OK", "version": self.version}
+        found = find_route(self._routes(), request.method, PREFIX + exchange.path)
+        if found is None:
+            raise missing("Not Found")
+        self._check_mode_before(found.route)
+        self._check_key(request)
+        return self._answer_of(found, exchange)
+
+    def _routes(self) -> tuple[Route, ...]:
+        return READS
+
+    def _answer_of(self, found: Found, exchange: Exchange) -> Any:
+        route = found.route
+        asked = Parameters(QueryParams(exchange.request.query_params))
+        if route.needs == "v4" and self.mode == "v3":
+            raise only_in_v4(route.what)
+        return route.answer(self.store, asked, *found.parts)
+
+    def _check_mode_before(self, route: Route) -> None:
+        if route.needs == "v3" and self.mode == "events_only":
+            raise not_in_events_only()
+
+    def _check_key(self, request: Request) -> None:
+        given = _basic_credentials(request.headers.get("authorization"))
+        if given is None:
+            raise Refused(401, {"message": "No authorization header"})
+        if given == f"{ORGANISATION_PUBLIC_KEY}:{ORGANISATION_SECRET_KEY}":
+            message = "Access denied: the key is of an organization; use one of a project"
+            raise Refused(403, {"message": message})
+        if given != f"{PUBLIC_KEY}:{SECRET_KEY}":
+            message = "Invalid credentials. Confirm that you've configured the correct host."
+            raise Refused(401, {"message": message})
+
+    def _write_down(self, exchange: Exchange, came_at: float, status: int | None) -> None:
+        request = exchange.request
+        self.asked.append(
+            Asked(
+                method=request.method,
+                path=exchange.path,
+                parameters=dict(request.query_params),
+                headers=dict(request.headers),
+                body=exchange.body,
+                at=came_at,
+                status=status,
+            )
+        )
+
+
+def _raw_path(scope: Scope) -> str:
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    return raw.partition(b"?")[0].decode("ascii", "replace")
+
+
+def _size(request: Request) -> int:
+    headers = sum(len(name) + len(value) + 4 for name, value in request.headers.raw)
+    return headers + len(request.scope["query_string"]) + len(_raw_path(request.scope))
+
+
+def _basic_credentials(header: str | None) -> str | None:
+    kind, _, content = (header or "").partition(" ")
+    if kind.lower() != "basic":
+        return None
+    try:
+        return base64.b64decode(content, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
+
+
+def to_json(content: Any) -> bytes:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,0 +1,128 @@
+"""The scores of the fourth generation: strict about what they are asked."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from tests.support.langfuse.paging import NewestFirst, encode_cursor, newest_first, take_page
+from tests.support.langfuse.parameters import Parameters, cursor_key
+from tests.support.langfuse.records import JSON, Score
+from tests.support.langfuse.store import Store
+from tests.support.langfuse.wire import score_json
+
+GROUPS: Final = ("details", "subject", "annotation")
+DATA_TYPES: Final = ("NUMERIC", "BOOLEAN", "CATEGORICAL", "TEXT", "CORRECTION")
+
+_LISTS: Final[Mapping[str, Callable[[Score], Any]]] = {
+    "id": lambda score: score.id,
+    "name": lambda score: score.name,
+    "source": lambda score: score.source,
+    "dataType": lambda score: score.data_type,
+    "environment": lambda score: score.environment,
+    "configId": lambda score: score.config_id,
+    "queueId": lambda score: score.queue_id,
+    "authorUserId": lambda score: score.author_user_id,
+    "traceId": lambda score: score.trace_id,
+    "sessionId": lambda score: score.session_id,
+    "observationId": lambda score: score.observation_id,
+    "experimentId": lambda score: score.experiment_id,
+}
+_OTHERS: Final = (
+    *("limit", "cursor", "fields", "value", "valueMin", "valueMax"),
+    *("fromTimestamp", "toTimestamp"),
+)
+
+
+def list_scores(store: Store, asked: Parameters) -> JSON:
+    asked.allow_only([*_LISTS, *_OTHERS])
+    limit = asked.number("limit", default=50, least=1, most=100)
+    groups = asked.groups(GROUPS, [])
+    lists = _lists(asked)
+    _check_subjects(asked, lists)
+    worth = _worth(asked, lists.get("dataType"))
+    since, until = asked.moment("fromTimestamp"), asked.moment("toTimestamp")
+    after = cursor_key(asked.cursor(), "lastTimestamp")
+    asked.check()
+    sequences = _sequences(store, lists)
+    found = newest_first(sequences, since=since, until=until, after=after)
+    kept = (score for score in found if worth(score) and _listed(score, lists))
+    page = take_page(kept, limit)
+    meta: JSON = {"limit": limit}
+    if page.has_more:
+        meta["cursor"] = _cursor(page.rows[-1])
+    return {"data": [score_json(score, groups) for score in page.rows], "meta": meta}
+
+
+def _lists(asked: Parameters) -> dict[str, frozenset[str]]:
+    found = {name: asked.texts(name) for name in _LISTS}
+    lists = {name: frozenset(values) for name, values in found.items() if values is not None}
+    for name, allowed in (("source", ("API", "ANNOTATION", "EVAL")), ("dataType", DATA_TYPES)):
+        lists |= {name: frozenset(one.upper() for one in lists[name])} if name in lists else {}
+        if not lists.get(name, frozenset()) <= set(allowed):
+            asked.refuse(f"Invalid option: expected one of {allowed}", name)
+    return lists
+
+
+def _check_subjects(asked: Parameters, lists: Mapping[str, frozenset[str]]) -> None:
+    kinds = [name for name in ("traceId", "sessionId", "experimentId") if name in lists]
+    if "observationId" in lists:
+        if "traceId" not in lists:
+            asked.refuse("observationId requires traceId to be specified", "observationId")
+        if "sessionId" in lists or "experimentId" in lists:
+            asked.refuse("observationId excludes sessionId and experimentId", "observationId")
+    if len(kinds) > 1:
+        asked.refuse("At most one of traceId, sessionId, experimentId may be specified")
+
+
+def _worth(asked: Parameters, data_types: frozenset[str] | None) -> Callable[[Score], bool]:
+    """The conditions on the value itself, which need to know its type."""
+    values = asked.texts("value")
+    least, most = asked.decimal("valueMin"), asked.decimal("valueMax")
+    kind = next(iter(data_types)) if data_types and len(data_types) == 1 else None
+    if values is not None and kind not in ("NUMERIC", "BOOLEAN", "CATEGORICAL"):
+        asked.refuse("value filter requires a single dataType", "value")
+    if (least is not None or most is not None) and kind != "NUMERIC":
+        asked.refuse("valueMin and valueMax require dataType=NUMERIC as a single value")
+    exact = None if values is None or kind is None else _values(asked, kind, values)
+
+    def holds(score: Score) -> bool:
+        if exact is not None and score.value not in exact:
+            return False
+        return (least is None or float(score.value) >= least) and (
+            most is None or float(score.value) <= most
+        )
+
+    return holds
+
+
+def _values(asked: Parameters, kind: str, texts: tuple[str, ...]) -> frozenset[float | str]:
+    if kind == "CATEGORICAL":
+        return frozenset(texts)
+    if kind == "BOOLEAN":
+        if not {*texts} <= {"true", "false"}:
+            asked.refuse('value filter with dataType=BOOLEAN requires "true" or "false"', "value")
+        return frozenset(float(text == "true") for text in texts)
+    try:
+        numbers = frozenset(float(text) for text in texts)
+    except ValueError:
+        numbers = frozenset([math.nan])
+    if not all(map(math.isfinite, numbers)):
+        asked.refuse("value filter with dataType=NUMERIC requires finite numbers", "value")
+    return numbers
+
+
+def _sequences(store: Store, lists: Mapping[str, frozenset[str]]) -> Iterator[NewestFirst[Score]]:
+    if "traceId" in lists:
+        yield NewestFirst.of(store.scores_of_traces(lists["traceId"]))
+    elif "experimentId" in lists:
+        yield NewestFirst.of(store.run_scores(lists["experimentId"]))
+    else:
+        yield from store.all_scores()
+
+
+def _listed(score: Score, lists: Mapping[str, frozenset[str]]) -> bool:
+    return all(_LISTS[name](score) in values for name, values in lists.items())
+
+
+def _cursor(score: Score) -> str:
+    return encode_cursor({"v": 1, "lastTimestamp": score.timestamp.isoformat(), "lastId": score.id})
