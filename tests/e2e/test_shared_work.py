@@ -23,6 +23,7 @@ def test_workers_share_the_shards_of_one_run(house: House) -> None:
     assert len(shares) == 2, (shares, first.log, second.log)
     shards = house.rows.value("SELECT shards_total FROM benchmark_runs WHERE id = %s", run_id)
     assert sum(count for _, count in shares) == shards >= 6
+    assert "rescued" not in first.log + second.log  # busy is not dead
 
 
 def test_a_metric_that_hangs_or_crashes_costs_the_value_of_its_own_trace(house: House) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from app.serve import SUPERVISED
 from tests.support import gates
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,8 +90,8 @@ class Programs:
             process = subprocess.Popen(
                 [sys.executable, "-m", "app.cli", *command],
                 cwd=self.folder,
-                env={**self.environment, **environment},
-                stdin=subprocess.DEVNULL,
+                env={**self.environment, **environment, SUPERVISED: "1"},
+                stdin=subprocess.PIPE,  # when these tests are killed, it closes and they end
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -118,6 +119,8 @@ class Programs:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(program.pid, signal.SIGKILL)
             program.process.wait(LIVENESS_S)
+            if program.process.stdin is not None:
+                program.process.stdin.close()
 
 
 @contextlib.contextmanager
