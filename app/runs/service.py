@@ -1,8 +1,9 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import delete, insert, select, text, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
@@ -10,13 +11,14 @@ from app.agents.queries import get_agent
 from app.benchmarks.models import Benchmark
 from app.benchmarks.queries import agents_of, get_benchmark
 from app.core.copy import copy_encoded
-from app.core.errors import Conflict, ErrorItem, Invalid
+from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
 from app.core.sse import announce
 from app.jobs.queue import enqueue, enqueue_many
 from app.kpis.evaluate import KpiValue
 from app.kpis.service import RunKey, record_kpis
 from app.metrics.aggregate import Aggregate
+from app.metrics.run_value import Note
 from app.metrics.types import Skipped, TraceMeasurements
 from app.runs import queries, rules
 from app.runs.models import BenchmarkRun, RunMetric, TraceResult
@@ -118,7 +120,12 @@ def create_run(
         retry_count=retry_of.retry_count + 1 if retry_of else 0,
     )
     session.add(run)
-    session.flush()
+    try:
+        session.flush()
+    except IntegrityError:
+        raise NotFound(
+            "the benchmark or the agent was deleted at this moment; list them, and choose again"
+        ) from None
     session.refresh(run)
     enqueue(session, "runs.begin", run_id=run.id)
     return run
@@ -286,7 +293,12 @@ def open_shard(session: Session, run_id: str, shard: int) -> ShardStep | None:
 
 
 def store_shard(
-    session: Session, step: ShardStep, measured: Sequence[TraceMeasurements], now: datetime
+    session: Session,
+    step: ShardStep,
+    measured: Sequence[TraceMeasurements],
+    now: datetime,
+    *,
+    summaries: Mapping[str, Note] | None = None,
 ) -> None:
     """Write the values of a shard, once; the last shard of a run puts the finish on the queue.
 
@@ -296,7 +308,7 @@ def store_shard(
     if row is None or row.fence != step.fence or row.done_at is not None:
         raise RunEnded
     copy_encoded(session, "trace_results", RESULT_COLUMNS, _result_rows(step, measured))
-    row.done_at = now
+    row.done_at, row.summaries = now, dict(summaries) if summaries else None
     session.flush()
     progress = session.execute(
         update(BenchmarkRun)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from app.core.resources import Resources
+from app.traces import queries
 from app.traces.collect import collect
 from app.traces.models import Collection
 from app.traces.queries import read_traces
@@ -145,13 +146,16 @@ def test_a_collection_that_is_stopped_and_goes_on_holds_each_trace_once(
         assert (collection.trace_count, collection.completed_at) == (COUNT + 1, NOW)
 
 
-def test_pages_of_long_lines_are_short(service_resources: Resources) -> None:
-    long = "x" * (3 * 1024**2)
+def test_pages_of_long_lines_are_short(
+    service_resources: Resources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "LINES_BYTES", 8000)
+    long = "x" * 3000
     query = fill_local(
         service_resources, [{"traceId": f"t-{number}", "output": long} for number in range(7)]
     )
     source = TRACE_SOURCES.get("local").open(service_resources)
-    # 3 MiB a line and 8 MiB a page: a line that begins below the limit is still taken.
+    # 3 kB a line and 8 kB a page: a line that begins below the limit is still taken.
     assert [len(page.traces) for page in source.pages(query, None)] == [3, 3, 1]
 
 

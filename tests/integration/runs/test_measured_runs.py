@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.runs import queries
 from tests.support.service import JSON, Service, pair
 
 RUNS = "/benchmark-runs"
@@ -218,7 +219,7 @@ def test_the_run_name_chooses_the_upload_and_the_newest_is_the_default(service: 
 def test_long_and_odd_texts_are_measured_stored_and_shown(service: Service) -> None:
     service.agent()
     service.benchmark(metrics=["ROUGE", "ACCURACY"])
-    long = "word " * 300_000
+    long = "x" * 1_000_100
     texts = ["\u202e😀 e\u0301", "'; DROP TABLE x; --", "\u0001\u0085\u2028", " ", long]
     service.upload([pair(n, expected=text, output=text) for n, text in enumerate(texts)])
     run = service.completed()
@@ -226,17 +227,20 @@ def test_long_and_odd_texts_are_measured_stored_and_shown(service: Service) -> N
     rows = by_trace(service, run)
     assert [row["output"] for row in rows.values()][:4] == texts[:4]
     shown = rows["t-4"]["output"]
-    assert shown == f"{long[:1_000_000]}… [500000 characters cut]"
+    assert shown == f"{long[:1_000_000]}… [100 characters cut]"
     assert rows["t-4"]["values"] == {"ROUGE": 1.0, "ACCURACY": 1.0}
 
 
-def test_a_page_of_long_results_is_cut_short_and_goes_on(service: Service) -> None:
+def test_a_page_of_long_results_is_cut_short_and_goes_on(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "PAGE_BYTES", 8000)
     service.agent()
     service.benchmark(metrics=["ACCURACY"])
-    service.upload([pair(n, expected="é", output="é" * 900_000) for n in range(12)])
+    service.upload([pair(n, expected="é", output="é" * 900) for n in range(12)])
     run = service.completed()
     first = service.get(f"{RUNS}/{run['id']}/results", limit=12)
-    # Each row holds 1.8 MB of UTF-8, and 8 MiB are shown at once.
+    # Each row holds 1802 bytes of UTF-8, and 8000 are shown at once.
     assert [row["traceId"] for row in first["items"]] == ["t-0", "t-1", "t-2", "t-3"]
     assert list(by_trace(service, run)) == [f"t-{n}" for n in range(12)]
 

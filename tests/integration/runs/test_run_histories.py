@@ -90,7 +90,7 @@ def test_no_history_of_runs_breaks_a_promise(service: Service) -> None:
     service.upload([pair(1), pair(2, output="x")])
 
     @settings(
-        max_examples=6,
+        max_examples=4,
         deadline=None,
         database=None,
         phases=[Phase.explicit, Phase.generate],

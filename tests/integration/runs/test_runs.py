@@ -1,14 +1,20 @@
 """Runs over HTTP: start, list, cancel, retry, follow, delete, and which of it is refused."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
 from sqlalchemy import text
 
+from app.agents.queries import get_agent
+from app.core.errors import NotFound
 from app.core.problems import MEDIA_TYPE
 from app.jobs.handlers import Job
 from app.runs import pipeline
+from app.runs.rules import TriggerType
+from app.runs.service import create_run
 from tests.support.service import JSON, Service, pair, pointers
 
 RUNS = "/benchmark-runs"
@@ -251,3 +257,32 @@ def test_a_run_under_way_keeps_the_plan_it_started_with(service: Service) -> Non
     [kpi] = service.get(f"{RUNS}/{later['id']}/kpis")["items"]
     assert (kpi["formula"], kpi["kpiRevision"]) == ("BLEU * 2", 2)
     assert later["fingerprint"] != service.get(f"{RUNS}/{run['id']}")["fingerprint"]
+
+
+def test_a_run_of_an_agent_that_is_deleted_at_this_moment_is_not_started(service: Service) -> None:
+    ready(service)
+    db = service.resources.db
+    with db.begin() as session:
+        agent = get_agent(session, "agent-001")
+        service.delete("/agents/agent-001")
+        with pytest.raises(NotFound, match="deleted at this moment"):
+            create_run(session, "bench-001", agent.id, trigger=TriggerType.MANUAL)
+        session.rollback()
+    assert service.get(RUNS)["items"] == []
+
+
+def test_a_stream_shows_a_run_from_its_first_state_to_its_last(service: Service) -> None:
+    ready(service)
+    run = service.start()
+    with ThreadPoolExecutor(1) as thread:
+        with service.client.stream("GET", f"/api/v1{RUNS}/{run['id']}/events") as response:
+            lines = response.iter_lines()
+            first = next(line for line in lines if line.startswith("data:"))
+            assert json.loads(first.removeprefix("data:"))["status"] == "PENDING"
+            working = thread.submit(service.work)
+            seen = [json.loads(each[5:]) for each in lines if each.startswith("data:")]
+        working.result()
+    assert seen[-1] == service.get(f"{RUNS}/{run['id']}")
+    assert seen[-1]["status"] == "COMPLETED"
+    progress = [each["tracesProcessed"] for each in seen]
+    assert progress == sorted(progress)
