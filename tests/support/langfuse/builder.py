@@ -125,6 +125,14 @@ class StandIn:
     def answer_slowly(self, latency_s: float) -> None:
         self.server.latency_s = latency_s
 
+    def shorten_pages(self, by: int) -> None:
+        """Pages hold fewer rows than asked for, although more follow."""
+        self.store.pages_shorter_by = by
+
+    def delay_scores(self, looks: int) -> None:
+        """Written scores are read back only after that many reads that do not show them."""
+        self.store.scores_wait_for_looks = looks
+
     @property
     def asked(self) -> Sequence[Asked]:
         """Every request so far, in the order in which they were answered."""

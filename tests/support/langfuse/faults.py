@@ -117,7 +117,7 @@ TrueAnswer = Callable[[Exchange], Answer]
 
 
 class Fault(Protocol):
-    def __call__(self, exchange: Exchange, true_answer: TrueAnswer) -> Answer | None: ...
+    def __call__(self, exchange: Exchange, true_answer: TrueAnswer, /) -> Answer | None: ...
 
 
 @dataclass(slots=True, kw_only=True)

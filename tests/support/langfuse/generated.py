@@ -154,6 +154,9 @@ class Experiment:
         """The root spans of the items: what the experiment's rows are made of."""
         return self._sequence([1])
 
+    def roots(self) -> NewestFirst[Observation]:
+        return self._sequence([0])
+
     def _sequence(self, slots: list[int]) -> NewestFirst[Observation]:
         shown, many = self.shown, len(slots)
         length = shown * many * self.repeated

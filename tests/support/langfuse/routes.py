@@ -2,31 +2,45 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 from urllib.parse import unquote
 
-from tests.support.langfuse import v4, v4_scores
+from tests.support.langfuse import v3, v4, v4_scores
+from tests.support.langfuse.ingestion import ingest_batch
+from tests.support.langfuse.metrics import query_metrics
+from tests.support.langfuse.otlp import ingest_spans
 from tests.support.langfuse.parameters import Parameters
 from tests.support.langfuse.records import JSON
 from tests.support.langfuse.store import Store
 from tests.support.langfuse.wire import project_json
+from tests.support.langfuse.writes import (
+    Write,
+    Written,
+    create_dataset,
+    create_item,
+    create_scores,
+)
 
 Mode = Literal["events_only", "dual", "v3"]
+Needs = Literal["v4", "v3", "any"]
+Reader = Callable[..., JSON]
+Writer = Callable[[Write], Written]
 PREFIX: Final = "/api/public"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """`needs` says which generation must be on; `answer` gets the decoded parts of the path."""
+    """`needs` says which generation must be on; a reader gets the decoded parts of the path."""
 
-    method: str
     pattern: tuple[str, ...]
-    answer: Callable[..., JSON]
-    needs: Literal["v4", "v3", "any"]
-    what: str
+    needs: Needs
+    what: str = ""
+    read: Reader | None = None
+    write: Writer | None = None
 
     def parts(self, method: str, segments: list[str]) -> list[str] | None:
-        if method != self.method or len(segments) != len(self.pattern):
+        expected = "GET" if self.read is not None else "POST"
+        if method != expected or len(segments) != len(self.pattern):
             return None
         pairs = list(zip(self.pattern, segments, strict=True))
         if any(mark not in ("{}", part) for mark, part in pairs):
@@ -45,32 +59,53 @@ def _projects(_: Store, asked: Parameters) -> JSON:
     return {"data": [project_json()]}
 
 
-def _route(
-    method: str, path: str, answer: Callable[..., Any], needs: Any = "any", what: str = ""
-) -> Route:
-    pattern = tuple(path.strip("/").split("/"))
-    return Route(method=method, pattern=pattern, answer=answer, needs=needs, what=what)
+def _read(path: str, read: Reader, needs: Needs = "any", what: str = "") -> Route:
+    return Route(pattern=_pattern(path), read=read, needs=needs, what=what)
+
+
+def _write(path: str, write: Writer, needs: Needs = "any") -> Route:
+    return Route(pattern=_pattern(path), write=write, needs=needs)
+
+
+def _pattern(path: str) -> tuple[str, ...]:
+    return tuple(path.strip("/").split("/"))
 
 
 READS: Final = (
-    _route("GET", "/projects", _projects),
-    _route("GET", "/v2/datasets", v4.list_datasets),
-    _route("GET", "/v2/datasets/{}", v4.get_dataset),
-    _route("GET", "/dataset-items", v4.list_items),
-    _route("GET", "/dataset-items/{}", v4.get_item),
-    _route("GET", "/experiments", v4.list_experiments, "v4", "experiments"),
-    _route("GET", "/experiment-items", v4.list_rows, "v4", "experiment items"),
-    _route("GET", "/v2/observations", v4.list_observations, "v4", "observations v2"),
-    _route("GET", "/v3/scores", v4_scores.list_scores, "v4", "scores v3"),
+    _read("/projects", _projects),
+    _read("/v2/datasets", v4.list_datasets),
+    _read("/v2/datasets/{}", v4.get_dataset),
+    _read("/dataset-items", v4.list_items),
+    _read("/dataset-items/{}", v4.get_item),
+    _read("/experiments", v4.list_experiments, "v4", "experiments"),
+    _read("/experiment-items", v4.list_rows, "v4", "experiment items"),
+    _read("/v2/observations", v4.list_observations, "v4", "observations v2"),
+    _read("/v3/scores", v4_scores.list_scores, "v4", "scores v3"),
+    _read("/v2/metrics", query_metrics, "v4", "metrics v2"),
+    _read("/datasets/{}/runs", v3.list_runs, "v3"),
+    _read("/datasets/{}/runs/{}", v3.get_run, "v3"),
+    _read("/dataset-run-items", v3.list_run_items, "v3"),
+    _read("/traces", v3.list_traces, "v3"),
+    _read("/traces/{}", v3.get_trace, "v3"),
+    _read("/observations", v3.list_observations, "v3"),
+    _read("/v2/scores", v3.list_scores, "v3"),
 )
 
 
-def find_route(routes: tuple[Route, ...], method: str, raw_path: str) -> Found | None:
+WRITES: Final = (
+    _write("/v2/datasets", create_dataset),
+    _write("/dataset-items", create_item),
+    _write("/scores", create_scores),
+    _write("/otel/v1/traces", ingest_spans),
+    _write("/ingestion", ingest_batch),
+    _write("/dataset-run-items", v3.create_run_item, "v3"),
+)
+
+
+def find_route(method: str, path: str) -> Found | None:
     """A name in the path may hold anything, an encoded slash too: the raw path is cut."""
-    if not raw_path.startswith(PREFIX + "/"):
-        return None
-    segments = [unquote(part) for part in raw_path.removeprefix(PREFIX + "/").split("/")]
-    for route in routes:
+    segments = [unquote(part) for part in path.removeprefix("/").split("/")]
+    for route in (*READS, *WRITES):
         parts = route.parts(method, segments)
         if parts is not None:
             return Found(route=route, parts=parts)

@@ -3,21 +3,21 @@
 import asyncio
 import base64
 import binascii
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from datetime import UTC, datetime
+from typing import Final
 
-from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from tests.support.langfuse.faults import Answer, Exchange, Injection
 from tests.support.langfuse.parameters import Parameters
 from tests.support.langfuse.refusals import Refused, missing, not_in_events_only, only_in_v4
-from tests.support.langfuse.routes import PREFIX, READS, Found, Mode, Route, find_route
+from tests.support.langfuse.routes import PREFIX, Found, Mode, Route, find_route
 from tests.support.langfuse.store import Store
+from tests.support.langfuse.writes import Write, Written
 
 PUBLIC_KEY: Final = "pk-lf-stand-in"
 SECRET_KEY: Final = "sk-lf-stand-in"
@@ -50,6 +50,7 @@ class Server:
     asked: list[Asked] = field(default_factory=list)
     injections: list[Injection] = field(default_factory=list)
     latency_s: float = 0.0
+    writes: int = 0
     in_flight: int = 0
     most_in_flight: int = 0
     closing: bool = False
@@ -77,41 +78,52 @@ class Server:
             self.in_flight -= 1
 
     def answer(self, exchange: Exchange) -> Answer:
+        """What the server says when nothing goes wrong."""
         try:
-            return Answer.of_json(200, self._content(exchange))
+            written = self._content(exchange)
         except Refused as refusal:
             return Answer.of_json(refusal.status, refusal.body)
+        return Answer.of_json(written.status, written.content)
 
     def _injected(self, exchange: Exchange) -> Answer | None:
-        for injection in self.injections:
-            if injection.is_due(exchange):
-                answer = injection.fault(exchange, self.answer)
-                if answer is not None:
-                    return answer
-        return None
+        due = [injection for injection in self.injections if injection.is_due(exchange)]
+        answers = (injection.fault(exchange, self.answer) for injection in due)
+        return next((answer for answer in answers if answer is not None), None)
 
-    def _content(self, exchange: Exchange) -> Any:
+    def _content(self, exchange: Exchange) -> Written:
         request = exchange.request
         if _size(request) > HEADERS_UP_TO:
             raise Refused(431, {"message": "Request Header Fields Too Large"})
         if exchange.path == "/health":
-            return {"status": "OK", "version": self.version}
-        found = find_route(self._routes(), request.method, PREFIX + exchange.path)
+            return Written(content={"status": "OK", "version": self.version})
+        found = find_route(request.method, exchange.path)
         if found is None:
             raise missing("Not Found")
         self._check_mode_before(found.route)
         self._check_key(request)
         return self._answer_of(found, exchange)
 
-    def _routes(self) -> tuple[Route, ...]:
-        return READS
-
-    def _answer_of(self, found: Found, exchange: Exchange) -> Any:
+    def _answer_of(self, found: Found, exchange: Exchange) -> Written:
         route = found.route
-        asked = Parameters(QueryParams(exchange.request.query_params))
+        if route.write is not None:
+            return route.write(self._write(exchange))
+        assert route.read is not None
+        asked = Parameters(exchange.request.query_params)
         if route.needs == "v4" and self.mode == "v3":
             raise only_in_v4(route.what)
-        return route.answer(self.store, asked, *found.parts)
+        return Written(content=route.read(self.store, asked, *found.parts))
+
+    def _write(self, exchange: Exchange) -> Write:
+        self.writes += 1
+        return Write(
+            store=self.store,
+            body=exchange.body,
+            headers=dict(exchange.request.headers),
+            now=datetime.now(UTC),
+            number=self.writes,
+            takes_score_lists=self.takes_score_lists,
+            events_only=self.mode == "events_only",
+        )
 
     def _check_mode_before(self, route: Route) -> None:
         if route.needs == "v3" and self.mode == "events_only":
@@ -161,7 +173,3 @@ def _basic_credentials(header: str | None) -> str | None:
         return base64.b64decode(content, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
         return ""
-
-
-def to_json(content: Any) -> bytes:
-    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()

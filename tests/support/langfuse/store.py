@@ -32,6 +32,36 @@ class Window(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunLink:
+    """That a trace is the answer to an item of a dataset, in a run of the older kind."""
+
+    id: str
+    item_id: str
+    trace_id: str
+    observation_id: str | None
+    at: datetime
+
+
+@dataclass(slots=True, kw_only=True)
+class LinkedRun:
+    id: str
+    name: str
+    dataset_id: str
+    dataset_name: str
+    metadata: JSON
+    description: str | None
+    links: list[RunLink] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class WaitingScore:
+    """A score that was taken and cannot be read yet."""
+
+    score: Score
+    looks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """An experiment as it is listed."""
 
@@ -80,7 +110,14 @@ class Store:
     spans: dict[SpanId, Observation] = field(default_factory=dict)
     scores: dict[ScoreId, Score] = field(default_factory=dict)
     traces: dict[str, JSON] = field(default_factory=dict)
-    run_items: list[JSON] = field(default_factory=list)
+    linked_runs: dict[str, LinkedRun] = field(default_factory=dict)
+    waiting_scores: list[WaitingScore] = field(default_factory=list)
+    scores_wait_for_looks: int = 0
+    pages_shorter_by: int = 0
+
+    def page_size(self, limit: int) -> int:
+        """How many rows a page really has: it may be fewer although more follow."""
+        return max(limit - self.pages_shorter_by, min(limit, 1))
 
     def dataset_with_id(self, dataset_id: str) -> Dataset | None:
         found = (dataset for dataset in self.datasets.values() if dataset.id == dataset_id)
@@ -150,6 +187,50 @@ class Store:
 
     def keep_span(self, span: Observation) -> None:
         self.spans[SpanId(span.trace_id, span.id)] = span
+
+    def has_trace(self, trace_id: str) -> bool:
+        known = trace_id in self.traces or any(
+            experiment.number_of(trace_id) is not None for experiment in self.experiments
+        )
+        return known or any(span.trace_id == trace_id for span in self.spans.values())
+
+    def trace_roots(self) -> Iterator[NewestFirst[Observation]]:
+        for experiment in self.experiments:
+            yield experiment.roots()
+        yield NewestFirst.of(span for span in self.spans.values() if span.parent_id is None)
+
+    def link_run(self, dataset: Dataset, name: str, link: RunLink, about: JSON) -> str:
+        """Add a link to the run of that name, which is made when it is the first; its id."""
+        run_id = f"run-{dataset.id}-{name}"
+        run = self.linked_runs.setdefault(
+            run_id,
+            LinkedRun(
+                id=run_id,
+                name=name,
+                dataset_id=dataset.id,
+                dataset_name=dataset.name,
+                metadata=about.get("metadata") or {},
+                description=about.get("runDescription"),
+            ),
+        )
+        run.links.append(link)
+        return run_id
+
+    def take_score(self, score: Score) -> None:
+        """Keep a score now, or after as many looks as the stand-in was told."""
+        if self.scores_wait_for_looks:
+            waiting = WaitingScore(score=score, looks=self.scores_wait_for_looks)
+            self.waiting_scores.append(waiting)
+        else:
+            self.keep_score(score)
+
+    def look_at_scores(self) -> None:
+        """Somebody reads scores: those that have waited long enough are there."""
+        for waiting in self.waiting_scores:
+            if waiting.looks == 0:
+                self.keep_score(waiting.score)
+            waiting.looks -= 1
+        self.waiting_scores = [one for one in self.waiting_scores if one.looks >= 0]
 
     def keep_score(self, score: Score) -> None:
         self.scores[ScoreId(score.id, score.timestamp.date().isoformat())] = score

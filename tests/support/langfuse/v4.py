@@ -47,7 +47,7 @@ _ROW_COLUMNS: Final[Mapping[str, Callable[[Observation], Any]]] = {
     "datasetId": _member("dataset_id"),
 }
 
-_OBSERVATION_COLUMNS: Final[Mapping[str, Callable[[Observation], Any]]] = {
+OBSERVATION_COLUMNS: Final[Mapping[str, Callable[[Observation], Any]]] = {
     "id": lambda span: span.id,
     "type": lambda span: span.type,
     "name": lambda span: span.name,
@@ -134,7 +134,7 @@ def list_experiments(store: Store, asked: Parameters) -> JSON:
     ]
     found.sort(key=lambda summary: _order(summary, since, until), reverse=True)
     rest = (one for one in found if after is None or _order(one, since, until) < after)
-    page = take_page(rest, limit)
+    page = take_page(rest, store.page_size(limit))
     data = [_summary_json(store, one, groups, since, until, score_limit) for one in page.rows]
     meta = {"cursor": _summary_cursor(page.rows[-1], since, until)} if page.has_more else {}
     return {"data": data, "meta": meta}
@@ -196,6 +196,7 @@ _SUBJECT: Final = frozenset({"subject"})
 
 
 def list_rows(store: Store, asked: Parameters) -> JSON:
+    store.look_at_scores()
     groups = asked.groups(ROW_GROUPS, ["core", "dataset"])
     limit = asked.number("limit", default=50, least=1, most=100)
     score_limit = asked.number("scoreLimit", default=50, least=1, most=50)
@@ -207,7 +208,8 @@ def list_rows(store: Store, asked: Parameters) -> JSON:
     ids = wanted(conditions, "experimentId")
     sequences = [one.rows for one in store.summaries() if ids is None or one.id in ids]
     rows = newest_first(sequences, since=since, until=until, after=after)
-    page = take_page((row for row in rows if all_hold(conditions, _ROW_COLUMNS, row)), limit)
+    kept = (row for row in rows if all_hold(conditions, _ROW_COLUMNS, row))
+    page = take_page(kept, store.page_size(limit))
     data = [row_json(row, groups) for row in page.rows]
     if "scores" in groups and page.rows:
         for row, answer in zip(page.rows, data, strict=True):
@@ -254,7 +256,7 @@ def list_observations(store: Store, asked: Parameters) -> JSON:
     whole = asked.texts("expandMetadata") or ()
     asked.check()
     spans = _find_observations(store, conditions, since, until, after)
-    page = take_page(spans, limit)
+    page = take_page(spans, store.page_size(limit))
     data = [observation_json(span, groups, whole) for span in page.rows]
     more = page.has_more and bool(page.rows)
     return {"data": data, "meta": {"cursor": _span_cursor(page.rows[-1])} if more else {}}
@@ -275,12 +277,12 @@ def _find_observations(
     else:
         sequences = [store.observations_in_order(traces)]
     found = newest_first(sequences, since=since, until=until, after=after)
-    return (span for span in found if all_hold(conditions, _OBSERVATION_COLUMNS, span))
+    return (span for span in found if all_hold(conditions, OBSERVATION_COLUMNS, span))
 
 
 def _observation_conditions(asked: Parameters) -> tuple[Condition, ...]:
     """The filter, and the simple parameters on columns that the filter does not name."""
-    listed = asked.conditions(_OBSERVATION_COLUMNS)
+    listed = asked.conditions(OBSERVATION_COLUMNS)
     named = {condition.column for condition in listed}
     simple = [
         Condition(type="string", column=column, operator="=", value=value)

@@ -34,6 +34,7 @@ _OTHERS: Final = (
 
 
 def list_scores(store: Store, asked: Parameters) -> JSON:
+    store.look_at_scores()
     asked.allow_only([*_LISTS, *_OTHERS])
     limit = asked.number("limit", default=50, least=1, most=100)
     groups = asked.groups(GROUPS, [])
@@ -46,7 +47,7 @@ def list_scores(store: Store, asked: Parameters) -> JSON:
     sequences = _sequences(store, lists)
     found = newest_first(sequences, since=since, until=until, after=after)
     kept = (score for score in found if worth(score) and _listed(score, lists))
-    page = take_page(kept, limit)
+    page = take_page(kept, store.page_size(limit))
     meta: JSON = {"limit": limit}
     if page.has_more:
         meta["cursor"] = _cursor(page.rows[-1])

@@ -1,0 +1,77 @@
+"""Aggregates of observations: one row for all that the filters keep."""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from tests.support.langfuse.filters import all_hold, read_conditions, wanted
+from tests.support.langfuse.paging import newest_first
+from tests.support.langfuse.parameters import Parameters
+from tests.support.langfuse.records import JSON, Observation
+from tests.support.langfuse.refusals import invalid
+from tests.support.langfuse.store import Store
+from tests.support.langfuse.v4 import OBSERVATION_COLUMNS
+
+ROWS_UP_TO: Final = 1000
+
+_MEASURES: Final[Mapping[str, Callable[[Observation], float | None]]] = {
+    "count": lambda _: 1,
+    "latency": lambda span: None if span.latency_s is None else span.latency_s * 1000,
+    "inputTokens": lambda span: span.usage.get("input", 0),
+    "outputTokens": lambda span: span.usage.get("output", 0),
+    "totalTokens": lambda span: span.usage.get("total", sum(span.usage.values())),
+    "totalCost": lambda span: span.total_cost,
+}
+
+
+def query_metrics(store: Store, asked: Parameters) -> JSON:
+    """Only the view `observations` without dimensions, which is what a cross-check asks for."""
+    text = asked.required("query")
+    asked.check()
+    try:
+        query: JSON = json.loads(text)
+        since = datetime.fromisoformat(query["fromTimestamp"])
+        until = datetime.fromisoformat(query["toTimestamp"])
+        metrics = [(one["measure"], one["aggregation"]) for one in query["metrics"]]
+    except (KeyError, TypeError, ValueError):
+        raise invalid("Invalid query: it needs metrics, fromTimestamp and toTimestamp") from None
+    if query.get("view") != "observations" or query.get("dimensions"):
+        raise invalid("The stand-in aggregates whole views of observations only")
+    if (query.get("config") or {}).get("row_limit", 100) > ROWS_UP_TO:
+        raise invalid("row_limit must be at most 1000")
+    spans = _kept(store, query.get("filters") or [], since, until)
+    return {"data": [{f"{how}_{what}": _aggregate(spans, what, how) for what, how in metrics}]}
+
+
+def _kept(store: Store, filters: Any, since: datetime, until: datetime) -> list[Observation]:
+    found = read_conditions(filters, OBSERVATION_COLUMNS)
+    if found.issues:
+        raise invalid("; ".join(found.issues))
+    conditions = found.conditions
+    sequences = store.observations(wanted(conditions, "type"), wanted(conditions, "experimentId"))
+    spans = newest_first(sequences, since=since, until=until)
+    # The aggregates see each span once, however often it was ingested.
+    kept = {
+        (span.trace_id, span.id): span
+        for span in spans
+        if all_hold(conditions, OBSERVATION_COLUMNS, span)
+    }
+    return list(kept.values())
+
+
+def _aggregate(spans: Sequence[Observation], measure: str, how: str) -> float | None:
+    if measure not in _MEASURES:
+        raise invalid(f"Invalid measure: {measure}")
+    values = [value for span in spans if (value := _MEASURES[measure](span)) is not None]
+    if how in {"count", "sum"}:
+        return sum(values)
+    if not values:
+        return None
+    if how.startswith("p") and how[1:].isdecimal():
+        return sorted(values)[max(math.ceil(int(how[1:]) / 100 * len(values)) - 1, 0)]
+    simple = {"avg": sum(values) / len(values), "max": max(values), "min": min(values)}
+    if how not in simple:
+        raise invalid(f"Invalid aggregation: {how}")
+    return simple[how]

@@ -1,0 +1,287 @@
+"""The read endpoints of the third generation: numbered pages, dataset runs, whole traces."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any, Final
+
+from tests.support.langfuse.filters import Condition, all_hold, wanted
+from tests.support.langfuse.generated import Experiment
+from tests.support.langfuse.paging import NewestFirst, newest_first, page_meta
+from tests.support.langfuse.parameters import Parameters
+from tests.support.langfuse.records import JSON, Observation, Score
+from tests.support.langfuse.refusals import missing
+from tests.support.langfuse.store import RunLink, Store
+from tests.support.langfuse.wire import moment
+from tests.support.langfuse.wire_v3 import (
+    observation_json,
+    run_json,
+    score_json,
+    trace_json,
+    whole_trace_json,
+)
+from tests.support.langfuse.writes import Write, Written
+
+TRACE_GROUPS: Final = ("core", "io", "scores", "observations", "metrics")
+
+_TRACE_COLUMNS: Final[Mapping[str, Callable[[str], Any]]] = {"id": lambda trace_id: trace_id}
+_OBSERVATION_COLUMNS: Final[Mapping[str, Callable[[Observation], Any]]] = {
+    "id": lambda span: span.id,
+    "traceId": lambda span: span.trace_id,
+    "type": lambda span: span.type,
+    "name": lambda span: span.name,
+    "level": lambda span: span.level,
+    "startTime": lambda span: span.start,
+}
+_SCORE_COLUMNS: Final[Mapping[str, Callable[[Score], Any]]] = {
+    "id": lambda score: score.id,
+    "traceId": lambda score: score.trace_id,
+    "observationId": lambda score: score.observation_id,
+    "name": lambda score: score.name,
+    "timestamp": lambda score: score.timestamp,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A dataset run: the links from items to traces, newest first."""
+
+    id: str
+    name: str
+    dataset_id: str
+    dataset_name: str
+    at: datetime
+    links: Callable[[], Iterator[RunLink]]
+    metadata: Mapping[str, Any]
+    description: str | None
+
+    def json(self) -> JSON:
+        return run_json(
+            run_id=self.id,
+            name=self.name,
+            dataset_id=self.dataset_id,
+            dataset_name=self.dataset_name,
+            at=self.at,
+            metadata=dict(self.metadata),
+            description=self.description,
+        )
+
+    def newest_links(self) -> Iterator[JSON]:
+        """Only the newest link of each item: repeats cannot be read back."""
+        seen = set()
+        for link in self.links():
+            if link.item_id not in seen:
+                seen.add(link.item_id)
+                yield self._link_json(link)
+
+    def _link_json(self, link: RunLink) -> JSON:
+        return {
+            "id": link.id,
+            "datasetRunId": self.id,
+            "datasetRunName": self.name,
+            "datasetItemId": link.item_id,
+            "traceId": link.trace_id,
+            "observationId": link.observation_id,
+            "createdAt": moment(link.at),
+            "updatedAt": moment(link.at),
+        }
+
+
+def list_runs(store: Store, asked: Parameters, dataset_name: str) -> JSON:
+    page, limit = _page(asked)
+    asked.check()
+    if dataset_name not in store.datasets:
+        raise missing("Dataset not found")
+    runs = [run.json() for run in _runs(store) if run.dataset_name == dataset_name]
+    return _numbered(runs, page, limit)
+
+
+def get_run(store: Store, asked: Parameters, dataset_name: str, run_name: str) -> JSON:
+    asked.check()
+    for run in _runs(store):
+        if (run.dataset_name, run.name) == (dataset_name, run_name):
+            return run.json() | {"datasetRunItems": list(_looked_at(store, run).newest_links())}
+    raise missing("Dataset run not found")
+
+
+def list_run_items(store: Store, asked: Parameters) -> JSON:
+    page, limit = _page(asked)
+    dataset_id, name = asked.required("datasetId"), asked.required("runName")
+    asked.check()
+    for run in _runs(store):
+        if (run.dataset_id, run.name) == (dataset_id, name):
+            return _numbered(list(_looked_at(store, run).newest_links()), page, limit)
+    raise missing("Dataset run not found for the given project and dataset id")
+
+
+def _looked_at(store: Store, run: Run) -> Run:
+    for experiment in store.experiments:
+        if experiment.id == run.id:
+            experiment.look()
+    return run
+
+
+def create_run_item(write: Write) -> Written:
+    body, store = write.object(), write.store
+    item_id = body.get("datasetItemId", "")
+    homes = [one for one in store.datasets.values() if one.find(item_id) is not None]
+    if not homes:
+        raise missing("Dataset item not found")
+    if not body.get("traceId"):
+        raise missing("Trace not found")
+    link = RunLink(
+        id=f"run-item-{write.number}",
+        item_id=item_id,
+        trace_id=body["traceId"],
+        observation_id=body.get("observationId"),
+        at=write.now,
+    )
+    run_id = store.link_run(homes[0], body["runName"], link, body)
+    return Written(
+        content={"id": link.id, "datasetRunId": run_id, "datasetRunName": body["runName"]}
+    )
+
+
+def _runs(store: Store) -> Iterator[Run]:
+    for experiment in reversed(store.experiments):
+        if experiment.linked_by == "run_items":
+            yield _generated_run(experiment)
+    for linked in store.linked_runs.values():
+        yield Run(
+            id=linked.id,
+            name=linked.name,
+            dataset_id=linked.dataset_id,
+            dataset_name=linked.dataset_name,
+            at=linked.links[0].at,
+            links=lambda linked=linked: iter(linked.links[::-1]),  # type: ignore[misc]
+            metadata=linked.metadata,
+            description=linked.description,
+        )
+
+
+def _generated_run(experiment: Experiment) -> Run:
+    return Run(
+        id=experiment.id,
+        name=experiment.name,
+        dataset_id=experiment.dataset_id,
+        dataset_name=experiment.dataset_name,
+        at=experiment.started,
+        links=lambda: _generated_links(experiment),
+        metadata=experiment.metadata,
+        description=experiment.description,
+    )
+
+
+def _generated_links(experiment: Experiment) -> Iterator[RunLink]:
+    for number in reversed(range(experiment.shown)):
+        yield RunLink(
+            id=f"run-item-{experiment.number}-{number}",
+            item_id=experiment.item_id(number),
+            trace_id=experiment.trace_id(number),
+            observation_id=None,
+            at=experiment.started + experiment.every * number,
+        )
+
+
+def list_traces(store: Store, asked: Parameters) -> JSON:
+    page, limit = _page(asked)
+    groups = asked.groups(TRACE_GROUPS, TRACE_GROUPS, strict=False)
+    conditions = asked.conditions(_TRACE_COLUMNS)
+    since, until = asked.moment("fromTimestamp"), asked.moment("toTimestamp")
+    asked.check()
+    ids = wanted(conditions, "id")
+    if ids is None:
+        return _all_traces(store, page, limit, groups, since, until)
+    known = [trace_id for trace_id in sorted(ids) if store.has_trace(trace_id)]
+    shown = known[(page - 1) * limit : page * limit]
+    data = [_trace(store, trace_id, groups) for trace_id in shown]
+    return {"data": data, "meta": page_meta(page, limit, len(known))}
+
+
+def _all_traces(
+    store: Store,
+    page: int,
+    limit: int,
+    groups: frozenset[str],
+    since: datetime | None,
+    until: datetime | None,
+) -> JSON:
+    sequences = list(store.trace_roots())
+    total = sum(sequence.count(since, until) for sequence in sequences)
+    roots = newest_first(sequences, since=since, until=until)
+    shown = islice(roots, (page - 1) * limit, page * limit)
+    data = [_trace(store, root.trace_id, groups) for root in shown]
+    return {"data": data, "meta": page_meta(page, limit, total)}
+
+
+def _trace(store: Store, trace_id: str, groups: frozenset[str]) -> JSON:
+    spans = list(store.observations_of_traces([trace_id]))
+    scores = list(store.scores_of_traces([trace_id]))
+    return trace_json(trace_id, spans, scores, store.traces.get(trace_id, {}), groups)
+
+
+def get_trace(store: Store, asked: Parameters, trace_id: str) -> JSON:
+    asked.check()
+    if not store.has_trace(trace_id):
+        raise missing(f"Trace {trace_id} not found within authorized project")
+    spans = list(store.observations_of_traces([trace_id]))
+    scores = list(store.scores_of_traces([trace_id]))
+    return whole_trace_json(trace_id, spans, scores, store.traces.get(trace_id, {}))
+
+
+def list_observations(store: Store, asked: Parameters) -> JSON:
+    page, limit = _page(asked)
+    names = ("traceId", "type", "name", "level")
+    conditions = asked.conditions(_OBSERVATION_COLUMNS) + _simple(asked, names)
+    since, until = asked.moment("fromStartTime"), asked.moment("toStartTime")
+    asked.check()
+    traces = wanted(conditions, "traceId")
+    if traces is None:
+        sequences = list(store.observations(wanted(conditions, "type"), None))
+    else:
+        sequences = [store.observations_in_order(traces)]
+    spans = newest_first(sequences, since=since, until=until)
+    kept = [span for span in spans if all_hold(conditions, _OBSERVATION_COLUMNS, span)]
+    return _numbered_json(kept, page, limit, observation_json)
+
+
+def list_scores(store: Store, asked: Parameters) -> JSON:
+    store.look_at_scores()
+    page, limit = _page(asked)
+    conditions = asked.conditions(_SCORE_COLUMNS) + _simple(asked, ("traceId", "name"))
+    run_id = asked.text("datasetRunId")
+    since, until = asked.moment("fromTimestamp"), asked.moment("toTimestamp")
+    asked.check()
+    traces = wanted(conditions, "traceId")
+    if run_id is not None:
+        sequences = [NewestFirst.of(store.run_scores([run_id]))]
+    elif traces is not None:
+        sequences = [NewestFirst.of(store.scores_of_traces(traces))]
+    else:
+        sequences = list(store.all_scores())
+    scores = newest_first(sequences, since=since, until=until)
+    kept = [score for score in scores if all_hold(conditions, _SCORE_COLUMNS, score)]
+    return _numbered_json(kept, page, limit, score_json)
+
+
+def _page(asked: Parameters) -> tuple[int, int]:
+    page = asked.number("page", default=1, least=1)
+    return page, asked.number("limit", default=50, least=1, most=100)
+
+
+def _simple(asked: Parameters, names: Sequence[str]) -> tuple[Condition, ...]:
+    return tuple(
+        Condition(type="string", column=name, operator="=", value=value)
+        for name in names
+        if (value := asked.text(name)) is not None
+    )
+
+
+def _numbered(rows: Sequence[JSON], page: int, limit: int) -> JSON:
+    return _numbered_json(rows, page, limit, lambda row: row)
+
+
+def _numbered_json(rows: Sequence[Any], page: int, limit: int, to_json: Any) -> JSON:
+    shown = rows[(page - 1) * limit : page * limit]
+    return {"data": [to_json(row) for row in shown], "meta": page_meta(page, limit, len(rows))}
