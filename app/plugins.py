@@ -17,7 +17,7 @@ def load_plugins() -> None:
     """Fill every registry, once in a process; formulas may name the metrics from then on."""
     load_metrics(_warn)
     load_trace_sources(_warn)
-    register_metric_keys(name for name in METRICS.names() if name != "SCORE")
+    register_metric_keys({*METRICS.names(), *METRICS.aliases} - {"SCORE"})
 
 
 def loaded_plugins() -> list[Loaded]:

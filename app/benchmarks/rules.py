@@ -1,12 +1,12 @@
 """What a benchmark may say, decided without a database."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from app.core.errors import AppError, ErrorItem
 from app.core.strict_json import escape_pointer
 from app.formula import validate
-from app.metrics.registry import METRICS, options_of, plain_keys, provider_for
+from app.metrics.registry import METRICS, option_mistakes, options_of, plain_keys, provider_for
 from app.metrics.types import MetricRef
 
 
@@ -51,27 +51,25 @@ def _ref_errors(ref: MetricRef, at: str) -> list[ErrorItem]:
     """What is wrong with one metric, each option looked at by itself."""
     factory = METRICS.find(ref.key)
     if factory is None:
-        return _refusals({at: MetricRef.of(ref.key)})
-    if not ref.options and ref.key not in plain_keys():
+        return _refusal(ref, at)
+    if not ref.options and METRICS.name_of(ref.key) not in plain_keys():
         names = ", ".join(option.name for option in options_of(factory))
         detail = f"{ref.key} says nothing without its options; send options with {names}"
         return [ErrorItem(pointer=at, detail=detail)]
-    return _refusals(
-        {
-            f"{at}/options/{escape_pointer(name)}": MetricRef.of(ref.key, {name: value})
-            for name, value in ref.options
-        }
-    )
+    mistakes = [
+        ErrorItem(pointer=f"{at}/options/{escape_pointer(name)}", detail=mistake.detail)
+        for name, mistake in option_mistakes(ref).items()
+    ]
+    return mistakes or _refusal(ref, at)
 
 
-def _refusals(refs: Mapping[str, MetricRef]) -> list[ErrorItem]:
-    errors = []
-    for pointer, ref in refs.items():
-        try:
-            provider_for(ref)
-        except AppError as error:
-            errors.append(ErrorItem(pointer=pointer, detail=error.detail))
-    return errors
+def _refusal(ref: MetricRef, at: str) -> list[ErrorItem]:
+    """What is wrong with the options together."""
+    try:
+        provider_for(ref)
+    except AppError as error:
+        return [ErrorItem(pointer=at, detail=error.detail)]
+    return []
 
 
 def kpi_errors(kpi: KpiDraft, at: str) -> list[ErrorItem]:

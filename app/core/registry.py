@@ -4,7 +4,7 @@ import difflib
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
@@ -45,47 +45,67 @@ class Registry(Generic[T]):
     Built-ins are the modules of one package: each calls `register` when imported, and a failure
     stops the process. Third parties are entry points of one group: the loaded object is called
     with the registry's `register`, and a failure is recorded in `loaded` and nothing else.
+    `check` raises for an item that could not be used under its name.
     """
 
-    def __init__(self, kind: str, *, group: str, names: str = r"[a-z][a-z0-9_-]*") -> None:
+    def __init__(
+        self,
+        kind: str,
+        *,
+        group: str,
+        names: str = r"[a-z][a-z0-9_-]*",
+        check: Callable[[str, T], None] | None = None,
+    ) -> None:
         self.kind = kind
         self.group = group
         self._name_pattern = names
+        self._check = check
         self._items: dict[str, T] = {}
+        self._aliases: dict[str, str] = {}
         self._loaded: list[Loaded] = []
         self._origin = "built-in"
 
-    def register(self, name: str, item: T) -> T:
-        """Add one item under its name.
+    def register(self, name: str, item: T, *, aliases: Sequence[str] = ()) -> T:
+        """Add one item under its name. Under an alias it is found, too, and listed only once.
 
-        Raises: `DuplicateName` when the name is taken, `UnfitName` when it is not of the form
-                that this kind wants.
+        Raises: `DuplicateName` when a name is taken, `UnfitName` when it is not of the form
+                that this kind wants, and what the registry's `check` raises.
         """
-        if not re.fullmatch(self._name_pattern, name):
-            raise UnfitName(f"a {self.kind} cannot be named {name!r}; use {self._name_pattern}")
-        if name in self._items:
-            raise DuplicateName(f"two {self.kind}s are named {name!r}; rename one of them")
+        for wanted in (name, *aliases):
+            self._require_free(wanted)
+        if self._check is not None:
+            self._check(name, item)
         self._items[name] = item
+        self._aliases.update(dict.fromkeys(aliases, name))
         self._loaded.append(Loaded(kind=self.kind, name=name, origin=self._origin))
         return item
 
     def get(self, name: str) -> T:
-        """The item of that name; raises `NotFound` with the nearest names."""
+        """The item of that name or alias; raises `NotFound` with the nearest names."""
         try:
-            return self._items[name]
+            return self._items[self.name_of(name)]
         except KeyError:
             known = ", ".join(self._items) or "none is loaded"
+            near = near_matches(name, [*self._items, *self._aliases])
             raise NotFound(
-                f"no {self.kind} is named {name!r}.{near_matches(name, list(self._items))}"
-                f" Known: {known}.",
+                f"no {self.kind} is named {name!r}.{near} Known: {known}.",
                 code=f"unknown-{self.kind.replace(' ', '-')}",
             ) from None
 
     def find(self, name: str) -> T | None:
-        return self._items.get(name)
+        return self._items.get(self.name_of(name))
+
+    def name_of(self, name: str) -> str:
+        """The name behind an alias; any other name is its own."""
+        return self._aliases.get(name, name)
 
     def names(self) -> list[str]:
         return list(self._items)
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """The other names that are understood, each with the name that it stands for."""
+        return dict(self._aliases)
 
     def __iter__(self) -> Iterator[T]:
         return iter(self._items.values())
@@ -109,7 +129,8 @@ class Registry(Generic[T]):
         for entry_point in entry_points(group=self.group):
             try:
                 self._load(entry_point)
-            except Exception as error:  # noqa: BLE001 - a stranger's code must not stop the service
+            # A stranger's code must not stop the service, not even by asking to.
+            except (Exception, SystemExit) as error:  # noqa: BLE001
                 failure = Loaded(
                     kind=self.kind,
                     name=entry_point.name,
@@ -120,15 +141,21 @@ class Registry(Generic[T]):
                 warn(failure)
 
     def _load(self, entry_point: EntryPoint) -> None:
-        items, loaded = dict(self._items), list(self._loaded)
+        before = dict(self._items), dict(self._aliases), list(self._loaded)
         self._origin = _origin(entry_point)
         try:
             entry_point.load()(self.register)
         except BaseException:
-            self._items, self._loaded = items, loaded
+            self._items, self._aliases, self._loaded = before
             raise
         finally:
             self._origin = "built-in"
+
+    def _require_free(self, name: str) -> None:
+        if not re.fullmatch(self._name_pattern, name):
+            raise UnfitName(f"a {self.kind} cannot be named {name!r}; use {self._name_pattern}")
+        if name in self._items or name in self._aliases:
+            raise DuplicateName(f"two {self.kind}s are named {name!r}; rename one of them")
 
 
 def _origin(entry_point: EntryPoint) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 
 from app.core.errors import Invalid
 from app.core.registry import near_matches
+from app.metrics.run_value import run_value, summary_of
 from app.metrics.types import Failed, MetricProvider, Missing, RunMetric, TraceMeasurements
 from app.traces.types import Trace
 
@@ -93,19 +94,27 @@ def aggregate(
 def aggregate_run(
     provider: MetricProvider,
     column: Sequence[float | None],
-    traces: Iterable[Trace],
+    traces: Sequence[Trace],
     *,
     missing: Mapping[str, int] | None = None,
 ) -> Aggregate:
     """The same, with the value of the whole run as mean where the provider defines one.
 
-    `traces` is read for such providers only.
+    `traces` are those of the column; they are read for such providers only.
     """
     found = aggregate(column, missing=missing)
     if not isinstance(provider, RunMetric) or not found.n:
         return found
-    value = provider.aggregate(traces)
-    return replace(found, mean=value if math.isfinite(value) else None)
+    return with_run_value(found, run_value(provider, summary_of(provider, column, traces)))
+
+
+def with_run_value(found: Aggregate, value: float | Failed | None) -> Aggregate:
+    """The same with the value of the run as mean; that it failed is one more missing value."""
+    if not isinstance(value, Failed):
+        return replace(found, mean=value)
+    kind = value.kind.value
+    missing = {**found.missing, kind: found.missing.get(kind, 0) + 1}
+    return replace(found, mean=None, missing=missing)
 
 
 def missing_counts(rows: Iterable[TraceMeasurements], key: str) -> dict[str, int]:

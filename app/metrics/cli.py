@@ -74,14 +74,14 @@ def score(
 def _score_file(file: Path, metrics: str | None, formula: str | None) -> Scored:
     from app.formula import compile_formula
     from app.metrics.engine import measure_all
-    from app.metrics.registry import load_metrics
+    from app.metrics.registry import load_metrics, names_of
     from app.traces.ndjson import read_traces
 
     load_metrics(lambda plugin: warn(f"the plugin {plugin.name} was not loaded: {plugin.error}"))
     chosen = _chosen(metrics)
     compiled = None
     if formula is not None:
-        compiled = compile_formula(formula, frozenset(ref.key for ref in chosen))
+        compiled = compile_formula(formula, names_of(chosen))
     refs = _with_scores(chosen, compiled)
     kept = _Kept(refs)
     with opened(file) as lines:
@@ -145,8 +145,11 @@ class _Kept:
 def _values(
     references: "Iterable[Reference]", aggregates: "Mapping[str, Aggregate]"
 ) -> "dict[Reference, float | None]":
+    from app.metrics.registry import column_of
+
     return {
-        reference: aggregates[reference.key].statistic(reference.stat) for reference in references
+        reference: aggregates[column_of(reference.key)].statistic(reference.stat)
+        for reference in references
     }
 
 

@@ -148,7 +148,7 @@ def _known_beforehand(trace: Trace, spec: MetricSpec) -> Measurement | None:
         return _NOT_THE_AGENT[trace.outcome]
     if trace.expected_output is None and Need.EXPECTED_OUTPUT in spec.needs:
         return _NO_EXPECTED
-    if trace.outcome is not _SCORED:
+    if trace.outcome is not _SCORED and not spec.measures_failures:
         return _AGENT_FAILED if spec.worst is None else float(spec.worst)
     return _NO_OUTPUT if trace.output is None and Need.OUTPUT in spec.needs else None
 
@@ -165,7 +165,7 @@ def _without_computing(trace: Trace, provider: MetricProvider) -> Measurement | 
 
 def _checked(value: object, spec: MetricSpec) -> Measurement:
     try:
-        number = value if type(value) is float else _number(value)
+        number = value if type(value) is float else number_of(value)
     except (TypeError, OverflowError) as error:
         return Failed(FailureKind.NOT_A_NUMBER, _cut(str(error)))
     low, high = spec.minimum, spec.maximum
@@ -176,10 +176,19 @@ def _checked(value: object, spec: MetricSpec) -> Measurement:
     return number + 0.0  # no negative zero, which would sort and print as another value
 
 
-def _number(value: object) -> float:
+def number_of(value: object) -> float:
+    """A number as a float. Raises TypeError for anything else, OverflowError beyond the range."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{type(value).__name__} {value!r}")
     return float(value)
+
+
+def attempt(function: Callable[..., T], *arguments: Any) -> T | Failed:
+    """What a provider's function returns, or how it failed."""
+    try:
+        return function(*arguments)
+    except Exception as error:  # noqa: BLE001 - a stranger's code
+        return _raised(error)
 
 
 def _raised(error: Exception) -> Failed:

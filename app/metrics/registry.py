@@ -6,25 +6,48 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args, get_origin
 
 from app.core.errors import Invalid
 from app.core.registry import Loaded, Registry, near_matches
-from app.metrics.types import MetricFactory, MetricProvider, MetricRef, OptionValue
+from app.metrics.types import MetricFactory, MetricProvider, MetricRef, MetricSpec, OptionValue
 
+_LISTED_KEY: Final = re.compile(r"\[.*\]", re.DOTALL)  # SCORE["Clarity"] is listed as SCORE
 _SCORE_COLUMN: Final = re.compile(r'SCORE\[(".*")\]', re.DOTALL)
 
+
+class UnfitMetric(Exception):
+    """What was registered makes no metric of that name; see `MetricFactory`."""
+
+
+def _check_factory(name: str, factory: MetricFactory) -> None:
+    provider: object = factory()
+    spec = getattr(provider, "spec", None)
+    if not isinstance(spec, MetricSpec) or _LISTED_KEY.sub("", spec.key) != name:
+        raise UnfitMetric(f"the metric {name} needs a MetricSpec with the key {name!r} as its spec")
+    for method in ("supports", "compute"):
+        if not callable(getattr(provider, method, None)):
+            raise UnfitMetric(f"the metric {name} has no method {method}(trace)")
+    for option in options_of(factory):
+        if not isinstance(option.default, bool | int | float | str):
+            raise UnfitMetric(f"option {option.name} of {name} needs a boolean, number or text")
+
+
 METRICS: Final[Registry[MetricFactory]] = Registry(
-    "metric", group="mosaico.metrics", names=r"[A-Z_][A-Z0-9_]*"
+    "metric", group="mosaico.metrics", names=r"[A-Z_][A-Z0-9_]*", check=_check_factory
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricOption:
-    """A setting of a metric: its wire name, and the default that also fixes its type."""
+    """A setting of a metric: its wire name, and the default that also fixes its type.
+
+    `choices` are the texts that it takes; empty when any will do.
+    """
 
     name: str
     default: OptionValue
+    choices: tuple[str, ...] = ()
 
 
 def _say_nothing(_: Loaded) -> None:
@@ -61,16 +84,40 @@ def provider_for(ref: MetricRef) -> MetricProvider:
     Raises: NotFound for an unknown name, Invalid for an unknown option or a value of another type.
     """
     factory: Callable[..., MetricProvider] = METRICS.get(ref.key)
-    known = {option.name: option for option in options_of(factory)}
-    for name, value in ref.options:
-        _check_option(ref.key, name, value, known)
+    for mistake in option_mistakes(ref).values():
+        raise mistake
     return factory(**{_snake(name): value for name, value in ref.options})
 
 
+def option_mistakes(ref: MetricRef) -> dict[str, Invalid]:
+    """What is wrong with each option by itself, by its name. Raises NotFound for no metric."""
+    known = {option.name: option for option in options_of(METRICS.get(ref.key))}
+    found = {}
+    for name, value in ref.options:
+        try:
+            _check_option(ref.key, name, value, known)
+        except Invalid as mistake:
+            found[name] = mistake
+    return found
+
+
 def ref_of_column(column: str) -> MetricRef:
-    """The metric behind a column that a formula names: `ROUGE`, or `SCORE["Answer Relevance"]`."""
+    """The metric behind a name in a formula: `ROUGE`, an alias, or `SCORE["Answer Relevance"]`."""
     name = _SCORE_COLUMN.fullmatch(column)
-    return MetricRef.of("SCORE", {"name": json.loads(name[1])}) if name else MetricRef.of(column)
+    if name:
+        return MetricRef.of("SCORE", {"name": json.loads(name[1])})
+    return MetricRef.of(METRICS.name_of(column))
+
+
+def column_of(name: str) -> str:
+    """The column that a formula names: the name itself, unless it is an alias."""
+    return METRICS.name_of(name)
+
+
+def names_of(refs: Iterable[MetricRef]) -> frozenset[str]:
+    """The names under which formulas know these metrics, aliases among them."""
+    keys = {METRICS.name_of(ref.key) for ref in refs}
+    return frozenset({*keys, *(alias for alias, name in METRICS.aliases.items() if name in keys)})
 
 
 @lru_cache(maxsize=256)
@@ -82,7 +129,9 @@ def providers_for(refs: tuple[MetricRef, ...]) -> tuple[MetricProvider, ...]:
 def options_of(factory: Callable[..., MetricProvider]) -> tuple[MetricOption, ...]:
     """The options that a metric takes, read from the signature of its factory."""
     return tuple(
-        MetricOption(name=_camel(name), default=parameter.default)
+        MetricOption(
+            name=_camel(name), default=parameter.default, choices=_choices(parameter.annotation)
+        )
         for name, parameter in inspect.signature(factory).parameters.items()
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY
     )
@@ -108,7 +157,7 @@ def plain_keys() -> list[str]:
 
 def default_refs(keys: Iterable[str]) -> tuple[MetricRef, ...]:
     """References without options, each name checked. Raises NotFound with the nearest names."""
-    refs = tuple(map(MetricRef.of, keys))
+    refs = tuple(dict.fromkeys(map(ref_of_column, keys)))
     providers_for(refs)
     return refs
 
@@ -143,6 +192,19 @@ def _check_option(
             f" not {value!r:.80}.",
             code="invalid-metric-option",
         )
+    choices = known[name].choices
+    if choices and value not in choices:
+        listing = ", ".join(repr(choice) for choice in choices)
+        raise Invalid(
+            f"option {name} of {key} is one of {listing},"
+            f" not {value!r:.80}.{near_matches(str(value), list(filter(None, choices)))}",
+            code="invalid-metric-option",
+        )
+
+
+def _choices(annotation: object) -> tuple[str, ...]:
+    """The texts of a `Literal`, which is how a factory says what an option takes."""
+    return get_args(annotation) if get_origin(annotation) is Literal else ()
 
 
 def _camel(name: str) -> str:

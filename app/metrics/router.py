@@ -25,6 +25,7 @@ def _view(name: str) -> MetricView:
     origins = {entry.name: entry.origin for entry in METRICS.loaded}
     return MetricView(
         key=name,
+        aliases=[alias for alias, meant in METRICS.aliases.items() if meant == name],
         description=spec.description,
         unit=spec.unit,
         minimum=spec.minimum,
@@ -33,7 +34,7 @@ def _view(name: str) -> MetricView:
         version=spec.version,
         source=spec.source,
         options=[
-            MetricOptionView(name=option.name, default=option.default)
+            MetricOptionView(name=option.name, default=option.default, choices=list(option.choices))
             for option in options_of(factory)
         ],
         origin=origins[name],

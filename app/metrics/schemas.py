@@ -3,14 +3,20 @@ from app.metrics.types import Direction
 
 
 class MetricOptionView(WireModel):
+    """An option of a metric; one of the `choices`, or anything like the default if there are none."""
+
     name: str
     default: bool | int | float | str
+    choices: list[str]
 
 
 class MetricView(WireModel):
-    """A metric that benchmarks can use. `minimum` or `maximum` null means no bound."""
+    """A metric that benchmarks can use. `minimum` or `maximum` null means no bound; `aliases` are
+    other names that benchmarks and formulas may use.
+    """
 
     key: str
+    aliases: list[str]
     description: str
     unit: str
     minimum: float | None

@@ -421,7 +421,14 @@ def same_after_folding(expected: str, output: str) -> bool:
 
 
 def _folded(words: Sequence[str]) -> str:
-    text = " ".join(words)
+    return caseless(" ".join(words))
+
+
+def caseless(text: str) -> str:
+    """The text as it is compared when case and the way accents are encoded do not matter.
+
+    Source: Unicode 15 §3.13, D145.
+    """
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFD", unicodedata.normalize("NFD", text).casefold())

@@ -1,13 +1,14 @@
 """What a metric is, what it says about one trace, and how somebody provides a new one."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from app.traces.types import Trace
 
 OptionValue: TypeAlias = bool | int | float | str
+Summary: TypeAlias = Any  # JSON: it is stored, and crosses between processes
 
 
 class Direction(StrEnum):
@@ -52,8 +53,10 @@ class MetricSpec:
     """What a metric measures, in which unit and range, and who defined it.
 
     `minimum` and `maximum` are inclusive, None means open. `worst` is the value that a trace takes
-    when the agent failed on it; None means that such a trace is skipped. `version` changes whenever
-    the same trace could get another value, so also with every option.
+    when the agent failed on it; None means that such a trace is skipped, unless the metric
+    `measures_failures`: then it is asked for them as for any other (time and money are spent on
+    failures, too). `version` changes whenever the same trace could get another value, so also with
+    every option.
     """
 
     key: str
@@ -65,6 +68,7 @@ class MetricSpec:
     maximum: float | None = 1.0
     direction: Direction = Direction.HIGHER_IS_BETTER
     worst: float | None = None
+    measures_failures: bool = False
     needs: frozenset[Need] = frozenset()
 
 
@@ -93,9 +97,19 @@ class BatchMetric(Protocol):
 
 @runtime_checkable
 class RunMetric(Protocol):
-    """A provider whose value for a run is not the mean of its traces (from counts, for example)."""
+    """A provider whose value for a run is not the mean of its traces (from counts, for example).
 
-    def aggregate(self, traces: Iterable[Trace]) -> float: ...
+    `summarize` boils traces down to something small; it is given the traces that have a value, those
+    on which the agent failed among them. `merge` makes one summary of two, and `run_value` reads the
+    value of the run off the last one; None when there is none. However the traces are cut and in
+    whatever order they are merged, the value is the same.
+    """
+
+    def summarize(self, traces: Sequence[Trace]) -> Summary: ...
+
+    def merge(self, one: Summary, other: Summary) -> Summary: ...
+
+    def run_value(self, summary: Summary) -> float | None: ...
 
 
 class MetricFactory(Protocol):

@@ -61,7 +61,11 @@ class BenchmarkRun(Base):
 
 
 class RunShard(Base):
-    """A stretch of a collection that one job scores: positions `first` to `last`, both included."""
+    """A stretch of a collection that one job scores: positions `first` to `last`, both included.
+
+    `summaries` holds, by metric, what the value of the whole run is made of where that is not the
+    mean of the traces.
+    """
 
     __tablename__ = "run_shards"
 
@@ -73,6 +77,7 @@ class RunShard(Base):
     last: Mapped[int] = mapped_column(Integer)
     fence: Mapped[int] = mapped_column(Integer, default=0)
     done_at: Mapped[datetime | None]
+    summaries: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
 
 
 class TraceResult(Base):

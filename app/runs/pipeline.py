@@ -7,15 +7,21 @@ outside any transaction, and writes what it found in one transaction that fails 
 taken away or the run has ended. So a job can be killed anywhere and simply done again.
 """
 
+from collections.abc import Callable
+
 from app.jobs.handlers import Job
 from app.kpis.evaluate import evaluate_kpis
+from app.metrics.aggregate import Aggregate
+from app.metrics.registry import column_of
 from app.runs import queries, service
 from app.runs.planning import make_plan, trace_query
 from app.runs.rules import judge_validity
-from app.runs.scoring import Columns, score_traces
+from app.runs.scoring import Columns, RunValues, score_traces, summarize
 from app.traces.collect import collect
 from app.traces.queries import read_traces
 from app.traces.registry import TRACE_SOURCES
+
+SHARDS_AT_ONCE = 16
 
 
 def begin(job: Job, run_id: str) -> None:
@@ -60,8 +66,9 @@ def score(job: Job, run_id: str, shard: int) -> None:
     with res.db.read() as session:
         traces = read_traces(session, step.collection_id, step.first, step.last)
     measured = score_traces(traces, step.plan.refs, job)
+    summaries = summarize(traces, measured, step.plan.refs, job)
     with res.db.begin() as session:
-        service.store_shard(session, step, measured, res.clock())
+        service.store_shard(session, step, measured, res.clock(), summaries=summaries)
 
 
 def finish(job: Job, run_id: str) -> None:
@@ -76,11 +83,11 @@ def finish(job: Job, run_id: str) -> None:
         for row in queries.stream_scored(session, queries.get_run(session, run_id)):
             job.checkpoint()
             columns.add(row)
-    aggregates, tally = columns.aggregates(), columns.tally()
+    aggregates, tally = _with_run_values(job, step, columns.aggregates()), columns.tally()
     found = service.Finished(
         expected=tally.total,
         aggregates=aggregates,
-        kpis=evaluate_kpis(step.plan.kpis, lambda key, name: aggregates[key].statistic(name)),
+        kpis=evaluate_kpis(step.plan.kpis, _statistics(aggregates)),
         validity=judge_validity(
             tally,
             min_coverage=step.plan.min_coverage,
@@ -89,6 +96,25 @@ def finish(job: Job, run_id: str) -> None:
     )
     with res.db.begin() as session:
         service.finish_run(session, step, found, res.clock())
+
+
+def _with_run_values(
+    job: Job, step: service.Step, aggregates: dict[str, Aggregate]
+) -> dict[str, Aggregate]:
+    """The aggregates, with a value of the whole run where a metric defines one."""
+    values, shard = RunValues(step.plan.refs, job), -1
+    while values:
+        with job.resources.db.read() as session:
+            shards = queries.summaries_after(session, step.run_seq, shard, SHARDS_AT_ONCE)
+        if not shards:
+            break
+        values.add([found.summaries for found in shards])
+        shard = shards[-1].shard
+    return values.into(aggregates)
+
+
+def _statistics(aggregates: dict[str, Aggregate]) -> Callable[[str, str], float | None]:
+    return lambda key, name: aggregates[column_of(key)].statistic(name)
 
 
 def give_up(job: Job, run_id: str, code: str, message: str, **_: object) -> None:

@@ -9,7 +9,7 @@ from app.benchmarks.queries import get_benchmark, kpis_of
 from app.core.resources import Resources
 from app.formula import compile_formula
 from app.kpis.evaluate import PlannedKpi
-from app.metrics.registry import parse_ref, provider_for, ref_of_column
+from app.metrics.registry import column_of, parse_ref, provider_for, ref_of_column
 from app.metrics.types import MetricRef
 from app.runs.plan import PlannedMetric, RunPlan
 from app.runs.queries import get_run
@@ -56,8 +56,9 @@ def _metrics(chosen: list[MetricRef], kpis: list[KpiDefinition]) -> list[Planned
     planned = {metric.column: metric for metric in map(_metric, chosen)}
     for kpi in kpis:
         for reference in compile_formula(kpi.formula).references:
-            if reference.key not in planned:
-                planned[reference.key] = _metric(ref_of_column(reference.key))
+            if column_of(reference.key) not in planned:
+                named = _metric(ref_of_column(reference.key))
+                planned[named.column] = named
     return list(planned.values())
 
 

@@ -88,6 +88,17 @@ def lock_shards(session: Session, run_seq: int) -> None:
     session.execute(statement.order_by(RunShard.shard).with_for_update())
 
 
+def summaries_after(session: Session, run_seq: int, shard: int, limit: int) -> list[RunShard]:
+    """The next shards of a run that hold summaries."""
+    statement = (
+        select(RunShard)
+        .where(RunShard.run_seq == run_seq, RunShard.shard > shard, RunShard.summaries.is_not(None))
+        .order_by(RunShard.shard)
+        .limit(limit)
+    )
+    return list(session.scalars(statement))
+
+
 def shard_count(session: Session, run_seq: int) -> int:
     statement = select(func.count()).where(RunShard.run_seq == run_seq)
     return session.scalar(statement) or 0

@@ -2,13 +2,21 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from app.jobs.handlers import Job
 from app.jobs.pool import CallHung, CallLost
-from app.metrics.aggregate import Aggregate, aggregate
+from app.metrics.aggregate import Aggregate, aggregate, with_run_value
 from app.metrics.engine import CHUNK_SIZE, score_chunk
 from app.metrics.registry import provider_for
+from app.metrics.run_value import (
+    Note,
+    failed_note,
+    is_run_metric,
+    merge_notes,
+    summarize_traces,
+    value_of_note,
+)
 from app.metrics.types import Failed, FailureKind, MetricRef, SkipReason, TraceMeasurements
 from app.runs.queries import ScoredTrace
 from app.runs.rules import Tally
@@ -55,12 +63,80 @@ def _side_by_side(rows: Sequence[TraceMeasurements]) -> TraceMeasurements:
 
 
 def _lost(trace: Trace, ref: MetricRef, lost: CallLost) -> TraceMeasurements:
-    kind = FailureKind.HANG if isinstance(lost, CallHung) else FailureKind.DIED
     return TraceMeasurements(
-        trace_id=trace.trace_id,
-        values=(None,),
-        missing={provider_for(ref).spec.key: Failed(kind, str(lost))},
+        trace_id=trace.trace_id, values=(None,), missing={_column(ref): _failure(lost)}
     )
+
+
+def summarize(
+    traces: Sequence[Trace],
+    measured: Sequence[TraceMeasurements],
+    refs: tuple[MetricRef, ...],
+    job: Job,
+) -> dict[str, Note]:
+    """What the values of the whole run are made of, by column, for metrics that have one."""
+    found = {}
+    for place, ref in enumerate(refs):
+        if is_run_metric(ref):
+            job.checkpoint()
+            column = [row.values[place] for row in measured]
+            found[_column(ref)] = _noted(job, summarize_traces, ref, column, traces)
+    return found
+
+
+class RunValues:
+    """The values of a whole run, put together from what was stored of its shards."""
+
+    def __init__(self, refs: Sequence[MetricRef], job: Job) -> None:
+        self._refs = {_column(ref): ref for ref in refs if is_run_metric(ref)}
+        self._job = job
+        self._notes: dict[str, Note] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._refs)
+
+    def add(self, shards: Sequence[Mapping[str, Note]]) -> None:
+        """Merge the notes of some shards, in any order, each once."""
+        for column, ref in self._refs.items():
+            self._job.checkpoint()
+            known = [self._notes[column]] if column in self._notes else []
+            notes = known + [notes[column] for notes in shards if column in notes]
+            if notes:
+                self._notes[column] = _noted(self._job, merge_notes, ref, notes)
+
+    def into(self, aggregates: Mapping[str, Aggregate]) -> dict[str, Aggregate]:
+        """The same aggregates, with these values as their means; without a trace there is none."""
+        found = dict(aggregates)
+        for column, note in self._notes.items():
+            if found[column].n:
+                found[column] = with_run_value(found[column], self._value(column, note))
+        return found
+
+    def _value(self, column: str, note: Note) -> float | Failed | None:
+        self._job.checkpoint()
+        try:
+            return self._job.pool.run(
+                value_of_note, self._refs[column], note, timeout_s=self._job.call_timeout_s
+            )
+        except CallLost as lost:
+            self._job.checkpoint()
+            return _failure(lost)
+
+
+def _noted(job: Job, function: Callable[..., Note], *arguments: object) -> Note:
+    try:
+        return job.pool.run(function, *arguments, timeout_s=job.call_timeout_s)
+    except CallLost as lost:
+        job.checkpoint()
+        return failed_note(_failure(lost))
+
+
+def _column(ref: MetricRef) -> str:
+    return provider_for(ref).spec.key
+
+
+def _failure(lost: CallLost) -> Failed:
+    return Failed(FailureKind.HANG if isinstance(lost, CallHung) else FailureKind.DIED, str(lost))
 
 
 class Columns:

@@ -51,6 +51,7 @@ class CollectedTrace(Base):
     cost_usd: Mapped[float | None]
     latency_ms: Mapped[float | None]
     tool_calls: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
+    turns: Mapped[int | None] = mapped_column(Integer)
     scores: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
 
 

@@ -12,6 +12,7 @@ T = TypeVar("T")
 
 LONGEST_ID: Final = 256  # characters
 MAX_TRIAL: Final = 2**15 - 1
+MAX_TURNS: Final = 2**31 - 1
 MAX_INTEGER: Final = 2**63 - 1
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
@@ -76,7 +77,8 @@ def trace_from_json(value: Any) -> Trace:
         output_tokens=_count(value, "outputTokens"),
         cost_usd=_amount(value, "costUsd"),
         latency_ms=_amount(value, "latencyMs"),
-        tool_calls=tuple(_list(value, "toolCalls", _tool_call)),
+        tool_calls=_tool_calls(value),
+        turns=_count(value, "turns", MAX_TURNS),
         scores=_scores(value),
     )
 
@@ -163,6 +165,12 @@ def _list(source: Mapping[str, Any], key: str, item: Callable[[Any, str], T]) ->
 
 def _tag(value: Any, key: str) -> str:
     return _storable(value, key)
+
+
+def _tool_calls(source: Mapping[str, Any]) -> tuple[ToolCall, ...] | None:
+    if source.get("toolCalls") is None:
+        return None  # not told, which is not the same as none
+    return tuple(_list(source, "toolCalls", _tool_call))
 
 
 def _tool_call(value: Any, key: str) -> ToolCall:

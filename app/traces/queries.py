@@ -108,10 +108,11 @@ def trace_of(row: Row[tuple[object, ...]]) -> Trace:
         output_tokens=row.output_tokens,
         cost_usd=row.cost_usd,
         latency_ms=row.latency_ms,
-        tool_calls=tuple(_tool_calls(row.tool_calls)),
+        tool_calls=None if row.tool_calls is None else tuple(_tool_calls(row.tool_calls)),
+        turns=row.turns,
         scores=row.scores or {},
     )
 
 
-def _tool_calls(document: list[dict[str, object]] | None) -> Iterator[ToolCall]:
-    return (ToolCall(**call) for call in document or ())  # type: ignore[arg-type]
+def _tool_calls(document: list[dict[str, object]]) -> Iterator[ToolCall]:
+    return (ToolCall(**call) for call in document)  # type: ignore[arg-type]

@@ -35,6 +35,7 @@ COLLECTED_COLUMNS = {
     "cost_usd": "float8",
     "latency_ms": "float8",
     "tool_calls": "jsonb",
+    "turns": "int4",
     "scores": "jsonb",
 }
 LOCAL_COLUMNS = {"dataset_id": "text", "position": "int4", "trace_id": "text", "line": "text"}
@@ -172,7 +173,8 @@ def _collected_row(collection_id: int, position: int, trace: Trace) -> tuple[obj
         trace.output_tokens,
         trace.cost_usd,
         trace.latency_ms,
-        Jsonb(list(_tool_calls(trace.tool_calls))) if trace.tool_calls else None,
+        None if trace.tool_calls is None else Jsonb(list(_tool_calls(trace.tool_calls))),
+        trace.turns,
         Jsonb(dict(trace.scores)) if trace.scores else None,
     )
 

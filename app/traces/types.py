@@ -43,8 +43,10 @@ class ToolCall:
 class Trace:
     """One attempt (`trial`) of an agent at one item of a dataset.
 
-    Texts are None when the source has none; None is never read as an empty text. Tokens, cost
-    and latency are those of the agent alone, without evaluators. `scores` came with the trace.
+    Texts are None when the source has none; None is never read as an empty text. Tokens, cost,
+    latency, calls of tools and `turns` (answers of the model) are those of the agent alone, without
+    evaluators; None where the source does not tell, a cost also where no price is known.
+    `scores` came with the trace.
     """
 
     trace_id: str
@@ -61,5 +63,6 @@ class Trace:
     output_tokens: int | None = None
     cost_usd: float | None = None
     latency_ms: float | None = None
-    tool_calls: tuple[ToolCall, ...] = ()
+    tool_calls: tuple[ToolCall, ...] | None = None
+    turns: int | None = None
     scores: Mapping[str, float] = field(default_factory=dict)

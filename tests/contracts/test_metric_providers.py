@@ -2,19 +2,43 @@
 
 import math
 import pickle
-from typing import Final
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Final
 
 import pytest
 
+from app.core.errors import Invalid
 from app.metrics.engine import measure
 from app.metrics.registry import METRICS, load_metrics, options_of, provider_for
-from app.metrics.types import Direction, MetricProvider, MetricRef, Need, OptionValue
-from app.traces.types import Outcome, Trace
+from app.metrics.run_value import merged, run_value, summary_of
+from app.metrics.types import (
+    Direction,
+    MetricProvider,
+    MetricRef,
+    Need,
+    OptionValue,
+    RunMetric,
+    Skipped,
+)
+from app.traces.types import Outcome, ToolCall, Trace
 
 load_metrics()
 
 KEYS: Final = sorted(METRICS.names())
 TEXTS: Final = (None, "", "The quick brown fox.", "the QUICK fox, brown 3.5", "漢字 \ud800 \x00 é")
+FIGURES: Final[tuple[dict[str, Any], ...]] = (
+    {},
+    {
+        "input_tokens": 2**62,
+        "output_tokens": 0,
+        "cost_usd": 1e-300,
+        "latency_ms": 1e12,
+        "turns": 1,
+        "tool_calls": (ToolCall(name="a", ok=True), ToolCall(name="b", ok=False)),
+        "scores": {"": -1.5},
+    },
+)
 OTHER: Final[dict[type, OptionValue]] = {bool: True, int: 7, float: 0.7, str: "other"}
 
 
@@ -26,6 +50,7 @@ def traces() -> list[Trace]:
             outcome=outcome,
             expected_output=expected,
             output=output,
+            **FIGURES[(first + second) % 2],
         )
         for outcome in Outcome
         for first, expected in enumerate(TEXTS)
@@ -73,7 +98,7 @@ def test_every_value_is_measured_in_its_range_or_missing_with_a_reason(
     for trace in traces():
         row = measure(trace, [provider])
         if row.values[0] is None:
-            assert "kind" not in row.missing[provider.spec.key]._fields, row  # never failed
+            assert isinstance(row.missing[provider.spec.key], Skipped), row  # never failed
         else:
             assert not row.missing
 
@@ -96,10 +121,46 @@ def test_a_metric_does_without_the_texts_that_it_does_not_need(provider: MetricP
         assert math.isfinite(provider.compute(trace))
 
 
-def test_every_option_changes_the_version_or_the_column(key: str, provider: MetricProvider) -> None:
-    plain = provider.spec
+def variants(key: str) -> Iterator[MetricProvider]:
+    """The metric with each of its options in turn, and each choice that there is for it."""
     for option in options_of(METRICS.get(key)):
-        ref = MetricRef.of(key, {option.name: OTHER[type(option.default)]})
-        other = provider_for(ref).spec
-        assert (other.key, other.version) != (plain.key, plain.version)
-        assert pickle.loads(pickle.dumps(ref)) == ref
+        for value in option.choices or (OTHER[type(option.default)],):
+            ref = MetricRef.of(key, {option.name: value})
+            assert pickle.loads(pickle.dumps(ref)) == ref
+            if value == option.default:
+                continue
+            with suppress(Invalid):  # an option may need another one
+                yield provider_for(ref)
+
+
+def test_every_option_changes_the_version_or_the_column(key: str, provider: MetricProvider) -> None:
+    seen = {(provider.spec.key, provider.spec.version)}
+    for other in variants(key):
+        named = (other.spec.key, other.spec.version)
+        assert named not in seen
+        seen.add(named)
+    assert len(seen) > 1 or not options_of(METRICS.get(key))
+
+
+def test_a_metric_with_options_keeps_its_promises_too(key: str) -> None:
+    for other in variants(key):
+        test_the_range_is_in_order_and_holds_the_worst_value(other)
+        test_every_value_is_measured_in_its_range_or_missing_with_a_reason(other)
+
+
+def test_the_value_of_a_run_is_the_same_however_its_traces_are_cut(
+    key: str, provider: MetricProvider
+) -> None:
+    for one in (provider, *variants(key)):
+        if isinstance(one, RunMetric):
+            rows = [measure(trace, [one]) for trace in traces()]
+            column = [row.values[0] for row in rows]
+            whole = summary_of(one, column, traces())
+            parts = [
+                summary_of(one, column[start : start + 7], traces()[start : start + 7])
+                for start in range(0, len(column), 7)
+            ]
+            value = run_value(one, whole)
+            assert value is None or isinstance(value, float)
+            assert run_value(one, merged(one, parts)) == value
+            assert run_value(one, merged(one, parts[::-1])) == value

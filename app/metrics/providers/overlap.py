@@ -1,15 +1,18 @@
-"""Common words and equality: what an extractive answer is judged by."""
+"""Common words and equality: what an extractive answer is judged by; and the same of labels."""
 
+from app.metrics.labels import Labels, Share, label_metric
 from app.metrics.reference import BOTH_TEXTS, TextMetric
 from app.metrics.registry import METRICS
 from app.metrics.text import same_after_folding, squad_overlap
-from app.metrics.types import MetricSpec
+from app.metrics.types import MetricProvider, MetricSpec
 
 SQUAD = "Rajpurkar et al. 2016 and 2018 (SQuAD evaluation): words as multisets"
 
 
-def accuracy() -> TextMetric:
+def accuracy(*, labels: Labels = "", positive: str = "") -> MetricProvider:
     """1 when the output is the expected text, else 0."""
+    if labels or positive:
+        return label_metric("ACCURACY", Share.ACCURACY, labels, positive)
     return TextMetric(
         spec=MetricSpec(
             key="ACCURACY",
@@ -22,23 +25,29 @@ def accuracy() -> TextMetric:
     )
 
 
-def precision() -> TextMetric:
+def precision(*, labels: Labels = "", positive: str = "") -> MetricProvider:
     """The share of the output's words that the expected text holds."""
+    if labels or positive:
+        return label_metric("PRECISION", Share.PRECISION, labels, positive)
     return TextMetric(
         spec=_spec("PRECISION", "Share of the output's words that are expected"),
         score=_precision,
     )
 
 
-def recall() -> TextMetric:
+def recall(*, labels: Labels = "", positive: str = "") -> MetricProvider:
     """The share of the expected words that the output holds."""
+    if labels or positive:
+        return label_metric("RECALL", Share.RECALL, labels, positive)
     return TextMetric(
         spec=_spec("RECALL", "Share of the expected words that the output holds"), score=_recall
     )
 
 
-def f1_score() -> TextMetric:
+def f1_score(*, labels: Labels = "", positive: str = "") -> MetricProvider:
     """Harmonic mean of precision and recall."""
+    if labels or positive:
+        return label_metric("F1_SCORE", Share.F1, labels, positive)
     return TextMetric(
         spec=_spec("F1_SCORE", "Harmonic mean of PRECISION and RECALL of words"), score=_f1
     )

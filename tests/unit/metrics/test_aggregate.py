@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from app.metrics.aggregate import (
     aggregate_run,
     missing_counts,
     percentile,
+    with_run_value,
 )
 from app.metrics.types import (
     Failed,
@@ -126,9 +127,15 @@ class ShareOfLongOutputs:
     def compute(self, trace: Trace) -> float:  # noqa: ARG002
         return 0.5
 
-    def aggregate(self, traces: Iterable[Trace]) -> float:
-        long = [len(trace.output or "") > 3 for trace in traces]
-        return sum(long) / len(long)
+    def summarize(self, traces: Sequence[Trace]) -> list[int]:
+        return [sum(len(trace.output or "") > 3 for trace in traces), len(traces)]
+
+    def merge(self, one: list[int], other: list[int]) -> list[int]:
+        return [one[0] + other[0], one[1] + other[1]]
+
+    def run_value(self, summary: list[int]) -> float:
+        long, count = summary
+        return long / count
 
 
 def test_a_metric_with_a_value_of_the_whole_run_has_it_as_mean() -> None:
@@ -136,4 +143,13 @@ def test_a_metric_with_a_value_of_the_whole_run_has_it_as_mean() -> None:
     found = aggregate_run(ShareOfLongOutputs(), [0.5, 0.5, 0.5], traces)
     assert found.mean == 1 / 3
     assert found.p50 == 0.5
-    assert aggregate_run(ShareOfLongOutputs(), [None], []).mean is None
+    assert aggregate_run(ShareOfLongOutputs(), [None] * 3, traces).mean is None
+
+
+def test_a_run_whose_own_value_failed_has_no_mean_and_counts_the_failure() -> None:
+    found = aggregate([0.5, 1.0, None], missing={"RAISED": 1})
+    broken = with_run_value(found, Failed(FailureKind.RAISED, "KeyError"))
+    assert broken.mean is None
+    assert broken.missing == {"RAISED": 2}
+    assert (broken.n, broken.max) == (2, 1.0)
+    assert with_run_value(found, None).mean is None

@@ -2,21 +2,29 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.core.errors import Invalid, NotFound
+from app.core.registry import DuplicateName
 from app.metrics.registry import (
     METRICS,
+    UnfitMetric,
+    column_of,
     default_refs,
     load_metrics,
+    names_of,
+    option_mistakes,
     options_of,
     parse_ref,
     provider_for,
     providers_for,
+    ref_of_column,
     version_with,
 )
-from app.metrics.types import MetricRef
+from app.metrics.types import MetricRef, MetricSpec
+from app.traces.types import Trace
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +95,86 @@ def test_default_references_are_checked() -> None:
         default_refs(["BLUE"])
 
 
+def test_an_alias_is_another_name_and_not_another_metric() -> None:
+    assert provider_for(MetricRef.of("LATENCY")).spec.key == "LATENCY_MS"
+    assert column_of("LATENCY") == column_of("LATENCY_MS") == "LATENCY_MS"
+    assert ref_of_column("LATENCY") == MetricRef.of("LATENCY_MS")
+    assert default_refs(["LATENCY", "LATENCY_MS"]) == (MetricRef.of("LATENCY_MS"),)
+    assert "LATENCY" not in METRICS.names()
+    assert names_of([MetricRef.of("LATENCY_MS")]) == {"LATENCY", "LATENCY_MS"}
+    assert names_of([MetricRef.of("LATENCY")]) == {"LATENCY", "LATENCY_MS"}
+    with pytest.raises(NotFound, match="Did you mean LATENCY"):
+        provider_for(MetricRef.of("LATENCYY"))
+
+
+def test_a_column_that_is_a_score_is_no_alias() -> None:
+    assert column_of('SCORE["LATENCY"]') == 'SCORE["LATENCY"]'
+    assert ref_of_column('SCORE["LATENCY"]') == MetricRef.of("SCORE", {"name": "LATENCY"})
+
+
+def test_an_option_takes_one_of_its_choices() -> None:
+    labels = options_of(METRICS.get("RECALL"))[0]
+    assert labels.choices == ("", "macro", "micro", "weighted", "binary")
+    assert list(option_mistakes(MetricRef.of("RECALL", {"labels": "all", "x": 1}))) == [
+        "labels",
+        "x",
+    ]
+
+
+class Nameless:
+    spec = MetricSpec(key="OTHER", description="", source="")
+
+    def supports(self, trace: Trace) -> bool:  # noqa: ARG002
+        return True
+
+    def compute(self, trace: Trace) -> float:  # noqa: ARG002
+        return 1.0
+
+
+class Named(Nameless):
+    spec = MetricSpec(key="NAMED", description="", source="")
+
+
+class WithoutCompute:
+    spec = MetricSpec(key="NAMED", description="", source="")
+    supports = Nameless.supports
+
+
+def needing(*, setting: object = None) -> Named:
+    return Named()
+
+
+def demanding(setting: str) -> Named:
+    return Named()
+
+
+@pytest.mark.parametrize(
+    ("factory", "complaint"),
+    [
+        (Nameless, "needs a MetricSpec with the key 'NAMED'"),
+        (object, "needs a MetricSpec"),
+        (WithoutCompute, r"has no method compute\(trace\)"),
+        (needing, "option setting of NAMED needs a boolean, number or text"),
+        (demanding, "setting"),
+        ("no factory", "not callable"),
+    ],
+)
+def test_what_makes_no_metric_of_its_name_is_refused(factory: Any, complaint: str) -> None:
+    with pytest.raises((UnfitMetric, TypeError), match=complaint):
+        METRICS.register("NAMED", factory)
+    assert "NAMED" not in METRICS.names()
+
+
+@pytest.mark.parametrize("taken", ["ROUGE", "LATENCY"])
+def test_a_name_or_an_alias_is_given_once(taken: str) -> None:
+    with pytest.raises(DuplicateName, match=taken):
+        METRICS.register("NAMED", Named, aliases=[taken])
+    with pytest.raises(DuplicateName, match=taken):
+        METRICS.register(taken, Named)
+    assert METRICS.name_of("NAMED") == "NAMED"
+    assert METRICS.find("NAMED") is None
+
+
 def test_loading_twice_registers_nothing_twice() -> None:
     before = METRICS.names()
     load_metrics()
@@ -111,7 +199,8 @@ def row_of(key: str) -> str:
     low, high = (
         "open" if end is None else format(end, "g") for end in (spec.minimum, spec.maximum)
     )
-    worst = "skipped" if spec.worst is None else format(spec.worst, "g")
+    missing = "measured" if spec.measures_failures else "skipped"
+    worst = missing if spec.worst is None else format(spec.worst, "g")
     cells = (
         f"`{key}`",
         spec.description.rstrip("."),

@@ -1,0 +1,77 @@
+"""Whether the agent failed, and what failed within."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from app.metrics.registry import METRICS
+from app.metrics.types import Direction, MetricProvider, MetricSpec
+from app.traces.types import Trace
+
+SOURCE = "the outcome of the trace"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """A metric of every trace that is the agent's own doing, answered or not."""
+
+    spec: MetricSpec
+    read: Callable[[Trace], float]
+
+    def supports(self, trace: Trace) -> bool:
+        return not trace.outcome.is_missing
+
+    def compute(self, trace: Trace) -> float:
+        return self.read(trace)
+
+
+def status() -> MetricProvider:
+    """1 when the agent answered, 0 when it failed: `STATUS == 1` holds for a run without failure."""
+    return Health(
+        spec=MetricSpec(
+            key="STATUS",
+            description="1 when the agent answered, 0 when it failed",
+            source=SOURCE,
+            worst=0.0,
+        ),
+        read=lambda trace: float(not trace.outcome.is_agent_failure),
+    )
+
+
+def error_rate() -> MetricProvider:
+    """0 when the agent answered, 1 when it failed: the mean is the share of failures."""
+    return Health(
+        spec=MetricSpec(
+            key="ERROR_RATE",
+            description="1 when the agent failed, else 0; its mean is the share of failures",
+            source=SOURCE,
+            direction=Direction.LOWER_IS_BETTER,
+            worst=1.0,
+        ),
+        read=lambda trace: float(trace.outcome.is_agent_failure),
+    )
+
+
+def error_count() -> MetricProvider:
+    """The errors of one trace: that of the agent, and each tool call that failed."""
+    return Health(
+        spec=MetricSpec(
+            key="ERROR_COUNT",
+            description="Errors of the trace: the agent's own, and each tool call that failed",
+            source=SOURCE,
+            unit="errors",
+            maximum=None,
+            direction=Direction.LOWER_IS_BETTER,
+            measures_failures=True,
+        ),
+        read=_error_count,
+    )
+
+
+def _error_count(trace: Trace) -> float:
+    broken = sum(call.ok is False for call in trace.tool_calls or ())
+    return float(trace.outcome.is_agent_failure + broken)
+
+
+METRICS.register("STATUS", status)
+METRICS.register("ERROR_RATE", error_rate)
+METRICS.register("ERROR_COUNT", error_count)

@@ -1,0 +1,70 @@
+"""Whether an output can be read as JSON, the first thing asked of a structured answer."""
+
+import json
+import re
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final, NoReturn
+
+from app.metrics.registry import METRICS
+from app.metrics.types import MetricProvider, MetricSpec, Need
+from app.traces.types import Trace
+
+MAX_DEPTH: Final = 500  # levels; Python's parser gives up a little later, at a depth that varies
+
+_TEXT_OR_REST: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|[^\[\]{}"]++', re.DOTALL)
+_STEPS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonValid:
+    """1 when the output is one JSON text and nothing else, else 0."""
+
+    spec: MetricSpec
+
+    def supports(self, trace: Trace) -> bool:
+        return trace.output is not None
+
+    def compute(self, trace: Trace) -> float:
+        return float(is_json(trace.output or ""))
+
+
+def json_valid() -> MetricProvider:
+    return JsonValid(
+        spec=MetricSpec(
+            key="JSON_VALID",
+            description="1 when the output is one JSON text and nothing else, else 0",
+            source="RFC 8259 §2",
+            worst=0.0,
+            needs=frozenset({Need.OUTPUT}),
+        )
+    )
+
+
+def is_json(text: str) -> bool:
+    """Whether the grammar of JSON gives the text, at most 500 levels deep.
+
+    NaN and Infinity are no JSON. The grammar allows a key to come twice, numbers of any size and
+    half a surrogate pair as an escape.
+    """
+    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
+        return False
+    try:
+        _DECODER.decode(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _depth(text: str) -> int:
+    brackets = _TEXT_OR_REST.sub("", text)
+    return max(accumulate(_STEPS.get(sign, 0) for sign in brackets), default=0)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
+
+
+_DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse)
+
+METRICS.register("JSON_VALID", json_valid)

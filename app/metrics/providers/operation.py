@@ -1,0 +1,122 @@
+"""What an answer took: time, money, tokens, tools, turns. A failure takes them, too."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from app.metrics.registry import METRICS
+from app.metrics.types import Direction, MetricFactory, MetricProvider, MetricSpec
+from app.traces.types import Trace
+
+SOURCE = "the trace itself"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A figure of the trace; one that its source does not tell is skipped, never read as zero."""
+
+    spec: MetricSpec
+    read: Callable[[Trace], float | None]
+
+    def supports(self, trace: Trace) -> bool:
+        return self.read(trace) is not None
+
+    def compute(self, trace: Trace) -> float:
+        figure = self.read(trace)
+        if figure is None:
+            raise ValueError(f"the trace does not tell its {self.spec.key}")
+        return figure
+
+
+def figure(
+    key: str,
+    description: str,
+    unit: str,
+    read: Callable[[Trace], float | None],
+    *,
+    maximum: float | None = None,
+    direction: Direction = Direction.LOWER_IS_BETTER,
+) -> MetricFactory:
+    """A factory of a metric that reads one figure, from 0 on, of every trace that tells it."""
+    spec = MetricSpec(
+        key=key,
+        description=description,
+        source=SOURCE,
+        unit=unit,
+        maximum=maximum,
+        direction=direction,
+        measures_failures=True,
+    )
+
+    def factory() -> MetricProvider:
+        return Figure(spec=spec, read=read)
+
+    return factory
+
+
+def _total_tokens(trace: Trace) -> int | None:
+    if trace.input_tokens is None or trace.output_tokens is None:
+        return None
+    return trace.input_tokens + trace.output_tokens
+
+
+def _tool_calls(trace: Trace) -> int | None:
+    return None if trace.tool_calls is None else len(trace.tool_calls)
+
+
+def _tool_call_success_rate(trace: Trace) -> float | None:
+    told = [call.ok for call in trace.tool_calls or () if call.ok is not None]
+    return sum(told) / len(told) if told else None
+
+
+METRICS.register(
+    "LATENCY_MS",
+    figure("LATENCY_MS", "Time from question to answer", "ms", lambda trace: trace.latency_ms),
+    aliases=["LATENCY"],
+)
+METRICS.register(
+    "COST_USD",
+    figure(
+        "COST_USD", "What the model calls of the agent cost", "USD", lambda trace: trace.cost_usd
+    ),
+)
+METRICS.register(
+    "INPUT_TOKENS",
+    figure(
+        "INPUT_TOKENS", "Tokens that the model read", "tokens", lambda trace: trace.input_tokens
+    ),
+)
+METRICS.register(
+    "OUTPUT_TOKENS",
+    figure(
+        "OUTPUT_TOKENS", "Tokens that the model wrote", "tokens", lambda trace: trace.output_tokens
+    ),
+)
+METRICS.register(
+    "TOTAL_TOKENS",
+    figure("TOTAL_TOKENS", "INPUT_TOKENS and OUTPUT_TOKENS together", "tokens", _total_tokens),
+)
+METRICS.register(
+    "TOOL_CALLS",
+    figure(
+        "TOOL_CALLS",
+        "How many tools the agent called",
+        "calls",
+        _tool_calls,
+        direction=Direction.NEITHER,
+    ),
+)
+METRICS.register(
+    "TOOL_CALL_SUCCESS_RATE",
+    figure(
+        "TOOL_CALL_SUCCESS_RATE",
+        "Share of the tool calls that succeeded",
+        "ratio",
+        _tool_call_success_rate,
+        maximum=1.0,
+        direction=Direction.HIGHER_IS_BETTER,
+    ),
+)
+METRICS.register(
+    "TURNS",
+    figure("TURNS", "How many times the model was asked", "turns", lambda trace: trace.turns),
+)

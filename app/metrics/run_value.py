@@ -1,0 +1,103 @@
+"""The value of a whole run where it is not the mean of its traces: summarized, merged, read off.
+
+A summary is kept as a note: `{"summary": …}`, or `{"failed": kind, "detail": …}` when the provider
+broke. Notes are JSON: a part of a run is summarized by whoever measures it, and stored.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from typing import Any, TypeAlias
+
+from app.core.strict_json import check_json
+from app.metrics.engine import attempt, number_of
+from app.metrics.registry import load_metrics, provider_for
+from app.metrics.types import Failed, FailureKind, MetricRef, RunMetric
+from app.traces.types import Trace
+
+Note: TypeAlias = dict[str, Any]
+
+
+def summary_of(
+    provider: RunMetric, column: Sequence[float | None], traces: Sequence[Trace]
+) -> Note:
+    """The note of some traces; those without a value in the metric's column are left out."""
+    valued = [trace for trace, value in zip(traces, column, strict=True) if value is not None]
+    return _noted(attempt(provider.summarize, valued))
+
+
+def merged(provider: RunMetric, notes: Iterable[Note]) -> Note:
+    """One note of several, at least one; one that failed makes the whole fail."""
+
+    def merge(one: Note, other: Note) -> Note:
+        for note in (one, other):
+            if "failed" in note:
+                return note
+        return _noted(attempt(provider.merge, one["summary"], other["summary"]))
+
+    return reduce(merge, notes)
+
+
+def run_value(provider: RunMetric, note: Note) -> float | Failed | None:
+    """The value that the note of all traces stands for; None when the metric has none."""
+    if "failed" in note:
+        return Failed(FailureKind(note["failed"]), note["detail"])
+    value = attempt(provider.run_value, note["summary"])
+    if value is None or isinstance(value, Failed):
+        return value
+    number = value if type(value) is float else attempt(number_of, value)
+    if isinstance(number, Failed):
+        return Failed(FailureKind.NOT_A_NUMBER, number.detail)
+    return number if math.isfinite(number) else Failed(FailureKind.NON_FINITE, str(number))
+
+
+def summarize_traces(
+    ref: MetricRef, column: Sequence[float | None], traces: Sequence[Trace]
+) -> Note:
+    """The same by name: what it takes and returns can cross to another process."""
+    return summary_of(_named(ref), column, traces)
+
+
+def merge_notes(ref: MetricRef, notes: Sequence[Note]) -> Note:
+    """The same by name."""
+    return merged(_named(ref), notes)
+
+
+def value_of_note(ref: MetricRef, note: Note) -> float | Failed | None:
+    """The same by name."""
+    return run_value(_named(ref), note)
+
+
+def is_run_metric(ref: MetricRef) -> bool:
+    """Whether a metric has a value of the whole run that is not the mean of its traces."""
+    return isinstance(provider_for(ref), RunMetric)
+
+
+def failed_note(failure: Failed) -> Note:
+    return {"failed": failure.kind.value, "detail": failure.detail}
+
+
+def _named(ref: MetricRef) -> RunMetric:
+    load_metrics()
+    provider = provider_for(ref)
+    if not isinstance(provider, RunMetric):
+        raise TypeError(f"{ref.key} has no value of a whole run")
+    return provider
+
+
+def _noted(summary: object) -> Note:
+    """The note of a summary, which must be storable."""
+    if not isinstance(summary, Failed):
+        stored = attempt(_as_stored, summary)
+        if not isinstance(stored, Failed):
+            return {"summary": stored}
+        summary = stored
+    return failed_note(summary)
+
+
+def _as_stored(summary: object) -> object:
+    """As it comes back from the database: no tuples, no keys but texts, nothing it cannot hold."""
+    value = json.loads(json.dumps(summary))
+    check_json(value)
+    return value

@@ -1,0 +1,169 @@
+"""EXACT_MATCH, CONTAINS, EDIT_SIMILARITY and JSON_VALID, by hand first."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.metrics.engine import measure
+from app.metrics.registry import load_metrics, provider_for
+from app.metrics.types import MetricRef, Skipped, SkipReason
+from app.traces.types import Outcome, Trace
+
+load_metrics()
+
+
+def value(key: str, expected: str | None, output: str | None, **options: Any) -> float | None:
+    row = measure(
+        Trace(trace_id="t", item_id="t", expected_output=expected, output=output),
+        [provider_for(MetricRef.of(key, options))],
+    )
+    return row.values[0]
+
+
+@pytest.mark.parametrize(
+    ("expected", "output", "wanted"),
+    [
+        ("Paris", "Paris", 1.0),
+        ("Paris", "paris", 0.0),
+        ("Paris", "Paris ", 0.0),
+        ("a b", "a  b", 0.0),
+        ("é", "e\u0301", 0.0),  # ACCURACY finds these equal
+        ("", "", 1.0),
+    ],
+)
+def test_an_exact_match_is_one_to_the_byte(expected: str, output: str, wanted: float) -> None:
+    assert value("EXACT_MATCH", expected, output) == wanted
+
+
+@given(st.text(), st.text())
+def test_an_exact_match_is_equality_of_bytes(one: str, other: str) -> None:
+    equal = one.encode("utf-8", "surrogatepass") == other.encode("utf-8", "surrogatepass")
+    assert value("EXACT_MATCH", one, other) == equal
+
+
+@pytest.mark.parametrize(
+    ("expected", "output", "as_it_is", "any_case"),
+    [
+        ("Paris", "It is Paris.", 1.0, 1.0),
+        ("paris", "It is Paris.", 0.0, 1.0),
+        ("Paris", "Pa ris", 0.0, 0.0),
+        ("straße", "STRASSE 7", 0.0, 1.0),
+        ("É", "cafe\u0301", 0.0, 1.0),
+        ("Paris", "", 0.0, 0.0),
+        ("a b", "a  b", 0.0, 0.0),  # blanks count
+    ],
+)
+def test_an_output_contains_the_expected_text(
+    expected: str, output: str, as_it_is: float, any_case: float
+) -> None:
+    assert value("CONTAINS", expected, output) == as_it_is
+    assert value("CONTAINS", expected, output, ignoreCase=True) == any_case
+
+
+def test_an_empty_expectation_proves_nothing_and_is_skipped() -> None:
+    trace = Trace(trace_id="t", item_id="t", expected_output="", output="anything")
+    row = measure(trace, [provider_for(MetricRef.of("CONTAINS"))])
+    assert row.missing == {"CONTAINS": Skipped(SkipReason.NOT_SUPPORTED)}
+
+
+@given(st.text(min_size=1), st.text(), st.text())
+def test_a_text_is_contained_in_whatever_surrounds_it(text: str, before: str, after: str) -> None:
+    assert value("CONTAINS", text, before + text + after) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("expected", "output", "wanted"),
+    [
+        ("kitten", "sitting", 1 - 3 / 7),
+        ("abcd", "abcd", 1.0),
+        ("abcd", "", 0.0),
+        ("", "", 1.0),
+        ("ab", "xy", 0.0),
+    ],
+)
+def test_edit_similarity_is_one_minus_edits_over_the_longer_text(
+    expected: str, output: str, wanted: float
+) -> None:
+    assert value("EDIT_SIMILARITY", expected, output) == wanted
+
+
+def test_two_huge_texts_are_skipped_not_waited_for() -> None:
+    huge = "a" * 31_700  # 31 700² > 10⁹
+    trace = Trace(trace_id="t", item_id="t", expected_output=huge, output=huge)
+    provider = provider_for(MetricRef.of("EDIT_SIMILARITY"))
+    assert measure(trace, [provider]).missing == {
+        "EDIT_SIMILARITY": Skipped(SkipReason.NOT_SUPPORTED)
+    }
+    assert value("EDIT_SIMILARITY", huge, "a") == pytest.approx(1 / 31_700, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        '{"a": [1, 2.5e10, true, null, "x"]}',
+        "1",
+        '"text"',
+        "null",
+        " \n\t\r[1] ",
+        '{"a": 1, "a": 2}',
+        '"\\ud800"',
+        "9" * 5000,
+        "1e400",
+        "[" * 500 + "]" * 500,
+        '"' + "[" * 600 + '"',  # brackets within a text are no levels
+        '["\\"[", ' + ",".join(["[]"] * 600) + "]",
+    ],
+)
+def test_what_the_grammar_gives_is_json(text: str) -> None:
+    assert value("JSON_VALID", None, text) == 1.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "{'a': 1}",
+        '{"a": 1,}',
+        "NaN",
+        "[Infinity]",
+        "-Infinity",
+        "01",
+        "1 2",
+        '"a\nb"',
+        "\ufeff{}",
+        "\u00a0{}",  # a blank, but none of JSON
+        '```json\n{"a": 1}\n```',
+        'Here it is: {"a": 1}',
+        "[" * 501 + "]" * 501,
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        "{" * 600 + '"',
+    ],
+)
+def test_anything_else_is_not(text: str) -> None:
+    assert value("JSON_VALID", None, text) == 0.0
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+        max_leaves=12,
+    )
+)  # fmt: skip
+def test_whatever_python_writes_as_json_is_json(document: object) -> None:
+    assert value("JSON_VALID", None, json.dumps(document, ensure_ascii=False)) == 1.0
+
+
+@pytest.mark.parametrize("key", ["EXACT_MATCH", "CONTAINS", "EDIT_SIMILARITY", "JSON_VALID"])
+def test_an_agent_that_failed_scores_nothing(key: str) -> None:
+    failed = Trace(
+        trace_id="t", item_id="t", expected_output="x", output="x", outcome=Outcome.AGENT_ERROR
+    )
+    assert measure(failed, [provider_for(MetricRef.of(key))]).values == (0.0,)

@@ -1,0 +1,288 @@
+"""Precision, recall, F1 and accuracy of labels: by hand, as scikit-learn prints them, as laws."""
+
+import json
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.core.errors import Invalid
+from app.metrics.engine import measure
+from app.metrics.labels import MAX_LABELS
+from app.metrics.registry import load_metrics, provider_for
+from app.metrics.run_value import merged, run_value, summary_of
+from app.metrics.types import Failed, FailureKind, MetricRef, OptionValue, RunMetric
+from app.traces.types import Outcome, Trace
+
+load_metrics()
+
+KEYS: Final = ("PRECISION", "RECALL", "F1_SCORE")
+MODES: Final = ("macro", "micro", "weighted")
+
+
+class Answer(NamedTuple):
+    """A label that was expected and the one that was given; None stands for a failure."""
+
+    expected: str
+    given: str | None
+
+
+def traces(answers: Sequence[Answer]) -> list[Trace]:
+    return [
+        Trace(
+            trace_id=str(number),
+            item_id=str(number),
+            expected_output=answer.expected,
+            output=answer.given,
+            outcome=Outcome.SCORED if answer.given is not None else Outcome.AGENT_ERROR,
+        )
+        for number, answer in enumerate(answers)
+    ]
+
+
+def metric(key: str, **options: OptionValue) -> RunMetric:
+    provider = provider_for(MetricRef.of(key, options))
+    assert isinstance(provider, RunMetric)
+    return provider
+
+
+def of_run(answers: Sequence[Answer], key: str, **options: OptionValue) -> float | Failed | None:
+    provider = metric(key, **options)
+    return run_value(provider, summary_of(provider, [1.0] * len(answers), traces(answers)))
+
+
+def answers(expected: str, given: str) -> list[Answer]:
+    return [Answer(one, other) for one, other in zip(expected, given, strict=True)]
+
+
+# Expected a a b b c, given a b b b a: counted as (right, expected, given)
+# a: (1, 2, 2), b: (2, 2, 3), c: (0, 1, 0), together (3, 5, 5).
+BY_HAND: Final = answers("aabbc", "abbba")
+
+
+@pytest.mark.parametrize(
+    ("key", "mode", "wanted"),
+    [
+        ("PRECISION", "micro", 3 / 5),
+        ("RECALL", "micro", 3 / 5),
+        ("F1_SCORE", "micro", 3 / 5),
+        ("PRECISION", "macro", (1 / 2 + 2 / 3 + 0) / 3),
+        ("RECALL", "macro", (1 / 2 + 1 + 0) / 3),
+        ("F1_SCORE", "macro", (2 / 4 + 4 / 5 + 0) / 3),
+        ("PRECISION", "weighted", (2 * 1 / 2 + 2 * 2 / 3 + 0) / 5),
+        ("RECALL", "weighted", (2 * 1 / 2 + 2 * 1 + 0) / 5),
+        ("F1_SCORE", "weighted", (2 * 2 / 4 + 2 * 4 / 5 + 0) / 5),
+        ("ACCURACY", "micro", 3 / 5),
+        ("ACCURACY", "macro", 3 / 5),
+        ("ACCURACY", "weighted", 3 / 5),
+    ],
+)
+def test_the_value_of_a_run_is_that_found_by_hand(key: str, mode: str, wanted: float) -> None:
+    assert of_run(BY_HAND, key, labels=mode) == pytest.approx(wanted, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("key", "positive", "wanted"),
+    [
+        ("PRECISION", "a", 1 / 2),
+        ("RECALL", "a", 1 / 2),
+        ("PRECISION", "b", 2 / 3),
+        ("RECALL", "b", 1.0),
+        ("F1_SCORE", "b", 4 / 5),
+        ("PRECISION", "c", 0.0),  # never given
+        ("RECALL", "c", 0.0),
+        ("ACCURACY", "b", 3 / 5),
+        ("PRECISION", "d", None),  # neither expected nor given: nothing is known of it
+    ],
+)
+def test_in_binary_mode_only_the_positive_label_counts(
+    key: str, positive: str, wanted: float | None
+) -> None:
+    assert of_run(BY_HAND, key, labels="binary", positive=positive) == wanted
+
+
+# The examples of scikit-learn's documentation: of `precision_recall_fscore_support` and its kin
+# (labels 0 1 2 0 1 2, given 0 2 1 0 0 1), and the table of `classification_report`
+# (labels 0 1 2 2 2, given 0 0 2 2 1), with the digits that they print.
+@pytest.mark.parametrize(
+    ("expected", "given_", "key", "mode", "printed"),
+    [
+        ("012012", "021001", "PRECISION", "macro", "0.22"),
+        ("012012", "021001", "PRECISION", "micro", "0.33"),
+        ("012012", "021001", "PRECISION", "weighted", "0.22"),
+        ("012012", "021001", "RECALL", "macro", "0.33"),
+        ("012012", "021001", "RECALL", "micro", "0.33"),
+        ("012012", "021001", "RECALL", "weighted", "0.33"),
+        ("012012", "021001", "F1_SCORE", "macro", "0.27"),
+        ("012012", "021001", "F1_SCORE", "micro", "0.33"),
+        ("012012", "021001", "F1_SCORE", "weighted", "0.27"),
+        ("01222", "00221", "PRECISION", "macro", "0.50"),
+        ("01222", "00221", "RECALL", "macro", "0.56"),
+        ("01222", "00221", "F1_SCORE", "macro", "0.49"),
+        ("01222", "00221", "PRECISION", "weighted", "0.70"),
+        ("01222", "00221", "RECALL", "weighted", "0.60"),
+        ("01222", "00221", "F1_SCORE", "weighted", "0.61"),
+        ("01222", "00221", "ACCURACY", "macro", "0.60"),
+    ],
+)
+def test_the_value_of_a_run_is_that_of_scikit_learn(
+    expected: str, given_: str, key: str, mode: str, printed: str
+) -> None:
+    value = of_run(answers(expected, given_), key, labels=mode)
+    assert isinstance(value, float)
+    assert f"{value:.2f}" == printed
+
+
+def from_matrix(pairs: Sequence[Answer], key: str, mode: str) -> float:
+    """The same by the matrix of confusions, as scikit-learn goes about it."""
+    names = sorted({name for pair in pairs for name in pair if name is not None})
+    matrix = np.zeros((len(names), len(names)))
+    for expected, given_ in pairs:
+        assert given_ is not None
+        matrix[names.index(expected), names.index(given_)] += 1
+    right, support, predicted = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
+    if mode == "micro":
+        right, support, predicted = (
+            each.sum(keepdims=True) for each in (right, support, predicted)
+        )
+    part, whole = {
+        "PRECISION": (right, predicted),
+        "RECALL": (right, support),
+        "F1_SCORE": (2 * right, support + predicted),
+    }[key]
+    shares = np.divide(part, whole, out=np.zeros_like(whole), where=whole > 0)
+    return float(np.average(shares, weights=support if mode == "weighted" else None))
+
+
+labels = st.sampled_from("abcd")
+answered = st.lists(st.builds(Answer, labels, labels), min_size=1, max_size=40)
+any_answers = st.lists(st.builds(Answer, labels, labels | st.none()), min_size=1, max_size=40)
+
+
+@given(answered, st.sampled_from(KEYS), st.sampled_from(MODES))
+def test_the_value_of_a_run_is_that_of_its_confusion_matrix(
+    pairs: list[Answer], key: str, mode: str
+) -> None:
+    assert of_run(pairs, key, labels=mode) == pytest.approx(
+        from_matrix(pairs, key, mode), abs=1e-12
+    )
+
+
+@given(any_answers, st.sampled_from([*KEYS, "ACCURACY"]))
+def test_micro_precision_recall_and_f1_are_the_accuracy_failures_included(
+    pairs: list[Answer], key: str
+) -> None:
+    right = sum(pair.expected == pair.given for pair in pairs)
+    assert of_run(pairs, key, labels="micro") == pytest.approx(right / len(pairs), abs=1e-15)
+
+
+@given(any_answers, st.data())
+def test_however_a_run_is_cut_and_merged_no_bit_changes(
+    pairs: list[Answer], data: st.DataObject
+) -> None:
+    provider = metric("F1_SCORE", labels="macro")
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(pairs)), max_size=4)))
+    pieces = [pairs[start:end] for start, end in zip([0, *cuts], [*cuts, len(pairs)], strict=True)]
+    notes = [summary_of(provider, [1.0] * len(piece), traces(piece)) for piece in pieces]
+    stored = [json.loads(json.dumps(note)) for note in data.draw(st.permutations(notes))]
+    whole = summary_of(provider, [1.0] * len(pairs), traces(pairs))
+    assert run_value(provider, merged(provider, stored)) == run_value(provider, whole)
+
+
+@given(answered, st.integers(0, 39), st.sampled_from([*KEYS, "ACCURACY"]))
+def test_an_agent_that_fails_where_it_was_wrong_or_right_is_never_better_for_it(
+    pairs: list[Answer], place: int, key: str
+) -> None:
+    place %= len(pairs)
+    if pairs[place].expected != pairs[place].given:
+        return  # a wrong label harms another label, too
+    failing = [*pairs[:place], Answer(pairs[place].expected, None), *pairs[place + 1 :]]
+    for mode in MODES:
+        worse, better = of_run(failing, key, labels=mode), of_run(pairs, key, labels=mode)
+        assert isinstance(worse, float)
+        assert isinstance(better, float)
+        assert worse <= better + 1e-12
+
+
+def test_a_failure_lowers_precision_and_recall_of_the_label_that_was_expected() -> None:
+    # a: right 1, expected 2, given 1 and one failure; b: right 1 of 1.
+    pairs = [Answer("a", "a"), Answer("a", None), Answer("b", "b")]
+    assert of_run(pairs, "PRECISION", labels="macro") == (1 / 2 + 1) / 2
+    assert of_run(pairs, "RECALL", labels="macro") == (1 / 2 + 1) / 2
+    assert of_run(pairs, "PRECISION", labels="binary", positive="a") == 1 / 2
+    # Where b was expected, a failure counts as the positive label a.
+    pairs = [Answer("a", "a"), Answer("b", None)]
+    assert of_run(pairs, "PRECISION", labels="binary", positive="a") == 1 / 2
+    assert of_run(pairs, "RECALL", labels="binary", positive="a") == 1.0
+
+
+def test_one_failure_among_many_answers_changes_a_macro_average_by_little() -> None:
+    pairs = [*answers("ab" * 500, "ab" * 500), Answer("a", None)]
+    value = of_run(pairs, "PRECISION", labels="macro")
+    assert isinstance(value, float)
+    assert 0.998 < value < 1.0
+
+
+@pytest.mark.parametrize(
+    ("expected", "given_"), [("Positive", " positive\n"), ("Straße", "STRASSE"), ("a  b", "A b")]
+)
+def test_labels_are_equal_where_accuracy_finds_texts_equal(expected: str, given_: str) -> None:
+    pair = [Answer(expected, given_)]
+    assert of_run(pair, "PRECISION", labels="macro") == 1.0
+    assert of_run(pair, "PRECISION", labels="binary", positive=given_) == 1.0
+    provider = provider_for(MetricRef.of("ACCURACY"))
+    assert measure(traces(pair)[0], [provider]).values == (1.0,)
+
+
+def test_a_trace_has_one_for_its_right_label_and_nothing_for_a_failure() -> None:
+    provider = provider_for(MetricRef.of("F1_SCORE", {"labels": "macro"}))
+    rows = [
+        measure(trace, [provider])
+        for trace in traces([Answer("a", "A "), Answer("a", "b"), Answer("a", None)])
+    ]
+    assert [row.values[0] for row in rows] == [1.0, 0.0, 0.0]
+
+
+def test_long_answers_are_told_apart_and_kept_short() -> None:
+    long = "x" * 100_000
+    pairs = [Answer(long, long), Answer(long, long + "y")]
+    assert of_run(pairs, "ACCURACY", labels="macro") == 1 / 2
+    provider = metric("ACCURACY", labels="macro")
+    assert len(json.dumps(summary_of(provider, [1.0, 1.0], traces(pairs)))) < 200
+
+
+def test_texts_that_are_no_labels_have_no_value_of_the_run() -> None:
+    pairs = [Answer("a", str(number)) for number in range(MAX_LABELS)]
+    failure = of_run(pairs, "F1_SCORE", labels="macro")
+    assert isinstance(failure, Failed)
+    assert failure.kind is FailureKind.RAISED
+    assert "these are texts, not labels" in failure.detail
+    provider = metric("F1_SCORE", labels="macro")
+    halves = [
+        summary_of(provider, [1.0] * len(half), traces(half))
+        for half in (pairs[: MAX_LABELS // 2], pairs[MAX_LABELS // 2 :])
+    ]
+    assert isinstance(run_value(provider, merged(provider, halves)), Failed)
+
+
+@pytest.mark.parametrize("key", [*KEYS, "ACCURACY"])
+def test_the_positive_label_is_named_exactly_in_binary_mode(key: str) -> None:
+    with pytest.raises(Invalid, match="needs the option positive"):
+        provider_for(MetricRef.of(key, {"labels": "binary"}))
+    for options in ({"positive": "yes"}, {"positive": "yes", "labels": "macro"}):
+        with pytest.raises(Invalid, match="takes the option positive only with"):
+            provider_for(MetricRef.of(key, options))
+    with pytest.raises(Invalid, match=r"is one of '', 'macro'.*not 'makro'\. Did you mean macro"):
+        provider_for(MetricRef.of(key, {"labels": "makro"}))
+
+
+def test_each_mode_is_a_version_of_its_own() -> None:
+    modes = [{}, *({"labels": mode} for mode in MODES), {"labels": "binary", "positive": "yes"}]
+    versions = [provider_for(MetricRef.of("RECALL", dict(mode))).spec.version for mode in modes]
+    assert versions == [
+        "1", "1+labels=macro", "1+labels=micro", "1+labels=weighted",
+        "1+labels=binary+positive=yes",
+    ]  # fmt: skip

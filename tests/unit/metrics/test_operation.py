@@ -1,0 +1,139 @@
+"""Time, money, tokens, tools, turns and failures: what each figure of a trace becomes."""
+
+from typing import Any
+
+import pytest
+
+from app.metrics.aggregate import aggregate
+from app.metrics.engine import measure
+from app.metrics.registry import load_metrics, provider_for
+from app.metrics.types import MetricRef, Missing, Skipped, SkipReason
+from app.traces.types import Outcome, ToolCall, Trace
+
+load_metrics()
+
+FIGURES = (
+    "LATENCY_MS", "COST_USD", "INPUT_TOKENS", "OUTPUT_TOKENS", "TOTAL_TOKENS", "TOOL_CALLS",
+    "TOOL_CALL_SUCCESS_RATE", "TURNS",
+)  # fmt: skip
+FAILURES = ("STATUS", "ERROR_RATE", "ERROR_COUNT")
+
+
+def trace(**fields: Any) -> Trace:
+    return Trace(**{"trace_id": "t", "item_id": "t", "output": "x"} | fields)
+
+
+def told(**fields: Any) -> Trace:
+    """A trace of which every figure is known."""
+    calls = (
+        ToolCall(name="search", ok=True),
+        ToolCall(name="search", ok=True),
+        ToolCall(name="read", ok=False),
+        ToolCall(name="guess"),
+    )
+    figures: dict[str, Any] = {
+        "latency_ms": 1250.5,
+        "cost_usd": 0.002,
+        "input_tokens": 900,
+        "output_tokens": 100,
+        "tool_calls": calls,
+        "turns": 3,
+    }
+    return trace(**figures | fields)
+
+
+def measured(one: Trace, key: str) -> float | Missing:
+    row = measure(one, [provider_for(MetricRef.of(key))])
+    return row.missing[key] if row.values[0] is None else row.values[0]
+
+
+NOT_TOLD = Skipped(SkipReason.NOT_SUPPORTED)
+
+
+@pytest.mark.parametrize(
+    ("key", "wanted"),
+    [
+        ("LATENCY_MS", 1250.5),
+        ("COST_USD", 0.002),
+        ("INPUT_TOKENS", 900.0),
+        ("OUTPUT_TOKENS", 100.0),
+        ("TOTAL_TOKENS", 1000.0),
+        ("TOOL_CALLS", 4.0),
+        ("TOOL_CALL_SUCCESS_RATE", 2 / 3),  # of the three calls whose end is known
+        ("TURNS", 3.0),
+    ],
+)
+@pytest.mark.parametrize("outcome", [Outcome.SCORED, Outcome.AGENT_ERROR, Outcome.TIMEOUT])
+def test_a_figure_is_that_of_the_trace_also_when_the_agent_failed(
+    key: str, wanted: float, outcome: Outcome
+) -> None:
+    assert measured(told(outcome=outcome, output=None), key) == wanted
+
+
+@pytest.mark.parametrize("key", FIGURES)
+@pytest.mark.parametrize("outcome", [Outcome.SCORED, Outcome.AGENT_ERROR])
+def test_a_figure_that_the_source_does_not_tell_is_missing_never_zero(
+    key: str, outcome: Outcome
+) -> None:
+    assert measured(trace(outcome=outcome), key) == NOT_TOLD
+
+
+def test_a_figure_that_is_zero_is_zero() -> None:
+    nothing = told(
+        latency_ms=0.0, cost_usd=0.0, input_tokens=0, output_tokens=0, tool_calls=(), turns=0
+    )
+    for key in set(FIGURES) - {"TOOL_CALL_SUCCESS_RATE"}:
+        assert measured(nothing, key) == 0.0
+    assert measured(nothing, "TOOL_CALL_SUCCESS_RATE") == NOT_TOLD  # no call, no share
+
+
+def test_a_total_of_which_one_half_is_unknown_is_unknown() -> None:
+    assert measured(trace(input_tokens=5), "TOTAL_TOKENS") == NOT_TOLD
+    assert measured(trace(output_tokens=5), "TOTAL_TOKENS") == NOT_TOLD
+
+
+@pytest.mark.parametrize("key", [*FIGURES, *FAILURES])
+@pytest.mark.parametrize(
+    ("outcome", "reason"),
+    [
+        (Outcome.INFRA_ERROR, SkipReason.INFRA_ERROR),
+        (Outcome.JUDGE_ERROR, SkipReason.JUDGE_ERROR),
+    ],
+)
+def test_what_was_not_the_agents_doing_is_skipped(
+    key: str, outcome: Outcome, reason: SkipReason
+) -> None:
+    assert measured(told(outcome=outcome), key) == Skipped(reason)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "rate"),
+    [
+        (Outcome.SCORED, 1.0, 0.0),
+        (Outcome.AGENT_ERROR, 0.0, 1.0),
+        (Outcome.TIMEOUT, 0.0, 1.0),
+    ],
+)
+def test_status_is_one_for_an_answer_and_the_error_rate_for_a_failure(
+    outcome: Outcome, status: float, rate: float
+) -> None:
+    assert measured(trace(outcome=outcome), "STATUS") == status
+    assert measured(trace(outcome=outcome), "ERROR_RATE") == rate
+
+
+def test_errors_are_the_failure_of_the_agent_and_those_of_its_tools() -> None:
+    broken = (ToolCall(name="a", ok=False), ToolCall(name="b", ok=False), ToolCall(name="c"))
+    assert measured(trace(), "ERROR_COUNT") == 0.0
+    assert measured(trace(outcome=Outcome.TIMEOUT), "ERROR_COUNT") == 1.0
+    assert measured(trace(tool_calls=broken), "ERROR_COUNT") == 2.0
+    assert measured(trace(tool_calls=broken, outcome=Outcome.AGENT_ERROR), "ERROR_COUNT") == 3.0
+
+
+def test_the_mean_status_of_a_run_is_one_only_without_a_failure() -> None:
+    outcomes = [Outcome.SCORED, Outcome.SCORED, Outcome.AGENT_ERROR, Outcome.INFRA_ERROR]
+    column = [
+        value if isinstance(value := measured(trace(outcome=one), "STATUS"), float) else None
+        for one in outcomes
+    ]
+    assert aggregate(column).mean == 2 / 3
+    assert aggregate(column[:2]).mean == 1.0

@@ -1,0 +1,95 @@
+"""The value of a whole run, whatever a provider does with it."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from app.metrics.run_value import merged, run_value, summary_of
+from app.metrics.types import Failed, FailureKind
+from app.traces.types import Trace
+
+
+def _total(summary: Any) -> Any:
+    return float(summary)
+
+
+@dataclass
+class Characters:
+    """The number of characters of all outputs."""
+
+    read: Callable[[Any], Any] = _total
+    summary: Callable[[int], Any] = lambda count: count
+
+    def summarize(self, traces: Sequence[Trace]) -> Any:
+        return self.summary(sum(len(trace.output or "") for trace in traces))
+
+    def merge(self, one: Any, other: Any) -> Any:
+        return one + other
+
+    def run_value(self, summary: Any) -> float | None:
+        value: float | None = self.read(summary)
+        return value
+
+
+TRACES = [Trace(trace_id=text, item_id=text, output=text) for text in ("a", "bb", "cccc")]
+
+
+def failing(*_: object) -> Any:
+    raise KeyError("lost")
+
+
+def test_parts_are_summarized_merged_and_read_off() -> None:
+    provider = Characters()
+    notes = [summary_of(provider, [0.5], [trace]) for trace in TRACES]
+    assert notes == [{"summary": 1}, {"summary": 2}, {"summary": 4}]
+    assert run_value(provider, merged(provider, notes)) == 7.0
+    assert merged(provider, notes[:1]) == notes[0]
+
+
+def test_a_trace_without_a_value_is_not_summarized() -> None:
+    assert summary_of(Characters(), [0.5, None, 0.0], TRACES) == {"summary": 5}
+
+
+def test_a_metric_may_have_no_value_of_a_run() -> None:
+    assert run_value(Characters(read=lambda _: None), {"summary": 1}) is None
+
+
+@pytest.mark.parametrize(
+    ("read", "kind"),
+    [
+        (failing, FailureKind.RAISED),
+        (lambda _: math.nan, FailureKind.NON_FINITE),
+        (lambda _: math.inf, FailureKind.NON_FINITE),
+        (lambda _: "7", FailureKind.NOT_A_NUMBER),
+        (lambda _: True, FailureKind.NOT_A_NUMBER),
+        (lambda _: 10**400, FailureKind.NOT_A_NUMBER),
+    ],
+)
+def test_a_value_that_is_none_is_a_failure(read: Callable[[Any], Any], kind: FailureKind) -> None:
+    value = run_value(Characters(read=read), {"summary": 1})
+    assert isinstance(value, Failed)
+    assert value.kind is kind
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [failing, lambda _: {1, 2}, lambda _: math.nan, lambda _: "\x00", lambda _: "\ud800",
+     lambda _: 2**70],
+)  # fmt: skip
+def test_a_summary_that_cannot_be_stored_is_a_failure(summary: Callable[[int], Any]) -> None:
+    provider = Characters(summary=summary)
+    note = summary_of(provider, [0.5], TRACES[:1])
+    assert note["failed"] == "RAISED"
+    assert isinstance(run_value(provider, note), Failed)
+
+
+def test_one_part_that_failed_leaves_the_run_without_a_value() -> None:
+    sound, broken = Characters(), Characters(summary=failing)
+    notes = [summary_of(sound, [0.5], TRACES[:1]), summary_of(broken, [0.5], TRACES[1:2])]
+    for order in (notes, notes[::-1], [*notes, notes[0]]):
+        value = run_value(sound, merged(sound, order))
+        assert isinstance(value, Failed)
+        assert "lost" in value.detail
