@@ -303,8 +303,8 @@ def _detach(api: "Api", run_id: str) -> NoReturn:
     asks = is_interactive(sys.stderr)
     tell(f"\ndetached: the run goes on, `mosaico runs watch {cell(run_id)}` watches it again")
     if asks:
-        tell(f"Ctrl-C once more within {SECOND_THOUGHTS_S:g} s cancels it")
-        try:
+        try:  # what is promised holds from the moment it can be read
+            tell(f"Ctrl-C once more within {SECOND_THOUGHTS_S:g} s cancels it")
             time.sleep(SECOND_THOUGHTS_S)
         except KeyboardInterrupt:
             api.post(f"{_path(run_id)}/cancel")

@@ -1,0 +1,54 @@
+"""Ctrl-C while a run is watched."""
+
+import io
+import sys
+from typing import Any, cast
+
+import pytest
+import typer
+
+from app.core.client import Api
+from app.runs.cli import _detach
+
+
+class Service:
+    """Remembers what it was asked to do."""
+
+    def __init__(self) -> None:
+        self.posted: list[str] = []
+
+    def post(self, path: str) -> dict[str, Any]:
+        self.posted.append(path)
+        return {}
+
+
+class ImpatientTerminal(io.StringIO):
+    """A terminal whose user presses Ctrl-C as soon as the offer can be read."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if "once more" in text:
+            raise KeyboardInterrupt
+        return written
+
+
+def test_a_second_ctrl_c_cancels_from_the_moment_it_is_offered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    service = Service()
+    monkeypatch.setattr(sys, "stderr", ImpatientTerminal())
+    with pytest.raises(typer.Exit) as caught:
+        _detach(cast("Api", service), "run-1")
+    assert caught.value.exit_code == 3
+    assert service.posted == ["/benchmark-runs/run-1/cancel"]
+
+
+def test_without_a_terminal_a_run_is_left_alone_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service()
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with pytest.raises(typer.Exit) as caught:
+        _detach(cast("Api", service), "run-1")
+    assert (caught.value.exit_code, service.posted) == (130, [])
