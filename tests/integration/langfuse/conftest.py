@@ -1,10 +1,11 @@
-"""A Langfuse on loopback for each test that asks for one."""
+"""A Langfuse on loopback for each test that asks for one, and clients of it."""
 
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
+from tests.integration.langfuse.reading import Reader
 from tests.support.langfuse import StandIn, stand_in
 
 
@@ -16,12 +17,38 @@ def langfuse() -> Iterator[StandIn]:
 
 
 @pytest.fixture
-def reader(langfuse: StandIn) -> Iterator[httpx.Client]:
-    """A plain client with the project's key."""
+def langfuse_v3() -> Iterator[StandIn]:
+    with stand_in("v3") as running:
+        yield running
+
+
+@pytest.fixture
+def langfuse_dual() -> Iterator[StandIn]:
+    """A v4 server that still fills the tables of the older endpoints."""
+    with stand_in("dual") as running:
+        yield running
+
+
+@pytest.fixture
+def reader(langfuse: StandIn) -> Iterator[Reader]:
+    yield from _reader_of(langfuse)
+
+
+@pytest.fixture
+def reader_v3(langfuse_v3: StandIn) -> Iterator[Reader]:
+    yield from _reader_of(langfuse_v3)
+
+
+@pytest.fixture
+def reader_dual(langfuse_dual: StandIn) -> Iterator[Reader]:
+    yield from _reader_of(langfuse_dual)
+
+
+def _reader_of(langfuse: StandIn) -> Iterator[Reader]:
     with httpx.Client(
         base_url=f"{langfuse.url}/api/public",
         auth=(langfuse.public_key, langfuse.secret_key),
         trust_env=False,
         timeout=20,
     ) as client:
-        yield client
+        yield Reader(client)

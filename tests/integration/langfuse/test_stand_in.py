@@ -1,62 +1,414 @@
-"""The stand-in keeps the contract of the real server, so that what passes here passes there."""
+"""The stand-in keeps the contract of the v4 server, so that what passes here passes there."""
 
-import json
-from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import httpx
+import pytest
 
-from tests.support.langfuse import StandIn
+from tests.integration.langfuse.reading import EVER, Reader, condition, matching
+from tests.support.langfuse import ScorePlan, StandIn
 
-EVER = "2020-01-01T00:00:00Z"
 JSON = dict[str, Any]
 
 
-def get(reader: httpx.Client, path: str, **parameters: Any) -> JSON:
-    response = reader.get(path, params=parameters)
-    assert response.status_code == 200, response.text
-    answer: JSON = response.json()
-    return answer
+def test_health_needs_no_key(langfuse: StandIn) -> None:
+    answer = httpx.get(f"{langfuse.url}/api/public/health", trust_env=False)
+
+    assert answer.json() == {"status": "OK", "version": "4.16.0"}
 
 
-def pages(reader: httpx.Client, path: str, **parameters: Any) -> Iterator[list[JSON]]:
-    """Every page, by cursor."""
-    page = get(reader, path, **parameters)
-    yield page["data"]
-    while "cursor" in page["meta"]:
-        page = get(reader, path, **parameters, cursor=page["meta"]["cursor"])
-        yield page["data"]
-
-
-def rows(reader: httpx.Client, path: str, **parameters: Any) -> list[JSON]:
-    return [row for page in pages(reader, path, **parameters) for row in page]
-
-
-def named(name: str) -> str:
-    return json.dumps([{"type": "string", "column": "name", "operator": "=", "value": name}])
-
-
-def test_a_run_with_a_comma_is_found_by_filter_only(
-    langfuse: StandIn, reader: httpx.Client
+@pytest.mark.parametrize(
+    ("key", "status"),
+    [
+        (None, 401),
+        (("pk-lf-unknown", "sk-lf-unknown"), 401),
+        ((StandIn.organisation_public_key, StandIn.organisation_secret_key), 403),
+    ],
+    ids=["no key", "unknown key", "key of an organisation"],
+)
+def test_a_wrong_key_is_told_from_one_of_an_organisation(
+    langfuse: StandIn, key: tuple[str, str] | None, status: int
 ) -> None:
-    made = langfuse.experiment(run="night 1/ö,x", items=3)
+    answer = httpx.get(f"{langfuse.url}/api/public/projects", auth=key, trust_env=False)
 
-    split = get(reader, "/experiments", fromStartTime=EVER, name="night 1/ö,x")
-    whole = get(reader, "/experiments", fromStartTime=EVER, filter=named("night 1/ö,x"))
+    assert answer.status_code == status
+    assert answer.json()["message"]
+
+
+def test_a_dataset_is_found_by_a_name_with_a_slash(langfuse: StandIn, reader: Reader) -> None:
+    made = langfuse.dataset("support/ö 1", items=3)
+
+    assert reader.get("/v2/datasets/support%2F%C3%B6%201")["id"] == made.id
+    assert reader.refused(404, "/v2/datasets/support")["error"] == "LangfuseNotFoundError"
+
+
+def test_items_are_listed_page_by_page_without_the_archived(
+    langfuse: StandIn, reader: Reader
+) -> None:
+    langfuse.experiment(items=5, expected_of=lambda number: {"answer": number})
+    home = langfuse.dataset("support")
+    home.archived, home.deleted, home.changed_at = {1}, {2}, home.created_at + timedelta(days=1)
+
+    now = reader.get("/dataset-items", datasetName="support", limit=2, page=2)
+    before = reader.get("/dataset-items", datasetName="support", version="2026-10-21T12:00:00Z")
+
+    # Items 0, 3 and 4 are left: the second page of two holds the last of them.
+    assert [item["id"] for item in now["data"]] == ["dataset-1-4"]
+    assert now["meta"] == {"page": 2, "limit": 2, "totalItems": 3, "totalPages": 2}
+    assert len(before["data"]) == 5
+    assert before["data"][0]["expectedOutput"] == {"answer": 0}
+    assert reader.get("/dataset-items/dataset-1-1")["status"] == "ARCHIVED"
+    assert reader.refused(404, "/dataset-items/dataset-1-2")
+
+
+def test_a_run_with_a_comma_is_found_by_filter_only(langfuse: StandIn, reader: Reader) -> None:
+    made = langfuse.experiment(run="night 1/ö,x", items=3)
+    by_name = matching(condition("name", "night 1/ö,x"))
+
+    split = reader.get("/experiments", fromStartTime=EVER, name="night 1/ö,x")
+    whole = reader.get("/experiments", fromStartTime=EVER, filter=by_name)
 
     assert split["data"] == []
     assert [(run["id"], run["itemCount"]) for run in whole["data"]] == [(made.id, 3)]
 
 
+def test_a_summary_is_clipped_to_the_window_that_was_asked_for(
+    langfuse: StandIn, reader: Reader
+) -> None:
+    # Item n begins 5 n seconds after two o'clock: five of ten begin from 02:00:25 on.
+    langfuse.experiment(items=10)
+
+    late = reader.get("/experiments", fromStartTime="2026-11-20T02:00:25Z")["data"][0]
+    none = reader.get("/experiments", fromStartTime="2026-11-21T00:00:00Z")["data"]
+
+    assert late["itemCount"] == 5
+    assert late["startTime"] == "2026-11-20T02:00:25.000Z"
+    assert none == []
+
+
+def test_runs_are_listed_by_their_latest_activity_on_pages(
+    langfuse: StandIn, reader: Reader
+) -> None:
+    for number in range(5):
+        langfuse.experiment(run=f"night-{number}", items=2)
+
+    found = list(reader.pages("/experiments", fromStartTime=EVER, limit=2))
+
+    names = [[run["name"] for run in page] for page in found]
+    assert names == [["night-4", "night-3"], ["night-2", "night-1"], ["night-0"]]
+
+
 def test_rows_come_newest_first_on_pages_of_at_most_a_hundred(
-    langfuse: StandIn, reader: httpx.Client
+    langfuse: StandIn, reader: Reader
 ) -> None:
     made = langfuse.experiment(items=250)
 
-    found = list(
-        pages(reader, "/experiment-items", fromStartTime=EVER, experimentId=made.id, limit=100)
+    pages = list(
+        reader.pages("/experiment-items", fromStartTime=EVER, experimentId=made.id, limit=100)
     )
 
-    assert [len(page) for page in found] == [100, 100, 50]
-    items = [row["experimentItemId"] for page in found for row in page]
+    assert [len(page) for page in pages] == [100, 100, 50]
+    items = [row["experimentItemId"] for page in pages for row in page]
     assert items == [f"dataset-1-{number}" for number in reversed(range(250))]
+
+
+def test_rows_hold_raw_texts_and_metadata_as_strings(langfuse: StandIn, reader: Reader) -> None:
+    outputs: list[Any] = ["1", 1, {"a": "ö"}, None]
+    langfuse.experiment(items=4, output_of=outputs.__getitem__, errors={0})
+
+    rows = reader.rows("/experiment-items", fromStartTime=EVER, fields="core,io,metadata")
+
+    found = {row["experimentItemId"]: row for row in rows}
+    assert found["dataset-1-0"]["level"] == "ERROR"
+    assert found["dataset-1-0"]["output"].startswith("Error: ")
+    assert found["dataset-1-1"]["output"] == "1"
+    assert found["dataset-1-2"]["output"] == '{"a": "\\u00f6"}'
+    assert found["dataset-1-3"]["output"] == ""
+    assert found["dataset-1-1"]["metadata"]["dataset_item_id"] == '"dataset-1-1"'
+
+
+def test_field_groups_decide_what_a_row_holds(langfuse: StandIn, reader: Reader) -> None:
+    langfuse.experiment(items=1, metadata={"model": "small"}, description="the first")
+
+    plain = reader.rows("/experiment-items", fromStartTime=EVER)[0]
+    more = reader.rows(
+        "/experiment-items", fromStartTime=EVER, fields="core,itemMetadata,experimentMetadata"
+    )[0]
+
+    assert plain["experimentDatasetId"] == "dataset-1"
+    assert "input" not in plain
+    assert more["experimentMetadata"] == {"model": '"small"'}
+    assert more["experimentItemMetadata"] == {"topic": '"topic 0"'}
+    assert more["experimentDescription"] == "the first"
+    assert "experimentDatasetId" not in more
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters"),
+    [
+        ("/experiments", {}),
+        ("/experiments", {"fromStartTime": "2026-11-20"}),
+        ("/experiments", {"fromStartTime": EVER, "limit": 101}),
+        ("/experiments", {"fromStartTime": EVER, "fields": "core,io"}),
+        ("/experiments", {"fromStartTime": EVER, "cursor": "nonsense"}),
+        ("/experiments", {"fromStartTime": EVER, "filter": "[{"}),
+        ("/experiment-items", {"fromStartTime": EVER, "limit": 101}),
+        ("/experiment-items", {"fromStartTime": EVER, "scoreLimit": 51}),
+        ("/v2/observations", {"limit": 1001}),
+        ("/v2/observations", {"parseIoAsJson": "true"}),
+        ("/v2/observations", {"filter": matching(condition("experimentItemId", "x"))}),
+        ("/v2/observations", {"filter": matching(condition("type", ["x"], operator="any of"))}),
+        ("/v3/scores", {"limit": 101}),
+        ("/v3/scores", {"page": 1}),
+        ("/v3/scores", {"fields": "everything"}),
+        ("/v3/scores", {"observationId": "x"}),
+        ("/v3/scores", {"traceId": "x", "experimentId": "y"}),
+        ("/v3/scores", {"value": "1"}),
+        ("/v3/scores", {"valueMin": "1", "dataType": "BOOLEAN"}),
+        ("/dataset-items", {"datasetName": "support", "limit": 101}),
+        ("/v2/datasets", {"page": 0}),
+    ],
+)
+def test_what_the_server_refuses_is_refused(
+    langfuse: StandIn, reader: Reader, path: str, parameters: JSON
+) -> None:
+    langfuse.experiment(items=1)
+
+    assert reader.refused(400, path, **parameters)["message"]
+
+
+def test_too_many_ids_do_not_fit_into_one_request(langfuse: StandIn, reader: Reader) -> None:
+    made = langfuse.experiment(items=900)
+    ids = [made.trace_id(number) for number in range(900)]
+
+    assert reader.get("/v3/scores", traceId=",".join(ids[:200]))["data"] == []
+    assert reader.refused(431, "/v3/scores", traceId=",".join(ids))
+
+
+def test_calls_of_a_run_are_read_a_thousand_at_a_time(langfuse: StandIn, reader: Reader) -> None:
+    made = langfuse.experiment(items=600, calls_per_item=2, tools_per_item=1)
+    langfuse.experiment(run="another", items=5)
+    wanted = matching(
+        condition("experimentId", made.id),
+        condition("type", ["GENERATION", "EMBEDDING"], "stringOptions", "any of"),
+    )
+
+    pages = list(reader.pages("/v2/observations", fields="core,usage", filter=wanted, limit=1000))
+
+    assert [len(page) for page in pages] == [1000, 200]
+    calls = [call for page in pages for call in page]
+    assert len({call["id"] for call in calls}) == 1200
+    # A tenth of a cent each: 1200 × 0.001.
+    assert sum(call["totalCost"] for call in calls) == pytest.approx(1.2)
+    assert "name" not in calls[0]
+
+
+def test_the_judge_costs_beside_the_task_and_not_below_it(
+    langfuse: StandIn, reader: Reader
+) -> None:
+    langfuse.experiment(items=1, calls_per_item=1, nested=True, judged=True)
+
+    spans = {span["id"]: span for span in reader.rows("/v2/observations", fields="basic,usage")}
+
+    def line(span: JSON) -> list[str]:
+        parent = spans.get(span["parentObservationId"])
+        return [span["name"], *(line(parent) if parent else [])]
+
+    lines = {span["totalCost"]: line(span) for span in spans.values() if span["totalCost"]}
+    assert lines == {
+        0.001: ["call-0", "agent", "experiment-item-task", "experiment-item-run"],
+        0.01: ["judge-call", "judge", "experiment-item-evaluation", "experiment-item-run"],
+    }
+
+
+def test_long_metadata_of_observations_is_cut_unless_it_is_asked_for(
+    langfuse: StandIn, reader: Reader
+) -> None:
+    langfuse.experiment(items=1, metadata={"prompt": "x" * 300})
+
+    cut = reader.rows("/v2/observations", fields="metadata")[-1]["metadata"]
+    whole = reader.rows("/v2/observations", fields="metadata", expandMetadata="prompt")[-1]
+
+    assert len(cut["prompt"]) == 200
+    assert whole["metadata"]["prompt"] == "x" * 300
+    assert cut["dataset_item_id"] == "dataset-1-0"
+
+
+def test_an_unpriced_model_costs_nothing_and_says_so_by_its_details(
+    langfuse: StandIn, reader: Reader
+) -> None:
+    langfuse.experiment(items=1, calls_per_item=1, priced=False)
+
+    call = reader.rows("/v2/observations", fields="usage", type="GENERATION")[0]
+
+    assert (call["totalCost"], call["costDetails"]) == (0, {})
+
+
+def test_rows_show_scores_of_trace_and_task_near_in_time(langfuse: StandIn, reader: Reader) -> None:
+    made = langfuse.experiment(
+        items=1,
+        scores=[
+            ScorePlan(name="task", value=0.5, comment="fine"),
+            ScorePlan(name="trace", value=1.0, data_type="BOOLEAN", on="trace"),
+            ScorePlan(name="child", value=0.25, on="call"),
+            ScorePlan(name="late", value=0.75, after=timedelta(days=2)),
+            ScorePlan(name="correction", value="better", data_type="CORRECTION"),
+            ScorePlan(name="whole", value=0.9, on="run"),
+        ],
+    )
+
+    row = reader.rows("/experiment-items", fromStartTime=EVER, fields="core,scores")[0]
+    summary = reader.get("/experiments", fromStartTime=EVER, fields="core,scores")["data"][0]
+    every = reader.rows("/v3/scores", traceId=row["traceId"], fields="details,subject")
+
+    shown = {score["name"]: score for score in row["scores"]}
+    assert shown.keys() == {"task", "trace"}
+    assert shown["trace"]["value"] is True
+    assert "comment" not in shown["task"]
+    assert [score["name"] for score in summary["scores"]] == ["whole"]
+    named = {score["name"]: score for score in every}
+    assert named.keys() == {"task", "trace", "child", "late", "correction"}
+    assert named["task"]["comment"] == "fine"
+    assert named["child"]["subject"]["id"] == made.span_id(0, 2)
+    assert named["trace"]["subject"] == {"kind": "trace", "id": row["traceId"]}
+
+
+def test_scores_of_a_run_are_those_of_the_run_alone(langfuse: StandIn, reader: Reader) -> None:
+    plans = [ScorePlan(name="task", value=0.5), ScorePlan(name="whole", value=0.9, on="run")]
+    made = langfuse.experiment(items=2, scores=plans)
+
+    found = reader.rows("/v3/scores", experimentId=made.id, fields="subject")
+
+    assert [score["name"] for score in found] == ["whole"]
+    assert found[0]["subject"] == {"kind": "experiment", "id": made.id}
+
+
+def test_all_scores_are_listed_newest_first_by_value_and_time(
+    langfuse: StandIn, reader: Reader
+) -> None:
+    langfuse.experiment(items=30, scores=[ScorePlan(name="n", value=float)])
+
+    found = list(reader.pages("/v3/scores", limit=20))
+    high = reader.rows("/v3/scores", dataType="numeric", valueMin="28")
+    # Item n is scored at 5 (n + 1) seconds past two: from 02:02:25 on there are 28 and 29.
+    late = reader.rows("/v3/scores", fromTimestamp="2026-11-20T02:02:25Z")
+    early = reader.rows("/v3/scores", toTimestamp="2026-11-20T02:00:05Z")
+
+    assert [score["value"] for page in found for score in page] == list(range(29, -1, -1))
+    assert [len(page) for page in found] == [20, 10]
+    assert [score["value"] for score in high] == [29, 28]
+    assert [score["value"] for score in late] == [29, 28]
+    assert early == []
+
+
+def test_spans_that_were_ingested_twice_come_again_on_other_pages(
+    langfuse: StandIn, reader: Reader
+) -> None:
+    langfuse.experiment(items=150, repeated=2)
+
+    pages = list(reader.pages("/experiment-items", fromStartTime=EVER, limit=100))
+    summary = reader.get("/experiments", fromStartTime=EVER)["data"][0]
+
+    ids = [[row["id"] for row in page] for page in pages]
+    assert [len(page) for page in ids] == [100, 100, 100]
+    assert len({one for page in ids for one in page}) == 150
+    assert all(len(set(page)) == 100 for page in ids)
+    assert set(ids[2]) <= set(ids[0]) | set(ids[1])
+    assert summary["itemCount"] == 150
+
+
+def test_a_short_page_is_not_the_end(langfuse: StandIn, reader: Reader) -> None:
+    langfuse.experiment(items=10)
+    langfuse.shorten_pages(by=2)
+
+    pages = list(reader.pages("/experiment-items", fromStartTime=EVER, limit=5))
+
+    assert [len(page) for page in pages] == [3, 3, 3, 1]
+
+
+def test_a_run_that_is_still_written_grows_from_look_to_look(
+    langfuse: StandIn, reader: Reader
+) -> None:
+    langfuse.experiment(items=9, visible=[0, 4, 9])
+    langfuse.experiment(run="other", items=9, visible=[4, 9])
+
+    def look(name: str) -> list[int]:
+        found = reader.get("/experiments", fromStartTime=EVER, name=name)["data"]
+        rows = reader.rows("/experiment-items", fromStartTime=EVER, experimentName=name)
+        return [*(run["itemCount"] for run in found), len(rows)]
+
+    assert [look("other") for _ in range(3)] == [[4, 4], [9, 9], [9, 9]]
+    assert [look("night-1") for _ in range(3)] == [[0], [4, 4], [9, 9]]
+
+
+def test_trials_of_an_item_are_rows_of_the_same_item(langfuse: StandIn, reader: Reader) -> None:
+    langfuse.experiment(items=2, trials=3)
+
+    rows = reader.rows("/experiment-items", fromStartTime=EVER)
+
+    assert [row["experimentItemId"][-1] for row in rows] == ["1", "1", "1", "0", "0", "0"]
+    assert len({row["traceId"] for row in rows}) == 6
+
+
+def test_aggregates_of_a_run_come_in_one_request(langfuse: StandIn, reader: Reader) -> None:
+    made = langfuse.experiment(items=10, calls_per_item=2, repeated=2)
+    query = {
+        "view": "observations",
+        "metrics": [
+            {"measure": "count", "aggregation": "count"},
+            {"measure": "totalCost", "aggregation": "sum"},
+            {"measure": "latency", "aggregation": "p95"},
+        ],
+        "filters": [
+            condition("experimentId", made.id),
+            condition("type", "GENERATION"),
+        ],
+        "fromTimestamp": EVER,
+        "toTimestamp": "2027-01-01T00:00:00Z",
+    }
+
+    found = reader.get("/v2/metrics", query=matching(query)[1:-1])["data"][0]
+
+    assert found["count_count"] == 20
+    assert found["sum_totalCost"] == pytest.approx(0.02)
+    assert found["p95_latency"] == pytest.approx(300)
+
+
+def test_older_endpoints_do_not_exist_here_not_even_for_strangers(langfuse: StandIn) -> None:
+    answer = httpx.get(f"{langfuse.url}/api/public/traces", trust_env=False)
+
+    assert answer.status_code == 404
+    assert "events_only mode" in answer.json()["message"]
+
+
+def test_a_million_items_cost_no_more_than_the_page_that_is_read(
+    langfuse: StandIn, reader: Reader
+) -> None:
+    langfuse.experiment(items=1_000_000)
+
+    summary = reader.get("/experiments", fromStartTime=EVER)["data"][0]
+    page = reader.get("/experiment-items", fromStartTime=EVER, limit=1)["data"]
+    old = reader.get(
+        "/experiment-items",
+        fromStartTime=EVER,
+        toStartTime="2026-11-20T02:00:05Z",
+        experimentId=summary["id"],
+    )["data"]
+
+    assert summary["itemCount"] == 1_000_000
+    assert page[0]["experimentItemId"] == "dataset-1-999999"
+    assert [row["experimentItemId"] for row in old] == ["dataset-1-0"]
+
+
+def test_requests_are_written_down(langfuse: StandIn, reader: Reader) -> None:
+    reader.get("/projects")
+    reader.refused(404, "/v2/datasets/a%2Fb", page=1)
+
+    assert [(one.path, one.status) for one in langfuse.asked] == [
+        ("/projects", 200),
+        ("/v2/datasets/a%2Fb", 404),
+    ]
+    assert langfuse.asked_for("/v2/datasets/a%2Fb")[0].parameters == {"page": "1"}
+    langfuse.forget()
+    assert langfuse.asked == ()

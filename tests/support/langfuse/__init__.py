@@ -5,6 +5,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 
 from tests.support.http import serving
 from tests.support.langfuse.builder import StandIn
@@ -13,6 +14,8 @@ from tests.support.langfuse.routes import Mode
 from tests.support.langfuse.server import Asked, Server
 
 __all__ = ["Asked", "Mode", "ScorePlan", "StandIn", "stand_in"]
+
+_numbers = count(1)
 
 VERSIONS: dict[Mode, str] = {"events_only": "4.16.0", "dual": "4.16.0", "v3": "3.140.0"}
 
@@ -23,7 +26,15 @@ def stand_in(mode: Mode = "events_only", *, takes_score_lists: bool = False) -> 
 
     `takes_score_lists`: whether it is new enough for the score batches of SDK 5.
     """
-    server = Server(mode=mode, version=VERSIONS[mode], takes_score_lists=takes_score_lists)
+    number = next(_numbers)
+    server = Server(
+        mode=mode,
+        version=VERSIONS[mode],
+        # The SDK keeps one client for each public key, even after its end.
+        public_key=f"pk-lf-stand-in-{number}",
+        secret_key=f"sk-lf-stand-in-{number}",
+        takes_score_lists=takes_score_lists,
+    )
     with serving(server) as client:
         try:
             yield StandIn(server=server, url=str(client.base_url).rstrip("/"))

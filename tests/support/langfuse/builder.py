@@ -1,5 +1,6 @@
 """What a test says to the stand-in: what it knows, what goes wrong, and what was asked of it."""
 
+import json
 from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,8 +14,6 @@ from tests.support.langfuse.records import PROJECT_ID, SOME_NIGHT
 from tests.support.langfuse.server import (
     ORGANISATION_PUBLIC_KEY,
     ORGANISATION_SECRET_KEY,
-    PUBLIC_KEY,
-    SECRET_KEY,
     Asked,
     Server,
 )
@@ -27,11 +26,17 @@ class StandIn:
 
     server: Server
     url: str
-    public_key: ClassVar[str] = PUBLIC_KEY
-    secret_key: ClassVar[str] = SECRET_KEY
     organisation_public_key: ClassVar[str] = ORGANISATION_PUBLIC_KEY
     organisation_secret_key: ClassVar[str] = ORGANISATION_SECRET_KEY
     project_id: ClassVar[str] = PROJECT_ID
+
+    @property
+    def public_key(self) -> str:
+        return self.server.public_key
+
+    @property
+    def secret_key(self) -> str:
+        return self.server.secret_key
 
     @property
     def store(self) -> Store:
@@ -155,8 +160,10 @@ class StandIn:
 
 
 def experiment_id(dataset_id: str, run: str) -> str:
-    """A stable id of the length of the real ones."""
-    return sha256(f"{dataset_id}\n{run}".encode()).hexdigest()[:16]
+    """The id that server and SDK derive from project, dataset and name of the run."""
+    parts = ["langfuse-experiment-v1", PROJECT_ID, dataset_id, run]
+    text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+    return sha256(text.encode()).hexdigest()[:16]
 
 
 def _given(

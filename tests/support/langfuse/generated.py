@@ -114,8 +114,10 @@ class Experiment:
     description: str | None
     looks: int = 0
     shown: int = field(init=False)
+    raw_metadata: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.raw_metadata = {name: json.dumps(value) for name, value in self.metadata.items()}
         self.shown = self.visible[0] if self.visible else self.items * self.trials
 
     def look(self) -> None:
@@ -203,10 +205,6 @@ class Experiment:
     def ends(self) -> datetime:
         return self.started + self.every * (self.items * self.trials)
 
-    @property
-    def raw_metadata(self) -> dict[str, str]:
-        return {name: json.dumps(value) for name, value in self.metadata.items()}
-
     def _scores_of_plan(self, plan: ScorePlan) -> NewestFirst[Score]:
         last = self.shown - 1
         return NewestFirst(
@@ -246,10 +244,13 @@ class Experiment:
             model="small-model" if span.type == "GENERATION" else None,
             usage=self._usage(number, slot),
             cost=self._cost(slot),
-            experiment=self._membership(number),
+            experiment=self._membership(number, self._expected(number) if shows else None),
             trace_name="experiment-item-run",
             is_root=slot == 0,
         )
+
+    def _expected(self, number: int) -> str | None:
+        return raw_text(self.expected_of(self.item_number(number)))
 
     def _output(self, number: int) -> str:
         if number in self.errors:
@@ -263,17 +264,17 @@ class Experiment:
             "dataset_id": self.dataset_id,
             "dataset_item_id": self.item_id(number),
         }
-        return {name: json.dumps(value) for name, value in (own | self.metadata).items()}
+        return {name: json.dumps(value) for name, value in own.items()} | self.raw_metadata
 
-    def _membership(self, number: int) -> Membership:
+    def _membership(self, number: int, expected_output: str | None) -> Membership:
         return Membership(
             experiment_id=self.id,
             experiment_name=self.name,
             item_id=self.item_id(number),
             root_id=self.span_id(number, 1),
             dataset_id=self.dataset_id,
-            expected_output=raw_text(self.expected_of(self.item_number(number))),
-            item_metadata={"topic": json.dumps(f"topic {self.item_number(number) % 7}")},
+            expected_output=expected_output,
+            item_metadata={"topic": f'"topic {self.item_number(number) % 7}"'},
             metadata=self.raw_metadata,
             description=self.description,
         )

@@ -19,8 +19,6 @@ from tests.support.langfuse.routes import PREFIX, Found, Mode, Route, find_route
 from tests.support.langfuse.store import Store
 from tests.support.langfuse.writes import Write, Written
 
-PUBLIC_KEY: Final = "pk-lf-stand-in"
-SECRET_KEY: Final = "sk-lf-stand-in"
 ORGANISATION_PUBLIC_KEY: Final = "pk-lf-organisation"
 ORGANISATION_SECRET_KEY: Final = "sk-lf-organisation"
 HEADERS_UP_TO: Final = 16 * 1024
@@ -28,7 +26,10 @@ HEADERS_UP_TO: Final = 16 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """One request as it came: `path` without the prefix, still encoded; `at` is monotonic."""
+    """One request as it came: `path` without the prefix, still encoded; `at` is monotonic.
+
+    `status` is None when nothing was answered.
+    """
 
     method: str
     path: str
@@ -45,6 +46,8 @@ class Server:
 
     mode: Mode
     version: str
+    public_key: str
+    secret_key: str
     takes_score_lists: bool = False
     store: Store = field(default_factory=Store)
     asked: list[Asked] = field(default_factory=list)
@@ -72,7 +75,7 @@ class Server:
             if self.latency_s:
                 await asyncio.sleep(self.latency_s)
             answer = self._injected(exchange) or self.answer(exchange)
-            self._write_down(exchange, came_at, answer.status)
+            self._write_down(exchange, came_at, answer.status or None)
             await answer.send(exchange)
         finally:
             self.in_flight -= 1
@@ -136,7 +139,7 @@ class Server:
         if given == f"{ORGANISATION_PUBLIC_KEY}:{ORGANISATION_SECRET_KEY}":
             message = "Access denied: the key is of an organization; use one of a project"
             raise Refused(403, {"message": message})
-        if given != f"{PUBLIC_KEY}:{SECRET_KEY}":
+        if given != f"{self.public_key}:{self.secret_key}":
             message = "Invalid credentials. Confirm that you've configured the correct host."
             raise Refused(401, {"message": message})
 

@@ -74,6 +74,11 @@ class Summary:
     spans: NewestFirst[Observation]
     generated: Experiment | None = None
 
+    def look(self, since: datetime) -> None:
+        """Somebody asks for it; what lies wholly before that time is not seen."""
+        if self.generated is not None and self.generated.ends > since:
+            self.generated.look()
+
     def window(self, since: datetime, until: datetime | None) -> Window | None:
         """None when nothing of the experiment lies in that time."""
         newest = next(iter(_between(self.spans, since, until)), None)

@@ -126,6 +126,9 @@ def list_experiments(store: Store, asked: Parameters) -> JSON:
     after = cursor_key(asked.cursor(), "lastTime")
     asked.check()
     assert since is not None
+    for summary in store.summaries():
+        if all_hold(conditions, _EXPERIMENT_COLUMNS, summary):
+            summary.look(since)
     found = [
         summary
         for summary in store.summaries()
@@ -171,8 +174,6 @@ def _summary_json(
     until: datetime | None,
     score_limit: int,
 ) -> JSON:
-    if summary.generated is not None:
-        summary.generated.look()
     window = summary.window(since, until)
     assert isinstance(window, Window)
     answer: JSON = {
