@@ -1,0 +1,272 @@
+"""The real SDK reads the stand-in's answers, and what it writes there is read back."""
+
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+from langfuse import Evaluation, Langfuse
+from langfuse.api import NotFoundError
+from langfuse.experiment import ExperimentItem, ExperimentResult
+from opentelemetry.sdk.trace import TracerProvider
+
+from tests.integration.langfuse.reading import EVER, Reader, condition, matching
+from tests.support.langfuse import ScorePlan, StandIn, stand_in
+from tests.support.langfuse.builder import experiment_id
+
+JSON = dict[str, Any]
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+CAPITALS = {"Italy": "Rome", "France": "Paris", "Chile": "Santiago"}
+
+
+def sdk_of(langfuse: StandIn) -> Iterator[Langfuse]:
+    """The SDK with a client and a tracer of its own, all of them ended."""
+    tracers = TracerProvider(shutdown_on_exit=False)
+    with httpx.Client(trust_env=False, timeout=20) as client:
+        sdk = Langfuse(
+            public_key=langfuse.public_key,
+            secret_key=langfuse.secret_key,
+            host=langfuse.url,
+            httpx_client=client,
+            tracer_provider=tracers,
+            flush_interval=0.1,
+        )
+        yield sdk
+        sdk.shutdown()
+        tracers.shutdown()
+
+
+@pytest.fixture
+def langfuse() -> Iterator[StandIn]:
+    """A server that is new enough for the score batches of SDK 5."""
+    with stand_in(takes_score_lists=True) as running:
+        yield running
+
+
+@pytest.fixture
+def sdk(langfuse: StandIn) -> Iterator[Langfuse]:
+    yield from sdk_of(langfuse)
+
+
+def test_the_sdk_finds_its_project_and_health(langfuse: StandIn, sdk: Langfuse) -> None:
+    assert sdk.auth_check()
+    assert sdk.api.projects.get().data[0].id == langfuse.project_id
+    assert sdk.api.health.health().version == "4.16.0"
+
+
+def test_the_sdk_reads_a_dataset_with_all_its_items(langfuse: StandIn, sdk: Langfuse) -> None:
+    langfuse.dataset("support/ö,x", items=120)
+
+    dataset = sdk.get_dataset("support/ö,x")
+
+    assert dataset.name == "support/ö,x"
+    assert len(dataset.items) == 120
+    assert (dataset.items[7].input, dataset.items[7].expected_output) == ("question 7", "answer 7")
+    with pytest.raises(NotFoundError):
+        sdk.get_dataset("unknown")
+
+
+def test_the_sdk_reads_runs_and_their_rows(langfuse: StandIn, sdk: Langfuse) -> None:
+    plans = [
+        ScorePlan(name="number", value=0.5),
+        ScorePlan(name="truth", value=1.0, data_type="BOOLEAN", on="trace"),
+        ScorePlan(name="class", value="good", data_type="CATEGORICAL"),
+        ScorePlan(name="words", value="well said", data_type="TEXT"),
+        ScorePlan(name="whole", value=0.9, on="run"),
+    ]
+    made = langfuse.experiment(items=3, scores=plans, errors={2}, metadata={"model": "small"})
+
+    runs = sdk.api.experiments.list(from_start_time=LONG_AGO, fields="core,metadata,scores").data
+    rows = sdk.api.experiments.list_items(
+        from_start_time=LONG_AGO,
+        experiment_id=made.id,
+        fields="core,dataset,io,metadata,itemMetadata,experimentMetadata,scores",
+    ).data
+
+    assert (runs[0].name, runs[0].item_count) == ("night-1", 3)
+    assert [score.name for score in runs[0].scores or []] == ["whole"]
+    assert [row.level.value for row in rows] == ["ERROR", "DEFAULT", "DEFAULT"]
+    values = {score.name: score.value for score in rows[1].scores or []}
+    assert values == {"number": 0.5, "truth": True, "class": "good", "words": "well said"}
+
+
+def test_the_sdk_reads_observations_and_scores_of_every_kind(
+    langfuse: StandIn, sdk: Langfuse
+) -> None:
+    correction = ScorePlan(name="better", value="so", data_type="CORRECTION", on="call")
+    langfuse.experiment(items=2, tools_per_item=1, judged=True, scores=[correction])
+    every = "core,basic,time,io,metadata,model,usage,prompt,metrics,trace_context"
+
+    spans = sdk.api.observations.get_many(fields=every, limit=1000)
+    scores = sdk.api.scores.get_many(fields="details,subject,annotation")
+
+    assert {span.type for span in spans.data} == {"SPAN", "GENERATION", "TOOL", "EVALUATOR"}
+    assert spans.meta.cursor is None
+    assert [score.value for score in scores.data] == ["so", "so"]
+    assert [score.subject.kind for score in scores.data if score.subject] == ["observation"] * 2
+
+
+def run_capitals(sdk: Langfuse) -> ExperimentResult:
+    """An experiment of three items: one answered, one answered wrong, one whose task raises."""
+    sdk.create_dataset(name="capitals/ö")
+    for country, capital in CAPITALS.items():
+        sdk.create_dataset_item(
+            dataset_name="capitals/ö",
+            id=country,
+            input={"country": country},
+            expected_output=capital,
+            metadata={"continent": 1},
+        )
+
+    def answer(*, item: ExperimentItem, **_: Any) -> str:
+        with sdk.start_as_current_observation(
+            name="call",
+            as_type="generation",
+            model="small-model",
+            usage_details={"input": 3, "output": 4},
+            cost_details={"input": 0.25, "output": 0.5},
+        ):
+            country = getattr(item, "input", {})["country"]
+        if country == "Chile":
+            raise LookupError("no such country")
+        return "Rome"
+
+    def exact(*, output: str, expected_output: str, **_: Any) -> Evaluation:
+        with sdk.start_as_current_observation(
+            name="judge-call", as_type="generation", cost_details={"total": 8.0}
+        ):
+            return Evaluation(name="exact", value=float(output == expected_output), comment="so")
+
+    def mean(**_: Any) -> Evaluation:
+        return Evaluation(name="mean", value=0.5)
+
+    return sdk.get_dataset("capitals/ö").run_experiment(
+        name="capitals",
+        run_name="night 1/ö,x",
+        description="the first",
+        task=answer,
+        evaluators=[exact],
+        run_evaluators=[mean],
+        metadata={"model": "small-model"},
+    )
+
+
+def test_an_experiment_of_the_sdk_is_read_back_with_all_it_says(
+    langfuse: StandIn, sdk: Langfuse, reader: Reader
+) -> None:
+    result = run_capitals(sdk)
+    run = reader.get(
+        "/experiments",
+        fromStartTime=EVER,
+        filter=matching(condition("name", "night 1/ö,x")),
+        fields="core,metadata,scores",
+    )["data"][0]
+    rows = reader.rows(
+        "/experiment-items",
+        fromStartTime=EVER,
+        experimentId=run["id"],
+        fields="core,dataset,io,metadata,itemMetadata,experimentMetadata,scores",
+    )
+
+    dataset_id = langfuse.dataset("capitals/ö").id
+    assert run["id"] == result.experiment_id == experiment_id(dataset_id, "night 1/ö,x")
+    assert (run["itemCount"], run["datasetId"]) == (3, dataset_id)
+    assert (run["description"], run["metadata"]) == ("the first", {"model": '"small-model"'})
+    assert [(score["name"], score["value"]) for score in run["scores"]] == [("mean", 0.5)]
+
+    found = {row["experimentItemId"]: row for row in rows}
+    assert found.keys() == CAPITALS.keys()
+    assert found["Italy"]["input"] == '{"country": "Italy"}'
+    assert (found["Italy"]["output"], found["Italy"]["expectedOutput"]) == ("Rome", "Rome")
+    assert found["France"]["expectedOutput"] == "Paris"
+    assert found["Chile"]["level"] == "ERROR"
+    assert found["Chile"]["output"] == "Error: no such country"
+    assert found["Italy"]["environment"] == "sdk-experiment"
+    assert found["Italy"]["experimentItemMetadata"] == {"continent": "1"}
+    assert found["Italy"]["metadata"]["dataset_item_id"] == '"Italy"'
+    values = {item: [score["value"] for score in row["scores"]] for item, row in found.items()}
+    assert values == {"Italy": [1.0], "France": [0.0], "Chile": []}
+
+
+def test_the_spans_of_an_sdk_experiment_tell_task_from_judge(
+    langfuse: StandIn, sdk: Langfuse, reader: Reader
+) -> None:
+    result = run_capitals(sdk)
+
+    spans = reader.rows(
+        "/v2/observations",
+        fields="core,basic,usage,model",
+        filter=matching(condition("experimentId", result.experiment_id)),
+    )
+
+    by_id = {span["id"]: span for span in spans}
+    calls = [span for span in spans if span["name"] == "call"]
+    judged = [span for span in spans if span["name"] == "judge-call"]
+    assert [span["totalCost"] for span in calls] == [0.75] * 3
+    assert {by_id[span["parentObservationId"]]["name"] for span in calls} == {
+        "experiment-item-task"
+    }
+    assert calls[0]["usageDetails"] == {"input": 3, "output": 4}
+    assert calls[0]["model"] == "small-model"
+    # The task that raised was not judged.
+    assert [span["totalCost"] for span in judged] == [8.0] * 2
+    assert {by_id[span["parentObservationId"]]["type"] for span in judged} == {"EVALUATOR"}
+    assert {span["name"] for span in spans if span["isRootObservation"]} == {"experiment-item-run"}
+
+
+def test_the_sdk_writes_scores_that_servers_up_to_4_16_drop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with stand_in() as older:
+        made = older.experiment(items=1)
+        for sdk in sdk_of(older):
+            with caplog.at_level(logging.ERROR, logger="langfuse"):
+                sdk.create_score(name="n", value=1.0, trace_id=made.trace_id(0))
+                sdk.flush()
+            kept = sdk.api.scores.get_many(trace_id=made.trace_id(0)).data
+        statuses = [one.status for one in older.asked_for("/scores")]
+
+    assert kept == []
+    assert statuses == [400]
+    assert caplog.records
+
+
+def test_spans_in_the_json_of_otlp_are_the_same_spans(langfuse: StandIn, reader: Reader) -> None:
+    begins = int((LONG_AGO + timedelta(days=1)).timestamp() * 1e9)
+    span = {
+        "traceId": "0af7651916cd43dd8448eb211c80319c",
+        "spanId": "b7ad6b7169203331",
+        "name": "task",
+        "startTimeUnixNano": str(begins),
+        "endTimeUnixNano": str(begins + 1_500_000_000),
+        "attributes": [
+            attribute("langfuse.observation.type", "agent"),
+            attribute("langfuse.observation.output", "done"),
+            attribute("langfuse.observation.metadata.n", "3"),
+            attribute("langfuse.experiment.id", "run-1"),
+            attribute("langfuse.experiment.name", "by hand"),
+            attribute("langfuse.experiment.item.id", "item-1"),
+            attribute("langfuse.experiment.item.root_observation_id", "b7ad6b7169203331"),
+        ],
+    }
+    body = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+
+    reader.post("/otel/v1/traces", body)
+
+    row = reader.rows("/experiment-items", fromStartTime=EVER, fields="core,io")[0]
+    seen = reader.rows("/v2/observations", fields="basic,metadata,metrics")[0]
+    assert (row["id"], row["traceId"]) == (span["spanId"], span["traceId"])
+    assert (row["experimentName"], row["output"]) == ("by hand", "done")
+    assert (seen["type"], seen["latency"], seen["metadata"]) == ("AGENT", 1.5, {"n": 3})
+
+
+def test_what_is_no_span_is_refused(langfuse: StandIn, reader: Reader) -> None:
+    for headers in ({"Content-Type": "application/x-protobuf"}, {"Content-Encoding": "gzip"}):
+        answer = reader.client.post("/otel/v1/traces", content=b"\xff\xff", headers=headers)
+        assert answer.status_code == 400
+
+
+def attribute(name: str, value: str) -> JSON:
+    return {"key": name, "value": {"stringValue": value}}
