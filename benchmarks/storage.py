@@ -7,15 +7,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 
-from sqlalchemy import Column, Double, MetaData, Table, Text, func, select, text
+from sqlalchemy import Column, Double, MetaData, Table, Text, text
 from sqlalchemy.dialects.postgresql import insert
 
 from app.core.db import Database
 from app.core.migrations import upgrade
 from app.metrics.types import TraceMeasurements
-from app.runs import queries, service
+from app.runs import service
 from benchmarks.rows import BenchRow, interleave
 from tests.support.postgres import cluster, drop_database, make_database
 
@@ -126,7 +125,7 @@ def _write_narrow(db: Database, number: int, shards: list[list[TraceMeasurements
                         "value": value,
                     }
                     for row in measured
-                    for metric, value in zip(METRICS, row.values, strict=True)  # noqa: PD011
+                    for metric, value in zip(METRICS, row.values, strict=True)
                 ],
             )
 

@@ -105,6 +105,7 @@ def test_whatever_a_text_is_it_can_be_stored_afterwards(text: str) -> None:
         )
     )
     assert trace.output is not None
+    assert trace.tool_calls is not None
     for cleaned in (trace.output, *trace.tags, trace.tool_calls[0].name):
         assert "\0" not in cleaned
         cleaned.encode()
