@@ -2,14 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from typing import Final
 
 from app.metrics.reference import BOTH_TEXTS, TextMetric
 from app.metrics.registry import METRICS
-from app.metrics.text import bleu_alignment
+from app.metrics.text import bleu_counts
 from app.metrics.types import MetricSpec
-
-LONGEST_GRAM: Final = 4
 
 
 def bleu() -> TextMetric:
@@ -32,13 +29,11 @@ def sentence_bleu(expected: str, output: str) -> float:
     Orders longer than the output are left out; an order without a match counts as half of one
     match, the next one as a quarter, and so on. 0 when no word matches or a text has none.
     """
-    aligned = bleu_alignment(expected, output)
-    common = aligned.common_grams(LONGEST_GRAM)
-    length = aligned.output_length
+    expected_length, length, common = bleu_counts(expected, output)
     if not common[0]:
         return 0.0
     logs = _log_precisions(common[:length], length)
-    brevity = min(0.0, 1 - aligned.expected_length / length)
+    brevity = min(0.0, 1 - expected_length / length)
     return math.exp(brevity + math.fsum(logs) / len(logs))
 
 

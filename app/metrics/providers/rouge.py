@@ -1,26 +1,22 @@
 """ROUGE: how much of the expected text's words an output holds, as F1 of precision and recall."""
 
-from typing import Final
-
 from app.metrics.reference import BOTH_TEXTS, TextMetric
 from app.metrics.registry import METRICS, version_with
-from app.metrics.text import Alignment, rouge_alignment, stemmed_rouge_alignment
+from app.metrics.text import rouge_counts, stemmed_rouge_counts
 from app.metrics.types import MetricSpec
 
 SOURCE = (
     "Lin 2004, ROUGE: A Package for Automatic Evaluation of Summaries; equals rouge-score 0.1.2"
 )
 
-LONGEST_GRAM: Final = 2
-
 
 def rouge_l(*, use_stemmer: bool = False) -> TextMetric:
     """F1 of the longest common subsequence of words; 0 when either text has no word."""
-    align = stemmed_rouge_alignment if use_stemmer else rouge_alignment
+    count = stemmed_rouge_counts if use_stemmer else rouge_counts
 
     def score(expected: str, output: str) -> float:
-        aligned = align(expected, output)
-        return _f1(aligned.common_subsequence(), aligned.expected_length, aligned.output_length)
+        found = count(expected, output)
+        return _f1(found.subsequence, found.expected_length + found.output_length)
 
     return TextMetric(
         spec=_spec("ROUGE", "ROUGE-L: F1 of the longest common subsequence of words", use_stemmer),
@@ -30,19 +26,29 @@ def rouge_l(*, use_stemmer: bool = False) -> TextMetric:
 
 def rouge_1(*, use_stemmer: bool = False) -> TextMetric:
     """F1 of the common words, each counted at most as often as the expected text holds it."""
-    align = stemmed_rouge_alignment if use_stemmer else rouge_alignment
+    count = stemmed_rouge_counts if use_stemmer else rouge_counts
+
+    def score(expected: str, output: str) -> float:
+        found = count(expected, output)
+        return _f1(found.words, found.expected_length + found.output_length)
+
     return TextMetric(
         spec=_spec("ROUGE_1", "ROUGE-1: F1 of the common words", use_stemmer),
-        score=lambda expected, output: _gram_f1(align(expected, output), 1),
+        score=score,
     )
 
 
 def rouge_2(*, use_stemmer: bool = False) -> TextMetric:
     """F1 of the common pairs of neighbouring words; 0 when either text has fewer than two words."""
-    align = stemmed_rouge_alignment if use_stemmer else rouge_alignment
+    count = stemmed_rouge_counts if use_stemmer else rouge_counts
+
+    def score(expected: str, output: str) -> float:
+        found = count(expected, output)
+        return _f1(found.pairs, found.expected_length + found.output_length - 2)
+
     return TextMetric(
         spec=_spec("ROUGE_2", "ROUGE-2: F1 of the common pairs of neighbouring words", use_stemmer),
-        score=lambda expected, output: _gram_f1(align(expected, output), 2),
+        score=score,
     )
 
 
@@ -57,16 +63,9 @@ def _spec(key: str, description: str, use_stemmer: bool) -> MetricSpec:  # noqa:
     )
 
 
-def _gram_f1(aligned: Alignment, order: int) -> float:
-    return _f1(
-        aligned.common_grams(LONGEST_GRAM)[order - 1],  # at once for both orders
-        aligned.expected_length - order + 1,
-        aligned.output_length - order + 1,
-    )
-
-
-def _f1(common: int, expected: int, output: int) -> float:
-    return 2 * common / (expected + output) if common else 0.0
+def _f1(common: int, both: int) -> float:
+    """F1 of what two texts have in common; `both` is what they have together."""
+    return 2 * common / both if common else 0.0
 
 
 METRICS.register("ROUGE", rouge_l)

@@ -2,6 +2,7 @@
 
 import random
 import tracemalloc
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.metrics import text
-from app.metrics.text import Alignment, Reference, ReferenceStore, WordTable, squad_words
+from app.metrics.text import Reference, count_for_rouge, count_grams
+from app.metrics.words import Table, squad_words
 
 words = st.lists(st.sampled_from([b"a", b"b", b"c", b"d"]), max_size=30)
 
@@ -25,17 +27,33 @@ def common_subsequence_by_table(first: Sequence[bytes], second: Sequence[bytes])
     return row[-1]
 
 
+def common_grams_by_counting(first: Sequence[bytes], second: Sequence[bytes], n: int) -> int:
+    grams = (
+        Counter(tuple(side[start : start + n]) for start in range(len(side) - n + 1))
+        for side in (first, second)
+    )
+    return (next(grams) & next(grams)).total()
+
+
 def test_the_common_subsequence_keeps_the_order_of_both_texts() -> None:
     # a b c d a b   beside   b d c a b a: b c a b (or b d a b) is longest, 4 words.
-    aligned = Alignment(Reference.of(b"a b c d a b".split()), b"b d c a b a".split())
-    assert aligned.common_subsequence() == 4
+    counts = count_for_rouge(Reference.of(b"a b c d a b".split()), b"b d c a b a".split())
+    assert counts.subsequence == 4
 
 
 def test_an_n_gram_counts_at_most_as_often_as_the_reference_holds_it() -> None:
     # the ×2 and cat ×1 in the reference; the output has the ×3, cat ×1: 2 + 1 words.
     # Of its pairs (the the, the the, the cat) only "the cat" is in the reference.
-    aligned = Alignment(Reference.of(b"the cat saw the dog".split()), b"the the the cat".split())
-    assert aligned.common_grams(3) == [3, 1, 0]
+    reference, output = Reference.of(b"the cat saw the dog".split()), b"the the the cat".split()
+    counts = count_for_rouge(reference, output)
+    assert (counts.words, counts.pairs) == (3, 1)
+    assert count_grams(reference, output, 3) == (5, 4, [3, 1, 0])
+
+
+def test_words_with_others_between_them_are_no_pair() -> None:
+    # "a b" is in the reference; in the output x stands between a and b.
+    counts = count_for_rouge(Reference.of([b"a", b"b"]), [b"a", b"x", b"b"])
+    assert counts == (2, 3, 2, 0, 2)
 
 
 @given(words, words)
@@ -43,19 +61,39 @@ def test_the_common_subsequence_is_that_of_the_textbook_table(
     first: list[bytes], second: list[bytes]
 ) -> None:
     expected = common_subsequence_by_table(first, second)
-    assert Alignment(Reference.of(first), second).common_subsequence() == expected
+    assert count_for_rouge(Reference.of(first), second).subsequence == expected
+
+
+@given(words, words)
+def test_common_n_grams_are_those_that_counting_finds(
+    first: list[bytes], second: list[bytes]
+) -> None:
+    expected = [common_grams_by_counting(first, second, n) for n in range(1, 5)]
+    reference = Reference.of(first)
+    assert list(count_grams(reference, second, 4).common) == expected
+    counts = count_for_rouge(reference, second)
+    assert [counts.words, counts.pairs] == expected[:2]
 
 
 @given(words, words)
 def test_texts_of_many_words_are_compared_strip_by_strip_with_the_same_result(
     first: list[bytes], second: list[bytes]
 ) -> None:
-    whole = Alignment(Reference.of(first), second)
+    whole = Reference.of(first)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text, "_STRIP", 3)
-        in_strips = Alignment(Reference.of(first), second)
-        assert in_strips.common_subsequence() == whole.common_subsequence()
-        assert list(in_strips.common_grams(4)) == list(whole.common_grams(4))
+        in_strips = Reference.of(first)
+        assert count_for_rouge(in_strips, second) == count_for_rouge(whole, second)
+        assert count_grams(in_strips, second, 4) == count_grams(whole, second, 4)
+
+
+@given(st.lists(st.sampled_from(["a", "an", "the", "b", "c", "The,"]), max_size=20).map(" ".join))
+def test_the_common_words_of_squad_are_those_that_counting_finds(output: str) -> None:
+    expected = "the b b c"
+    # Without articles the expected text has b ×2 and c ×1.
+    kept = Counter(word for word in output.split() if word in "bc")
+    common = min(kept["b"], 2) + min(kept["c"], 1)
+    assert text.squad_overlap(expected, output) == (common, 3, kept.total())
 
 
 @pytest.mark.parametrize(
@@ -97,14 +135,14 @@ def test_accuracy_looks_past_case_blanks_and_encoding_only(
     assert text.same_after_folding(expected, output) is same
 
 
-def test_a_word_is_made_once_while_the_table_has_room() -> None:
+def test_a_text_is_made_once_while_its_table_has_room() -> None:
     made: list[bytes] = []
 
     def rule(word: bytes) -> bytes:
         made.append(word)
         return word
 
-    table = WordTable(rule, chars=30)
+    table = Table(rule, chars=30, longest=64)
     assert table[b"one"] == table[b"one"] == b"one"
     assert made == [b"one"]
     assert table[b"x" * 65] == table[b"x" * 65]  # too long to be kept
@@ -112,15 +150,6 @@ def test_a_word_is_made_once_while_the_table_has_room() -> None:
     for number in range(50):
         assert table[b"%d" % number] == b"%d" % number
     assert len(table) <= 3  # 30 characters at 9 or 10 a word
-
-
-def test_references_are_kept_within_their_room() -> None:
-    store = ReferenceStore(lambda given_text: given_text.encode().split(), chars=100)
-    assert store("one two") is store("one two")
-    for number in range(50):
-        store(f"text {number}")
-    assert len(store) < 10
-    assert store("x " * 20_000) is not store("x " * 20_000)
 
 
 def test_many_long_texts_do_not_pile_up() -> None:
@@ -132,9 +161,8 @@ def test_many_long_texts_do_not_pile_up() -> None:
     tracemalloc.start()
     for _ in range(60):
         expected, output = long_text(), long_text()
-        text.rouge_alignment(expected, output).common_subsequence()
-        text.rouge_alignment(expected, output).common_grams(2)
-        text.bleu_alignment(expected, output).common_grams(4)
+        text.rouge_counts(expected, output)
+        text.bleu_counts(expected, output)
         text.squad_overlap(expected, output)
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()

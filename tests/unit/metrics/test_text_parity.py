@@ -12,8 +12,8 @@ from sacrebleu import sentence_bleu
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from app.metrics.registry import load_metrics, provider_for
-from app.metrics.text import bleu_words, rouge_words, stemmed_rouge_words
 from app.metrics.types import MetricRef
+from app.metrics.words import bleu_words, rouge_words, stemmed_rouge_words
 from app.traces.types import Trace
 
 TOLERANCE: Final = 1e-12

@@ -1,0 +1,182 @@
+"""How ROUGE, BLEU and SQuAD cut a text into words, each by its own rule.
+
+Words are bytes (UTF-8), which compare and hash fastest. No rule looks across a blank, so a table of
+words already seen is exact.
+"""
+
+import re
+import string
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import chain
+from typing import Final, TypeVar
+
+K = TypeVar("K", str, bytes)
+V = TypeVar("V")
+
+_WORD_CHARS: Final = 300_000  # what is kept of a character costs up to 70 bytes
+_LONGEST_KEPT_WORD: Final = 64
+_ENTRY_CHARS: Final = 8  # the fixed cost of an entry, in characters
+
+
+class Table(dict[K, V]):
+    """What was made of each text, remembered until `chars` are full, then begun anew.
+
+    Texts longer than `longest` are never kept.
+    """
+
+    def __init__(self, make: Callable[[K], V], *, chars: int, longest: int) -> None:
+        super().__init__()
+        self._make: Callable[[K], V] = make
+        self._chars = self._room = chars
+        self._longest = longest
+
+    def __missing__(self, text: K) -> V:
+        made = self._make(text)
+        if len(text) <= self._longest:
+            size = len(text) + _ENTRY_CHARS
+            if size > self._room:
+                self.clear()
+                self._room = self._chars
+            self._room -= size
+            self[text] = made
+        return made
+
+
+def _word_table(rule: Callable[[bytes], V]) -> Table[bytes, V]:
+    return Table(rule, chars=_WORD_CHARS, longest=_LONGEST_KEPT_WORD)
+
+
+# --- the words of ROUGE ---------------------------------------------------------------------
+
+_LETTERS_AND_DIGITS: Final = (string.ascii_lowercase + string.digits).encode()
+_LOWER: Final = bytes.maketrans(string.ascii_uppercase.encode(), string.ascii_lowercase.encode())
+_ROUGE_BYTES: Final = bytes(
+    code if code in _LETTERS_AND_DIGITS else ord(" ")
+    for code in bytes(range(256)).translate(_LOWER)
+)
+_STEMMED_FROM: Final = 4  # characters; shorter words stay as they are
+_RUN_OF_Y: Final = b"y" * 64  # the stemmer takes the square of the length of such a run
+
+
+def rouge_words(text: str) -> list[bytes]:
+    """Lower-case runs of a–z and 0–9; everything else separates.
+
+    Source: rouge_score 0.1.2, `tokenize`.
+    """
+    if not text.isascii():
+        text = text.lower()  # some letters outside ASCII have one inside as lower case
+    return text.encode("ascii", "replace").translate(_ROUGE_BYTES).split()
+
+
+@lru_cache(maxsize=1)
+def _porter() -> Callable[[str], str]:
+    from nltk.stem.porter import PorterStemmer
+
+    stem: Callable[[str], str] = PorterStemmer().stem
+    return stem
+
+
+def _stem(word: bytes) -> bytes:
+    if len(word) < _STEMMED_FROM or _RUN_OF_Y in word:
+        return word
+    return _porter()(word.decode()).encode()
+
+
+_STEMS: Final = _word_table(_stem)
+
+
+def stemmed_rouge_words(text: str) -> list[bytes]:
+    """The words of ROUGE, each longer than three characters reduced by Porter's stemmer.
+
+    Source: rouge_score 0.1.2 with `use_stemmer`; differs for words with 64 times y in a row only.
+    """
+    return list(map(_STEMS.__getitem__, rouge_words(text)))
+
+
+# --- the words of BLEU ----------------------------------------------------------------------
+
+_ENTITIES: Final = (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
+_SYMBOL: Final = re.compile(rb"([!-&(-+/:-@\[-`{-~])")
+_STOP_AFTER_NON_DIGIT: Final = re.compile(rb"([^0-9])([.,])")
+_STOP_BEFORE_NON_DIGIT: Final = re.compile(rb"([.,])([^0-9])")
+_DASH_AFTER_DIGIT: Final = re.compile(rb"([0-9])-")
+
+_ALONE: Final = re.sub(rb"['-]", b"", string.punctuation.encode())  # but for stops in numbers
+_SPACED: Final[dict[int, tuple[bytes, bytes]]] = {
+    sign: (b"%c" % sign, b" %c " % sign) for sign in _ALONE
+}
+_NOT_ALONE: Final = frozenset(string.digits.encode() + b"\x1c\x1d\x1e\x1f")
+_PLAIN: Final = bytes(set(range(256)) - set(_ALONE) - _NOT_ALONE)
+_BLANKS: Final = bytes.maketrans(b"\t\n\v\f\r\x1c\x1d\x1e\x1f", b" " * 9)  # as str.split has them
+_SHAPES: Final = bytes.maketrans(b"123456789.\x1d\x1e\x1f", b"000000000,\x1c\x1c\x1c")
+
+
+def _bleu_word(word: bytes) -> tuple[bytes, ...]:
+    line = _SYMBOL.sub(rb" \1 ", b" %b " % word)
+    line = _STOP_AFTER_NON_DIGIT.sub(rb"\1 \2 ", line)
+    line = _STOP_BEFORE_NON_DIGIT.sub(rb" \1 \2", line)
+    return tuple(_DASH_AFTER_DIGIT.sub(rb"\1 - ", line).split())
+
+
+_BLEU_TABLE: Final = _word_table(_bleu_word)
+
+
+def bleu_words(text: str) -> list[bytes]:
+    """Words of mteval-v13a, which `sacrebleu` cuts by default; case matters."""
+    line = text.rstrip().replace("<skipped>", "").replace("-\n", "")
+    if "&" in line:
+        for entity, sign in _ENTITIES:
+            line = line.replace(entity, sign)
+    if not line.isascii():
+        line = " ".join(line.split())  # there are blanks outside ASCII, too
+    data = line.encode("utf-8", "surrogatepass")
+    signs = set(data.translate(None, _PLAIN))
+    if not signs.isdisjoint(_NOT_ALONE):
+        shape = data.translate(_SHAPES)
+        if b"0,0" in shape or b"0-" in shape or b",," in shape or b"\x1c" in shape:
+            words = data.translate(_BLANKS).split()
+            return list(chain.from_iterable(map(_BLEU_TABLE.__getitem__, words)))
+        signs -= _NOT_ALONE
+    # Without numbers like 1,000 and rows of stops beside them every sign stands alone.
+    for code in signs:
+        data = data.replace(*_SPACED[code])
+    return data.split()
+
+
+# --- the words of SQuAD ---------------------------------------------------------------------
+
+ARTICLES: Final = frozenset({b"a", b"an", b"the"})
+_ARTICLE: Final = re.compile(r"\b(?:a|an|the)\b")
+_WITHOUT_PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
+_ODD: Final = 0  # stands for control characters, which are boundaries of words and yet no blanks
+_SQUAD_BYTES: Final = bytes(
+    _ODD if code == 127 or code < 32 else code  # noqa: PLR2004
+    for code in bytes(range(256)).translate(_LOWER).translate(_BLANKS)
+)
+
+
+def _squad_word(word: bytes) -> tuple[bytes, ...]:
+    bare = word.decode("utf-8", "surrogatepass").lower().translate(_WITHOUT_PUNCTUATION)
+    return tuple(part.encode("utf-8", "surrogatepass") for part in _ARTICLE.sub(" ", bare).split())
+
+
+_SQUAD_TABLE: Final = _word_table(_squad_word)
+
+
+def squad_words(text: str) -> list[bytes]:
+    """Lower-case words without ASCII punctuation and without the articles a, an, the.
+
+    Source: the evaluation scripts of SQuAD (Rajpurkar et al. 2016, 2018), `normalize_answer`.
+    """
+    return [word for word in squad_words_and_articles(text) if word not in ARTICLES]
+
+
+def squad_words_and_articles(text: str) -> list[bytes]:
+    """The same with the articles, which are cheaper to leave out when words are counted."""
+    if text.isascii():
+        data = text.encode().translate(_SQUAD_BYTES, string.punctuation.encode())
+        if _ODD not in data:
+            return data.split()
+    data = " ".join(text.split()).encode("utf-8", "surrogatepass")
+    return list(chain.from_iterable(map(_SQUAD_TABLE.__getitem__, data.split())))
