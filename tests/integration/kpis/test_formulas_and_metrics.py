@@ -86,10 +86,19 @@ def test_the_catalogue_tells_unit_range_direction_version_and_options(service: S
             "maximum": 1.0,
             "direction": "HIGHER_IS_BETTER",
             "version": "1",
-            "options": [{"name": "useStemmer", "default": False}],
+            "options": [{"name": "useStemmer", "default": False, "choices": []}],
             "origin": "built-in",
         }.items()
     )
     assert rouge["source"]
     assert rouge["description"]
     assert metrics["SCORE"]["minimum"] is None
+
+
+def test_the_catalogue_tells_other_names_and_the_choices_of_an_option(service: Service) -> None:
+    metrics = {metric["key"]: metric for metric in service.get("/metrics")["items"]}
+    assert metrics["LATENCY_MS"]["aliases"] == ["LATENCY"]
+    assert "LATENCY" not in metrics
+    assert metrics["ROUGE"]["aliases"] == []
+    choices = {option["name"]: option["choices"] for option in metrics["F1_SCORE"]["options"]}
+    assert choices == {"labels": ["", "macro", "micro", "weighted", "binary"], "positive": []}

@@ -1,0 +1,122 @@
+"""Runs whose value is not the mean of their traces, figures of failures, and other names."""
+
+import pytest
+
+from app.runs import service as writing
+from tests.support.service import JSON, Service, pair, pointers
+
+RUNS = "/benchmark-runs"
+
+
+def by_metric(service: Service, run: JSON) -> dict[str, JSON]:
+    return {each["metric"]: each for each in service.get(f"{RUNS}/{run['id']}/metrics")["items"]}
+
+
+def by_kpi(service: Service, run: JSON) -> dict[str, float | None]:
+    items = service.get(f"{RUNS}/{run['id']}/kpis")["items"]
+    return {each["name"]: each["value"] for each in items}
+
+
+def labels(expected: str, given: str) -> list[JSON]:
+    return [pair(n, one, other) for n, (one, other) in enumerate(zip(expected, given, strict=True))]
+
+
+@pytest.mark.parametrize("shard_traces", [1000, 2])
+def test_the_value_of_a_run_comes_from_all_of_its_labels_in_however_many_shards(
+    service: Service, monkeypatch: pytest.MonkeyPatch, shard_traces: int
+) -> None:
+    # Expected a a b b c, given a b b b a: right, expected, given are a (1, 2, 2), b (2, 2, 3),
+    # c (0, 1, 0). Macro precision (1/2 + 2/3 + 0) / 3, recall of b 2/2, accuracy 3/5.
+    monkeypatch.setattr(writing, "SHARD_TRACES", shard_traces)
+    service.agent()
+    service.benchmark(
+        metrics=[
+            {"key": "PRECISION", "options": {"labels": "macro"}},
+            {"key": "RECALL", "options": {"labels": "binary", "positive": "B"}},
+            {"key": "ACCURACY", "options": {"labels": "micro"}},
+            "EXACT_MATCH",
+        ],
+        measures=[{"name": "sum", "formula": "PRECISION + RECALL.mean + ACCURACY"}],
+    )
+    service.upload([*labels("aabbc", "abbba"), pair(9, "a", None, outcome="infra_error")])
+    run = service.completed()
+    metrics = by_metric(service, run)
+    precision = (1 / 2 + 2 / 3 + 0) / 3
+    assert metrics["PRECISION"]["mean"] == pytest.approx(precision, abs=1e-15)
+    assert metrics["RECALL"]["mean"] == 1.0
+    assert metrics["ACCURACY"]["mean"] == metrics["EXACT_MATCH"]["mean"] == 3 / 5
+    # The other statistics are those of right (1) and wrong (0).
+    assert (metrics["PRECISION"]["n"], metrics["PRECISION"]["sum"]) == (5, 3.0)
+    assert by_kpi(service, run)["sum"] == pytest.approx(precision + 1 + 3 / 5, abs=1e-12)
+    results = service.listed(f"{RUNS}/{run['id']}/results")
+    assert [row["values"]["PRECISION"] for row in results] == [1.0, 0.0, 1.0, 1.0, 0.0, None]
+
+
+def test_a_run_without_any_label_has_no_value(service: Service) -> None:
+    service.agent()
+    service.benchmark(metrics=[{"key": "F1_SCORE", "options": {"labels": "macro"}}])
+    service.upload([pair(1, None, "a")])
+    run = service.completed()
+    assert run["status"] == "COMPLETED"
+    assert by_metric(service, run)["F1_SCORE"]["mean"] is None
+
+
+def test_figures_are_measured_on_failures_and_missing_where_nobody_told_them(
+    service: Service,
+) -> None:
+    service.agent()
+    service.benchmark(
+        metrics=["ROUGE", "LATENCY", "COST_USD", "TURNS", "TOOL_CALLS", "STATUS", "ERROR_COUNT"],
+        measures=[
+            {"name": "slowest", "formula": "LATENCY.max"},
+            {"name": "same", "formula": "LATENCY_MS.max - LATENCY.max"},
+            {"name": "healthy", "formula": "IF STATUS == 1 THEN 1 ELSE 0"},
+            {"name": "tokens", "formula": "TOTAL_TOKENS.sum"},
+        ],
+    )
+    broken = {"name": "search", "ok": False}
+    service.upload(
+        [
+            pair(1, latencyMs=100, costUsd=0.5, turns=2, toolCalls=[broken], inputTokens=7,
+                 outputTokens=1),
+            pair(2, None, outcome="timeout", latencyMs=900, costUsd=0.25, turns=4, toolCalls=[]),
+            pair(3),
+            pair(4, None, outcome="infra_error", latencyMs=5000, costUsd=9),
+        ]
+    )  # fmt: skip
+    run = service.completed()
+    metrics = by_metric(service, run)
+    assert "LATENCY" not in metrics
+    assert (metrics["LATENCY_MS"]["n"], metrics["LATENCY_MS"]["mean"]) == (2, 500.0)
+    assert (metrics["COST_USD"]["n"], metrics["COST_USD"]["sum"]) == (2, 0.75)
+    assert (metrics["TURNS"]["n"], metrics["TURNS"]["mean"]) == (2, 3.0)
+    assert (metrics["TOOL_CALLS"]["n"], metrics["TOOL_CALLS"]["mean"]) == (2, 0.5)
+    assert (metrics["STATUS"]["n"], metrics["STATUS"]["mean"]) == (3, 2 / 3)
+    assert (metrics["ERROR_COUNT"]["n"], metrics["ERROR_COUNT"]["sum"]) == (3, 2.0)
+    assert metrics["TURNS"]["missing"] == {"NOT_SUPPORTED": 1, "INFRA_ERROR": 1}
+    assert by_kpi(service, run) == {"slowest": 900.0, "same": 0.0, "healthy": 0.0, "tokens": 8.0}
+
+
+def test_one_metric_by_two_names_is_listed_twice(service: Service) -> None:
+    problem = service.refused(
+        422, "POST", "/benchmarks",
+        {"id": "b", "datasetRef": "support", "metrics": ["LATENCY", "LATENCY_MS"]},
+    )  # fmt: skip
+    assert pointers(problem) == ["/metrics/1"]
+
+
+def test_options_that_do_not_fit_together_are_refused_where_they_stand(service: Service) -> None:
+    wrong = [
+        {"key": "RECALL", "options": {"labels": "binary"}},
+        {"key": "F1_SCORE", "options": {"labels": "makro", "positive": 7}},
+        {"key": "ACCURACY", "options": {"positive": "yes"}},
+    ]
+    problem = service.refused(
+        422, "POST", "/benchmarks", {"id": "b", "datasetRef": "support", "metrics": wrong}
+    )
+    assert pointers(problem) == [
+        "/metrics/0",
+        "/metrics/1/options/labels",
+        "/metrics/1/options/positive",
+        "/metrics/2",
+    ]
