@@ -9,24 +9,42 @@ from tests.integration.langfuse.reading import Reader
 from tests.support.langfuse import StandIn, stand_in
 
 
-@pytest.fixture
-def langfuse() -> Iterator[StandIn]:
-    """A v4 server in its default mode."""
+@pytest.fixture(scope="session")
+def server_v4() -> Iterator[StandIn]:
     with stand_in() as running:
         yield running
 
 
-@pytest.fixture
-def langfuse_v3() -> Iterator[StandIn]:
+@pytest.fixture(scope="session")
+def server_v3() -> Iterator[StandIn]:
     with stand_in("v3") as running:
         yield running
 
 
-@pytest.fixture
-def langfuse_dual() -> Iterator[StandIn]:
-    """A v4 server that still fills the tables of the older endpoints."""
+@pytest.fixture(scope="session")
+def server_dual() -> Iterator[StandIn]:
     with stand_in("dual") as running:
         yield running
+
+
+@pytest.fixture
+def langfuse(server_v4: StandIn) -> StandIn:
+    """A v4 server in its default mode, which knows nothing yet."""
+    server_v4.start_anew()
+    return server_v4
+
+
+@pytest.fixture
+def langfuse_v3(server_v3: StandIn) -> StandIn:
+    server_v3.start_anew()
+    return server_v3
+
+
+@pytest.fixture
+def langfuse_dual(server_dual: StandIn) -> StandIn:
+    """A v4 server that still fills the tables of the older endpoints."""
+    server_dual.start_anew()
+    return server_dual
 
 
 @pytest.fixture
@@ -49,6 +67,7 @@ def _reader_of(langfuse: StandIn) -> Iterator[Reader]:
         base_url=f"{langfuse.url}/api/public",
         auth=(langfuse.public_key, langfuse.secret_key),
         trust_env=False,
+        verify=False,  # no certificates to read
         timeout=20,
     ) as client:
         yield Reader(client)

@@ -24,7 +24,7 @@ CAPITALS = {"Italy": "Rome", "France": "Paris", "Chile": "Santiago"}
 def sdk_of(langfuse: StandIn) -> Iterator[Langfuse]:
     """The SDK with a client and a tracer of its own, all of them ended."""
     tracers = TracerProvider(shutdown_on_exit=False)
-    with httpx.Client(trust_env=False, timeout=20) as client:
+    with httpx.Client(trust_env=False, verify=False, timeout=20) as client:
         sdk = Langfuse(
             public_key=langfuse.public_key,
             secret_key=langfuse.secret_key,
@@ -38,11 +38,17 @@ def sdk_of(langfuse: StandIn) -> Iterator[Langfuse]:
         tracers.shutdown()
 
 
-@pytest.fixture
-def langfuse() -> Iterator[StandIn]:
-    """A server that is new enough for the score batches of SDK 5."""
+@pytest.fixture(scope="module")
+def newest() -> Iterator[StandIn]:
     with stand_in(takes_score_lists=True) as running:
         yield running
+
+
+@pytest.fixture
+def langfuse(newest: StandIn) -> StandIn:
+    """A server that is new enough for the score batches of SDK 5."""
+    newest.start_anew()
+    return newest
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import count
 from typing import Final
 
 from starlette.requests import Request
@@ -22,6 +23,8 @@ from tests.support.langfuse.writes import Write, Written
 ORGANISATION_PUBLIC_KEY: Final = "pk-lf-organisation"
 ORGANISATION_SECRET_KEY: Final = "sk-lf-organisation"
 HEADERS_UP_TO: Final = 16 * 1024
+
+_numbers = count(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +49,8 @@ class Server:
 
     mode: Mode
     version: str
-    public_key: str
-    secret_key: str
+    public_key: str = ""
+    secret_key: str = ""
     takes_score_lists: bool = False
     store: Store = field(default_factory=Store)
     asked: list[Asked] = field(default_factory=list)
@@ -57,6 +60,25 @@ class Server:
     in_flight: int = 0
     most_in_flight: int = 0
     closing: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.public_key:
+            self._make_keys()
+
+    def start_anew(self) -> None:
+        """Forget everything, and take other keys."""
+        self.store = Store()
+        self.asked.clear()
+        self.injections.clear()
+        self.latency_s = 0.0
+        self.most_in_flight = 0
+        self._make_keys()
+
+    def _make_keys(self) -> None:
+        # The SDK keeps one client for each public key, even after its end.
+        number = next(_numbers)
+        self.public_key = f"pk-lf-stand-in-{number}"
+        self.secret_key = f"sk-lf-stand-in-{number}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)

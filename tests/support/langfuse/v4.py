@@ -1,6 +1,6 @@
 """The read endpoints of the fourth generation."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -188,8 +188,8 @@ def _summary_json(
     if "metadata" in groups:
         answer["metadata"] = dict(summary.metadata)
     if "scores" in groups:
-        scores = [score_json(one, _SUBJECT) for one in store.run_scores([summary.id])]
-        answer["scores"] = scores[:score_limit]
+        near = _near(store.run_scores([summary.id]), window.end, window.end)
+        answer["scores"] = [score_json(one, _SUBJECT) for one in near][:score_limit]
     return answer
 
 
@@ -224,13 +224,14 @@ def _scores_of_row(
     store: Store, row: Observation, oldest: datetime, newest: datetime
 ) -> Iterator[Score]:
     """Scores of the trace and of the row itself, no corrections, near the page in time."""
-    for score in store.scores_of_traces([row.trace_id]):
-        if (
-            score.observation_id in (None, row.id)
-            and score.data_type != "CORRECTION"
-            and oldest - SCORES_LIE_WITHIN <= score.timestamp <= newest + SCORES_LIE_WITHIN
-        ):
+    for score in _near(store.scores_of_traces([row.trace_id]), oldest, newest):
+        if score.observation_id in (None, row.id) and score.data_type != "CORRECTION":
             yield score
+
+
+def _near(scores: Iterable[Score], oldest: datetime, newest: datetime) -> Iterator[Score]:
+    first, last = oldest - SCORES_LIE_WITHIN, newest + SCORES_LIE_WITHIN
+    return (score for score in scores if first <= score.timestamp <= last)
 
 
 def _row_cursor(row: Observation) -> str:
