@@ -188,65 +188,6 @@ def test_too_many_ids_do_not_fit_into_one_request(langfuse: StandIn, reader: Rea
     assert reader.refused(431, "/v3/scores", traceId=",".join(ids))
 
 
-def test_calls_of_a_run_are_read_a_thousand_at_a_time(langfuse: StandIn, reader: Reader) -> None:
-    made = langfuse.experiment(items=600, calls_per_item=2, tools_per_item=1)
-    langfuse.experiment(run="another", items=5)
-    wanted = matching(
-        condition("experimentId", made.id),
-        condition("type", ["GENERATION", "EMBEDDING"], "stringOptions", "any of"),
-    )
-
-    pages = list(reader.pages("/v2/observations", fields="core,usage", filter=wanted, limit=1000))
-
-    assert [len(page) for page in pages] == [1000, 200]
-    calls = [call for page in pages for call in page]
-    assert len({call["id"] for call in calls}) == 1200
-    # A tenth of a cent each: 1200 × 0.001.
-    assert sum(call["totalCost"] for call in calls) == pytest.approx(1.2)
-    assert "name" not in calls[0]
-
-
-def test_the_judge_costs_beside_the_task_and_not_below_it(
-    langfuse: StandIn, reader: Reader
-) -> None:
-    langfuse.experiment(items=1, calls_per_item=1, nested=True, judged=True)
-
-    spans = {span["id"]: span for span in reader.rows("/v2/observations", fields="basic,usage")}
-
-    def line(span: JSON) -> list[str]:
-        parent = spans.get(span["parentObservationId"])
-        return [span["name"], *(line(parent) if parent else [])]
-
-    lines = {span["totalCost"]: line(span) for span in spans.values() if span["totalCost"]}
-    assert lines == {
-        0.001: ["call-0", "agent", "experiment-item-task", "experiment-item-run"],
-        0.01: ["judge-call", "judge", "experiment-item-evaluation", "experiment-item-run"],
-    }
-
-
-def test_long_metadata_of_observations_is_cut_unless_it_is_asked_for(
-    langfuse: StandIn, reader: Reader
-) -> None:
-    langfuse.experiment(items=1, metadata={"prompt": "x" * 300})
-
-    cut = reader.rows("/v2/observations", fields="metadata")[-1]["metadata"]
-    whole = reader.rows("/v2/observations", fields="metadata", expandMetadata="prompt")[-1]
-
-    assert len(cut["prompt"]) == 200
-    assert whole["metadata"]["prompt"] == "x" * 300
-    assert cut["dataset_item_id"] == "dataset-1-0"
-
-
-def test_an_unpriced_model_costs_nothing_and_says_so_by_its_details(
-    langfuse: StandIn, reader: Reader
-) -> None:
-    langfuse.experiment(items=1, calls_per_item=1, priced=False)
-
-    call = reader.rows("/v2/observations", fields="usage", type="GENERATION")[0]
-
-    assert (call["totalCost"], call["costDetails"]) == (0, {})
-
-
 def test_rows_show_scores_of_trace_and_task_near_in_time(langfuse: StandIn, reader: Reader) -> None:
     made = langfuse.experiment(
         items=1,
@@ -351,30 +292,6 @@ def test_trials_of_an_item_are_rows_of_the_same_item(langfuse: StandIn, reader: 
 
     assert [row["experimentItemId"][-1] for row in rows] == ["1", "1", "1", "0", "0", "0"]
     assert len({row["traceId"] for row in rows}) == 6
-
-
-def test_aggregates_of_a_run_come_in_one_request(langfuse: StandIn, reader: Reader) -> None:
-    made = langfuse.experiment(items=10, calls_per_item=2, repeated=2)
-    query = {
-        "view": "observations",
-        "metrics": [
-            {"measure": "count", "aggregation": "count"},
-            {"measure": "totalCost", "aggregation": "sum"},
-            {"measure": "latency", "aggregation": "p95"},
-        ],
-        "filters": [
-            condition("experimentId", made.id),
-            condition("type", "GENERATION"),
-        ],
-        "fromTimestamp": EVER,
-        "toTimestamp": "2027-01-01T00:00:00Z",
-    }
-
-    found = reader.get("/v2/metrics", query=matching(query)[1:-1])["data"][0]
-
-    assert found["count_count"] == 20
-    assert found["sum_totalCost"] == pytest.approx(0.02)
-    assert found["p95_latency"] == pytest.approx(300)
 
 
 def test_older_endpoints_do_not_exist_here_not_even_for_strangers(langfuse: StandIn) -> None:
