@@ -4,6 +4,7 @@ import faulthandler
 import multiprocessing
 import os
 import queue
+import resource
 import signal
 import sys
 import threading
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 
 R = TypeVar("R")
 
+MEMORY_BYTES = 2 * 1024**3
 WARM_UP_S = 60.0
 ORPHAN_S = 10.0
 
@@ -32,6 +34,10 @@ class ChildDied(CallLost):
     """A child process ended in the middle of a call."""
 
 
+class OutOfMemory(CallLost):
+    """A child process met its limit of memory and was ended."""
+
+
 class PoolClosed(CallLost):
     """The pool was closed; nothing is computed any more."""
 
@@ -40,19 +46,25 @@ class ProcessPool:
     """A fixed number of warm, spawned children; each serves one call at a time.
 
     The function and its arguments must be picklable by name. A child is replaced after
-    `calls_per_child` calls, so that what leaks is given back. Children end when the process that
-    made them does, however it ends.
+    `calls_per_child` calls, so that what leaks is given back, and may take `memory_bytes` (where
+    the system has such limits). Children end when the process that made them does, however it ends.
     """
 
     def __init__(
-        self, size: int, *, warm_up: Callable[[], None], calls_per_child: int = 500
+        self,
+        size: int,
+        *,
+        warm_up: Callable[[], None],
+        calls_per_child: int = 500,
+        memory_bytes: int = MEMORY_BYTES,
     ) -> None:
         self.size = size
         self._warm_up = warm_up
+        self._memory_bytes = memory_bytes
         self._calls_per_child = calls_per_child
         self._lock = threading.Lock()
         self._closed = False
-        self._children = [_Child(warm_up) for _ in range(size)]
+        self._children = [self._new_child() for _ in range(size)]
         self._free: queue.Queue[int] = queue.Queue()
         for slot in range(size):
             self._free.put(slot)
@@ -61,7 +73,8 @@ class ProcessPool:
         """Call a function in a child and wait for its result.
 
         Raises: what the function raises; `CallHung` after `timeout_s`, `ChildDied` when the
-        child is gone, and then another takes its place; `PoolClosed` after `close`.
+        child is gone, `OutOfMemory` when it may take no more, and then another takes its place;
+        `PoolClosed` after `close`.
         """
         slot = self._free.get()
         try:
@@ -101,18 +114,22 @@ class ProcessPool:
         with self._lock:
             self._children[slot].kill()
             if not self._closed:
-                self._children[slot] = _Child(self._warm_up)
+                self._children[slot] = self._new_child()
+
+    def _new_child(self) -> "_Child":
+        return _Child(self._warm_up, self._memory_bytes)
 
 
 class _Child:
     """One process, started and warmed as soon as it is made."""
 
-    def __init__(self, warm_up: Callable[[], None]) -> None:
+    def __init__(self, warm_up: Callable[[], None], memory_bytes: int) -> None:
         self.calls = 0
         self._executor = ProcessPoolExecutor(
             max_workers=1,
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_live_as_child,
+            initargs=(memory_bytes,),
         )
         self._warm: Future[None] | None = self._executor.submit(warm_up)
         # The executor offers no other way to its process, and forgets it when it shuts down.
@@ -127,6 +144,8 @@ class _Child:
             return self._submit(function, arguments, timeout_s).result(timeout_s)
         except FutureTimeout:
             raise CallHung(f"no answer within {timeout_s:g} s") from None
+        except MemoryError as error:
+            raise OutOfMemory(f"out of memory: {error}") from None
         except (BrokenProcessPool, CancelledError):
             raise ChildDied("the process ended in the middle of a call") from None
 
@@ -147,12 +166,20 @@ class _Child:
             raise ChildDied("the process ended before the call") from None
 
 
-def _live_as_child() -> None:
+def _live_as_child(memory_bytes: int) -> None:
     """Leave Ctrl-C to the parent, and end with it: a child that waits for work would never learn
     that the parent was killed.
     """
+    _limit(memory_bytes)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, name="end with parent", daemon=True).start()
+
+
+def _limit(memory_bytes: int) -> None:
+    """Let this process have so much memory of its own; code and files that it maps do not count."""
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    least = memory_bytes if most == resource.RLIM_INFINITY else min(memory_bytes, most)
+    resource.setrlimit(resource.RLIMIT_DATA, (least, most))
 
 
 def _end_with_parent() -> None:
@@ -171,5 +198,7 @@ def _within(seconds: float, function: Callable[..., R], arguments: tuple[Any, ..
     faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__ or sys.stderr)
     try:
         return function(*arguments)
+    except (SystemExit, KeyboardInterrupt):
+        os._exit(1)  # it asked for it; raised in the parent, it would end that
     finally:
         faulthandler.cancel_dump_traceback_later()

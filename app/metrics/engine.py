@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 CHUNK_SIZE: Final = 64  # traces a task of the pool: some milliseconds of work
 _DETAIL_CHARS: Final = 300
+_DISASTERS: Final = (Exception, SystemExit)  # whatever a stranger's code does
 
 _SCORED: Final = Outcome.SCORED  # looked up once: members of an enumeration are slow to reach
 _NOT_THE_AGENT: Final[Mapping[Outcome, Skipped]] = {
@@ -64,6 +65,22 @@ def score_chunk(traces: Sequence[Trace], metrics: tuple[MetricRef, ...]) -> list
     """
     load_metrics()
     return measure_chunk(traces, providers_for(metrics))
+
+
+def score_within_limits(
+    traces: Sequence[Trace], metrics: tuple[MetricRef, ...]
+) -> list[TraceMeasurements]:
+    """The same in a process with a limit of memory.
+
+    Raises: MemoryError when a provider met the limit. It may be the fault of an earlier trace, so
+    this process is better given up, and the chunk tried again in a new one.
+    """
+    rows = score_chunk(traces, metrics)
+    for row in rows:
+        for missing in row.missing.values():
+            if isinstance(missing, Failed) and missing.kind is FailureKind.OUT_OF_MEMORY:
+                raise MemoryError(missing.detail)
+    return rows
 
 
 def measure_all(
@@ -121,7 +138,7 @@ def _batch(
     """One measurement a trace, or none at all when the batch as a whole went wrong."""
     try:
         values = list(compute(traces)) if traces else []
-    except Exception:  # noqa: BLE001 - asked trace by trace, the provider shows which one it was
+    except _DISASTERS:  # asked trace by trace, the provider shows which one it was
         return []
     return [_checked(value, spec) for value in values] if len(values) == len(traces) else []
 
@@ -135,7 +152,7 @@ def _measure_one(trace: Trace, provider: MetricProvider) -> Measurement:
         if not provider.supports(trace):
             return _NOT_SUPPORTED
         value = provider.compute(trace)
-    except Exception as error:  # noqa: BLE001 - one trace by one provider
+    except _DISASTERS as error:
         return _raised(error)
     return _checked(value, spec)
 
@@ -159,7 +176,7 @@ def _without_computing(trace: Trace, provider: MetricProvider) -> Measurement | 
         return known
     try:
         return None if provider.supports(trace) else _NOT_SUPPORTED
-    except Exception as error:  # noqa: BLE001 - one trace by one provider
+    except _DISASTERS as error:
         return _raised(error)
 
 
@@ -187,12 +204,14 @@ def attempt(function: Callable[..., T], *arguments: Any) -> T | Failed:
     """What a provider's function returns, or how it failed."""
     try:
         return function(*arguments)
-    except Exception as error:  # noqa: BLE001 - a stranger's code
+    except _DISASTERS as error:
         return _raised(error)
 
 
-def _raised(error: Exception) -> Failed:
-    return Failed(FailureKind.RAISED, _cut(f"{type(error).__name__}: {error}"))
+def _raised(error: BaseException) -> Failed:
+    memory = isinstance(error, MemoryError)
+    kind = FailureKind.OUT_OF_MEMORY if memory else FailureKind.RAISED
+    return Failed(kind, _cut(f"{type(error).__name__}: {error}"))
 
 
 def _cut(detail: str) -> str:

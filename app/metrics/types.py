@@ -45,6 +45,7 @@ class FailureKind(StrEnum):
     NON_FINITE = "NON_FINITE"
     OUT_OF_RANGE = "OUT_OF_RANGE"
     HANG = "HANG"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
     DIED = "DIED"
 
 

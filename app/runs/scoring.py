@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from app.jobs.handlers import Job
-from app.jobs.pool import CallHung, CallLost
+from app.jobs.pool import CallHung, CallLost, OutOfMemory
 from app.metrics.aggregate import Aggregate, aggregate, with_run_value
-from app.metrics.engine import CHUNK_SIZE, score_chunk
+from app.metrics.engine import CHUNK_SIZE, score_within_limits
 from app.metrics.registry import provider_for
 from app.metrics.run_value import (
     Note,
@@ -40,12 +40,15 @@ def score_traces(
 
 
 def _measure(
-    traces: Sequence[Trace], refs: tuple[MetricRef, ...], job: Job
+    traces: Sequence[Trace], refs: tuple[MetricRef, ...], job: Job, *, again: bool = False
 ) -> list[TraceMeasurements]:
     try:
-        return job.pool.run(score_chunk, traces, refs, timeout_s=job.call_timeout_s)
+        return job.pool.run(score_within_limits, traces, refs, timeout_s=job.call_timeout_s)
     except CallLost as lost:
         job.checkpoint()  # a worker that stops ends its pool: that is not the metric's fault
+        if isinstance(lost, OutOfMemory) and not again:
+            # What filled the process may have come with earlier traces; the next one is empty.
+            return _measure(traces, refs, job, again=True)
         if len(traces) > 1:
             return [row for trace in traces for row in _measure([trace], refs, job)]
         if len(refs) > 1:
@@ -136,7 +139,8 @@ def _column(ref: MetricRef) -> str:
 
 
 def _failure(lost: CallLost) -> Failed:
-    return Failed(FailureKind.HANG if isinstance(lost, CallHung) else FailureKind.DIED, str(lost))
+    kinds = {CallHung: FailureKind.HANG, OutOfMemory: FailureKind.OUT_OF_MEMORY}
+    return Failed(kinds.get(type(lost), FailureKind.DIED), str(lost))
 
 
 class Columns:

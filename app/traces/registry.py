@@ -71,7 +71,14 @@ class SourceSpec:
     lock: Callable[[TraceQuery], str | None] = _no_lock
 
 
-TRACE_SOURCES: Final[Registry[SourceSpec]] = Registry("trace source", group="mosaico.trace_sources")
+def _require_spec(name: str, source: object) -> None:
+    if not isinstance(source, SourceSpec):
+        raise TypeError(f"the trace source {name} is registered as a SourceSpec, not {source!r:.80}")
+
+
+TRACE_SOURCES: Final[Registry[SourceSpec]] = Registry(
+    "trace source", group="mosaico.trace_sources", check=_require_spec
+)
 
 
 def load_trace_sources(warn: Callable[[Loaded], None]) -> None:

@@ -37,6 +37,7 @@ FULL: JSON = {
     "costUsd": 0.125,
     "latencyMs": 7,
     "toolCalls": [{"name": "grep", "arguments": {"q": ["x", 1.5, None]}, "ok": False}],
+    "turns": 5,
     "scores": {"Tone": 0.1},
 }
 FULL_TRACE = Trace(
@@ -55,6 +56,7 @@ FULL_TRACE = Trace(
     cost_usd=0.125,
     latency_ms=7.0,
     tool_calls=(ToolCall(name="grep", arguments={"q": ["x", 1.5, None]}, ok=False),),
+    turns=5,
     scores={"Tone": 0.1},
 )
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import pytest
 
-from app.jobs.pool import CallHung, CallLost, ChildDied, PoolClosed, ProcessPool
+from app.jobs.pool import CallHung, CallLost, ChildDied, OutOfMemory, PoolClosed, ProcessPool
 from tests.support.processes import LIVENESS_S, ROOT, lives, until
 
 GENEROUS_S = 60.0
@@ -49,6 +49,14 @@ def spin() -> None:
     re.match("(a+)+$", "a" * 60 + "b")
 
 
+def fill(memory: int) -> int:
+    return len(bytearray(memory))
+
+
+def quit_process() -> None:
+    raise SystemExit(0)
+
+
 def refuse() -> None:
     raise RuntimeError("not today")
 
@@ -66,6 +74,23 @@ def test_a_call_that_hangs_or_kills_its_process_costs_itself_only(pool: ProcessP
         pool.run(sleep, GENEROUS_S, timeout_s=0.2)
     with pytest.raises(ChildDied):
         pool.run(die, timeout_s=GENEROUS_S)
+    assert pool.run(add, 3, 4, timeout_s=GENEROUS_S) == 7
+
+
+def test_a_call_that_takes_more_memory_than_it_may_costs_itself_only() -> None:
+    pool = ProcessPool(1, warm_up=nothing, memory_bytes=256 * 1024**2)
+    before = pool.pids()
+    assert pool.run(fill, 1024**2, timeout_s=GENEROUS_S) == 1024**2
+    with pytest.raises(OutOfMemory):
+        pool.run(fill, 1024**3, timeout_s=GENEROUS_S)
+    assert pool.pids() != before  # what filled the first child is gone with it
+    assert pool.run(add, 3, 4, timeout_s=GENEROUS_S) == 7
+    pool.close()
+
+
+def test_a_call_that_wants_to_end_its_process_does_not_end_the_caller(pool: ProcessPool) -> None:
+    with pytest.raises(ChildDied):
+        pool.run(quit_process, timeout_s=GENEROUS_S)
     assert pool.run(add, 3, 4, timeout_s=GENEROUS_S) == 7
 
 

@@ -3,13 +3,20 @@
 import math
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.metrics.engine import measure, measure_all, measure_chunk, score_chunk
+from app.metrics import engine
+from app.metrics.engine import (
+    measure,
+    measure_all,
+    measure_chunk,
+    score_chunk,
+    score_within_limits,
+)
 from app.metrics.registry import load_metrics
 from app.metrics.types import (
     Failed,
@@ -80,10 +87,20 @@ def raising(_: Trace) -> float:
     raise ValueError("the model is out to lunch")
 
 
+def quitting(_: Trace) -> float:
+    raise SystemExit(0)
+
+
+def hoarding(_: Trace) -> float:
+    raise MemoryError("too much")
+
+
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
         (raising, FailureKind.RAISED),
+        (quitting, FailureKind.RAISED),
+        (hoarding, FailureKind.OUT_OF_MEMORY),
         (lambda _: math.nan, FailureKind.NON_FINITE),
         (lambda _: math.inf, FailureKind.NON_FINITE),
         (lambda _: -math.inf, FailureKind.NON_FINITE),
@@ -147,6 +164,33 @@ def test_an_agent_that_failed_takes_the_worst_value_even_without_an_output(
 def test_an_agent_that_failed_is_skipped_by_a_metric_without_a_worst_value() -> None:
     row = measure(trace(outcome=Outcome.TIMEOUT), [FakeMetric(raising)])
     assert row.missing == {"FAKE": Skipped(SkipReason.AGENT_ERROR)}
+
+
+@pytest.mark.parametrize("outcome", [Outcome.AGENT_ERROR, Outcome.TIMEOUT])
+def test_a_metric_that_measures_failures_is_asked_for_them(outcome: Outcome) -> None:
+    measures = replace(FAKE, measures_failures=True)
+    failed = trace(outcome=outcome, output=None)
+    assert measure(failed, [FakeMetric(lambda _: 0.75, measures)]).values == (0.75,)
+    assert measure_chunk([failed], [FakeBatch(spec=measures)])[0].values == (0.25,)
+    needing = replace(measures, needs=frozenset({Need.OUTPUT}))
+    assert measure(failed, [FakeMetric(raising, needing)]).missing == {
+        "FAKE": Skipped(SkipReason.NO_OUTPUT)
+    }
+    lost = trace(outcome=Outcome.INFRA_ERROR)
+    assert measure(lost, [FakeMetric(raising, measures)]).missing == {
+        "FAKE": Skipped(SkipReason.INFRA_ERROR)
+    }
+
+
+def test_a_process_that_met_its_limit_of_memory_gives_its_chunk_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refs = (MetricRef.of("ROUGE"), MetricRef.of("BLEU"))
+    chunk = [trace("a"), trace("b", output=None)]
+    assert score_within_limits(chunk, refs) == score_chunk(chunk, refs)
+    monkeypatch.setattr(engine, "providers_for", lambda _: [FakeMetric(hoarding)])
+    with pytest.raises(MemoryError, match="too much"):
+        score_within_limits(chunk, refs)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ FULL = {
     "costUsd": 0.25,
     "latencyMs": 12,
     "toolCalls": [{"name": "search", "arguments": {"q": "x"}, "ok": True, "latencyMs": 3}],
+    "turns": 4,
     "scores": {"Answer Relevance": 1, "Tone": 0.5, "Absent": None},
     "seedMetrics": {"whatever": ["is", "not", "known"]},
 }
@@ -52,8 +53,14 @@ def test_every_key_of_a_line_is_read_and_the_unknown_ones_are_ignored() -> None:
         cost_usd=0.25,
         latency_ms=12.0,
         tool_calls=(ToolCall(name="search", arguments={"q": "x"}, ok=True, latency_ms=3.0),),
+        turns=4,
         scores={"Answer Relevance": 1.0, "Tone": 0.5},
     )
+
+
+def test_no_call_of_a_tool_is_told_apart_from_nothing_told() -> None:
+    assert trace_from_json({"traceId": "t", "toolCalls": []}).tool_calls == ()
+    assert trace_from_json({"traceId": "t"}).tool_calls is None
 
 
 def test_a_trace_needs_nothing_but_an_id_which_is_its_item_too() -> None:
@@ -71,6 +78,8 @@ def test_a_trace_needs_nothing_but_an_id_which_is_its_item_too() -> None:
         ({"traceId": " "}, "traceId has 1 characters or is blank"),
         ({"traceId": "x" * 257}, "use 1 to 256 characters"),
         ({"itemId": ""}, "itemId has 0 characters"),
+        ({"turns": -1}, "turns must be a whole number from 0 to 2147483647"),
+        ({"turns": 2**31}, "turns must be a whole number"),
         ({"output": {"a": 1}}, "output must be a text .* not an object"),
         ({"expectedOutput": 3}, "expectedOutput must be a text .* not 3"),
         ({"input": ["x"]}, "input must be a text .* not a list"),

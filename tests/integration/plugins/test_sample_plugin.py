@@ -1,0 +1,115 @@
+"""Another distribution adds metrics and trace sources; what it does wrong costs nothing else."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.core.registry import Loaded
+from app.metrics.registry import METRICS
+from app.traces.registry import TRACE_SOURCES
+from tests.support.processes import ROOT
+from tests.support.service import JSON, Service, pair
+
+ORIGIN = "mosaico-sample 2.5 (mosaico_sample."
+BROKEN = {
+    "absent": "No module named 'mosaico_sample.nowhere'",
+    "broken": "RuntimeError: this module was never tried",
+    "greedy": "DuplicateName: two metrics are named 'LATENCY'",
+    "quitting": "SystemExit: the sample has had enough",
+    "unfit": "UnfitMetric: the metric SAMPLE_UNFIT needs a MetricSpec",
+}
+
+
+def by_metric(service: Service, run: JSON) -> dict[str, JSON]:
+    metrics = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+    return {each["metric"]: each for each in metrics}
+
+
+def test_what_fails_to_load_is_told_once_each_and_leaves_nothing_behind(
+    failures: list[Loaded],
+) -> None:
+    metrics = {failure.name: failure for failure in failures if failure.kind == "metric"}
+    assert metrics.keys() == BROKEN.keys()
+    for name, complaint in BROKEN.items():
+        assert complaint in (metrics[name].error or "")
+        assert metrics[name].origin.startswith(ORIGIN)
+    sources = [failure for failure in failures if failure.kind == "trace source"]
+    assert [failure.name for failure in sources] == ["unfit"]
+    assert "is registered as a SourceSpec" in (sources[0].error or "")
+    assert "SAMPLE_HALF" not in METRICS.names()  # registered before its plugin failed
+    assert "SAMPLE_PART" not in METRICS.aliases
+    assert METRICS.name_of("LATENCY") == "LATENCY_MS"
+
+
+@pytest.mark.usefixtures("failures")
+def test_what_loads_is_there_beside_what_is_built_in() -> None:
+    assert {"SAMPLE_BREVITY", "SAMPLE_HANGS", "ROUGE"} <= set(METRICS.names())
+    assert METRICS.name_of("SAMPLE_SHORTNESS") == "SAMPLE_BREVITY"
+    assert "sample-counting" in TRACE_SOURCES.names()
+    origins = {entry.name: entry.origin for entry in METRICS.loaded if entry.error is None}
+    assert origins["SAMPLE_BREVITY"] == f"{ORIGIN}metrics:register)"
+    assert origins["ROUGE"] == "built-in"
+
+
+def test_the_command_shows_what_is_loaded_from_where_and_what_failed(installed: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "app.cli", "plugins", "--format", "json"],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    entries = json.loads(done.stdout)["items"]
+    failed = {entry["name"]: entry["error"] for entry in entries if entry["error"]}
+    assert failed.keys() == BROKEN.keys()
+    loaded = {entry["name"]: entry for entry in entries if not entry["error"]}
+    assert loaded["SAMPLE_BREVITY"]["origin"].startswith(ORIGIN)
+    assert loaded["sample-counting"]["kind"] == "trace source"
+
+
+def test_the_catalogue_shows_the_metrics_and_the_plugins_that_failed(extended: Service) -> None:
+    catalogue = extended.get("/metrics")
+    metrics = {metric["key"]: metric for metric in catalogue["items"]}
+    sample = metrics["SAMPLE_BREVITY"]
+    assert sample["origin"] == f"{ORIGIN}metrics:register)"
+    assert sample["aliases"] == ["SAMPLE_SHORTNESS"]
+    assert sample["options"] == [{"name": "words", "default": 2, "choices": []}]
+    broken = {plugin["name"]: plugin["error"] for plugin in catalogue["broken"]}
+    assert broken.keys() == BROKEN.keys()
+
+
+def test_a_run_reads_its_traces_and_metrics_from_another_distribution(extended: Service) -> None:
+    # Twelve answers of three words on two pages: each is 2/3 as brief as it could be; a run needed
+    # 12·2 of its 12·3 words.
+    extended.agent()
+    extended.benchmark(
+        source="sample-counting",
+        datasetRef="12",
+        metrics=["SAMPLE_SHORTNESS"],
+        measures=[{"name": "brevity", "formula": "SAMPLE_SHORTNESS + SAMPLE_BREVITY.max"}],
+    )
+    run = extended.completed()
+    assert (run["status"], run["tracesTotal"]) == ("COMPLETED", 12)
+    brevity = by_metric(extended, run)["SAMPLE_BREVITY"]
+    assert brevity["n"] == 12
+    assert brevity["mean"] == pytest.approx(2 / 3, abs=1e-15)
+    assert brevity["version"] == "1+words=2"
+
+
+def test_the_value_of_a_run_is_that_of_the_provider_and_not_the_mean(extended: Service) -> None:
+    # Answers of 1, 2 and 6 words: 1, 1 and 2/6 by themselves; the run needed 6 words of 9.
+    extended.agent()
+    extended.benchmark(metrics=["SAMPLE_BREVITY"])
+    texts = ["a", "a b", "a b c d e f"]
+    extended.upload([pair(number, output=text) for number, text in enumerate(texts)])
+    run = extended.completed()
+    brevity = by_metric(extended, run)["SAMPLE_BREVITY"]
+    assert brevity["mean"] == 6 / 9
+    assert brevity["min"] == 2 / 6

@@ -1,0 +1,70 @@
+"""A provider that raises, hangs, leaks, exits or crashes costs the trace that it did it on."""
+
+import asyncio
+from typing import Final
+
+from app.jobs.handlers import HANDLERS
+from app.jobs.worker import Worker
+from tests.support.service import JSON, Service, pair
+
+CALL_TIMEOUT_S: Final = 2.0  # generous beside the milliseconds that a sound call takes
+
+
+def measured(service: Service, outputs: list[str], metrics: list[str]) -> JSON:
+    """A completed run over traces with these outputs."""
+    service.agent()
+    service.benchmark(metrics=metrics)
+    service.upload([pair(number, output=text) for number, text in enumerate(outputs)])
+    run = service.start()
+    worker = Worker(
+        service.resources, HANDLERS, service.pool, concurrency=1, call_timeout_s=CALL_TIMEOUT_S
+    )
+    asyncio.run(worker.drain())
+    return service.get(f"/benchmark-runs/{run['id']}")
+
+
+def rows(service: Service, run: JSON) -> list[JSON]:
+    return service.listed(f"/benchmark-runs/{run['id']}/results")
+
+
+def test_a_disaster_costs_one_value_of_one_trace(extended: Service) -> None:
+    # Each trace but the first is a disaster for the metric that it names, and for no other. The
+    # one that takes memory asks for more at once than a child may have.
+    kinds = {
+        "SAMPLE_RAISES": "RAISED",
+        "SAMPLE_QUITS": "RAISED",
+        "SAMPLE_EXITS": "DIED",
+        "SAMPLE_SEGFAULTS": "DIED",
+        "SAMPLE_LEAKS": "OUT_OF_MEMORY",
+        "SAMPLE_HANGS": "HANG",
+    }
+    disasters = [f"{name.removeprefix('SAMPLE_')} 4096" for name in kinds]
+    run = measured(extended, ["a b c d", *disasters, "x"], [*kinds, "ROUGE"])
+    assert run["status"] == "COMPLETED"
+    sound, *broken, last = rows(extended, run)
+    assert sound["values"] == dict.fromkeys([*kinds, "ROUGE"], 1.0)
+    assert last["values"] == dict.fromkeys(kinds, 1.0) | {"ROUGE": 0.0}
+    for row, (name, kind) in zip(broken, kinds.items(), strict=True):
+        assert row["values"] == last["values"] | {name: None}
+        assert row["missing"][name]["failed"] == kind
+        assert row["missing"].keys() == {name}
+    metrics = extended.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+    found = {metric["metric"]: (metric["n"], metric["missing"]) for metric in metrics}
+    assert found == {name: (7, {kind: 1}) for name, kind in kinds.items()} | {"ROUGE": (8, {})}
+
+
+def test_what_leaks_a_little_each_time_costs_no_trace_at_all(extended: Service) -> None:
+    # Twelve times 100 MiB that are never given back, in children that may take 512 MiB.
+    run = measured(extended, ["LEAKS 100"] * 12, ["SAMPLE_LEAKS"])
+    assert [row["values"]["SAMPLE_LEAKS"] for row in rows(extended, run)] == [1.0] * 12
+
+
+def test_a_disaster_while_the_run_is_summed_up_costs_the_value_of_the_run_only(
+    extended: Service,
+) -> None:
+    run = measured(extended, ["a b c d", "x"], ["SAMPLE_SUMMARY", "ROUGE"])
+    assert run["status"] == "COMPLETED"
+    summary, rouge = extended.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+    assert (summary["mean"], summary["n"], summary["max"]) == (None, 2, 0.5)
+    assert summary["missing"] == {"DIED": 1}
+    assert rouge["mean"] == 0.5

@@ -1,0 +1,56 @@
+"""The sample distribution, installed as users install one, and seen by one test only."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.registry import Loaded, Registry
+from app.formula import dsl
+from app.metrics.registry import METRICS
+from app.plugins import REGISTRIES
+from app.traces.registry import TRACE_SOURCES
+
+SOURCES = Path(__file__).parent / "sample_plugin"
+PACKAGE = "mosaico_sample"
+
+
+def install_sample(folder: Path) -> Path:
+    """Build and install the sample distribution; returns what to put on the search path."""
+    copy, target = folder / "sources", folder / "installed"
+    shutil.copytree(SOURCES, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    subprocess.run(
+        [
+            sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install",
+            "--no-index", "--no-deps", "--no-build-isolation", "--target", target, copy,
+        ],
+        check=True, capture_output=True, timeout=120,
+    )  # fmt: skip
+    return target
+
+
+def keep_registries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a test register things that are gone afterwards."""
+    for registry in (METRICS, TRACE_SOURCES):
+        _keep(registry, monkeypatch)
+    parser = dsl._DEFAULT
+    monkeypatch.setattr(parser, "_keys", parser.known_metric_keys())
+
+
+def load_sample(monkeypatch: pytest.MonkeyPatch, installed: Path) -> list[Loaded]:
+    """Load the sample distribution into this process; returns what failed."""
+    keep_registries(monkeypatch)
+    monkeypatch.syspath_prepend(str(installed))
+    failures: list[Loaded] = []
+    for registry in REGISTRIES:
+        registry.load_entry_points(failures.append)
+    dsl.register_metric_keys({*METRICS.names(), *METRICS.aliases} - {"SCORE"})
+    return failures
+
+
+def _keep(registry: Registry[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_items", "_aliases", "_loaded"):
+        monkeypatch.setattr(registry, name, getattr(registry, name).copy())

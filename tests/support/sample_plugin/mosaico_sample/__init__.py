@@ -1,0 +1,1 @@
+"""A distribution that extends the product from outside."""

@@ -1,0 +1,49 @@
+"""A metric with everything that a metric can have: options, a batch form, a value of the run."""
+
+from collections.abc import Callable, Sequence
+
+from app.metrics.types import Direction, MetricSpec, Need
+from app.traces.types import Trace
+
+
+class Brevity:
+    """1 for an output of at most `words` words, less for a longer one; of a run, over all words."""
+
+    def __init__(self, *, words: int = 2) -> None:
+        self._words = words
+        self.spec = MetricSpec(
+            key="SAMPLE_BREVITY",
+            description="How much of an answer was needed",
+            source="house rule of the sample",
+            version=f"1+words={words}",
+            direction=Direction.HIGHER_IS_BETTER,
+            worst=0.0,
+            needs=frozenset({Need.OUTPUT}),
+        )
+
+    def supports(self, trace: Trace) -> bool:
+        return bool((trace.output or "").split())
+
+    def compute(self, trace: Trace) -> float:
+        return min(1.0, self._words / _words(trace))
+
+    def compute_batch(self, traces: Sequence[Trace]) -> Sequence[float]:
+        return [self.compute(trace) for trace in traces]
+
+    def summarize(self, traces: Sequence[Trace]) -> list[int]:
+        return [self._words * len(traces), sum(map(_words, traces))]
+
+    def merge(self, one: list[int], other: list[int]) -> list[int]:
+        return [one[0] + other[0], one[1] + other[1]]
+
+    def run_value(self, summary: list[int]) -> float | None:
+        needed, used = summary
+        return min(1.0, needed / used) if used else None
+
+
+def _words(trace: Trace) -> int:
+    return len((trace.output or "").split())
+
+
+def register(add: Callable[..., object]) -> None:
+    add("SAMPLE_BREVITY", Brevity, aliases=["SAMPLE_SHORTNESS"])

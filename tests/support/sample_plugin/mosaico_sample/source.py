@@ -1,0 +1,28 @@
+"""A source of as many traces as the dataset's name says, ten on a page."""
+
+from collections.abc import Callable, Iterator
+
+from app.traces.registry import SourceSpec, TracePage, TraceQuery
+from app.traces.types import Trace
+
+
+class Counting:
+    """Every trace says its number, once for itself and once for the answer."""
+
+    def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
+        start, total = int(cursor or 0), int(query.dataset_ref or 0)
+        while start < total:
+            numbers = range(start, min(start + 10, total))
+            start = numbers.stop
+            yield TracePage(
+                traces=tuple(
+                    Trace(trace_id=f"t-{n}", item_id=f"i-{n}", output=f"{n} {n} {n}")
+                    for n in numbers
+                ),
+                cursor=None if start == total else str(start),
+                total=total,
+            )
+
+
+def register(add: Callable[..., object]) -> None:
+    add("sample-counting", SourceSpec(open=lambda resources: Counting()))  # noqa: ARG005
