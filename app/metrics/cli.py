@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -48,7 +49,11 @@ def score(
     ],
     metrics: Annotated[
         str | None,
-        typer.Option("--metrics", envvar="MOSAICO_METRICS", help="ROUGE,BLEU: all when left out."),
+        typer.Option(
+            "--metrics",
+            envvar="MOSAICO_METRICS",
+            help="ROUGE,BLEU: all that have a value when left out.",
+        ),
     ] = None,
     formula: Annotated[
         str | None,
@@ -88,7 +93,17 @@ def _score_file(file: Path, metrics: str | None, formula: str | None) -> Scored:
         rows = list(measure_all(kept.watch(read_traces(lines)), refs))
     aggregates = kept.aggregates(rows)
     kpi = compiled.evaluate(_values(compiled.references, aggregates)) if compiled else None
-    return Scored(rows, aggregates, compiled, kpi)
+    scored = Scored(rows, aggregates, compiled, kpi)
+    return scored if metrics else _with_values(scored)
+
+
+def _with_values(scored: Scored) -> Scored:
+    """Without the metrics that no trace has a value of; nobody asked for them by name."""
+    kept = [found.n > 0 for found in scored.aggregates.values()]
+    return scored._replace(
+        rows=[row._replace(values=tuple(compress(row.values, kept))) for row in scored.rows],
+        aggregates=dict(compress(scored.aggregates.items(), kept)),
+    )
 
 
 def _chosen(metrics: str | None) -> "tuple[MetricRef, ...]":

@@ -78,6 +78,25 @@ def test_a_pipe_gets_tab_separated_lines_without_frames(file: Path) -> None:
 def test_all_metrics_are_computed_when_none_is_named(file: Path) -> None:
     document = json.loads(run(file, "--format", "json").stdout)
     assert {"ROUGE", "ROUGE_1", "ROUGE_2", "BLEU", "F1_SCORE"} <= set(document["aggregates"])
+    assert document["aggregates"]["STATUS"]["mean"] == 2 / 3
+
+
+def test_metrics_without_any_value_are_shown_only_to_who_names_them(file: Path) -> None:
+    unnamed, named = run(file, "--format", "json"), run(file, "--metrics", "latency,TURNS")
+    document = json.loads(unnamed.stdout)
+    assert "LATENCY_MS" not in document["aggregates"]
+    assert "TURNS" not in unnamed.stderr
+    assert document["rows"][0]["values"].keys() == document["aggregates"].keys()
+    assert named.stdout.splitlines()[1].startswith("LATENCY_MS\t")
+    assert "TURNS is missing on 4 traces: NOT_SUPPORTED 3, INFRA_ERROR 1" in named.stderr
+
+
+def test_a_formula_may_use_the_other_name_of_a_metric(tmp_path: Path) -> None:
+    path = tmp_path / "slow.jsonl"
+    path.write_text('{"traceId": "a", "latencyMs": 40}\n{"traceId": "b", "latencyMs": 60}\n')
+    for arguments in (["--metrics", "LATENCY"], []):
+        result = run(path, *arguments, "--formula", "LATENCY + LATENCY_MS.max", "--format", "json")
+        assert json.loads(result.stdout)["kpi"]["value"] == 50.0 + 60.0
 
 
 def test_traces_come_from_standard_input_when_the_file_is_a_dash() -> None:
