@@ -42,7 +42,8 @@ _NOT_SUPPORTED: Final = Skipped(SkipReason.NOT_SUPPORTED)
 
 def measure(trace: Trace, providers: Sequence[MetricProvider]) -> TraceMeasurements:
     """Every metric of one trace; a provider that fails costs its own value only."""
-    return _row(trace, providers, [_measure_one(trace, provider) for provider in providers])
+    ask = _computed if _is_complete(trace) else _measure_one
+    return _row(trace, providers, [ask(trace, provider) for provider in providers])
 
 
 def measure_chunk(
@@ -144,22 +145,30 @@ def _batch(
 
 
 def _measure_one(trace: Trace, provider: MetricProvider) -> Measurement:
-    spec = provider.spec
-    known = _known_beforehand(trace, spec)
-    if known is not None:
-        return known
+    known = _known_beforehand(trace, provider.spec)
+    return _computed(trace, provider) if known is None else known
+
+
+def _computed(trace: Trace, provider: MetricProvider) -> Measurement:
     try:
         if not provider.supports(trace):
             return _NOT_SUPPORTED
         value = provider.compute(trace)
     except _DISASTERS as error:
         return _raised(error)
-    return _checked(value, spec)
+    return _checked(value, provider.spec)
+
+
+def _is_complete(trace: Trace) -> bool:
+    """The agent answered and both texts are there, so that every metric has what it needs."""
+    return (
+        trace.outcome is _SCORED and trace.expected_output is not None and trace.output is not None
+    )
 
 
 def _known_beforehand(trace: Trace, spec: MetricSpec) -> Measurement | None:
     """What needs no provider: skipped, or the worst value of an agent that failed."""
-    if trace.outcome is _SCORED and trace.expected_output is not None and trace.output is not None:
+    if _is_complete(trace):
         return None
     if trace.outcome in _NOT_THE_AGENT:
         return _NOT_THE_AGENT[trace.outcome]

@@ -105,23 +105,40 @@ def count_for_rouge(reference: Reference, words: Sequence[bytes]) -> RougeCounts
 def count_grams(reference: Reference, words: Sequence[bytes], longest: int) -> GramCounts:
     """How many n-grams an output shares with a reference, for n = 1 … `longest`.
 
-    Each counts at most as often as the reference holds it.
+    Each counts at most as often as the reference holds it. Longer ones begin with a pair, and
+    pairs are few.
     """
     length, masks, many = reference
     if many:
         return GramCounts(length, len(words), _common_grams_of_many(many, words, longest))
-    places = {place: masks[word] for place, word in enumerate(words) if word in masks}
-    common = [_clipped(places.values())]
-    ends = places
-    while ends and len(common) < longest:
-        # An n-gram ends in the reference where its first n − 1 words end just before.
+    common = before = 0
+    room: dict[int, int] = {}
+    pairs: dict[int, int] = {}  # by place in the output: where a pair ends in the reference
+    for place, word in enumerate(words):
+        if word in masks:
+            mask = masks[word]
+            if mask not in room:
+                room[mask] = mask.bit_count() - 1
+                common += 1
+            elif room[mask]:
+                room[mask] -= 1
+                common += 1
+            if end := (before << 1) & mask:
+                pairs[place] = end
+            before = mask
+        else:
+            before = 0
+    found = [common]
+    ends = pairs
+    while ends and len(found) < longest:
+        # A longer n-gram ends in the reference where the next pair ends just behind it.
+        found.append(_clipped(ends.values()))
         ends = {
             place + 1: end
             for place, mask in ends.items()
-            if (end := (mask << 1) & places.get(place + 1, 0))
+            if (end := (mask << 1) & pairs.get(place + 1, 0))
         }
-        common.append(_clipped(ends.values()))
-    return GramCounts(length, len(words), common + [0] * (longest - len(common)))
+    return GramCounts(length, len(words), found + [0] * (longest - len(found)))
 
 
 def _clipped(ends: Iterable[int]) -> int:
