@@ -73,7 +73,7 @@ class SourceSpec:
 
 def _require_spec(name: str, source: object) -> None:
     if not isinstance(source, SourceSpec):
-        raise TypeError(f"the trace source {name} is registered as a SourceSpec, not {source!r:.80}")
+        raise TypeError(f"the trace source {name} is to be a SourceSpec, not {source!r:.80}")
 
 
 TRACE_SOURCES: Final[Registry[SourceSpec]] = Registry(

@@ -39,7 +39,7 @@ def test_what_fails_to_load_is_told_once_each_and_leaves_nothing_behind(
         assert metrics[name].origin.startswith(ORIGIN)
     sources = [failure for failure in failures if failure.kind == "trace source"]
     assert [failure.name for failure in sources] == ["unfit"]
-    assert "is registered as a SourceSpec" in (sources[0].error or "")
+    assert "is to be a SourceSpec" in (sources[0].error or "")
     assert "SAMPLE_HALF" not in METRICS.names()  # registered before its plugin failed
     assert "SAMPLE_PART" not in METRICS.aliases
     assert METRICS.name_of("LATENCY") == "LATENCY_MS"
