@@ -5,7 +5,6 @@ the name of a field and by their form in a text; what a name or form cannot tell
 """
 
 import logging
-import logging.config
 import re
 import sys
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ MAX_DEPTH = 6
 
 # Their own ERROR and WARNING are told; what they say about each request is in ours.
 QUIET = ("alembic", "apscheduler", "asyncio", "httpcore", "httpx", "langfuse", "procrastinate")
+UVICORN = ("uvicorn", "uvicorn.error", "uvicorn.access")
 
 _SECRET_NAME = re.compile(
     r"passw|secret|token|authorization|cookie|credential|api[-_ ]?key|master[-_ ]?key"
@@ -66,7 +66,7 @@ def configure(log_format: LogFormat) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
-    logging.config.dictConfig(_stdlib_config(log_format, shared))
+    _route(log_format, shared)
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -112,35 +112,30 @@ def _redact_lines(text: str) -> str:
     return "\n".join(redact_text(line) for line in text.splitlines())
 
 
-def _stdlib_config(
-    log_format: LogFormat, shared: list[structlog.typing.Processor]
-) -> dict[str, Any]:
-    return {
-        "version": 1,
-        "disable_existing_loggers": False,
-        "formatters": {
-            "structured": {
-                "()": structlog.stdlib.ProcessorFormatter,
-                "foreign_pre_chain": shared,
-                "processors": [
-                    structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                    structlog.processors.format_exc_info,
-                    redact,
-                    _renderer(log_format),
-                ],
-            }
-        },
-        "handlers": {
-            "stderr": {"class": "logging.StreamHandler", "formatter": "structured"},
-        },
-        "root": {"handlers": ["stderr"], "level": "INFO"},
-        "loggers": {
-            **{name: {"level": "WARNING", "propagate": True} for name in QUIET},
-            "uvicorn": {"level": "WARNING", "handlers": [], "propagate": True},
-            "uvicorn.error": {"level": "WARNING", "handlers": [], "propagate": True},
-            "uvicorn.access": {"level": "WARNING", "handlers": [], "propagate": True},
-        },
-    }
+def _route(log_format: LogFormat, shared: list[structlog.typing.Processor]) -> None:
+    """Send what the standard module is told to our handler, and only there.
+
+    `logging.config.dictConfig` would also close every handler of the process, whoever made it.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                redact,
+                _renderer(log_format),
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.INFO)
+    for name in (*QUIET, *UVICORN):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [], True
+        logger.setLevel(logging.WARNING)
 
 
 def _renderer(log_format: LogFormat) -> structlog.typing.Processor:
