@@ -1,5 +1,6 @@
 # syntax=docker/dockerfile:1
-# One image for every process: `api`, `worker`, `db upgrade`. The database is not in it.
+# One image for every process: `serve` with the embedded database, or `api`, `worker` and
+# `db upgrade` beside a Postgres of your own (docker-compose.yml).
 FROM python:3.13-slim AS build
 WORKDIR /src
 COPY requirements.lock pyproject.toml README.md alembic.ini ./

@@ -1,11 +1,12 @@
 """The map of addresses: one line per router."""
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from starlette.types import Scope
 
 from app.access.router import router as api_keys
 from app.agents.router import router as agents
 from app.benchmarks.router import router as benchmarks
+from app.core.parameters import refuse_unknown_parameters
 from app.core.problems import PROBLEMS
 from app.kpis.router import router as kpis
 from app.metrics.router import router as metrics
@@ -20,7 +21,9 @@ STREAMED = frozenset[tuple[str, str]]({("POST", f"{PREFIX}/local-datasets")})
 
 def include(app: FastAPI) -> None:
     """Add every router below `/api/v1`; each documents its problems."""
-    v1 = APIRouter(prefix=PREFIX, responses=PROBLEMS)
+    v1 = APIRouter(
+        prefix=PREFIX, responses=PROBLEMS, dependencies=[Depends(refuse_unknown_parameters)]
+    )
     v1.include_router(agents)
     v1.include_router(benchmarks)
     v1.include_router(benchmark_runs)
@@ -33,6 +36,4 @@ def include(app: FastAPI) -> None:
 
 def is_streamed(scope: Scope) -> bool:
     """Whether the body of a request is an upload that its route reads in a stream."""
-    return any(
-        scope["method"] == method and scope["path"].startswith(path) for method, path in STREAMED
-    )
+    return any(scope["method"] == method and scope["path"] == path for method, path in STREAMED)

@@ -1,6 +1,8 @@
 """The API of one process."""
 
+import signal
 import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -80,7 +82,13 @@ class Server(uvicorn.Server):
 
 
 def serve(app: FastAPI, *, host: str, port: int) -> None:
-    """Answer requests until SIGTERM or SIGINT; then finish those under way, at most two seconds."""
+    """Answer requests until SIGTERM or SIGINT; then finish those under way, at most two seconds.
+
+    Raises: `SystemExit` then, so that whoever holds something lets go of it.
+    """
+    # Uvicorn raises its signal once more when it is done; the default would end us on the spot.
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, lambda *_: sys.exit(0))
     config = uvicorn.Config(
         app,
         host=host,

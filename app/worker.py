@@ -16,6 +16,7 @@ from app.jobs.worker import Worker
 from app.metrics.registry import load_metrics
 from app.plugins import load_plugins
 from app.runs import tasks as run_tasks
+from app.runs.retention import purge_old_runs
 from app.startup import opened_resources, set_up_logs
 
 log = logging.getLogger(__name__)
@@ -73,7 +74,13 @@ def _end_anyhow(*, after_s: float) -> None:
 
 
 def _purge(resources: Resources) -> None:
-    """Forget what nobody may ask for any more: old answers, jobs that ended a week ago."""
+    """Forget what nobody may ask for any more: old answers, jobs that ended a week ago, runs that
+    are older than their benchmark keeps them.
+    """
     with resources.db.begin() as session:
         purge_expired(session, resources.clock())
         purge_finished(session)
+    purged = 1
+    while purged:
+        with resources.db.begin() as session:
+            purged = purge_old_runs(session, resources.clock())

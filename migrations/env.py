@@ -25,7 +25,7 @@ def include_object(
 
 def run() -> None:
     url = context.config.attributes.get("url") or sqlalchemy_url(os.environ["DATABASE_URL"])
-    engine = create_engine(url, poolclass=pool.NullPool)
+    engine = create_engine(url, poolclass=pool.NullPool, hide_parameters=True)
     with engine.connect() as connection:
         context.configure(
             connection=connection,

@@ -63,6 +63,8 @@ def change_benchmark(
 ) -> Benchmark:
     """Write the given fields; KPIs keep their identity by id or name."""
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
+    if not values:
+        return benchmark
     _require_none(_errors(session, values))
     for name, value in _columns(values).items():
         setattr(benchmark, name, value)

@@ -9,11 +9,11 @@ import psycopg
 from sqlalchemy import TIMESTAMP, BigInteger, Engine, MetaData, Text, create_engine, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
 
-from app.core.errors import Unavailable
+from app.core.errors import AppError, Unavailable
 
 STATEMENT_TIMEOUT_MS = 10_000
 LOCK_TIMEOUT_MS = 2_000
@@ -54,6 +54,13 @@ class DatabaseUnavailable(Unavailable):
     code = "database-unavailable"
 
 
+class BadDatabaseUrl(AppError):
+    """DATABASE_URL is not the address of a Postgres; write postgresql://user:password@host/name."""
+
+    code = "bad-database-url"
+    exit_code = 78
+
+
 class Database:
     """The pool of connections of one process.
 
@@ -70,13 +77,13 @@ class Database:
     @contextmanager
     def begin(self) -> Iterator[Session]:
         """One transaction: committed when the block ends, rolled back when it raises."""
-        with _translated(), self._sessions.begin() as session:
+        with database_errors(), self._sessions.begin() as session:
             yield session
 
     @contextmanager
     def read(self) -> Iterator[Session]:
         """One read-only transaction with a single view of the data."""
-        with _translated(), self._sessions() as session:
+        with database_errors(), self._sessions() as session:
             session.connection(
                 execution_options={
                     "isolation_level": "REPEATABLE READ",
@@ -87,7 +94,7 @@ class Database:
 
     def ping(self) -> None:
         """Raise `DatabaseUnavailable` unless the server answers a query."""
-        with _translated(), self.engine.connect() as connection:
+        with database_errors(), self.engine.connect() as connection:
             connection.execute(text("SELECT 1"))
 
     def dispose(self) -> None:
@@ -95,14 +102,26 @@ class Database:
 
 
 def sqlalchemy_url(url: str) -> str:
-    """The same address with the psycopg 3 driver named; accepts libpq's `postgres://` too."""
-    parsed = make_url(url)
-    return parsed.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+    """The same address with the psycopg 3 driver named; accepts libpq's `postgres://` too.
+
+    Raises: `BadDatabaseUrl`.
+    """
+    return _with_driver(url, "postgresql+psycopg")
 
 
 def libpq_url(url: str) -> str:
-    """The same address as libpq and psycopg read it."""
-    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    """The same address as libpq and psycopg read it. Raises `BadDatabaseUrl`."""
+    return _with_driver(url, "postgresql")
+
+
+def _with_driver(url: str, driver: str) -> str:
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise BadDatabaseUrl from None
+    if parsed.get_backend_name() not in ("postgresql", "postgres"):
+        raise BadDatabaseUrl
+    return parsed.set(drivername=driver).render_as_string(hide_password=False)
 
 
 def _create_engine(url: str, *, pool_size: int, name: str) -> Engine:
@@ -112,6 +131,7 @@ def _create_engine(url: str, *, pool_size: int, name: str) -> Engine:
         max_overflow=0,
         pool_timeout=POOL_TIMEOUT_S,
         pool_pre_ping=True,
+        hide_parameters=True,
         connect_args={
             "application_name": name,
             "connect_timeout": 5,
@@ -124,7 +144,8 @@ def _create_engine(url: str, *, pool_size: int, name: str) -> Engine:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def database_errors() -> Iterator[None]:
+    """Turn what the driver raises when the server is away into `DatabaseUnavailable`."""
     try:
         yield
     except (*GONE, PoolTimeout) as error:

@@ -17,7 +17,7 @@ class NoInput(AppError):
 
     code = "no-input"
     status = 400
-    exit_code = 66
+    exit_code = 2
 
 
 class BadInput(AppError):

@@ -1,5 +1,7 @@
 """The schema: Alembic brings a database to the version of this code, and says when it is not."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from alembic import command
@@ -7,8 +9,9 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
+from sqlalchemy.engine import make_url
 
-from app.core.db import sqlalchemy_url
+from app.core.db import DatabaseUnavailable, database_errors, sqlalchemy_url
 from app.core.errors import Unavailable
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,8 +31,12 @@ def alembic_config(url: str) -> Config:
 
 
 def upgrade(url: str, revision: str = "head") -> None:
-    """Bring the database to a revision; safe when several processes do it at once."""
-    command.upgrade(alembic_config(url), revision)
+    """Bring the database to a revision; safe when several processes do it at once.
+
+    Raises: `DatabaseUnavailable`, `BadDatabaseUrl`.
+    """
+    with _answering(url):
+        command.upgrade(alembic_config(url), revision)
 
 
 def downgrade(url: str, revision: str) -> None:
@@ -38,12 +45,25 @@ def downgrade(url: str, revision: str) -> None:
 
 def current_revision(url: str) -> str | None:
     """The revision that the database is at; None when it was never migrated."""
-    engine = create_engine(sqlalchemy_url(url))
+    engine = create_engine(sqlalchemy_url(url), hide_parameters=True)
     try:
-        with engine.connect() as connection:
+        with _answering(url), engine.connect() as connection:
             return MigrationContext.configure(connection).get_current_revision()
     finally:
         engine.dispose()
+
+
+@contextmanager
+def _answering(url: str) -> Iterator[None]:
+    """Say which server does not answer, to the operator who chose it."""
+    try:
+        with database_errors():
+            yield
+    except DatabaseUnavailable as error:
+        shown = make_url(url).render_as_string(hide_password=True)
+        raise DatabaseUnavailable(
+            f"no Postgres answers at {shown}; start it, or correct DATABASE_URL"
+        ) from error
 
 
 def require_current(url: str) -> None:

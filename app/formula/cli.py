@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from app.formula.compile import CompiledFormula
     from app.formula.errors import Mistake
 
-UNDEFINED, INVALID = 1, 65
+UNDEFINED, INVALID = 3, 65
 _BEFORE, _SHOWN = 40, 78
 
 cli = CommandGroup("formula", help="Check and compute KPI formulas.")

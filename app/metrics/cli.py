@@ -63,8 +63,8 @@ def score(
 ) -> None:
     """Score the traces of a file and print what they are worth.
 
-    Exit codes: 0 scored, 2 no trace in the file, 3 the formula has no value, 65 a line, metric
-    option or formula is invalid, 66 no such file or metric.
+    Exit codes: 0 scored, 2 no file or no trace in it, 3 the formula has no value, 65 a line, metric
+    option or formula is invalid, 66 no such metric.
     """
     scored = _score_file(file, metrics, formula)
     if not scored.rows:

@@ -222,11 +222,12 @@ def test_the_children_of_a_killed_service_end_and_the_next_start_finds_the_data(
     tree: Tree, house: House
 ) -> None:
     run_id = interrupted_run(house, "before-the-kill", lambda: None)
-    children = children_of(tree.serve.pid)
+    children, postmaster = children_of(tree.serve.pid), postmaster_of(tree)
 
     tree.serve.kill()
 
     until(lambda: not any(map(lives, children)), what=str(children))
+    until(lambda: not lives(postmaster), what="the last child stops the database as it leaves")
     tree.again()
     assert house.service.get(f"/benchmark-runs/{run_id}")["status"] == "COMPLETED"
 

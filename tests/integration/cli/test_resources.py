@@ -123,7 +123,7 @@ def test_a_file_that_is_no_json_is_told_with_line_and_column(
     refused = mosaico("benchmarks", "create", "--file", file)
     assert (refused.exit_code, refused.stdout) == (65, "")
     assert refused.stderr.startswith(f"error: {file}:2:14: ")
-    assert mosaico("agents", "create", "--file", tmp_path / "none.json").exit_code == 66
+    assert mosaico("agents", "create", "--file", tmp_path / "none.json").exit_code == 2
 
 
 def test_a_wrong_field_is_told_with_its_pointer(mosaico: Shell) -> None:

