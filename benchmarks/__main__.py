@@ -6,7 +6,7 @@
 import sys
 from collections.abc import Callable, Iterator
 
-from benchmarks import cli, formula, memory, metrics, storage, takeover
+from benchmarks import cli, formula, langfuse, memory, metrics, storage, takeover
 from benchmarks.rows import BenchRow
 
 GROUPS: dict[str, Callable[[], Iterator[BenchRow]]] = {
@@ -16,6 +16,7 @@ GROUPS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "memory": memory.measure,
     "takeover": takeover.measure,
     "cli": cli.measure,
+    "langfuse": langfuse.measure,
 }
 
 

@@ -6,7 +6,7 @@ from app.access.deps import require
 from app.access.idempotency import Once
 from app.agents import queries, service
 from app.agents.models import Agent
-from app.agents.schemas import AgentBody, AgentCreate, AgentPatch, AgentView
+from app.agents.schemas import AgentBody, AgentCheck, AgentCreate, AgentPatch, AgentView
 from app.core.deps import Res
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
@@ -59,6 +59,15 @@ def replace_agent(agent_id: AgentId, body: AgentBody, res: Res) -> AgentView:
     """Write every field; what is left out takes its default, but a secret that is left out stays."""
     with res.db.begin() as session:
         return view(service.replace_agent(session, agent_id, body, res.secrets, res.clock()), res)
+
+
+@router.post("/{agentId}/check", dependencies=[Depends(require("run"))])
+def check_agent(agent_id: AgentId, res: Res) -> AgentCheck:
+    """Try the agent's Langfuse credentials, and say what is wrong with them."""
+    with res.db.read() as session:
+        agent = queries.get_agent(session, agent_id)
+        query = service.langfuse_query(agent, res.secrets, res.options["langfuse_default_url"])
+    return service.check_langfuse(query, res)
 
 
 @router.delete("/{agentId}", status_code=204, dependencies=[Depends(require("admin"))])

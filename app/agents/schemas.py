@@ -93,3 +93,18 @@ class AgentView(WireModel):
     revision: int
     created_at: datetime
     updated_at: datetime
+
+
+class AgentCheck(WireModel):
+    """What came of trying the credentials of an agent.
+
+    Either `ok` with what answered, or an `errorCode` as runs have it and what to change.
+    """
+
+    ok: bool
+    langfuse_url: str
+    api: str | None = None
+    version: str | None = None
+    project: str | None = None
+    error_code: str | None = None
+    detail: str | None = None

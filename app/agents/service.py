@@ -8,12 +8,15 @@ from sqlalchemy.orm import Session
 
 from app.agents import queries
 from app.agents.models import Agent
-from app.agents.schemas import AgentBody, AgentCreate
-from app.core.errors import Conflict, ErrorItem, Invalid
+from app.agents.schemas import AgentBody, AgentCheck, AgentCreate
+from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
+from app.core.resources import Resources
 from app.core.schemas import fields
 from app.core.secrets import Secret, SecretBox
+from app.traces.registry import TRACE_SOURCES, TraceQuery
 
+LANGFUSE = "langfuse"
 SECRET = "langfuse_secret_key"  # noqa: S105 - the name of a column
 
 
@@ -88,6 +91,32 @@ def reveal_secret(agent: Agent, box: SecretBox) -> Secret | None:
     if agent.langfuse_secret_key is None:
         return None
     return box.open(agent.langfuse_secret_key, table="agents", row=agent.id, column=SECRET)
+
+
+def langfuse_query(agent: Agent, box: SecretBox, default_url: str) -> TraceQuery:
+    """Where and with which keys the agent's traces are read."""
+    return TraceQuery(
+        dataset_ref=None,
+        run_name=None,
+        url=agent.langfuse_url or default_url,
+        public_key=agent.langfuse_public_key,
+        secret_key=reveal_secret(agent, box),
+    )
+
+
+def check_langfuse(query: TraceQuery, res: Resources) -> AgentCheck:
+    """What the server says to the credentials; asks it, so never inside a transaction."""
+    url = query.url or ""
+    try:
+        check = TRACE_SOURCES.get(LANGFUSE).check
+        assert check is not None
+        found = check(res, query)
+    except AppError as error:
+        code = error.error_code.upper().replace("-", "_")
+        return AgentCheck(ok=False, langfuse_url=url, error_code=code, detail=error.detail)
+    return AgentCheck(
+        ok=True, langfuse_url=url, api=found.api, version=found.version, project=found.project
+    )
 
 
 def _columns(agent_id: str, values: Mapping[str, Any], box: SecretBox) -> dict[str, Any]:

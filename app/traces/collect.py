@@ -20,7 +20,7 @@ def collect(source: TraceSource, query: TraceQuery, cursor: str | None) -> Itera
     """
     seen = {cursor}
     for page in source.pages(query, cursor):
-        if page.cursor is not None and page.cursor in seen:
+        if page.traces and page.cursor is not None and page.cursor in seen:
             raise CollectionFailed(
                 "the source gave the same page twice and would never end; try again later",
                 code="BAD_RESPONSE",

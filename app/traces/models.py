@@ -12,7 +12,8 @@ from app.core.db import Base
 class Collection(Base):
     """The traces that were read once for a run, and that later runs may judge again.
 
-    `cursor` is where the source goes on after the pages that are stored.
+    `cursor` is where the source goes on after the pages that are stored; `as_of` is when the source
+    was looked at, where it changes.
     """
 
     __tablename__ = "collections"
@@ -24,6 +25,7 @@ class Collection(Base):
     trace_count: Mapped[int] = mapped_column(default=0)
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     completed_at: Mapped[datetime | None]
+    as_of: Mapped[datetime | None]
 
 
 class CollectedTrace(Base):

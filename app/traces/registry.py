@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final, Protocol
 
 from app.core.errors import AppError
@@ -23,11 +24,14 @@ class CollectionFailed(AppError):
 class TraceQuery:
     """Which traces a run wants, and with whose credentials they are read.
 
-    `run_name` None asks for the newest run of the dataset. The last three are the agent's.
+    `run_name` None asks for the newest run of the dataset. `late_scores` asks for scores that were
+    given long after their trace or inside of it, where that costs more requests. The last three
+    are the agent's.
     """
 
     dataset_ref: str | None
     run_name: str | None
+    late_scores: bool = False
     url: str | None = None
     public_key: str | None = None
     secret_key: Secret | None = None
@@ -37,12 +41,23 @@ class TraceQuery:
 class TracePage:
     """Some traces, and the cursor that goes on after them; None after the last page.
 
-    `total` is how many traces there are in all, when the source knows.
+    `total` is how many traces there are in all, when the source knows, and `as_of` when that was
+    found out. A page without traces is a sign of life of a source that waits.
     """
 
     traces: tuple[Trace, ...]
     cursor: str | None
     total: int | None = None
+    as_of: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceCheck:
+    """What answered when the credentials of an agent were tried."""
+
+    api: str
+    version: str | None
+    project: str | None
 
 
 class TraceSource(Protocol):
@@ -64,11 +79,13 @@ def _no_lock(_: TraceQuery) -> str | None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSpec:
     """How to open a source. Runs whose queries give one `lock` are collected one after the other,
-    by however many workers; None means side by side.
+    by however many workers; None means side by side. `check` tries the credentials of a query,
+    and raises `CollectionFailed`.
     """
 
     open: Callable[[Resources], TraceSource]
     lock: Callable[[TraceQuery], str | None] = _no_lock
+    check: Callable[[Resources, TraceQuery], SourceCheck] | None = None
 
 
 def _require_spec(name: str, source: object) -> None:

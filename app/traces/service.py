@@ -13,7 +13,7 @@ from app.core.errors import Conflict, Invalid
 from app.core.ids import new_id
 from app.traces import queries
 from app.traces.models import Collection, LocalDataset
-from app.traces.ndjson import trace_from_line
+from app.traces.ndjson import MAX_TRIAL, trace_from_line
 from app.traces.registry import TracePage
 from app.traces.types import ToolCall, Trace
 
@@ -40,6 +40,23 @@ COLLECTED_COLUMNS = {
 }
 LOCAL_COLUMNS = {"dataset_id": "text", "position": "int4", "trace_id": "text", "line": "text"}
 
+NUMBER_TRIALS = text(
+    """
+    WITH repeated AS (
+        SELECT DISTINCT item_id FROM collected_traces WHERE collection_id = :collection
+        GROUP BY item_id, trial HAVING count(*) > 1
+    ), counted AS (
+        SELECT position,
+               row_number() OVER (PARTITION BY item_id ORDER BY trial, position) - 1 AS trial
+        FROM collected_traces JOIN repeated USING (item_id) WHERE collection_id = :collection
+    )
+    UPDATE collected_traces AS trace SET trial = least(counted.trial, :most)
+    FROM counted
+    WHERE trace.collection_id = :collection AND trace.position = counted.position
+      AND trace.trial <> counted.trial
+    """
+)
+
 
 def create_collection(session: Session, source: str, query: dict[str, str | None]) -> Collection:
     collection = Collection(source=source, query=query)
@@ -65,8 +82,17 @@ def store_page(session: Session, collection: Collection, page: TracePage, now: d
     copy_rows(session, "collected_traces", COLLECTED_COLUMNS, rows)
     collection.trace_count += len(fresh)
     collection.cursor = page.cursor
-    collection.completed_at = now if page.cursor is None else None
+    collection.as_of = page.as_of or collection.as_of
+    if page.cursor is None:
+        collection.completed_at = now
+        _number_trials(session, collection)
     session.flush()
+
+
+def _number_trials(session: Session, collection: Collection) -> None:
+    """Where several traces of one item claim the same trial, count them in their order."""
+    session.execute(text("SET LOCAL statement_timeout = 0"))
+    session.execute(NUMBER_TRIALS, {"collection": collection.id, "most": MAX_TRIAL})
 
 
 def store_local_dataset(

@@ -1,0 +1,79 @@
+"""Work beside the thread that stores pages, so that this one is never stuck in a wait."""
+
+import threading
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, wait
+from functools import partial
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Abandoned(Exception):
+    """Nobody wants the result any more."""
+
+
+class Stop:
+    """Ends the waits of a collection; once set it stays set."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    def pause(self, seconds: float) -> None:
+        """Wait so long. Raises: `Abandoned` as soon as the collection is stopped."""
+        if self._event.wait(seconds):
+            raise Abandoned
+
+
+def launch(work: Callable[[], T]) -> "Future[T]":
+    """Do `work` in a thread of its own, which never keeps a process from ending."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        with _Outcome(future):
+            future.set_result(work())
+
+    threading.Thread(target=run, name="langfuse", daemon=True).start()
+    return future
+
+
+def attended(items: Generator[T, None, None], stop: Stop, *, beat_s: float) -> Iterator[T | None]:
+    """The items, made in the background; None whenever `beat_s` seconds brought no new one.
+
+    When its consumer leaves, `stop` is set, and waits of the background end.
+    """
+    step: Future[T | None] | None = None
+    try:
+        while True:
+            step = launch(partial(next, items, None))
+            while not wait([step], timeout=beat_s).done:
+                yield None
+            item = step.result()
+            if item is None:
+                return
+            yield item
+    finally:
+        stop.set()
+        if step is None or step.done():
+            items.close()
+
+
+class _Outcome(Generic[T]):
+    """Hands whatever ends its block early to those who wait for the future."""
+
+    def __init__(self, future: "Future[T]") -> None:
+        self._future = future
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | Any
+    ) -> bool:
+        if error is not None:
+            self._future.set_exception(error)
+        return True

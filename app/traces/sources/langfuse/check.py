@@ -1,0 +1,70 @@
+"""Trying the credentials of an agent, for somebody who waits for the answer."""
+
+from typing import Final
+
+from app.core.clock import utc_now
+from app.core.resources import Resources
+from app.traces.registry import SourceCheck, TraceQuery
+from app.traces.sources.langfuse.background import Stop
+from app.traces.sources.langfuse.client import Client, access_of, open_client, rows_of
+from app.traces.sources.langfuse.failures import AskForLess, BadResponse, LangfuseAuth, NotThere
+from app.traces.sources.langfuse.known import SERVERS, Known
+from app.traces.sources.langfuse.retry import Patience
+from app.traces.sources.langfuse.wire import JSON, moment, text_of
+
+# Whoever asks waits for it: no long waits, and the next attempt is theirs.
+HURRIED: Final = Patience(request_s=8.0, retries=1, first_wait_s=0.5, rate_limit_s=3.0)
+
+
+def check(_: Resources, query: TraceQuery) -> SourceCheck:
+    """Ask the server who it is and whose the keys are; remembers what it answers.
+
+    Raises: `CollectionFailed` with a code and what to change.
+    """
+    access = access_of(query.url, query.public_key, query.secret_key)
+    with open_client(access, pause=Stop().pause, patience=HURRIED) as client:
+        try:
+            version, project = _version(client), _project(client)
+            api = _api(client)
+        except AskForLess as refusal:
+            raise refusal.instead from None
+    if project is None:
+        raise LangfuseAuth(
+            "the keys belong to no project; give the agent the keys of the project that holds its"
+            " traces"
+        )
+    SERVERS.keep(access.host, access.public_key, Known(api=api, project_id=text_of(project, "id")))
+    return SourceCheck(api=api, version=version, project=text_of(project, "name"))
+
+
+def project_of(client: Client) -> str | None:
+    """The id of the project that the keys belong to. Raises: `LangfuseAuth` for refused keys."""
+    project = _project(client)
+    return None if project is None else text_of(project, "id")
+
+
+def _project(client: Client) -> JSON | None:
+    try:
+        projects = rows_of(client.get("/projects"), "GET /projects")
+    except NotThere as error:
+        raise BadResponse(
+            f"the server has no Langfuse API ({error.detail or 'not found'}); check that"
+            " langfuseUrl is the address of a Langfuse server of version 3 or newer"
+        ) from None
+    return projects[0] if projects else None
+
+
+def _version(client: Client) -> str | None:
+    try:
+        return text_of(client.get("/health"), "version")
+    except NotThere:
+        return None
+
+
+def _api(client: Client) -> str:
+    now = moment(int(utc_now().timestamp() * 1000))
+    try:
+        client.get("/experiments", {"fromStartTime": now, "limit": 1})
+    except NotThere:
+        return "v3"
+    return "v4"

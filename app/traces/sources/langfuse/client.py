@@ -1,0 +1,171 @@
+"""Requests to one Langfuse server with one pair of keys; failures are retried as they deserve."""
+
+import base64
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+import httpx
+
+from app.core.http import AnswerTooLarge, outbound_client
+from app.core.secrets import Secret
+from app.traces.sources.langfuse.failures import (
+    AskForLess,
+    BadResponse,
+    Failure,
+    Kind,
+    LangfuseAuth,
+    LangfuseUnavailable,
+    NotThere,
+    failure_of_answer,
+    failure_of_error,
+)
+from app.traces.sources.langfuse.limits import Limiter, Pause, limiter_for
+from app.traces.sources.langfuse.retry import GiveUp, NotFound, Patience, Smaller, Wait, next_step
+
+JSON = dict[str, Any]
+Parameters = Mapping[str, str | int | None]
+
+MAX_BYTES: Final = 32 * 1024 * 1024
+API: Final = "/api/public"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Where a project is and with which keys it is read; `host` has no slash at its end."""
+
+    host: str
+    public_key: str
+    secret_key: Secret
+
+
+def access_of(url: str | None, public_key: str | None, secret_key: Secret | None) -> Access:
+    """What the client needs. Raises: `LangfuseAuth`, `LangfuseUnavailable` for what is not set."""
+    if not public_key or secret_key is None:
+        missing = "public" if not public_key else "secret"
+        raise LangfuseAuth(
+            f"the agent has no {missing} key of Langfuse; PATCH it with langfusePublicKey and"
+            " langfuseSecretKey of the project that holds its traces"
+        )
+    if not url:
+        raise LangfuseUnavailable("the agent has no langfuseUrl; PATCH it with the server's URL")
+    return Access(host=url.rstrip("/"), public_key=public_key, secret_key=secret_key)
+
+
+class Client:
+    """Answers of the public API as JSON objects.
+
+    Raises, from `get`: `NotThere` for a 404, `AskForLess`, what `failures` lists, and whatever
+    `pause` raises to end a wait.
+    """
+
+    def __init__(
+        self,
+        http: httpx.Client,
+        access: Access,
+        *,
+        limiter: Limiter,
+        pause: Pause,
+        patience: Patience,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._http = http
+        self._base = f"{access.host}{API}"
+        self._headers = {"Authorization": _basic(access)}
+        self._limiter = limiter
+        self._pause = pause
+        self._patience = patience
+        self._chance = chance
+        self.access = access
+
+    def get(self, path: str, parameters: Parameters | None = None) -> JSON:
+        given = {name: value for name, value in (parameters or {}).items() if value is not None}
+        failures: Counter[Kind] = Counter()
+        waited_s = 0.0
+        while True:
+            answer = self._ask(path, given)
+            if not isinstance(answer, Failure):
+                return answer
+            step = next_step(
+                answer,
+                asked=f"GET {API}{path}",
+                attempt=failures[answer.kind],
+                waited_s=waited_s,
+                chance=self._chance(),
+                patience=self._patience,
+            )
+            match step:
+                case Wait(seconds=seconds, shared=shared):
+                    failures[answer.kind] += 1
+                    waited_s += seconds
+                    if shared:
+                        self._limiter.hold(seconds)
+                    self._pause(seconds)
+                case Smaller(instead=instead):
+                    raise AskForLess(instead)
+                case NotFound():
+                    raise NotThere(answer.detail)
+                case GiveUp(error=error):
+                    raise error
+
+    def _ask(self, path: str, parameters: Mapping[str, str | int]) -> JSON | Failure:
+        with self._limiter.turn(self._pause):
+            try:
+                response = self._http.get(
+                    self._base + path, params=parameters, headers=self._headers
+                )
+            except (httpx.HTTPError, AnswerTooLarge) as error:
+                return failure_of_error(error)
+        if not response.is_success:
+            return failure_of_answer(response)
+        return _document(response)
+
+
+@contextmanager
+def open_client(access: Access, *, pause: Pause, patience: Patience) -> Iterator[Client]:
+    """A client that shares its limits with all others of this process for the same key."""
+    with outbound_client(timeout_s=patience.request_s, max_bytes=MAX_BYTES) as http:
+        limiter = limiter_for(access.host, access.public_key)
+        yield Client(http, access, limiter=limiter, pause=pause, patience=patience)
+
+
+def segment(name: str) -> str:
+    """A name as one step of a path, whatever characters it has."""
+    return quote(name, safe="")
+
+
+def rows_of(document: JSON, asked: str) -> list[JSON]:
+    """The objects in `data`. Raises: `BadResponse` when it does not hold any such list."""
+    rows = document.get("data")
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise BadResponse(
+            f"the answer to {asked} has no list `data`; check that langfuseUrl is the address of a"
+            " Langfuse server of version 3 or newer"
+        )
+    return rows
+
+
+def meta_of(document: JSON) -> JSON:
+    meta = document.get("meta")
+    return meta if isinstance(meta, dict) else {}
+
+
+def _document(response: httpx.Response) -> JSON | Failure:
+    try:
+        content: Any = json.loads(response.content)
+    except (ValueError, RecursionError) as error:
+        kind = response.headers.get("content-type", "").partition(";")[0]
+        return Failure(kind=Kind.GARBLED, detail=f"{kind or 'no type'}, {error}"[:200])
+    if not isinstance(content, dict):
+        return Failure(kind=Kind.GARBLED, detail="no object")
+    return content
+
+
+def _basic(access: Access) -> str:
+    pair = f"{access.public_key}:{access.secret_key.reveal()}".encode()
+    return f"Basic {base64.b64encode(pair).decode()}"

@@ -1,0 +1,212 @@
+"""What can go wrong with a Langfuse server, and what each user is told about it.
+
+CollectionFailed
+├── LangfuseAuth            the keys are missing, wrong, or of an organisation
+├── DatasetNotFound
+├── RunNotFound
+├── LangfuseRateLimited     told to wait for longer than a run waits
+├── LangfuseUnavailable     no answer, or an error of the server, in every attempt
+├── BadResponse             an answer that is not the one that was asked for
+├── ResponseTooLarge
+├── RedirectRefused
+└── NoTraces
+"""
+
+import json
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from enum import Enum, auto
+from http import HTTPStatus
+from typing import Any, Final
+
+import httpx
+
+from app.core.clock import utc_now
+from app.core.http import AnswerTooLarge
+from app.traces.registry import CollectionFailed
+
+SHOWN_CHARS: Final = 200
+_ORIGIN_TIMED_OUT: Final = 524  # of a proxy in front of the server
+
+
+class LangfuseAuth(CollectionFailed):
+    """Langfuse refuses the keys of the agent; give it the public and the secret key of one
+    project, and the address of the server that made them.
+    """
+
+    code = "LANGFUSE_AUTH"
+
+
+class DatasetNotFound(CollectionFailed):
+    """Langfuse has no dataset of this name in the project of the keys; correct `datasetRef`, or
+    give the agent the keys of the project that holds it.
+    """
+
+    code = "DATASET_NOT_FOUND"
+
+
+class RunNotFound(CollectionFailed):
+    """The dataset has no such run; correct `runName`, or leave it out to read the newest run."""
+
+    code = "RUN_NOT_FOUND"
+
+
+class LangfuseRateLimited(CollectionFailed):
+    """Langfuse asks to wait for longer than a run waits; start fewer runs at a time, or raise the
+    rate limit of the Langfuse project.
+    """
+
+    code = "LANGFUSE_RATE_LIMITED"
+
+
+class LangfuseUnavailable(CollectionFailed):
+    """Langfuse did not answer in any of several attempts; check that the server runs and that its
+    address is right, then retry the run.
+    """
+
+    code = "LANGFUSE_UNAVAILABLE"
+
+
+class BadResponse(CollectionFailed):
+    """Langfuse answered with something else than was asked for; check that the address is that of
+    a Langfuse server of version 3 or newer.
+    """
+
+    code = "BAD_RESPONSE"
+
+
+class ResponseTooLarge(CollectionFailed):
+    """One answer of Langfuse is larger than this service reads; shorten the inputs and outputs of
+    the traces.
+    """
+
+    code = "RESPONSE_TOO_LARGE"
+
+
+class RedirectRefused(CollectionFailed):
+    """Langfuse answered with a redirect, which is never followed, since the keys would follow it;
+    give the agent the address that the server has now.
+    """
+
+    code = "REDIRECT_REFUSED"
+
+
+class NoTraces(CollectionFailed):
+    """The run holds no trace; check that it is the right run, and that it has ended."""
+
+    code = "NO_TRACES"
+
+
+class NotThere(Exception):
+    """404: what was asked for is not there, or this API is not; `detail` is the server's word."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class AskForLess(Exception):
+    """The server cannot answer so much at once; `instead` is raised when less is not possible."""
+
+    def __init__(self, instead: CollectionFailed) -> None:
+        super().__init__(str(instead))
+        self.instead = instead
+
+
+class Kind(Enum):
+    """What a failed request calls for."""
+
+    AUTH = auto()
+    NOT_THERE = auto()
+    RATE_LIMITED = auto()
+    OVERLOADED = auto()
+    TOO_LARGE = auto()
+    SERVER = auto()
+    UNREACHABLE = auto()
+    UNTRUSTED = auto()
+    GARBLED = auto()
+    REDIRECTED = auto()
+    REFUSED = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A request that brought no document; `retry_after_s` is what the server asks for."""
+
+    kind: Kind
+    detail: str
+    status: int | None = None
+    retry_after_s: float | None = None
+
+
+def failure_of_answer(response: httpx.Response) -> Failure:
+    """What an answer other than 2xx means."""
+    status = response.status_code
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        wait_s = _retry_after(response.headers.get("retry-after", ""))
+        return Failure(
+            kind=Kind.RATE_LIMITED, detail=_words(response), status=status, retry_after_s=wait_s
+        )
+    if response.is_redirect or response.has_redirect_location:
+        where = httpx.URL(response.headers.get("location", "")).host
+        return Failure(kind=Kind.REDIRECTED, detail=where[:SHOWN_CHARS], status=status)
+    return Failure(kind=_kind(status), detail=_words(response), status=status)
+
+
+def failure_of_error(error: httpx.HTTPError | AnswerTooLarge) -> Failure:
+    """What a request means that brought no whole answer."""
+    detail = (str(error) or type(error).__name__)[:SHOWN_CHARS]
+    if isinstance(error, AnswerTooLarge):
+        return Failure(kind=Kind.TOO_LARGE, detail=detail)
+    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error)):
+        return Failure(kind=Kind.UNTRUSTED, detail=detail)
+    if isinstance(error, httpx.DecodingError):
+        return Failure(kind=Kind.GARBLED, detail=detail)
+    return Failure(kind=Kind.UNREACHABLE, detail=detail)
+
+
+def _kind(status: int) -> Kind:
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return Kind.AUTH
+    if status == HTTPStatus.NOT_FOUND:
+        return Kind.NOT_THERE
+    if status in (
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        _ORIGIN_TIMED_OUT,
+    ):
+        return Kind.OVERLOADED
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.REQUEST_TIMEOUT:
+        return Kind.SERVER
+    return Kind.REFUSED
+
+
+def _words(response: httpx.Response) -> str:
+    """The server's own words; none of a page that is meant for a browser."""
+    try:
+        content: Any = json.loads(response.text)
+    except ValueError:
+        return "" if "<" in response.text[:SHOWN_CHARS] else response.text[:SHOWN_CHARS].strip()
+    message = content.get("message") if isinstance(content, dict) else content
+    return str(message)[:SHOWN_CHARS]
+
+
+def _retry_after(text: str) -> float | None:
+    """Seconds, from either form of the header (RFC 9110, section 10.2.3)."""
+    text = text.strip()
+    if text.isdecimal():
+        return float(text) or None
+    try:
+        at = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    left = (at - utc_now()).total_seconds() if at.tzinfo else 0.0
+    return left if left > 0 else None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,59 @@
+"""The scores that Langfuse holds on a trace, as one number for each name."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from app.traces.sources.langfuse.wire import number_of, object_of, text_of
+
+# Of two scores of one name the one that is nearer to the whole trace counts.
+_ON_TRACE: Final = 2
+_ON_TASK: Final = 1
+_ON_CHILD: Final = 0
+
+
+def scores_of(scores: Iterable[Any], *, task_id: str) -> dict[str, float]:
+    """The numeric and yes-or-no scores by name; texts, categories and corrections are no numbers.
+
+    Where a name comes several times, a score of the trace wins over one of its task, that over
+    one of a span below, and then the newest.
+    """
+    found = [score for score in scores if isinstance(score, dict) and _worth(score) is not None]
+    found.sort(key=lambda score: (_place(score, task_id), str(score.get("timestamp") or "")))
+    return {
+        name: value
+        for score in found
+        if (name := text_of(score, "name")) is not None and (value := _worth(score)) is not None
+    }
+
+
+def by_trace(scores: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Scores by the trace that they, or the observation they are on, belong to."""
+    found = defaultdict[str, list[Mapping[str, Any]]](list)
+    for score in scores:
+        subject = object_of(score, "subject")
+        on_trace = subject.get("kind") == "trace"
+        trace_id = text_of(subject, "id" if on_trace else "traceId") or text_of(score, "traceId")
+        if trace_id is not None:
+            found[trace_id].append(score)
+    return found
+
+
+def _place(score: Mapping[str, Any], task_id: str) -> int:
+    subject = object_of(score, "subject")
+    on = text_of(subject, "id") if subject.get("kind") == "observation" else None
+    on = on or text_of(score, "observationId")
+    if on is None:
+        return _ON_TRACE
+    return _ON_TASK if on == task_id else _ON_CHILD
+
+
+def _worth(score: Mapping[str, Any]) -> float | None:
+    value = score.get("value")
+    match score.get("dataType"):
+        case "BOOLEAN" if isinstance(value, bool):
+            return float(value)
+        case "NUMERIC" | "BOOLEAN" | None:
+            return number_of(value)
+        case _:
+            return None

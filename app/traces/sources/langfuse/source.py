@@ -1,0 +1,286 @@
+"""Traces of a run that Langfuse holds: an experiment, which older servers call a dataset run."""
+
+import logging
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from app.core.resources import Resources
+from app.traces.registry import TRACE_SOURCES, SourceSpec, TracePage, TraceQuery
+from app.traces.sources.langfuse.background import Stop, attended
+from app.traces.sources.langfuse.check import check, project_of
+from app.traces.sources.langfuse.client import (
+    Access,
+    Client,
+    access_of,
+    open_client,
+    segment,
+)
+from app.traces.sources.langfuse.failures import (
+    AskForLess,
+    BadResponse,
+    DatasetNotFound,
+    NoTraces,
+    NotThere,
+    RunNotFound,
+)
+from app.traces.sources.langfuse.known import SERVERS, Known
+from app.traces.sources.langfuse.position import START, Position, read_position
+from app.traces.sources.langfuse.retry import Patience
+from app.traces.sources.langfuse.runs import (
+    Dataset,
+    FoundRun,
+    OtherGeneration,
+    Reader,
+    link_to,
+)
+from app.traces.sources.langfuse.v3 import V3Reader
+from app.traces.sources.langfuse.v4 import V4Reader
+from app.traces.sources.langfuse.wire import required_text
+from app.traces.types import Trace
+
+log = logging.getLogger(__name__)
+
+GENERATIONS: Final = ("v4", "v3")
+
+# While nothing comes, the run is looked after so often: a cancel is seen within two seconds.
+BEAT_S: Final = 1.0
+
+# Further passes over a run of which rows are missing; the waits before them double.
+MAX_PASSES: Final = 4
+PATIENCE: Final = Patience()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LangfuseSource:
+    """Reads one run; the cursor holds which API, run and stretches of time, and as of when."""
+
+    resources: Resources
+    patience: Patience = PATIENCE
+    clock: Callable[[], float] = time.monotonic
+
+    def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
+        access = access_of(query.url, query.public_key, query.secret_key)
+        stop, last = Stop(), cursor or START
+        reading = _Reading(source=self, access=access, query=query, pause=stop.pause)
+        for page in attended(reading.pages(read_position(cursor)), stop, beat_s=BEAT_S):
+            if page is None:
+                yield TracePage(traces=(), cursor=last)
+                continue
+            last = page.cursor or last
+            yield page
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """One collection, or what is left of it, read in the background."""
+
+    source: LangfuseSource
+    access: Access
+    query: TraceQuery
+    pause: Callable[[float], None]
+
+    def pages(self, position: Position | None) -> Generator[TracePage, None, None]:
+        patience = self.source.patience
+        with open_client(self.access, pause=self.pause, patience=patience) as client, _told():
+            at: Position | None = position or self._begin(client)
+            while at is not None:
+                once = _Pass(
+                    reader=self._reader(client, at.api, at.project_id),
+                    again=partial(self._again, client),
+                    settling=self._is_settling,
+                )
+                at = yield from once.pages(at)
+
+    def _begin(self, client: Client) -> Position:
+        known = SERVERS.find(self.access.host, self.access.public_key)
+        project_id = known.project_id if known else project_of(client)
+        dataset = self._dataset(client)
+        apis = GENERATIONS if known is None else GENERATIONS[GENERATIONS.index(known.api) :]
+        refused: list[str] = []
+        for api in apis:
+            reader = self._reader(client, api, project_id)
+            try:
+                run = reader.find(dataset, self.query.run_name)
+            except OtherGeneration as other:
+                refused.append(f"{api}: {other.detail or 'not found'}")
+                continue
+            if known is None:
+                known = Known(api=api, project_id=project_id)
+                SERVERS.keep(self.access.host, self.access.public_key, known)
+            if run is not None:
+                settled = self._settled(reader, dataset, run)
+                return Position(
+                    api=api, run=settled, project_id=project_id, as_of=self.source.resources.clock()
+                )
+        if len(refused) == len(apis):
+            SERVERS.forget(self.access.host, self.access.public_key)
+            raise BadResponse(
+                "the server offers neither generation of the API that holds runs"
+                f" ({'; '.join(refused)}); check that langfuseUrl is the address of a Langfuse"
+                " server of version 3 or newer"
+            )
+        raise self._no_run(client, dataset, project_id, known)
+
+    def _dataset(self, client: Client) -> Dataset | None:
+        """The dataset of the benchmark; a run that is named needs none."""
+        name = self.query.dataset_ref
+        if name is None:
+            if self.query.run_name is None:
+                raise DatasetNotFound(
+                    "the benchmark names neither a dataset nor a run; set its datasetRef to the"
+                    " name of a dataset in Langfuse"
+                )
+            return None
+        path = f"/v2/datasets/{segment(name)}"
+        try:
+            document = client.get(path)
+        except NotThere as error:
+            raise DatasetNotFound(
+                f"the Langfuse project has no dataset {name!r} ({error.detail or 'not found'})."
+                " Correct the benchmark's datasetRef, or give the agent the keys of the project"
+                " that holds it."
+            ) from None
+        return Dataset(id=required_text(document, "id", "a dataset"), name=name)
+
+    def _no_run(
+        self, client: Client, dataset: Dataset | None, project_id: str | None, known: Known | None
+    ) -> RunNotFound:
+        api = known.api if known else GENERATIONS[0]
+        names = self._reader(client, api, project_id).known(dataset)
+        wanted = f"no run {self.query.run_name!r}" if self.query.run_name else "no run yet"
+        there = f"; its newest are {', '.join(map(repr, names))}" if names else ""
+        where = f"the dataset {dataset.name!r}" if dataset else "the Langfuse project"
+        return RunNotFound(
+            f"{where} has {wanted} (asked with API {api}){there}. Correct runName, or leave it out"
+            " to read the newest run."
+        )
+
+    def _reader(self, client: Client, api: str, project_id: str | None) -> Reader:
+        link = link_to(self.access.host, project_id)
+        if api == "v3":
+            return V3Reader(client=client, link=link)
+        return V4Reader(
+            client=client, link=link, now_ms=self._now_ms, late_scores=self.query.late_scores
+        )
+
+    def _now_ms(self) -> int:
+        return int(self.source.resources.clock().timestamp() * 1000)
+
+    def _is_settling(self, run: FoundRun) -> bool:
+        """Whether something may have happened in the run that cannot be read yet."""
+        return self._now_ms() - run.end < self.source.patience.settling_s * 1000
+
+    def _settled(self, reader: Reader, dataset: Dataset | None, run: FoundRun) -> FoundRun:
+        """The run once it looks the same several times; at the deadline, as it is then."""
+        patience = self.source.patience
+        ends_at, same = self.source.clock() + patience.settle_deadline_s, 1
+        while self._is_settling(run) and same < patience.stable_polls:
+            if self.source.clock() >= ends_at:
+                log.warning("the run %r still grows; it is read as it is now", run.name)
+                break
+            self.pause(patience.poll_s)
+            newer = reader.find(dataset, run.id if reader.api == "v4" else run.name) or run
+            same = same + 1 if newer == run else 1
+            run = newer
+        return run
+
+    def _again(self, client: Client, position: Position) -> Position:
+        """The same run as it is now, to be read once more."""
+        self.pause(self.source.patience.poll_s * 2.0**position.passes)
+        reader = self._reader(client, position.api, position.project_id)
+        dataset = self._dataset(client)
+        found = reader.find(dataset, position.run.id if position.api == "v4" else position.run.name)
+        return replace(
+            position,
+            run=found or position.run,
+            as_of=self.source.resources.clock(),
+            read=0,
+            passes=position.passes + 1,
+            rest=None,
+        )
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What a reader did not expect, as an error with a remedy."""
+    try:
+        yield
+    except AskForLess as refusal:
+        raise refusal.instead from None
+    except (NotThere, OtherGeneration) as error:
+        raise RunNotFound(
+            f"the run disappeared while it was read ({error.detail or 'not found'}); start a new"
+            " run of the benchmark"
+        ) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pass:
+    """Reading a run once, from a position to its end."""
+
+    reader: Reader
+    again: Callable[[Position], Position]
+    settling: Callable[[FoundRun], bool]
+
+    def pages(self, position: Position) -> Generator[TracePage, None, Position | None]:
+        """The pages; returns where a next pass begins when traces were missing, which may come.
+
+        Raises: `NoTraces`; `BadResponse` when the server went in a circle before the end.
+        """
+        circled = False
+        for read in self.reader.pages(position.run, position.rest):
+            circled |= read.circled
+            position = replace(position, read=position.read + len(read.traces), rest=read.rest)
+            if read.rest is not None:
+                yield _page(read.traces, position, position)
+        after = self._after(position, circled=circled)
+        yield _page(read.traces, position, after)
+        return after
+
+    def _after(self, position: Position, *, circled: bool) -> Position | None:
+        read, count = position.read, position.run.count
+        if read >= count > 0:
+            return None
+        if circled:
+            raise BadResponse(
+                f"Langfuse gave the same page twice, and {read} of {count} traces of the run"
+                f" {position.run.name!r}; report it to the operator of the server, then retry"
+            )
+        if position.passes < MAX_PASSES and self.settling(position.run):
+            return self.again(position)
+        if read == 0:
+            raise NoTraces(
+                f"the run {position.run.name!r} holds no trace (asked with API {position.api});"
+                " check that it is the right run, and that it has ended"
+            )
+        if read < count:
+            log.warning(
+                "Langfuse counts %d traces and gave %d; the others are missing", count, read
+            )
+        return None
+
+
+def lock_of(query: TraceQuery) -> str | None:
+    """Collections with one key follow each other, in however many workers."""
+    return f"langfuse:{(query.url or '').rstrip('/')}:{query.public_key or ''}"
+
+
+def _page(traces: tuple[Trace, ...], position: Position, after: Position | None) -> TracePage:
+    return TracePage(
+        traces=traces,
+        cursor=None if after is None else after.text(),
+        total=position.run.count,
+        as_of=position.as_of,
+    )
+
+
+TRACE_SOURCES.register(
+    "langfuse",
+    SourceSpec(
+        open=lambda resources: LangfuseSource(resources=resources), lock=lock_of, check=check
+    ),
+)

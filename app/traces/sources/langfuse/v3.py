@@ -1,0 +1,335 @@
+"""The third generation of the API: dataset runs, traces, and observations by trace."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from app.traces.sources.langfuse.background import launch
+from app.traces.sources.langfuse.client import JSON, Client, Parameters, meta_of, rows_of, segment
+from app.traces.sources.langfuse.failures import AskForLess, BadResponse, NotThere
+from app.traces.sources.langfuse.limits import IN_FLIGHT
+from app.traces.sources.langfuse.mapping import error_text, latency_ms, trial_of
+from app.traces.sources.langfuse.runs import (
+    Dataset,
+    FoundRun,
+    Link,
+    OtherGeneration,
+    ReadPage,
+)
+from app.traces.sources.langfuse.scores import by_trace, scores_of
+from app.traces.sources.langfuse.spending import (
+    CALL_TYPES,
+    TASK_SPAN,
+    Span,
+    Task,
+    below,
+    span_of,
+    spending_of,
+)
+from app.traces.sources.langfuse.spool import ItemSpool
+from app.traces.sources.langfuse.texts import text_of_value
+from app.traces.sources.langfuse.wire import (
+    moment,
+    number_of,
+    object_of,
+    required_text,
+    tags_of,
+    text_of,
+    time_of,
+)
+from app.traces.types import Outcome, Trace
+
+ROWS: Final = 100
+FEWEST_IDS: Final = 1
+NAMES_SHOWN: Final = 10
+RUN_PAGES_SEARCHED: Final = 10
+NO_EXPECTED_OUTPUT: Final = "expected-output-gone"
+
+
+class _RunItem(NamedTuple):
+    """That a trace, or a span of it, answered an item of the dataset."""
+
+    item_id: str
+    trace_id: str
+    span_id: str | None
+
+
+class _Bulk(NamedTuple):
+    """All that is known of some traces."""
+
+    traces: dict[str, JSON]
+    observations: dict[str, list[JSON]]
+    scores: dict[str, list[Mapping[str, Any]]]
+
+    def with_more(self, other: "_Bulk") -> "_Bulk":
+        return _Bulk(
+            self.traces | other.traces,
+            self.observations | other.observations,
+            self.scores | other.scores,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class V3Reader:
+    """Reads dataset runs. The server gives one trace for each item: repetitions are lost."""
+
+    client: Client
+    link: Link
+    api: Final = "v3"
+
+    def find(self, dataset: Dataset | None, name: str | None) -> FoundRun | None:
+        if dataset is None:
+            return None
+        if name is not None:
+            document = self._run(dataset.name, name)
+            if document is not None:
+                return _found_run(document, dataset)
+        newest = self._newest_or_by_id(dataset, name)
+        document = None if newest is None else self._run(dataset.name, newest)
+        return None if document is None else _found_run(document, dataset)
+
+    def known(self, dataset: Dataset | None) -> list[str]:
+        runs = () if dataset is None else self._runs(dataset, 1)
+        return [name for run in runs if (name := text_of(run, "name"))][:NAMES_SHOWN]
+
+    def pages(self, run: FoundRun, rest: JSON | None) -> Iterator[ReadPage]:
+        document = self._run(run.dataset_name or "", run.name)
+        items = _run_items(document or {}, until=run.end)
+        done = int(rest["done"]) if rest else 0
+        with closing(ItemSpool()) as spool:
+            self._fill(spool, run, wanted={item.item_id for item in items[done:]})
+            chunks = [items[at : at + ROWS] for at in range(done, len(items), ROWS)]
+            works = (partial(self._traces, chunk, spool) for chunk in chunks)
+            for traces in _in_order(works, ahead=IN_FLIGHT // 2):
+                done = min(done + ROWS, len(items))
+                yield ReadPage(traces=traces, rest={"done": done} if done < len(items) else None)
+
+    def _newest_or_by_id(self, dataset: Dataset, run_id: str | None) -> str | None:
+        """The name of the run with an id, or of the newest."""
+        for page in range(1, RUN_PAGES_SEARCHED + 1):
+            runs = self._runs(dataset, page)
+            if not runs:
+                return None
+            if run_id is None:
+                newest = max(runs, key=lambda run: time_of(run, "createdAt") or 0)
+                return text_of(newest, "name")
+            for run in runs:
+                if run.get("id") == run_id:
+                    return text_of(run, "name")
+        return None
+
+    def _runs(self, dataset: Dataset, page: int) -> list[JSON]:
+        path = f"/datasets/{segment(dataset.name)}/runs"
+        try:
+            document = self.client.get(path, {"page": page, "limit": ROWS})
+        except NotThere as error:
+            raise OtherGeneration(error.detail) from None
+        return rows_of(document, f"GET {path}")
+
+    def _run(self, dataset_name: str, name: str) -> JSON | None:
+        """A run with all its items, which come in one answer; None when there is none.
+
+        Raises: `OtherGeneration` when the server does not offer this any more.
+        """
+        path = f"/datasets/{segment(dataset_name)}/runs/{segment(name)}"
+        try:
+            return self.client.get(path)
+        except NotThere as error:
+            if "events_only" in error.detail or not error.detail:
+                raise OtherGeneration(error.detail) from None
+            return None
+
+    def _fill(self, spool: ItemSpool, run: FoundRun, wanted: set[str]) -> None:
+        """Read the dataset as it was when the run began, as far as the run needs it."""
+        asked = {"datasetName": run.dataset_name, "version": moment(run.start), "limit": ROWS}
+        first = self._page("/dataset-items", asked, 1)
+        spool.add(first.rows)
+        missing = wanted - {str(row.get("id")) for row in first.rows}
+        works = (
+            partial(self._page, "/dataset-items", asked, page)
+            for page in range(2, first.total_pages + 1)
+        )
+        for page in _in_order(works, ahead=IN_FLIGHT):
+            spool.add(page.rows)
+            missing -= {str(row.get("id")) for row in page.rows}
+            if not missing:
+                return
+
+    def _traces(self, items: Sequence[_RunItem], spool: ItemSpool) -> tuple[Trace, ...]:
+        bulk = self._bulk(sorted({item.trace_id for item in items}))
+        expected = spool.find([item.item_id for item in items])
+        return tuple(
+            _trace(item, bulk, expected.get(item.item_id), self.link)
+            for item in items
+            if item.trace_id in bulk.traces
+        )
+
+    def _bulk(self, ids: Sequence[str]) -> _Bulk:
+        """Traces with observations and scores; in smaller groups when the server asks for it."""
+        try:
+            return self._bulk_at_once(ids)
+        except AskForLess as refusal:
+            if len(ids) <= FEWEST_IDS:
+                raise refusal.instead from None
+            half = len(ids) // 2
+            first, second = self._bulk(ids[:half]), self._bulk(ids[half:])
+            return first.with_more(second)
+
+    def _bulk_at_once(self, ids: Sequence[str]) -> _Bulk:
+        rows = self._filtered("/traces", "id", ids, fields="core,io,scores,observations,metrics")
+        traces = {str(row.get("id")): row for row in rows if row.get("id") in ids}
+        for trace_id in ids:
+            if trace_id not in traces and (one := self._trace(trace_id)) is not None:
+                traces[trace_id] = one
+        if not traces:
+            return _Bulk({}, {}, {})
+        observations: dict[str, list[JSON]] = {}
+        for row in self._filtered("/observations", "traceId", list(traces)):
+            observations.setdefault(str(row.get("traceId")), []).append(row)
+        scores = by_trace(self._filtered("/v2/scores", "traceId", list(traces)))
+        return _Bulk(traces, observations, dict(scores))
+
+    def _trace(self, trace_id: str) -> JSON | None:
+        """One trace, from a server that does not know filters or has not got the trace yet."""
+        try:
+            return self.client.get(f"/traces/{segment(trace_id)}")
+        except NotThere:
+            return None
+
+    def _filtered(
+        self, path: str, column: str, values: Sequence[str], **more: str
+    ) -> Iterator[JSON]:
+        """All rows of which a column has one of some values."""
+        asks = [
+            {"type": "stringOptions", "column": column, "operator": "any of", "value": list(values)}
+        ]
+        asked: Parameters = {"filter": json.dumps(asks), "limit": ROWS, **more}
+        page, pages = 0, 1
+        while page < pages:
+            page += 1
+            found = self._page(path, asked, page)
+            yield from found.rows
+            pages = found.total_pages if found.rows else 0
+
+    def _page(self, path: str, asked: Parameters, page: int) -> "_Page":
+        document = self.client.get(path, {**asked, "page": page})
+        total = number_of(meta_of(document).get("totalPages"))
+        return _Page(rows_of(document, f"GET {path}"), int(total or 1))
+
+
+class _Page(NamedTuple):
+    rows: list[JSON]
+    total_pages: int
+
+
+def _in_order(works: Iterable[Callable[[], Any]], *, ahead: int) -> Iterator[Any]:
+    """What each piece of work brings, in their order, some of them at once."""
+    left = iter(works)
+    flights = [launch(work) for work in islice(left, ahead)]
+    while flights:
+        result = flights.pop(0).result()
+        flights += [launch(work) for work in islice(left, 1)]
+        yield result
+
+
+def _found_run(document: JSON, dataset: Dataset) -> FoundRun:
+    start = time_of(document, "createdAt")
+    if start is None:
+        raise BadResponse(
+            "Langfuse sent a run without createdAt; check that langfuseUrl is the address of a"
+            " Langfuse server of version 3"
+        )
+    times = (time_of(item, "createdAt") or start for item in document.get("datasetRunItems") or ())
+    end = max(times, default=start)
+    return FoundRun(
+        id=required_text(document, "id", "a run"),
+        name=required_text(document, "name", "a run"),
+        dataset_name=dataset.name,
+        start=start,
+        end=end,
+        count=len(_run_items(document, until=end)),
+    )
+
+
+def _run_items(document: JSON, *, until: int) -> list[_RunItem]:
+    """The items of a run as of a time, in a fixed order."""
+    found = {
+        str(item.get("id")): _RunItem(
+            item_id=required_text(item, "datasetItemId", "an item of a run"),
+            trace_id=required_text(item, "traceId", "an item of a run"),
+            span_id=text_of(item, "observationId"),
+        )
+        for item in document.get("datasetRunItems") or ()
+        if (time_of(item, "createdAt") or until) <= until
+    }
+    return [found[identity] for identity in sorted(found)]
+
+
+def _trace(item: _RunItem, bulk: _Bulk, dataset_item: JSON | None, link: Link) -> Trace:
+    """A run item as a trace: the texts of the agent's own span, or of the whole trace."""
+    trace, rows = bulk.traces[item.trace_id], bulk.observations.get(item.trace_id, [])
+    spans = [span for row in rows if (span := span_of(row)) is not None]
+    task = _task(item, spans)
+    row = next((row for row in rows if task is not None and row.get("id") == task.id), {})
+    output, failed = _text(row, trace, "output"), row.get("level") == "ERROR"
+    spending = spending_of(_own_calls(task, spans))
+    tags = tags_of(trace.get("tags"))
+    return Trace(
+        trace_id=item.trace_id,
+        item_id=item.item_id,
+        trial=trial_of(object_of(trace, "metadata")),
+        outcome=Outcome.AGENT_ERROR if failed else Outcome.SCORED,
+        input=_text(row, trace, "input"),
+        expected_output=text_of_value((dataset_item or {}).get("expectedOutput")),
+        output=None if failed else output,
+        error=error_text(text_of(row, "statusMessage") or output) if failed else None,
+        tags=tags if dataset_item is not None else (*tags, NO_EXPECTED_OUTPUT),
+        url=link(item.trace_id, item.span_id),
+        input_tokens=spending.input_tokens,
+        output_tokens=spending.output_tokens,
+        cost_usd=spending.cost_usd,
+        latency_ms=_latency(task, trace),
+        tool_calls=spending.tool_calls,
+        turns=spending.turns,
+        scores=scores_of(
+            [*bulk.scores.get(item.trace_id, ()), *(trace.get("scores") or ())],
+            task_id=task.id if task else "",
+        ),
+    )
+
+
+def _task(item: _RunItem, spans: Sequence[Span]) -> Task | None:
+    """The span of the agent's work: as SDKs name it, else the one that the run item names, else
+    the root of the trace.
+    """
+    named = next((span for span in spans if span.name == TASK_SPAN), None)
+    linked = next((span for span in spans if span.id == item.span_id), None)
+    root = next((span for span in spans if span.parent_id is None), None)
+    found = named or linked or root
+    if found is None:
+        return None
+    return Task(id=found.id, trace_id=item.trace_id, start=found.start, end=found.end)
+
+
+def _own_calls(task: Task | None, spans: Sequence[Span]) -> list[Span]:
+    if task is None:
+        return []
+    inside = [span for span in spans if span.id == task.id] + below(task, spans)
+    return [span for span in inside if span.type in CALL_TYPES]
+
+
+def _text(row: JSON, trace: JSON, name: str) -> str | None:
+    own = text_of_value(row.get(name))
+    return own if own is not None else text_of_value(trace.get(name))
+
+
+def _latency(task: Task | None, trace: JSON) -> float | None:
+    """Milliseconds of the task; of the whole trace where there is no task. -1 means unknown."""
+    if task is not None and task.end is not None:
+        return latency_ms(task)
+    seconds = number_of(trace.get("latency"))
+    return seconds * 1000 if seconds is not None and seconds >= 0 else None

@@ -1,0 +1,78 @@
+"""Fields of Langfuse's JSON, read leniently: what has another type counts as absent."""
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from app.traces.sources.langfuse.failures import BadResponse
+
+JSON = dict[str, Any]
+
+
+def text_of(row: Mapping[str, Any], name: str) -> str | None:
+    """A text that is not empty."""
+    value = row.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+def required_text(row: Mapping[str, Any], name: str, what: str) -> str:
+    """Raises: `BadResponse` when it is not there."""
+    value = text_of(row, name)
+    if value is None:
+        raise BadResponse(
+            f"Langfuse sent {what} without {name}; check that langfuseUrl is the address of a"
+            " Langfuse server of version 3 or newer"
+        )
+    return value
+
+
+def number_of(value: object) -> float | None:
+    """A finite number; truth values are none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def object_of(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = row.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def time_of(row: Mapping[str, Any], name: str) -> int | None:
+    """Milliseconds since 1970 of an ISO 8601 time."""
+    value = row.get(name)
+    if not isinstance(value, str):
+        return None
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def moment(milliseconds: int) -> str:
+    """A time as the API reads it."""
+    at = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def tags_of(*values: object) -> tuple[str, ...]:
+    """The tags of the first value that is a list, or a list written as JSON."""
+    for value in values:
+        given = unquoted(value)
+        if isinstance(given, list):
+            return tuple(tag for tag in given if isinstance(tag, str))
+    return ()
+
+
+def unquoted(value: object) -> object:
+    """A value of metadata, which is often JSON inside of a text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        found: object = json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    return found

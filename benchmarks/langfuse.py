@@ -1,0 +1,326 @@
+"""H1 and H2: reading a run from Langfuse, 50 ms away, beside a loop over its pages and beside one
+request for each trace.
+
+The server is the stand-in of the tests in a process of its own. It keeps every answer that it has
+given, so that after a first round it costs nobody anything but its 50 ms.
+"""
+
+import asyncio
+import base64
+import json
+import math
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import httpx
+import uvicorn
+from langfuse.api import LangfuseAPI
+from starlette.types import Message, Receive, Scope, Send
+
+from app.core.db import Database
+from app.core.resources import Resources
+from app.core.secrets import Secret, SecretBox
+from app.plugins import load_plugins
+from app.traces.registry import TRACE_SOURCES, TraceQuery
+from benchmarks.rows import BenchRow, interleave
+from tests.support.langfuse.builder import StandIn
+from tests.support.langfuse.generated import ScorePlan
+from tests.support.langfuse.server import Server
+
+LATENCY_S: Final = 0.05
+TRACES: Final = 3_000
+ROUNDS: Final = 3
+ONE_BY_ONE: Final = 60
+SMALL_TRACES: Final = 1_000
+PAGE: Final = 100
+CALLS_PAGE: Final = 1_000
+CALLS_EACH: Final = 1
+LARGE, SMALL = "large", "small"
+_BEGINNING: Final = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+class Place(NamedTuple):
+    """Where the server is and how to get in."""
+
+    url: str
+    public_key: str
+    secret_key: str
+
+    def query(self, dataset: str, *, late_scores: bool = False) -> TraceQuery:
+        return TraceQuery(
+            dataset_ref=dataset,
+            run_name=None,
+            late_scores=late_scores,
+            url=self.url,
+            public_key=self.public_key,
+            secret_key=Secret(self.secret_key),
+        )
+
+
+def measure() -> Iterator[BenchRow]:
+    load_plugins()
+    with _server() as place:
+        yield from _speed(place)
+        yield from _requests(place)
+
+
+def _speed(place: Place) -> Iterator[BenchRow]:
+    """Every contender once before it counts: the server must have made its answers."""
+    contenders = (lambda: read_all(place, place.query(LARGE)), lambda: loop_over_pages(place))
+    for work in (*contenders, lambda: read_bare(place)):
+        work()
+    ours_s, peer_s = interleave(*contenders, repeat=ROUNDS)
+    bare_s = statistics.median(_timed(lambda: read_bare(place)) for _ in range(ROUNDS))
+    one_by_one_s = read_one_by_one(place) / ONE_BY_ONE
+    yield BenchRow(
+        "H1 page loop",
+        "≥ 5× a sequential loop over pages with the SDK's models",
+        peer_s / ours_s,
+        peer_s / ours_s >= 5,
+        f"{TRACES} traces: {ours_s:.2f} s beside {peer_s:.2f} s; the same loop without any models"
+        f" takes {bare_s:.2f} s",
+    )
+    apart_s = one_by_one_s * TRACES
+    yield BenchRow(
+        "H1 one by one",
+        "≥ 300× one request for each trace",
+        apart_s / ours_s,
+        apart_s / ours_s >= 300,
+        f"{one_by_one_s * 1000:.0f} ms for each of {ONE_BY_ONE} traces, {TRACES} would take"
+        f" {apart_s:.0f} s",
+    )
+
+
+def _requests(place: Place) -> Iterator[BenchRow]:
+    for name, dataset, traces, late in (
+        ("H2 small run", SMALL, SMALL_TRACES, False),
+        ("H2 late scores", SMALL, SMALL_TRACES, True),
+        ("H2 large run", LARGE, TRACES, False),
+    ):
+        made = read_all(place, place.query(dataset, late_scores=late))
+        pages = math.ceil(traces / PAGE)
+        allowed = pages + math.ceil(traces * CALLS_EACH / CALLS_PAGE) + 4 + (pages if late else 0)
+        allowed += made.windows
+        yield BenchRow(
+            name,
+            "≤ ⌈n/100⌉ + ⌈calls/1000⌉ + 4, one more for each stretch of time, ⌈n/100⌉ for late"
+            " scores",
+            made.requests / allowed,
+            made.requests <= allowed,
+            f"{made.requests} requests for {traces} traces in {made.windows} stretches,"
+            f" {allowed} are allowed",
+        )
+
+
+class Made(NamedTuple):
+    """What a collection asked for; `windows` are stretches of time beyond the first."""
+
+    requests: int
+    windows: int
+
+
+def read_all(place: Place, query: TraceQuery) -> Made:
+    """Collect a whole run as a worker does, without storing it."""
+    _post(place, "/forget")
+    source = TRACE_SOURCES.get("langfuse").open(_resources())
+    expected = SMALL_TRACES if query.dataset_ref == SMALL else TRACES
+    found = sum(len(page.traces) for page in source.pages(query, None))
+    if found != expected:
+        raise RuntimeError(f"{found} traces instead of {expected}")
+    asked = _post(place, "/asked")
+    starts = {
+        (one["path"], one["from"]) for one in asked if one["path"] in ("rows", "observations")
+    }
+    return Made(requests=len(asked), windows=max(len(starts) - 2, 0))
+
+
+def loop_over_pages(place: Place) -> int:
+    """The same run with the SDK: one page after the other, then the calls."""
+    client = _sdk(place)
+    [run] = client.experiments.list(from_start_time=_BEGINNING, name=LARGE).data
+    cursor, count = None, 0
+    while True:
+        rows = client.experiments.list_items(
+            from_start_time=run.start_time,
+            experiment_id=run.id,
+            fields="core,io,scores",
+            limit=PAGE,
+            cursor=cursor,
+        )
+        count, cursor = count + len(rows.data), rows.meta.cursor
+        if cursor is None:
+            break
+    while True:
+        calls = client.observations.get_many(
+            from_start_time=run.start_time,
+            fields="core,usage",
+            limit=CALLS_PAGE,
+            filter=json.dumps(
+                [
+                    {"type": "string", "column": "experimentId", "operator": "=", "value": run.id},
+                    {"type": "string", "column": "type", "operator": "=", "value": "GENERATION"},
+                ]
+            ),
+            cursor=cursor,
+        )
+        cursor = calls.meta.cursor
+        if cursor is None:
+            return count
+
+
+def read_bare(place: Place) -> int:
+    """The same loop with plain JSON, to see what the models cost."""
+    auth = (place.public_key, place.secret_key)
+    with httpx.Client(base_url=f"{place.url}/api/public", auth=auth, trust_env=False) as client:
+        ever: dict[str, Any] = {"fromStartTime": "2020-01-01T00:00:00Z"}
+        [run] = client.get("/experiments", params={**ever, "name": LARGE}).json()["data"]
+        calls = [{"type": "string", "column": "experimentId", "operator": "=", "value": run["id"]}]
+        rows: dict[str, Any] = {"experimentId": run["id"], "fields": "core,io,scores"}
+        rows["limit"] = PAGE
+        spans: dict[str, Any] = {"filter": json.dumps(calls), "fields": "core,usage"}
+        spans["limit"] = CALLS_PAGE
+        count = 0
+        for path, asked in (("/experiment-items", rows), ("/v2/observations", spans)):
+            cursor: dict[str, Any] = {}
+            while True:
+                page = client.get(path, params={**ever, **asked, **cursor}).json()
+                count, cursor = count + len(page["data"]), page["meta"]
+                if not cursor:
+                    break
+        return count
+
+
+def read_one_by_one(place: Place) -> float:
+    """Seconds for the calls of each of some traces, asked for trace by trace."""
+    client = _sdk(place)
+    [run] = client.experiments.list(from_start_time=_BEGINNING, name=LARGE).data
+    rows = client.experiments.list_items(
+        from_start_time=run.start_time, experiment_id=run.id, limit=ONE_BY_ONE
+    ).data
+
+    def read() -> None:
+        for row in rows:
+            client.observations.get_many(trace_id=row.trace_id, fields="core,io,usage")
+
+    read()
+    return _timed(read)
+
+
+def _timed(work: object) -> float:
+    assert callable(work)
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def _sdk(place: Place) -> LangfuseAPI:
+    return LangfuseAPI(
+        base_url=place.url, username=place.public_key, password=place.secret_key, timeout=60
+    )
+
+
+def _resources() -> Resources:
+    key = base64.b64encode(bytes(range(32))).decode()
+    return Resources(
+        db=Database("postgresql://nobody@127.0.0.1:1/none"),
+        secrets=SecretBox.from_keys([key]),
+        data_dir=Path("/nonexistent"),
+    )
+
+
+def _post(place: Place, path: str) -> list[dict[str, str]]:
+    with httpx.Client(trust_env=False, timeout=60) as client:
+        found: list[dict[str, str]] = client.post(f"{place.url}{path}").json()
+        return found
+
+
+class Remembering:
+    """The stand-in, with every answer kept, each given after the same time."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._answers: dict[bytes, list[Message]] = {}
+        self._asked: list[dict[str, str]] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "POST":
+            await self._tell(scope["path"], send)
+            return
+        due = asyncio.get_running_loop().time() + LATENCY_S
+        question = scope["raw_path"].partition(b"?")[0] + b"?" + scope["query_string"]
+        answer = self._answers.get(question)
+        if answer is None:
+            answer = self._answers[question] = []
+
+            async def keep(message: Message) -> None:
+                answer.append(message)
+
+            await self._server(scope, receive, keep)
+        self._note(scope)
+        await asyncio.sleep(due - asyncio.get_running_loop().time())
+        for message in answer:
+            await send(message)
+
+    def _note(self, scope: Scope) -> None:
+        given = httpx.QueryParams(scope["query_string"].decode())
+        kinds = {"experiment-items": "rows", "observations": "observations"}
+        name = scope["path"].rsplit("/", 1)[-1]
+        self._asked.append({"path": kinds.get(name, name), "from": given.get("fromStartTime", "")})
+
+    async def _tell(self, path: str, send: Send) -> None:
+        body = json.dumps(self._asked).encode()
+        if path == "/forget":
+            self._asked.clear()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": body})
+
+
+@contextmanager
+def _server() -> Iterator[Place]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.langfuse"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        yield Place(*process.stdout.readline().split())
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def _serve() -> None:
+    stand_in = Server(
+        mode="events_only", version="4.16.0", public_key="pk-bench", secret_key="sk-bench"
+    )
+    hands = StandIn(server=stand_in, url="")
+    tone = ScorePlan(name="Tone", value=0.5)
+    for name, items in ((LARGE, TRACES), (SMALL, SMALL_TRACES)):
+        hands.experiment(
+            dataset=name,
+            run=name,
+            items=items,
+            calls_per_item=CALLS_EACH,
+            scores=[tone],
+            every=timedelta(seconds=5),
+        )
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        print(url, hands.public_key, hands.secret_key, flush=True)
+        app = Remembering(stand_in)
+        config = uvicorn.Config(app, log_config=None, lifespan="off", ws="none")
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,81 @@
+"""What a worker does with the Langfuse source, without a database."""
+
+import base64
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from app.core.db import Database
+from app.core.resources import Resources
+from app.core.secrets import Secret, SecretBox
+from app.plugins import load_plugins
+from app.traces.collect import collect
+from app.traces.registry import TRACE_SOURCES, TracePage, TraceQuery
+from app.traces.sources.langfuse.known import SERVERS
+from app.traces.sources.langfuse.retry import Patience
+from app.traces.sources.langfuse.source import LangfuseSource
+from app.traces.types import Trace
+from tests.support.langfuse import StandIn
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+# Waits of thousandths of seconds where a run would wait for seconds.
+HURRIED = Patience(first_wait_s=0.001, longest_wait_s=0.004, poll_s=0.001, rate_limit_s=20.0)
+
+
+class Collected(NamedTuple):
+    """All that came of a collection; signs of life are not among the pages."""
+
+    pages: list[TracePage]
+
+    @property
+    def traces(self) -> list[Trace]:
+        return [trace for page in self.pages for trace in page.traces]
+
+    @property
+    def by_item(self) -> dict[str, Trace]:
+        return {trace.item_id: trace for trace in self.traces}
+
+
+def query_of(langfuse: StandIn, **fields: Any) -> TraceQuery:
+    given: dict[str, Any] = {
+        "dataset_ref": "support",
+        "run_name": None,
+        "url": langfuse.url,
+        "public_key": langfuse.public_key,
+        "secret_key": Secret(langfuse.secret_key),
+        **fields,
+    }
+    return TraceQuery(**given)
+
+
+def resources(now: datetime = NOW) -> Resources:
+    return Resources(
+        db=Database("postgresql://nobody@127.0.0.1:1/none"),
+        secrets=SecretBox.from_keys([base64.b64encode(bytes(range(32))).decode()]),
+        data_dir=Path("/nonexistent"),
+        clock=lambda: now,
+    )
+
+
+def read(
+    langfuse: StandIn,
+    cursor: str | None = None,
+    *,
+    patience: Patience = HURRIED,
+    now: datetime = NOW,
+    **fields: Any,
+) -> Iterator[TracePage]:
+    """The pages of a server that this process has not met yet."""
+    load_plugins()
+    assert TRACE_SOURCES.find("langfuse") is not None
+    query = query_of(langfuse, **fields)
+    SERVERS.forget(langfuse.url, query.public_key or "")
+    source = LangfuseSource(resources=resources(now), patience=patience)
+    return collect(source, query, cursor)
+
+
+def collected(langfuse: StandIn, cursor: str | None = None, **more: Any) -> Collected:
+    pages = list(read(langfuse, cursor, **more))
+    return Collected([page for page in pages if page.traces or page.cursor is None])

@@ -1,0 +1,146 @@
+"""Runs of benchmarks whose traces lie in Langfuse, from the API to the numbers."""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from tests.support.langfuse import StandIn
+from tests.support.langfuse.mishaps import ALWAYS, Changed, RateLimited
+from tests.support.service import JSON, Service
+
+ROWS = "/experiment-items"
+
+
+def agent(service: Service, langfuse: StandIn, **fields: Any) -> JSON:
+    given = {
+        "langfuseUrl": langfuse.url,
+        "langfusePublicKey": langfuse.public_key,
+        "langfuseSecretKey": langfuse.secret_key,
+        **fields,
+    }
+    return service.agent(**given)
+
+
+def benchmark(service: Service) -> None:
+    service.benchmark(source="langfuse", metrics=["ACCURACY"])
+
+
+def value(service: Service, query: str) -> Any:
+    with service.resources.db.read() as session:
+        return session.scalar(text(query))
+
+
+def test_a_run_reads_its_traces_from_langfuse(service: Service, langfuse: StandIn) -> None:
+    langfuse.experiment(items=120, errors={3}, output_of=lambda number: f"answer {number % 60}")
+    agent(service, langfuse)
+    benchmark(service)
+    run = service.completed()
+    assert (run["status"], run["tracesTotal"], run["validity"]) == ("COMPLETED", 120, "VALID")
+    [accuracy] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+    # Items 0 to 59 are answered as expected, except for number 3, which failed: 59 of 120.
+    assert accuracy["mean"] == pytest.approx(59 / 120)
+    assert value(service, "SELECT as_of <= completed_at FROM collections") is True
+
+
+def test_what_is_wrong_is_the_error_of_the_run(service: Service, langfuse: StandIn) -> None:
+    agent(service, langfuse, langfuseSecretKey="wrong")
+    benchmark(service)
+    run = service.completed()
+    assert (run["status"], run["errorCode"]) == ("FAILED", "LANGFUSE_AUTH")
+    assert "secret key" in run["errorMessage"]
+
+
+def test_attempts_at_one_item_are_numbered(service: Service, langfuse: StandIn) -> None:
+    langfuse.experiment(items=30, trials=3)
+    agent(service, langfuse)
+    benchmark(service)
+    assert service.completed()["tracesTotal"] == 90
+    trials = "SELECT count(DISTINCT (item_id, trial)) FROM collected_traces WHERE trial < 3"
+    assert value(service, trials) == 90
+
+
+def test_attempts_that_say_which_they_are_keep_their_number(
+    service: Service, langfuse: StandIn
+) -> None:
+    def numbered(answer: JSON) -> None:
+        for place, row in enumerate(answer["data"]):
+            row["metadata"]["trial"] = str(7 + place % 2)
+
+    langfuse.experiment(items=5, trials=2)
+    langfuse.inject(Changed(change=numbered), path=ROWS)
+    agent(service, langfuse)
+    benchmark(service)
+    service.completed()
+    assert value(service, "SELECT array_agg(DISTINCT trial) FROM collected_traces") == [7, 8]
+
+
+def test_a_run_that_waits_for_langfuse_can_be_cancelled(
+    service: Service, langfuse: StandIn
+) -> None:
+    langfuse.experiment(items=120)
+    langfuse.inject(RateLimited(retry_after_s=300), path=ROWS, on=ALWAYS)
+    agent(service, langfuse)
+    benchmark(service)
+    run = service.start()
+    worker = threading.Thread(target=service.work)
+    worker.start()
+    try:
+        _until_refused(langfuse)
+        service.post(f"/benchmark-runs/{run['id']}/cancel")
+    finally:
+        worker.join(timeout=30)  # liveness: the wait that was asked for is ten times as long
+    assert not worker.is_alive()
+    assert service.get(f"/benchmark-runs/{run['id']}")["status"] == "CANCELLED"
+
+
+def _until_refused(langfuse: StandIn) -> None:
+    deadline = time.monotonic() + 30
+    while not any(one.status == 429 for one in langfuse.asked):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_an_agents_keys_can_be_tried(service: Service, langfuse: StandIn) -> None:
+    agent(service, langfuse)
+    assert service.post("/agents/agent-001/check") == {
+        "ok": True,
+        "langfuseUrl": langfuse.url,
+        "api": "v4",
+        "version": "4.16.0",
+        "project": "Support agent",
+        "errorCode": None,
+        "detail": None,
+    }
+
+
+def test_an_older_server_is_known_by_what_it_offers(service: Service, langfuse_v3: StandIn) -> None:
+    agent(service, langfuse_v3)
+    found = service.post("/agents/agent-001/check")
+    assert (found["ok"], found["api"], found["version"]) == (True, "v3", "3.140.0")
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "said"),
+    [
+        ({"langfuseSecretKey": "wrong"}, "LANGFUSE_AUTH", "belong together"),
+        ({"langfuseSecretKey": None}, "LANGFUSE_AUTH", "no secret key"),
+        ({"langfusePublicKey": None}, "LANGFUSE_AUTH", "no public key"),
+        ({"langfuseUrl": "http://127.0.0.1:1"}, "LANGFUSE_UNAVAILABLE", "langfuseUrl"),
+        ({"langfuseUrl": "http://169.254.169.254"}, "REFUSED_ADDRESS", "another server"),
+    ],
+)
+def test_a_check_says_what_is_wrong(
+    service: Service, langfuse: StandIn, fields: JSON, code: str, said: str
+) -> None:
+    agent(service, langfuse, **fields)
+    found = service.post("/agents/agent-001/check")
+    assert (found["ok"], found["errorCode"], found["project"]) == (False, code, None)
+    assert said in found["detail"]
+    assert langfuse.secret_key not in str(found)
+
+
+def test_an_agent_that_is_not_there_cannot_be_checked(service: Service) -> None:
+    service.refused(404, "POST", "/agents/absent/check")
