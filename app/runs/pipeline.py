@@ -8,7 +8,10 @@ taken away or the run has ended. So a job can be killed anywhere and simply done
 """
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
+from app.core.errors import Unavailable
 from app.jobs.handlers import Job
 from app.kpis.evaluate import evaluate_kpis
 from app.metrics.aggregate import Aggregate
@@ -65,10 +68,19 @@ def score(job: Job, run_id: str, shard: int) -> None:
         return
     with res.db.read() as session:
         traces = read_traces(session, step.collection_id, step.first, step.last)
-    measured = score_traces(traces, step.plan.refs, job)
-    summaries = summarize(traces, measured, step.plan.refs, job)
+    go_on = partial(_require_shard, job, step)
+    measured = score_traces(traces, step.plan.refs, job, go_on)
+    summaries = summarize(traces, measured, step.plan.refs, job, go_on)
     with res.db.begin() as session:
         service.store_shard(session, step, measured, res.clock(), summaries=summaries)
+
+
+def _require_shard(job: Job, step: service.ShardStep) -> None:
+    """Raise when the worker stops, the run has ended or another worker took the shard over."""
+    job.checkpoint()
+    # A database that is away for a moment costs nothing that was measured: storing asks again.
+    with suppress(Unavailable), job.resources.db.read() as session:
+        service.require_shard(session, step)
 
 
 def finish(job: Job, run_id: str) -> None:

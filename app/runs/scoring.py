@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from app.jobs.handlers import Job
 from app.jobs.pool import CallHung, CallLost, OutOfMemory
 from app.metrics.aggregate import Aggregate, aggregate, with_run_value
-from app.metrics.engine import CHUNK_SIZE, score_within_limits
+from app.metrics.engine import CHUNK_SIZE, measure, score_within_limits
 from app.metrics.registry import provider_for
 from app.metrics.run_value import (
     Note,
@@ -17,43 +17,127 @@ from app.metrics.run_value import (
     summarize_traces,
     value_of_note,
 )
-from app.metrics.types import Failed, FailureKind, MetricRef, SkipReason, TraceMeasurements
+from app.metrics.types import (
+    Failed,
+    FailureKind,
+    MetricRef,
+    MetricSpec,
+    SkipReason,
+    TraceMeasurements,
+)
 from app.runs.queries import ScoredTrace
 from app.runs.rules import Tally
 from app.traces.types import Trace
+
+# A metric that is lost so often in a shard is lost on every trace, and each costs its time.
+MOST_LOSSES = 3
 
 # A metric that lacks one of these texts says nothing of the trace.
 TEXT_IS_MISSING = frozenset({SkipReason.NO_EXPECTED_OUTPUT, SkipReason.NO_OUTPUT})
 
 
 def score_traces(
-    traces: Sequence[Trace], refs: tuple[MetricRef, ...], job: Job
+    traces: Sequence[Trace], refs: tuple[MetricRef, ...], job: Job, checkpoint: Callable[[], None]
 ) -> list[TraceMeasurements]:
-    """Every metric of every trace, in order; a provider that hangs or kills its process costs
-    its own value only.
+    """Every metric of every trace of a shard, in order; a provider that hangs or kills its process
+    costs its own value only, and after `MOST_LOSSES` of them its other values of the shard.
+
+    `checkpoint` is called before each wait for a child and raises when there is nothing to wait
+    for any more.
     """
+    scoring = _Scoring(job, checkpoint)
     measured: list[TraceMeasurements] = []
     for start in range(0, len(traces), CHUNK_SIZE):
-        job.checkpoint()
-        measured += _measure(traces[start : start + CHUNK_SIZE], refs, job)
+        measured += scoring.rows(traces[start : start + CHUNK_SIZE], refs)
     return measured
 
 
-def _measure(
-    traces: Sequence[Trace], refs: tuple[MetricRef, ...], job: Job, *, again: bool = False
-) -> list[TraceMeasurements]:
-    try:
-        return job.pool.run(score_within_limits, traces, refs, timeout_s=job.call_timeout_s)
-    except CallLost as lost:
-        job.checkpoint()  # a worker that stops ends its pool: that is not the metric's fault
-        if isinstance(lost, OutOfMemory) and not again:
-            # What filled the process may have come with earlier traces; the next one is empty.
-            return _measure(traces, refs, job, again=True)
-        if len(traces) > 1:
-            return [row for trace in traces for row in _measure([trace], refs, job)]
-        if len(refs) > 1:
-            return [_side_by_side([_measure(traces, (ref,), job)[0] for ref in refs])]
-        return [_lost(traces[0], refs[0], lost)]
+class _Scoring:
+    """The scoring of one shard; knows which metrics were lost too often to be tried again."""
+
+    def __init__(self, job: Job, checkpoint: Callable[[], None]) -> None:
+        self._job = job
+        self._checkpoint = checkpoint
+        self._losses: Counter[MetricRef] = Counter()
+        self._given_up: dict[MetricRef, _GivenUp] = {}
+
+    def rows(self, traces: Sequence[Trace], refs: tuple[MetricRef, ...]) -> list[TraceMeasurements]:
+        """One row a trace, with a value or the reason why there is none for each metric."""
+        tried = tuple(ref for ref in refs if ref not in self._given_up)
+        rows = self._tried(traces, tried)
+        if tried == refs:
+            return rows
+        given_up = {ref: self._given_up[ref] for ref in refs if ref not in tried}
+        return [
+            _completed(trace, row, refs, given_up) for trace, row in zip(traces, rows, strict=True)
+        ]
+
+    def _tried(
+        self, traces: Sequence[Trace], refs: tuple[MetricRef, ...], *, again: bool = False
+    ) -> list[TraceMeasurements]:
+        if not refs:
+            return [TraceMeasurements(trace.trace_id, (), {}) for trace in traces]
+        self._checkpoint()
+        job = self._job
+        try:
+            return job.pool.run(score_within_limits, traces, refs, timeout_s=job.call_timeout_s)
+        except CallLost as lost:
+            job.checkpoint()  # a worker that stops ends its pool: that is not the metric's fault
+            if isinstance(lost, OutOfMemory) and not again:
+                # What filled the process may have come with earlier traces; the next one is empty.
+                return self._tried(traces, refs, again=True)
+            if len(traces) > 1:
+                return [row for trace in traces for row in self.rows([trace], refs)]
+            if len(refs) > 1:
+                return [_side_by_side([self.rows(traces, (ref,))[0] for ref in refs])]
+            return [self._lost(traces[0], refs[0], _failure(lost))]
+
+    def _lost(self, trace: Trace, ref: MetricRef, failure: Failed) -> TraceMeasurements:
+        self._losses[ref] += 1
+        if self._losses[ref] == MOST_LOSSES:
+            self._given_up[ref] = _GivenUp(provider_for(ref).spec, failure.kind)
+        return TraceMeasurements(trace.trace_id, (None,), {_column(ref): failure})
+
+
+class _GivenUp:
+    """In the place of a metric that is not asked any more: what the engine knows of a trace by
+    itself stays known, and the rest fails in the way in which the metric was lost.
+    """
+
+    def __init__(self, spec: MetricSpec, kind: FailureKind) -> None:
+        self.spec = spec
+        self._failure = Failed(kind, f"not tried: it was lost on {MOST_LOSSES} traces before")
+
+    def supports(self, trace: Trace) -> bool:  # noqa: ARG002
+        return True
+
+    def compute(self, trace: Trace) -> float:
+        raise LookupError(f"{self.spec.key} is not asked for {trace.trace_id}")
+
+    def row(self, trace: Trace) -> TraceMeasurements:
+        """The row of this metric alone."""
+        row = measure(trace, [self])
+        raised = any(isinstance(why, Failed) for why in row.missing.values())
+        return row._replace(missing={self.spec.key: self._failure}) if raised else row
+
+
+def _completed(
+    trace: Trace,
+    row: TraceMeasurements,
+    refs: tuple[MetricRef, ...],
+    given_up: Mapping[MetricRef, _GivenUp],
+) -> TraceMeasurements:
+    """The row with the metrics that were not asked in their places."""
+    others = {ref: metric.row(trace) for ref, metric in given_up.items()}
+    values = iter(row.values)
+    missing = dict(row.missing)
+    for other in others.values():
+        missing |= other.missing
+    return TraceMeasurements(
+        trace_id=row.trace_id,
+        values=tuple(others[ref].values[0] if ref in others else next(values) for ref in refs),
+        missing=missing,
+    )
 
 
 def _side_by_side(rows: Sequence[TraceMeasurements]) -> TraceMeasurements:
@@ -65,23 +149,20 @@ def _side_by_side(rows: Sequence[TraceMeasurements]) -> TraceMeasurements:
     )
 
 
-def _lost(trace: Trace, ref: MetricRef, lost: CallLost) -> TraceMeasurements:
-    return TraceMeasurements(
-        trace_id=trace.trace_id, values=(None,), missing={_column(ref): _failure(lost)}
-    )
-
-
 def summarize(
     traces: Sequence[Trace],
     measured: Sequence[TraceMeasurements],
     refs: tuple[MetricRef, ...],
     job: Job,
+    checkpoint: Callable[[], None],
 ) -> dict[str, Note]:
-    """What the values of the whole run are made of, by column, for metrics that have one."""
+    """What the values of the whole run are made of, by column, for metrics that have one;
+    `checkpoint` as in `score_traces`.
+    """
     found = {}
     for place, ref in enumerate(refs):
         if is_run_metric(ref):
-            job.checkpoint()
+            checkpoint()
             column = [row.values[place] for row in measured]
             found[_column(ref)] = _noted(job, summarize_traces, ref, column, traces)
     return found

@@ -21,7 +21,7 @@ from app.metrics.aggregate import Aggregate
 from app.metrics.run_value import Note
 from app.metrics.types import Skipped, TraceMeasurements
 from app.runs import queries, rules
-from app.runs.models import BenchmarkRun, RunMetric, TraceResult
+from app.runs.models import BenchmarkRun, RunMetric, RunShard, TraceResult
 from app.runs.plan import RunPlan
 from app.runs.rows import result_row
 from app.runs.rules import RunStatus, TriggerType, ValidityVerdict
@@ -290,6 +290,22 @@ def open_shard(session: Session, run_id: str, shard: int) -> ShardStep | None:
         fence=row.fence,
         plan=RunPlan.model_validate(run.plan),
     )
+
+
+def require_shard(session: Session, step: ShardStep) -> None:
+    """Raise `RunEnded` when the run has ended or another worker took the shard over."""
+    ours = (
+        select(RunShard.shard)
+        .join(BenchmarkRun, BenchmarkRun.seq == RunShard.run_seq)
+        .where(
+            RunShard.run_seq == step.run_seq,
+            RunShard.shard == step.shard,
+            RunShard.fence == step.fence,
+            BenchmarkRun.status == RunStatus.RUNNING,
+        )
+    )
+    if session.scalar(ours) is None:
+        raise RunEnded
 
 
 def store_shard(

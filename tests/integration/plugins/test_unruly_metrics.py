@@ -1,10 +1,14 @@
 """A provider that raises, hangs, leaks, exits or crashes costs the trace that it did it on."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
+
+from sqlalchemy import text
 
 from app.jobs.handlers import HANDLERS
 from app.jobs.worker import Worker
+from tests.support.processes import until
 from tests.support.service import JSON, Service, pair
 
 CALL_TIMEOUT_S: Final = 2.0  # generous beside the milliseconds that a sound call takes
@@ -16,11 +20,21 @@ def measured(service: Service, outputs: list[str], metrics: list[str]) -> JSON:
     service.benchmark(metrics=metrics)
     service.upload([pair(number, output=text) for number, text in enumerate(outputs)])
     run = service.start()
+    work(service)
+    return service.get(f"/benchmark-runs/{run['id']}")
+
+
+def work(service: Service, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
+    """Do the jobs that wait, one at a time."""
     worker = Worker(
-        service.resources, HANDLERS, service.pool, concurrency=1, call_timeout_s=CALL_TIMEOUT_S
+        service.resources, HANDLERS, service.pool, concurrency=1, call_timeout_s=call_timeout_s
     )
     asyncio.run(worker.drain())
-    return service.get(f"/benchmark-runs/{run['id']}")
+
+
+def is_scoring(service: Service) -> bool:
+    with service.resources.db.read() as session:
+        return bool(session.scalar(text("SELECT bool_or(fence > 0) FROM run_shards")))
 
 
 def rows(service: Service, run: JSON) -> list[JSON]:
@@ -51,6 +65,42 @@ def test_a_disaster_costs_one_value_of_one_trace(extended: Service) -> None:
     metrics = extended.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
     found = {metric["metric"]: (metric["n"], metric["missing"]) for metric in metrics}
     assert found == {name: (7, {kind: 1}) for name, kind in kinds.items()} | {"ROUGE": (8, {})}
+
+
+def test_a_metric_that_hangs_on_every_trace_is_given_up_after_three_of_them(
+    extended: Service,
+) -> None:
+    # Trace by trace it would hang for 81 times its limit: once for all, twice for each of 40.
+    run = measured(extended, ["HANGS"] * 40, ["SAMPLE_HANGS", "ROUGE"])
+    assert run["status"] == "COMPLETED"
+    found = rows(extended, run)
+    assert [row["values"] for row in found] == [{"SAMPLE_HANGS": None, "ROUGE": 0.0}] * 40
+    assert [row["missing"]["SAMPLE_HANGS"]["failed"] for row in found] == ["HANG"] * 40
+    details = [row["missing"]["SAMPLE_HANGS"]["detail"] for row in found]
+    assert (
+        details == ["no answer within 2 s"] * 3 + ["not tried: it was lost on 3 traces before"] * 37
+    )
+    hangs, rouge = extended.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+    assert (hangs["n"], hangs["missing"]) == (0, {"HANG": 40})
+    assert (rouge["n"], rouge["missing"]) == (40, {})
+
+
+def test_a_run_that_is_cancelled_while_a_metric_hangs_frees_the_worker(extended: Service) -> None:
+    timeout_s = 6.0
+    extended.agent()
+    extended.benchmark(metrics=["SAMPLE_HANGS", "ROUGE"])
+    extended.benchmark("bench-002", metrics=["ROUGE"])
+    extended.upload([pair(number, output="HANGS") for number in range(40)])
+    hanging = extended.start()
+    with ThreadPoolExecutor(1) as threads:
+        working = threads.submit(work, extended, timeout_s)
+        until(lambda: is_scoring(extended), what="the metric is asked")
+        extended.post(f"/benchmark-runs/{hanging['id']}/cancel")
+        waiting = extended.start(benchmarkId="bench-002")
+        # One call hangs, the one that is under way; otherwise seven would, for 42 s together.
+        working.result(timeout=5 * timeout_s)
+    assert extended.get(f"/benchmark-runs/{hanging['id']}")["status"] == "CANCELLED"
+    assert extended.get(f"/benchmark-runs/{waiting['id']}")["status"] == "COMPLETED"
 
 
 def test_what_leaks_a_little_each_time_costs_no_trace_at_all(extended: Service) -> None:
