@@ -234,6 +234,8 @@ def append_page(session: Session, step: Step, page: TracePage, now: datetime) ->
     collection = collection_of(session, step)
     store_page(session, collection, page, now)
     run.traces_total = max(page.total or 0, collection.trace_count)
+    # From now on the run says which traces it judges, and a retry reads the same.
+    run.run_name = run.run_name or page.run_name
     session.flush()
     announce(session, run.id)
 

@@ -42,13 +42,15 @@ class TracePage:
     """Some traces, and the cursor that goes on after them; None after the last page.
 
     `total` is how many traces there are in all, when the source knows, and `as_of` when that was
-    found out. A page without traces is a sign of life of a source that waits.
+    found out. `run_name` is the run that is read, once the source knows it: the plan may ask for
+    the newest. A page without traces is a sign of life of a source that waits.
     """
 
     traces: tuple[Trace, ...]
     cursor: str | None
     total: int | None = None
     as_of: datetime | None = None
+    run_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from app.core.resources import Resources
 from app.traces import queries
@@ -21,7 +22,8 @@ class LocalSource:
     resources: Resources
 
     def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
-        dataset_id, position, total = self._start(query, cursor)
+        start = self._start(query, cursor)
+        dataset_id, position, total = start.dataset_id, start.position, start.total
         while True:
             with self.resources.db.read() as session:
                 page = queries.read_local_lines(session, dataset_id, position, PAGE_SIZE)
@@ -35,16 +37,17 @@ class LocalSource:
                 )
             yield TracePage(
                 traces=tuple(trace_from_json(json.loads(line)) for line in page),
-                cursor=None if done else f"{position}:{total}:{dataset_id}",
+                cursor=None if done else f"{position}:{total}:{dataset_id}:{start.run_name}",
                 total=total,
+                run_name=start.run_name,
             )
             if done:
                 return
 
-    def _start(self, query: TraceQuery, cursor: str | None) -> tuple[str, int, int]:
+    def _start(self, query: TraceQuery, cursor: str | None) -> "_Start":
         if cursor is not None:
-            position, total, dataset_id = cursor.split(":", 2)
-            return dataset_id, int(position), int(total)
+            position, total, dataset_id, run_name = cursor.split(":", 3)
+            return _Start(dataset_id, int(position), int(total), run_name)
         if query.dataset_ref is None:
             raise CollectionFailed(
                 "the benchmark names no dataset; set its datasetRef to the name of an upload",
@@ -55,7 +58,16 @@ class LocalSource:
             known = queries.local_run_names(session, query.dataset_ref)
         if dataset is None:
             raise _not_found(query, known)
-        return dataset.id, 0, dataset.trace_count
+        return _Start(dataset.id, 0, dataset.trace_count, dataset.run_name)
+
+
+class _Start(NamedTuple):
+    """Where reading begins; all of it stands in the cursor."""
+
+    dataset_id: str
+    position: int
+    total: int
+    run_name: str
 
 
 def _not_found(query: TraceQuery, known: list[str]) -> CollectionFailed:

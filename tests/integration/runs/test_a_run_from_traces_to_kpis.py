@@ -26,3 +26,17 @@ def test_a_run_measures_its_traces_and_evaluates_its_kpis(service: Service) -> N
     assert kpi["value"] == pytest.approx((5 / 6 + 1 / 2) / 2)
     [entry] = service.get("/kpi-history")["items"]
     assert (entry["runId"], entry["value"]) == (run["id"], kpi["value"])
+
+
+def test_a_run_of_the_newest_upload_says_which_it_was(
+    service: Service,
+) -> None:
+    service.agent()
+    service.benchmark(metrics=["ROUGE"])
+    service.upload([pair(1)], run_name="monday")
+    run = service.start()
+    service.work()
+    service.upload([pair(1), pair(2)], run_name="tuesday")
+
+    assert service.get(f"/benchmark-runs/{run['id']}")["runName"] == "monday"
+    assert service.completed()["runName"] == "tuesday"

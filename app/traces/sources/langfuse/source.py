@@ -9,9 +9,9 @@ from functools import partial
 from typing import Final
 
 from app.core.resources import Resources
-from app.traces.registry import TRACE_SOURCES, SourceSpec, TracePage, TraceQuery
+from app.traces.registry import TracePage, TraceQuery
 from app.traces.sources.langfuse.background import Stop, attended
-from app.traces.sources.langfuse.check import check, project_of
+from app.traces.sources.langfuse.check import project_of
 from app.traces.sources.langfuse.client import (
     Access,
     Client,
@@ -264,23 +264,11 @@ class _Pass:
         return None
 
 
-def lock_of(query: TraceQuery) -> str | None:
-    """Collections with one key follow each other, in however many workers."""
-    return f"langfuse:{(query.url or '').rstrip('/')}:{query.public_key or ''}"
-
-
 def _page(traces: tuple[Trace, ...], position: Position, after: Position | None) -> TracePage:
     return TracePage(
         traces=traces,
         cursor=None if after is None else after.text(),
         total=position.run.count,
         as_of=position.as_of,
+        run_name=position.run.name,
     )
-
-
-TRACE_SOURCES.register(
-    "langfuse",
-    SourceSpec(
-        open=lambda resources: LangfuseSource(resources=resources), lock=lock_of, check=check
-    ),
-)
