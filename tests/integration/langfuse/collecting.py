@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 from app.core.db import Database
 from app.core.resources import Resources
 from app.core.secrets import Secret, SecretBox
-from app.plugins import load_plugins
 from app.traces.collect import collect
-from app.traces.registry import TRACE_SOURCES, TracePage, TraceQuery
+from app.traces.registry import TracePage, TraceQuery
 from app.traces.sources.langfuse.known import SERVERS
 from app.traces.sources.langfuse.retry import Patience
 from app.traces.sources.langfuse.source import LangfuseSource
@@ -68,8 +67,6 @@ def read(
     **fields: Any,
 ) -> Iterator[TracePage]:
     """The pages of a server that this process has not met yet."""
-    load_plugins()
-    assert TRACE_SOURCES.find("langfuse") is not None
     query = query_of(langfuse, **fields)
     SERVERS.forget(langfuse.url, query.public_key or "")
     source = LangfuseSource(resources=resources(now), patience=patience)

@@ -1,0 +1,18 @@
+"""`langfuse` among the trace sources."""
+
+from app.traces.registry import TRACE_SOURCES, SourceSpec, TraceQuery
+from app.traces.sources.langfuse.check import check
+from app.traces.sources.langfuse.source import LangfuseSource
+
+
+def lock_of(query: TraceQuery) -> str | None:
+    """Collections with one key follow each other, in however many workers."""
+    return f"langfuse:{(query.url or '').rstrip('/')}:{query.public_key or ''}"
+
+
+TRACE_SOURCES.register(
+    "langfuse",
+    SourceSpec(
+        open=lambda resources: LangfuseSource(resources=resources), lock=lock_of, check=check
+    ),
+)
