@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.traces.registry import CollectionFailed
+from app.traces.sources.langfuse.known import SERVERS, Known
 from app.traces.sources.langfuse.source import LangfuseSource
 from app.traces.types import Outcome, ToolCall, Trace
 from tests.integration.langfuse.collecting import NOW, collected, query_of, read, resources
@@ -307,6 +308,15 @@ def test_a_server_that_is_known_is_not_asked_who_it_is(langfuse: StandIn) -> Non
     again = list(LangfuseSource(resources=resources()).pages(query_of(langfuse), None))
     assert [page.traces for page in again] == [page.traces for page in first]
     assert "/projects" not in langfuse.paths()
+
+
+def test_a_server_that_was_upgraded_is_found_out_anew(langfuse: StandIn) -> None:
+    langfuse.experiment(items=2)
+    SERVERS.keep(langfuse.url, langfuse.public_key, Known(api="v3", project_id="project-1"))
+    pages = LangfuseSource(resources=resources()).pages(query_of(langfuse), None)
+    assert sum(len(page.traces) for page in pages) == 2
+    found = SERVERS.find(langfuse.url, langfuse.public_key)
+    assert found == Known(api="v4", project_id="project-1")
 
 
 def test_a_time_that_is_too_long_to_search_is_made_shorter(langfuse: StandIn) -> None:

@@ -203,6 +203,13 @@ def test_a_server_without_the_api_is_told(langfuse: StandIn) -> None:
     assert code_of(langfuse) == "BAD_RESPONSE"
 
 
+def test_a_server_without_experiments_and_runs_is_told(langfuse: StandIn) -> None:
+    langfuse.inject(HtmlPage(status=404), path="/experiments", on=ALWAYS)
+    with pytest.raises(CollectionFailed, match=r"v3: .*events_only") as caught:
+        collected(langfuse)
+    assert caught.value.error_code == "BAD_RESPONSE"
+
+
 def test_a_run_that_disappears_while_it_is_read_is_told(langfuse: StandIn) -> None:
     langfuse.inject(HtmlPage(status=404), path=ROWS, on=ALWAYS)
     assert code_of(langfuse) == "RUN_NOT_FOUND"

@@ -46,6 +46,11 @@ def test_a_source_that_turns_in_a_circle_is_stopped() -> None:
         list(collect(Shelf(page("5", "a")), QUERY, "5"))
 
 
+def test_signs_of_life_may_come_as_often_as_a_source_waits() -> None:
+    pages = [page("1"), page("1"), page("2", "a"), page("2"), page("2"), page(None, "b")]
+    assert list(collect(Shelf(*pages), QUERY, "1")) == pages
+
+
 def test_nul_and_half_pairs_become_replacement_characters_everywhere() -> None:
     bad, good = "a\0b\ud800c", "a\ufffdb\ufffdc"
     trace = storable(

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -96,11 +96,20 @@ class _Reading:
                 at = yield from once.pages(at)
 
     def _begin(self, client: Client) -> Position:
+        """Find the run: by what is known of the server, or by all that a server may offer."""
         known = SERVERS.find(self.access.host, self.access.public_key)
-        project_id = known.project_id if known else project_of(client)
-        dataset = self._dataset(client)
-        apis = GENERATIONS if known is None else GENERATIONS[GENERATIONS.index(known.api) :]
-        refused: list[str] = []
+        if known is None:
+            return self._search(client, project_of(client), GENERATIONS)
+        try:
+            rest = GENERATIONS[GENERATIONS.index(known.api) :]
+            return self._search(client, known.project_id, rest)
+        except OtherGeneration:
+            SERVERS.forget(self.access.host, self.access.public_key)
+            return self._begin(client)
+
+    def _search(self, client: Client, project_id: str | None, apis: Sequence[str]) -> Position:
+        """Raises: `OtherGeneration` when the server offers none of these APIs; `RunNotFound`."""
+        dataset, offered, refused = self._dataset(client), list[Reader](), list[str]()
         for api in apis:
             reader = self._reader(client, api, project_id)
             try:
@@ -108,22 +117,16 @@ class _Reading:
             except OtherGeneration as other:
                 refused.append(f"{api}: {other.detail or 'not found'}")
                 continue
-            if known is None:
-                known = Known(api=api, project_id=project_id)
-                SERVERS.keep(self.access.host, self.access.public_key, known)
+            offered.append(reader)
+            known = Known(api=offered[0].api, project_id=project_id)
+            SERVERS.keep(self.access.host, self.access.public_key, known)
             if run is not None:
                 settled = self._settled(reader, dataset, run)
-                return Position(
-                    api=api, run=settled, project_id=project_id, as_of=self.source.resources.clock()
-                )
-        if len(refused) == len(apis):
-            SERVERS.forget(self.access.host, self.access.public_key)
-            raise BadResponse(
-                "the server offers neither generation of the API that holds runs"
-                f" ({'; '.join(refused)}); check that langfuseUrl is the address of a Langfuse"
-                " server of version 3 or newer"
-            )
-        raise self._no_run(client, dataset, project_id, known)
+                now = self.source.resources.clock()
+                return Position(api=api, run=settled, project_id=project_id, as_of=now)
+        if not offered:
+            raise OtherGeneration("; ".join(refused))
+        raise self._no_run(offered[0], dataset)
 
     def _dataset(self, client: Client) -> Dataset | None:
         """The dataset of the benchmark; a run that is named needs none."""
@@ -146,17 +149,14 @@ class _Reading:
             ) from None
         return Dataset(id=required_text(document, "id", "a dataset"), name=name)
 
-    def _no_run(
-        self, client: Client, dataset: Dataset | None, project_id: str | None, known: Known | None
-    ) -> RunNotFound:
-        api = known.api if known else GENERATIONS[0]
-        names = self._reader(client, api, project_id).known(dataset)
+    def _no_run(self, reader: Reader, dataset: Dataset | None) -> RunNotFound:
+        names = reader.known(dataset)
         wanted = f"no run {self.query.run_name!r}" if self.query.run_name else "no run yet"
         there = f"; its newest are {', '.join(map(repr, names))}" if names else ""
         where = f"the dataset {dataset.name!r}" if dataset else "the Langfuse project"
         return RunNotFound(
-            f"{where} has {wanted} (asked with API {api}){there}. Correct runName, or leave it out"
-            " to read the newest run."
+            f"{where} has {wanted} (asked with API {reader.api}){there}. Correct runName, or leave"
+            " it out to read the newest run."
         )
 
     def _reader(self, client: Client, api: str, project_id: str | None) -> Reader:
@@ -211,7 +211,13 @@ def _told() -> Iterator[None]:
         yield
     except AskForLess as refusal:
         raise refusal.instead from None
-    except (NotThere, OtherGeneration) as error:
+    except OtherGeneration as error:
+        raise BadResponse(
+            "the server does not offer the API that holds runs"
+            f" ({error.detail or 'not found'}); check that langfuseUrl is the address of a Langfuse"
+            " server of version 3 or newer"
+        ) from None
+    except NotThere as error:
         raise RunNotFound(
             f"the run disappeared while it was read ({error.detail or 'not found'}); start a new"
             " run of the benchmark"
