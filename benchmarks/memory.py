@@ -17,7 +17,23 @@ from benchmarks.rows import BenchRow
 
 FEW, MANY = 2_000, 40_000
 LIMIT_MIB = {"api": 150, "worker": 300, "pool child": 200}
-WORDS = ["the", "pelican", "rents", "cargo", "bikes", "by", "the", "day", "and", "keeps", "their", "batteries", "warm", "in", "winter"]
+WORDS = [
+    "the",
+    "pelican",
+    "rents",
+    "cargo",
+    "bikes",
+    "by",
+    "the",
+    "day",
+    "and",
+    "keeps",
+    "their",
+    "batteries",
+    "warm",
+    "in",
+    "winter",
+]
 
 
 class Peak(NamedTuple):
