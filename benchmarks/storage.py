@@ -19,8 +19,8 @@ from benchmarks.rows import BenchRow, interleave
 from tests.support.postgres import cluster, drop_database, make_database
 
 METRICS = ("ROUGE", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE")
-SHARD = 1000
-SHARDS = 30  # 180 000 values a round
+SHARD = service.SHARD_TRACES
+SHARDS = 15  # 180 000 values a round
 ROUNDS = 5
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 

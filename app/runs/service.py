@@ -29,7 +29,7 @@ from app.traces.models import Collection
 from app.traces.registry import CollectionFailed, TracePage
 from app.traces.service import create_collection, store_page
 
-SHARD_TRACES = 1000
+SHARD_TRACES = 2000
 SHARD_BYTES = 8 * 1024 * 1024
 
 STORED_STATISTICS = ("n", "mean", "std", "min", "max", "p50", "p95", "p99", "sum", "coverage")
@@ -389,7 +389,7 @@ def _require_runnable(session: Session, benchmark: Benchmark, agent: Agent) -> N
 
 
 def _present(measured: Sequence[TraceMeasurements]) -> int:
-    return sum(value is not None for row in measured for value in row.values)
+    return sum(len(row.values) - row.values.count(None) for row in measured)
 
 
 def _result_rows(step: ShardStep, measured: Sequence[TraceMeasurements]) -> list[bytes]:
