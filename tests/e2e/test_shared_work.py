@@ -3,7 +3,7 @@
 from tests.support.house import TRACES, House
 from tests.support.processes import until
 
-MANY = 6_000
+MANY = 12_000
 
 
 def test_workers_share_the_shards_of_one_run(house: House) -> None:

@@ -9,7 +9,7 @@ from tests.support.processes import MASTER_KEY, Programs, programs, until
 from tests.support.service import JSON, Service
 from tests.support.stored import Rows, varied_pairs
 
-TRACES = 1_100  # three pages to collect, three shards to score
+TRACES = 2_100  # five pages to collect, two shards to score
 
 
 @dataclass(frozen=True, slots=True)
