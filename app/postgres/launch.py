@@ -54,7 +54,13 @@ SERVER_SETTINGS = {
     "log_rotation_size": "0",
     "log_truncate_on_rotation": "on",
 }
-FAST_BUT_FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+FAST_BUT_FORGETFUL = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    # Its workers belong to the superuser, and one in a database keeps a test from dropping it.
+    "autovacuum": "off",
+}
 
 
 class PortTaken(CannotStart):
