@@ -54,6 +54,8 @@ def change_agent(
             sent to a server that it was not given for.
     """
     agent = queries.get_agent(session, agent_id, for_update=True)
+    if not values:
+        return agent
     url_changes = values.get("langfuse_url", agent.langfuse_url) != agent.langfuse_url
     if url_changes and agent.langfuse_secret_key is not None and SECRET not in values:
         raise Invalid(
