@@ -1,6 +1,6 @@
 """Where traces can come from, and what a source promises."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol
@@ -62,6 +62,23 @@ class SourceCheck:
     project: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRun:
+    """A run that a source holds: what `TraceQuery.run_name` can name.
+
+    `name` is as people wrote it, and not always unique; `id` is. `ended_at` is None where the
+    source does not know. `complete`: nothing new has come for as long as the source takes to show
+    what was written, so that a collection would find all of its `items`.
+    """
+
+    id: str
+    name: str
+    started_at: datetime
+    ended_at: datetime | None
+    items: int
+    complete: bool
+
+
 class TraceSource(Protocol):
     """Reads the traces of one run of an agent, page by page.
 
@@ -82,12 +99,15 @@ def _no_lock(_: TraceQuery) -> str | None:
 class SourceSpec:
     """How to open a source. Runs whose queries give one `lock` are collected one after the other,
     by however many workers; None means side by side. `check` tries the credentials of a query,
-    and raises `CollectionFailed`.
+    and raises `CollectionFailed`. `list_runs` gives the runs of the query's dataset, newest first
+    (its `run_name` is not looked at), and raises what `pages` does; None where a source has no
+    runs that could be listed. Both go over the network: never inside a transaction.
     """
 
     open: Callable[[Resources], TraceSource]
     lock: Callable[[TraceQuery], str | None] = _no_lock
     check: Callable[[Resources, TraceQuery], SourceCheck] | None = None
+    list_runs: Callable[[Resources, TraceQuery], Sequence[SourceRun]] | None = None
 
 
 def _require_spec(name: str, source: object) -> None:
