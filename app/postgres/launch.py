@@ -97,8 +97,7 @@ class Launcher:
 
         Raises: `DiskFull`, `WrongOwner`, or `CannotStart` with what the server said last.
         """
-        if not self.folder.log.exists():
-            self._make_folder(self.folder.log)
+        self._make_folder(self.folder.log)
         port = self.folder.kept_port() or free_port()
         begin = time.monotonic()
         # A killed server is gone from sight a moment before its port is free again.
@@ -172,7 +171,8 @@ class Launcher:
             raise _failure(done.stderr or done.stdout, f"initdb ended with {done.returncode}")
 
     def _make_folder(self, path: Path) -> None:
-        path.mkdir(mode=0o700)
+        """Whoever was killed between the two steps left a folder that is not the account's yet."""
+        path.mkdir(mode=0o700, exist_ok=True)
         if self.account:
             self.account.own(path)
 

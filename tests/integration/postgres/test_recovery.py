@@ -193,7 +193,7 @@ def test_an_unfinished_cluster_is_made_again(fresh: EmbeddedPostgres, folder: Fo
 
 
 @pytest.mark.parametrize(
-    "moment", ["data.new/PG_VERSION", "data", "log/startup.log", "data/postmaster.pid"]
+    "moment", ["data.new/PG_VERSION", "data", "log", "log/startup.log", "data/postmaster.pid"]
 )
 def test_a_start_that_was_killed_midway_is_completed_by_the_next(
     fresh: EmbeddedPostgres, folder: Folder, own: Own, moment: str
