@@ -5,6 +5,7 @@ is started again; when the parent ends, however it does, its children end too.
 """
 
 import contextlib
+import ipaddress
 import logging
 import os
 import signal
@@ -13,12 +14,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import httpx
 
 from app.access.service import FirstKey, ensure_first_admin_key
+from app.core.addresses import OWN_NETWORKS, SETTING
 from app.core.errors import AppError, Unavailable
 from app.core.migrations import upgrade
 from app.core.secrets import Secret
@@ -57,7 +59,7 @@ def serve_all(settings: Settings, tell: Callable[[str], None]) -> None:
     with database_url(settings) as url:
         upgrade(url)
         first_key = _first_key(settings)
-        with _children(stopping) as children:
+        with _children(reachable_at_home(settings), stopping) as children:
             if _wait_until_ready(settings, children, stopping):
                 for line in _greeting(settings, first_key):
                     tell(line)
@@ -81,6 +83,23 @@ def require_free_port(settings: Settings) -> None:
             ) from None
 
 
+def reachable_at_home(settings: Settings) -> Mapping[str, str]:
+    """The variable that lets the children call servers of this machine and of private networks:
+    when only this machine can ask for that, and the operator has said nothing else.
+    """
+    only_we_ask = settings.host == "localhost" or _is_loopback(settings.host)
+    if settings.outbound_allow is not None or settings.in_production or not only_we_ask:
+        return {}
+    return {SETTING: OWN_NETWORKS}
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def end_with_parent() -> None:
     """In a child of `serve`: end when the parent is gone, by whatever death."""
     if os.environ.get(SUPERVISED):
@@ -98,13 +117,14 @@ class _Child:
     """One process of the tree, started again whenever it ends."""
 
     command: str
+    environment: Mapping[str, str]
     process: subprocess.Popen[bytes] = field(init=False)
 
     def start(self) -> None:
         self.process = subprocess.Popen(  # noqa: S603 - our own program
             [sys.executable, "-m", "app.cli", self.command],
             stdin=subprocess.PIPE,
-            env={**os.environ, SUPERVISED: "1"},
+            env={**os.environ, **self.environment, SUPERVISED: "1"},
             start_new_session=True,
         )
 
@@ -119,8 +139,8 @@ class _Child:
 
 
 @contextlib.contextmanager
-def _children(stopping: threading.Event) -> Iterator[list[_Child]]:
-    children = [_Child("api"), _Child("worker")]
+def _children(environment: Mapping[str, str], stopping: threading.Event) -> Iterator[list[_Child]]:
+    children = [_Child("api", environment), _Child("worker", environment)]
     try:
         for child in children:
             child.start()

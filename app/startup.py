@@ -4,11 +4,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from app.core.addresses import HTTPS_PORT, WEB_PORTS, OutboundPolicy, networks_of
 from app.core.db import Database
 from app.core.logging import LogFormat, configure
 from app.core.migrations import require_current
-from app.core.resources import Resources
-from app.core.secrets import load_or_create_master_key
+from app.core.resources import LlmAccess, Resources
+from app.core.secrets import Secret, load_or_create_master_key
 from app.core.settings import Settings
 from app.postgres.server import EmbeddedPostgres
 
@@ -54,9 +55,32 @@ def opened_resources(settings: Settings, *, name: str, pool_size: int) -> Iterat
                 embedded=settings.database_url is None,
             ),
             data_dir=settings.data_dir,
+            outbound=outbound_policy(settings),
             options={"langfuse_default_url": settings.langfuse_default_url},
+            llm=llm_access(settings),
         )
         try:
             yield resources
         finally:
             resources.db.dispose()
+
+
+def outbound_policy(settings: Settings) -> OutboundPolicy:
+    """What this process may call: in production, public servers are called encrypted only."""
+    return OutboundPolicy(
+        allowed=networks_of(settings.outbound_allow or ""),
+        public_ports=frozenset({HTTPS_PORT}) if settings.in_production else WEB_PORTS,
+    )
+
+
+def llm_access(settings: Settings) -> LlmAccess | None:
+    """The server of models that metrics ask; None when there is none."""
+    if settings.llm_base_url is None:
+        return None
+    key = settings.llm_api_key
+    return LlmAccess(
+        base_url=settings.llm_base_url.rstrip("/"),
+        api_key=Secret(key.get_secret_value()) if key else None,
+        model=settings.llm_model,
+        embeddings_model=settings.embeddings_model,
+    )

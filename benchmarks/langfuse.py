@@ -25,6 +25,7 @@ import uvicorn
 from langfuse.api import LangfuseAPI
 from starlette.types import Message, Receive, Scope, Send
 
+from app.core.addresses import OWN_SERVERS
 from app.core.db import Database
 from app.core.resources import Resources
 from app.core.secrets import Secret, SecretBox
@@ -233,6 +234,7 @@ def _resources() -> Resources:
         db=Database("postgresql://nobody@127.0.0.1:1/none"),
         secrets=SecretBox.from_keys([key]),
         data_dir=Path("/nonexistent"),
+        outbound=OWN_SERVERS,
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from app.core.addresses import OWN_SERVERS
 from app.core.db import Database
 from app.core.migrations import upgrade
 from app.core.resources import Resources
@@ -73,6 +74,7 @@ def service_resources(migrated_database: Database, tmp_path: Path, plugins: None
         db=migrated_database,
         secrets=SecretBox.from_keys([base64.b64encode(secrets.token_bytes(32)).decode()]),
         data_dir=tmp_path,
+        outbound=OWN_SERVERS,
         options={"langfuse_default_url": "https://cloud.langfuse.com"},
     )
 

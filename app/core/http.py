@@ -1,10 +1,10 @@
 """The one way out: every HTTP call to somebody else's server is made by a client from here.
 
-Refused: other schemes than http and https, user names in the URL, and the addresses at which
-clouds hand credentials to their machines, in whatever form the address is written: names are
-resolved here, every answer is checked, and the checked address itself is dialled. Redirects are
-not followed and proxies of the environment not used. Each request has one deadline from the first
-byte to the last and a cap on what is read, counted after decompression.
+Refused: other schemes than http and https, user names in the URL, and every address that the
+policy of the operator does not let through, in whatever form it is written: names are resolved
+here, every answer is checked, and the checked address itself is dialled. Redirects are not
+followed and proxies of the environment not used. Each request has one deadline from the first byte
+to the last and a cap on what is read, counted after decompression.
 """
 
 import ipaddress
@@ -12,18 +12,20 @@ import socket
 import ssl
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib.metadata import version
+from typing import Any
 
 import httpcore
 import httpx
 
+from app.core.addresses import HTTPS_PORT, PUBLIC_ONLY, IPAddress, OutboundPolicy
 from app.core.errors import Invalid
 
-IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+Resolver = Callable[[str, int], Sequence[IPAddress]]
 SocketOption = (
     tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
 )
@@ -32,32 +34,9 @@ USER_AGENT = f"mosaico/{version('mosaico')}"
 MAX_CONNECTIONS = 20
 PIECE = 64 * 1024
 
-# Where clouds answer their machines: AWS, GCP, Azure, Oracle, Alibaba and their IPv6 forms.
-REFUSED_NETWORKS = tuple(
-    ipaddress.ip_network(network)
-    for network in (
-        "0.0.0.0/8",
-        "169.254.0.0/16",
-        "168.63.129.16/32",
-        "100.100.100.200/32",
-        "192.0.0.0/24",
-        "192.88.99.0/24",
-        "224.0.0.0/3",
-        "::/128",
-        "fe80::/10",
-        "fec0::/10",
-        "fd00:ec2::/32",
-        "fd20:ce::/32",
-        "ff00::/8",
-    )
-)
-
-_NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
-_COMPATIBLE = ipaddress.IPv6Network("::/96")
-
 
 class RefusedAddress(Invalid):
-    """This service does not call that address; configure the address of a public server."""
+    """This service does not call that address; use a public server, or have it allowed."""
 
     code = "refused-address"
 
@@ -71,14 +50,31 @@ class AnswerTooLarge(Invalid):
 _deadline: ContextVar[float | None] = ContextVar("outbound_deadline", default=None)
 
 
-def outbound_client(*, timeout_s: float, max_bytes: int) -> httpx.Client:
+def resolved(host: str, port: int) -> Sequence[IPAddress]:
+    """All addresses of a name, as the resolver of this machine has them."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise httpcore.ConnectError(f"the name {host!r} cannot be resolved: {error}") from error
+    return [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
+
+
+def outbound_client(
+    *,
+    timeout_s: float,
+    max_bytes: int,
+    policy: OutboundPolicy = PUBLIC_ONLY,
+    resolve: Resolver = resolved,
+) -> httpx.Client:
     """A client for one server: `timeout_s` bounds each whole request, `max_bytes` each answer.
 
+    `policy` is the operator's: `Resources.outbound`.
     Raises, from its requests: `RefusedAddress`, `AnswerTooLarge`, and `httpx.TransportError`
     (`httpx.TimeoutException` past the deadline).
     """
-    return httpx.Client(
-        transport=GuardedTransport(timeout_s=timeout_s, max_bytes=max_bytes),
+    network = CheckedNetwork(policy, resolve)
+    return OutboundClient(
+        transport=GuardedTransport(timeout_s=timeout_s, max_bytes=max_bytes, network=network),
         timeout=timeout_s,
         follow_redirects=False,
         trust_env=False,
@@ -104,16 +100,30 @@ def own_service_client(url: str, *, key: str | None, timeout_s: float) -> httpx.
     )
 
 
+class OutboundClient(httpx.Client):
+    """Tells of a URL that cannot even be read as of any other that is not called."""
+
+    def build_request(self, *args: Any, **given: Any) -> httpx.Request:
+        try:
+            return super().build_request(*args, **given)
+        except httpx.InvalidURL as error:
+            raise RefusedAddress(
+                f"The URL cannot be read ({error}); write it as https://server.example."
+            ) from None
+
+
 class GuardedTransport(httpx.HTTPTransport):
     """Checks what goes out and bounds what comes back."""
 
-    def __init__(self, *, timeout_s: float, max_bytes: int) -> None:
+    def __init__(
+        self, *, timeout_s: float, max_bytes: int, network: httpcore.NetworkBackend
+    ) -> None:
         super().__init__(verify=_certificates(), trust_env=False)
         self._pool = httpcore.ConnectionPool(
             ssl_context=_certificates(),
             max_connections=MAX_CONNECTIONS,
             keepalive_expiry=5.0,
-            network_backend=CheckedNetwork(),
+            network_backend=network,
         )
         self._timeout_s = timeout_s
         self._max_bytes = max_bytes
@@ -186,8 +196,10 @@ class BoundedStream(httpx.SyncByteStream):
 class CheckedNetwork(httpcore.NetworkBackend):
     """Dials only addresses that were checked, and gives up at the deadline of the request."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: OutboundPolicy, resolve: Resolver) -> None:
         self._network = httpcore.SyncBackend()
+        self._policy = policy
+        self._resolve = resolve
 
     def connect_tcp(
         self,
@@ -199,7 +211,7 @@ class CheckedNetwork(httpcore.NetworkBackend):
     ) -> httpcore.NetworkStream:
         options = list(socket_options or ())
         failure: httpcore.NetworkError | httpcore.TimeoutException | None = None
-        for address in checked_addresses(host, port):
+        for address in checked_addresses(host, port, self._policy, self._resolve):
             try:
                 stream = self._network.connect_tcp(
                     str(address), port, _remaining(timeout), local_address, options
@@ -258,46 +270,21 @@ def check_url(url: httpx.URL) -> None:
         raise RefusedAddress("The URL holds a user name or password; give them separately.")
     if not url.host:
         raise RefusedAddress("The URL names no server; write it as https://server.example.")
+    # The policy decides by port, so a port of encrypted servers must not get plain text.
+    if url.scheme == "http" and url.port == HTTPS_PORT:
+        raise RefusedAddress(f"Port {HTTPS_PORT} is not called without encryption; use https.")
 
 
-def checked_addresses(host: str, port: int) -> list[IPAddress]:
+def checked_addresses(
+    host: str, port: int, policy: OutboundPolicy, resolve: Resolver = resolved
+) -> Sequence[IPAddress]:
     """The addresses of a name; raises `RefusedAddress` when any of them may not be called."""
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise httpcore.ConnectError(f"the name {host!r} cannot be resolved: {error}") from error
-    addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
+    addresses = resolve(host, port)
     for address in addresses:
-        if is_refused(address):
-            raise RefusedAddress(
-                f"{host} is at {address}, an address inside the machine or cloud that this"
-                " service runs on; configure the address of another server."
-            )
+        fault = policy.fault(address, port)
+        if fault is not None:
+            raise RefusedAddress(f"{host} is at {address}: {fault}.")
     return addresses
-
-
-def is_refused(address: IPAddress) -> bool:
-    """Whether an address, or the IPv4 address packed in it, is one that is never called."""
-    return any(
-        form in network
-        for form in (address, *_packed(address))
-        for network in REFUSED_NETWORKS
-        if form.version == network.version
-    )
-
-
-def _packed(address: IPAddress) -> list[IPAddress]:
-    """The IPv4 addresses that an IPv6 address leads to: mapped, NAT64, 6to4, compatible."""
-    if isinstance(address, ipaddress.IPv4Address):
-        return []
-    if address.ipv4_mapped is not None:
-        return [address.ipv4_mapped]
-    if address.sixtofour is not None:
-        return [address.sixtofour]
-    loopback = address == ipaddress.IPv6Address("::1")
-    if any(address in network for network in _NAT64) or (address in _COMPATIBLE and not loopback):
-        return [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
-    return []
 
 
 @cache

@@ -4,17 +4,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from app.core.addresses import PUBLIC_ONLY, OutboundPolicy
 from app.core.clock import Clock, utc_now
 from app.core.db import Database
-from app.core.secrets import SecretBox
+from app.core.secrets import Secret, SecretBox
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmAccess:
+    """A server of models that speaks the API of OpenAI, and the models that metrics ask when they
+    name none.
+    """
+
+    base_url: str
+    api_key: Secret | None = None
+    model: str | None = None
+    embeddings_model: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """`options` are the operator's defaults that a domain may ask for, by name."""
+    """`options` are the operator's defaults that a domain may ask for, by name; `outbound` is what
+    `outbound_client` is given.
+    """
 
     db: Database
     secrets: SecretBox
     data_dir: Path
     clock: Clock = utc_now
+    outbound: OutboundPolicy = PUBLIC_ONLY
     options: Mapping[str, str] = field(default_factory=dict)
+    llm: LlmAccess | None = None

@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from app.core.addresses import networks_of
 from app.core.errors import AppError
 from app.core.paths import default_data_dir
 
@@ -55,10 +56,65 @@ class Settings(BaseSettings):
             " database only).",
         ),
     ] = None
+    master_key_file: Annotated[
+        Path | None,
+        Field(
+            description="A file that holds the master key instead, mode 0600 or 0400, such as a"
+            " mounted secret.",
+        ),
+    ] = None
+    master_keys_old: Annotated[
+        SecretStr | None,
+        Field(
+            description="Earlier master keys, comma-separated, until `mosaico secrets rotate` has"
+            " sealed everything with the new one.",
+        ),
+    ] = None
+    env: Annotated[
+        str,
+        Field(
+            pattern="^(development|production)$",
+            description="`production` refuses to start with what is only good enough at home;"
+            " see docs/security.md.",
+        ),
+    ] = "development"
+    show_docs: Annotated[
+        bool | None,
+        Field(
+            description="Whether /docs and /openapi.json answer without an API key."
+            " Empty: yes, except in production.",
+        ),
+    ] = None
+    outbound_allow: Annotated[
+        str | None,
+        Field(
+            description="Networks whose servers may be called beside public ones, comma-separated:"
+            " 10.0.0.0/8,192.168.1.5. Empty: none, but with `mosaico serve` on loopback this"
+            " machine and private networks.",
+        ),
+    ] = None
     langfuse_default_url: Annotated[
         str,
         Field(pattern=r"^https?://\S+$", description="Langfuse server of agents that name none."),
     ] = "https://cloud.langfuse.com"
+    llm_base_url: Annotated[
+        str | None,
+        Field(
+            pattern=r"^https?://\S+$",
+            description="API of a server of models, as OpenAI has it: https://api.openai.com/v1."
+            " LLM_JUDGE and SEMANTIC_SIMILARITY need one.",
+        ),
+    ] = None
+    llm_api_key: Annotated[
+        SecretStr | None, Field(description="The key that the server of models wants, if any.")
+    ] = None
+    llm_model: Annotated[
+        str | None, Field(description="Model that LLM_JUDGE asks when a benchmark names none.")
+    ] = None
+    embeddings_model: Annotated[
+        str | None,
+        Field(description="Model that SEMANTIC_SIMILARITY asks when a benchmark names none."),
+    ] = None
     worker_concurrency: Annotated[
         int, Field(ge=1, le=64, description="Jobs that one worker runs at the same time.")
     ] = 4
@@ -72,6 +128,16 @@ class Settings(BaseSettings):
     log_format: Annotated[
         str, Field(pattern="^(console|json)$", description="`console` or `json`.")
     ] = "console"
+
+    @field_validator("outbound_allow")
+    @classmethod
+    def _names_networks(cls, value: str | None) -> str | None:
+        networks_of(value or "")
+        return value
+
+    @property
+    def in_production(self) -> bool:
+        return self.env == "production"
 
 
 def load_settings() -> Settings:

@@ -1,17 +1,20 @@
 import gzip
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from ipaddress import ip_address
 
 import httpx
 import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
+from app.core.addresses import OWN_SERVERS, PUBLIC_ONLY, IPAddress, OutboundPolicy, networks_of
 from app.core.http import AnswerTooLarge, RefusedAddress, outbound_client
 from tests.support.http import serving
 
 MIB = 1024 * 1024
+LOOPBACK_ONLY = OutboundPolicy(allowed=networks_of("127.0.0.0/8"))
 
 
 def strangers_server() -> FastAPI:  # noqa: C901 - one small route per misbehaviour
@@ -68,7 +71,7 @@ def url() -> Iterator[str]:
 
 @pytest.fixture
 def outbound() -> Iterator[httpx.Client]:
-    with outbound_client(timeout_s=10, max_bytes=MIB) as client:
+    with outbound_client(timeout_s=10, max_bytes=MIB, policy=OWN_SERVERS) as client:
         yield client
 
 
@@ -104,7 +107,7 @@ def test_an_answer_that_cannot_be_unpacked_is_an_error(
 
 def test_a_trickling_answer_ends_at_the_deadline_of_the_whole_request(url: str) -> None:
     # 200 drops, one each 0.05 s, would take 10 s; none of them alone is late.
-    with outbound_client(timeout_s=0.5, max_bytes=MIB) as client:
+    with outbound_client(timeout_s=0.5, max_bytes=MIB, policy=OWN_SERVERS) as client:
         began = time.monotonic()
         with pytest.raises(httpx.TimeoutException):
             client.get(f"{url}/trickle")
@@ -118,7 +121,7 @@ def test_redirects_are_shown_and_not_followed(url: str, outbound: httpx.Client) 
 def test_proxies_of_the_environment_are_not_used(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
-    with outbound_client(timeout_s=10, max_bytes=MIB) as client:
+    with outbound_client(timeout_s=10, max_bytes=MIB, policy=OWN_SERVERS) as client:
         assert client.get(f"{url}/headers").status_code == 200
 
 
@@ -131,3 +134,35 @@ def test_the_credentials_of_the_machine_are_out_of_reach(host: str, outbound: ht
 def test_nobody_at_the_address_is_a_transport_error(outbound: httpx.Client) -> None:
     with pytest.raises(httpx.ConnectError):
         outbound.get("http://127.0.0.1:1/")
+
+
+def test_whoever_follows_a_redirect_gets_no_further_than_with_its_address(
+    url: str, outbound: httpx.Client
+) -> None:
+    with pytest.raises(RefusedAddress, match="never called"):
+        outbound.get(f"{url}/away", follow_redirects=True)
+
+
+def test_what_was_checked_is_what_is_dialled_whatever_the_name_answers_next(url: str) -> None:
+    answers = iter([["127.0.0.1"], ["10.0.0.7"], ["169.254.169.254"]])
+
+    def rebinding(host: str, port: int) -> Sequence[IPAddress]:
+        return [ip_address(address) for address in next(answers)]
+
+    port = httpx.URL(url).port
+    with outbound_client(
+        timeout_s=10, max_bytes=MIB, policy=LOOPBACK_ONLY, resolve=rebinding
+    ) as client:
+        seen = client.get(f"http://rebind.example:{port}/headers")
+        assert seen.json()["host"] == f"rebind.example:{port}"
+        for _ in range(2):
+            with pytest.raises(RefusedAddress):
+                client.get(f"http://rebind.example.:{port}/headers")
+
+
+def test_a_server_of_this_machine_is_refused_unless_it_is_allowed(url: str) -> None:
+    with (
+        outbound_client(timeout_s=10, max_bytes=MIB, policy=PUBLIC_ONLY) as client,
+        pytest.raises(RefusedAddress, match=r"MOSAICO_OUTBOUND_ALLOW=127\.0\.0\.1/32"),
+    ):
+        client.get(f"{url}/headers")

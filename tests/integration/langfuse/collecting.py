@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from app.core.addresses import OWN_SERVERS
 from app.core.db import Database
 from app.core.resources import Resources
 from app.core.secrets import Secret, SecretBox
@@ -55,6 +56,7 @@ def resources(now: datetime = NOW) -> Resources:
         secrets=SecretBox.from_keys([base64.b64encode(bytes(range(32))).decode()]),
         data_dir=Path("/nonexistent"),
         clock=lambda: now,
+        outbound=OWN_SERVERS,
     )
 
 

@@ -3,7 +3,10 @@ from ipaddress import ip_address
 import httpx
 import pytest
 
-from app.core.http import RefusedAddress, check_url, checked_addresses, is_refused
+from app.core.addresses import OWN_SERVERS, PUBLIC_ONLY, OutboundPolicy, is_public, networks_of
+from app.core.http import RefusedAddress, check_url, checked_addresses
+
+EVERYTHING = OutboundPolicy(allowed=networks_of("0.0.0.0/0,::/0"))
 
 
 @pytest.mark.parametrize(
@@ -20,6 +23,7 @@ from app.core.http import RefusedAddress, check_url, checked_addresses, is_refus
         "::",
         "fe80::1",
         "fd00:ec2::254",
+        "fd20:ce::254",
         "ff02::1",
         "::ffff:169.254.169.254",
         "64:ff9b::a9fe:a9fe",
@@ -29,14 +33,76 @@ from app.core.http import RefusedAddress, check_url, checked_addresses, is_refus
     ],
 )
 def test_where_clouds_keep_their_credentials_is_never_called(address: str) -> None:
-    assert is_refused(ip_address(address))
+    assert "never called" in str(EVERYTHING.fault(ip_address(address), 80))
 
 
 @pytest.mark.parametrize(
-    "address", ["127.0.0.1", "::1", "10.0.0.7", "192.168.1.5", "93.184.216.34", "2606:2800::1"]
+    "address",
+    [
+        "10.0.0.7",
+        "100.64.0.1",
+        "127.0.0.1",
+        "172.31.255.255",
+        "192.0.2.1",
+        "192.31.196.1",
+        "192.52.193.1",
+        "192.168.1.5",
+        "192.175.48.1",
+        "198.19.255.255",
+        "198.51.100.1",
+        "203.0.113.1",
+        "::1",
+        "100::1",
+        "2001:5::1",
+        "2001:2::1",
+        "2001:db8::1",
+        "2002:5db8:d822::1",
+        "2620:4f:8000::1",
+        "3fff::1",
+        "4000::1",
+        "5f00::1",
+        "64:ff9b:1::5db8:d822",
+        "fc00::1",
+        "fdff::1",
+        "::ffff:10.0.0.7",
+        "64:ff9b::a00:7",
+        "::10.0.0.7",
+    ],
 )
-def test_servers_of_the_operator_and_of_the_world_are_called(address: str) -> None:
-    assert not is_refused(ip_address(address))
+def test_what_is_no_public_server_is_refused_until_it_is_allowed(address: str) -> None:
+    assert "MOSAICO_OUTBOUND_ALLOW" in str(PUBLIC_ONLY.fault(ip_address(address), 443))
+    assert EVERYTHING.fault(ip_address(address), 443) is None
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["93.184.216.34", "2606:2800::1", "::ffff:93.184.216.34", "64:ff9b::5db8:d822", "172.32.0.1"],
+)
+def test_public_servers_are_called_at_the_ports_of_the_web(address: str) -> None:
+    for port in (80, 443):
+        assert PUBLIC_ONLY.fault(ip_address(address), port) is None
+    for port in (22, 25, 3000, 5432, 6379):
+        assert "80 and 443" in str(PUBLIC_ONLY.fault(ip_address(address), port))
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "10.0.0.7", "192.168.1.5", "fd12::1"])
+def test_a_server_of_ones_own_is_called_at_any_port(address: str) -> None:
+    assert OWN_SERVERS.fault(ip_address(address), 3000) is None
+    assert not is_public(ip_address(address))
+
+
+def test_a_listed_network_is_allowed_and_its_neighbour_is_not() -> None:
+    policy = OutboundPolicy(allowed=networks_of("10.1.0.0/16, 192.168.1.5,fd12::/16"))
+    for address in ("10.1.255.255", "192.168.1.5", "fd12::9", "::ffff:10.1.0.1"):
+        assert policy.fault(ip_address(address), 3000) is None
+    for address in ("10.2.0.0", "192.168.1.6", "fd13::9", "127.0.0.1"):
+        assert policy.fault(ip_address(address), 3000) is not None
+
+
+@pytest.mark.parametrize("text", ["10.0.0.0/33", "10.0.0.1/8", "home", "*", "1", "10.0.0.0-9"])
+def test_a_list_that_is_no_list_of_networks_says_how_to_write_one(text: str) -> None:
+    with pytest.raises(ValueError, match=r"write networks as 10\.0\.0\.0/8,192\.168\.1\.5"):
+        networks_of(f"192.168.0.0/16,{text}")
 
 
 @pytest.mark.parametrize(
@@ -45,13 +111,26 @@ def test_servers_of_the_operator_and_of_the_world_are_called(address: str) -> No
 def test_other_spellings_of_the_address_lead_to_the_same_refusal(host: str) -> None:
     # 169.254.169.254 is a9fe a9fe in hexadecimal, 2852039166 as one number.
     with pytest.raises(RefusedAddress, match=r"169\.254\.169\.254"):
-        checked_addresses(host, 80)
+        checked_addresses(host, 80, EVERYTHING)
+
+
+def test_a_name_with_one_address_that_is_refused_is_refused() -> None:
+    both = [ip_address("93.184.216.34"), ip_address("10.0.0.7")]
+    with pytest.raises(RefusedAddress, match=r"two\.example is at 10\.0\.0\.7.*=10\.0\.0\.7/32"):
+        checked_addresses("two.example", 443, PUBLIC_ONLY, lambda *_: both)
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://example.org/", "file:///etc/passwd", "http://user:pw@example.org/", "http://"]
+    "url",
+    [
+        "ftp://example.org/",
+        "file:///etc/passwd",
+        "http://user:pw@example.org/",
+        "http://",
+        "http://example.org:443/",
+    ],
 )
-def test_other_schemes_and_user_names_are_refused(url: str) -> None:
+def test_what_no_client_calls_is_refused_by_its_url(url: str) -> None:
     with pytest.raises(RefusedAddress):
         check_url(httpx.URL(url))
 

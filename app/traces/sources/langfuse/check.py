@@ -16,13 +16,14 @@ from app.traces.sources.langfuse.wire import JSON, moment, text_of
 HURRIED: Final = Patience(request_s=8.0, retries=1, first_wait_s=0.5, rate_limit_s=3.0)
 
 
-def check(_: Resources, query: TraceQuery) -> SourceCheck:
+def check(resources: Resources, query: TraceQuery) -> SourceCheck:
     """Ask the server who it is and whose the keys are; remembers what it answers.
 
     Raises: `CollectionFailed` with a code and what to change.
     """
     access = access_of(query.url, query.public_key, query.secret_key)
-    with open_client(access, pause=Stop().pause, patience=HURRIED) as client:
+    policy = resources.outbound
+    with open_client(access, pause=Stop().pause, patience=HURRIED, policy=policy) as client:
         try:
             version, project = _version(client), _project(client)
             api = _api(client)

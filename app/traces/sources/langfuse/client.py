@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import httpx
 
+from app.core.addresses import OutboundPolicy
 from app.core.http import AnswerTooLarge, outbound_client
 from app.core.secrets import Secret
 from app.traces.sources.langfuse.failures import (
@@ -127,9 +128,11 @@ class Client:
 
 
 @contextmanager
-def open_client(access: Access, *, pause: Pause, patience: Patience) -> Iterator[Client]:
+def open_client(
+    access: Access, *, pause: Pause, patience: Patience, policy: OutboundPolicy
+) -> Iterator[Client]:
     """A client that shares its limits with all others of this process for the same key."""
-    with outbound_client(timeout_s=patience.request_s, max_bytes=MAX_BYTES) as http:
+    with outbound_client(timeout_s=patience.request_s, max_bytes=MAX_BYTES, policy=policy) as http:
         limiter = limiter_for(access.host, access.public_key)
         yield Client(http, access, limiter=limiter, pause=pause, patience=patience)
 

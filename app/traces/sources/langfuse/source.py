@@ -84,8 +84,11 @@ class _Reading:
     pause: Callable[[float], None]
 
     def pages(self, position: Position | None) -> Generator[TracePage, None, None]:
-        patience = self.source.patience
-        with open_client(self.access, pause=self.pause, patience=patience) as client, _told():
+        patience, policy = self.source.patience, self.source.resources.outbound
+        with (
+            open_client(self.access, pause=self.pause, patience=patience, policy=policy) as client,
+            _told(),
+        ):
             at: Position | None = position or self._begin(client)
             while at is not None:
                 once = _Pass(
