@@ -7,7 +7,9 @@ from app.core.db import Base
 
 
 class Agent(Base):
-    """`langfuse_secret_key` is sealed; see `app.core.secrets`."""
+    """`langfuse_secret_key` is sealed; see `app.core.secrets`. `credentials_refused_at` is when the
+    server first refused the keys that the agent has now.
+    """
 
     __tablename__ = "agents"
 
@@ -18,6 +20,7 @@ class Agent(Base):
     langfuse_url: Mapped[str | None]
     langfuse_public_key: Mapped[str | None]
     langfuse_secret_key: Mapped[str | None]
+    credentials_refused_at: Mapped[datetime | None]
     archived: Mapped[bool] = mapped_column(default=False)
     revision: Mapped[int] = mapped_column(default=1)
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())

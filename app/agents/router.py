@@ -86,6 +86,7 @@ def view(agent: Agent, res: Resources) -> AgentView:
         langfuse_url=agent.langfuse_url or res.options["langfuse_default_url"],
         langfuse_public_key=agent.langfuse_public_key,
         secret_set=agent.langfuse_secret_key is not None,
+        credentials_refused_at=agent.credentials_refused_at,
         archived=agent.archived,
         revision=agent.revision,
         created_at=agent.created_at,

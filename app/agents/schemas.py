@@ -80,7 +80,9 @@ class AgentPatch(_Langfuse):
 
 
 class AgentView(WireModel):
-    """`secretSet` tells whether a secret key is stored; the key itself is never shown."""
+    """`secretSet` tells whether a secret key is stored; the key itself is never shown.
+    `credentialsRefusedAt` is since when Langfuse is known to refuse these keys.
+    """
 
     id: str
     name: str
@@ -89,6 +91,7 @@ class AgentView(WireModel):
     langfuse_url: str
     langfuse_public_key: str | None
     secret_set: bool
+    credentials_refused_at: datetime | None
     archived: bool
     revision: int
     created_at: datetime

@@ -22,6 +22,9 @@ class Benchmark(Base):
     min_coverage: Mapped[float]
     max_error_share: Mapped[float]
     keep_days: Mapped[int | None]
+    triggers: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")
+    late_scores: Mapped[bool] = mapped_column(default=False)
+    write_back: Mapped[dict[str, Any]]
     archived: Mapped[bool] = mapped_column(default=False)
     revision: Mapped[int] = mapped_column(default=1)
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())

@@ -18,6 +18,7 @@ from app.benchmarks.schemas import (
     KpiPatch,
     KpiView,
     MetricChoice,
+    WriteBack,
 )
 from app.core.deps import Res
 from app.core.pagination import Paging
@@ -166,6 +167,8 @@ def views(session: Session, benchmarks: Sequence[Benchmark]) -> list[BenchmarkVi
             min_coverage=benchmark.min_coverage,
             max_error_share=benchmark.max_error_share,
             keep_days=benchmark.keep_days,
+            late_scores=benchmark.late_scores,
+            write_back=WriteBack.model_validate(benchmark.write_back),
             archived=benchmark.archived,
             revision=benchmark.revision,
             created_at=benchmark.created_at,

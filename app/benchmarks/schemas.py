@@ -125,6 +125,16 @@ Features = Annotated[
 ]
 Share = Annotated[float, Field(ge=0, le=1)]
 KeepDays = Annotated[int, Field(ge=1, le=36500)]
+LateScores = Annotated[
+    bool, Field(description="Ask also for scores given long after a trace, or inside of it.")
+]
+
+
+class WriteBack(WireModel):
+    """What is written where the traces came from, once a run has completed."""
+
+    kpis: bool = Field(default=False, description="KPI values, as scores of the whole run.")
+    metrics: bool = Field(default=False, description="Metric values, as scores of each trace.")
 
 
 def _seed_metrics() -> list[MetricChoice]:
@@ -148,6 +158,8 @@ class BenchmarkBody(WireModel):
     min_coverage: Share = Field(default=0.9, description="A run with less is INVALID.")
     max_error_share: Share = Field(default=0.05, description="A run with more is INVALID.")
     keep_days: KeepDays | None = Field(default=None, description="Age at which runs are purged.")
+    late_scores: LateScores = False
+    write_back: WriteBack = Field(default_factory=WriteBack)
     archived: bool = False
 
 
@@ -170,6 +182,8 @@ class BenchmarkPatch(WireModel):
     min_coverage: Share = UNSET
     max_error_share: Share = UNSET
     keep_days: KeepDays | None = None
+    late_scores: LateScores = UNSET
+    write_back: WriteBack = UNSET
     archived: bool = UNSET
 
 
@@ -187,6 +201,8 @@ class BenchmarkView(WireModel):
     min_coverage: float
     max_error_share: float
     keep_days: int | None
+    late_scores: bool
+    write_back: WriteBack
     archived: bool
     revision: int
     created_at: datetime

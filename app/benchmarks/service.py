@@ -15,6 +15,7 @@ from app.benchmarks.schemas import (
     KpiBody,
     KpiCreate,
     MetricChoice,
+    WriteBack,
 )
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
@@ -43,8 +44,9 @@ class Matched(NamedTuple):
 
 def create_benchmark(session: Session, body: BenchmarkCreate, now: datetime) -> Benchmark:
     """Raises: `Conflict` when the id is taken, `Invalid` with all that is wrong."""
-    _require_none(_errors(session, fields(body)))
-    benchmark = Benchmark(**_columns({**fields(body), "id": body.id or new_id()}))
+    values = fields(body)
+    _require_none(_errors(session, values) + _write_back_errors(body.source, body.write_back))
+    benchmark = Benchmark(**_columns({**values, "id": body.id or new_id()}))
     session.add(benchmark)
     try:
         session.flush()
@@ -65,7 +67,9 @@ def change_benchmark(
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
     if not values:
         return benchmark
-    _require_none(_errors(session, values))
+    source = values.get("source", benchmark.source)
+    write_back = values.get("write_back") or WriteBack.model_validate(benchmark.write_back)
+    _require_none(_errors(session, values) + _write_back_errors(source, write_back))
     for name, value in _columns(values).items():
         setattr(benchmark, name, value)
     benchmark.revision += 1
@@ -239,6 +243,17 @@ def _source_errors(source: str) -> list[ErrorItem]:
     return []
 
 
+def _write_back_errors(source: str, wanted: WriteBack) -> list[ErrorItem]:
+    """Whether the source takes scores at all; an unknown one is told elsewhere."""
+    spec = TRACE_SOURCES.find(source)
+    if spec is None or spec.write_scores is not None or not (wanted.kpis or wanted.metrics):
+        return []
+    names = TRACE_SOURCES.names()
+    takers = ", ".join(name for name in names if TRACE_SOURCES.get(name).write_scores is not None)
+    detail = f"the source {source!r} takes no scores; choose {takers}, or set both to false"
+    return [ErrorItem(pointer="/writeBack", detail=detail)]
+
+
 def _agent_errors(session: Session, agent_ids: Sequence[str]) -> list[ErrorItem]:
     """Keeps the agents from being deleted until the transaction ends."""
     known = existing_agents(session, agent_ids)
@@ -264,4 +279,6 @@ def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
         columns["metadata_"] = columns.pop("metadata")
     if "metrics" in columns:
         columns["metrics"] = [metric.model_dump() for metric in columns["metrics"]]
+    if "write_back" in columns:
+        columns["write_back"] = columns["write_back"].model_dump()
     return columns

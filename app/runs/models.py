@@ -14,7 +14,8 @@ class BenchmarkRun(Base):
 
     `seq` orders runs and is the short key of their wide tables. `plan` is frozen when the run
     starts; `metric_keys` is the order of `trace_results.values`. `fence` rises each time a step
-    is begun: a worker that lost its step carries an old one and can write nothing.
+    is begun: a worker that lost its step carries an old one and can write nothing. `write_back`
+    tells how far the scores of the run were written where its traces came from.
     """
 
     __tablename__ = "benchmark_runs"
@@ -47,6 +48,7 @@ class BenchmarkRun(Base):
     traces_total: Mapped[int | None]
     traces_processed: Mapped[int] = mapped_column(default=0)
     metrics_computed: Mapped[int] = mapped_column(default=0)
+    metrics_reused: Mapped[int] = mapped_column(server_default="0")
     error_code: Mapped[str | None]
     error_message: Mapped[str | None]
     validity: Mapped[str | None]
@@ -55,6 +57,7 @@ class BenchmarkRun(Base):
     error_share: Mapped[float | None]
     fingerprint: Mapped[str | None]
     verdict: Mapped[dict[str, Any] | None]
+    write_back: Mapped[dict[str, Any] | None]
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     started_at: Mapped[datetime | None]
     completed_at: Mapped[datetime | None]

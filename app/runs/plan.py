@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -28,6 +28,23 @@ class PlannedMetric(_Frozen):
         return MetricRef.of(self.key, self.options)
 
 
+class Reads(NamedTuple):
+    """Which source a run reads, which dataset of it, and with whose credentials."""
+
+    source: str
+    dataset_ref: str | None
+    agent_id: str
+    agent_revision: int
+    late_scores: bool
+
+
+class PlannedWriteBack(_Frozen):
+    """Which scores are written where the traces came from."""
+
+    kpis: bool = False
+    metrics: bool = False
+
+
 class RunPlan(_Frozen):
     """`query` is what the source is asked for; secrets are read from the agent when needed."""
 
@@ -42,6 +59,8 @@ class RunPlan(_Frozen):
     kpis: tuple[PlannedKpi, ...]
     min_coverage: float
     max_error_share: float
+    late_scores: bool = False
+    write_back: PlannedWriteBack = PlannedWriteBack()
 
     @property
     def columns(self) -> list[str]:
@@ -50,6 +69,13 @@ class RunPlan(_Frozen):
     @property
     def refs(self) -> tuple[MetricRef, ...]:
         return tuple(metric.ref for metric in self.metrics)
+
+    @property
+    def reads(self) -> "Reads":
+        """What is asked for, the name of the run apart."""
+        return Reads(
+            self.source, self.dataset_ref, self.agent_id, self.agent_revision, self.late_scores
+        )
 
     def document(self) -> dict[str, Any]:
         return self.model_dump(mode="json")
@@ -61,5 +87,6 @@ class RunPlan(_Frozen):
             "dataset": self.dataset_ref,
             "metrics": sorted((metric.column, metric.version) for metric in self.metrics),
             "kpis": sorted((kpi.name, format_formula(kpi.formula)) for kpi in self.kpis),
+            **({"lateScores": True} if self.late_scores else {}),
         }
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()

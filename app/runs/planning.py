@@ -11,7 +11,7 @@ from app.formula import compile_formula
 from app.kpis.evaluate import PlannedKpi
 from app.metrics.registry import column_of, parse_ref, provider_for, ref_of_column
 from app.metrics.types import MetricRef
-from app.runs.plan import PlannedMetric, RunPlan
+from app.runs.plan import PlannedMetric, PlannedWriteBack, RunPlan
 from app.runs.queries import get_run
 from app.traces.registry import TraceQuery
 
@@ -36,6 +36,8 @@ def make_plan(session: Session, run_id: str) -> RunPlan:
         kpis=tuple(_planned(kpi) for kpi in kpis),
         min_coverage=benchmark.min_coverage,
         max_error_share=benchmark.max_error_share,
+        late_scores=benchmark.late_scores,
+        write_back=PlannedWriteBack.model_validate(benchmark.write_back),
     )
 
 
@@ -45,6 +47,7 @@ def trace_query(session: Session, plan: RunPlan, res: Resources) -> TraceQuery:
     return TraceQuery(
         dataset_ref=plan.dataset_ref,
         run_name=plan.run_name,
+        late_scores=plan.late_scores,
         url=agent.langfuse_url or res.options.get("langfuse_default_url"),
         public_key=agent.langfuse_public_key,
         secret_key=reveal_secret(agent, res.secrets),

@@ -1,7 +1,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Identity, Integer, SmallInteger, UniqueConstraint, func
+from sqlalchemy import ForeignKey, Identity, Index, Integer, SmallInteger, UniqueConstraint, func
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 from sqlalchemy.types import Text
@@ -13,10 +13,17 @@ class Collection(Base):
     """The traces that were read once for a run, and that later runs may judge again.
 
     `cursor` is where the source goes on after the pages that are stored; `as_of` is when the source
-    was looked at, where it changes.
+    was looked at, where it changes. `source_run_id` and `source_run_at` are the id and the start of
+    the run that was read, where the source has runs of its own. `digest` is that of the traces stored so far, in their order
+    (None where older versions stored some), and `revision` the source's own name for what can
+    never change. `completed_at` is None again once the collection is to be dropped.
     """
 
     __tablename__ = "collections"
+    __table_args__ = (
+        Index("ix_collections_digest", "digest"),
+        Index("ix_collections_revision", "revision"),
+    )
 
     id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
     source: Mapped[str]
@@ -26,6 +33,10 @@ class Collection(Base):
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     completed_at: Mapped[datetime | None]
     as_of: Mapped[datetime | None]
+    source_run_id: Mapped[str | None]
+    source_run_at: Mapped[datetime | None]
+    digest: Mapped[bytes | None]
+    revision: Mapped[str | None]
 
 
 class CollectedTrace(Base):
@@ -83,3 +94,16 @@ class LocalTrace(Base):
     position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     trace_id: Mapped[str]
     line: Mapped[str]
+
+
+class SourceLimit(Base):
+    """How one server is spared, by all processes together: nobody asks it before `closed_until`.
+
+    `failures` counts the times in a row that it was given up.
+    """
+
+    __tablename__ = "source_limits"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    closed_until: Mapped[datetime | None]
+    failures: Mapped[int] = mapped_column(default=0)

@@ -1,9 +1,9 @@
 """Where traces can come from, and what a source promises."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from app.core.errors import AppError
 from app.core.registry import Loaded, Registry
@@ -18,6 +18,12 @@ class CollectionFailed(AppError):
     code = "COLLECTION_FAILED"
     status = 422
     exit_code = 65
+
+
+class CredentialsRefused(CollectionFailed):
+    """The server does not take the agent's keys; give the agent those of the right project."""
+
+    code = "CREDENTIALS_REFUSED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +49,10 @@ class TracePage:
 
     `total` is how many traces there are in all, when the source knows, and `as_of` when that was
     found out. `run_name` is the run that is read, once the source knows it: the plan may ask for
-    the newest. A page without traces is a sign of life of a source that waits.
+    the newest; `run_id` and `run_at` are its id and its start where the source has runs of its
+    own. A page without traces is a sign of life of a source that waits. `revision` names
+    all the traces of the query where what bears that name never changes: a service that holds
+    them already asks for no further page.
     """
 
     traces: tuple[Trace, ...]
@@ -51,6 +60,9 @@ class TracePage:
     total: int | None = None
     as_of: datetime | None = None
     run_name: str | None = None
+    run_id: str | None = None
+    run_at: datetime | None = None
+    revision: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +91,23 @@ class SourceRun:
     complete: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewScore:
+    """A score to be written where the traces came from: of one trace, or of the run `run_id` as a
+    whole when there is no `trace_id`.
+
+    One that is written again with its `id` and its `at` takes the place of the old one.
+    """
+
+    id: str
+    name: str
+    value: float
+    at: datetime
+    run_id: str
+    trace_id: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
 class TraceSource(Protocol):
     """Reads the traces of one run of an agent, page by page.
 
@@ -95,19 +124,25 @@ def _no_lock(_: TraceQuery) -> str | None:
     return None
 
 
+ScoreWriter: TypeAlias = Callable[[Resources, TraceQuery, Sequence[NewScore]], Iterator[None]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSpec:
     """How to open a source. Runs whose queries give one `lock` are collected one after the other,
     by however many workers; None means side by side. `check` tries the credentials of a query,
     and raises `CollectionFailed`. `list_runs` gives the runs of the query's dataset, newest first
     (its `run_name` is not looked at), and raises what `pages` does; None where a source has no
-    runs that could be listed. Both go over the network: never inside a transaction.
+    runs that could be listed. `write_scores` writes all it is given, or raises as `pages` does;
+    what it yields meanwhile are signs of life. All three go over the network: never inside a
+    transaction.
     """
 
     open: Callable[[Resources], TraceSource]
     lock: Callable[[TraceQuery], str | None] = _no_lock
     check: Callable[[Resources, TraceQuery], SourceCheck] | None = None
     list_runs: Callable[[Resources, TraceQuery], Sequence[SourceRun]] | None = None
+    write_scores: ScoreWriter | None = None
 
 
 def _require_spec(name: str, source: object) -> None:

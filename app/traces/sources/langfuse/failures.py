@@ -25,13 +25,13 @@ import httpx
 
 from app.core.clock import utc_now
 from app.core.http import AnswerTooLarge
-from app.traces.registry import CollectionFailed
+from app.traces.registry import CollectionFailed, CredentialsRefused
 
 SHOWN_CHARS: Final = 200
 _ORIGIN_TIMED_OUT: Final = 524  # of a proxy in front of the server
 
 
-class LangfuseAuth(CollectionFailed):
+class LangfuseAuth(CredentialsRefused):
     """Langfuse refuses the keys of the agent; give it the public and the secret key of one
     project, and the address of the server that made them.
     """
