@@ -1,7 +1,8 @@
 # syntax=docker/dockerfile:1
-# One image for every process: `serve` with the embedded database, or `api`, `worker` and
-# `db upgrade` beside a Postgres of your own (docker-compose.yml).
-FROM python:3.13-slim AS build
+# One image for every process: `serve` with the embedded database, or `api`, `worker`,
+# `scheduler` and `db upgrade` beside a Postgres of your own (docker-compose.yml).
+ARG PYTHON=3.13.9-slim-trixie
+FROM python:${PYTHON} AS build
 WORKDIR /src
 COPY requirements.lock pyproject.toml README.md alembic.ini ./
 COPY app app
@@ -11,7 +12,7 @@ RUN python -m venv /opt/mosaico \
  && /opt/mosaico/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
  && /opt/mosaico/bin/pip uninstall --yes pip
 
-FROM python:3.13-slim
+FROM python:${PYTHON}
 RUN useradd --system --uid 10001 --home-dir /data --shell /usr/sbin/nologin mosaico \
  && install --directory --owner=mosaico --mode=0700 /data
 COPY --from=build /opt/mosaico /opt/mosaico
@@ -22,7 +23,7 @@ ENV PATH=/opt/mosaico/bin:$PATH \
     MOSAICO_DATA_DIR=/data \
     MOSAICO_HOST=0.0.0.0 \
     MOSAICO_LOG_FORMAT=json
-USER mosaico
+USER 10001
 VOLUME /data
 EXPOSE 8080
 ENTRYPOINT ["mosaico"]

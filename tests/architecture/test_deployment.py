@@ -1,0 +1,72 @@
+"""The image, the compose file and the guide name commands, settings and addresses that exist."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import typer
+import yaml
+
+from app.cli import cli
+from app.core.settings import Settings, variable_name
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDE = (ROOT / "docs" / "deployment.md").read_text()
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+OURS = {name: of for name, of in COMPOSE["services"].items() if of["image"] == "mosaico"}
+VARIABLES = {variable_name(field) for field in Settings.model_fields}
+
+
+def commands() -> set[str]:
+    root = typer.main.get_command(cli)
+    assert isinstance(root, typer.core.TyperGroup)
+    return set(root.commands)
+
+
+def test_every_service_of_ours_runs_a_command_that_exists() -> None:
+    assert set(OURS) == {"migrate", "api", "worker", "scheduler"}
+    assert {service["command"][0] for service in OURS.values()} <= commands()
+    assert set(re.findall(r"`mosaico (\w+)", GUIDE)) <= commands()
+
+
+def test_every_setting_that_is_named_exists() -> None:
+    of_compose = {name for service in OURS.values() for name in service["environment"]}
+    named = of_compose | set(re.findall(r"\bMOSAICO_\w+", GUIDE + DOCKERFILE))
+    assert named <= VARIABLES
+
+
+def test_a_service_of_ours_waits_for_the_schema_and_has_no_rights_to_spare() -> None:
+    for name, service in OURS.items():
+        awaited = {"db": "service_healthy"}
+        if name != "migrate":
+            awaited = {"migrate": "service_completed_successfully"}
+        assert {of: how["condition"] for of, how in service["depends_on"].items()} == awaited
+        assert service["read_only"]
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+def test_no_service_is_ended_before_it_can_hand_back_its_work() -> None:
+    """An API takes 2 s, a worker 9; see `app.main.GRACE_S` and `app.worker.STOP_S`."""
+    graces = {name: of["stop_grace_period"] for name, of in OURS.items() if name != "migrate"}
+    assert graces == {"api": "10s", "worker": "15s", "scheduler": "10s"}
+
+
+def test_every_image_names_its_version() -> None:
+    images = [of["image"] for of in COMPOSE["services"].values() if of["image"] != "mosaico"]
+    images += re.findall(r"^ARG PYTHON=(.+)$", DOCKERFILE, re.MULTILINE)
+    assert images
+    assert all(re.search(r"\d+\.\d+", image) for image in images)
+
+
+def test_the_image_runs_as_a_user_that_is_not_root() -> None:
+    assert re.findall(r"^USER (.+)$", DOCKERFILE, re.MULTILINE) == ["10001"]
+
+
+def test_what_the_image_is_built_from_is_sent_to_the_builder() -> None:
+    allowed = {
+        line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if "!" in line
+    }
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE)
+    assert {name for line in copied for name in line.split()} <= allowed
