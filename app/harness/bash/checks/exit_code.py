@@ -1,0 +1,29 @@
+"""The exit code of the last call, which stands for how the task ended."""
+
+import re
+from collections.abc import Iterable
+
+from app.harness.bash.checking import CHECKS, Check, Evidence, Found
+
+NO_CALL = -1
+
+
+def exit_code(value: str, evidence: Evidence) -> Found:
+    expected = int(value) if re.fullmatch(r"[+-]?[0-9]+", value) else 0
+    actual = evidence.calls[-1].exit_code if evidence.calls else NO_CALL
+    return Found(actual == expected, f"expected {expected}, got {actual}")
+
+
+def complaints(value: str) -> Iterable[str]:
+    if not re.fullmatch(r"[+-]?[0-9]+", value):
+        yield f"{value!r} is no exit code and is read as 0"
+
+
+CHECKS.register(
+    "exit_code",
+    Check(
+        summary="the last call ended with this code; -1 without calls",
+        find=exit_code,
+        complaints=complaints,
+    ),
+)

@@ -1,0 +1,21 @@
+"""What a judge model says of the task; without one the check passes and counts nothing."""
+
+from app.harness.bash.checking import CHECKS, Check, Evidence, Found
+
+PASS_MARK = 0.5
+STUB = "llm_judge not implemented (stub, weight=0)"
+
+
+def llm_judge(question: str, evidence: Evidence) -> Found:
+    judgement = evidence.judgements.get(question)
+    if judgement is None:
+        return Found(True, STUB, weight=0.0)
+    passed = judgement.score >= PASS_MARK
+    detail = f"judged {judgement.score:.2f}: {judgement.reason}"
+    return Found(passed, detail, judgement=judgement)
+
+
+CHECKS.register(
+    "llm_judge",
+    Check(summary="a judge model answers this question with 0.5 or more", find=llm_judge),
+)

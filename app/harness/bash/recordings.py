@@ -1,0 +1,88 @@
+"""Result files: ours and those that the original evaluation wrote."""
+
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, Final, NoReturn
+
+from pydantic import TypeAdapter, ValidationError
+
+from app.core.errors import AppError, ErrorItem
+from app.core.input_files import opened
+from app.harness.bash.summary import summarize
+from app.harness.bash.types import EvalReport
+
+MAX_BYTES: Final = 512 * 1024 * 1024
+SHOWN: Final = 10
+
+_REPORT: Final = TypeAdapter(EvalReport)
+
+
+class BadRecording(AppError):
+    """A file is no result of a bash evaluation; name one that `bashkit-eval run --save` wrote."""
+
+    code = "bad-recording"
+    status = 422
+    exit_code = 2
+
+
+def read_report(path: Path) -> EvalReport:
+    """The run that a file holds; its summary is not read, but computed anew where it is wanted.
+
+    Raises: NoInput when there is no such file, BadRecording with the places that do not fit.
+    """
+    with opened(path) as file:
+        raw = file.read(MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES:
+        raise BadRecording(f"{path} is larger than {MAX_BYTES} bytes")
+    return parse_report(raw, name=str(path))
+
+
+def parse_report(raw: bytes, *, name: str) -> EvalReport:
+    """The same from bytes; `name` is what errors call them."""
+    try:
+        return _REPORT.validate_python(json.loads(raw, parse_constant=_refuse))
+    except (ValueError, RecursionError) as error:
+        if not isinstance(error, ValidationError):
+            raise BadRecording(
+                f"{name} is not JSON: {error}", hint="name a file that `run --save` wrote"
+            ) from None
+        raise BadRecording(
+            f"{name} is no result of a bash evaluation",
+            errors=[
+                ErrorItem(pointer="/" + "/".join(map(str, each["loc"])), detail=each["msg"])
+                for each in error.errors(include_url=False, include_input=False)[:SHOWN]
+            ],
+            hint="name a file that `bashkit-eval run --save` wrote",
+        ) from None
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON number")
+
+
+def report_document(report: EvalReport) -> dict[str, Any]:
+    """The report as JSON: everything recorded, and the summary of it."""
+    document = asdict(report)
+    document["summary"] = asdict(summarize(report))
+    return document
+
+
+def file_stem(report: EvalReport) -> str:
+    """`eval-anthropic-claude-x-2026-02-09-054558`: what its files are called."""
+    model = re.sub(r"[^\w.-]", "-", report.model)
+    stamp = report.timestamp.replace("T", "-").replace(":", "").removesuffix("Z")
+    return f"eval-{report.provider}-{model}-{re.sub(r'[^0-9-]', '', stamp)}"
+
+
+def write_report(report: EvalReport, path: Path) -> None:
+    """Write the report so that the file is whole at any moment, whatever happens meanwhile."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(report_document(report), ensure_ascii=False, allow_nan=False, indent=1)
+    with NamedTemporaryFile(
+        "w", encoding="utf-8", errors="replace", dir=path.parent, delete=False
+    ) as file:
+        file.write(text + "\n")
+    Path(file.name).replace(path)

@@ -1,0 +1,277 @@
+"""What a bash evaluation is made of: a task, what the model did, what came of it.
+
+The names and fields are those of the original evaluation (spec 013), so that its files are read as
+they are; what it did not record has a default here.
+"""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """One thing that must be true afterwards, such as `exit_code:0`, and how much it counts."""
+
+    check: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalTask:
+    """A task of a dataset. `files` are texts by absolute path, there before the model begins."""
+
+    id: str
+    category: str
+    description: str
+    prompt: str
+    expectations: tuple[Expectation, ...]
+    system: str | None = None
+    files: dict[str, str] = field(default_factory=dict)
+
+    def content_hash(self) -> str:
+        """What makes two tasks comparable: all that the model sees and all that is checked."""
+        seen = asdict(self)
+        del seen["category"], seen["description"]
+        text = json.dumps(seen, sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    def max_score(self) -> float:
+        return sum(expectation.weight for expectation in self.expectations)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextBlock:
+    """Something said."""
+
+    text: str
+    type: Literal["text"] = "text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolUseBlock:
+    """A tool that the model asks for."""
+
+    id: str
+    name: str
+    input: dict[str, Any]
+    type: Literal["tool_use"] = "tool_use"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResultBlock:
+    """What the tool answered."""
+
+    tool_use_id: str
+    content: str
+    is_error: bool = False
+    type: Literal["tool_result"] = "tool_result"
+
+
+Block = TextBlock | ToolUseBlock | ToolResultBlock
+
+
+class Role(StrEnum):
+    """Who speaks."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL_RESULT = "tool_result"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message of a conversation."""
+
+    role: Role
+    content: tuple[Block, ...]
+
+    def text(self) -> str:
+        """All that was said in it, without tools."""
+        return "\n".join(block.text for block in self.content if isinstance(block, TextBlock))
+
+    def tool_uses(self) -> list[ToolUseBlock]:
+        return [block for block in self.content if isinstance(block, ToolUseBlock)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallResult:
+    """One call of the sandboxed bash and what it printed."""
+
+    commands: str
+    stdout: str
+    stderr: str
+    exit_code: int
+
+
+class Ending(StrEnum):
+    """Why the conversation of a task ended."""
+
+    NATURAL = "natural"
+    TURN_LIMIT = "turn_limit"
+    TOKEN_LIMIT = "token_limit"  # noqa: S105 - a limit of tokens
+    TIME_LIMIT = "time_limit"
+    COST_LIMIT = "cost_limit"
+    TRUNCATED = "truncated"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTrace:
+    """What a model did on one task.
+
+    Tokens are None when the provider does not tell them: unknown, not zero. `ending` is None in
+    recordings of the original, which tells a natural stop from any other only.
+    """
+
+    messages: tuple[Message, ...]
+    tool_calls: tuple[ToolCallResult, ...]
+    tool_call_count: int
+    turns: int
+    last_tool_response: ToolCallResult | None
+    natural_stop: bool
+    total_input_tokens: int | None
+    total_output_tokens: int | None
+    duration_ms: int
+    ending: Ending | None = None
+    cost_usd: float | None = None
+
+    def calls_ok(self) -> int:
+        return sum(call.exit_code == 0 for call in self.tool_calls)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What a judge model says of a trace: a score from 0 to 1, its reason, and what it cost."""
+
+    score: float
+    reason: str
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreResult:
+    """Whether one expectation was met, and what was found."""
+
+    check: str
+    passed: bool
+    detail: str
+    weight: float
+    judgement: Judgement | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskScore:
+    """The expectations of one task, and the weights of those that were met."""
+
+    task_id: str
+    results: tuple[ScoreResult, ...]
+    score: float
+    max_score: float
+
+    def all_passed(self) -> bool:
+        """Whether every expectation was met, whatever its weight."""
+        return all(result.passed for result in self.results)
+
+    def rate(self) -> float:
+        """The share of the weight that was met; 1 when nothing has weight."""
+        return self.score / self.max_score if self.max_score > 0 else 1.0
+
+
+class Outcome(StrEnum):
+    """Whether a task could be scored, and if not, why."""
+
+    SCORED = "scored"
+    INFRA_ERROR = "infra_error"
+    JUDGE_ERROR = "judge_error"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalResult:
+    """One attempt at one task. Without a score, `reason` says why; a part of a trace may remain."""
+
+    task: EvalTask
+    trace: AgentTrace | None = None
+    score: TaskScore | None = None
+    trial: int = 0
+    outcome: Outcome = Outcome.SCORED
+    reason: str | None = None
+
+    def passed(self) -> bool:
+        return self.score is not None and self.score.all_passed()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CategorySummary:
+    """The tasks of one category; `rate` is their score over what could be had."""
+
+    tasks: int
+    passed: int
+    score: float
+    max_score: float
+    rate: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalSummary:
+    """A run in figures.
+
+    `total_tasks` counts every task that was attempted, errored ones among them: these have no
+    score, but what they could have had is in `total_max_score`. Rates are None when there is
+    nothing to divide by; averages are per task that left a trace.
+    """
+
+    total_tasks: int
+    total_passed: int
+    total_score: float
+    total_max_score: float
+    pass_rate: float | None
+    overall_rate: float | None
+    tasks_scored: int
+    tasks_errored: int
+    tasks_skipped: int
+    error_reasons: dict[str, int]
+    natural_stops: int
+    natural_stop_rate: float | None
+    total_turns: int
+    total_tool_calls: int
+    tool_calls_ok: int
+    tool_calls_error: int
+    tool_call_success_rate: float
+    errors_adapted: int
+    errors_repeated: int
+    total_input_tokens: int
+    total_output_tokens: int
+    tasks_without_usage: int
+    total_cost_usd: float | None
+    judge_input_tokens: int
+    judge_output_tokens: int
+    judge_cost_usd: float | None
+    total_duration_ms: int
+    avg_turns_per_task: float
+    avg_tool_calls_per_task: float
+    avg_duration_ms: float
+    by_category: dict[str, CategorySummary]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalReport:
+    """A whole run, the file that everything else is derived from.
+
+    `settings` says under what circumstances it was made: versions, limits, system prompt.
+    """
+
+    provider: str
+    model: str
+    timestamp: str
+    max_turns: int
+    results: tuple[EvalResult, ...]
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def title(self) -> str:
+        return f"{self.provider}/{self.model}"

@@ -1,0 +1,197 @@
+"""What each check looks at, and what it says."""
+
+import time
+
+import pytest
+
+from app.harness.bash.checking import CHECKS, load_checks, run_check
+from app.harness.bash.scoring import score_task
+from app.harness.bash.types import Expectation, Judgement
+from tests.support.bash_eval import call, evidence, task
+
+FILES = {
+    "/data": None,
+    "/data/a.csv": b"name,age\r\nAda,36\r\n",
+    "/data/latin": b"caf\xe9\n",
+    "/empty": b"",
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _checks() -> None:
+    load_checks()
+
+
+def says(check: str, *calls: object, weight: float = 1.0, **more: object) -> tuple[bool, str]:
+    found = run_check(check, weight, evidence(*calls, files=FILES, **more))  # type: ignore[arg-type]
+    assert found.check == check
+    return found.passed, found.detail
+
+
+def test_every_check_of_the_specification_is_there() -> None:
+    assert set(CHECKS.names()) >= {
+        "exit_code",
+        "stdout_contains",
+        "stdout_regex",
+        "stderr_empty",
+        "file_exists",
+        "dir_exists",
+        "file_contains",
+        "file_line_regex",
+        "tool_calls_min",
+        "tool_calls_max",
+        "llm_judge",
+    }
+
+
+def test_the_last_exit_code_counts() -> None:
+    assert says("exit_code:0", call(code=1), call(code=0)) == (True, "expected 0, got 0")
+    assert says("exit_code:0", call(code=0), call(code=2)) == (False, "expected 0, got 2")
+    assert says("exit_code:127", call(code=127)) == (True, "expected 127, got 127")
+
+
+def test_no_call_at_all_is_no_success() -> None:
+    assert says("exit_code:0") == (False, "expected 0, got -1")
+    assert says("exit_code:-1") == (True, "expected -1, got -1")
+
+
+@pytest.mark.parametrize("value", ["zero", "", " 0", "1.0", "٣"])
+def test_an_exit_code_that_is_no_number_is_zero(value: str) -> None:
+    assert says(f"exit_code:{value}", call(code=0)) == (True, "expected 0, got 0")
+
+
+def test_a_text_is_looked_for_in_each_call_by_itself() -> None:
+    assert says("stdout_contains:b", call("a"), call("abc")) == (True, "found")
+    assert says("stdout_contains:ab", call("a"), call("b")) == (
+        False,
+        "'ab' not found in any tool output",
+    )
+
+
+def test_case_counts_and_standard_error_does_not() -> None:
+    assert not says("stdout_contains:Done", call("done"))[0]
+    assert not says("stdout_contains:done", call("", stderr="done"))[0]
+
+
+def test_the_text_is_taken_as_written() -> None:
+    assert says("stdout_contains: x", call(" x"))[0]
+    assert not says("stdout_contains: x", call("x"))[0]
+    assert says("stdout_contains:a:b:c", call("a:b:c"))[0]
+    assert not says("stdout_contains:x")[0]
+
+
+def test_a_pattern_is_searched_anywhere() -> None:
+    assert says(r"stdout_regex:\d{4}", call("in 2026, maybe")) == (True, "matched")
+    assert says("stdout_regex:^b", call("ab")) == (False, "pattern '^b' not matched")
+    assert says("stdout_regex:(?i)ERROR", call("an error"))[0]
+
+
+def test_the_end_is_the_very_end() -> None:
+    assert not says("stdout_regex:b$", call("ab\n"))[0]
+    assert says("stdout_regex:b$", call("ab"))[0]
+
+
+@pytest.mark.parametrize("pattern", ["(", r"(?=a)", r"(a)\1", "(?<!x)y", "a{1001}", "x" * 10_001])
+def test_a_pattern_that_cannot_be_searched_in_linear_time_fails_and_says_so(pattern: str) -> None:
+    passed, detail = says(f"stdout_regex:{pattern}", call("aa"))
+    assert not passed
+    assert detail.startswith("invalid regex: ")
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*a){20}$", "(x+x+)+y"])
+def test_a_catastrophic_pattern_takes_no_time(pattern: str) -> None:
+    started = time.monotonic()
+    says(f"stdout_regex:{pattern}", call("a" * 200_000 + "!"))
+    assert time.monotonic() - started < 5.0
+
+
+def test_standard_error_is_empty_when_no_call_wrote_to_it() -> None:
+    assert says("stderr_empty") == (True, "all stderr empty")
+    assert says("stderr_empty", call("out"), call("out"))[0]
+    assert says("stderr_empty", call(), call(stderr="x" * 101)) == (False, "stderr: " + "x" * 100)
+
+
+def test_a_directory_exists_as_a_file_does_and_the_other_way_round_it_does_not() -> None:
+    assert says("file_exists:/data") == (True, "exists")
+    assert says("file_exists:/data/a.csv") == (True, "exists")
+    assert says("file_exists:/nope") == (False, "not found")
+    assert says("dir_exists:/data") == (True, "directory exists")
+    assert says("dir_exists:/data/a.csv") == (False, "directory not found")
+
+
+def test_what_a_file_holds() -> None:
+    assert says("file_contains:/data/a.csv:Ada,36") == (True, "found in file")
+    assert says("file_contains:/data/a.csv:Bob") == (False, "'Bob' not found in /data/a.csv")
+    assert says("file_contains:/data/latin:caf�")[0]
+    assert says("file_contains:/nope:x") == (False, "cannot read /nope: not found")
+    assert says("file_contains:/data:x") == (False, "cannot read /data: is a directory")
+
+
+def test_lines_of_a_file_end_before_their_carriage_return() -> None:
+    assert says("file_line_regex:/data/a.csv:^Ada,(?:36|37)$") == (True, "matched file line")
+    assert says("file_line_regex:/data/a.csv:^36") == (
+        False,
+        "pattern '^36' not matched by any line in /data/a.csv",
+    )
+    assert says("file_line_regex:/nope:x") == (False, "cannot read /nope: not found")
+    assert says("file_line_regex:/data/a.csv:(")[1].startswith("invalid regex: ")
+
+
+def test_a_file_without_lines_has_none_that_matches() -> None:
+    assert not says("file_line_regex:/empty:^$")[0]
+
+
+def test_calls_are_counted() -> None:
+    one = call()
+    assert says("tool_calls_min:2", one, one) == (True, "expected >= 2, got 2")
+    assert says("tool_calls_min:3", one, one) == (False, "expected >= 3, got 2")
+    assert says("tool_calls_max:1", one, one) == (False, "expected <= 1, got 2")
+    assert says("tool_calls_max:2", one, one) == (True, "expected <= 2, got 2")
+
+
+def test_a_limit_that_is_no_number_is_none() -> None:
+    assert says("tool_calls_min:many") == (True, "expected >= 0, got 0")
+    assert says("tool_calls_max:few", call()) == (True, f"expected <= {2**64 - 1}, got 1")
+
+
+def test_without_a_judge_its_check_passes_and_weighs_nothing() -> None:
+    found = run_check("llm_judge:is it kind?", 3.0, evidence())
+    assert (found.passed, found.weight) == (True, 0.0)
+    assert found.detail == "llm_judge not implemented (stub, weight=0)"
+
+
+def test_a_judge_decides_at_one_half_and_keeps_the_weight() -> None:
+    said = Judgement(score=0.5, reason="kind enough")
+    found = run_check("llm_judge:is it kind?", 3.0, evidence(judgements={"is it kind?": said}))
+    assert (found.passed, found.weight, found.judgement) == (True, 3.0, said)
+    assert found.detail == "judged 0.50: kind enough"
+    stern = Judgement(score=0.49, reason="rude")
+    assert not run_check("llm_judge:q", 1.0, evidence(judgements={"q": stern})).passed
+
+
+def test_an_unknown_check_fails_and_keeps_its_weight() -> None:
+    found = run_check("file_size:/a:3", 2.0, evidence())
+    assert (found.passed, found.detail) == (False, "unknown check type: file_size")
+    assert found.weight == 2.0
+
+
+def test_a_task_scores_the_weights_that_it_met() -> None:
+    asked = task(
+        Expectation(check="exit_code:0", weight=0.5),
+        Expectation(check="stdout_contains:yes", weight=2.0),
+        Expectation(check="llm_judge:well?", weight=7.0),
+    )
+    score = score_task(asked, evidence(call("no")))
+    assert (score.score, score.max_score) == (0.5, 2.5)
+    assert score.rate() == 0.2
+    assert not score.all_passed()
+
+
+def test_a_task_of_which_nothing_counts_has_the_rate_one() -> None:
+    score = score_task(task("llm_judge:well?"), evidence())
+    assert (score.max_score, score.rate(), score.all_passed()) == (0.0, 1.0, True)
+
+
+def test_weights_do_not_decide_whether_all_passed() -> None:
+    light = task(Expectation(check="exit_code:0", weight=0.0))
+    assert not score_task(light, evidence(call(code=1))).all_passed()

@@ -1,0 +1,138 @@
+"""Datasets as people write them, right and wrong."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.input_files import NoInput
+from app.harness.bash.dataset import BadDataset, Severity, load_dataset, parse_dataset
+from tests.support.bash_eval import dataset_file, task
+
+GOOD: dict[str, Any] = {
+    "id": "a",
+    "category": "c",
+    "description": "d",
+    "prompt": "p",
+    "expectations": [{"check": "exit_code:0"}, {"check": "stdout_contains:x", "weight": 2}],
+}
+
+
+def lines(*values: Any) -> list[bytes]:
+    return [value if isinstance(value, bytes) else json.dumps(value).encode() for value in values]
+
+
+def flaw(value: Any) -> str:
+    """What is said of the only line."""
+    [finding] = parse_dataset(lines(value)).errors
+    assert finding.line == 1
+    return finding.text
+
+
+def test_a_line_is_a_task() -> None:
+    [task] = parse_dataset(lines({**GOOD, "files": {"/a": "b"}, "system": "s"})).tasks
+    assert (task.id, task.category, task.prompt, task.system) == ("a", "c", "p", "s")
+    assert task.files == {"/a": "b"}
+    assert [each.weight for each in task.expectations] == [1.0, 2.0]
+    assert task.max_score() == 3.0
+
+
+def test_blank_lines_and_comments_are_passed_over_and_still_count_as_lines() -> None:
+    found = parse_dataset(lines(b"\n", b"# one", b"  // two", GOOD, b"", {**GOOD, "id": "b"}))
+    assert [(each.line, each.task.id) for each in found.placed] == [(4, "a"), (6, "b")]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
+    assert len(parse_dataset([b"\xef\xbb\xbf" + json.dumps(GOOD).encode()]).tasks) == 1
+
+
+def test_an_id_may_stand_once_only() -> None:
+    [finding] = parse_dataset(lines(GOOD, GOOD)).errors
+    assert (finding.line, finding.text) == (2, "the id 'a' stands on line 1 already")
+
+
+def test_a_key_that_nobody_knows_is_told_with_the_nearest() -> None:
+    found = parse_dataset(lines({**GOOD, "promt": "x"}))
+    [finding] = found.findings
+    assert finding.severity is Severity.WARNING
+    assert finding.text.startswith("the key 'promt' is not known and ignored. Did you mean prompt?")
+    assert len(found.tasks) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"id": None}, "id is missing"),
+        ({"prompt": " "}, "prompt is missing"),
+        ({"prompt": 3}, "prompt must be a text"),
+        ({"expectations": []}, "expectations must be a list that is not empty"),
+        ({"expectations": ["exit_code:0"]}, "an expectation is an object"),
+        ({"expectations": [{"weight": 1}]}, "check is missing"),
+        ({"expectations": [{"check": "a", "weight": -1}]}, "weight must be a number from 0 on"),
+        ({"expectations": [{"check": "a", "weight": True}]}, "weight must be a number from 0 on"),
+        ({"files": []}, "files must be an object"),
+        ({"files": {"a": "b"}}, "the path 'a' in files must begin with /"),
+        ({"files": {"/a": 1}}, "the file '/a' must be a text"),
+    ],
+)
+def test_what_is_wrong_with_a_task_is_named(changes: dict[str, Any], said: str) -> None:
+    assert said in flaw({**GOOD, **changes})
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"{", "the line is not JSON"),
+        (b"[1]", "is no JSON object"),
+        (b"\xff", "is not UTF-8"),
+        (b'{"id": "a", "id": "b"}', "twice"),
+        (b'{"id": "a", "x": NaN}', "NaN is not a JSON number"),
+        (b"[" * 100_000, "nested deeper"),
+    ],
+)
+def test_a_line_that_is_no_json_is_named(line: bytes, said: str) -> None:
+    assert said in flaw(line)
+
+
+def test_a_dataset_without_tasks_is_an_error() -> None:
+    [finding] = parse_dataset(lines(b"# nothing")).errors
+    assert finding.line == 0
+
+
+def test_every_wrong_line_is_told_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "d.jsonl"
+    path.write_bytes(b"\n".join(lines(GOOD, b"{", {**GOOD, "id": "b", "prompt": None})))
+    with pytest.raises(BadDataset) as refused:
+        load_dataset(path)
+    assert [item.pointer for item in refused.value.errors] == ["line 2", "line 3"]
+    assert refused.value.exit_code == 2
+
+
+def test_a_missing_file_is_no_input(tmp_path: Path) -> None:
+    with pytest.raises(NoInput):
+        load_dataset(tmp_path / "nope.jsonl")
+
+
+def test_tasks_are_the_same_when_the_model_sees_and_is_asked_the_same() -> None:
+    one = task(task_id="a")
+    assert one.content_hash() == task(task_id="a", category="other", description="x").content_hash()
+    assert one.content_hash() != task(task_id="b").content_hash()
+    assert one.content_hash() != task(task_id="a", prompt="Else.").content_hash()
+    assert one.content_hash() != task("exit_code:1", task_id="a").content_hash()
+    assert one.content_hash() != task(task_id="a", files={"/a": ""}).content_hash()
+
+
+@pytest.mark.parametrize(
+    ("name", "tasks", "categories", "checks", "most"),
+    [("eval-tasks-37.jsonl", 37, 10, 184, 184.0), ("eval-tasks-58.jsonl", 58, 15, 314, 314.0)],
+)
+def test_the_datasets_of_the_original_are_read(
+    name: str, tasks: int, categories: int, checks: int, most: float
+) -> None:
+    found = load_dataset(dataset_file(name))
+    assert len(found.tasks) == tasks
+    assert len({task.category for task in found.tasks}) == categories
+    assert sum(len(task.expectations) for task in found.tasks) == checks
+    assert sum(task.max_score() for task in found.tasks) == most
+    assert found.findings == ()

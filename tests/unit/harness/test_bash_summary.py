@@ -1,0 +1,232 @@
+"""The figures of a run, and whether it looks healthy."""
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+
+from app.harness.bash.profile import profile
+from app.harness.bash.recordings import BadRecording, parse_report, read_report, report_document
+from app.harness.bash.summary import count_adapted, count_repeated, summarize
+from app.harness.bash.types import EvalReport, EvalResult, Judgement, Outcome
+from tests.support.bash_eval import (
+    GPT,
+    GPT_BEFORE,
+    HAIKU,
+    HAIKU_BEFORE,
+    OPUS,
+    RECORDINGS,
+    call,
+    recorded,
+    report,
+    result,
+    task,
+    trace,
+)
+
+TWO = task("exit_code:0", "stdout_contains:x", task_id="two")
+ONE = task("exit_code:0", task_id="one", category="scripting")
+
+
+def test_a_run_in_figures() -> None:
+    # Task two: one of two checks, two calls of which one failed, 3 turns. Task one: passed.
+    summary = summarize(
+        report(
+            result(TWO, True, False, calls=[call(code=1), call()]),
+            result(ONE, True, calls=[call()], trace=trace(call(), natural_stop=False)),
+        )
+    )
+    assert (summary.total_tasks, summary.total_passed, summary.pass_rate) == (2, 1, 0.5)
+    assert (summary.total_score, summary.total_max_score) == (2.0, 3.0)
+    assert summary.overall_rate == 2 / 3
+    assert (summary.total_tool_calls, summary.tool_calls_ok, summary.tool_calls_error) == (3, 2, 1)
+    assert summary.tool_call_success_rate == 2 / 3
+    assert (summary.total_turns, summary.avg_turns_per_task) == (5, 2.5)
+    assert (summary.natural_stops, summary.natural_stop_rate) == (1, 0.5)
+    assert (summary.total_input_tokens, summary.total_output_tokens) == (200, 20)
+    assert (summary.total_duration_ms, summary.avg_duration_ms) == (2000, 1000.0)
+    assert {name: each.rate for name, each in summary.by_category.items()} == {
+        "file_operations": 0.5,
+        "scripting": 1.0,
+    }
+
+
+def test_a_run_with_an_error_is_not_complete() -> None:
+    lost = EvalResult(task=TWO, outcome=Outcome.INFRA_ERROR, reason="overloaded")
+    summary = summarize(report(result(ONE, True), lost))
+    assert (summary.total_tasks, summary.tasks_scored, summary.tasks_errored) == (2, 1, 1)
+    assert summary.error_reasons == {"overloaded": 1}
+    assert summary.pass_rate == 0.5
+    assert (summary.total_score, summary.total_max_score) == (1.0, 3.0)
+    assert summary.overall_rate == 1 / 3
+
+
+def test_what_an_errored_task_spent_before_is_counted() -> None:
+    half = trace(call())
+    lost = EvalResult(task=ONE, outcome=Outcome.INFRA_ERROR, reason="gone", trace=half)
+    summary = summarize(report(lost))
+    assert (summary.total_input_tokens, summary.total_tool_calls) == (100, 1)
+
+
+def test_skipped_tasks_were_not_attempted() -> None:
+    skipped = EvalResult(task=TWO, outcome=Outcome.SKIPPED, reason="interrupted")
+    summary = summarize(report(result(ONE, True), skipped))
+    assert (summary.total_tasks, summary.tasks_skipped, summary.pass_rate) == (1, 1, 1.0)
+
+
+def test_an_empty_run_has_no_rates() -> None:
+    summary = summarize(report())
+    assert (summary.pass_rate, summary.overall_rate, summary.natural_stop_rate) == (None,) * 3
+    assert summary.tool_call_success_rate == 1.0
+    assert summary.avg_turns_per_task == 0.0
+
+
+def test_tokens_that_are_not_told_are_unknown() -> None:
+    silent = trace(total_input_tokens=None, total_output_tokens=None)
+    summary = summarize(report(result(ONE, True), result(ONE, True, trace=silent, trial=1)))
+    assert (summary.total_input_tokens, summary.tasks_without_usage) == (100, 1)
+    assert summary.total_cost_usd is None
+
+
+def test_what_the_judge_costs_stands_apart() -> None:
+    judged = result(ONE, True)
+    assert judged.score is not None
+    said = Judgement(score=1.0, reason="r", input_tokens=7, output_tokens=3, cost_usd=0.5)
+    one = replace(judged.score.results[0], judgement=said)
+    summary = summarize(report(replace(judged, score=replace(judged.score, results=(one,)))))
+    assert (summary.judge_input_tokens, summary.judge_output_tokens) == (7, 3)
+    assert (summary.judge_cost_usd, summary.total_cost_usd) == (0.5, None)
+    assert summary.total_input_tokens == 100
+
+
+def test_after_an_error_a_model_adapts_or_repeats_itself() -> None:
+    tried = trace(
+        call(code=1, commands="a"), call(code=1, commands="a"), call(code=0, commands="b")
+    )
+    assert (count_repeated(tried), count_adapted(tried)) == (1, 1)
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_a_recorded_run_gives_the_summary_that_was_recorded(name: str) -> None:
+    path = recorded(name)
+    found = asdict(summarize(read_report(path)))
+    said = json.loads(path.read_bytes())["summary"]
+    assert {key: found[key] for key in said} == said
+
+
+@pytest.mark.parametrize(
+    ("name", "passed", "score", "rate", "calls", "turns", "tokens", "minutes", "stops"),
+    [
+        (HAIKU, 32, 174, "94.57", (150, 121, 29), 179, (285917, 35290), "6.38", 31),
+        (OPUS, 29, 160, "86.96", (198, 163, 35), 206, (315328, 30847), "25.23", 27),
+        (GPT, 23, 147, "79.89", (108, 77, 31), 140, (119122, 16864), "4.81", 32),
+        (HAIKU_BEFORE, 23, 104, "98.11", (93, 81, 12), 112, (166538, 19473), "2.87", 21),
+        (GPT_BEFORE, 18, 86, "81.13", (103, 80, 23), 121, (84322, 9621), "3.42", 18),
+    ],
+)
+def test_the_baseline_of_the_specification(
+    name: str,
+    passed: int,
+    score: int,
+    rate: str,
+    calls: tuple[int, int, int],
+    turns: int,
+    tokens: tuple[int, int],
+    minutes: str,
+    stops: int,
+) -> None:
+    found = summarize(read_report(recorded(name)))
+    assert (found.total_passed, found.total_score) == (passed, score)
+    assert f"{100 * (found.overall_rate or 0):.2f}" == rate
+    assert (found.total_tool_calls, found.tool_calls_ok, found.tool_calls_error) == calls
+    assert found.total_turns == turns
+    assert (found.total_input_tokens, found.total_output_tokens) == tokens
+    assert f"{found.total_duration_ms / 60_000:.2f}" == minutes
+    assert found.natural_stops == stops
+
+
+def test_the_runs_whose_trend_was_called_a_pass_rate() -> None:
+    passes = {
+        name: f"{100 * (summarize(read_report(recorded(name))).pass_rate or 0):.0f}"
+        for name in (HAIKU_BEFORE, HAIKU, GPT_BEFORE, GPT, OPUS)
+    }
+    assert passes == {HAIKU_BEFORE: "92", HAIKU: "86", GPT_BEFORE: "72", GPT: "62", OPUS: "78"}
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_a_run_is_the_same_after_writing_and_reading(name: str) -> None:
+    before = read_report(recorded(name))
+    text = json.dumps(report_document(before)).encode()
+    assert parse_report(text, name="written") == before
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"{", "is not JSON"),
+        (b"[]", "is no result"),
+        (b'{"provider": "p"}', "is no result"),
+        (b'{"max_turns": NaN}', "NaN is no JSON number"),
+        (b"[" * 200_000, "is not JSON"),
+        (b"\xff\xfe", "is not JSON"),
+    ],
+)
+def test_a_file_that_is_no_recording_is_refused(raw: bytes, said: str) -> None:
+    with pytest.raises(BadRecording, match=said):
+        parse_report(raw, name="it")
+
+
+def traits(of: EvalReport) -> list[bool | None]:
+    return [each.met for each in profile(of, summarize(of)).traits]
+
+
+def test_a_run_that_passes_all_with_few_turns_is_healthy() -> None:
+    good = report(result(ONE, True, calls=[call()]))
+    assert profile(good, summarize(good)).is_healthy
+    assert profile(good, summarize(good)).signals == []
+
+
+def test_limits_of_health_are_exclusive() -> None:
+    # 9 of 10 tasks is 90 %, which is not above 90 %; 4 of 5 calls likewise; 5 turns are not under.
+    results = [
+        result(
+            replace(ONE, id=str(n)),
+            n > 0,
+            trace=trace(*[call()] * 4, call(code=1), turns=5),
+        )
+        for n in range(10)
+    ]
+    assert traits(report(*results)) == [False, False, False, True]
+
+
+def test_nothing_known_is_not_healthy() -> None:
+    assert not profile(report(), summarize(report())).is_healthy
+
+
+def test_friction_shows_in_calls_categories_and_turns() -> None:
+    stuck = report(result(ONE, False, trace=trace(call(code=1), call(), turns=8)))
+    names = [signal.name for signal in profile(stuck, summarize(stuck)).signals]
+    assert names == ["tool call success < 75 %", "a category below 50 %", "turns per task > 7"]
+
+
+def test_failed_tasks_that_take_twice_the_tokens_are_a_loop_of_retries() -> None:
+    # 220 tokens of the failed one over 110 of the passed one.
+    dear = trace(call(), total_input_tokens=200, total_output_tokens=20)
+    run = report(result(ONE, True), result(replace(ONE, id="b"), False, trace=dear))
+    signals = profile(run, summarize(run)).signals
+    assert [signal.name for signal in signals] == ["many tokens, few passes"]
+    assert "2.0 times" in signals[0].found
+
+
+def test_the_profiles_of_the_recorded_runs() -> None:
+    # Haiku: 86 % of the tasks and 4.84 turns; calls 80.7 %, no category below 91 %.
+    haiku = read_report(recorded(HAIKU))
+    assert traits(haiku) == [False, True, True, True]
+    gpt = read_report(recorded(GPT))
+    shown = profile(gpt, summarize(gpt))
+    assert [trait.met for trait in shown.traits] == [False, False, True, False]
+    assert {signal.name for signal in shown.signals} >= {
+        "tool call success < 75 %",
+        "a category below 50 %",
+    }
+    assert any("archive_operations 16.7 %" in signal.found for signal in shown.signals)
