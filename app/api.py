@@ -3,7 +3,8 @@
 from fastapi import APIRouter, Depends, FastAPI
 from starlette.types import Scope
 
-from app.access.router import router as api_keys
+from app.access.router import audit_router as audit
+from app.access.router import router as keys
 from app.agents.router import router as agents
 from app.benchmarks.router import router as benchmarks
 from app.core.parameters import refuse_unknown_parameters
@@ -30,7 +31,8 @@ def include(app: FastAPI) -> None:
     v1.include_router(kpis)
     v1.include_router(local_datasets)
     v1.include_router(metrics)
-    v1.include_router(api_keys)
+    v1.include_router(keys)
+    v1.include_router(audit)
     app.include_router(v1)
 
 

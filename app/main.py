@@ -15,8 +15,10 @@ from fastapi.routing import APIRoute
 from sqlalchemy import QueuePool
 
 from app import api
+from app.access.audit import witness
 from app.access.service import ensure_first_admin_key
-from app.core import problems
+from app.core import etags, problems
+from app.core.answers import AnswerHeaders
 from app.core.bodies import Bodies
 from app.core.resources import Resources
 from app.core.secrets import Secret
@@ -46,6 +48,9 @@ class Application(FastAPI):
             document = super().openapi()
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
             schemas["Problem"] = problems.PROBLEM_SCHEMA
+            for path in document["paths"].values():
+                for operation in path.values():
+                    etags.document(operation, problems.documented)
         return super().openapi()
 
 
@@ -64,6 +69,7 @@ def create_app(resources: Resources) -> FastAPI:
         generate_unique_id_function=operation_id,
     )
     app.state.resources = resources
+    app.state.witness = witness
     app.state.hub = EventHub(resources.db.url)
     app.state.probe = health.Probe(resources.db.url)
     _add_routes(app)
@@ -130,10 +136,12 @@ def _add_routes(app: FastAPI) -> None:
 def _add_layers(app: FastAPI) -> None:
     """Each one is outside of those before it: the request id is outermost."""
     problems.install(app)
+    etags.install(app)
     app.add_middleware(Bodies, is_streamed=api.is_streamed)
     app.add_middleware(problems.LastResort)
     metrics.install(app, app.state.probe.db)
     app.add_middleware(SecurityHeaders)
+    app.add_middleware(AnswerHeaders)
     app.add_middleware(problems.RequestIds)
 
 

@@ -20,7 +20,7 @@ from app.core.terminal import (
     tell,
 )
 
-PATH = "/api-keys"
+PATH = "/keys"
 
 cli = CommandGroup("keys", help="API keys: give out, list, revoke.")
 

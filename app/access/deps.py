@@ -6,12 +6,18 @@ from typing import Annotated
 from fastapi import BackgroundTasks, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from app.access import audit
 from app.access.keyring import KeyRing
+from app.access.limits import MINUTE_S, FailureLimit, RequestLimit
 from app.access.queries import KnownKey
 from app.access.rules import RoleName, covers
-from app.core.deps import resources
+from app.core.answers import add_header
+from app.core.deps import READING
 from app.core.errors import Forbidden, Unauthorized
+from app.core.problems import TooManyRequests
+from app.core.resources import Resources
 
+RATE_LIMIT = "rate_limit"  # the option: requests a minute for each key, 0 for no limit
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 bearer = HTTPBearer(
@@ -30,13 +36,22 @@ class Caller:
     role: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """What a process knows of those who ask; `requests` is None where nobody is limited."""
+
+    ring: KeyRing
+    failures: FailureLimit
+    requests: RequestLimit | None
+
+
 @dataclass(frozen=True, slots=True)
 class Requirement:
     """The role that a route needs; as a dependency it lets through who has it.
 
-    Sets: `request.state.caller`.
+    Sets: `request.state.caller`, and the headers `RateLimit` and `RateLimit-Policy`.
     Raises: `Unauthorized` (one answer for unknown, mistyped, expired and revoked keys),
-    `Forbidden`, `DatabaseUnavailable`.
+    `Forbidden`, `TooManyRequests`, `DatabaseUnavailable`.
     Cost: one lookup by primary key, or none within a second of the last one.
     """
 
@@ -47,19 +62,20 @@ class Requirement:
     ) -> Caller:
         if credentials is None:
             raise Unauthorized(headers=CHALLENGE)
-        ring = _key_ring(request)
-        key = ring.find(credentials.credentials)
-        if key is None:
-            raise Unauthorized(
-                "this API key is not valid: unknown, mistyped, expired or revoked;"
-                " send another one, or ask an administrator for one",
-                headers=CHALLENGE,
+        gate = _gate(request)
+        key = _identified(gate, request, credentials.credentials)
+        caller = request.state.caller = Caller(key_id=key.id, role=key.role)
+        if gate.requests is not None:
+            _count(gate.requests, request, key.id, after)
+        if gate.ring.use_is_due(key.id):
+            after.add_task(gate.ring.note_use, key.id)
+        if not covers(key.role, self.role):
+            _record_refusal(request)
+            raise Forbidden(
+                f"this needs an API key with the role {self.role}, yours has the role {key.role};"
+                " use another key, or ask an administrator for one"
             )
-        if ring.use_is_due(key.id):
-            after.add_task(ring.note_use, key.id)
-        _refuse_too_little(key, self.role)
-        request.state.caller = Caller(key_id=key.id, role=key.role)
-        return Caller(key_id=key.id, role=key.role)
+        return caller
 
 
 def require(role: RoleName) -> Requirement:
@@ -77,18 +93,65 @@ def caller_of(request: Request) -> Caller:
     return caller
 
 
-def _refuse_too_little(key: KnownKey, needed: RoleName) -> None:
-    if not covers(key.role, needed):
-        raise Forbidden(
-            f"this needs an API key with the role {needed}, yours has the role {key.role};"
-            " use another key, or ask an administrator for one"
+def _identified(gate: Gate, request: Request, token: str) -> KnownKey:
+    """The key with this text.
+
+    An address that was wrong too often is told to wait, whatever it sends, unless what it sends
+    is right; and only what cannot be a guess is looked up at all. So nobody behind the same proxy
+    is locked out, and nobody finds a key by trying.
+    """
+    address = request.client.host if request.client else None
+    wait_s = gate.failures.wait_s(address)
+    key = gate.ring.find(token) if not wait_s or gate.ring.is_no_guess(token) else None
+    if key is not None:
+        return key
+    if wait_s:
+        raise TooManyRequests(
+            f"too many API keys from your address were not valid; wait {wait_s} s, then send a"
+            " valid one",
+            headers={"Retry-After": str(wait_s)},
         )
+    gate.failures.note(address)
+    raise Unauthorized(
+        "this API key is not valid: unknown, mistyped, expired or revoked;"
+        " send another one, or ask an administrator for one",
+        headers=CHALLENGE,
+    )
 
 
-def _key_ring(request: Request) -> KeyRing:
+def _count(limit: RequestLimit, request: Request, key_id: str, after: BackgroundTasks) -> None:
+    """Source: draft-ietf-httpapi-ratelimit-headers-10."""
+    allowance = limit.take(key_id)
+    left, resets_s = allowance.remaining, allowance.resets_s
+    add_header(request.scope, "RateLimit-Policy", f'"minute";q={allowance.limit};w={MINUTE_S}')
+    add_header(request.scope, "RateLimit", f'"minute";r={left};t={resets_s}')
+    if allowance.exceeded:
+        raise TooManyRequests(
+            f"this API key has asked {allowance.limit} times within a minute; go on in"
+            f" {resets_s} s, or have MOSAICO_RATE_LIMIT raised",
+            headers={"Retry-After": str(resets_s)},
+        )
+    if limit.is_due(key_id):
+        after.add_task(limit.share, key_id)
+
+
+def _record_refusal(request: Request) -> None:
+    if request.method in READING:
+        return
+    held: Resources = request.app.state.resources
+    with held.db.begin() as session:
+        audit.witness(request, session, outcome="refused")
+
+
+def _gate(request: Request) -> Gate:
     state = request.app.state
-    ring = getattr(state, "key_ring", None)
-    if not isinstance(ring, KeyRing):
-        held = resources(request)
-        ring = state.key_ring = KeyRing(held.db, held.clock)
-    return ring
+    gate = getattr(state, "gate", None)
+    if not isinstance(gate, Gate):
+        held: Resources = state.resources
+        per_minute = int(held.options.get(RATE_LIMIT, "0"))
+        gate = state.gate = Gate(
+            ring=KeyRing(held.db, held.clock),
+            failures=FailureLimit(),
+            requests=RequestLimit(held.db, per_minute) if per_minute else None,
+        )
+    return gate

@@ -107,10 +107,10 @@ class OnceOnly:
 
         def answer(session: Session) -> Answer:
             created = action(session)
+            address = location(created) if location else self._member(created)
+            self.request.state.created = address
             return Answer(
-                status=status,
-                location=location(created) if location else self._member(created),
-                body=created.model_dump_json(by_alias=True),
+                status=status, location=address, body=created.model_dump_json(by_alias=True)
             )
 
         if self.key is None:
@@ -128,6 +128,7 @@ class OnceOnly:
             _take_turn(session, claim)
             earlier = self._find(session, claim)
             if earlier is not None:
+                self.request.state.replayed = True
                 return _response(earlier, replayed=True)
             fresh = answer(session)
             self._keep(session, claim, fresh)

@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.access import queries, service
 from app.access.queries import KnownKey
-from app.access.rules import digest, is_usable
+from app.access.rules import Spelling, digest, is_usable, spelling
 from app.core.clock import Clock
 from app.core.db import Database
 from app.core.errors import Unavailable
@@ -44,6 +44,10 @@ class KeyRing:
         ):
             return None
         return key
+
+    def is_no_guess(self, token: str) -> bool:
+        """Whether nobody finds a text like this by trying: 256 random bits, or valid lately."""
+        return spelling(token) is Spelling.OURS or digest(token) in self._seen
 
     def use_is_due(self, key_id: str) -> bool:
         """Whether the use of a key was not noted by this process in the last minute."""

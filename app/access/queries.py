@@ -1,15 +1,15 @@
-"""Reading API keys."""
+"""Reading API keys, and what was done with them."""
 
 import hmac
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.access.models import ApiKey
+from app.access.models import ApiKey, AuditEntry
 from app.access.rules import Spelling, digest, parse_token, spelling
-from app.access.schemas import ApiKeyView
+from app.access.schemas import ApiKeyView, AuditView
 from app.core.errors import NotFound
 from app.core.pagination import PageQuery, paged
 from app.core.schemas import Page
@@ -18,7 +18,7 @@ CONFIGURED_KEY_ID = "admin-env"
 
 
 class UnknownApiKey(NotFound):
-    """No API key has this id; list the keys at `/api/v1/api-keys` to see which exist."""
+    """No API key has this id; list the keys at `/api/v1/keys` to see which exist."""
 
     code = "unknown-api-key"
 
@@ -69,6 +69,37 @@ def list_keys(session: Session, query: PageQuery) -> Page[ApiKeyView]:
     )
     items = [ApiKeyView.model_validate(row) for row in rows]
     return Page[ApiKeyView](items=items, next_cursor=next_cursor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """Which lines of the audit log are wanted; None asks for no particular value."""
+
+    actor_id: str | None = None
+    action: str | None = None
+    resource_type: str | None = None
+    resource_id: str | None = None
+    outcome: str | None = None
+    request_id: str | None = None
+
+
+def list_audit(
+    session: Session,
+    query: PageQuery,
+    wanted: AuditFilter,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> Page[AuditView]:
+    """The changes, newest first; `since` inclusive, `until` exclusive."""
+    given = {name: value for name, value in asdict(wanted).items() if value is not None}
+    statement = select(AuditEntry).filter_by(**given)
+    if since is not None:
+        statement = statement.where(AuditEntry.at >= since)
+    if until is not None:
+        statement = statement.where(AuditEntry.at < until)
+    rows, next_cursor = paged(session, statement, keys=[AuditEntry.seq], query=query)
+    return Page(items=[AuditView.model_validate(row) for row in rows], next_cursor=next_cursor)
 
 
 def _known(row: ApiKey) -> KnownKey:

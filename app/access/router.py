@@ -1,19 +1,24 @@
-"""API keys over HTTP: give out, list, revoke."""
+"""API keys over HTTP: give out, list, revoke; and what was changed with them."""
 
-from fastapi import APIRouter, Depends, Response
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Response
 from sqlalchemy.orm import Session
 
 from app.access import queries, service
 from app.access.deps import require
 from app.access.idempotency import Once
-from app.access.schemas import ApiKeyCreate, ApiKeyCreated, ApiKeyView
+from app.access.queries import AuditFilter
+from app.access.schemas import ApiKeyCreate, ApiKeyCreated, ApiKeyView, AuditView
 from app.core.deps import Res
 from app.core.pagination import Paging
 from app.core.schemas import Page
 
-PATH = "/api-keys"
+PATH = "/keys"
 
 router = APIRouter(prefix=PATH, tags=["access"], dependencies=[Depends(require("admin"))])
+audit_router = APIRouter(prefix="/audit", tags=["access"], dependencies=[Depends(require("admin"))])
 
 
 @router.post("", status_code=201, response_model=ApiKeyCreated)
@@ -48,3 +53,29 @@ def revoke_api_key(key_id: str, res: Res) -> None:
     """End a key for good; it stays in the list, and stops working within a second."""
     with res.db.begin() as session:
         service.revoke_key(session, key_id, now=res.clock())
+
+
+@audit_router.get("")
+def list_audit(
+    paging: Paging,
+    res: Res,
+    actor_id: Annotated[str | None, Query(alias="actorId", description="An API key's id.")] = None,
+    action: Annotated[str | None, Query(description="As in `create_agent`.")] = None,
+    resource_type: Annotated[str | None, Query(alias="resourceType")] = None,
+    resource_id: Annotated[str | None, Query(alias="resourceId")] = None,
+    outcome: Annotated[str | None, Query(pattern="^(done|refused)$")] = None,
+    request_id: Annotated[str | None, Query(alias="requestId")] = None,
+    since: Annotated[datetime | None, Query(alias="from", description="At or after.")] = None,
+    until: Annotated[datetime | None, Query(alias="to", description="Before.")] = None,
+) -> Page[AuditView]:
+    """Who changed what, newest first: the names of the fields, never their values."""
+    wanted = AuditFilter(
+        actor_id=actor_id,
+        action=action,
+        resource_type=resource_type,
+        resource_id=resource_id,
+        outcome=outcome,
+        request_id=request_id,
+    )
+    with res.db.read() as session:
+        return queries.list_audit(session, paging, wanted, since=since, until=until)

@@ -2,6 +2,8 @@
 
 import base64
 import hashlib
+import ipaddress
+import math
 import re
 import secrets
 import zlib
@@ -87,6 +89,22 @@ def fault_of_configured_key(text: str) -> str | None:
 
 def is_usable(*, expires_at: datetime | None, revoked_at: datetime | None, now: datetime) -> bool:
     return revoked_at is None and (expires_at is None or now < expires_at)
+
+
+def network_of(address: str | None) -> str:
+    """Whom an address stands for: itself, or in IPv6 the /64 that one customer has to himself."""
+    try:
+        known = ipaddress.ip_address(address or "")
+    except ValueError:
+        return address or ""
+    if isinstance(known, ipaddress.IPv6Address) and known.ipv4_mapped is None:
+        return str(ipaddress.IPv6Network((known, 64), strict=False))
+    return str(getattr(known, "ipv4_mapped", None) or known)
+
+
+def whole_seconds(seconds: float) -> int:
+    """As `Retry-After` says it: rounded up, never below zero."""
+    return max(math.ceil(seconds), 0)
 
 
 class FileKey(StrEnum):

@@ -1,4 +1,4 @@
-"""API keys on the wire."""
+"""API keys and the audit log on the wire."""
 
 from datetime import datetime
 
@@ -32,3 +32,20 @@ class ApiKeyCreated(ApiKeyView):
     """A new key with its text, which is shown this once."""
 
     token: str
+
+
+class AuditView(WireModel):
+    """One change: who did what, to what, with which fields; never their values."""
+
+    seq: int
+    at: datetime
+    actor_type: str
+    actor_id: str
+    action: str
+    resource_type: str
+    resource_id: str | None
+    outcome: str
+    fields: list[str]
+    method: str | None
+    path: str | None
+    request_id: str | None

@@ -24,7 +24,7 @@ from app.access.rules import (
 )
 from app.core.clock import Clock, utc_now
 from app.core.db import Database
-from app.core.errors import AppError, ErrorItem, Invalid
+from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 from app.core.secret_files import read_secret_file, replace_secret_file
 from app.core.secrets import Secret
 
@@ -41,6 +41,12 @@ class BadAdminKey(AppError):
 
     code = "bad-admin-key"
     exit_code = 78
+
+
+class LastAdminKey(Conflict):
+    """This is the last admin key; give out another one first, then revoke this one with it."""
+
+    code = "last-admin-key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +85,17 @@ def create_key(
 
 
 def revoke_key(session: Session, key_id: str, *, now: datetime) -> None:
-    """End a key for good; revoking it twice changes nothing. Raises `UnknownApiKey`."""
+    """End a key for good; revoking it twice changes nothing.
+
+    Raises: `UnknownApiKey`, `LastAdminKey`.
+    Locks:  every usable admin key, so that two requests do not revoke the last two.
+    """
     row = get_key_row(session, key_id)
-    row.revoked_at = row.revoked_at or now
+    if row.revoked_at is not None:
+        return
+    if row.role == "admin" and _usable_admins(session, now=now) == {key_id}:
+        raise LastAdminKey
+    row.revoked_at = now
     session.flush()
 
 
@@ -138,6 +152,15 @@ def _register(
         )
     )
     session.flush()
+
+
+def _usable_admins(session: Session, *, now: datetime) -> set[str]:
+    usable = select(ApiKey.id).where(
+        ApiKey.role == "admin",
+        ApiKey.revoked_at.is_(None),
+        or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now),
+    )
+    return set(session.scalars(usable.order_by(ApiKey.id).with_for_update()))
 
 
 def _register_configured(session: Session, key: str, *, now: datetime) -> None:

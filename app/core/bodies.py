@@ -21,6 +21,8 @@ READING_TIME_S = 30.0
 MAX_DISCARDED = 16 * MAX_BODY
 DISCARDING_TIME_S = 5.0
 
+BODY_FIELDS = "body_fields"
+
 # Above this the parse would hold up the event loop for more than about a millisecond.
 PARSE_IN_THREAD = 16 * 1024
 
@@ -89,7 +91,9 @@ class Bodies:
         if body is None:
             raise self._too_large()
         if body and scope["path"].startswith("/api/"):
-            await _check_json_body(headers.get("content-type", ""), body)
+            scope.setdefault("state", {})[BODY_FIELDS] = await _fields_of_json(
+                headers.get("content-type", ""), body
+            )
         return _replaying(body, receive)
 
     async def _collect(self, receive: Receive) -> bytes | None:
@@ -150,16 +154,23 @@ def _check_encoded(part: bytes) -> None:
         raise UnreadableAddress from None
 
 
-async def _check_json_body(content_type: str, body: bytes) -> None:
+def body_fields(scope: Scope) -> list[str]:
+    """The names of the members of the JSON object that was sent; none without one."""
+    found: list[str] = scope.get("state", {}).get(BODY_FIELDS, [])
+    return found
+
+
+async def _fields_of_json(content_type: str, body: bytes) -> list[str]:
     kind = content_type.partition(";")[0].strip().lower()
     if kind != "application/json" and not (
         kind.startswith("application/") and kind.endswith("+json")
     ):
         raise UnsupportedMediaType
     if len(body) > PARSE_IN_THREAD:
-        await anyio.to_thread.run_sync(parse_json, body)
+        document = await anyio.to_thread.run_sync(parse_json, body)
     else:
-        parse_json(body)
+        document = parse_json(body)
+    return sorted(document) if isinstance(document, dict) else []
 
 
 def _replaying(body: bytes, receive: Receive) -> Receive:

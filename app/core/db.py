@@ -1,6 +1,7 @@
 """Postgres, through SQLAlchemy: where transactions open and end."""
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, ClassVar
@@ -73,12 +74,21 @@ class Database:
         self.url = url
         self.engine = _create_engine(url, pool_size=pool_size, name=name)
         self._sessions = sessionmaker(self.engine, expire_on_commit=False, autoflush=False)
+        self._witness: Callable[[Session], None] | None = None
+
+    def witnessed(self, witness: Callable[[Session], None]) -> "Database":
+        """The same database; `witness` writes the last words of each transaction of `begin`."""
+        seen = copy.copy(self)
+        seen._witness = witness  # noqa: SLF001 - of its own kind
+        return seen
 
     @contextmanager
     def begin(self) -> Iterator[Session]:
         """One transaction: committed when the block ends, rolled back when it raises."""
         with database_errors(), self._sessions.begin() as session:
             yield session
+            if self._witness is not None:
+                self._witness(session)
 
     @contextmanager
     def read(self) -> Iterator[Session]:

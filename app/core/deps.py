@@ -1,17 +1,32 @@
 """What a route may ask for by type."""
 
-from typing import Annotated
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, TypeAlias
 
 from fastapi import Depends, Request
+from sqlalchemy.orm import Session
 
 from app.core.resources import Resources
 from app.core.sse import EventHub
 
+Witness: TypeAlias = Callable[[Request, Session], None]
+
+READING = frozenset({"GET", "HEAD"})
+
 
 def resources(request: Request) -> Resources:
-    """What this process holds: database, secrets, clock."""
+    """What this process holds: database, secrets, clock.
+
+    Every transaction of a request that may change something ends with the words of the
+    application's witness, so that no route can forget them.
+    """
     found: Resources = request.app.state.resources
-    return found
+    witness: Witness | None = getattr(request.app.state, "witness", None)
+    if witness is None or request.method in READING:
+        return found
+    return replace(found, db=found.db.witnessed(partial(witness, request)))
 
 
 def event_hub(request: Request) -> EventHub:

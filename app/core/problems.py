@@ -20,6 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.core.correlation import TRACEPARENT, carrying, is_traceparent
 from app.core.errors import AppError, ErrorItem, Invalid, NotFound
 from app.core.ids import is_identifier, new_id
 from app.core.strict_json import MalformedJson, escape_pointer
@@ -104,13 +105,14 @@ PROBLEM_SCHEMA: dict[str, Any] = {
 }
 
 
-def _documented(status: int, description: str) -> dict[str, Any]:
+def documented(status: int, description: str) -> dict[str, Any]:
+    """How the description of an operation tells of a problem."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {"description": f"{HTTPStatus(status).phrase}: {description}", "content": content}
 
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: _documented(status, description)
+    status: documented(status, description)
     for status, description in {
         400: "the body or a parameter cannot be read",
         401: "no valid API key",
@@ -189,13 +191,15 @@ class RequestIds:
         offered = Headers(scope=scope).get(REQUEST_ID, "")
         chosen = offered if is_identifier(offered) else new_id()
         scope.setdefault("state", {})["request_id"] = chosen
+        trace = Headers(scope=scope).get(TRACEPARENT, "")
+        carried = {TRACEPARENT: trace} if is_traceparent(trace) else {}
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message)[REQUEST_ID] = chosen
             await send(message)
 
-        with structlog.contextvars.bound_contextvars(request_id=chosen):
+        with carrying({**carried, "request_id": chosen}):
             return await self.app(scope, receive, send_with_id)
 
 

@@ -14,6 +14,7 @@ APP = ROOT / "app"
 
 # Streams, bodies and the worker loop; everything else is synchronous.
 MAY_BE_ASYNC = {
+    "app/core/answers.py",
     "app/core/bodies.py",
     "app/core/problems.py",
     "app/core/sse.py",

@@ -12,7 +12,7 @@ from tests.support.service import Service
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-ELSEWHERE = re.compile(r"/api/v1/api-keys")
+ELSEWHERE = re.compile(r"/api/v1/(keys|audit)")
 
 
 class Example(NamedTuple):

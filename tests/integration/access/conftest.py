@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import func, select, text
 
-from app.access.models import ApiKey, IdempotencyKey
+from app.access.models import ApiKey, AuditEntry, IdempotencyKey, RateWindow
 from app.access.rules import RoleName
 from app.access.service import create_key
 from app.core.db import Base, Database
@@ -40,7 +40,10 @@ def database_url(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> It
 @pytest.fixture(scope="session")
 def tables(database_url: str) -> Iterator[Database]:
     db = Database(database_url, pool_size=POOL_SIZE)
-    mine = [Base.metadata.tables[model.__tablename__] for model in (ApiKey, IdempotencyKey)]
+    mine = [
+        Base.metadata.tables[model.__tablename__]
+        for model in (ApiKey, AuditEntry, IdempotencyKey, RateWindow)
+    ]
     Base.metadata.create_all(db.engine, tables=mine)
     TOYS.metadata.create_all(db.engine)
     yield db

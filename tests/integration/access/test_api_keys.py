@@ -6,7 +6,7 @@ from fastapi import FastAPI
 from sqlalchemy import text
 
 from app.core.db import Database
-from tests.integration.access.toy_service import START, Client, Clock
+from tests.integration.access.toy_service import START, Call, Client, Clock
 
 GiveOut = Callable[..., str]
 
@@ -19,10 +19,10 @@ def admin(app: FastAPI, give_out: GiveOut) -> Client:
 
 
 def test_a_key_is_shown_once_and_works(admin: Client, app: FastAPI) -> None:
-    made = admin.post("/api-keys", json=NEW)
+    made = admin.post("/keys", json=NEW)
     key = made.json()
     assert made.status_code == 201
-    assert made.headers["Location"] == f"/api-keys/{key['id']}"
+    assert made.headers["Location"] == f"/keys/{key['id']}"
     assert (key["name"], key["role"], key["expiresAt"], key["revokedAt"]) == (
         "nightly build",
         "run",
@@ -32,14 +32,14 @@ def test_a_key_is_shown_once_and_works(admin: Client, app: FastAPI) -> None:
     assert Client(app, key["token"]).post("/toys", json={"name": "bear"}).status_code == 201
     shown = admin.get(made.headers["Location"])
     assert shown.json().keys() == key.keys() - {"token"}
-    assert key["token"] not in shown.text + admin.get("/api-keys").text
+    assert key["token"] not in shown.text + admin.get("/keys").text
 
 
 def test_a_repeated_request_gets_the_same_key_and_the_database_never_its_text(
     admin: Client, db: Database
 ) -> None:
     first, again = (
-        admin.post("/api-keys", json=NEW, headers={"Idempotency-Key": "k"}) for _ in range(2)
+        admin.post("/keys", json=NEW, headers={"Idempotency-Key": "k"}) for _ in range(2)
     )
     assert first.json()["token"] == again.json()["token"]
     dump = "SELECT string_agg(row_to_json(t)::text, '') FROM {} t"
@@ -54,23 +54,23 @@ def test_a_repeated_request_gets_the_same_key_and_the_database_never_its_text(
 def test_the_list_shows_the_newest_first_in_pages(admin: Client, clock: Clock) -> None:
     for number in range(3):
         clock.forward(seconds=1)
-        admin.post("/api-keys", json={"name": f"key {number}"})
-    page = admin.get("/api-keys?limit=2").json()
-    rest = admin.get(f"/api-keys?limit=2&cursor={page['nextCursor']}").json()
+        admin.post("/keys", json={"name": f"key {number}"})
+    page = admin.get("/keys?limit=2").json()
+    rest = admin.get(f"/keys?limit=2&cursor={page['nextCursor']}").json()
     names = [key["name"] for key in page["items"] + rest["items"]]
     assert names == ["key 2", "key 1", "key 0", "admin key"]
     assert rest["nextCursor"] is None
 
 
 def test_a_key_reads_only_unless_asked_otherwise(admin: Client) -> None:
-    assert admin.post("/api-keys", json={"name": "dashboard"}).json()["role"] == "read"
+    assert admin.post("/keys", json={"name": "dashboard"}).json()["role"] == "read"
 
 
 def test_a_revoked_key_ends_and_stays_in_the_list(
     admin: Client, app: FastAPI, clock: Clock
 ) -> None:
-    key = admin.post("/api-keys", json=NEW).json()
-    path = f"/api-keys/{key['id']}"
+    key = admin.post("/keys", json=NEW).json()
+    path = f"/keys/{key['id']}"
     assert admin.delete(path).status_code == 204
     clock.forward(hours=1)
     assert admin.delete(path).status_code == 204
@@ -80,7 +80,7 @@ def test_a_revoked_key_ends_and_stays_in_the_list(
 
 def test_a_key_that_expires_stops_then(admin: Client, app: FastAPI, clock: Clock) -> None:
     tomorrow = START + timedelta(days=1)
-    key = admin.post("/api-keys", json={**NEW, "expiresAt": tomorrow.isoformat()}).json()
+    key = admin.post("/keys", json={**NEW, "expiresAt": tomorrow.isoformat()}).json()
     client = Client(app, key["token"])
     assert client.get("/toys").status_code == 200
     clock.forward(days=1)
@@ -99,13 +99,13 @@ def test_a_key_that_expires_stops_then(admin: Client, app: FastAPI, clock: Clock
     ],
 )
 def test_a_wrong_field_is_named(admin: Client, change: dict[str, str], pointer: str) -> None:
-    answer = admin.post("/api-keys", json={**NEW, **change})
+    answer = admin.post("/keys", json={**NEW, **change})
     assert answer.status_code == 422
     assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
 
 
 def test_an_unknown_key_is_not_found(admin: Client) -> None:
-    for answer in (admin.get("/api-keys/nobody"), admin.delete("/api-keys/nobody")):
+    for answer in (admin.get("/keys/nobody"), admin.delete("/keys/nobody")):
         assert (answer.status_code, answer.json()["type"]) == (404, "/problems/unknown-api-key")
 
 
@@ -113,9 +113,43 @@ def test_an_unknown_key_is_not_found(admin: Client) -> None:
 def test_only_an_admin_key_manages_keys(app: FastAPI, give_out: GiveOut, role: str) -> None:
     client = Client(app, give_out(role))
     answers = [
-        client.get("/api-keys"),
-        client.get("/api-keys/x"),
-        client.post("/api-keys", json=NEW),
-        client.delete("/api-keys/x"),
+        client.get("/keys"),
+        client.get("/keys/x"),
+        client.post("/keys", json=NEW),
+        client.delete("/keys/x"),
     ]
     assert [answer.status_code for answer in answers] == [403] * 4
+
+
+def test_the_last_admin_key_is_not_revoked_before_there_is_another(
+    admin: Client, app: FastAPI, clock: Clock
+) -> None:
+    (mine,) = admin.get("/keys").json()["items"]
+    in_an_hour = (START + timedelta(hours=1)).isoformat()
+    for other in (NEW, {"name": "guest", "role": "admin", "expiresAt": in_an_hour}):
+        admin.post("/keys", json=other)
+    clock.forward(hours=1)
+    refused = admin.delete(f"/keys/{mine['id']}")
+    assert (refused.status_code, refused.json()["type"]) == (409, "/problems/last-admin-key")
+    assert "give out another one first" in refused.json()["detail"]
+    assert admin.get("/keys").status_code == 200
+    successor = admin.post("/keys", json={"name": "successor", "role": "admin"}).json()
+    assert admin.delete(f"/keys/{mine['id']}").status_code == 204
+    clock.forward(seconds=1)
+    assert Client(app, successor["token"]).get("/keys").status_code == 200
+
+
+def test_two_administrators_cannot_revoke_each_other_at_once(
+    app: FastAPI, give_out: GiveOut
+) -> None:
+    for _ in range(5):
+        pair = [give_out("admin"), give_out("admin")]
+        ids = [text_of_key.split("_")[2] for text_of_key in pair]
+        everyone = Client(app, pair[0]).get("/keys").json()["items"]
+        for key in everyone:
+            if key["id"] not in ids and key["revokedAt"] is None:
+                Client(app, pair[0]).delete(f"/keys/{key['id']}")
+        answers = Client(app, pair[0]).all_at_once(
+            [Call("DELETE", f"/keys/{key}", {}) for key in ids]
+        )
+        assert sorted(answer.status_code for answer in answers) == [204, 409]

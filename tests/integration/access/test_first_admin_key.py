@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import select, text, update
 
 from app.access import queries
 from app.access.models import ApiKey
@@ -19,7 +19,6 @@ from app.access.service import (
     FirstKey,
     create_key,
     ensure_first_admin_key,
-    revoke_key,
 )
 from app.core.db import Database
 from app.core.secret_files import UnsafeSecretFile
@@ -62,9 +61,11 @@ def rows(db: Database) -> list[Row]:
 
 
 def revoke(db: Database, token: str) -> None:
+    """As somebody with the database at hand does it, who may revoke the last admin key too."""
     parsed = parse_token(token)
+    key = parsed.key_id if parsed else CONFIGURED_KEY_ID
     with db.begin() as session:
-        revoke_key(session, parsed.key_id if parsed else CONFIGURED_KEY_ID, now=START)
+        session.execute(update(ApiKey).where(ApiKey.id == key).values(revoked_at=START))
 
 
 def test_the_first_start_leaves_a_key_that_only_the_owner_can_read(

@@ -1,0 +1,96 @@
+"""Who changed what: one line for each change, in the transaction of the change itself."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from fastapi import Request
+from sqlalchemy import insert
+from sqlalchemy.orm import Session
+
+from app.access.models import AuditEntry
+from app.core import correlation
+from app.core.bodies import body_fields
+
+ActorType = Literal["key", "schedule", "webhook", "event", "operator"]
+Outcome = Literal["done", "refused"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actor:
+    """Who does something: an API key, a schedule, the sender of a webhook, …, by its id."""
+
+    type: ActorType
+    id: str
+
+
+class Resource(NamedTuple):
+    """What something is done to; `id` is None for a whole collection."""
+
+    type: str
+    id: str | None
+
+
+def record(
+    session: Session,
+    actor: Actor,
+    action: str,
+    resource: Resource,
+    *,
+    fields: Sequence[str] = (),
+    outcome: Outcome = "done",
+    method: str | None = None,
+    path: str | None = None,
+) -> None:
+    """Write one line of the audit log, with the id of the request that it belongs to.
+
+    `action` is a verb and a noun (`create_agent`), `fields` the names of what was given.
+    What an API key does is recorded already, by `witness`: call this for other actors.
+    """
+    session.execute(
+        insert(AuditEntry).values(
+            actor_type=actor.type,
+            actor_id=actor.id,
+            action=action,
+            resource_type=resource.type,
+            resource_id=resource.id,
+            outcome=outcome,
+            fields=list(fields),
+            method=method,
+            path=path,
+            request_id=correlation.request_id(),
+        )
+    )
+
+
+def witness(request: Request, session: Session, outcome: Outcome = "done") -> None:
+    """Record what the API key of a request does in this transaction.
+
+    Requests without an API key are signed otherwise: who accepts them records them.
+    """
+    caller = getattr(request.state, "caller", None)
+    if caller is None or getattr(request.state, "replayed", False):
+        return
+    record(
+        session,
+        Actor(type="key", id=caller.key_id),
+        request.scope["endpoint"].__name__,
+        _resource_of(request),
+        fields=body_fields(request.scope),
+        outcome=outcome,
+        method=request.method,
+        path=request.scope["path"],
+    )
+
+
+def _resource_of(request: Request) -> Resource:
+    """What was created, else the last thing that the address names: `/benchmarks/b/kpis/k` is the
+    KPI k.
+    """
+    created: str | None = getattr(request.state, "created", None)
+    if created is not None:
+        return Resource(*created.split("/")[-2:])
+    steps = [step for step in request.scope["path"].split("/") if step]
+    given = {str(value) for value in request.path_params.values()}
+    named = [at for at in range(1, len(steps)) if steps[at] in given]
+    return Resource(steps[named[-1] - 1], steps[named[-1]]) if named else Resource(steps[-1], None)
