@@ -7,7 +7,8 @@ from app.core.db import Base
 from app.kpis import models as kpis
 from app.runs import models as runs
 from app.traces import models as traces
+from app.triggers import models as triggers
 
-__all__ = ["METADATA", "access", "agents", "benchmarks", "kpis", "runs", "traces"]
+__all__ = ["METADATA", "access", "agents", "benchmarks", "kpis", "runs", "traces", "triggers"]
 
 METADATA = Base.metadata

@@ -20,6 +20,7 @@ from app.benchmarks.schemas import (
     MetricChoice,
     WriteBack,
 )
+from app.benchmarks.triggers import Triggers
 from app.core.deps import Res
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
@@ -167,6 +168,7 @@ def views(session: Session, benchmarks: Sequence[Benchmark]) -> list[BenchmarkVi
             min_coverage=benchmark.min_coverage,
             max_error_share=benchmark.max_error_share,
             keep_days=benchmark.keep_days,
+            triggers=Triggers.model_validate(benchmark.triggers),
             late_scores=benchmark.late_scores,
             write_back=WriteBack.model_validate(benchmark.write_back),
             archived=benchmark.archived,

@@ -9,6 +9,8 @@ from app.formula import validate
 from app.metrics.registry import METRICS, option_mistakes, options_of, plain_keys, provider_for
 from app.metrics.types import MetricRef
 
+MAX_COLUMN_CHARS = 220  # SCORE["…"] with a name of 200
+
 
 class KpiDraft(Protocol):
     """A KPI that somebody wants to save."""
@@ -39,7 +41,10 @@ def metric_errors(refs: Sequence[MetricRef]) -> list[ErrorItem]:
         mistakes = _ref_errors(ref, at)
         if not mistakes:
             column = provider_for(ref).spec.key
-            if column in seen:
+            if len(column) > MAX_COLUMN_CHARS:
+                detail = f"its name is longer than {MAX_COLUMN_CHARS} characters; shorten it"
+                mistakes = [ErrorItem(pointer=at, detail=detail)]
+            elif column in seen:
                 detail = f"{column} is listed twice; list it once"
                 mistakes = [ErrorItem(pointer=at, detail=detail)]
             seen.add(column)

@@ -10,6 +10,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from app.benchmarks.triggers import Triggers
 from app.core.errors import Invalid
 from app.core.schemas import UNSET, Identifier, JsonObject, LongText, ShortText, WireModel
 from app.core.strict_json import MalformedJson, parse_json
@@ -61,8 +62,11 @@ def _metric_of_name(value: object) -> object:
 Metadata = Annotated[JsonObject, BeforeValidator(_object_of_text)]
 
 
+MAX_OPTION_CHARS = 8000
+OptionText = Annotated[str, Field(min_length=1, max_length=MAX_OPTION_CHARS)]
 OptionValue = Annotated[
-    bool | int | float | ShortText, _one_of("a boolean, a number or a text of 1 to 200 characters")
+    bool | int | float | OptionText,
+    _one_of(f"a boolean, a number or a text of 1 to {MAX_OPTION_CHARS} characters"),
 ]
 
 
@@ -158,6 +162,7 @@ class BenchmarkBody(WireModel):
     min_coverage: Share = Field(default=0.9, description="A run with less is INVALID.")
     max_error_share: Share = Field(default=0.05, description="A run with more is INVALID.")
     keep_days: KeepDays | None = Field(default=None, description="Age at which runs are purged.")
+    triggers: Triggers = Field(default_factory=Triggers)
     late_scores: LateScores = False
     write_back: WriteBack = Field(default_factory=WriteBack)
     archived: bool = False
@@ -182,6 +187,7 @@ class BenchmarkPatch(WireModel):
     min_coverage: Share = UNSET
     max_error_share: Share = UNSET
     keep_days: KeepDays | None = None
+    triggers: Triggers = UNSET
     late_scores: LateScores = UNSET
     write_back: WriteBack = UNSET
     archived: bool = UNSET
@@ -201,6 +207,7 @@ class BenchmarkView(WireModel):
     min_coverage: float
     max_error_share: float
     keep_days: int | None
+    triggers: Triggers
     late_scores: bool
     write_back: WriteBack
     archived: bool

@@ -17,6 +17,7 @@ from app.benchmarks.schemas import (
     MetricChoice,
     WriteBack,
 )
+from app.benchmarks.triggers import Triggers
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
 from app.core.schemas import fields
@@ -57,6 +58,7 @@ def create_benchmark(session: Session, body: BenchmarkCreate, now: datetime) -> 
     _set_agents(session, benchmark.id, body.evaluates)
     set_kpis(session, benchmark.id, body.measures, now)
     session.refresh(benchmark)
+    _require_none(_trigger_errors(session, benchmark))
     return benchmark
 
 
@@ -79,6 +81,7 @@ def change_benchmark(
     if "measures" in values:
         set_kpis(session, benchmark_id, values["measures"], now)
     session.flush()
+    _require_none(_trigger_errors(session, benchmark))
     return benchmark
 
 
@@ -254,6 +257,19 @@ def _write_back_errors(source: str, wanted: WriteBack) -> list[ErrorItem]:
     return [ErrorItem(pointer="/writeBack", detail=detail)]
 
 
+def _trigger_errors(session: Session, benchmark: Benchmark) -> list[ErrorItem]:
+    """What the triggers of a benchmark as it stands lack."""
+    triggers = Triggers.model_validate(benchmark.triggers)
+    errors = []
+    if triggers.is_any_on and not queries.agents_of(session, [benchmark.id]):
+        detail = "events start runs of the agents that are listed here; list at least one"
+        errors.append(ErrorItem(pointer="/evaluates", detail=detail))
+    if triggers.new_run is not None and TRACE_SOURCES.get(benchmark.source).list_runs is None:
+        detail = f"the source {benchmark.source!r} cannot list its runs; leave newRun out"
+        errors.append(ErrorItem(pointer="/triggers/newRun", detail=detail))
+    return errors
+
+
 def _agent_errors(session: Session, agent_ids: Sequence[str]) -> list[ErrorItem]:
     """Keeps the agents from being deleted until the transaction ends."""
     known = existing_agents(session, agent_ids)
@@ -277,6 +293,8 @@ def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
     columns = {name: value for name, value in values.items() if name not in NESTED}
     if "metadata" in columns:
         columns["metadata_"] = columns.pop("metadata")
+    if "triggers" in columns:
+        columns["triggers"] = columns["triggers"].model_dump(mode="json")
     if "metrics" in columns:
         columns["metrics"] = [metric.model_dump() for metric in columns["metrics"]]
     if "write_back" in columns:

@@ -32,6 +32,7 @@ class BenchmarkRun(Base):
     agent_id: Mapped[str] = mapped_column(ForeignKey("agents.id", ondelete="RESTRICT"))
     status: Mapped[str]
     triggered_by: Mapped[str]
+    trigger_event_id: Mapped[str | None]
     run_name: Mapped[str | None]
     retry_count: Mapped[int] = mapped_column(Integer, default=0)
     retry_of: Mapped[str | None] = mapped_column(

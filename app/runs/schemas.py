@@ -25,6 +25,7 @@ class RunView(WireModel):
     agent_id: str
     status: str
     triggered_by: str
+    trigger_event_id: str | None
     run_name: str | None
     created_at: datetime
     started_at: datetime | None

@@ -99,10 +99,11 @@ def create_run(
     agent_id: str,
     *,
     trigger: TriggerType,
+    trigger_event_id: str | None = None,
     run_name: str | None = None,
     retry_of: BenchmarkRun | None = None,
 ) -> BenchmarkRun:
-    """Insert a PENDING run and its first job.
+    """Insert a PENDING run and its first job; `trigger_event_id` names what started it.
 
     Raises: `NotFound` for an unknown benchmark or agent, `Invalid` when the benchmark does not
             evaluate the agent, `Conflict` when one of them is archived.
@@ -115,6 +116,7 @@ def create_run(
         agent_id=agent_id,
         status=RunStatus.PENDING,
         triggered_by=trigger,
+        trigger_event_id=trigger_event_id,
         run_name=run_name,
         retry_of=retry_of.id if retry_of else None,
         retry_count=retry_of.retry_count + 1 if retry_of else 0,

@@ -1,0 +1,1 @@
+"""What starts runs from outside: signed webhooks, and events that a benchmark waits for."""
