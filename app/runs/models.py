@@ -89,7 +89,7 @@ class TraceResult(Base):
 
     `notes` says, sparsely, why a value is missing: `{"BLEU": {"skipped": "NO_OUTPUT"}}`. There is
     no foreign key: it would be checked for each row, and double the cost of writing a shard.
-    `delete_run` deletes these rows itself.
+    `drop_results` deletes these rows.
     """
 
     __tablename__ = "trace_results"

@@ -18,11 +18,13 @@ from app.metrics.aggregate import Aggregate
 from app.metrics.registry import column_of
 from app.runs import queries, service
 from app.runs.planning import make_plan, trace_query
+from app.runs.reuse import measured_before
 from app.runs.rules import judge_validity
 from app.runs.scoring import Columns, RunValues, score_traces, summarize
 from app.traces.collect import collect
 from app.traces.queries import read_traces
 from app.traces.registry import TRACE_SOURCES
+from app.traces.types import Trace
 
 SHARDS_AT_ONCE = 16
 
@@ -54,25 +56,32 @@ def collect_traces(job: Job, run_id: str) -> None:
         for page in collect(source, query, collection.cursor):
             job.checkpoint()
             with res.db.begin() as session:
-                service.append_page(session, step, page, res.clock())
+                complete = service.append_page(session, step, page, res.clock())
+            if complete:
+                break
     with res.db.begin() as session:
         service.plan_shards(session, step)
 
 
 def score(job: Job, run_id: str, shard: int) -> None:
-    """Measure one shard of the traces with every metric of the run."""
+    """Measure one shard of the traces with every metric of the run, as far as no earlier run did."""
     res = job.resources
     with res.db.begin() as session:
         step = service.open_shard(session, run_id, shard)
     if step is None:
         return
     with res.db.read() as session:
-        traces = read_traces(session, step.collection_id, step.first, step.last)
+        before = measured_before(session, step)
+        traces = list[Trace]()
+        if before.needs_traces:
+            traces = read_traces(session, step.collection_id, step.first, step.last)
     go_on = partial(_require_shard, job, step)
-    measured = score_traces(traces, step.plan.refs, job, go_on)
-    summaries = summarize(traces, measured, step.plan.refs, job, go_on)
+    measured = before.completed(traces, partial(score_traces, job=job, checkpoint=go_on))
+    summaries = summarize(traces, measured, step.plan.refs, job, go_on, known=before.summaries)
     with res.db.begin() as session:
-        service.store_shard(session, step, measured, res.clock(), summaries=summaries)
+        service.store_shard(
+            session, step, measured, res.clock(), summaries=summaries, reused=before.values
+        )
 
 
 def _require_shard(job: Job, step: service.ShardStep) -> None:

@@ -13,7 +13,7 @@ from app.core.schemas import Page
 from app.core.sse import Snapshot, stream
 from app.kpis.queries import kpis_of_run
 from app.kpis.schemas import KpiValueView
-from app.runs import queries, service
+from app.runs import queries, retention, service
 from app.runs.models import BenchmarkRun
 from app.runs.queries import TraceRow
 from app.runs.rules import RunStatus, TriggerType
@@ -136,7 +136,7 @@ def follow_run(run_id: RunId, request: Request, res: Res, hub: Hub) -> Streaming
 def delete_run(run_id: RunId, res: Res) -> None:
     """Delete a run that has ended, with its values and its KPI history."""
     with res.db.begin() as session:
-        service.delete_run(session, run_id)
+        retention.delete_run(session, run_id)
 
 
 def view(run: BenchmarkRun) -> RunView:

@@ -18,7 +18,9 @@ class RunCreate(WireModel):
 
 
 class RunView(WireModel):
-    """A run. `results` is the address of what was measured, trace by trace."""
+    """A run. `metrics_computed` values were computed for it, `metrics_reused` taken from earlier runs
+    on the same traces. `results` is the address of what was measured, trace by trace.
+    """
 
     id: str
     benchmark_id: str
@@ -35,6 +37,7 @@ class RunView(WireModel):
     traces_total: int | None
     traces_processed: int
     metrics_computed: int
+    metrics_reused: int
     retry_count: int
     retry_of: str | None
     validity: str | None

@@ -155,13 +155,15 @@ def summarize(
     refs: tuple[MetricRef, ...],
     job: Job,
     checkpoint: Callable[[], None],
+    *,
+    known: Mapping[str, Note] | None = None,
 ) -> dict[str, Note]:
-    """What the values of the whole run are made of, by column, for metrics that have one;
-    `checkpoint` as in `score_traces`.
+    """What the values of the whole run are made of, by column, for metrics that have one; `known`
+    is taken as it is. `checkpoint` as in `score_traces`.
     """
-    found = {}
+    found = dict(known or {})
     for place, ref in enumerate(refs):
-        if is_run_metric(ref):
+        if is_run_metric(ref) and _column(ref) not in found:
             checkpoint()
             column = [row.values[place] for row in measured]
             found[_column(ref)] = _noted(job, summarize_traces, ref, column, traces)

@@ -2,7 +2,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import delete, insert, select, text, update
+from sqlalchemy import insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -21,11 +21,12 @@ from app.metrics.aggregate import Aggregate
 from app.metrics.run_value import Note
 from app.metrics.types import Skipped, TraceMeasurements
 from app.runs import queries, rules
-from app.runs.models import BenchmarkRun, RunMetric, RunShard, TraceResult
+from app.runs.models import BenchmarkRun, RunMetric, RunShard
 from app.runs.plan import RunPlan
 from app.runs.rows import result_row
 from app.runs.rules import RunStatus, TriggerType, ValidityVerdict
 from app.traces.models import Collection
+from app.traces.queries import lock_complete
 from app.traces.registry import CollectionFailed, TracePage
 from app.traces.service import create_collection, store_page
 
@@ -170,24 +171,6 @@ def fail_run(session: Session, run_id: str, code: str, message: str, now: dateti
     return True
 
 
-def delete_run(session: Session, run_id: str) -> None:
-    """Delete a run that has ended with all it measured; its traces too, unless another run
-    judges them as well.
-
-    Locks:   the shards before the run, as a step that stores a shard does.
-    """
-    queries.lock_shards(session, queries.get_run(session, run_id).seq)
-    run = queries.get_run(session, run_id, for_update=True)
-    if not RunStatus(run.status).is_final:
-        raise rules.IllegalTransition(f"the run {run.id} is {run.status}; cancel it first")
-    session.execute(delete(TraceResult).where(TraceResult.run_seq == run.seq))
-    session.delete(run)
-    session.flush()
-    shared = select(BenchmarkRun.seq).where(BenchmarkRun.collection_id == run.collection_id)
-    if run.collection_id is not None and session.scalar(shared.limit(1)) is None:
-        session.execute(delete(Collection).where(Collection.id == run.collection_id))
-
-
 def may_begin(session: Session, run_id: str) -> bool:
     """Whether a run waits to be begun; locks it, so that nobody else begins it meanwhile."""
     return queries.get_run(session, run_id, for_update=True).status == RunStatus.PENDING
@@ -200,13 +183,28 @@ def begin_run(
     run = queries.get_run(session, run_id, for_update=True)
     rules.require_transition(run.id, RunStatus(run.status), RunStatus.RUNNING)
     query = {"dataset_ref": plan.dataset_ref, "run_name": plan.run_name}
-    run.collection_id = create_collection(session, plan.source, query).id
+    run.collection_id = (
+        _collected_before(session, run, plan) or create_collection(session, plan.source, query).id
+    )
     run.status, run.started_at = RunStatus.RUNNING, now
     run.plan, run.metric_keys = plan.document(), plan.columns
     run.fingerprint = plan.fingerprint()
     session.flush()
     enqueue(session, "runs.collect", run_id=run.id, lock=collect_lock)
     announce(session, run.id)
+
+
+def _collected_before(session: Session, run: BenchmarkRun, plan: RunPlan) -> int | None:
+    """The complete collection of the run that this one retries, where it asks for the same."""
+    old = run.retry_of and session.get(BenchmarkRun, run.retry_of)
+    if not old or old.plan is None:
+        return None
+    before = RunPlan.model_validate(old.plan)
+    if (old.run_name or before.run_name) != plan.run_name or before.reads != plan.reads:
+        return None
+    ours = (Collection.id == old.collection_id) & (Collection.trace_count > 0)
+    collection = lock_complete(session, plan.source, ours)
+    return collection.id if collection else None
 
 
 def open_step(session: Session, run_id: str) -> Step | None:
@@ -230,16 +228,22 @@ def collection_of(session: Session, step: Step) -> Collection:
     return session.get_one(Collection, step.collection_id)
 
 
-def append_page(session: Session, step: Step, page: TracePage, now: datetime) -> None:
-    """Store a page of traces and where to go on; the last one completes the collection."""
+def append_page(session: Session, step: Step, page: TracePage, now: datetime) -> bool:
+    """Store a page of traces and where to go on; whether the collection is complete.
+
+    It is after the last page, or when an earlier one with the same traces takes its place.
+    """
     run = _locked(session, step)
-    collection = collection_of(session, step)
-    store_page(session, collection, page, now)
+    collection = store_page(session, collection_of(session, step), page, now)
+    if collection.id != run.collection_id:
+        enqueue(session, "runs.drop_traces", collection_id=run.collection_id)
+        run.collection_id = collection.id
     run.traces_total = max(page.total or 0, collection.trace_count)
     # From now on the run says which traces it judges, and a retry reads the same.
     run.run_name = run.run_name or page.run_name
     session.flush()
     announce(session, run.id)
+    return collection.completed_at is not None
 
 
 def plan_shards(session: Session, step: Step) -> None:
@@ -248,9 +252,9 @@ def plan_shards(session: Session, step: Step) -> None:
     Raises: `CollectionFailed` when there is no trace to score.
     """
     run = _locked(session, step)
-    collection = collection_of(session, step)
     if run.shards_total is not None:
         return
+    collection = session.get_one(Collection, run.collection_id)
     if collection.trace_count == 0:
         raise CollectionFailed(
             "the source holds no trace for this run; check dataset and run name", code="NO_TRACES"
@@ -319,8 +323,10 @@ def store_shard(
     now: datetime,
     *,
     summaries: Mapping[str, Note] | None = None,
+    reused: int = 0,
 ) -> None:
     """Write the values of a shard, once; the last shard of a run puts the finish on the queue.
+    `reused` of them were measured by earlier runs.
 
     Raises: `RunEnded` when the run has ended or another worker took the shard over.
     """
@@ -336,7 +342,8 @@ def store_shard(
         .values(
             shards_done=BenchmarkRun.shards_done + 1,
             traces_processed=BenchmarkRun.traces_processed + len(measured),
-            metrics_computed=BenchmarkRun.metrics_computed + _present(measured),
+            metrics_computed=BenchmarkRun.metrics_computed + _present(measured) - reused,
+            metrics_reused=BenchmarkRun.metrics_reused + reused,
         )
         .returning(BenchmarkRun.shards_done, BenchmarkRun.shards_total)
     ).one_or_none()

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 
 from app.jobs.handlers import HANDLERS, Job
-from app.runs import pipeline
+from app.runs import pipeline, retention
 from app.runs.queries import RunNotFound
 from app.runs.service import RunEnded
 
@@ -35,3 +35,5 @@ for name, step in STEPS.items():
     HANDLERS.handles(name, give_up="runs.give_up")(_unless_ended(step))
 
 HANDLERS.handles("runs.give_up")(_unless_ended(pipeline.give_up))
+HANDLERS.handles("runs.drop_results")(retention.drop_results)
+HANDLERS.handles("runs.drop_traces")(retention.drop_traces)

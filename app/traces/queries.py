@@ -1,11 +1,11 @@
 from collections.abc import Iterator, Sequence
 
-from sqlalchemy import Row, func, select
+from sqlalchemy import ColumnElement, Row, func, select
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
 from app.core.pagination import PageQuery, PageRows, paged
-from app.traces.models import CollectedTrace, LocalDataset, LocalTrace
+from app.traces.models import CollectedTrace, Collection, LocalDataset, LocalTrace
 from app.traces.types import Outcome, ToolCall, Trace
 
 RUN_NAMES_SHOWN = 10
@@ -68,6 +68,25 @@ def read_local_lines(session: Session, dataset_id: str, start: int, limit: int) 
         .order_by(LocalTrace.position)
     )
     return list(session.scalars(statement))
+
+
+def lock_complete(session: Session, source: str, known: ColumnElement[bool]) -> Collection | None:
+    """The oldest complete collection of a source of which that is known; until the transaction
+    ends nobody drops it.
+    """
+    statement = (
+        select(Collection)
+        .where(Collection.source == source, Collection.completed_at.is_not(None), known)
+        .order_by(Collection.id)
+        .limit(1)
+    )
+    return session.scalars(statement.with_for_update(read=True)).one_or_none()
+
+
+def lock_to_drop(session: Session, collection_id: int) -> Collection:
+    """A collection that nobody takes over before the transaction ends."""
+    statement = select(Collection).where(Collection.id == collection_id)
+    return session.scalars(statement.with_for_update(key_share=True)).one()
 
 
 def known_trace_ids(session: Session, collection_id: int, trace_ids: Sequence[str]) -> set[str]:

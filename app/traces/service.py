@@ -1,4 +1,5 @@
 import dataclasses
+import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -12,7 +13,7 @@ from app.core.copy import copy_rows
 from app.core.errors import Conflict, Invalid
 from app.core.ids import new_id
 from app.traces import queries
-from app.traces.models import Collection, LocalDataset
+from app.traces.models import CollectedTrace, Collection, LocalDataset
 from app.traces.ndjson import MAX_TRIAL, trace_from_line
 from app.traces.registry import TracePage
 from app.traces.types import ToolCall, Trace
@@ -40,6 +41,8 @@ COLLECTED_COLUMNS = {
 }
 LOCAL_COLUMNS = {"dataset_id": "text", "position": "int4", "trace_id": "text", "line": "text"}
 
+NO_TRACES = hashlib.sha256().digest()
+
 NUMBER_TRIALS = text(
     """
     WITH repeated AS (
@@ -59,17 +62,33 @@ NUMBER_TRIALS = text(
 
 
 def create_collection(session: Session, source: str, query: dict[str, str | None]) -> Collection:
-    collection = Collection(source=source, query=query)
+    collection = Collection(source=source, query=query, digest=NO_TRACES)
     session.add(collection)
     session.flush()
     return collection
 
 
-def store_page(session: Session, collection: Collection, page: TracePage, now: datetime) -> None:
+def store_page(
+    session: Session, collection: Collection, page: TracePage, now: datetime
+) -> Collection:
     """Append the traces that the collection does not hold yet, and remember where to go on.
 
+    Returns: the collection; or an earlier, complete one that holds the same traces and takes its
+             place. That one cannot be dropped before the transaction ends.
     Locks:   the caller holds the run that collects, so nobody else appends.
     """
+    if page.revision is not None and collection.trace_count == 0:
+        known = Collection.revision == page.revision
+        if (earlier := queries.lock_complete(session, collection.source, known)) is not None:
+            return earlier
+    _append(session, collection, page)
+    if page.cursor is not None:
+        session.flush()
+        return collection
+    return _complete(session, collection, now)
+
+
+def _append(session: Session, collection: Collection, page: TracePage) -> None:
     unique: dict[str, Trace] = {}
     for trace in page.traces:
         unique.setdefault(trace.trace_id, trace)
@@ -81,12 +100,42 @@ def store_page(session: Session, collection: Collection, page: TracePage, now: d
     )
     copy_rows(session, "collected_traces", COLLECTED_COLUMNS, rows)
     collection.trace_count += len(fresh)
+    collection.digest = collection.digest and _digest(collection.digest, fresh)
     collection.cursor = page.cursor
     collection.as_of = page.as_of or collection.as_of
-    if page.cursor is None:
-        collection.completed_at = now
-        _number_trials(session, collection)
+    collection.source_run_id = page.run_id or collection.source_run_id
+    collection.source_run_at = page.run_at or collection.source_run_at
+    collection.revision = page.revision
+
+
+def _digest(before: bytes, traces: Iterable[Trace]) -> bytes:
+    """The digest of some traces and then these: a chain, so that pages may be cut anywhere."""
+    digest = before
+    for trace in traces:
+        digest = hashlib.sha256(digest + repr(trace).encode()).digest()
+    return digest
+
+
+def _complete(session: Session, collection: Collection, now: datetime) -> Collection:
+    """Mark a collection as complete, unless an earlier one holds the same traces."""
+    if collection.trace_count and collection.digest is not None:
+        same = Collection.digest == collection.digest
+        if (earlier := queries.lock_complete(session, collection.source, same)) is not None:
+            return earlier
+    collection.completed_at = now
+    _number_trials(session, collection)
     session.flush()
+    return collection
+
+
+def drop_stretch(session: Session, collection_id: int, first: int, last: int) -> None:
+    """Delete the traces of a stretch of positions, both ends included."""
+    session.execute(
+        delete(CollectedTrace).where(
+            CollectedTrace.collection_id == collection_id,
+            CollectedTrace.position.between(first, last),
+        )
+    )
 
 
 def _number_trials(session: Session, collection: Collection) -> None:

@@ -21,7 +21,9 @@ class House:
     rows: Rows
 
     def upload(self, run_name: str, *, tags: list[str] | None = None, count: int = TRACES) -> None:
-        self.service.upload(varied_pairs(count, tags=tags), run_name=run_name)
+        """Traces that no other run has: nothing of what was measured there is used again."""
+        traces = [{**trace, "input": run_name} for trace in varied_pairs(count, tags=tags)]
+        self.service.upload(traces, run_name=run_name)
 
     def start(self, run_name: str) -> str:
         return str(self.service.start(runName=run_name)["id"])

@@ -12,6 +12,9 @@ from app.traces.registry import TRACE_SOURCES, CollectionFailed, SourceSpec, Tra
 
 PAGE_SIZE = 500
 
+# Raised when the same line is read as another trace than before.
+READING = 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSource:
@@ -40,6 +43,7 @@ class LocalSource:
                 cursor=None if done else f"{position}:{total}:{dataset_id}:{start.run_name}",
                 total=total,
                 run_name=start.run_name,
+                revision=f"{dataset_id}/{READING}",
             )
             if done:
                 return

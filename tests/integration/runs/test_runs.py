@@ -215,6 +215,7 @@ def test_a_run_that_ended_is_deleted_with_all_that_it_measured(service: Service)
     service.delete(f"{RUNS}/{pending['id']}")
     service.refused(404, "GET", f"{RUNS}/{pending['id']}")
     assert service.get("/kpi-history")["items"] == []
+    service.work()
     with service.resources.db.read() as session:
         for table in ("collections", "collected_traces", "trace_results", "run_metrics"):
             assert session.scalar(text(f"SELECT count(*) FROM {table}")) == 0
