@@ -1,9 +1,10 @@
 """Work beside the thread that stores pages, so that this one is never stuck in a wait."""
 
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, wait
 from functools import partial
+from itertools import islice
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -39,6 +40,16 @@ def launch(work: Callable[[], T]) -> "Future[T]":
 
     threading.Thread(target=run, name="langfuse", daemon=True).start()
     return future
+
+
+def in_order(works: Iterable[Callable[[], T]], *, ahead: int) -> Iterator[T]:
+    """What each piece of work brings, in their order, some of them at once."""
+    left = iter(works)
+    flights = [launch(work) for work in islice(left, ahead)]
+    while flights:
+        result = flights.pop(0).result()
+        flights += [launch(work) for work in islice(left, 1)]
+        yield result
 
 
 def attended(items: Generator[T, None, None], stop: Stop, *, beat_s: float) -> Iterator[T | None]:

@@ -2,6 +2,7 @@
 
 from app.traces.registry import TRACE_SOURCES, SourceSpec, TraceQuery
 from app.traces.sources.langfuse.check import check
+from app.traces.sources.langfuse.listing import list_runs
 from app.traces.sources.langfuse.source import LangfuseSource
 
 
@@ -13,6 +14,9 @@ def lock_of(query: TraceQuery) -> str | None:
 TRACE_SOURCES.register(
     "langfuse",
     SourceSpec(
-        open=lambda resources: LangfuseSource(resources=resources), lock=lock_of, check=check
+        open=lambda resources: LangfuseSource(resources=resources),
+        lock=lock_of,
+        check=check,
+        list_runs=list_runs,
     ),
 )

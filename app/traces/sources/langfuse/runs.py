@@ -75,14 +75,17 @@ class ReadPage:
 class Reader(Protocol):
     """One generation of the API.
 
-    `find` looks for a run by name, then by id, or for the newest; `known` lists names for a
-    message. Both raise `OtherGeneration`. `pages` goes on after `rest`.
+    `find` looks for a run by name, then by id, or for the newest; `runs` lists the newest of a
+    dataset, `known` names for a message. All three raise `OtherGeneration`. `pages` goes on after
+    `rest`.
     """
 
     @property
     def api(self) -> str: ...
 
     def find(self, dataset: Dataset | None, name: str | None) -> FoundRun | None: ...
+
+    def runs(self, dataset: Dataset) -> list[FoundRun]: ...
 
     def known(self, dataset: Dataset | None) -> list[str]: ...
 

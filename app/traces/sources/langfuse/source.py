@@ -3,8 +3,8 @@
 import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
@@ -17,17 +17,16 @@ from app.traces.sources.langfuse.client import (
     Client,
     access_of,
     open_client,
-    segment,
 )
-from app.traces.sources.langfuse.failures import (
-    AskForLess,
-    BadResponse,
-    DatasetNotFound,
-    NoTraces,
-    NotThere,
-    RunNotFound,
-)
+from app.traces.sources.langfuse.failures import BadResponse, NoTraces, RunNotFound
 from app.traces.sources.langfuse.known import SERVERS, Known
+from app.traces.sources.langfuse.lookup import (
+    GENERATIONS,
+    find_dataset,
+    no_dataset,
+    reader_of,
+    told,
+)
 from app.traces.sources.langfuse.position import START, Position, read_position
 from app.traces.sources.langfuse.retry import Patience
 from app.traces.sources.langfuse.runs import (
@@ -35,16 +34,10 @@ from app.traces.sources.langfuse.runs import (
     FoundRun,
     OtherGeneration,
     Reader,
-    link_to,
 )
-from app.traces.sources.langfuse.v3 import V3Reader
-from app.traces.sources.langfuse.v4 import V4Reader
-from app.traces.sources.langfuse.wire import required_text
 from app.traces.types import Trace
 
 log = logging.getLogger(__name__)
-
-GENERATIONS: Final = ("v4", "v3")
 
 # While nothing comes, the run is looked after so often: a cancel is seen within two seconds.
 BEAT_S: Final = 1.0
@@ -87,7 +80,7 @@ class _Reading:
         patience, policy = self.source.patience, self.source.resources.outbound
         with (
             open_client(self.access, pause=self.pause, patience=patience, policy=policy) as client,
-            _told(),
+            told(),
         ):
             at: Position | None = position or self._begin(client)
             while at is not None:
@@ -136,21 +129,9 @@ class _Reading:
         name = self.query.dataset_ref
         if name is None:
             if self.query.run_name is None:
-                raise DatasetNotFound(
-                    "the benchmark names neither a dataset nor a run; set its datasetRef to the"
-                    " name of a dataset in Langfuse"
-                )
+                raise no_dataset()
             return None
-        path = f"/v2/datasets/{segment(name)}"
-        try:
-            document = client.get(path)
-        except NotThere as error:
-            raise DatasetNotFound(
-                f"the Langfuse project has no dataset {name!r} ({error.detail or 'not found'})."
-                " Correct the benchmark's datasetRef, or give the agent the keys of the project"
-                " that holds it."
-            ) from None
-        return Dataset(id=required_text(document, "id", "a dataset"), name=name)
+        return find_dataset(client, name)
 
     def _no_run(self, reader: Reader, dataset: Dataset | None) -> RunNotFound:
         names = reader.known(dataset)
@@ -163,12 +144,7 @@ class _Reading:
         )
 
     def _reader(self, client: Client, api: str, project_id: str | None) -> Reader:
-        link = link_to(self.access.host, project_id)
-        if api == "v3":
-            return V3Reader(client=client, link=link)
-        return V4Reader(
-            client=client, link=link, now_ms=self._now_ms, late_scores=self.query.late_scores
-        )
+        return reader_of(client, self.query, api, project_id, self._now_ms)
 
     def _now_ms(self) -> int:
         return int(self.source.resources.clock().timestamp() * 1000)
@@ -205,26 +181,6 @@ class _Reading:
             passes=position.passes + 1,
             rest=None,
         )
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """What a reader did not expect, as an error with a remedy."""
-    try:
-        yield
-    except AskForLess as refusal:
-        raise refusal.instead from None
-    except OtherGeneration as error:
-        raise BadResponse(
-            "the server does not offer the API that holds runs"
-            f" ({error.detail or 'not found'}); check that langfuseUrl is the address of a Langfuse"
-            " server of version 3 or newer"
-        ) from None
-    except NotThere as error:
-        raise RunNotFound(
-            f"the run disappeared while it was read ({error.detail or 'not found'}); start a new"
-            " run of the benchmark"
-        ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,4 +236,6 @@ def _page(traces: tuple[Trace, ...], position: Position, after: Position | None)
         total=position.run.count,
         as_of=position.as_of,
         run_name=position.run.name,
+        run_id=position.run.id,
+        run_at=datetime.fromtimestamp(position.run.start / 1000, UTC),
     )

@@ -1,14 +1,13 @@
 """The third generation of the API: dataset runs, traces, and observations by trace."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from app.traces.sources.langfuse.background import launch
+from app.traces.sources.langfuse.background import in_order
 from app.traces.sources.langfuse.client import JSON, Client, Parameters, meta_of, rows_of, segment
 from app.traces.sources.langfuse.failures import AskForLess, BadResponse, NotThere
 from app.traces.sources.langfuse.limits import IN_FLIGHT
@@ -46,6 +45,8 @@ from app.traces.types import Outcome, Trace
 ROWS: Final = 100
 FEWEST_IDS: Final = 1
 NAMES_SHOWN: Final = 10
+RUNS_LISTED: Final = 20
+RUN_ITEM_FIELDS: Final = ("id", "datasetItemId", "traceId", "observationId", "createdAt")
 RUN_PAGES_SEARCHED: Final = 10
 NO_EXPECTED_OUTPUT: Final = "expected-output-gone"
 
@@ -92,8 +93,14 @@ class V3Reader:
         document = None if newest is None else self._run(dataset.name, newest)
         return None if document is None else _found_run(document, dataset)
 
+    def runs(self, dataset: Dataset) -> list[FoundRun]:
+        rows = sorted(
+            self._runs(dataset.name, 1), key=lambda row: -(time_of(row, "createdAt") or 0)
+        )
+        return [self._listed(row, dataset) for row in rows[:RUNS_LISTED]]
+
     def known(self, dataset: Dataset | None) -> list[str]:
-        runs = () if dataset is None else self._runs(dataset, 1)
+        runs = () if dataset is None else self._runs(dataset.name, 1)
         return [name for run in runs if (name := text_of(run, "name"))][:NAMES_SHOWN]
 
     def pages(self, run: FoundRun, rest: JSON | None) -> Iterator[ReadPage]:
@@ -104,44 +111,89 @@ class V3Reader:
             self._fill(spool, run, wanted={item.item_id for item in items[done:]})
             chunks = [items[at : at + ROWS] for at in range(done, len(items), ROWS)]
             works = (partial(self._traces, chunk, spool) for chunk in chunks)
-            for traces in _in_order(works, ahead=IN_FLIGHT // 2):
+            for traces in in_order(works, ahead=IN_FLIGHT // 2):
                 done = min(done + ROWS, len(items))
                 yield ReadPage(traces=traces, rest={"done": done} if done < len(items) else None)
 
     def _newest_or_by_id(self, dataset: Dataset, run_id: str | None) -> str | None:
         """The name of the run with an id, or of the newest."""
+        if run_id is None:
+            runs = self._runs(dataset.name, 1)
+            newest = max(runs, key=lambda run: time_of(run, "createdAt") or 0, default={})
+            return text_of(newest, "name")
+        found = self._listed_as(dataset.name, "id", run_id)
+        return None if found is None else text_of(found, "name")
+
+    def _listed_as(self, dataset_name: str, field: str, value: str) -> JSON | None:
+        """The run whose id or name that is, without its items."""
         for page in range(1, RUN_PAGES_SEARCHED + 1):
-            runs = self._runs(dataset, page)
-            if not runs:
-                return None
-            if run_id is None:
-                newest = max(runs, key=lambda run: time_of(run, "createdAt") or 0)
-                return text_of(newest, "name")
-            for run in runs:
-                if run.get("id") == run_id:
-                    return text_of(run, "name")
+            runs = self._runs(dataset_name, page)
+            found = next((run for run in runs if run.get(field) == value), None)
+            if found is not None or not runs:
+                return found
         return None
 
-    def _runs(self, dataset: Dataset, page: int) -> list[JSON]:
-        path = f"/datasets/{segment(dataset.name)}/runs"
+    def _runs(self, dataset_name: str, page: int) -> list[JSON]:
+        path = f"/datasets/{segment(dataset_name)}/runs"
         try:
             document = self.client.get(path, {"page": page, "limit": ROWS})
         except NotThere as error:
             raise OtherGeneration(error.detail) from None
         return rows_of(document, f"GET {path}")
 
+    def _listed(self, row: JSON, dataset: Dataset) -> FoundRun:
+        """A run without its items: its newest one tells of its end, the pages how many there are."""
+        name = required_text(row, "name", "a run")
+        newest = self._run_items(dataset.id, name, page=1, limit=1)
+        start = _start_of(row)
+        return FoundRun(
+            id=required_text(row, "id", "a run"),
+            name=name,
+            dataset_name=dataset.name,
+            start=start,
+            end=max((time_of(item, "createdAt") or start for item in newest.rows), default=start),
+            count=newest.total_pages if newest.rows else 0,
+        )
+
     def _run(self, dataset_name: str, name: str) -> JSON | None:
-        """A run with all its items, which come in one answer; None when there is none.
+        """A run with all its items, in one answer where that is not too much; None if there is none.
 
         Raises: `OtherGeneration` when the server does not offer this any more.
         """
         path = f"/datasets/{segment(dataset_name)}/runs/{segment(name)}"
         try:
             return self.client.get(path)
+        except AskForLess:
+            return self._run_in_pages(dataset_name, name)
         except NotThere as error:
             if "events_only" in error.detail or not error.detail:
                 raise OtherGeneration(error.detail) from None
             return None
+
+    def _run_in_pages(self, dataset_name: str, name: str) -> JSON | None:
+        run = self._listed_as(dataset_name, "name", name)
+        if run is None:
+            return None
+        dataset_id = required_text(run, "datasetId", "a run")
+        first = self._run_items(dataset_id, name, page=1, limit=ROWS)
+        works = (
+            partial(self._run_items, dataset_id, name, page=page, limit=ROWS)
+            for page in range(2, first.total_pages + 1)
+        )
+        items = list(first.rows)
+        for page in in_order(works, ahead=IN_FLIGHT):
+            items += page.rows
+        return {**run, "datasetRunItems": items}
+
+    def _run_items(self, dataset_id: str, name: str, *, page: int, limit: int) -> "_Page":
+        asked: Parameters = {"datasetId": dataset_id, "runName": name, "limit": limit}
+        try:
+            found = self._page("/dataset-run-items", asked, page)
+        except NotThere:
+            return _Page([], 0)
+        # A large run has very many of them: only what is needed is kept.
+        rows = [{field: row.get(field) for field in RUN_ITEM_FIELDS} for row in found.rows]
+        return _Page(rows, found.total_pages)
 
     def _fill(self, spool: ItemSpool, run: FoundRun, wanted: set[str]) -> None:
         """Read the dataset as it was when the run began, as far as the run needs it."""
@@ -153,7 +205,7 @@ class V3Reader:
             partial(self._page, "/dataset-items", asked, page)
             for page in range(2, first.total_pages + 1)
         )
-        for page in _in_order(works, ahead=IN_FLIGHT):
+        for page in in_order(works, ahead=IN_FLIGHT):
             spool.add(page.rows)
             missing -= {str(row.get("id")) for row in page.rows}
             if not missing:
@@ -226,23 +278,8 @@ class _Page(NamedTuple):
     total_pages: int
 
 
-def _in_order(works: Iterable[Callable[[], Any]], *, ahead: int) -> Iterator[Any]:
-    """What each piece of work brings, in their order, some of them at once."""
-    left = iter(works)
-    flights = [launch(work) for work in islice(left, ahead)]
-    while flights:
-        result = flights.pop(0).result()
-        flights += [launch(work) for work in islice(left, 1)]
-        yield result
-
-
 def _found_run(document: JSON, dataset: Dataset) -> FoundRun:
-    start = time_of(document, "createdAt")
-    if start is None:
-        raise BadResponse(
-            "Langfuse sent a run without createdAt; check that langfuseUrl is the address of a"
-            " Langfuse server of version 3"
-        )
+    start = _start_of(document)
     times = (time_of(item, "createdAt") or start for item in document.get("datasetRunItems") or ())
     end = max(times, default=start)
     return FoundRun(
@@ -253,6 +290,16 @@ def _found_run(document: JSON, dataset: Dataset) -> FoundRun:
         end=end,
         count=len(_run_items(document, until=end)),
     )
+
+
+def _start_of(document: JSON) -> int:
+    start = time_of(document, "createdAt")
+    if start is None:
+        raise BadResponse(
+            "Langfuse sent a run without createdAt; check that langfuseUrl is the address of a"
+            " Langfuse server of version 3"
+        )
+    return start
 
 
 def _run_items(document: JSON, *, until: int) -> list[_RunItem]:

@@ -94,6 +94,10 @@ class V4Reader:
         named = self._newest([*within, _Condition("name", [name])], dataset)
         return named or self._newest([*within, _Condition("id", [name])], dataset)
 
+    def runs(self, dataset: Dataset) -> list[FoundRun]:
+        rows = self._experiments([_Condition("datasetId", [dataset.id])], ROWS)
+        return [_found_run(row, dataset) for row in rows]
+
     def known(self, dataset: Dataset | None) -> list[str]:
         within = [] if dataset is None else [_Condition("datasetId", [dataset.id])]
         rows = self._experiments(within, NAMES_SHOWN)
