@@ -7,32 +7,50 @@ import signal
 import pytest
 
 from tests.support.house import TRACES, House
-from tests.support.kills import STEPS, kill_in_each_step
+from tests.support.kills import OUTSIDE_OF_TRANSACTIONS, STEPS, freeze_in, kill_in
 from tests.support.processes import children_of, until
 
 ROUNDS = 25
 
 
 def test_a_run_completes_whichever_step_its_worker_is_killed_in(house: House) -> None:
-    seconds = kill_in_each_step(house)
+    seconds = kill_in(house, tuple(STEPS))
 
     assert max(seconds.values()) < 60, seconds  # the goal is 15 s; a busy machine may take longer
 
 
+def test_a_worker_that_wakes_up_after_its_runs_were_completed_writes_nothing(house: House) -> None:
+    freeze_in(house, OUTSIDE_OF_TRANSACTIONS)
+
+
 @pytest.mark.prove
-def test_a_hundred_kills_lose_nothing(house: House, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_kill_in_any_step_loses_or_doubles_anything(
+    house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Each step is killed `ROUNDS` times, at random moments around it; every run is compared,
     row by row and bit by bit, with one that nobody disturbed.
     """
     chance = random.Random(20_261_121)
     slowest = dict.fromkeys(STEPS, 0.0)
     for number in range(ROUNDS):
-        seconds = kill_in_each_step(house, f"{number}-", linger_s=chance.uniform(0, 1.5))
+        seconds = kill_in(house, tuple(STEPS), f"{number}-", linger_s=chance.uniform(0, 1.5))
         slowest = {step: max(slowest[step], seconds[step]) for step in STEPS}
         with capsys.disabled():
             shown = ", ".join(f"{step} {value:.1f} s" for step, value in seconds.items())
-            print(f"  round {number + 1} of {ROUNDS}: 0 lost, 0 doubled; {shown}")  # noqa: T201
+            print(f"  kill {number + 1} of {ROUNDS}: 0 lost, 0 doubled; {shown}")  # noqa: T201
     assert max(slowest.values()) < 60, slowest
+
+
+@pytest.mark.prove
+def test_no_worker_that_was_frozen_in_any_step_writes_anything(
+    house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same with SIGSTOP, another worker that completes the runs, and SIGCONT."""
+    chance = random.Random(20_261_122)
+    for number in range(ROUNDS):
+        freeze_in(house, tuple(STEPS), f"{number}-", linger_s=chance.uniform(0, 1.5))
+        with capsys.disabled():
+            print(f"  freeze {number + 1} of {ROUNDS}: 0 written by a zombie")  # noqa: T201
 
 
 def test_a_job_that_ends_its_workers_fails_its_run_and_the_queue_goes_on(house: House) -> None:

@@ -1,82 +1,192 @@
-"""Killing workers in each step of a run, and comparing what comes of it."""
+"""Killing and freezing a worker in each step of a run, and comparing what comes of it."""
 
 import signal
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
 
+from tests.support.gates import Gate
 from tests.support.house import TRACES, House
-from tests.support.processes import children_of, lives, until
-from tests.support.stored import Rows
+from tests.support.processes import Program, children_of, lives, until
+from tests.support.stored import Rows, Stored
 
-STEPS = ("collecting", "scoring", "writing", "finishing")
-
-
-def seq_of(rows: Rows, run_id: str) -> int:
-    return int(rows.value("SELECT seq FROM benchmark_runs WHERE id = %s", run_id))
+JOBS = "SELECT id, status::text, attempts FROM procrastinate_jobs ORDER BY id"
 
 
-def start_all_steps(house: House, label: str, blocked: ExitStack) -> dict[str, str]:
-    """Four runs, each of which stops in another step; their ids by step."""
-    runs = {}
-    for step in STEPS:
-        name = f"gate:{label}{step}" if step == "collecting" else f"{label}{step}"
-        house.upload(name, tags=[f"gate:{label}scoring"] if step == "scoring" else None)
-        runs[step] = house.start(name)
-        seq = seq_of(house.rows, runs[step])
-        if step == "writing":
-            blocked.enter_context(
-                house.rows.row_in_the_way(
-                    "trace_results", run_seq=seq, position=TRACES - 1, values=[0.0]
-                )
-            )
-        if step == "finishing":
-            row = {"run_seq": seq, "metric": "ROUGE", "ordinal": 0, "version": "1"}
-            blocked.enter_context(
-                house.rows.row_in_the_way("run_metrics", **row, expected=0, n=0, missing="{}")
-            )
-    return runs
+class Write(NamedTuple):
+    """A row that a step writes: the run stops when it is about to."""
+
+    event: str
+    condition: str = "true"
+
+    @property
+    def table(self) -> str:
+        return self.event.split()[-1]
 
 
-def kill_in_each_step(house: House, label: str = "", *, linger_s: float = 0.0) -> dict[str, float]:
-    """Kill the workers of four runs, each in another step; the seconds until each had completed."""
-    victims = house.programs.workers(4, MOSAICO_WORKER_CONCURRENCY="1")
-    with ExitStack() as blocked:
-        runs = start_all_steps(house, label, blocked)
-        gates = [house.programs.gate(f"{label}{step}") for step in ("collecting", "scoring")]
+# Where a run is stopped, in the order in which it gets there. The first two wait in a page of the
+# source and in a metric, outside of any transaction; the others in the middle of one.
+STEPS: dict[str, Write | None] = {
+    "collecting": None,
+    "scoring": None,
+    "beginning": Write(
+        "UPDATE ON benchmark_runs", "NEW.status = 'RUNNING' AND OLD.status = 'PENDING'"
+    ),
+    "storing": Write("INSERT ON collected_traces", "NEW.position = 600"),
+    "sharding": Write("INSERT ON run_shards", "NEW.shard = 1"),
+    "writing": Write("INSERT ON trace_results", f"NEW.position = {TRACES - 1}"),
+    "finishing": Write("INSERT ON run_metrics", "NEW.ordinal = 1"),
+    "recording": Write("INSERT ON kpi_history"),
+    "ending": Write("UPDATE ON benchmark_runs", "NEW.status = 'COMPLETED'"),
+}
+OUTSIDE_OF_TRANSACTIONS = ("collecting", "scoring")
 
-        def all_are_there() -> bool:
-            return (
-                all(gate.was_reached() for gate in gates)
-                and house.rows.waits_for_a_lock("COPY")
-                and house.rows.waits_for_a_lock("INSERT INTO run_metrics")
-            )
+STAND_AT_GATE = """
+    CREATE OR REPLACE FUNCTION stand_at_gate() RETURNS trigger LANGUAGE plpgsql AS $$
+    DECLARE
+        written jsonb := to_jsonb(NEW);
+        found text;
+    BEGIN
+        SELECT run_name INTO found FROM benchmark_runs
+        WHERE seq = coalesce(written ->> 'run_seq', written ->> 'seq')::bigint
+           OR collection_id = (written ->> 'collection_id')::bigint AND written ->> 'seq' IS NULL;
+        IF found = TG_ARGV[0] THEN
+            PERFORM set_config('lock_timeout', '60s', true);
+            PERFORM pg_advisory_xact_lock_shared(hashtextextended(found, 0));
+        END IF;
+        RETURN NEW;
+    END $$
+"""
 
-        until(all_are_there, what="\n".join(victim.log for victim in victims))
+
+class Stop(NamedTuple):
+    """A place where a run waits until the test lets it pass."""
+
+    was_reached: Callable[[], bool]
+    open: Callable[[], None]
+
+
+@contextmanager
+def stops(house: House, label: str, steps: Sequence[str]) -> Iterator[dict[str, Stop]]:
+    """One stop a step, for the run of its name; all are open and gone afterwards."""
+    house.rows.do(STAND_AT_GATE)
+    with ExitStack() as closed:
+        found = {}
+        for step in steps:
+            write = STEPS[step]
+            if write is None:
+                gate: Gate = house.programs.gate(f"{label}{step}")
+                found[step] = Stop(gate.was_reached, gate.open)
+            else:
+                name = run_name(label, step)
+                found[step] = closed.enter_context(_stop_in(house.rows, write, name))
+        yield found
+
+
+@contextmanager
+def _stop_in(rows: Rows, write: Write, name: str) -> Iterator[Stop]:
+    trigger = f'"stop {name}"'
+    rows.do(
+        f"CREATE TRIGGER {trigger} BEFORE {write.event} FOR EACH ROW"
+        f" WHEN ({write.condition}) EXECUTE FUNCTION stand_at_gate('{name}')"
+    )
+    with rows.locked(name) as lock:
+        yield Stop(lock.is_awaited, lock.release)
+    rows.do(f"DROP TRIGGER {trigger} ON {write.table}")
+
+
+def run_name(label: str, step: str) -> str:
+    return f"gate:{label}{step}" if step == "collecting" else f"{label}{step}"
+
+
+def start(house: House, label: str, step: str) -> str:
+    """A run that stops in a step; its id."""
+    name = run_name(label, step)
+    house.upload(name, tags=[f"gate:{label}{step}"] if step == "scoring" else None)
+    return house.start(name)
+
+
+def stopped_in(house: House, runs: dict[str, str], stops: dict[str, Stop], label: str) -> Program:
+    """A worker that holds one run in each of these steps."""
+    victim = house.programs.worker(
+        MOSAICO_WORKER_CONCURRENCY=str(len(stops)), MOSAICO_METRIC_PROCESSES="2"
+    )
+    for step in stops:
+        runs[step] = start(house, label, step)
+    until(lambda: all(stop.was_reached() for stop in stops.values()), what=victim.log)
+    return victim
+
+
+def kill_in(
+    house: House, steps: Sequence[str], label: str = "", *, linger_s: float = 0.0
+) -> dict[str, float]:
+    """Kill a worker that is in these steps of as many runs; the seconds until each had completed."""
+    runs: dict[str, str] = {}
+    with stops(house, label, steps) as stopped:
+        victim = stopped_in(house, runs, stopped, label)
         time.sleep(linger_s)  # moves the kill to another moment, nothing waits for it
-        children = [child for victim in victims for child in children_of(victim.pid)]
+        children = children_of(victim.pid)
         killed_at = house.rows.now()
-        for victim in victims:
-            victim.kill()
-    assert len(children) >= len(victims)
-    until(lambda: not any(map(lives, children)), what="the children of a killed worker end")
-    for gate in gates:
-        gate.open()
-    rescuer = house.programs.worker()
-    for run_id in runs.values():
-        house.completed(run_id)
-    seconds = {step: house.rows.seconds_to_end(runs[step], killed_at) for step in STEPS}
+        victim.kill()
+        assert children
+        until(lambda: not any(map(lives, children)), what="the children of a killed worker end")
+        for stop in stopped.values():
+            stop.open()
+        complete_elsewhere(house, runs)
+    seconds = {step: house.rows.seconds_to_end(runs[step], killed_at) for step in steps}
     assert_equal_to_an_undisturbed_run(house, runs, label)
-    rescuer.send(signal.SIGTERM)
-    assert rescuer.ended() == 0, rescuer.log
     return seconds
 
 
+def freeze_in(
+    house: House, steps: Sequence[str], label: str = "", *, linger_s: float = 0.0
+) -> None:
+    """Freeze a worker that is in these steps of as many runs, let another one complete them, and
+    wake it: it must not write anything any more.
+    """
+    runs: dict[str, str] = {}
+    with stops(house, label, steps) as stopped:
+        victim = stopped_in(house, runs, stopped, label)
+        time.sleep(linger_s)
+        victim.send(signal.SIGSTOP)
+        for stop in stopped.values():
+            stop.open()
+        house.rows.age_heartbeats()
+        complete_elsewhere(house, runs)
+    before = {step: house.rows.stored(run_id) for step, run_id in runs.items()}
+    jobs = house.rows.all(JOBS)
+    victim.send(signal.SIGCONT)
+    until(lambda: victim.log.count("was taken over") == len(steps), what=victim.log)
+    victim.send(signal.SIGTERM)
+    assert victim.ended() == 0, victim.log
+    assert {step: house.rows.stored(run_id) for step, run_id in runs.items()} == before
+    assert house.rows.all(JOBS) == jobs
+    assert_equal_to_an_undisturbed_run(house, runs, label)
+
+
+def complete_elsewhere(house: House, runs: dict[str, str]) -> None:
+    """Another worker completes the runs, and ends."""
+    rescuer = house.programs.worker()
+    for run_id in runs.values():
+        house.completed(run_id)
+    rescuer.send(signal.SIGTERM)
+    assert rescuer.ended() == 0, rescuer.log
+
+
 def assert_equal_to_an_undisturbed_run(house: House, runs: dict[str, str], label: str) -> None:
-    house.upload(f"{label}undisturbed")
-    undisturbed = house.start(f"{label}undisturbed")
-    house.completed(undisturbed)
-    expected = house.rows.stored(undisturbed)
+    expected = undisturbed(house, label)
     assert len({row[0] for row in expected.results}) == len(expected.results) == TRACES
     assert (len(expected.metrics), len(expected.kpis)) == (3, 1)
     for step, run_id in runs.items():
         assert house.rows.stored(run_id) == expected, step
+
+
+def undisturbed(house: House, label: str) -> Stored:
+    worker = house.programs.worker()
+    house.upload(f"{label}undisturbed")
+    run_id = house.start(f"{label}undisturbed")
+    house.completed(run_id)
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 0, worker.log
+    return house.rows.stored(run_id)

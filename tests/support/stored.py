@@ -42,6 +42,27 @@ class Stored(NamedTuple):
     kpis: list[tuple[Any, ...]]
 
 
+class Lock:
+    """A lock that a test holds in its own session."""
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self._connection = connection
+
+    def is_awaited(self) -> bool:
+        """Whether a worker stands before it."""
+        query = """
+            SELECT count(*) FROM pg_locks AS ours JOIN pg_locks AS theirs
+              ON (theirs.classid, theirs.objid) = (ours.classid, ours.objid)
+            WHERE ours.locktype = 'advisory' AND theirs.locktype = 'advisory'
+              AND ours.pid = pg_backend_pid() AND NOT theirs.granted
+        """
+        found = self._connection.execute(query).fetchone()
+        return found is not None and bool(found[0])
+
+    def release(self) -> None:
+        self._connection.execute("SELECT pg_advisory_unlock_all()")
+
+
 class Rows:
     """The database under a service, seen from outside."""
 
@@ -76,24 +97,12 @@ class Rows:
         """Let every worker seem silent for long: those that live tell otherwise in two seconds."""
         self.do("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '30 seconds'")
 
-    def waits_for_a_lock(self, statement: str) -> bool:
-        """Whether a worker stands before a lock with a statement that begins so."""
-        query = """
-            SELECT count(*) FROM pg_stat_activity
-            WHERE application_name = 'mosaico-worker' AND wait_event_type = 'Lock'
-              AND datname = current_database() AND query LIKE %s
-        """
-        return bool(self.value(query, f"{statement}%"))
-
     @contextmanager
-    def row_in_the_way(self, table: str, **row: object) -> Iterator[None]:
-        """A row that may or may not be committed: who inserts the same one waits."""
-        columns, marks = ", ".join(row), ", ".join("%s" for _ in row)
-        statement = f"INSERT INTO {table} ({columns}) VALUES ({marks})"
-        with psycopg.connect(self.url) as connection:
-            connection.execute(statement.encode(), list(row.values()))
-            yield
-            connection.rollback()
+    def locked(self, name: str) -> Iterator["Lock"]:
+        """An advisory lock on a name, held until it is released."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [name])
+            yield Lock(connection)
 
     def stored(self, run_id: str) -> Stored:
         return Stored(
