@@ -56,7 +56,14 @@ class Found(NamedTuple):
     judgement: Judgement | None = None
 
 
-def _nothing_to_say(_: str) -> Iterable[str]:
+class Complaint(NamedTuple):
+    """What makes a check a poor one; a fatal complaint makes it one that never can pass."""
+
+    text: str
+    fatal: bool = False
+
+
+def _nothing_to_say(_: str) -> Iterable[Complaint]:
     return ()
 
 
@@ -71,7 +78,7 @@ class Check:
 
     summary: str
     find: Callable[[str, Evidence], Found]
-    complaints: Callable[[str], Iterable[str]] = _nothing_to_say
+    complaints: Callable[[str], Iterable[Complaint]] = _nothing_to_say
     reads_files: bool = False
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from app.harness.bash.checking import CHECKS, Check, Evidence, Found
+from app.harness.bash.checking import CHECKS, Check, Complaint, Evidence, Found
 
 NO_CALL = -1
 
@@ -14,9 +14,9 @@ def exit_code(value: str, evidence: Evidence) -> Found:
     return Found(actual == expected, f"expected {expected}, got {actual}")
 
 
-def complaints(value: str) -> Iterable[str]:
+def complaints(value: str) -> Iterable[Complaint]:
     if not re.fullmatch(r"[+-]?[0-9]+", value):
-        yield f"{value!r} is no exit code and is read as 0"
+        yield Complaint(f"{value!r} is no exit code and is read as 0")
 
 
 CHECKS.register(

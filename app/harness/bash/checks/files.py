@@ -6,6 +6,7 @@ from functools import partial
 from app.harness.bash.checking import (
     CHECKS,
     Check,
+    Complaint,
     Evidence,
     FileKind,
     FileUnreadable,
@@ -68,21 +69,21 @@ def _text(path: str, evidence: Evidence) -> str:
     return evidence.files.read(path).decode("utf-8", "replace")
 
 
-def path_complaints(path: str) -> Iterable[str]:
+def path_complaints(path: str) -> Iterable[Complaint]:
     if not path.startswith("/"):
-        yield f"the path {path!r} does not begin with /"
+        yield Complaint(f"the path {path!r} does not begin with /")
 
 
-def content_complaints(value: str, *, is_pattern: bool) -> Iterable[str]:
+def content_complaints(value: str, *, is_pattern: bool) -> Iterable[Complaint]:
     path, wanted = split_path(value)
     yield from path_complaints(path)
     if not wanted:
-        yield "nothing is asked for; write it as /path:text"
+        yield Complaint("nothing is asked for; write it as /path:text")
     elif is_pattern:
         try:
             compile_pattern(wanted)
         except InvalidPattern as invalid:
-            yield f"invalid pattern: {invalid}"
+            yield Complaint(f"invalid pattern: {invalid}", fatal=True)
 
 
 CHECKS.register(

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from app.harness.bash.checking import CHECKS, Check, Evidence, Found
+from app.harness.bash.checking import CHECKS, Check, Complaint, Evidence, Found
 from app.harness.bash.clock import clock_complaints, is_met_by_a_clock
 from app.harness.bash.patterns import InvalidPattern, compile_pattern
 
@@ -24,20 +24,22 @@ def stdout_regex(text: str, evidence: Evidence) -> Found:
     return Found(False, f"pattern '{text}' not matched")
 
 
-def text_complaints(text: str) -> Iterable[str]:
+def text_complaints(text: str) -> Iterable[Complaint]:
     if not text:
-        yield "the text is empty and found in any output"
+        yield Complaint("the text is empty and found in any output")
     elif re.fullmatch(r"[0-9]{1,2}", text):
-        yield f"{text!r} has one or two digits only: times and sizes of listings hold it, too"
+        yield Complaint(
+            f"{text!r} has one or two digits only: times and sizes of listings hold it, too"
+        )
     elif is_met_by_a_clock(re.escape(text)):
-        yield f"{text!r} may be found in what a clock shows"
+        yield Complaint(f"{text!r} may be found in what a clock shows")
 
 
-def pattern_complaints(text: str) -> Iterable[str]:
+def pattern_complaints(text: str) -> Iterable[Complaint]:
     try:
         compile_pattern(text)
     except InvalidPattern as invalid:
-        yield f"invalid pattern: {invalid}"
+        yield Complaint(f"invalid pattern: {invalid}", fatal=True)
     else:
         yield from clock_complaints(text)
 

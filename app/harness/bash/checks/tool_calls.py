@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from app.harness.bash.checking import CHECKS, Check, Evidence, Found
+from app.harness.bash.checking import CHECKS, Check, Complaint, Evidence, Found
 
 NO_LIMIT = 2**64 - 1
 _COUNT = re.compile(r"\+?[0-9]+")
@@ -19,9 +19,9 @@ def tool_calls_max(value: str, evidence: Evidence) -> Found:
     return Found(count <= most, f"expected <= {most}, got {count}")
 
 
-def complaints(value: str) -> Iterable[str]:
+def complaints(value: str) -> Iterable[Complaint]:
     if not _COUNT.fullmatch(value):
-        yield f"{value!r} is no number, so the check passes always"
+        yield Complaint(f"{value!r} is no number, so the check passes always")
 
 
 def _count(value: str, otherwise: int) -> int:
