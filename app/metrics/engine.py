@@ -121,7 +121,7 @@ def _row(
 def _column(traces: Sequence[Trace], provider: MetricProvider) -> Sequence[Measurement]:
     if not isinstance(provider, BatchMetric):
         return [_measure_one(trace, provider) for trace in traces]
-    column = [_without_computing(trace, provider) for trace in traces]
+    column = [known_without_computing(trace, provider) for trace in traces]
     asked = [trace for trace, known in zip(traces, column, strict=True) if known is None]
     computed = iter(_batch(asked, provider.spec, provider.compute_batch))
     batch = [next(computed, None) if known is None else known for known in column]
@@ -141,7 +141,7 @@ def _batch(
         values = list(compute(traces)) if traces else []
     except _DISASTERS:  # asked trace by trace, the provider shows which one it was
         return []
-    return [_checked(value, spec) for value in values] if len(values) == len(traces) else []
+    return [checked(value, spec) for value in values] if len(values) == len(traces) else []
 
 
 def _measure_one(trace: Trace, provider: MetricProvider) -> Measurement:
@@ -155,8 +155,8 @@ def _computed(trace: Trace, provider: MetricProvider) -> Measurement:
             return _NOT_SUPPORTED
         value = provider.compute(trace)
     except _DISASTERS as error:
-        return _raised(error)
-    return _checked(value, provider.spec)
+        return failure_of(error)
+    return checked(value, provider.spec)
 
 
 def _is_complete(trace: Trace) -> bool:
@@ -179,17 +179,17 @@ def _known_beforehand(trace: Trace, spec: MetricSpec) -> Measurement | None:
     return _NO_OUTPUT if trace.output is None and Need.OUTPUT in spec.needs else None
 
 
-def _without_computing(trace: Trace, provider: MetricProvider) -> Measurement | None:
+def known_without_computing(trace: Trace, provider: MetricProvider) -> Measurement | None:
     known = _known_beforehand(trace, provider.spec)
     if known is not None:
         return known
     try:
         return None if provider.supports(trace) else _NOT_SUPPORTED
     except _DISASTERS as error:
-        return _raised(error)
+        return failure_of(error)
 
 
-def _checked(value: object, spec: MetricSpec) -> Measurement:
+def checked(value: object, spec: MetricSpec) -> Measurement:
     try:
         number = value if type(value) is float else number_of(value)
     except (TypeError, OverflowError) as error:
@@ -214,10 +214,10 @@ def attempt(function: Callable[..., T], *arguments: Any) -> T | Failed:
     try:
         return function(*arguments)
     except _DISASTERS as error:
-        return _raised(error)
+        return failure_of(error)
 
 
-def _raised(error: BaseException) -> Failed:
+def failure_of(error: BaseException) -> Failed:
     memory = isinstance(error, MemoryError)
     kind = FailureKind.OUT_OF_MEMORY if memory else FailureKind.RAISED
     return Failed(kind, _cut(f"{type(error).__name__}: {error}"))

@@ -13,7 +13,7 @@ from app.core.registry import Loaded, Registry, near_matches
 from app.metrics.types import MetricFactory, MetricProvider, MetricRef, MetricSpec, OptionValue
 
 _LISTED_KEY: Final = re.compile(r"\[.*\]", re.DOTALL)  # SCORE["Clarity"] is listed as SCORE
-_SCORE_COLUMN: Final = re.compile(r'SCORE\[(".*")\]', re.DOTALL)
+_NAMED_COLUMN: Final = re.compile(r'([A-Z_]+)\[(".*")\]', re.DOTALL)
 
 
 class UnfitMetric(Exception):
@@ -103,9 +103,9 @@ def option_mistakes(ref: MetricRef) -> dict[str, Invalid]:
 
 def ref_of_column(column: str) -> MetricRef:
     """The metric behind a name in a formula: `ROUGE`, an alias, or `SCORE["Answer Relevance"]`."""
-    name = _SCORE_COLUMN.fullmatch(column)
-    if name:
-        return MetricRef.of("SCORE", {"name": json.loads(name[1])})
+    named = _NAMED_COLUMN.fullmatch(column)
+    if named:
+        return MetricRef.of(named[1], {"name": json.loads(named[2])})
     return MetricRef.of(METRICS.name_of(column))
 
 

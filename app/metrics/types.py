@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from app.harness.llm.types import ModelAnswer, ModelKind, ModelRequest
 from app.traces.types import Trace
 
 OptionValue: TypeAlias = bool | int | float | str
@@ -38,12 +39,13 @@ class SkipReason(StrEnum):
 
 
 class FailureKind(StrEnum):
-    """How a provider broke its promise on one trace."""
+    """How a provider broke its promise on one trace, or the model that it asked."""
 
     RAISED = "RAISED"
     NOT_A_NUMBER = "NOT_A_NUMBER"
     NON_FINITE = "NON_FINITE"
     OUT_OF_RANGE = "OUT_OF_RANGE"
+    JUDGE_ERROR = "JUDGE_ERROR"
     HANG = "HANG"
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     DIED = "DIED"
@@ -113,6 +115,35 @@ class RunMetric(Protocol):
     def run_value(self, summary: Summary) -> float | None: ...
 
 
+class Reading(NamedTuple):
+    """What the answers of a model say about a trace, and why, in the words of the model."""
+
+    value: float
+    reason: str | None = None
+
+
+class JudgeError(Exception):
+    """The answers of a model say nothing that could be read; the message says what is wrong."""
+
+
+@runtime_checkable
+class RemoteMetric(MetricProvider, Protocol):
+    """A provider whose values come from a model on a server. It is pure like any other: `requests`
+    says what to ask about a trace, nothing when no model is needed, and `read` what the answers
+    say, in the order of the requests. Its options have a `model`; where a benchmark names none, it
+    is the operator's model of that `kind`. `compute` is never asked.
+
+    Raises, from `read`: `JudgeError` for answers that are of no use.
+    """
+
+    @property
+    def kind(self) -> ModelKind: ...
+
+    def requests(self, trace: Trace) -> Sequence[ModelRequest]: ...
+
+    def read(self, trace: Trace, answers: Sequence[ModelAnswer]) -> Reading: ...
+
+
 class MetricFactory(Protocol):
     """Makes a provider. Its keyword-only parameters with defaults are the options of the metric."""
 
@@ -154,9 +185,10 @@ Measurement: TypeAlias = float | Missing
 class TraceMeasurements(NamedTuple):
     """One row of a run: values in the order of its metrics, None where one is missing.
 
-    `missing` holds the reason of every None, by key.
+    `missing` holds the reason of every None, by key; `reasons` what a model said of a value.
     """
 
     trace_id: str
     values: tuple[float | None, ...]
     missing: Mapping[str, Missing]
+    reasons: Mapping[str, str] | None = None

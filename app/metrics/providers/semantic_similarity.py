@@ -1,0 +1,81 @@
+"""How near two texts are in meaning: the angle between the vectors that a model makes of them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import mul
+
+from app.harness.llm.types import EmbeddingAnswer, EmbeddingRequest, ModelAnswer, ModelKind
+from app.metrics.reference import BOTH_TEXTS
+from app.metrics.registry import METRICS, version_with
+from app.metrics.types import JudgeError, MetricProvider, MetricSpec, Reading
+from app.traces.types import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class SemanticSimilarity:
+    """Cosine of the embeddings of expected and actual output. Provides `RemoteMetric`."""
+
+    model: str
+    spec: MetricSpec
+    kind: ModelKind = ModelKind.EMBEDDING
+
+    def supports(self, trace: Trace) -> bool:
+        return trace.expected_output is not None and trace.output is not None
+
+    def requests(self, trace: Trace) -> Sequence[EmbeddingRequest]:
+        """Both texts; nothing where they are equal or one is blank, which no model makes better."""
+        texts = _texts(trace)
+        if texts[0] == texts[1] or not all(texts):
+            return ()
+        return [EmbeddingRequest(model=self.model, text=text) for text in texts]
+
+    def read(self, trace: Trace, answers: Sequence[ModelAnswer]) -> Reading:
+        if not answers:
+            expected, output = _texts(trace)
+            return Reading(float(expected == output))
+        one, other = (_vector(answer) for answer in answers)
+        if len(one) != len(other):
+            raise JudgeError(f"the vectors have {len(one)} and {len(other)} numbers")
+        return Reading(max(0.0, cosine(one, other)))
+
+    def compute(self, trace: Trace) -> float:
+        raise LookupError(f"{self.spec.key} asks a model about {trace.trace_id}")
+
+
+def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    """The cosine of the angle between two vectors of one length, in [-1, 1].
+
+    Raises: `JudgeError` for a vector without a direction.
+    """
+    length = math.hypot(*one) * math.hypot(*other)
+    if not length:
+        raise JudgeError("the model answered with a vector of zeros")
+    return min(1.0, max(-1.0, math.fsum(map(mul, one, other)) / length))
+
+
+def semantic_similarity(*, model: str = "") -> MetricProvider:
+    return SemanticSimilarity(
+        model,
+        MetricSpec(
+            key="SEMANTIC_SIMILARITY",
+            description="Cosine of the embeddings of both texts; a negative one is 0",
+            source="Salton and McGill 1983, cosine of two vectors; the vectors are the model's",
+            version=version_with("1", model=model),
+            worst=0.0,
+            needs=BOTH_TEXTS,
+        ),
+    )
+
+
+def _texts(trace: Trace) -> tuple[str, str]:
+    return (trace.expected_output or "").strip(), (trace.output or "").strip()
+
+
+def _vector(answer: ModelAnswer) -> Sequence[float]:
+    if not isinstance(answer, EmbeddingAnswer):
+        raise JudgeError("the model answered with something else than a vector")
+    return answer.vector
+
+
+METRICS.register("SEMANTIC_SIMILARITY", semantic_similarity)
