@@ -38,6 +38,7 @@ PARTS = {
         "app.metrics.cli:cli", "Score the traces of a file and print what they are worth."
     ),
     "formula": Part("app.formula.cli:cli", "Check and compute KPI formulas."),
+    "secrets": Part("app.sealing:cli", "The master keys that stored secrets are sealed with."),
     "keys": Part("app.access.cli:cli", "API keys: give out, list, revoke."),
 }
 

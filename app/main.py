@@ -54,14 +54,17 @@ class Application(FastAPI):
         return super().openapi()
 
 
-def create_app(resources: Resources) -> FastAPI:
-    """The HTTP application over what this process holds; closing that is left to the caller."""
+def create_app(resources: Resources, *, show_docs: bool = True) -> FastAPI:
+    """The HTTP application over what this process holds; closing that is left to the caller.
+
+    `show_docs` lets everybody read how it is called: Swagger UI and the OpenAPI description.
+    """
     app = Application(
         title="MOSAICO",
         version=version("mosaico"),
         description=DESCRIPTION,
         servers=[{"url": "/", "description": "this service"}],
-        openapi_url="/openapi.json",
+        openapi_url="/openapi.json" if show_docs else None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -73,6 +76,8 @@ def create_app(resources: Resources) -> FastAPI:
     app.state.hub = EventHub(resources.db.url)
     app.state.probe = health.Probe(resources.db.url)
     _add_routes(app)
+    if show_docs:
+        swagger.install(app)
     _add_layers(app)
     return app
 
@@ -117,7 +122,8 @@ def serve_api(settings: Settings) -> None:
         ensure_first_admin_key(
             resources.db, settings.data_dir, Secret(key.get_secret_value()) if key else None
         )
-        serve(create_app(resources), host=settings.host, port=settings.port)
+        app = create_app(resources, show_docs=settings.shows_docs)
+        serve(app, host=settings.host, port=settings.port)
 
 
 def operation_id(route: APIRoute) -> str:
@@ -130,7 +136,6 @@ def _add_routes(app: FastAPI) -> None:
     api.include(app)
     app.include_router(health.router)
     app.include_router(problem_pages.router)
-    swagger.install(app)
 
 
 def _add_layers(app: FastAPI) -> None:

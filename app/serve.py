@@ -25,7 +25,7 @@ from app.core.errors import AppError, Unavailable
 from app.core.migrations import upgrade
 from app.core.secrets import Secret
 from app.core.settings import Settings
-from app.startup import database_url, opened_resources, set_up_logs
+from app.startup import database_url, master_key, opened_resources, set_up_logs
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +56,7 @@ def serve_all(settings: Settings, tell: Callable[[str], None]) -> None:
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: stopping.set())
     require_free_port(settings)
+    master_key(settings)
     with database_url(settings) as url:
         upgrade(url)
         first_key = _first_key(settings)

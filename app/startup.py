@@ -8,10 +8,21 @@ from app.core.addresses import HTTPS_PORT, WEB_PORTS, OutboundPolicy, networks_o
 from app.core.db import Database
 from app.core.logging import LogFormat, configure
 from app.core.migrations import require_current
+from app.core.production import require_restricted_role
 from app.core.resources import LlmAccess, Resources
-from app.core.secrets import Secret, load_or_create_master_key
+from app.core.sealed import require_known_keys, sealed_columns
+from app.core.secret_files import read_secret_file
+from app.core.secrets import (
+    MAKE_A_KEY,
+    BadMasterKey,
+    Secret,
+    SecretBox,
+    load_or_create_master_key,
+    require_random,
+)
 from app.core.settings import Settings
 from app.postgres.server import EmbeddedPostgres
+from app.tables import METADATA
 
 
 def set_up_logs(settings: Settings) -> None:
@@ -42,27 +53,64 @@ def database_url(settings: Settings) -> Iterator[str]:
 def opened_resources(settings: Settings, *, name: str, pool_size: int) -> Iterator[Resources]:
     """What a process holds, opened from its settings and closed when the block ends.
 
-    Raises: `UnknownSchema` unless the database is at the schema of this program.
+    Raises: `UnknownSchema` unless the database is at the schema of this program,
+            `BadMasterKey`, `MissingMasterKey`, in production `PowerfulDatabaseRole`.
     """
+    master_key(settings)
     with database_url(settings) as url:
         require_current(url)
-        key = settings.master_key
         resources = Resources(
             db=Database(url, pool_size=pool_size, name=name),
-            secrets=load_or_create_master_key(
-                settings.data_dir,
-                key.get_secret_value() if key else None,
-                embedded=settings.database_url is None,
-            ),
+            secrets=secret_box(settings),
             data_dir=settings.data_dir,
             outbound=outbound_policy(settings),
-            options={"langfuse_default_url": settings.langfuse_default_url},
+            options={
+                "langfuse_default_url": settings.langfuse_default_url,
+                "rate_limit": str(settings.rate_limit),
+                "require_if_match": "yes" if settings.require_if_match else "",
+            },
             llm=llm_access(settings),
         )
         try:
+            require_fit(settings, resources)
             yield resources
         finally:
             resources.db.dispose()
+
+
+def master_key(settings: Settings) -> str | None:
+    """The master key that the operator gave, if any; in production one that is fit for it.
+
+    Raises: `BadMasterKey`, `UnsafeSecretFile`.
+    """
+    key = _configured_master_key(settings)
+    if settings.in_production:
+        if key is None:
+            raise BadMasterKey(
+                "MOSAICO_ENV=production needs MOSAICO_MASTER_KEY or MOSAICO_MASTER_KEY_FILE;"
+                f" {MAKE_A_KEY} and keep a copy"
+            )
+        require_random(key)
+    return key
+
+
+def secret_box(settings: Settings) -> SecretBox:
+    """The master keys of this process. Raises: `BadMasterKey`, `UnsafeSecretFile`."""
+    old = settings.master_keys_old
+    return load_or_create_master_key(
+        settings.data_dir,
+        master_key(settings),
+        embedded=settings.database_url is None,
+        old=[key for key in (old.get_secret_value() if old else "").split(",") if key.strip()],
+    )
+
+
+def require_fit(settings: Settings, resources: Resources) -> None:
+    """Raises: `MissingMasterKey`, in production `PowerfulDatabaseRole`."""
+    with resources.db.read() as session:
+        if settings.in_production:
+            require_restricted_role(session)
+        require_known_keys(session, sealed_columns(METADATA), resources.secrets)
 
 
 def outbound_policy(settings: Settings) -> OutboundPolicy:
@@ -84,3 +132,15 @@ def llm_access(settings: Settings) -> LlmAccess | None:
         model=settings.llm_model,
         embeddings_model=settings.embeddings_model,
     )
+
+
+def _configured_master_key(settings: Settings) -> str | None:
+    key, path = settings.master_key, settings.master_key_file
+    if path is None:
+        return key.get_secret_value().strip() or None if key else None
+    if key is not None:
+        raise BadMasterKey("both MOSAICO_MASTER_KEY and MOSAICO_MASTER_KEY_FILE are set; unset one")
+    found = read_secret_file(path, mounted=True)
+    if not found:
+        raise BadMasterKey(f"{path}, named by MOSAICO_MASTER_KEY_FILE, holds no key; {MAKE_A_KEY}")
+    return found

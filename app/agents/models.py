@@ -4,6 +4,7 @@ from sqlalchemy import func
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.core.db import Base
+from app.core.sealed import SEALED
 
 
 class Agent(Base):
@@ -19,7 +20,7 @@ class Agent(Base):
     langfuse_project_name: Mapped[str | None]
     langfuse_url: Mapped[str | None]
     langfuse_public_key: Mapped[str | None]
-    langfuse_secret_key: Mapped[str | None]
+    langfuse_secret_key: Mapped[str | None] = mapped_column(info=SEALED)
     credentials_refused_at: Mapped[datetime | None]
     archived: Mapped[bool] = mapped_column(default=False)
     revision: Mapped[int] = mapped_column(default=1)

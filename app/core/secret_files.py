@@ -9,6 +9,8 @@ from app.core.errors import AppError
 
 MOST_BYTES = 4096
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
+# Kubernetes gives a mounted secret to the group of a process that is not root.
+OTHERS_OF_A_MOUNT = OTHERS & ~stat.S_IRGRP
 
 
 class UnsafeSecretFile(AppError):
@@ -18,8 +20,10 @@ class UnsafeSecretFile(AppError):
     exit_code = 78
 
 
-def read_secret_file(path: Path) -> str | None:
+def read_secret_file(path: Path, *, mounted: bool = False) -> str | None:
     """The text of the file without the space around it; None when there is no such file.
+
+    Its group may read it when it is `mounted`, put there by whoever runs the machine.
 
     Raises: `UnsafeSecretFile` when others may read or change it, or when it cannot be read.
     """
@@ -30,7 +34,7 @@ def read_secret_file(path: Path) -> str | None:
     except OSError as error:
         raise _unusable(path, error) from error
     try:
-        _refuse_unsafe(path, os.fstat(descriptor).st_mode)
+        _refuse_unsafe(path, os.fstat(descriptor).st_mode, OTHERS_OF_A_MOUNT if mounted else OTHERS)
         return os.read(descriptor, MOST_BYTES).decode("ascii").strip()
     except (OSError, UnicodeDecodeError):
         raise UnsafeSecretFile(
@@ -87,10 +91,10 @@ def _draft(path: Path, text: str) -> Path:
     return draft
 
 
-def _refuse_unsafe(path: Path, mode: int) -> None:
+def _refuse_unsafe(path: Path, mode: int, others: int) -> None:
     if not stat.S_ISREG(mode):
         raise UnsafeSecretFile(f"{path} is not a file; move it away to have a key made there")
-    if mode & OTHERS:
+    if mode & others:
         raise UnsafeSecretFile(
             f"{path} is open to other users of this machine (mode {stat.S_IMODE(mode):04o});"
             f" run `chmod 600 {path}`, and replace the key if somebody may have read it"

@@ -12,6 +12,7 @@ import hmac
 import os
 import secrets
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, NoReturn
 
@@ -28,6 +29,9 @@ FORMAT = "v1"
 
 # 32 random bytes hold about 30 different values; fewer than 16 never happens by chance.
 FEWEST_DIFFERENT_BYTES = 16
+
+# Some text in base64 is printable throughout; random bytes are, once in 10^13.
+PRINTABLE = range(0x20, 0x7F)
 
 MAKE_A_KEY = "make one with `openssl rand -base64 32`"
 
@@ -113,6 +117,11 @@ class SecretBox:
         return cls({_key_id(key): AESGCM(key) for key in decoded}, _key_id(decoded[0]))
 
     @property
+    def sealing_id(self) -> str:
+        """The id of the key that seals."""
+        return self._sealing_id
+
+    @property
     def key_ids(self) -> tuple[str, ...]:
         """The ids of the known keys; they tell keys apart and reveal nothing of them."""
         return tuple(self._ciphers)
@@ -123,7 +132,7 @@ class SecretBox:
         place = _place(table=table, row=row, column=column)
         ciphertext = self._ciphers[self._sealing_id].encrypt(nonce, _bytes(plain), place)
         payload = base64.urlsafe_b64encode(nonce + ciphertext).decode("ascii")
-        return f"{FORMAT}.{self._sealing_id}.{payload}"
+        return f"{sealed_by(self._sealing_id)}{payload}"
 
     def open(self, sealed: str, *, table: str, row: str, column: str) -> Secret:
         """Decrypt a text that was sealed for this place.
@@ -154,19 +163,19 @@ class SecretBox:
 
 
 def load_or_create_master_key(
-    data_dir: Path, configured: str | None, *, embedded: bool
+    data_dir: Path, configured: str | None, *, embedded: bool, old: Sequence[str] = ()
 ) -> SecretBox:
     """The box of this installation.
 
-    The key comes from `configured` (MOSAICO_MASTER_KEY). With the embedded database, and only
-    then, it may come from `master.key` in the data folder, made there once with mode 0600; a file
-    from before the variable was set still opens what it sealed.
+    The key comes from `configured` (MOSAICO_MASTER_KEY or its file). With the embedded database,
+    and only then, it may come from `master.key` in the data folder, made there once with mode
+    0600; a file from before the variable was set still opens what it sealed, as do `old` keys.
     Raises: `BadMasterKey`, `UnsafeSecretFile`.
     """
     path = data_dir / MASTER_KEY_FILE
     kept = read_secret_file(path) if embedded else None
     if configured is not None and configured.strip():
-        return SecretBox.from_keys([configured] if kept is None else [configured, kept])
+        return SecretBox.from_keys([configured, *old, *([] if kept is None else [kept])])
     if not embedded:
         raise BadMasterKey(
             "MOSAICO_MASTER_KEY is not set, and an external database needs one that every process"
@@ -175,7 +184,20 @@ def load_or_create_master_key(
     if kept is None:
         made = base64.b64encode(secrets.token_bytes(MASTER_KEY_BYTES)).decode("ascii")
         kept = create_secret_file(path, made)
-    return SecretBox.from_keys([kept])
+    return SecretBox.from_keys([kept, *old])
+
+
+def require_random(key: str) -> None:
+    """Refuse a key that somebody made up: a phrase, or bytes in a row. Raises `BadMasterKey`."""
+    found = _decoded_key(key)
+    steps = {(after - before) % 256 for before, after in pairwise(found)}
+    if all(byte in PRINTABLE for byte in found) or len(steps) == 1:
+        raise BadMasterKey(f"the master key is not random; {MAKE_A_KEY}")
+
+
+def sealed_by(key_id: str) -> str:
+    """How every text begins that this master key has sealed."""
+    return f"{FORMAT}.{key_id}."
 
 
 def _decoded_key(text: str) -> bytes:
@@ -225,7 +247,7 @@ def _broken(where: str) -> str:
 def _missing_key(where: str, key_id: str, known: Sequence[str]) -> str:
     return (
         f"{where} was sealed with master key {key_id}, known here: {', '.join(known)};"
-        f" set MOSAICO_MASTER_KEY (or restore {MASTER_KEY_FILE} in the data folder) to that key,"
+        f" add that key to MOSAICO_MASTER_KEYS_OLD (or restore {MASTER_KEY_FILE} in the data folder),"
         " or enter the secret again"
     )
 

@@ -93,6 +93,21 @@ class Settings(BaseSettings):
             " machine and private networks.",
         ),
     ] = None
+    rate_limit: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=1_000_000,
+            description="Requests a minute that one API key may make; 0 for no limit.",
+        ),
+    ] = 6000
+    require_if_match: Annotated[
+        bool,
+        Field(
+            description="Whether an edit must name what it edits (If-Match): answered with 428"
+            " otherwise.",
+        ),
+    ] = False
     langfuse_default_url: Annotated[
         str,
         Field(pattern=r"^https?://\S+$", description="Langfuse server of agents that name none."),
@@ -139,17 +154,21 @@ class Settings(BaseSettings):
     def in_production(self) -> bool:
         return self.env == "production"
 
+    @property
+    def shows_docs(self) -> bool:
+        return not self.in_production if self.show_docs is None else self.show_docs
+
 
 def load_settings() -> Settings:
     """Read the environment.
 
-    Raises: `BadSettings`, one line per wrong variable and never its value.
+    Raises: `BadSettings`, which names each wrong variable and never shows its value.
     """
     try:
         return Settings()
     except ValidationError as error:
-        lines = [f"{variable_name(_field(item['loc']))}: {item['msg']}" for item in error.errors()]
-        raise BadSettings("wrong settings:\n" + "\n".join(lines)) from None
+        wrong = [f"{variable_name(_field(item['loc']))}: {item['msg']}" for item in error.errors()]
+        raise BadSettings(f"wrong settings: {'; '.join(wrong)}") from None
 
 
 def variable_name(field: str) -> str:
