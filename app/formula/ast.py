@@ -20,7 +20,8 @@ class Span(NamedTuple):
 class Reference(NamedTuple):
     """One statistic of one metric: what a formula reads.
 
-    `key` is a metric in upper case (`ROUGE`) or a score of the traces, `SCORE["Answer Relevance"]`.
+    `key` is a metric in upper case (`ROUGE`), or one by its name: a score of the traces,
+    `SCORE["Answer Relevance"]`, or a judge, `LLM_JUDGE["tone"]`.
     """
 
     key: str
@@ -131,10 +132,10 @@ class Nested(NamedTuple):
     depth: int
 
 
-def score_key(name: str) -> str:
-    """How a score that came with the traces is written: `SCORE["Answer Relevance"]`."""
+def named_key(metric: str, name: str) -> str:
+    """How one of several of a metric is written: `SCORE["Answer Relevance"]`."""
     escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-    return f'SCORE["{escaped}"]'
+    return f'{metric}["{escaped}"]'
 
 
 def children(node: Expr) -> tuple[Expr, ...]:

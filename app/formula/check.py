@@ -47,7 +47,7 @@ def check_formula(text: str, known: Collection[str] | None = None) -> Checked:
     """Read a formula and look for every mistake in it.
 
     `known` are the metric keys that may be used, in upper case; None accepts any. Scores that
-    came with the traces are never checked, because nobody knows them beforehand.
+    came with the traces and judges, by their names, are never checked: nobody knows them beforehand.
     """
     root, mistakes, damage = read(text)
     if root is None:
@@ -114,7 +114,7 @@ class _Checker:
             span = Span(metric.span.end - len(stat), metric.span.end)
             remedy = f"{near_matches(stat, list(STATISTICS))} Known: {', '.join(STATISTICS)}."
             self._report(span, f"unknown statistic {stat}", remedy)
-        if key.startswith("SCORE["):
+        if key.endswith("]"):  # one of any number, by its name
             return
         span = Span(metric.span.start, metric.span.start + len(key))
         if key in FUNCTIONS:

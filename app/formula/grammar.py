@@ -23,7 +23,7 @@ from app.formula.ast import (
     Number,
     Reference,
     Span,
-    score_key,
+    named_key,
 )
 
 
@@ -78,7 +78,9 @@ class TreeBuilder(Transformer[Token, Expr]):
             "tuple[Token, Token, Token, Token, Token | None, Token | None]", tokens
         )
         return Metric(
-            reference=Reference(score_key(unquoted(name)), stat.lower() if stat else MEAN),
+            reference=Reference(
+                named_key(first.upper(), unquoted(name)), stat.lower() if stat else MEAN
+            ),
             span=Span(_start(first), _end(stat or close)),
         )
 

@@ -46,6 +46,7 @@ def help_document() -> dict[str, Any]:
                 "meaning": "a score that came with the traces; its name is case-sensitive,"
                 ' with \\" and \\\\ as escapes',
             },
+            {"form": 'LLM_JUDGE["name"].stat', "meaning": "one of several judges, by its name"},
         ],
         "keywords": sorted(KEYWORDS),
         "limits": {"bytes": MAX_BYTES, "depth": MAX_DEPTH, "nodes": MAX_NODES},

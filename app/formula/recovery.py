@@ -169,7 +169,7 @@ class _Reading:
 
 def _general_remedy(found: Token, accepts: frozenset[str]) -> str:
     if found.type == "LSQB":
-        return 'Only SCORE["name"] takes brackets.'
+        return 'Only SCORE["name"] and LLM_JUDGE["name"] take brackets.'
     if accepts & {"THEN", "ELSE"}:
         return "Every IF needs THEN and ELSE: IF condition THEN value ELSE value."
     if accepts <= {"NUMBER", "PLUS", "MINUS"}:

@@ -20,7 +20,7 @@ from app.formula.ast import (
     Not,
     Number,
     Span,
-    score_key,
+    named_key,
     walk,
 )
 from app.formula.functions import (
@@ -39,8 +39,10 @@ unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]
 names = st.from_regex(r"[A-Z_][A-Z0-9_]{0,4}", fullmatch=True).filter(
     lambda name: name not in KEYWORDS and name not in FUNCTIONS
 )
-scores = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=6).map(
-    score_key
+scores = st.builds(
+    named_key,
+    st.sampled_from(["SCORE", "LLM_JUDGE"]),
+    st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=6),
 )
 stats = st.sampled_from(sorted(STATISTICS))
 metrics = st.builds(Reference, names | scores, stats)

@@ -17,6 +17,7 @@ VALUES = {Reference(name, "mean"): value for name, value in METRICS.items()} | {
     Reference('SCORE["Answer Relevance"]', "mean"): 0.7,
     Reference('SCORE["Answer Relevance"]', "p95"): 0.8,
     Reference('SCORE["answer relevance"]', "mean"): 0.1,
+    Reference('LLM_JUDGE["tone"]', "p95"): 0.9,
     Reference('SCORE["say \\"hi\\" \\\\"]', "mean"): 0.3,
 }
 
@@ -39,6 +40,8 @@ def value_of(text: str) -> float:
         ('score["Answer Relevance"].P95', 0.8),
         ('SCORE["answer relevance"]', 0.1),
         (r'SCORE["say \"hi\" \\"]', 0.3),
+        ('llm_judge["tone"].p95', 0.9),
+        ('llm_judge["tone"].p95', 0.9),
         ("1.5e2", 150.0),
         (".5", 0.5),
         ("5.", 5.0),
