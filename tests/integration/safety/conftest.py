@@ -1,0 +1,58 @@
+"""Roles of the database beside the one that owns everything."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from app.postgres.server import EmbeddedPostgres, Lease
+from tests.support.postgres import url_of
+
+PASSWORD = "p4ss-of-a-role-of-a-test"
+
+RoleWith = Callable[[str], str]
+
+_numbers = count()
+
+
+@pytest.fixture(scope="session")
+def superuser_url(
+    postgres_server: Lease, tmp_path_factory: pytest.TempPathFactory, worker_id: str
+) -> str:
+    base = tmp_path_factory.getbasetemp()
+    folder = (base if worker_id == "master" else base.parent) / "postgres-of-tests"
+    return EmbeddedPostgres(folder, durable=False).superuser_url()
+
+
+@pytest.fixture
+def role_with(superuser_url: str, fresh_database_url: str, worker_id: str) -> Iterator[RoleWith]:
+    """Makes a role with some attributes; gives the address of the test's database for it."""
+    database = urlsplit(fresh_database_url).path.lstrip("/")
+    here = url_of(superuser_url, database)
+    with ExitStack() as roles:
+
+        def make(attributes: str) -> str:
+            name = f"role_{worker_id}_{next(_numbers)}"
+            roles.enter_context(_role(here, name, attributes))
+            address = urlsplit(fresh_database_url)
+            place = f"{name}:{PASSWORD}@{address.hostname}:{address.port}"
+            return urlunsplit(address._replace(netloc=place))
+
+        yield make
+
+
+@contextmanager
+def _role(url: str, name: str, attributes: str) -> Iterator[None]:
+    role = sql.Identifier(name)
+    with psycopg.connect(url, autocommit=True) as connection:
+        make = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} " + attributes)  # type: ignore[arg-type]
+        connection.execute(make.format(role, sql.Literal(PASSWORD)))
+        try:
+            yield
+        finally:
+            connection.execute(sql.SQL("DROP OWNED BY {}").format(role))
+            connection.execute(sql.SQL("DROP ROLE {}").format(role))

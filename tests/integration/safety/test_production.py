@@ -1,0 +1,260 @@
+"""What production does not start with, told by real processes in one line without a secret."""
+
+import base64
+import os
+import resource
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+from app.core.addresses import HTTPS_PORT
+from app.core.db import Database, libpq_url
+from app.core.production import PowerfulDatabaseRole, require_restricted_role
+from app.core.resources import Resources
+from app.core.secrets import BadMasterKey
+from app.core.settings import Settings
+from app.jobs.pool import ProcessPool
+from app.main import create_app
+from app.serve import reachable_at_home
+from app.startup import master_key, outbound_policy
+from app.worker import _purge
+from tests.integration.docs.test_examples import blocks
+from tests.integration.safety.conftest import PASSWORD, RoleWith
+from tests.support.http import serving
+from tests.support.postgres import drop_database, make_database, url_of
+from tests.support.processes import OURS
+from tests.support.service import Service, pair, running_service
+
+GOOD_KEY = base64.b64encode(secrets.token_bytes(32)).decode()
+PHRASE = base64.b64encode(b"correct horse battery staple, ok").decode()
+SEQUENCE = base64.b64encode(bytes(range(7, 39))).decode()
+WELL_WITHIN_S = 60
+
+
+def settings(**given: object) -> Settings:
+    return Settings(_env_file=None, **given)  # type: ignore[call-arg, arg-type]
+
+
+class Refusal(NamedTuple):
+    """A process that did not start: what it said, and what that took of a processor."""
+
+    code: int
+    said: str
+    cpu_s: float
+
+
+def start(folder: Path, command: str, environment: Mapping[str, str]) -> Refusal:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-m", "app.cli", command],
+        cwd=folder,
+        env={
+            **inherited,
+            "PYTHONPATH": str(Path(__file__).parents[3]),
+            "MOSAICO_DATA_DIR": str(folder / "data"),
+            "MOSAICO_ENV": "production",
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        timeout=WELL_WITHIN_S,
+        check=False,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Refusal(done.returncode, done.stdout + done.stderr, cpu_s)
+
+
+@pytest.fixture
+def bare_database(fresh_database_url: str) -> Iterator[str]:
+    """A database that was never migrated."""
+    name = f"bare_{urlsplit(fresh_database_url).path.lstrip('/')}"
+    yield make_database(fresh_database_url, name)
+    drop_database(fresh_database_url, name)
+
+
+@pytest.mark.parametrize(
+    ("command", "environment", "code", "told"),
+    [
+        (
+            "serve",
+            {"MOSAICO_MASTER_KEY": ""},
+            78,
+            "MOSAICO_ENV=production needs MOSAICO_MASTER_KEY",
+        ),
+        ("api", {"MOSAICO_MASTER_KEY": "hunter2", "MOSAICO_PORT": "http"}, 78, "MOSAICO_PORT: "),
+        ("api", {"DATABASE_URL": "superuser"}, 78, "may become, postgres"),
+        ("worker", {"DATABASE_URL": "bare"}, 75, "run `mosaico db upgrade`"),
+    ],
+    ids=["no key", "a bad setting", "a superuser", "no schema"],
+)
+def test_bad_configuration_ends_at_once_with_one_line_and_no_secret(
+    command: str,
+    environment: dict[str, str],
+    code: int,
+    told: str,
+    superuser_url: str,
+    fresh_database_url: str,
+    bare_database: str,
+    tmp_path: Path,
+) -> None:
+    database = urlsplit(fresh_database_url).path.lstrip("/")
+    urls = {"superuser": url_of(superuser_url, database), "bare": bare_database}
+    given = {"MOSAICO_MASTER_KEY": GOOD_KEY, "DATABASE_URL": fresh_database_url, **environment}
+    given["DATABASE_URL"] = urls.get(given["DATABASE_URL"], given["DATABASE_URL"])
+
+    refused = start(tmp_path, command, given)
+
+    assert refused.code == code, refused.said
+    [line] = refused.said.splitlines()
+    assert line.startswith("error: ")
+    assert told in line
+    assert refused.cpu_s < 5
+    for secret in (given["MOSAICO_MASTER_KEY"], str(urlsplit(given["DATABASE_URL"]).password)):
+        assert not secret or secret not in refused.said
+
+
+@pytest.mark.parametrize("key", [PHRASE, SEQUENCE])
+def test_a_key_that_somebody_made_up_is_not_for_production(key: str) -> None:
+    assert master_key(settings(master_key=key)) == key
+    with pytest.raises(BadMasterKey, match="openssl rand -base64 32") as refused:
+        master_key(settings(master_key=key, env="production"))
+    assert key not in str(refused.value)
+
+
+def test_random_keys_are_for_production() -> None:
+    for _ in range(500):
+        key = base64.b64encode(secrets.token_bytes(32)).decode()
+        assert master_key(settings(master_key=key, env="production")) == key
+
+
+def test_the_master_key_may_be_in_a_mounted_file(tmp_path: Path) -> None:
+    file = tmp_path / "master"
+    file.write_text(f"{GOOD_KEY}\n")
+    file.chmod(0o440)
+    assert master_key(settings(master_key_file=file, env="production")) == GOOD_KEY
+
+
+@pytest.mark.parametrize("mode", [0o444, 0o460, 0o644])
+def test_a_mounted_file_that_everybody_may_read_is_refused(mode: int, tmp_path: Path) -> None:
+    file = tmp_path / "master"
+    file.write_text(GOOD_KEY)
+    file.chmod(mode)
+    with pytest.raises(Exception, match="open to other users"):
+        master_key(settings(master_key_file=file))
+
+
+def test_one_master_key_at_a_time(tmp_path: Path) -> None:
+    file = tmp_path / "master"
+    with pytest.raises(BadMasterKey, match="holds no key"):
+        master_key(settings(master_key_file=file))
+    with pytest.raises(BadMasterKey, match="unset one"):
+        master_key(settings(master_key_file=file, master_key=GOOD_KEY))
+
+
+@pytest.mark.parametrize("attributes", ["SUPERUSER", "BYPASSRLS", "IN ROLE postgres"])
+def test_a_role_that_no_rule_holds_back_is_refused(attributes: str, role_with: RoleWith) -> None:
+    db = Database(role_with(attributes), pool_size=1)
+    with db.read() as session, pytest.raises(PowerfulDatabaseRole, match=r"docs/security\.md"):
+        require_restricted_role(session)
+    db.dispose()
+
+
+@pytest.fixture
+def restricted_url(role_with: RoleWith, superuser_url: str) -> str:
+    """The role that the documentation describes, on the database of the test."""
+    url = role_with("")
+    address = urlsplit(url)
+    grants = blocks("docs/security.md", "sql")[-1].replace("mosaico_app", str(address.username))
+    here = url_of(superuser_url, address.path.lstrip("/"))
+    with psycopg.connect(here, autocommit=True) as connection:
+        connection.execute(grants.encode())
+    return url
+
+
+@pytest.fixture
+def restricted(
+    restricted_url: str, service_resources: Resources, metric_pool: ProcessPool
+) -> Iterator[Service]:
+    db = Database(restricted_url, pool_size=5)
+    with running_service(replace(service_resources, db=db), metric_pool) as running:
+        yield running
+    db.dispose()
+
+
+def test_the_service_needs_no_more_than_the_role_of_the_documentation(
+    restricted: Service, restricted_url: str
+) -> None:
+    with restricted.resources.db.read() as session:
+        require_restricted_role(session)
+    restricted.agent(langfuseSecretKey="sk-lf-1", langfusePublicKey="pk-lf-1")
+    restricted.patch("/agents/agent-001", {"name": "Heron"})
+    restricted.upload([pair(1), pair(2)])
+    restricted.benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
+    assert restricted.completed(runName="night-1")["status"] == "COMPLETED"
+    _purge(restricted.resources)
+
+    with psycopg.connect(libpq_url(restricted_url)) as connection:
+        for forbidden in (
+            "DROP TABLE agents",
+            "CREATE TABLE mine ()",
+            "UPDATE audit_log SET action = ''",
+            "DELETE FROM audit_log",
+            "UPDATE alembic_version SET version_num = ''",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege), connection.transaction():
+                connection.execute(forbidden.encode())
+    assert PASSWORD in restricted_url
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({}, True),
+        ({"env": "production"}, False),
+        ({"env": "production", "show_docs": True}, True),
+        ({"show_docs": False}, False),
+    ],
+)
+def test_the_description_of_the_api_is_shown_to_everybody_only_where_it_is_wanted(
+    given: dict[str, object], shown: bool, service_resources: Resources
+) -> None:
+    app = create_app(service_resources, show_docs=settings(**given).shows_docs)
+    with serving(app) as client:
+        for path in ("/docs", "/swagger-ui.html", "/openapi.json"):
+            assert client.get(path).status_code == (200 if shown else 404)
+        assert client.get("/healthz").status_code == 200
+
+
+def test_production_calls_public_servers_encrypted_only() -> None:
+    assert outbound_policy(settings(env="production")).public_ports == {HTTPS_PORT}
+    assert outbound_policy(settings()).public_ports == {80, HTTPS_PORT}
+
+
+@pytest.mark.parametrize(
+    ("given", "at_home"),
+    [
+        ({}, True),
+        ({"host": "localhost"}, True),
+        ({"host": "::1"}, True),
+        ({"host": "0.0.0.0"}, False),
+        ({"host": "10.0.0.1"}, False),
+        ({"host": "mosaico.example"}, False),
+        ({"outbound_allow": "10.0.0.0/8"}, False),
+        ({"env": "production"}, False),
+    ],
+)
+def test_private_networks_are_open_where_only_this_machine_can_ask(
+    given: dict[str, object], at_home: bool
+) -> None:
+    opened = reachable_at_home(settings(**given)).get("MOSAICO_OUTBOUND_ALLOW", "")
+    assert ("192.168.0.0/16" in opened) is at_home
