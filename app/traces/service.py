@@ -119,7 +119,9 @@ def _digest(before: bytes, traces: Iterable[Trace]) -> bytes:
 def _complete(session: Session, collection: Collection, now: datetime) -> Collection:
     """Mark a collection as complete, unless an earlier one holds the same traces."""
     if collection.trace_count and collection.digest is not None:
-        same = Collection.digest == collection.digest
+        same = (Collection.digest == collection.digest) & (
+            Collection.source_run_id.is_not_distinct_from(collection.source_run_id)
+        )
         if (earlier := queries.lock_complete(session, collection.source, same)) is not None:
             return earlier
     collection.completed_at = now
