@@ -49,7 +49,7 @@ def role_with(superuser_url: str, fresh_database_url: str, worker_id: str) -> It
 def _role(url: str, name: str, attributes: str) -> Iterator[None]:
     role = sql.Identifier(name)
     with psycopg.connect(url, autocommit=True) as connection:
-        make = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} " + attributes)  # type: ignore[arg-type]
+        make = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} " + attributes)
         connection.execute(make.format(role, sql.Literal(PASSWORD)))
         try:
             yield
