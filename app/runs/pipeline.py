@@ -21,6 +21,7 @@ from app.runs.planning import make_plan, trace_query
 from app.runs.reuse import measured_before
 from app.runs.rules import judge_validity
 from app.runs.scoring import Columns, RunValues, score_traces, summarize
+from app.runs.write_back import request_write_back
 from app.traces.collect import collect
 from app.traces.queries import read_traces
 from app.traces.registry import TRACE_SOURCES
@@ -117,6 +118,7 @@ def finish(job: Job, run_id: str) -> None:
     )
     with res.db.begin() as session:
         service.finish_run(session, step, found, res.clock())
+        request_write_back(session, run_id, res)
 
 
 def _with_run_values(

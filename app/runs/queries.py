@@ -36,6 +36,14 @@ class TraceRow(NamedTuple):
     trace: CollectedTrace
 
 
+class TraceValues(NamedTuple):
+    """The values of one trace, in the order of the run's metrics."""
+
+    position: int
+    trace_id: str
+    values: list[float | None]
+
+
 def get_run(session: Session, run_id: str, *, for_update: bool = False) -> BenchmarkRun:
     """The run; `for_update` locks it, though not against rows that only refer to it: those of a
     shard are written side by side.
@@ -162,3 +170,20 @@ def stream_scored(session: Session, run: BenchmarkRun) -> Iterator[ScoredTrace]:
     )
     for outcome, values, notes in session.execute(statement):
         yield ScoredTrace(Outcome(outcome), values, notes)
+
+
+def values_from(session: Session, run_seq: int, position: int, limit: int) -> list[TraceValues]:
+    """The values of the traces of a run from a position on, in order."""
+    statement = (
+        select(TraceResult.position, CollectedTrace.trace_id, TraceResult.values)
+        .join(BenchmarkRun, BenchmarkRun.seq == TraceResult.run_seq)
+        .join(
+            CollectedTrace,
+            (CollectedTrace.collection_id == BenchmarkRun.collection_id)
+            & (CollectedTrace.position == TraceResult.position),
+        )
+        .where(TraceResult.run_seq == run_seq, TraceResult.position >= position)
+        .order_by(TraceResult.position)
+        .limit(limit)
+    )
+    return [TraceValues(*row) for row in session.execute(statement)]

@@ -1,5 +1,5 @@
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -17,7 +17,14 @@ from app.runs import queries, retention, service
 from app.runs.models import BenchmarkRun
 from app.runs.queries import TraceRow
 from app.runs.rules import RunStatus, TriggerType
-from app.runs.schemas import MetricAggregateView, MissingView, ResultView, RunCreate, RunView
+from app.runs.schemas import (
+    MetricAggregateView,
+    MissingView,
+    ResultView,
+    RunCreate,
+    RunView,
+    WriteBackView,
+)
 
 router = APIRouter(prefix="/benchmark-runs", tags=["benchmark runs"], responses=PROBLEMS)
 
@@ -140,8 +147,19 @@ def delete_run(run_id: RunId, res: Res) -> None:
 
 
 def view(run: BenchmarkRun) -> RunView:
-    columns = {name: getattr(run, name) for name in RunView.model_fields if name != "results"}
-    return RunView(**columns, results=f"/api/v1/benchmark-runs/{run.id}/results")
+    own = ("results", "write_back")
+    columns = {name: getattr(run, name) for name in RunView.model_fields if name not in own}
+    return RunView(
+        **columns,
+        write_back=write_back_view(run.write_back),
+        results=f"/api/v1/benchmark-runs/{run.id}/results",
+    )
+
+
+def write_back_view(noted: dict[str, Any] | None) -> WriteBackView | None:
+    if noted is None:
+        return None
+    return WriteBackView(**{name: noted[name] for name in WriteBackView.model_fields})
 
 
 def result_view(columns: list[str], row: TraceRow) -> ResultView:

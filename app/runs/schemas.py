@@ -17,6 +17,17 @@ class RunCreate(WireModel):
     )
 
 
+class WriteBackView(WireModel):
+    """How far the scores of a run were written where its traces came from: PENDING, WRITING,
+    WRITTEN or FAILED. `written` counts the scores that were accepted there.
+    """
+
+    status: str
+    written: int
+    error_code: str | None
+    error: str | None
+
+
 class RunView(WireModel):
     """A run. `metrics_computed` values were computed for it, `metrics_reused` taken from earlier runs
     on the same traces. `results` is the address of what was measured, trace by trace.
@@ -46,6 +57,7 @@ class RunView(WireModel):
     error_share: float | None
     fingerprint: str | None
     verdict: dict[str, Any] | None
+    write_back: WriteBackView | None
     results: str
 
 

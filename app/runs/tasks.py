@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 
 from app.jobs.handlers import HANDLERS, Job
-from app.runs import pipeline, retention
+from app.runs import pipeline, retention, write_back
 from app.runs.queries import RunNotFound
 from app.runs.service import RunEnded
 
@@ -37,3 +37,7 @@ for name, step in STEPS.items():
 HANDLERS.handles("runs.give_up")(_unless_ended(pipeline.give_up))
 HANDLERS.handles("runs.drop_results")(retention.drop_results)
 HANDLERS.handles("runs.drop_traces")(retention.drop_traces)
+HANDLERS.handles("runs.write_back", give_up="runs.write_back_failed")(
+    _unless_ended(write_back.write_back)
+)
+HANDLERS.handles("runs.write_back_failed")(_unless_ended(write_back.write_back_failed))

@@ -9,7 +9,7 @@ import pytest
 
 from app.core.secrets import Secret
 from app.traces.registry import CollectionFailed
-from app.traces.sources.langfuse.source import BEAT_S
+from app.traces.sources.langfuse.background import BEAT_S
 from tests.integration.langfuse.collecting import HURRIED, collected, read
 from tests.support.langfuse import StandIn
 from tests.support.langfuse.faults import Fault

@@ -3,12 +3,16 @@
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, wait
+from contextvars import copy_context
 from functools import partial
 from itertools import islice
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
+
+# While nothing comes, whoever waits is called so often: a cancel is seen within two seconds.
+BEAT_S: Final = 1.0
 
 
 class Abandoned(Exception):
@@ -33,12 +37,13 @@ class Stop:
 def launch(work: Callable[[], T]) -> "Future[T]":
     """Do `work` in a thread of its own, which never keeps a process from ending."""
     future: Future[T] = Future()
+    context = copy_context()  # the id of the request that all of this belongs to
 
     def run() -> None:
         with _Outcome(future):
             future.set_result(work())
 
-    threading.Thread(target=run, name="langfuse", daemon=True).start()
+    threading.Thread(target=context.run, args=(run,), name="langfuse", daemon=True).start()
     return future
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -61,8 +62,8 @@ def access_of(url: str | None, public_key: str | None, secret_key: Secret | None
 class Client:
     """Answers of the public API as JSON objects.
 
-    Raises, from `get`: `NotThere` for a 404, `AskForLess`, what `failures` lists, and whatever
-    `pause` raises to end a wait.
+    Raises, from `get` and `post`: `NotThere` for a 404, `AskForLess`, what `failures` lists, and
+    whatever `pause` raises to end a wait.
     """
 
     def __init__(
@@ -86,15 +87,24 @@ class Client:
 
     def get(self, path: str, parameters: Parameters | None = None) -> JSON:
         given = {name: value for name, value in (parameters or {}).items() if value is not None}
+        return self._answer("GET", path, given, None)
+
+    def post(self, path: str, body: JSON) -> JSON:
+        """Send what may well be sent twice: a request that brought no answer is made again."""
+        return self._answer("POST", path, {}, body)
+
+    def _answer(
+        self, method: str, path: str, parameters: Mapping[str, str | int], body: JSON | None
+    ) -> JSON:
         failures: Counter[Kind] = Counter()
         waited_s = 0.0
         while True:
-            answer = self._ask(path, given)
+            answer = self._ask(method, path, parameters, body)
             if not isinstance(answer, Failure):
                 return answer
             step = next_step(
                 answer,
-                asked=f"GET {API}{path}",
+                asked=f"{method} {API}{path}",
                 attempt=failures[answer.kind],
                 waited_s=waited_s,
                 chance=self._chance(),
@@ -114,15 +124,21 @@ class Client:
                 case GiveUp(error=error):
                     raise error
 
-    def _ask(self, path: str, parameters: Mapping[str, str | int]) -> JSON | Failure:
+    def _ask(
+        self, method: str, path: str, parameters: Mapping[str, str | int], body: JSON | None
+    ) -> JSON | Failure:
         with self._limiter.turn(self._pause):
             try:
-                response = self._http.get(
-                    self._base + path, params=parameters, headers=self._headers
+                response = self._http.request(
+                    method,
+                    self._base + path,
+                    params=parameters,
+                    json=body,
+                    headers=self._headers,
                 )
             except (httpx.HTTPError, AnswerTooLarge) as error:
                 return failure_of_error(error)
-        if not response.is_success:
+        if not response.is_success or response.status_code == HTTPStatus.MULTI_STATUS:
             return failure_of_answer(response)
         return _document(response)
 

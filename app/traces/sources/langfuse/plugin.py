@@ -4,6 +4,7 @@ from app.traces.registry import TRACE_SOURCES, SourceSpec, TraceQuery
 from app.traces.sources.langfuse.check import check
 from app.traces.sources.langfuse.listing import list_runs
 from app.traces.sources.langfuse.source import LangfuseSource
+from app.traces.sources.langfuse.writing import write_scores
 
 
 def lock_of(query: TraceQuery) -> str | None:
@@ -18,5 +19,6 @@ TRACE_SOURCES.register(
         lock=lock_of,
         check=check,
         list_runs=list_runs,
+        write_scores=write_scores,
     ),
 )

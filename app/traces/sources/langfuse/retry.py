@@ -38,6 +38,9 @@ class Patience:
     settle_deadline_s: float = 600.0
 
 
+PATIENCE: Final = Patience()
+
+
 @dataclass(frozen=True, slots=True)
 class Wait:
     """Ask again after so many seconds; `shared` when nobody may ask that server before."""

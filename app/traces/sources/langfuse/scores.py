@@ -6,6 +6,9 @@ from typing import Any, Final
 
 from app.traces.sources.langfuse.wire import number_of, object_of, text_of
 
+# The ids of the scores that this service wrote itself: what it measured is not what it judges by.
+OWN: Final = "mosaico-"
+
 # Of two scores of one name the one that is nearer to the whole trace counts.
 _ON_TRACE: Final = 2
 _ON_TASK: Final = 1
@@ -13,12 +16,13 @@ _ON_CHILD: Final = 0
 
 
 def scores_of(scores: Iterable[Any], *, task_id: str) -> dict[str, float]:
-    """The numeric and yes-or-no scores by name; texts, categories and corrections are no numbers.
+    """The numeric and yes-or-no scores by name; texts, categories and corrections are no numbers,
+    and those that this service wrote are not read.
 
     Where a name comes several times, a score of the trace wins over one of its task, that over
     one of a span below, and then the newest.
     """
-    found = [score for score in scores if isinstance(score, dict) and _worth(score) is not None]
+    found = [score for score in scores if isinstance(score, dict) and _counts(score)]
     found.sort(key=lambda score: (_place(score, task_id), str(score.get("timestamp") or "")))
     return {
         name: value
@@ -37,6 +41,10 @@ def by_trace(scores: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str,
         if trace_id is not None:
             found[trace_id].append(score)
     return found
+
+
+def _counts(score: Mapping[str, Any]) -> bool:
+    return _worth(score) is not None and not (text_of(score, "id") or "").startswith(OWN)
 
 
 def _place(score: Mapping[str, Any], task_id: str) -> int:

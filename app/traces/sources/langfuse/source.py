@@ -10,7 +10,7 @@ from typing import Final
 
 from app.core.resources import Resources
 from app.traces.registry import TracePage, TraceQuery
-from app.traces.sources.langfuse.background import Stop, attended
+from app.traces.sources.langfuse.background import BEAT_S, Stop, attended
 from app.traces.sources.langfuse.check import project_of
 from app.traces.sources.langfuse.client import (
     Access,
@@ -28,7 +28,7 @@ from app.traces.sources.langfuse.lookup import (
     told,
 )
 from app.traces.sources.langfuse.position import START, Position, read_position
-from app.traces.sources.langfuse.retry import Patience
+from app.traces.sources.langfuse.retry import PATIENCE, Patience
 from app.traces.sources.langfuse.runs import (
     Dataset,
     FoundRun,
@@ -39,12 +39,8 @@ from app.traces.types import Trace
 
 log = logging.getLogger(__name__)
 
-# While nothing comes, the run is looked after so often: a cancel is seen within two seconds.
-BEAT_S: Final = 1.0
-
 # Further passes over a run of which rows are missing; the waits before them double.
 MAX_PASSES: Final = 4
-PATIENCE: Final = Patience()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,204 @@
+"""Writing what a run was found to be where its traces came from, as scores of that place.
+
+It begins when the run has completed and never changes it: whatever goes wrong is only told there.
+A score is known again by what it says of what, not by the run that says it: another run of the
+benchmark over the same traces takes the place of this one's scores.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy.orm import Session
+
+from app.core.errors import Conflict
+from app.core.resources import Resources
+from app.jobs.handlers import Job
+from app.jobs.queue import enqueue
+from app.kpis.queries import kpis_of_run
+from app.runs import queries
+from app.runs.models import BenchmarkRun
+from app.runs.plan import RunPlan
+from app.runs.planning import trace_query
+from app.runs.rules import Validity
+from app.runs.service import RunEnded
+from app.traces.models import Collection
+from app.traces.registry import TRACE_SOURCES, NewScore, ScoreWriter, TraceQuery
+
+# So many scores are written before it is noted: what a kill repeats.
+SCORES_AT_ONCE: Final = 400
+KPIS_FIRST: Final = -1
+
+
+class WriteBackStatus(StrEnum):
+    PENDING = "PENDING"
+    WRITING = "WRITING"
+    WRITTEN = "WRITTEN"
+    FAILED = "FAILED"
+
+
+class NoWayBack(Conflict):
+    """The scores of the run cannot be written where its traces came from; see its source."""
+
+    code = "no-way-back"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteBackStep:
+    """A worker's right to write: void once the fence of the run was raised again.
+
+    `at` is the position of the next trace, `KPIS_FIRST` before all of them, or None after the last;
+    `written` counts the scores that were accepted.
+    """
+
+    run_id: str
+    run_seq: int
+    agent_id: str
+    fence: int
+    plan: RunPlan
+    query: TraceQuery
+    write: ScoreWriter
+    source_run_id: str
+    source_run_at: datetime
+    at: int | None
+    written: int
+
+
+class _Batch(NamedTuple):
+    scores: list[NewScore]
+    next: int | None
+
+
+def request_write_back(session: Session, run_id: str, res: Resources) -> None:
+    """Put the job on the queue, in the transaction that completes the run, where the plan wants it.
+
+    It takes its turn with the collections from the same place.
+    """
+    run = queries.get_run(session, run_id)
+    plan = RunPlan.model_validate(run.plan)
+    if not (plan.write_back.kpis or plan.write_back.metrics):
+        return
+    _note(session, run, WriteBackStatus.PENDING, at=KPIS_FIRST, written=0)
+    lock = TRACE_SOURCES.get(plan.source).lock(trace_query(session, plan, res))
+    enqueue(session, "runs.write_back", run_id=run.id, lock=lock)
+
+
+def write_back(job: Job, run_id: str) -> None:
+    """Write the scores that are left, and note after each batch how far they are."""
+    res = job.resources
+    with res.db.begin() as session:
+        step = _open(session, run_id, res)
+    while step.at is not None:
+        with res.db.read() as session:
+            batch = _batch(session, step, step.at)
+        for _ in step.write(res, step.query, batch.scores):
+            job.checkpoint()
+        step = replace(step, at=batch.next, written=step.written + len(batch.scores))
+        with res.db.begin() as session:
+            _note_progress(session, step)
+
+
+def write_back_failed(job: Job, run_id: str, code: str, message: str, **_: object) -> None:
+    """Say on the run why its scores were not all written."""
+    with job.resources.db.begin() as session:
+        run = queries.get_run(session, run_id, for_update=True)
+        done = {name: (run.write_back or {}).get(name) for name in ("at", "written")}
+        _note(session, run, WriteBackStatus.FAILED, **done, error_code=code, error=message)
+
+
+def _open(session: Session, run_id: str, res: Resources) -> WriteBackStep:
+    """Take over the writing. Raises: `NoWayBack` when there is nobody to write to."""
+    run = queries.get_run(session, run_id, for_update=True)
+    plan, done = RunPlan.model_validate(run.plan), run.write_back or {}
+    write = TRACE_SOURCES.get(plan.source).write_scores
+    collection = session.get_one(Collection, run.collection_id)
+    if write is None or collection.source_run_id is None or collection.source_run_at is None:
+        raise NoWayBack(
+            f"the source {plan.source!r} does not take scores of the run that was read;"
+            " set the benchmark's writeBack to false"
+        )
+    run.fence += 1
+    _note(session, run, WriteBackStatus.WRITING, at=done["at"], written=done["written"])
+    return WriteBackStep(
+        run_id=run.id,
+        run_seq=run.seq,
+        agent_id=run.agent_id,
+        fence=run.fence,
+        plan=plan,
+        query=trace_query(session, plan, res),
+        write=write,
+        source_run_id=collection.source_run_id,
+        source_run_at=collection.source_run_at,
+        at=done["at"],
+        written=done["written"],
+    )
+
+
+def _note_progress(session: Session, step: WriteBackStep) -> None:
+    """Raises: `RunEnded` when another worker took the writing over."""
+    run = queries.get_run(session, step.run_id, for_update=True)
+    if run.fence != step.fence:
+        raise RunEnded
+    status = WriteBackStatus.WRITTEN if step.at is None else WriteBackStatus.WRITING
+    _note(session, run, status, at=step.at, written=step.written)
+
+
+def _note(session: Session, run: BenchmarkRun, status: WriteBackStatus, **more: Any) -> None:
+    run.write_back = {"status": status, "error_code": None, "error": None, **more}
+    session.flush()
+
+
+def _batch(session: Session, step: WriteBackStep, at: int) -> _Batch:
+    """The next scores. A value that is missing, or a KPI of an INVALID run, is no score."""
+    wanted = step.plan.write_back
+    if at == KPIS_FIRST:
+        scores = list(_kpi_scores(session, step)) if wanted.kpis else []
+        return _Batch(scores, 0 if wanted.metrics else None)
+    traces = max(SCORES_AT_ONCE // len(step.plan.columns), 1)
+    rows = queries.values_from(session, step.run_seq, at, traces)
+    scores = [score for row in rows for score in _metric_scores(step, row.trace_id, row.values)]
+    return _Batch(scores, rows[-1].position + 1 if rows else None)
+
+
+def _kpi_scores(session: Session, step: WriteBackStep) -> Iterator[NewScore]:
+    for kpi in kpis_of_run(session, step.run_seq):
+        if kpi.value is not None and kpi.validity == Validity.VALID:
+            yield _score(step, "kpi", kpi.name, kpi.value, formula=kpi.formula)
+
+
+def _metric_scores(
+    step: WriteBackStep, trace_id: str, values: Iterable[float | None]
+) -> Iterator[NewScore]:
+    for metric, value in zip(step.plan.metrics, values, strict=True):
+        if value is not None:
+            yield _score(step, "metric", metric.column, value, trace_id, version=metric.version)
+
+
+def _score(
+    step: WriteBackStep,
+    kind: str,
+    name: str,
+    value: float,
+    trace_id: str | None = None,
+    **about: str,
+) -> NewScore:
+    """The score; its time is that of the run that was read, so that it is always the same."""
+    says = [step.plan.benchmark_id, step.source_run_id, kind, name, trace_id]
+    return NewScore(
+        id=hashlib.sha256(json.dumps(says).encode()).hexdigest()[:32],
+        name=name,
+        value=value,
+        at=step.source_run_at,
+        run_id=step.source_run_id,
+        trace_id=trace_id,
+        metadata={
+            "benchmark": step.plan.benchmark_id,
+            "agent": step.agent_id,
+            "run": step.run_id,
+            **about,
+        },
+    )
