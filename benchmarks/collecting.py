@@ -1,0 +1,80 @@
+"""M1 for a run that is collected from Langfuse, 100 000 traces or as many as MOSAICO_BENCH_TRACES
+says. It takes minutes, so it is measured only when it is named.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Final
+
+import httpx
+import uvicorn
+
+from benchmarks.memory import measure_peaks, run_to_end, served
+from benchmarks.rows import BenchRow
+from benchmarks.traces import expected_of, output_of
+from tests.support.langfuse.builder import StandIn
+from tests.support.langfuse.server import Server
+
+FEW: Final = 2_000
+MANY: Final = int(os.environ.get("MOSAICO_BENCH_TRACES", "100000"))
+PUBLIC_KEY, SECRET_KEY = "pk-bench", "sk-bench"
+
+
+def measure() -> Iterator[BenchRow]:
+    with _langfuse() as url, served() as service:
+        agent = {"id": "collected", "name": "c", "langfuseUrl": url}
+        keys = {"langfusePublicKey": PUBLIC_KEY, "langfuseSecretKey": SECRET_KEY}
+        service.client.post("/agents", json={**agent, **keys}).raise_for_status()
+        yield from measure_peaks(
+            "M1 Langfuse", service.pid, FEW, MANY, lambda count: _run(service.client, count)
+        )
+
+
+def _run(client: httpx.Client, count: int) -> float:
+    name = f"n-{count}"
+    body = {"id": name, "source": "langfuse", "datasetRef": name}
+    client.post("/benchmarks", json=body).raise_for_status()
+    return run_to_end(client, {"benchmarkId": name, "agentId": "collected"})
+
+
+@contextmanager
+def _langfuse() -> Iterator[str]:
+    """The address of a stand-in that makes up each trace when it is asked for it."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.collecting"], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def _serve() -> None:
+    server = Server(
+        mode="events_only", version="4.16.0", public_key=PUBLIC_KEY, secret_key=SECRET_KEY
+    )
+    for count in (FEW, MANY):
+        StandIn(server=server, url="").experiment(
+            dataset=f"n-{count}",
+            run=f"n-{count}",
+            items=count,
+            calls_per_item=1,
+            every=timedelta(milliseconds=50),
+            expected_of=expected_of,
+            output_of=output_of,
+        )
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
+        config = uvicorn.Config(server, log_config=None, lifespan="off", ws="none")
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    _serve()

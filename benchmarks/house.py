@@ -1,0 +1,39 @@
+"""The API in this process, a database of its own, and workers in processes of theirs."""
+
+import base64
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from app.core.db import Database
+from app.core.migrations import upgrade
+from app.core.resources import Resources
+from app.core.secrets import SecretBox
+from app.jobs.pool import ProcessPool
+from app.metrics.registry import load_metrics
+from app.plugins import load_plugins
+from app.postgres.server import EmbeddedPostgres
+from tests.support.house import House, house_of
+from tests.support.service import running_service
+
+
+@contextmanager
+def house_of_workers() -> Iterator[House]:
+    load_plugins()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        with EmbeddedPostgres(path / "postgres").acquire() as lease:
+            upgrade(lease.url)
+            resources = Resources(
+                db=Database(lease.url),
+                secrets=SecretBox.from_keys([base64.b64encode(secrets.token_bytes(32)).decode()]),
+                data_dir=path,
+                options={"langfuse_default_url": "https://cloud.langfuse.com"},
+            )
+            pool = ProcessPool(1, warm_up=load_metrics)
+            with running_service(resources, pool) as service, house_of(service, path) as house:
+                yield house
+            pool.close()
+            resources.db.dispose()

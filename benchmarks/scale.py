@@ -1,0 +1,115 @@
+"""W1 and W2: what a second worker brings, and what is left to do for an unchanged run.
+
+A worker has one process for metrics, so that two of them have two processors' worth of work.
+"""
+
+import signal
+from collections.abc import Iterator
+from datetime import datetime
+from statistics import median
+from typing import Final, NamedTuple
+
+from benchmarks.house import house_of_workers
+from benchmarks.rows import BenchRow
+from benchmarks.traces import long_pair
+from tests.support.house import House
+from tests.support.processes import Program
+from tests.support.service import JSON
+
+TRACES: Final = 20_000
+WARM_UP_TRACES: Final = 200
+ROUNDS: Final = 3
+W1_GOAL: Final = 1.4
+
+# From the moment on at which the shards are on the queue.
+SCORING_S = """
+    SELECT extract(epoch FROM max(done_at) - min(collection.completed_at))::float8
+    FROM run_shards JOIN benchmark_runs AS run ON run.seq = run_seq
+    JOIN collections AS collection ON collection.id = run.collection_id WHERE run.id = %s
+"""
+
+
+class Taken(NamedTuple):
+    """Seconds of a whole run, and of its scoring alone."""
+
+    run: JSON
+    whole_s: float
+    scoring_s: float
+
+
+def measure() -> Iterator[BenchRow]:
+    with house_of_workers() as house:
+        house.service.benchmark("scale")
+        alone, together = [], []
+        for number in range(ROUNDS):
+            alone.append(_with_workers(house, 1, f"one-{number}"))
+            together.append(_with_workers(house, 2, f"two-{number}"))
+        yield _second_worker(alone, together)
+        yield _unchanged(house)
+
+
+def _second_worker(alone: list[Taken], together: list[Taken]) -> BenchRow:
+    one_s, two_s = (median(taken.whole_s for taken in some) for some in (alone, together))
+    scoring = median(taken.scoring_s for taken in alone) / median(
+        taken.scoring_s for taken in together
+    )
+    return BenchRow(
+        "W1",
+        f"≥ {W1_GOAL:g}× one worker",
+        one_s / two_s,
+        one_s / two_s >= W1_GOAL,
+        f"{TRACES} traces x 6 metrics: {one_s:.1f} s with one worker, {two_s:.1f} s with two;"
+        f" {scoring:.2f}x of scoring alone",
+    )
+
+
+def _unchanged(house: House) -> BenchRow:
+    """A run, and the same once more."""
+    workers = _start(house, 1)
+    _upload(house, "again", TRACES)
+    first, again = _run(house, "again"), _run(house, "again")
+    _stop(workers)
+    computed, ratio = again.run["metricsComputed"], again.whole_s / first.whole_s
+    return BenchRow(
+        "W2",
+        "an unchanged run computes nothing",
+        ratio,
+        computed == 0 and again.run["metricsReused"] == first.run["metricsComputed"],
+        f"{again.whole_s:.1f} s after {first.whole_s:.1f} s; {computed} values computed,"
+        f" {again.run['metricsReused']} taken over",
+    )
+
+
+def _with_workers(house: House, count: int, name: str) -> Taken:
+    """A run of traces that nobody measured, by workers that are warm."""
+    workers = _start(house, count)
+    _upload(house, f"{name}-warm", WARM_UP_TRACES)
+    _run(house, f"{name}-warm")
+    _upload(house, name, TRACES)
+    taken = _run(house, name)
+    _stop(workers)
+    return taken
+
+
+def _start(house: House, count: int) -> list[Program]:
+    return house.programs.workers(count, MOSAICO_METRIC_PROCESSES="1")
+
+
+def _stop(workers: list[Program]) -> None:
+    for worker in workers:
+        worker.send(signal.SIGTERM)
+    for worker in workers:
+        worker.ended()
+
+
+def _upload(house: House, name: str, count: int) -> None:
+    traces = ({**long_pair(number), "input": name} for number in range(count))
+    house.service.upload(traces, run_name=name)
+
+
+def _run(house: House, name: str) -> Taken:
+    started = house.service.start(benchmarkId="scale", runName=name)
+    run = house.completed(started["id"])
+    began, ended = (datetime.fromisoformat(run[key]) for key in ("startedAt", "completedAt"))
+    scoring_s = float(house.rows.value(SCORING_S, run["id"]))
+    return Taken(run, (ended - began).total_seconds(), scoring_s)
