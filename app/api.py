@@ -12,6 +12,8 @@ from app.core.problems import PROBLEMS
 from app.kpis.router import router as kpis
 from app.metrics.router import router as metrics
 from app.runs.router import router as benchmark_runs
+from app.schedules.router import router as schedule_configs
+from app.schedules.router import summaries as daily_summary
 from app.traces.router import router as local_datasets
 
 PREFIX = "/api/v1"
@@ -28,6 +30,8 @@ def include(app: FastAPI) -> None:
     v1.include_router(agents)
     v1.include_router(benchmarks)
     v1.include_router(benchmark_runs)
+    v1.include_router(schedule_configs)
+    v1.include_router(daily_summary)
     v1.include_router(kpis)
     v1.include_router(local_datasets)
     v1.include_router(metrics)

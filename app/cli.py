@@ -34,6 +34,10 @@ PARTS = {
     ),
     "datasets": Part("app.traces.cli:cli", "Traces that the service keeps itself."),
     "runs": Part("app.runs.cli:cli", "Benchmark runs: start, watch, read."),
+    "schedules": Part(
+        "app.schedules.cli:cli", "Schedules: what runs by the clock, and what became of it."
+    ),
+    "cron": Part("app.schedules.cli:cron", "Look at a cron expression."),
     "score": Part(
         "app.metrics.cli:cli", "Score the traces of a file and print what they are worth."
     ),
@@ -106,7 +110,7 @@ def root(
 
 @cli.command(cls=Command)
 def serve() -> None:
-    """Run everything on this machine: embedded database, API, worker."""
+    """Run everything on this machine: embedded database, API, worker, scheduler."""
     from app.core.settings import load_settings
     from app.serve import serve_all
 
@@ -136,6 +140,18 @@ def worker() -> None:
     _show_tracebacks()
     end_with_parent()
     run_worker(load_settings())
+
+
+@cli.command(cls=Command)
+def scheduler() -> None:
+    """Run one scheduler alone; several beside each other fire nothing twice."""
+    from app.core.settings import load_settings
+    from app.scheduler import run_scheduler
+    from app.serve import end_with_parent
+
+    _show_tracebacks()
+    end_with_parent()
+    run_scheduler(load_settings())
 
 
 @cli.command(cls=Command)

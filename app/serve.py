@@ -1,7 +1,7 @@
 """`mosaico serve`: the whole service as one process tree.
 
-The parent keeps the embedded database and two children, the API and a worker. A child that ends
-is started again; when the parent ends, however it does, its children end too.
+The parent keeps the embedded database and three children: the API, a worker and a scheduler. A
+child that ends is started again; when the parent ends, however it does, its children end too.
 """
 
 import contextlib
@@ -141,7 +141,7 @@ class _Child:
 
 @contextlib.contextmanager
 def _children(environment: Mapping[str, str], stopping: threading.Event) -> Iterator[list[_Child]]:
-    children = [_Child("api", environment), _Child("worker", environment)]
+    children = [_Child(command, environment) for command in ("api", "worker", "scheduler")]
     try:
         for child in children:
             child.start()

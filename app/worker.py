@@ -17,6 +17,7 @@ from app.metrics.registry import load_metrics
 from app.plugins import load_plugins
 from app.runs import tasks as run_tasks
 from app.runs.retention import purge_old_runs
+from app.schedules import tasks as schedule_tasks
 from app.startup import opened_resources, set_up_logs
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ PURGE_INTERVAL_S = 600.0
 STOP_S = 9.0
 
 # Importing a module of tasks declares its handlers.
-TASKS = (run_tasks,)
+TASKS = (run_tasks, schedule_tasks)
 
 
 def run_worker(settings: Settings) -> None:

@@ -82,7 +82,7 @@ def delete_agent(session: Session, agent_id: str) -> None:
         session.flush()
     except IntegrityError:
         raise Conflict(
-            f"runs or benchmarks refer to the agent {agent_id!r};"
+            f"runs, benchmarks or schedules refer to the agent {agent_id!r};"
             ' PATCH it with {"archived": true} to hide it and keep its history',
             code="agent-in-use",
         ) from None

@@ -92,7 +92,7 @@ def delete_benchmark(session: Session, benchmark_id: str) -> None:
         session.flush()
     except IntegrityError:
         raise Conflict(
-            f"runs refer to the benchmark {benchmark_id!r};"
+            f"runs or schedules refer to the benchmark {benchmark_id!r};"
             ' PATCH it with {"archived": true} to hide it and keep its history',
             code="benchmark-in-use",
         ) from None

@@ -110,6 +110,9 @@ class Api:
     def post(self, path: str, body: JSON | None = None) -> JSON:
         return self._json("POST", path, {}, json=body)
 
+    def patch(self, path: str, body: JSON) -> JSON:
+        return self._json("PATCH", path, {}, json=body)
+
     def delete(self, path: str) -> None:
         self._answered(self._send("DELETE", path, {}))
 

@@ -140,6 +140,13 @@ class Settings(BaseSettings):
         float,
         Field(gt=0, le=3600, description="Seconds that a metric may take for up to 64 traces."),
     ] = 60.0
+    stale_run_s: Annotated[
+        float,
+        Field(
+            ge=60,
+            description="Seconds without progress and without a job after which a run fails.",
+        ),
+    ] = 900.0
     log_format: Annotated[
         str, Field(pattern="^(console|json)$", description="`console` or `json`.")
     ] = "console"

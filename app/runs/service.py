@@ -110,7 +110,7 @@ def create_run(
             evaluate the agent, `Conflict` when one of them is archived.
     """
     benchmark, agent = get_benchmark(session, benchmark_id), get_agent(session, agent_id)
-    _require_runnable(session, benchmark, agent)
+    require_runnable(session, benchmark, agent)
     run = BenchmarkRun(
         id=new_id(),
         benchmark_id=benchmark_id,
@@ -371,6 +371,8 @@ def _end(session: Session, run: BenchmarkRun, status: RunStatus, now: datetime) 
     run.status, run.completed_at = status, now
     run.fence += 1
     session.flush()
+    if run.triggered_by == TriggerType.SCHEDULED:
+        enqueue(session, "schedules.settle", run_id=run.id)
     announce(session, run.id)
 
 
@@ -382,7 +384,8 @@ def _locked(session: Session, step: Step) -> BenchmarkRun:
     return run
 
 
-def _require_runnable(session: Session, benchmark: Benchmark, agent: Agent) -> None:
+def require_runnable(session: Session, benchmark: Benchmark, agent: Agent) -> None:
+    """Raise `Conflict` or `Invalid` unless the benchmark may be run for the agent."""
     if benchmark.archived or agent.archived:
         raise Conflict(
             "an archived benchmark or agent is not run;"
@@ -403,19 +406,22 @@ def _present(measured: Sequence[TraceMeasurements]) -> int:
 
 def _result_rows(step: ShardStep, measured: Sequence[TraceMeasurements]) -> list[bytes]:
     return [
-        result_row(step.run_seq, position, row.values, _notes(row) if row.missing else None)
+        result_row(step.run_seq, position, row.values, _notes(row) or None)
         for position, row in enumerate(measured, start=step.first)
     ]
 
 
 def _notes(row: TraceMeasurements) -> dict[str, dict[str, str]]:
-    """Why values are missing, as `trace_results.notes` keeps it."""
-    return {
+    """Why values are missing and what models gave as reasons, as `trace_results.notes` keeps it."""
+    notes: dict[str, dict[str, str]] = {
         key: {"skipped": why.reason}
         if isinstance(why, Skipped)
         else {"failed": why.kind, "detail": why.detail}
         for key, why in row.missing.items()
     }
+    for key, reason in (row.reasons or {}).items():
+        notes[key] = {"reason": reason}
+    return notes
 
 
 def _metric_rows(run_seq: int, plan: RunPlan, found: Finished) -> list[dict[str, object]]:

@@ -1,0 +1,1 @@
+"""Runs that start by the clock."""

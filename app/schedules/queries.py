@@ -1,0 +1,162 @@
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from sqlalchemy import Row, func, select
+from sqlalchemy.orm import Session
+
+from app.core.errors import NotFound
+from app.core.pagination import PageQuery, PageRows, paged
+from app.runs.models import BenchmarkRun
+from app.runs.rules import FINAL, RETRIED
+from app.schedules.models import ScheduleConfig, ScheduleFire
+
+
+class ScheduleNotFound(NotFound):
+    """There is no schedule with this id; GET /api/v1/schedule-configs lists those there are."""
+
+    code = "schedule-not-found"
+
+
+class LockedFire(NamedTuple):
+    """A fire and its schedule, both locked."""
+
+    fire: ScheduleFire
+    schedule: ScheduleConfig
+
+
+def database_now(session: Session) -> datetime:
+    """The clock that decides what is due: one for all schedulers."""
+    now: datetime = session.scalars(select(func.clock_timestamp())).one()
+    return now
+
+
+def get_schedule(session: Session, schedule_id: str, *, for_update: bool = False) -> ScheduleConfig:
+    schedule = session.get(
+        ScheduleConfig, schedule_id, with_for_update=for_update or None, populate_existing=True
+    )
+    if schedule is None:
+        raise ScheduleNotFound(
+            f"there is no schedule {schedule_id!r};"
+            " GET /api/v1/schedule-configs lists those there are"
+        )
+    return schedule
+
+
+def list_schedules(
+    session: Session,
+    query: PageQuery,
+    *,
+    benchmark_id: str | None,
+    agent_id: str | None,
+    enabled: bool | None,
+) -> PageRows[ScheduleConfig]:
+    """Schedules, newest first."""
+    statement = select(ScheduleConfig)
+    if benchmark_id is not None:
+        statement = statement.where(ScheduleConfig.benchmark_id == benchmark_id)
+    if agent_id is not None:
+        statement = statement.where(ScheduleConfig.agent_id == agent_id)
+    if enabled is not None:
+        statement = statement.where(ScheduleConfig.enabled.is_(enabled))
+    keys = [ScheduleConfig.created_at, ScheduleConfig.id]
+    return paged(session, statement, keys=keys, query=query)
+
+
+def list_fires(session: Session, schedule_id: str, query: PageQuery) -> PageRows[ScheduleFire]:
+    """What became of the due instants of a schedule, newest first."""
+    statement = select(ScheduleFire).where(ScheduleFire.schedule_id == schedule_id)
+    return paged(session, statement, keys=[ScheduleFire.due_at], query=query)
+
+
+def claim_due(session: Session, now: datetime, limit: int) -> Sequence[Row[tuple[object, ...]]]:
+    """Some schedules that are due, oldest first, leaving out what others hold.
+
+    Locks:   each of them until the transaction ends.
+    """
+    statement = (
+        select(ScheduleConfig.__table__)
+        .where(ScheduleConfig.next_run_at <= now)
+        .order_by(ScheduleConfig.next_run_at)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    return session.execute(statement).all()
+
+
+def claim_waiting(
+    session: Session, now: datetime, after_id: str, limit: int
+) -> Sequence[ScheduleConfig]:
+    """The next schedules by id that are due later, leaving out what others hold; locks them."""
+    statement = (
+        select(ScheduleConfig)
+        .where(ScheduleConfig.next_run_at > now, ScheduleConfig.id > after_id)
+        .order_by(ScheduleConfig.id)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    return session.scalars(statement).all()
+
+
+def seconds_until_due(session: Session) -> float | None:
+    """How long until some schedule is due, below zero when one is; None without any."""
+    wait = func.extract("epoch", func.min(ScheduleConfig.next_run_at) - func.clock_timestamp())
+    found = session.scalar(select(wait).where(ScheduleConfig.next_run_at.is_not(None)))
+    return None if found is None else float(found)
+
+
+def find_fire(session: Session, seq: int) -> ScheduleFire | None:
+    return session.get(ScheduleFire, seq)
+
+
+def lock_fire(session: Session, seq: int) -> LockedFire | None:
+    """A fire with its schedule; None when the schedule was deleted.
+
+    Locks:   the schedule, and through it all its fires.
+    """
+    fire = session.get(ScheduleFire, seq)
+    if fire is None:
+        return None
+    lock = select(ScheduleConfig).where(ScheduleConfig.id == fire.schedule_id).with_for_update()
+    schedule = session.scalars(lock).one_or_none()
+    if schedule is None:
+        return None
+    session.refresh(fire)
+    return LockedFire(fire, schedule)
+
+
+def lock_fire_of_run(session: Session, run_id: str) -> LockedFire | None:
+    """The fire that started a run; None when its schedule was deleted. Locks as `lock_fire`."""
+    seq = session.scalar(select(ScheduleFire.seq).where(ScheduleFire.run_id == run_id))
+    return None if seq is None else lock_fire(session, seq)
+
+
+def runs_under_way(session: Session, schedule_id: str) -> list[str]:
+    """The runs of a schedule that have not ended."""
+    statement = (
+        select(BenchmarkRun.id)
+        .join(ScheduleFire, ScheduleFire.run_id == BenchmarkRun.id)
+        .where(ScheduleFire.schedule_id == schedule_id, BenchmarkRun.status.not_in(FINAL))
+        .order_by(BenchmarkRun.seq)
+    )
+    return list(session.scalars(statement))
+
+
+def is_judged(session: Session, benchmark_id: str, agent_id: str, run_name: str) -> bool:
+    """Whether a benchmark has judged a run of an agent, or is about to; what failed does not count.
+
+    Locks:   the question itself until the transaction ends, so that two who ask at once take turns.
+    """
+    turn = func.hashtextextended(f"{benchmark_id}/{agent_id}", 2)
+    session.execute(select(func.pg_advisory_xact_lock(turn)))
+    statement = (
+        select(BenchmarkRun.seq)
+        .where(
+            BenchmarkRun.benchmark_id == benchmark_id,
+            BenchmarkRun.agent_id == agent_id,
+            BenchmarkRun.run_name == run_name,
+            BenchmarkRun.status.not_in(RETRIED),
+        )
+        .limit(1)
+    )
+    return session.scalar(statement) is not None

@@ -1,0 +1,162 @@
+from collections.abc import Mapping
+from datetime import date
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query, Response
+
+from app.access.deps import require
+from app.access.idempotency import Once
+from app.core.deps import Res
+from app.core.etags import IfMatch, IfNoneMatch, Match
+from app.core.pagination import Paging
+from app.core.problems import PROBLEMS
+from app.core.resources import Resources
+from app.core.schemas import Page, changes, fields
+from app.schedules import preview, queries, service, summary
+from app.schedules.models import ScheduleFire
+from app.schedules.rules import SKIP_DETAILS
+from app.schedules.schemas import (
+    DailySummaryView,
+    FireView,
+    PreviewRequest,
+    PreviewView,
+    ScheduleBody,
+    ScheduleCreate,
+    SchedulePatch,
+    ScheduleView,
+)
+
+router = APIRouter(prefix="/schedule-configs", tags=["schedules"], responses=PROBLEMS)
+summaries = APIRouter(tags=["schedules"], responses=PROBLEMS)
+
+ScheduleId = Annotated[str, Path(alias="scheduleId")]
+
+
+@router.post(
+    "", status_code=201, response_model=ScheduleView, dependencies=[Depends(require("admin"))]
+)
+def create_schedule(body: ScheduleCreate, once: Once) -> Response:
+    """Run a benchmark by the clock. The cron expression has six fields, second first."""
+    return once(
+        body,
+        lambda session: ScheduleView.model_validate(
+            service.create_schedule(session, body, queries.database_now(session))
+        ),
+    )
+
+
+@router.get("", dependencies=[Depends(require("read"))])
+def list_schedules(
+    res: Res,
+    page: Paging,
+    benchmark_id: Annotated[str | None, Query(alias="benchmarkId")] = None,
+    agent_id: Annotated[str | None, Query(alias="agentId")] = None,
+    enabled: Annotated[bool | None, Query()] = None,
+) -> Page[ScheduleView]:
+    """The schedules, newest first."""
+    with res.db.read() as session:
+        rows = queries.list_schedules(
+            session, page, benchmark_id=benchmark_id, agent_id=agent_id, enabled=enabled
+        )
+        items = [ScheduleView.model_validate(schedule) for schedule in rows.rows]
+        return Page(items=items, next_cursor=rows.next_cursor)
+
+
+@router.post("/preview", dependencies=[Depends(require("read"))])
+def preview_schedule(body: PreviewRequest, res: Res) -> PreviewView:
+    """When an expression would fire: in words, as instants, and what the clocks do to it."""
+    return preview.preview(body, res.clock())
+
+
+@router.get("/{scheduleId}", dependencies=[Depends(require("read"))])
+def get_schedule(schedule_id: ScheduleId, res: Res, tagged: IfNoneMatch) -> ScheduleView:
+    with res.db.read() as session:
+        return tagged(ScheduleView.model_validate(queries.get_schedule(session, schedule_id)))
+
+
+@router.patch("/{scheduleId}", dependencies=[Depends(require("admin"))])
+def change_schedule(
+    schedule_id: ScheduleId, body: SchedulePatch, res: Res, match: IfMatch
+) -> ScheduleView:
+    """Change the fields that are sent. To enable a schedule forgives its failures."""
+    return _edited(schedule_id, changes(body), res, match)
+
+
+@router.put("/{scheduleId}", dependencies=[Depends(require("admin"))])
+def replace_schedule(
+    schedule_id: ScheduleId, body: ScheduleBody, res: Res, match: IfMatch
+) -> ScheduleView:
+    """Write every field; what is left out takes its default."""
+    return _edited(schedule_id, fields(body), res, match)
+
+
+@router.delete("/{scheduleId}", status_code=204, dependencies=[Depends(require("admin"))])
+def delete_schedule(schedule_id: ScheduleId, res: Res, match: IfMatch) -> None:
+    """Delete a schedule with its history of fires; runs that it started stay."""
+    with res.db.begin() as session:
+        match(queries.get_schedule(session, schedule_id, for_update=True).revision)
+        service.delete_schedule(session, schedule_id)
+
+
+@router.post(
+    "/{scheduleId}/trigger",
+    status_code=201,
+    response_model=FireView,
+    dependencies=[Depends(require("run"))],
+)
+def trigger_schedule(schedule_id: ScheduleId, once: Once) -> Response:
+    """Fire a schedule now, enabled or not; its timetable stays as it is."""
+    return once(
+        None,
+        lambda session: fire_view(
+            service.trigger(session, schedule_id, queries.database_now(session))
+        ),
+        location=lambda _: f"/api/v1/schedule-configs/{schedule_id}/fires",
+    )
+
+
+@router.get("/{scheduleId}/fires", dependencies=[Depends(require("read"))])
+def list_fires(schedule_id: ScheduleId, res: Res, page: Paging) -> Page[FireView]:
+    """What became of the due instants, newest first: the run, or why there is none."""
+    with res.db.read() as session:
+        queries.get_schedule(session, schedule_id)
+        rows = queries.list_fires(session, schedule_id, page)
+        return Page(items=[fire_view(fire) for fire in rows.rows], next_cursor=rows.next_cursor)
+
+
+@summaries.get("/daily-summary", dependencies=[Depends(require("read"))])
+def get_daily_summary(
+    res: Res,
+    day: Annotated[
+        date | None, Query(alias="date", description="Today in the zone when left out.")
+    ] = None,
+    timezone: Annotated[str, Query(max_length=100, description="IANA name.")] = "UTC",
+) -> DailySummaryView:
+    """A day of the service: what ran, what failed, what was to run and did not."""
+    stretch = summary.day_of(day, timezone, res.clock())
+    with res.db.read() as session:
+        return summary.summarize_day(session, stretch)
+
+
+def _edited(
+    schedule_id: str, values: Mapping[str, Any], res: Resources, match: Match
+) -> ScheduleView:
+    with res.db.begin() as session:
+        match(queries.get_schedule(session, schedule_id, for_update=True).revision)
+        now = queries.database_now(session)
+        schedule = service.change_schedule(session, schedule_id, values, now)
+        return match.tagged(ScheduleView.model_validate(schedule))
+
+
+def fire_view(fire: ScheduleFire) -> FireView:
+    said = next((text for reason, text in SKIP_DETAILS.items() if reason == fire.reason), None)
+    return FireView(
+        due_at=fire.due_at,
+        until=fire.until,
+        fired_at=fire.fired_at,
+        triggered_by=fire.triggered_by,
+        status=fire.status,
+        reason=fire.reason,
+        detail=fire.detail or said,
+        run_id=fire.run_id,
+    )

@@ -1,0 +1,70 @@
+"""The jobs of schedules: start what is due, count how it ended."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from app.agents.queries import get_agent
+from app.agents.service import langfuse_query
+from app.benchmarks.queries import get_benchmark
+from app.core.resources import Resources
+from app.jobs.handlers import HANDLERS, Job
+from app.schedules import queries, rules, service
+from app.schedules.rules import FireStatus, SkipReason
+from app.traces.registry import TRACE_SOURCES, TraceQuery
+
+
+class Search(NamedTuple):
+    """Which run of a source a schedule wants to judge."""
+
+    source: str
+    query: TraceQuery
+    pattern: str
+
+
+@HANDLERS.handles("schedules.start", give_up="schedules.give_up")
+def start(job: Job, fire: int) -> None:
+    """Start the run of a due instant; with a pattern, of the run that the source holds for it."""
+    res = job.resources
+    search = _search_of(res, fire)
+    run_name = _newest_run(res, search) if search else None
+    with res.db.begin() as session:
+        if search and run_name is None:
+            service.skip_fire(session, fire, SkipReason.NO_NEW_RUN)
+        else:
+            service.start_fire(session, fire, res.clock(), run_name)
+
+
+@HANDLERS.handles("schedules.give_up")
+def give_up(job: Job, fire: int, code: str, message: str) -> None:
+    """No run could be started: that counts as a failure."""
+    with job.resources.db.begin() as session:
+        service.fail_fire(session, fire, code, message, job.resources.clock())
+
+
+@HANDLERS.handles("schedules.settle")
+def settle(job: Job, run_id: str) -> None:
+    """Let the end of a run count for its schedule."""
+    with job.resources.db.begin() as session:
+        service.settle(session, run_id, job.resources.clock())
+
+
+def _search_of(res: Resources, seq: int) -> Search | None:
+    """What to ask the source for; None when the instant names no pattern, or was done already."""
+    with res.db.read() as session:
+        fire = queries.find_fire(session, seq)
+        plan = fire.plan if fire and fire.status == FireStatus.PENDING else None
+        if not plan or plan["runNamePattern"] is None:
+            return None
+        benchmark = get_benchmark(session, plan["benchmarkId"])
+        agent = get_agent(session, plan["agentId"])
+        query = langfuse_query(agent, res.secrets, res.options.get("langfuse_default_url", ""))
+        query = replace(query, dataset_ref=benchmark.dataset_ref)
+        return Search(benchmark.source, query, plan["runNamePattern"])
+
+
+def _newest_run(res: Resources, search: Search) -> str | None:
+    """The newest complete run that matches; over the network, so outside of any transaction."""
+    list_runs = TRACE_SOURCES.get(search.source).list_runs
+    assert list_runs is not None, "checked when the pattern was set"
+    complete = [run.name for run in list_runs(res, search.query) if run.complete]
+    return rules.newest_match(complete, search.pattern)
