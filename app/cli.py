@@ -12,7 +12,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from app.core import terminal
-from app.core.errors import AppError
 from app.core.terminal import Command, Format, OutputFormat, tell
 
 if TYPE_CHECKING:
@@ -41,6 +40,7 @@ PARTS = {
     "score": Part(
         "app.metrics.cli:cli", "Score the traces of a file and print what they are worth."
     ),
+    "bash-eval": Part("app.harness.bash.cli:cli", "How well a model works in a sandboxed bash."),
     "formula": Part("app.formula.cli:cli", "Check and compute KPI formulas."),
     "secrets": Part("app.sealing:cli", "The master keys that stored secrets are sealed with."),
     "keys": Part("app.access.cli:cli", "API keys: give out, list, revoke."),
@@ -176,7 +176,7 @@ def plugins(output: Format = OutputFormat.TABLE) -> None:
 
 def main() -> None:
     """Run a command of the arguments of this process."""
-    sys.excepthook = _tell_unforeseen
+    sys.excepthook = terminal.tell_unforeseen
     terminal.survive_any_text((sys.stdout, sys.stderr))
     typer.main.get_command(cli)()  # `cli()` itself would put a hook of its own in place of ours
 
@@ -190,13 +190,6 @@ def _print_version() -> NoReturn:
 
 def _show_tracebacks() -> None:
     sys.excepthook = sys.__excepthook__
-
-
-def _tell_unforeseen(kind: type[BaseException], error: BaseException, _: object) -> None:
-    """The last resort: one line, and an exit code that no verdict has."""
-    tell(f"error: {kind.__name__}: {error}")
-    tell("hint: this should not happen; `mosaico --debug …` shows where it came from")
-    sys.exit(AppError.exit_code)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,24 @@
-"""Everything that is found rather than imported: metrics, trace sources; what failed to load."""
+"""Everything that is found rather than imported: metrics, trace sources, checks; what failed."""
 
 import logging
 from typing import Any
 
 from app.core.registry import Loaded, Registry
 from app.formula import register_metric_keys
+from app.harness.bash.checking import CHECKS, load_checks
 from app.metrics.registry import METRICS, load_metrics
 from app.traces.registry import TRACE_SOURCES, load_trace_sources
 
 log = logging.getLogger(__name__)
 
-REGISTRIES: tuple[Registry[Any], ...] = (METRICS, TRACE_SOURCES)
+REGISTRIES: tuple[Registry[Any], ...] = (METRICS, TRACE_SOURCES, CHECKS)
 
 
 def load_plugins() -> None:
     """Fill every registry, once in a process; formulas may name the metrics from then on."""
     load_metrics(_warn)
     load_trace_sources(_warn)
+    load_checks(_warn)
     register_metric_keys({*METRICS.names(), *METRICS.aliases} - {"SCORE"})
 
 

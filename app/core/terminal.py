@@ -186,5 +186,12 @@ def survive_any_text(streams: Iterable[TextIO]) -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def tell_unforeseen(kind: type[BaseException], error: BaseException, _: object) -> None:
+    """The last resort: one line, and an exit code that no verdict has."""
+    tell(f"error: {kind.__name__}: {error}")
+    tell("hint: this should not happen; `mosaico --debug …` shows where it came from")
+    sys.exit(AppError.exit_code)
+
+
 def _escaped(char: str) -> str:
     return char.encode("unicode_escape").decode("ascii")

@@ -2,16 +2,15 @@
 
 import json
 import re
-from dataclasses import asdict
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from pydantic import TypeAdapter, ValidationError
 
 from app.core.errors import AppError, ErrorItem
 from app.core.input_files import opened
-from app.harness.bash.summary import summarize
+from app.harness.bash.reports.structured import json_report
 from app.harness.bash.types import EvalReport
 
 MAX_BYTES: Final = 512 * 1024 * 1024
@@ -63,13 +62,6 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON number")
 
 
-def report_document(report: EvalReport) -> dict[str, Any]:
-    """The report as JSON: everything recorded, and the summary of it."""
-    document = asdict(report)
-    document["summary"] = asdict(summarize(report))
-    return document
-
-
 def file_stem(report: EvalReport) -> str:
     """`eval-anthropic-claude-x-2026-02-09-054558`: what its files are called."""
     model = re.sub(r"[^\w.-]", "-", report.model)
@@ -80,9 +72,8 @@ def file_stem(report: EvalReport) -> str:
 def write_report(report: EvalReport, path: Path) -> None:
     """Write the report so that the file is whole at any moment, whatever happens meanwhile."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(report_document(report), ensure_ascii=False, allow_nan=False, indent=1)
     with NamedTemporaryFile(
         "w", encoding="utf-8", errors="replace", dir=path.parent, delete=False
     ) as file:
-        file.write(text + "\n")
+        file.write(json_report(report))
     Path(file.name).replace(path)

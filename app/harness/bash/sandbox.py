@@ -1,13 +1,12 @@
 """The sandbox that a task works in: a bash without host, network or clock to wait for."""
 
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Final
 
-from bashkit import Bash, BashTool
+from bashkit import Bash, BashTool, ExecResult
 
 from app.harness.bash.checking import FileKind, FileUnreadable
 from app.harness.bash.types import ToolCallResult
@@ -24,7 +23,7 @@ class SandboxLimits:
     timeout_s: float = 30.0
     max_commands: int = 10_000
     max_loop_iterations: int = 10_000
-    max_memory: int = 256 * 1024 * 1024
+    max_memory: int = 64 * 1024 * 1024
 
 
 DEFAULT_LIMITS: Final = SandboxLimits()
@@ -33,7 +32,7 @@ DEFAULT_LIMITS: Final = SandboxLimits()
 class Sandbox:
     """One bash for one task: directory, variables and files last from call to call.
 
-    Calls are made one at a time, from any thread; `cancel` may come from another one meanwhile.
+    Calls are made one at a time.
     """
 
     def __init__(self, files: Mapping[str, str], limits: SandboxLimits = DEFAULT_LIMITS) -> None:
@@ -51,17 +50,35 @@ class Sandbox:
             network=None,
         )
 
-    def run(self, commands: str, *, timeout_ms: int | None = None) -> ToolCallResult:
-        """Run commands, for at most `timeout_ms` or the limit of the sandbox if that is less."""
-        with self._no_longer_than(timeout_ms):
-            done = self._bash.execute_sync(commands)
-        return ToolCallResult(
-            commands=commands, stdout=done.stdout, stderr=done.stderr, exit_code=done.exit_code
-        )
+    def run(self, commands: str) -> ToolCallResult:
+        """Run commands and wait for them."""
+        return _result(commands, self._bash.execute_sync(commands))
 
-    def cancel(self) -> None:
-        """End the call that is running; the sandbox runs nothing afterwards."""
+    async def execute(self, commands: str, *, timeout_ms: int | None = None) -> ToolCallResult:
+        """The same without blocking, for at most `timeout_ms` or the sandbox's own limit if less.
+
+        A call that is cancelled ends at once; its files stay as they are then.
+        """
+        limit_s = self._limits.timeout_s
+        if timeout_ms is not None:
+            limit_s = min(limit_s, max(timeout_ms, 0) / 1000)
+        try:
+            async with asyncio.timeout(limit_s):
+                done = await self._bash.execute(commands)
+        except asyncio.CancelledError:
+            self._bash.cancel()
+            raise
+        except TimeoutError:
+            await self._stop()
+            said = f"resource limit exceeded: execution timeout ({limit_s:g}s)"
+            return ToolCallResult(commands=commands, stdout="", stderr=said, exit_code=1)
+        return _result(commands, done)
+
+    async def _stop(self) -> None:
+        """End what still runs: a call that was given up sleeps no longer, but may go on looping."""
         self._bash.cancel()
+        await self._bash.execute(":")  # comes after the other one
+        self._bash.clear_cancel()
 
     def kind(self, path: str) -> FileKind | None:
         """What stands at a path, links followed."""
@@ -78,19 +95,11 @@ class Sandbox:
         except RuntimeError as error:
             raise FileUnreadable(str(error)) from None
 
-    @contextmanager
-    def _no_longer_than(self, timeout_ms: int | None) -> Iterator[None]:
-        if timeout_ms is None or timeout_ms / 1000 >= self._limits.timeout_s:
-            yield
-            return
-        alarm = threading.Timer(timeout_ms / 1000, self._bash.cancel)
-        alarm.start()
-        try:
-            yield
-        finally:
-            alarm.cancel()
-            alarm.join()
-            self._bash.clear_cancel()  # a cancel lasts until somebody takes it back
+
+def _result(commands: str, done: ExecResult) -> ToolCallResult:
+    return ToolCallResult(
+        commands=commands, stdout=done.stdout, stderr=done.stderr, exit_code=done.exit_code
+    )
 
 
 def sandbox_prompt() -> str:

@@ -6,7 +6,8 @@ from dataclasses import asdict, replace
 import pytest
 
 from app.harness.bash.profile import profile
-from app.harness.bash.recordings import BadRecording, parse_report, read_report, report_document
+from app.harness.bash.recordings import BadRecording, parse_report, read_report
+from app.harness.bash.reports.structured import json_report
 from app.harness.bash.summary import count_adapted, count_repeated, summarize
 from app.harness.bash.types import EvalReport, EvalResult, Judgement, Outcome
 from tests.support.bash_eval import (
@@ -156,7 +157,7 @@ def test_the_runs_whose_trend_was_called_a_pass_rate() -> None:
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_a_run_is_the_same_after_writing_and_reading(name: str) -> None:
     before = read_report(recorded(name))
-    text = json.dumps(report_document(before)).encode()
+    text = json_report(before).encode()
     assert parse_report(text, name="written") == before
 
 

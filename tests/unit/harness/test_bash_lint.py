@@ -1,0 +1,96 @@
+"""What is said of a dataset before anybody has paid for it."""
+
+import json
+
+import pytest
+
+from app.harness.bash.checking import load_checks
+from app.harness.bash.dataset import Severity, inspect_dataset, parse_dataset
+from app.harness.bash.lint import lint
+from tests.support.bash_eval import dataset_file
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _checks() -> None:
+    load_checks()
+
+
+def said(*checks: str) -> list[tuple[Severity, str]]:
+    task = {
+        "id": "t",
+        "category": "c",
+        "prompt": "p",
+        "expectations": [{"check": check} for check in checks],
+    }
+    found = lint(parse_dataset([json.dumps(task).encode()]))
+    return [(finding.severity, finding.text) for finding in found]
+
+
+def test_good_checks_are_not_spoken_of() -> None:
+    good = (
+        "exit_code:0",
+        "stdout_contains:total: 42 apples",
+        "stdout_regex:^total: [0-9]+ apples$",
+        "stderr_empty",
+        "file_contains:/a:b",
+        "file_line_regex:/a:^b$",
+        "dir_exists:/a",
+        "tool_calls_min:2",
+        "llm_judge:well done?",
+    )
+    assert said(*good) == []
+
+
+def test_an_unknown_check_is_an_error_with_the_nearest_name() -> None:
+    [(severity, text)] = said("stdout_contain:x")
+    assert severity is Severity.ERROR
+    assert "no check is named 'stdout_contain'. Did you mean stdout_contains" in text
+
+
+@pytest.mark.parametrize("check", ["stdout_regex:(", "file_line_regex:/a:(?=x)"])
+def test_a_pattern_that_cannot_be_searched_is_an_error(check: str) -> None:
+    [(severity, text)] = said(check)
+    assert severity is Severity.ERROR
+    assert "invalid pattern" in text
+
+
+@pytest.mark.parametrize(
+    ("check", "part"),
+    [
+        ("stdout_contains:3", "one or two digits"),
+        ("stdout_contains:42", "one or two digits"),
+        ("stdout_contains:12:3", "a clock"),
+        ("stdout_contains:", "is empty"),
+        (r"stdout_regex:\d{4}-\d{2}-\d{2}", "a clock"),
+        (r"stdout_regex:[0-9]+", "a clock"),
+        ("stdout_regex:3.*visitor", "one or two digits"),
+        ("stdout_regex:(?i)(verbose|processing).*3", "one or two digits"),
+        ("exit_code:zero", "is read as 0"),
+        ("tool_calls_max:few", "passes always"),
+        ("file_exists:a/b", "does not begin with /"),
+        ("file_contains:/a", "nothing is asked for"),
+    ],
+)
+def test_a_check_that_may_pass_by_accident_is_warned_of(check: str, part: str) -> None:
+    [(severity, text)] = said(check, "stderr_empty")
+    assert severity is Severity.WARNING
+    assert part in text
+
+
+def test_a_check_that_stands_twice_is_warned_of() -> None:
+    [(_, text)] = said("stderr_empty", "stderr_empty")
+    assert "stands there twice" in text
+
+
+def test_findings_come_in_the_order_of_the_lines() -> None:
+    line = {"id": "t", "category": "c", "prompt": "p", "expectations": [{"check": "no"}]}
+    raw = [json.dumps(line).encode(), b"{", json.dumps(line | {"x": 1}).encode()]
+    assert [finding.line for finding in lint(parse_dataset(raw))] == [1, 2, 3, 3]
+
+
+@pytest.mark.parametrize("name", ["eval-tasks-37.jsonl", "eval-tasks-58.jsonl"])
+def test_the_datasets_of_the_original_have_weak_checks_and_no_wrong_ones(name: str) -> None:
+    findings = lint(inspect_dataset(dataset_file(name)))
+    assert {finding.severity for finding in findings} == {Severity.WARNING}
+    weak = {finding.text.partition(":")[0] for finding in findings}
+    assert {"file_ops_find_and_delete", "script_function_lib", "sysinfo_date_calc"} <= weak

@@ -1,0 +1,120 @@
+"""Recorded commands in a fresh sandbox; the figures are those of the pinned bashkit."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.harness.bash.checking import CHECKS, load_checks, split_check
+from app.harness.bash.recordings import read_report
+from app.harness.bash.replay import replay, rescore
+from app.harness.bash.summary import summarize
+from app.harness.bash.types import EvalReport, EvalResult, Outcome
+from tests.support.bash_eval import (
+    GPT,
+    GPT_BEFORE,
+    HAIKU,
+    HAIKU_BEFORE,
+    OPUS,
+    RECORDINGS,
+    SONNET,
+    call,
+    recorded,
+    report,
+    result,
+    task,
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _checks() -> None:
+    load_checks()
+
+
+WRITER = task("file_contains:/a:hello", "stdout_contains:hi", "exit_code:0")
+
+
+def recording() -> EvalReport:
+    """A model that wrote a file and greeted, as somebody recorded it."""
+    calls = [call(commands="echo hello > /a"), call("hi\n", commands="echo hi")]
+    return report(result(WRITER, True, True, True, calls=calls))
+
+
+def test_a_recording_of_what_really_happens_agrees() -> None:
+    again = replay(recording())
+    assert again.agreement.checks == (3, 3)
+    assert again.agreement.tasks == (1, 1)
+    assert again.agreement.exit_codes == (2, 2)
+    assert again.agreement.changed == ()
+    assert [each.detail for each in again.report.results[0].score.results] == [  # type: ignore[union-attr]
+        "found in file",
+        "found",
+        "expected 0, got 0",
+    ]
+
+
+def test_what_comes_out_differently_is_named() -> None:
+    old = recording()
+    calls = (call(commands="echo bye > /a", code=3), old.results[0].trace.tool_calls[1])  # type: ignore[union-attr]
+    trace = replace(old.results[0].trace, tool_calls=calls)  # type: ignore[type-var]
+    again = replay(replace(old, results=(replace(old.results[0], trace=trace),)))
+    assert [each.recorded.check for each in again.agreement.changed] == ["file_contains:/a:hello"]
+    assert again.agreement.exit_codes == (1, 2)
+    assert again.agreement.tasks == (0, 1)
+
+
+def test_unsteady_checks_do_not_count() -> None:
+    asked = task("stdout_contains:3", "exit_code:0")
+    old = report(result(asked, True, True, calls=[call("3", commands="echo x")]))
+    again = replay(old).agreement
+    assert again.tasks == (1, 1)
+    assert again.checks == (1, 1)
+    assert [each.unsteady for each in again.changed] == [True]
+
+
+def test_rescoring_looks_at_the_recorded_calls_and_the_new_files() -> None:
+    old = recording()
+    printed = replace(old.results[0].trace.tool_calls[1], commands="echo never")  # type: ignore[union-attr]
+    calls = (old.results[0].trace.tool_calls[0], printed)  # type: ignore[union-attr]
+    trace = replace(old.results[0].trace, tool_calls=calls)  # type: ignore[type-var]
+    changed = replace(old, results=(replace(old.results[0], trace=trace),))
+    assert rescore(changed).agreement.checks == (3, 3)
+    assert replay(changed).agreement.checks == (2, 3)
+
+
+def test_what_was_not_scored_stays_as_it_is() -> None:
+    lost = EvalResult(task=WRITER, outcome=Outcome.INFRA_ERROR, reason="gone")
+    again = replay(report(lost))
+    assert again.report.results == (lost,)
+    assert again.agreement.checks == (0, 0)
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_checks_of_recorded_calls_say_what_was_recorded(name: str) -> None:
+    before = read_report(recorded(name))
+    after = rescore(before).report
+    for old, new in zip(before.results, after.results, strict=True):
+        assert old.score
+        assert new.score
+        for was, now in zip(old.score.results, new.score.results, strict=True):
+            if not CHECKS.get(split_check(was.check).name).reads_files:
+                assert (was.passed, was.detail, was.weight) == (now.passed, now.detail, now.weight)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "ok", "failed"),
+    [
+        (HAIKU, (34, 180.0), 148, 2),
+        (OPUS, (32, 174.0), 193, 5),
+        (GPT, (30, 164.0), 106, 2),
+        (HAIKU_BEFORE, (25, 106.0), 91, 2),
+        (GPT_BEFORE, (22, 95.0), 101, 2),
+        (SONNET, (3, 8.0), 4, 0),
+    ],
+)
+def test_a_recorded_run_comes_out_as_the_reference_says(
+    name: str, expected: tuple[int, float], ok: int, failed: int
+) -> None:
+    again = replay(read_report(recorded(name)))
+    summary = summarize(again.report)
+    assert (summary.tool_calls_ok, summary.tool_calls_error) == (ok, failed)
+    assert (summary.total_passed, summary.total_score) == expected

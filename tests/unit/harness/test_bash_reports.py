@@ -1,0 +1,260 @@
+"""A run shown to people: the right figures, and nothing of a user's text that acts."""
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from app.harness.bash.compare import Diagnosis, NothingInCommon, compare
+from app.harness.bash.recordings import file_stem, parse_report, read_report, write_report
+from app.harness.bash.reports import REPORTS, render
+from app.harness.bash.reports.comparison import comparison_report
+from app.harness.bash.reports.figures import percent
+from app.harness.bash.types import (
+    EvalReport,
+    EvalResult,
+    Message,
+    Outcome,
+    Role,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from tests.support.bash_eval import (
+    GPT,
+    HAIKU,
+    HAIKU_BEFORE,
+    OPUS,
+    call,
+    recorded,
+    report,
+    result,
+    task,
+    trace,
+)
+
+EVIL = '<script>alert("1")</script> | a\nb \x1b[31m'
+ONE = task("exit_code:0", "stdout_contains:x", task_id="one")
+
+
+def evil_report() -> EvalReport:
+    conversation = (
+        Message(role=Role.USER, content=(TextBlock(text=EVIL),)),
+        Message(
+            role=Role.ASSISTANT,
+            content=(ToolUseBlock(id="1", name="bash", input={"commands": EVIL}),),
+        ),
+        Message(
+            role=Role.TOOL_RESULT,
+            content=(ToolResultBlock(tool_use_id="1", content=EVIL, is_error=True),),
+        ),
+    )
+    evil = task(f"stdout_contains:{EVIL}", task_id=EVIL, category=EVIL, description=EVIL)
+    lost = EvalResult(task=evil, outcome=Outcome.INFRA_ERROR, reason=EVIL)
+    return report(
+        result(evil, False, trace=trace(call(EVIL, code=1, stderr=EVIL), messages=conversation)),
+        lost,
+        model=EVIL,
+    )
+
+
+class Tags(HTMLParser):
+    """Collects the tags and texts of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.texts: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, _: object) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_the_page_holds_the_texts_of_users_as_texts() -> None:
+    page = render(evil_report(), "html")
+    tags = Tags(page)
+    assert "script" not in tags.tags
+    assert any(EVIL in text for text in tags.texts)
+    assert "default-src 'none'" in page
+    assert "http" not in page.replace("http-equiv", "")
+
+
+def test_the_terminal_is_not_moved_by_the_texts_of_users() -> None:
+    shown = render(evil_report(), "terminal")
+    assert "\x1b" not in shown
+    assert "\\x1b[31m" in shown
+
+
+def test_markdown_cells_are_not_broken_by_the_texts_of_users() -> None:
+    shown = render(evil_report(), "markdown")
+    assert "<script>" not in shown
+    row = next(line for line in shown.splitlines() if line.startswith("| stdout"))
+    assert row.replace(r"\|", "").count("|") == 5
+
+
+def test_json_gives_the_same_report_again() -> None:
+    evil = evil_report()
+    assert parse_report(render(evil, "json").encode(), name="it") == evil
+
+
+@pytest.mark.parametrize("form", REPORTS)
+def test_a_run_of_nothing_can_be_shown(form: str) -> None:
+    shown = render(report(), form)
+    assert form == "markdown-original" or "100" not in shown
+
+
+def test_both_rates_are_named() -> None:
+    # One of one task missed one of two checks.
+    shown = render(report(result(ONE, True, False)), "terminal")
+    assert "Pass rate         0.0 % (0 of 1 tasks met every expectation)" in shown
+    assert "Overall rate      50.0 % (1 of 2 weighted points)" in shown
+    assert "[FAIL] one (file_operations) - 1/2" in shown
+    assert "       stdout_contains:x: d" in shown
+
+
+def test_what_is_not_all_is_never_shown_as_all() -> None:
+    assert percent(9_999 / 10_000) == "99.9 %"
+    assert percent(1.0) == "100.0 %"
+    assert percent(None) == "–"
+
+
+def test_errored_tasks_are_shown_with_their_reason() -> None:
+    lost = EvalResult(task=ONE, outcome=Outcome.INFRA_ERROR, reason="overloaded", trial=1)
+    for form in ("terminal", "markdown", "html"):
+        shown = render(report(result(ONE, True, True), lost), form)
+        assert "overloaded" in shown
+        assert "ERROR" in shown
+    assert "[ERROR] one #2 (file_operations) - overloaded" in render(report(lost), "terminal")
+
+
+def test_the_layout_of_the_original_is_kept_to_the_byte() -> None:
+    shown = render(
+        report(
+            result(ONE, True, False, calls=[call(code=1), call()]),
+            provider="anthropic",
+            model="m",
+            timestamp="2026-02-09T05:45:58Z",
+        ),
+        "markdown-original",
+    )
+    assert shown == (
+        "# Eval Report: anthropic/m\n\n"
+        "- **Date**: 2026-02-09T05:45:58Z\n"
+        "- **Max turns**: 10\n"
+        "- **Turns**: 3 total (3.0 avg/task)\n"
+        "- **Tool calls**: 2 total (2.0 avg/task)\n"
+        "- **Tool call success**: 1 ok, 1 error (50% success rate)\n"
+        "- **Tokens**: 100 input, 10 output\n"
+        "- **Duration**: 1.0s total (1.0s avg/task)\n\n"
+        "## Summary\n\n"
+        "**0/1 tasks passed (50%)**\n\n"
+        "## By Category\n\n"
+        "| Category | Passed | Total | Rate |\n"
+        "|----------|--------|-------|------|\n"
+        "| file_operations | 0 | 1 | 50% |\n\n"
+        "## Task Details\n\n"
+        "### [FAIL] one (file_operations)\n\n"
+        "A small task\n\n"
+        "- Turns: 3 | Tool calls: 2 (1 ok, 1 error) | Duration: 1.0s\n"
+        "- Tokens: 100 input, 10 output\n"
+        "- Score: 1/2\n\n"
+        "| Check | Result | Detail |\n"
+        "|-------|--------|--------|\n"
+        "| exit_code:0 | PASS | d |\n"
+        "| stdout_contains:x | FAIL | d |\n\n"
+    )
+
+
+def test_the_category_table_of_a_recorded_run_as_the_original_wrote_it() -> None:
+    shown = render(read_report(recorded(HAIKU)), "markdown-original")
+    assert "**32/37 tasks passed (95%)**" in shown
+    assert "- **Tool call success**: 121 ok, 29 error (81% success rate)" in shown
+    assert "| complex_tasks | 3 | 4 | 92% |\n| data_transformation | 4 | 5 | 93% |" in shown
+
+
+def test_a_report_is_written_under_the_name_of_its_run(tmp_path: Path) -> None:
+    made = report(provider="openai", model="org/gpt:5", timestamp="2026-02-09T05:45:58Z")
+    assert file_stem(made) == "eval-openai-org-gpt-5-2026-02-09-054558"
+    path = tmp_path / "new" / "x.json"
+    write_report(made, path)
+    assert read_report(path) == made
+    assert [file.name for file in path.parent.iterdir()] == ["x.json"]
+
+
+def runs(*outcomes: str, stderr: tuple[str, ...] = ()) -> list[EvalReport]:
+    """Runs over the same tasks; each text has a + for a task that passed."""
+    said = stderr or ("",) * len(outcomes)
+    return [
+        report(
+            *(
+                result(
+                    task(task_id=str(n)), sign == "+", trace=trace(call(code=1, stderr=said[place]))
+                )
+                for n, sign in enumerate(signs)
+            ),
+            model=str(place),
+        )
+        for place, signs in enumerate(outcomes)
+    ]
+
+
+def test_runs_are_compared_task_by_task() -> None:
+    found = compare(runs("++--", "+-+-"))
+    assert [each.diagnosis for each in found.tasks] == [
+        Diagnosis.ALL_PASS,
+        Diagnosis.MODELS_DIFFER,
+        Diagnosis.MODELS_DIFFER,
+        Diagnosis.ALL_FAIL,
+    ]
+    [pair] = found.pairs
+    assert (pair.result.only_first, pair.result.only_second, pair.result.difference) == (1, 1, 0.0)
+    assert found.runs[0].tokens_where_all_pass == 110.0
+    assert found.runs[0].turns_where_all_pass == 2.0
+
+
+def test_an_error_that_all_runs_meet_hints_at_the_sandbox() -> None:
+    same = "sed: no such option\n"
+    [found] = compare(runs("-", "-", stderr=(same, f"else\n{same}"))).tasks
+    assert (found.diagnosis, found.error) == (Diagnosis.ALL_FAIL_ALIKE, "sed: no such option")
+
+
+def test_a_task_counts_as_passed_when_every_trial_passed() -> None:
+    both = report(result(task(), True), result(task(), False, trial=1))
+    found = compare([both, report(result(task(), True))])
+    assert found.runs[0].passed == (False,)
+    assert found.pairs[0].result.only_second == 1
+
+
+def test_what_one_run_lost_is_left_out_for_all() -> None:
+    lost = EvalResult(task=task(task_id="1"), outcome=Outcome.INFRA_ERROR, reason="gone")
+    first, second = runs("++", "++")
+    found = compare([first, report(second.results[0], lost)])
+    assert [each.task_id for each in found.tasks] == ["0"]
+    assert [run.left_out for run in found.runs] == [1, 1]
+
+
+def test_runs_without_a_common_task_are_not_compared() -> None:
+    with pytest.raises(NothingInCommon):
+        compare([report(result(task(), True)), report(result(task(prompt="Else."), True))])
+
+
+def test_the_recorded_models_side_by_side() -> None:
+    found = compare([read_report(recorded(name)) for name in (HAIKU, OPUS, GPT)])
+    assert [(p.result.only_first, p.result.only_second) for p in found.pairs] == [
+        (5, 2),
+        (11, 2),
+        (10, 4),
+    ]
+    assert found.categories[0].name == "archive_operations"
+    shown = comparison_report(found)
+    assert "only A 11, only C 2; p = 0.013 (mid-p), 0.022 (exact)" in shown
+
+
+def test_of_two_recorded_datasets_only_unchanged_tasks_are_compared() -> None:
+    found = compare([read_report(recorded(name)) for name in (HAIKU_BEFORE, HAIKU)])
+    assert len(found.tasks) == 19
+    assert [run.left_out for run in found.runs] == [6, 18]

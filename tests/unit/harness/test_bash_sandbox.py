@@ -1,0 +1,168 @@
+"""What can be done in the sandbox, and what cannot be done out of it."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from app.harness.bash.checking import FileKind, FileUnreadable
+from app.harness.bash.sandbox import Sandbox, SandboxLimits, sandbox_prompt
+
+SHORT = SandboxLimits(timeout_s=0.3)
+
+
+def output(commands: str, **files: str) -> str:
+    return Sandbox({f"/{name}": text for name, text in files.items()}).run(commands).stdout
+
+
+def test_it_is_the_sandbox_that_tasks_were_written_for() -> None:
+    assert output("whoami; hostname; pwd; echo $HOME") == (
+        "eval\nbashkit-eval\n/home/user\n/home/eval\n"
+    )
+    assert "bash" in sandbox_prompt()
+
+
+def test_files_variables_and_directories_last_from_call_to_call() -> None:
+    sandbox = Sandbox({"/data/a": "seed\n"})
+    sandbox.run("cd /data; x=1; f() { echo called; }; echo more >> a")
+    assert sandbox.run("pwd; echo $x; f; cat a").stdout == "/data\n1\ncalled\nseed\nmore\n"
+
+
+def test_an_exit_ends_one_call_only() -> None:
+    sandbox = Sandbox({})
+    assert sandbox.run("exit 7").exit_code == 7
+    assert sandbox.run("echo on").stdout == "on\n"
+
+
+def test_each_sandbox_is_a_world_of_its_own() -> None:
+    Sandbox({}).run("echo x > /tmp/here")
+    assert Sandbox({}).kind("/tmp/here") is None
+
+
+def test_paths_are_files_directories_or_nothing() -> None:
+    sandbox = Sandbox({"/d/f": "x"})
+    sandbox.run("ln -s /d/f /link; ln -s /loop /loop; printf '\\xff' > /raw")
+    assert sandbox.kind("/d/f") is FileKind.FILE
+    assert sandbox.kind("/d") is FileKind.DIRECTORY
+    assert sandbox.kind("/link") is FileKind.FILE
+    assert sandbox.kind("/loop") is None
+    assert sandbox.kind("/nope") is None
+    assert sandbox.read("/raw") == b"\xff"
+    for path in ("/nope", "/d", "", "relative", "/loop"):
+        with pytest.raises(FileUnreadable):
+            sandbox.read(path)
+
+
+def test_no_file_of_the_host_can_be_read_or_written(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2")
+    sandbox = Sandbox({})
+    tries = (
+        f"cat {secret}",
+        f"cat {'../' * 12}{str(secret)[1:]}",
+        f"ln -s {secret} /l; cat /l",
+        f"source {secret}; . {secret}",
+        "cat /proc/self/environ /proc/1/environ /etc/shadow",
+        f"find / -path '*{tmp_path.name}*'",
+        f"ls {Path(__file__).parent}",
+    )
+    for attempt in tries:
+        assert "hunter2" not in (done := sandbox.run(attempt)).stdout + done.stderr
+        assert done.stdout == ""
+    sandbox.run(f"mkdir -p {tmp_path}; echo broken > {secret}")
+    assert secret.read_text() == "hunter2"
+
+
+def test_no_variable_of_the_host_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOSAICO_SECRET_WORD", "hunter2")
+    assert "hunter2" not in output("env; export -p; set; echo $MOSAICO_SECRET_WORD; printenv")
+    assert os.environ["PATH"] not in output("echo $PATH")
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "curl -s http://127.0.0.1:{port}/",
+        "wget -O - http://127.0.0.1:{port}/",
+        "exec 3<>/dev/tcp/127.0.0.1/{port}; cat <&3",
+        "nc 127.0.0.1 {port}",
+        "python3 -c 'import socket'",
+        "ssh 127.0.0.1",
+    ],
+)
+def test_no_network_is_reached(attempt: str) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.05)
+        done = Sandbox({}).run(attempt.format(port=server.getsockname()[1]))
+        assert done.exit_code != 0 or not done.stdout
+        with pytest.raises(TimeoutError):
+            server.accept()
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        "while :; do :; done",
+        "sleep 60",
+        ":(){ :|:& };:; wait",
+        "f() { f; }; f",
+        "yes",
+        "for i in {1..1000000000}; do :; done",
+        "awk 'BEGIN { while (1) x = x \"aaaa\" }'",
+        "jq -n 'def f: f; f'",
+    ],
+)
+def test_nothing_runs_or_grows_for_ever(commands: str) -> None:
+    sandbox = Sandbox({}, SHORT)
+    started = time.monotonic()
+    done = sandbox.run(commands)
+    assert time.monotonic() - started < 10.0
+    assert len(done.stdout) <= 2 * 1024 * 1024
+    assert sandbox.run("echo on").stdout == "on\n"
+
+
+def test_a_variable_does_not_outgrow_the_memory_of_the_sandbox() -> None:
+    done = Sandbox({}).run("x=a; while :; do x=$x$x; done")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "memory limit exceeded" in done.stderr
+
+
+@pytest.mark.parametrize("commands", ["sleep 20", "while :; do :; done"])
+def test_a_call_ends_when_the_model_said_so_and_the_sandbox_goes_on(commands: str) -> None:
+    async def run() -> None:
+        sandbox = Sandbox({}, SandboxLimits(max_commands=10**9, max_loop_iterations=10**9))
+        await sandbox.execute("x=kept; echo y > /tmp/y")
+        done = await sandbox.execute(commands, timeout_ms=50)
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert done.stderr == "resource limit exceeded: execution timeout (0.05s)"
+        assert (await sandbox.execute("echo $x; cat /tmp/y")).stdout == "kept\ny\n"
+
+    started = time.monotonic()
+    asyncio.run(run())
+    assert time.monotonic() - started < 10.0
+
+
+def test_a_call_that_is_given_up_does_not_go_on() -> None:
+    async def run() -> None:
+        sandbox = Sandbox({})
+        call = asyncio.create_task(sandbox.execute("sleep 20; echo late > /tmp/late"))
+        await asyncio.sleep(0.05)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert sandbox.kind("/tmp/late") is None
+
+    started = time.monotonic()
+    asyncio.run(run())
+    assert time.monotonic() - started < 10.0
+
+
+def test_a_time_beyond_the_limit_of_the_sandbox_does_not_count() -> None:
+    async def run() -> str:
+        return (await Sandbox({}, SHORT).execute("sleep 20", timeout_ms=60_000)).stderr
+
+    assert "execution timeout" in asyncio.run(run())
