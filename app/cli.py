@@ -44,6 +44,7 @@ PARTS = {
     "formula": Part("app.formula.cli:cli", "Check and compute KPI formulas."),
     "secrets": Part("app.sealing:cli", "The master keys that stored secrets are sealed with."),
     "keys": Part("app.access.cli:cli", "API keys: give out, list, revoke."),
+    "audit": Part("app.access.cli:audit", "Who changed what."),
 }
 
 

@@ -7,6 +7,7 @@ import signal
 import threading
 
 from app.access.idempotency import purge_expired
+from app.access.limits import purge_windows
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.jobs.handlers import HANDLERS
@@ -16,9 +17,12 @@ from app.jobs.worker import Worker
 from app.metrics.registry import load_metrics
 from app.plugins import load_plugins
 from app.runs import tasks as run_tasks
+from app.runs.answers import purge_old_answers
 from app.runs.retention import purge_old_runs
 from app.schedules import tasks as schedule_tasks
 from app.startup import opened_resources, set_up_logs
+from app.triggers import tasks as trigger_tasks
+from app.triggers.service import purge_events
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +30,7 @@ PURGE_INTERVAL_S = 600.0
 STOP_S = 9.0
 
 # Importing a module of tasks declares its handlers.
-TASKS = (run_tasks, schedule_tasks)
+TASKS = (run_tasks, schedule_tasks, trigger_tasks)
 
 
 def run_worker(settings: Settings) -> None:
@@ -49,7 +53,10 @@ async def _work(settings: Settings, resources: Resources, pool: ProcessPool) -> 
         pool,
         concurrency=settings.worker_concurrency,
         call_timeout_s=settings.metric_timeout_s,
-        ticks={"purge": (PURGE_INTERVAL_S, lambda: _purge(resources))},
+        ticks={
+            "purge": (PURGE_INTERVAL_S, lambda: _purge(resources)),
+            "triggers": (trigger_tasks.TICK_S, lambda: trigger_tasks.tick(resources)),
+        },
     )
     loop = asyncio.get_running_loop()
 
@@ -76,12 +83,15 @@ def _end_anyhow(*, after_s: float) -> None:
 
 def _purge(resources: Resources) -> None:
     """Forget what nobody may ask for any more: old answers, jobs that ended a week ago, runs that
-    are older than their benchmark keeps them.
+    are older than their benchmark keeps them, what models answered a month ago.
     """
     with resources.db.begin() as session:
         purge_expired(session, resources.clock())
+        purge_windows(session, resources.clock().timestamp())
         purge_finished(session)
-    purged = 1
-    while purged:
-        with resources.db.begin() as session:
-            purged = purge_old_runs(session, resources.clock())
+        purge_events(session, resources.clock())
+    for purge_some in (purge_old_runs, purge_old_answers):
+        purged = 1
+        while purged:
+            with resources.db.begin() as session:
+                purged = purge_some(session, resources.clock())

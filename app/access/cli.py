@@ -1,4 +1,4 @@
-"""`mosaico keys`: API keys, given out and revoked."""
+"""`mosaico keys`: API keys, given out and revoked. `mosaico audit`: what was done with them."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -21,8 +21,12 @@ from app.core.terminal import (
 )
 
 PATH = "/keys"
+AUDIT_PATH = "/audit"
 
 cli = CommandGroup("keys", help="API keys: give out, list, revoke.")
+
+
+audit = CommandGroup("audit", help="Who changed what.")
 
 
 class Role(StrEnum):
@@ -106,3 +110,36 @@ def revoke_key(
         confirm(f"revoke {what} for good?", yes=yes)
         api.delete(path)
     tell(f"revoked {what}")
+
+
+AUDIT_COLUMNS = (
+    time_field("at", "when"),
+    Column("who", lambda entry: f"{entry['actorType']} {entry['actorId']}"),
+    field("action"),
+    Column("what", lambda entry: f"{entry['resourceType']}/{entry['resourceId'] or ''}"),
+    Column("fields", lambda entry: " ".join(entry["fields"])),
+    field("outcome"),
+    Column("request", lambda entry: entry["requestId"]),
+)
+
+
+@audit.command("audit")
+def show_audit(
+    key: Annotated[
+        str | None, typer.Option("--key", help="Only what this key did: its id.")
+    ] = None,
+    action: Annotated[
+        str | None, typer.Option("--action", help="Only this, such as create_agent.")
+    ] = None,
+    resource: Annotated[
+        str | None, typer.Option("--resource", help="Only on these, such as agents.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="The newest so many.")] = 50,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """Show who changed what, newest first; needs an admin key."""
+    from app.core.client import open_api
+
+    with open_api() as api:
+        page = api.page(AUDIT_PATH, limit=limit, actorId=key, action=action, resourceType=resource)
+    print_page(page, AUDIT_COLUMNS, output)

@@ -20,8 +20,10 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import caller_of
 from app.access.models import IdempotencyKey
+from app.core.answers import add_header
 from app.core.deps import resources
 from app.core.errors import Conflict, Invalid
+from app.core.etags import find_etag
 from app.core.resources import Resources
 from app.core.secrets import Secret
 
@@ -109,6 +111,9 @@ class OnceOnly:
             created = action(session)
             address = location(created) if location else self._member(created)
             self.request.state.created = address
+            etag = find_etag(created)
+            if etag is not None:
+                add_header(self.request.scope, "ETag", etag)
             return Answer(
                 status=status, location=address, body=created.model_dump_json(by_alias=True)
             )

@@ -8,6 +8,7 @@ from app.agents import queries, service
 from app.agents.models import Agent
 from app.agents.schemas import AgentBody, AgentCheck, AgentCreate, AgentPatch, AgentView
 from app.core.deps import Res
+from app.core.etags import IfMatch, IfNoneMatch
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
 from app.core.resources import Resources
@@ -41,24 +42,27 @@ def list_agents(
 
 
 @router.get("/{agentId}", dependencies=[Depends(require("read"))])
-def get_agent(agent_id: AgentId, res: Res) -> AgentView:
+def get_agent(agent_id: AgentId, res: Res, tagged: IfNoneMatch) -> AgentView:
     with res.db.read() as session:
-        return view(queries.get_agent(session, agent_id), res)
+        return tagged(view(queries.get_agent(session, agent_id), res))
 
 
 @router.patch("/{agentId}", dependencies=[Depends(require("admin"))])
-def change_agent(agent_id: AgentId, body: AgentPatch, res: Res) -> AgentView:
+def change_agent(agent_id: AgentId, body: AgentPatch, res: Res, match: IfMatch) -> AgentView:
     """Change the fields that are sent. A new langfuseUrl needs its secret again."""
     with res.db.begin() as session:
+        match(queries.get_agent(session, agent_id, for_update=True).revision)
         agent = service.change_agent(session, agent_id, changes(body), res.secrets, res.clock())
-        return view(agent, res)
+        return match.tagged(view(agent, res))
 
 
 @router.put("/{agentId}", dependencies=[Depends(require("admin"))])
-def replace_agent(agent_id: AgentId, body: AgentBody, res: Res) -> AgentView:
+def replace_agent(agent_id: AgentId, body: AgentBody, res: Res, match: IfMatch) -> AgentView:
     """Write every field; what is left out takes its default, but a secret that is left out stays."""
     with res.db.begin() as session:
-        return view(service.replace_agent(session, agent_id, body, res.secrets, res.clock()), res)
+        match(queries.get_agent(session, agent_id, for_update=True).revision)
+        agent = service.replace_agent(session, agent_id, body, res.secrets, res.clock())
+        return match.tagged(view(agent, res))
 
 
 @router.post("/{agentId}/check", dependencies=[Depends(require("run"))])
@@ -67,13 +71,18 @@ def check_agent(agent_id: AgentId, res: Res) -> AgentCheck:
     with res.db.read() as session:
         agent = queries.get_agent(session, agent_id)
         query = service.langfuse_query(agent, res.secrets, res.options["langfuse_default_url"])
-    return service.check_langfuse(query, res)
+    found = service.check_langfuse(query, res)
+    if found.ok or found.error_code == service.REFUSED:
+        with res.db.begin() as session:
+            service.note_credentials(session, agent_id, query, res, refused=not found.ok)
+    return found
 
 
 @router.delete("/{agentId}", status_code=204, dependencies=[Depends(require("admin"))])
-def delete_agent(agent_id: AgentId, res: Res) -> None:
+def delete_agent(agent_id: AgentId, res: Res, match: IfMatch) -> None:
     """Delete an agent that no run or benchmark refers to; archive it otherwise."""
     with res.db.begin() as session:
+        match(queries.get_agent(session, agent_id, for_update=True).revision)
         service.delete_agent(session, agent_id)
 
 

@@ -81,6 +81,15 @@ def get_kpi(session: Session, benchmark_id: str, kpi_id: str) -> KpiDefinition:
     return kpi
 
 
+def locked_kpi(session: Session, benchmark_id: str, kpi_id: str) -> KpiDefinition:
+    """The current revision of a KPI, which stays so until the transaction ends.
+
+    Locks:   the benchmark, as every edit of its KPIs does.
+    """
+    get_benchmark(session, benchmark_id, for_update=True)
+    return get_kpi(session, benchmark_id, kpi_id)
+
+
 def last_revision(session: Session, benchmark_id: str, kpi_id: str) -> int:
     """The newest revision of a KPI, retired or not; 0 when the benchmark never had it."""
     statement = select(func.max(KpiDefinition.revision)).where(

@@ -22,6 +22,7 @@ from app.benchmarks.schemas import (
 )
 from app.benchmarks.triggers import Triggers
 from app.core.deps import Res
+from app.core.etags import IfMatch, IfNoneMatch
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
 from app.core.schemas import Page, changes, fields
@@ -55,33 +56,38 @@ def list_benchmarks(
 
 
 @router.get("/{benchmarkId}", dependencies=[Depends(require("read"))])
-def get_benchmark(benchmark_id: BenchmarkId, res: Res) -> BenchmarkView:
+def get_benchmark(benchmark_id: BenchmarkId, res: Res, tagged: IfNoneMatch) -> BenchmarkView:
     with res.db.read() as session:
-        return view(session, queries.get_benchmark(session, benchmark_id))
+        return tagged(view(session, queries.get_benchmark(session, benchmark_id)))
 
 
 @router.patch("/{benchmarkId}", dependencies=[Depends(require("admin"))])
-def change_benchmark(benchmark_id: BenchmarkId, body: BenchmarkPatch, res: Res) -> BenchmarkView:
+def change_benchmark(
+    benchmark_id: BenchmarkId, body: BenchmarkPatch, res: Res, match: IfMatch
+) -> BenchmarkView:
     """Change the fields that are sent. Runs under way keep the plan they started with."""
     with res.db.begin() as session:
-        return view(
-            session, service.change_benchmark(session, benchmark_id, changes(body), res.clock())
-        )
+        match(queries.get_benchmark(session, benchmark_id, for_update=True).revision)
+        benchmark = service.change_benchmark(session, benchmark_id, changes(body), res.clock())
+        return match.tagged(view(session, benchmark))
 
 
 @router.put("/{benchmarkId}", dependencies=[Depends(require("admin"))])
-def replace_benchmark(benchmark_id: BenchmarkId, body: BenchmarkBody, res: Res) -> BenchmarkView:
+def replace_benchmark(
+    benchmark_id: BenchmarkId, body: BenchmarkBody, res: Res, match: IfMatch
+) -> BenchmarkView:
     """Write every field; what is left out takes its default."""
     with res.db.begin() as session:
-        return view(
-            session, service.change_benchmark(session, benchmark_id, fields(body), res.clock())
-        )
+        match(queries.get_benchmark(session, benchmark_id, for_update=True).revision)
+        benchmark = service.change_benchmark(session, benchmark_id, fields(body), res.clock())
+        return match.tagged(view(session, benchmark))
 
 
 @router.delete("/{benchmarkId}", status_code=204, dependencies=[Depends(require("admin"))])
-def delete_benchmark(benchmark_id: BenchmarkId, res: Res) -> None:
+def delete_benchmark(benchmark_id: BenchmarkId, res: Res, match: IfMatch) -> None:
     """Delete a benchmark that never ran; archive it otherwise."""
     with res.db.begin() as session:
+        match(queries.get_benchmark(session, benchmark_id, for_update=True).revision)
         service.delete_benchmark(session, benchmark_id)
 
 
@@ -114,35 +120,40 @@ def list_kpis(benchmark_id: BenchmarkId, res: Res, page: Paging) -> Page[KpiView
 
 
 @router.get("/{benchmarkId}/kpis/{kpiId}", dependencies=[Depends(require("read"))])
-def get_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, res: Res) -> KpiView:
+def get_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, res: Res, tagged: IfNoneMatch) -> KpiView:
     with res.db.read() as session:
-        return KpiView.model_validate(queries.get_kpi(session, benchmark_id, kpi_id))
+        return tagged(KpiView.model_validate(queries.get_kpi(session, benchmark_id, kpi_id)))
 
 
 @router.patch("/{benchmarkId}/kpis/{kpiId}", dependencies=[Depends(require("admin"))])
-def change_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, body: KpiPatch, res: Res) -> KpiView:
+def change_kpi(
+    benchmark_id: BenchmarkId, kpi_id: KpiId, body: KpiPatch, res: Res, match: IfMatch
+) -> KpiView:
     """Change the fields that are sent: a new revision, while the history keeps the old ones."""
     with res.db.begin() as session:
-        return KpiView.model_validate(
-            service.change_kpi(session, benchmark_id, kpi_id, changes(body), res.clock())
-        )
+        match(queries.locked_kpi(session, benchmark_id, kpi_id).revision)
+        kpi = service.change_kpi(session, benchmark_id, kpi_id, changes(body), res.clock())
+        return match.tagged(KpiView.model_validate(kpi))
 
 
 @router.put("/{benchmarkId}/kpis/{kpiId}", dependencies=[Depends(require("admin"))])
-def replace_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, body: KpiBody, res: Res) -> KpiView:
+def replace_kpi(
+    benchmark_id: BenchmarkId, kpi_id: KpiId, body: KpiBody, res: Res, match: IfMatch
+) -> KpiView:
     """Write every field of a KPI: a new revision, while the history keeps the old ones."""
     with res.db.begin() as session:
-        return KpiView.model_validate(
-            service.change_kpi(session, benchmark_id, kpi_id, fields(body), res.clock())
-        )
+        match(queries.locked_kpi(session, benchmark_id, kpi_id).revision)
+        kpi = service.change_kpi(session, benchmark_id, kpi_id, fields(body), res.clock())
+        return match.tagged(KpiView.model_validate(kpi))
 
 
 @router.delete(
     "/{benchmarkId}/kpis/{kpiId}", status_code=204, dependencies=[Depends(require("admin"))]
 )
-def delete_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, res: Res) -> None:
+def delete_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, res: Res, match: IfMatch) -> None:
     """Take a KPI out of later runs; its history stays."""
     with res.db.begin() as session:
+        match(queries.locked_kpi(session, benchmark_id, kpi_id).revision)
         service.delete_kpi(session, benchmark_id, kpi_id, res.clock())
 
 

@@ -102,32 +102,37 @@ def create_kpi(
     session: Session, benchmark_id: str, body: KpiCreate, now: datetime
 ) -> KpiDefinition:
     """Raises: `Conflict` when id or name is taken, `Invalid` when the formula is wrong."""
-    queries.get_benchmark(session, benchmark_id, for_update=True)
+    benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
     _require_none(rules.kpi_errors(body, at=""))
     kpis = queries.kpis_of(session, [benchmark_id]).get(benchmark_id, [])
     if len(kpis) >= MAX_KPIS:
         raise Conflict(f"a benchmark has at most {MAX_KPIS} KPIs; delete one first")
     if body.id in {kpi.id for kpi in kpis}:
         raise _kpi_taken(body.id, body.name)
-    return _insert_kpi(session, benchmark_id, body.id or new_id(), body, now)
+    kpi = _insert_kpi(session, benchmark_id, body.id or new_id(), body, now)
+    _touch(session, benchmark, now)
+    return kpi
 
 
 def change_kpi(
     session: Session, benchmark_id: str, kpi_id: str, values: Mapping[str, Any], now: datetime
 ) -> KpiDefinition:
     """Make a new revision with the given fields changed; the same again when nothing changes."""
-    queries.get_benchmark(session, benchmark_id, for_update=True)
+    benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
     current = queries.get_kpi(session, benchmark_id, kpi_id)
     body = KpiBody.model_validate({**_fields(current), **values})
     _require_none(rules.kpi_errors(body, at=""))
-    return _revise_kpi(session, current, body, now)
+    revised = _revise_kpi(session, current, body, now)
+    if revised is not current:
+        _touch(session, benchmark, now)
+    return revised
 
 
 def delete_kpi(session: Session, benchmark_id: str, kpi_id: str, now: datetime) -> None:
     """Retire a KPI: later runs have it no more, the history keeps what it was."""
-    queries.get_benchmark(session, benchmark_id, for_update=True)
+    benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
     queries.get_kpi(session, benchmark_id, kpi_id).retired_at = now
-    session.flush()
+    _touch(session, benchmark, now)
 
 
 def set_kpis(
@@ -151,6 +156,13 @@ def set_kpis(
 
 def refs_of(metrics: Iterable[MetricChoice]) -> list[MetricRef]:
     return [MetricRef.of(metric.key, metric.options) for metric in metrics]
+
+
+def _touch(session: Session, benchmark: Benchmark, now: datetime) -> None:
+    """What is shown of a benchmark shows its KPIs: an edit of one is an edit of both."""
+    benchmark.revision += 1
+    benchmark.updated_at = now
+    session.flush()
 
 
 def _revise_kpi(

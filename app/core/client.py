@@ -41,7 +41,9 @@ SILENCE_S = 60.0
 
 _KINDS: Mapping[int, type[AppError]] = {
     400: Invalid,
+    412: Conflict,
     415: Invalid,
+    428: Invalid,
     408: Unavailable,
     429: Unavailable,
     **{
@@ -82,6 +84,13 @@ class Access(NamedTuple):
     key_source: str
 
 
+class Tagged(NamedTuple):
+    """What was read, and the ETag that an edit of it names."""
+
+    document: JSON
+    etag: str | None
+
+
 class Event(NamedTuple):
     """A server-sent event; `data` is None for a sign of life that tells nothing new."""
 
@@ -113,8 +122,15 @@ class Api:
     def patch(self, path: str, body: JSON) -> JSON:
         return self._json("PATCH", path, {}, json=body)
 
-    def delete(self, path: str) -> None:
-        self._answered(self._send("DELETE", path, {}))
+    def tagged(self, path: str) -> Tagged:
+        """What is at a path, to be edited."""
+        response = self._answered(self._send("GET", path, {}))
+        return Tagged(self._document(response), response.headers.get("ETag"))
+
+    def delete(self, path: str, etag: str | None = None) -> None:
+        """Raises: `Conflict` also when what has this `etag` has been changed since."""
+        headers = {"If-Match": etag} if etag else {}
+        self._answered(self._send("DELETE", path, {}, headers=headers))
 
     def page(self, path: str, *, limit: int, **parameters: str | int | bool | None) -> JSON:
         """The first `limit` items of a list, in as many requests as the service asks for."""
@@ -158,7 +174,9 @@ class Api:
             yield from read_events(response.iter_lines())
 
     def _json(self, method: str, path: str, parameters: Parameters, **content: Any) -> JSON:
-        response = self._answered(self._send(method, path, parameters, **content))
+        return self._document(self._answered(self._send(method, path, parameters, **content)))
+
+    def _document(self, response: httpx.Response) -> JSON:
         try:
             document: JSON = response.json()
         except ValueError:
@@ -283,12 +301,12 @@ def known_ids(path: str, incomplete: str) -> list[str]:
 def delete_thing(path: str, what: str, *, yes: bool, dry_run: bool) -> None:
     """Delete what is at a path, once its user has agreed; raises `NotFound` before it asks."""
     with open_api() as api:
-        api.get(path)
+        found = api.tagged(path)
         if dry_run:
             tell(f"would delete {what}; nothing was done")
             return
         confirm(f"delete {what} for good?", yes=yes)
-        api.delete(path)
+        api.delete(path, found.etag)
     tell(f"deleted {what}")
 
 

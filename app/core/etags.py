@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from fastapi import Depends, FastAPI, Header, Request, Response
 
@@ -42,10 +42,12 @@ IfNoneMatchHeader = Annotated[
 ]
 
 
+@runtime_checkable
 class Revised(Protocol):
     """What is shown of something that has revisions."""
 
-    revision: int
+    @property
+    def revision(self) -> int: ...
 
     def model_dump_json(self) -> str: ...
 
@@ -123,6 +125,11 @@ def etag_of(view: Revised) -> str:
     """The tag of what is shown, quotes included."""
     digest = hashlib.sha256(view.model_dump_json().encode()).digest()[:DIGEST_BYTES]
     return f'"{view.revision}-{digest.hex()}"'
+
+
+def find_etag(view: object) -> str | None:
+    """The tag of what is shown; None when it has no revisions."""
+    return etag_of(view) if isinstance(view, Revised) else None
 
 
 def install(app: FastAPI) -> None:

@@ -23,6 +23,7 @@ import httpcore
 import httpx
 
 from app.core.addresses import HTTPS_PORT, PUBLIC_ONLY, IPAddress, OutboundPolicy
+from app.core.correlation import outbound_headers
 from app.core.errors import Invalid
 
 Resolver = Callable[[str, int], Sequence[IPAddress]]
@@ -78,7 +79,7 @@ def outbound_client(
         timeout=timeout_s,
         follow_redirects=False,
         trust_env=False,
-        headers={"User-Agent": USER_AGENT, "Accept-Encoding": "gzip"},
+        headers={"User-Agent": USER_AGENT, "Accept-Encoding": "gzip", **outbound_headers()},
     )
 
 

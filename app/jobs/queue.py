@@ -2,14 +2,27 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import procrastinate
 from procrastinate.exceptions import AlreadyEnqueued
 from sqlalchemy.orm import Session
 
+from app.core import correlation
+
 # Never opened: it has no connection of its own and only writes on those it is given.
 _DEFERRER = procrastinate.App(connector=procrastinate.SyncPsycopgConnector())
+
+
+# The argument of a job that holds the id of the request that it belongs to.
+CARRIED = "_carried"
+
+
+class Parcel(NamedTuple):
+    """A job's arguments, and what it goes on with: see `app.core.correlation`."""
+
+    arguments: dict[str, Any]
+    carried: dict[str, str]
 
 
 def enqueue(
@@ -47,7 +60,8 @@ def enqueue_many(
         schedule_at=at,
         connection=session.connection().connection.driver_connection,
     )
-    task.batch_defer(*(dict(each) for each in arguments))
+    carried = _carried()
+    task.batch_defer(*({**each, **carried} for each in arguments))
 
 
 def enqueue_once(session: Session, name: str, *, key: str, **arguments: Any) -> bool:
@@ -61,10 +75,21 @@ def enqueue_once(session: Session, name: str, *, key: str, **arguments: Any) -> 
     )
     try:
         with session.begin_nested():
-            task.defer(**arguments)
+            task.defer(**arguments, **_carried())
     except AlreadyEnqueued:
         return False
     return True
+
+
+def split_carried(arguments: Mapping[str, Any]) -> Parcel:
+    """What a job is called with, apart from what it goes on with."""
+    carried = arguments.get(CARRIED, {})
+    return Parcel({name: arguments[name] for name in arguments if name != CARRIED}, carried)
+
+
+def _carried() -> dict[str, Any]:
+    known = correlation.carried()
+    return {CARRIED: known} if known else {}
 
 
 def queue_of(name: str) -> str:

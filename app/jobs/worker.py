@@ -14,12 +14,14 @@ from procrastinate.jobs import Job as QueuedJob
 from procrastinate.jobs import Status
 from procrastinate.manager import JobManager
 
+from app.core.correlation import carrying
 from app.core.db import libpq_url
 from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
 from app.jobs.closing import Done, Ending, FailedForGood, HandedBack, HeldJob, close, ending_of
 from app.jobs.handlers import HandBack, Handler, Handlers, Job
 from app.jobs.pool import ProcessPool
+from app.jobs.queue import split_carried
 from app.jobs.rescue import HEARTBEAT_INTERVAL_S, RESCUE_INTERVAL_S, STALLED_AFTER_S, rescue
 
 log = logging.getLogger(__name__)
@@ -128,7 +130,12 @@ class Worker:
         return app
 
     def _runner(self, handler: Handler) -> Callable[..., None]:
-        def run(context: JobContext, **arguments: Any) -> None:
+        def run(context: JobContext, **given: Any) -> None:
+            arguments, carried = split_carried(given)
+            with carrying(carried):
+                do(context, arguments)
+
+        def do(context: JobContext, arguments: dict[str, Any]) -> None:
             held = held_job(context.job)
             job = Job(
                 resources=self._resources,

@@ -1,0 +1,156 @@
+"""Each change leaves a line, in its own transaction; nothing takes it away again."""
+
+from contextlib import AbstractContextManager
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from app.access.audit import Actor, Resource, record
+from app.access.service import create_key
+from app.core.clock import utc_now
+from app.core.correlation import carrying
+from tests.support.service import JSON, Service, pair
+
+
+def lines(service: Service, **wanted: str) -> list[JSON]:
+    """What the log has, oldest first."""
+    return service.listed("/audit", **wanted)[::-1]
+
+
+def begun(service: Service) -> AbstractContextManager[Session]:
+    return service.resources.db.begin()
+
+
+def told(service: Service) -> list[tuple[str, str, str | None, list[str]]]:
+    return [
+        (line["action"], line["resourceType"], line["resourceId"], line["fields"])
+        for line in lines(service)
+    ]
+
+
+def key_id(service: Service) -> str:
+    (key,) = service.get("/keys")["items"]
+    return str(key["id"])
+
+
+def test_every_change_leaves_who_did_what_to_what_with_which_fields(service: Service) -> None:
+    service.agent(langfuseSecretKey="sk-lf-canary")
+    service.patch("/agents/agent-001", {"description": "d", "langfuseSecretKey": "sk-lf-second"})
+    service.benchmark()
+    service.post("/benchmarks/bench-001/kpis", {"id": "k", "name": "k", "formula": "ROUGE"})
+    service.delete("/benchmarks/bench-001/kpis/k")
+    upload = service.upload([pair(1)])
+    run = service.start()
+    service.post(f"/benchmark-runs/{run['id']}/cancel")
+    again = service.post(f"/benchmark-runs/{run['id']}/retry")
+    assert told(service) == [
+        ("create_agent", "agents", "agent-001", ["id", "langfuseSecretKey", "name"]),
+        ("change_agent", "agents", "agent-001", ["description", "langfuseSecretKey"]),
+        ("create_benchmark", "benchmarks", "bench-001", ["datasetRef", "id"]),
+        ("create_kpi", "kpis", "k", ["formula", "id", "name"]),
+        ("delete_kpi", "kpis", "k", []),
+        ("upload_traces", "local-datasets", upload["id"], []),
+        ("start_run", "benchmark-runs", run["id"], ["agentId", "benchmarkId"]),
+        ("cancel_run", "benchmark-runs", run["id"], []),
+        ("retry_run", "benchmark-runs", again["id"], []),
+    ]
+    assert "sk-lf" not in service.send("GET", "/audit").text
+
+
+def test_a_line_names_key_request_and_address(service: Service) -> None:
+    service.post("/agents", {"id": "a", "name": "A"}, **{"X-Request-Id": "night-7"})
+    (line,) = lines(service)
+    assert line.pop("at").endswith("Z")
+    assert line == {
+        "seq": line["seq"],
+        "actorType": "key",
+        "actorId": key_id(service),
+        "action": "create_agent",
+        "resourceType": "agents",
+        "resourceId": "a",
+        "outcome": "done",
+        "fields": ["id", "name"],
+        "method": "POST",
+        "path": "/api/v1/agents",
+        "requestId": "night-7",
+    }
+
+
+def test_what_is_read_refused_or_repeated_leaves_none(service: Service) -> None:
+    once = {"Idempotency-Key": "k"}
+    service.post("/agents", {"id": "a", "name": "A"}, **once)
+    service.post("/agents", {"id": "a", "name": "A"}, **once)
+    service.get("/agents")
+    service.refused(409, "POST", "/agents", {"id": "a", "name": "again"})
+    service.refused(422, "PATCH", "/agents/a", {"name": ""})
+    service.refused(412, "DELETE", "/agents/a", headers={"If-Match": '"9"'})
+    assert [line["action"] for line in lines(service)] == ["create_agent"]
+
+
+def test_a_change_by_a_key_without_the_role_is_told_as_refused(service: Service) -> None:
+    reader = service.post("/keys", {"name": "reader", "role": "read"})
+    headers = {"Authorization": f"Bearer {reader['token']}"}
+    service.refused(403, "DELETE", "/agents/a", headers=headers)
+    service.refused(403, "GET", "/audit", headers=headers)
+    (line,) = lines(service, outcome="refused")
+    assert (line["actorId"], line["action"], line["resourceId"]) == (
+        reader["id"],
+        "delete_agent",
+        "a",
+    )
+
+
+def test_the_list_is_filtered_and_paged(service: Service) -> None:
+    for number in range(5):
+        service.agent(f"a-{number}")
+    service.patch("/agents/a-3", {"name": "x"})
+    start = lines(service)[2]["at"]
+    assert [line["resourceId"] for line in lines(service, limit="2", action="create_agent")] == [
+        f"a-{number}" for number in range(5)
+    ]
+    assert len(lines(service, resourceType="agents", resourceId="a-3")) == 2
+    assert len(lines(service, actorId=key_id(service))) == 6
+    assert lines(service, actorId="nobody") == []
+    assert len(lines(service, **{"from": start})) == 4
+    assert len(lines(service, to=start)) == 2
+    service.refused(422, "GET", "/audit?outcome=maybe")
+
+
+def test_other_actors_are_recorded_with_the_request_that_they_act_for(service: Service) -> None:
+    with begun(service) as session, carrying({"request_id": "r-1"}):
+        schedule = Actor(type="schedule", id="nightly")
+        record(session, schedule, "start_run", Resource("benchmark-runs", "run-1"))
+    (line,) = lines(service)
+    assert (line["actorType"], line["actorId"], line["requestId"]) == (
+        "schedule",
+        "nightly",
+        "r-1",
+    )
+    assert (line["method"], line["path"], line["fields"]) == (None, None, [])
+
+
+def test_a_change_that_fails_takes_its_line_along(service: Service) -> None:
+    with begun(service) as session:
+        record(session, Actor(type="event", id="e"), "start_run", Resource("runs", None))
+        session.rollback()
+    assert lines(service) == []
+
+
+def test_the_log_is_only_added_to_even_by_who_owns_it(service: Service) -> None:
+    service.agent()
+    for change in (
+        "UPDATE audit_log SET action = 'x'",
+        "DELETE FROM audit_log",
+        "TRUNCATE audit_log",
+    ):
+        with pytest.raises(DBAPIError, match="only added to"), begun(service) as session:
+            session.execute(text(change))
+    assert len(lines(service)) == 1
+
+
+def test_only_administrators_read_it(service: Service) -> None:
+    with begun(service) as session:
+        runner = create_key(session, "runner", "run", now=utc_now()).token.reveal()
+    service.refused(403, "GET", "/audit", headers={"Authorization": f"Bearer {runner}"})

@@ -1,0 +1,130 @@
+"""Edits name what they edit, and readers what they know."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+import httpx
+import pytest
+
+from app.core.resources import Resources
+from app.jobs.pool import ProcessPool
+from tests.support.service import JSON, Service, running_service
+
+KPI = "/benchmarks/bench-001/kpis/quality"
+THINGS = {
+    "/agents/agent-001": {"name": "Heron"},
+    "/benchmarks/bench-001": {"datasetRef": "other"},
+    KPI: {"name": "quality", "formula": "BLEU"},
+}
+OTHERWISE = {
+    "/agents/agent-001": {"name": "Pelican"},
+    "/benchmarks/bench-001": {"datasetRef": "support"},
+    KPI: {"formula": "ROUGE"},
+}
+LEAVES_FIRST = list(reversed(THINGS))
+
+
+@pytest.fixture(autouse=True)
+def things(service: Service) -> None:
+    service.agent()
+    service.benchmark(measures=[{"id": "quality", "name": "quality", "formula": "ROUGE"}])
+
+
+def tag(service: Service, path: str) -> str:
+    return service.send("GET", path).headers["ETag"]
+
+
+def edit(service: Service, method: str, path: str, if_match: str | None) -> httpx.Response:
+    body = None if method == "DELETE" else THINGS[path]
+    headers = {} if if_match is None else {"If-Match": if_match}
+    return service.send(method, path, body, headers=headers)
+
+
+def test_an_edit_that_names_what_was_read_is_done_and_gives_the_next_tag(
+    service: Service,
+) -> None:
+    for path in LEAVES_FIRST:
+        for method in ("PATCH", "PUT"):
+            before = tag(service, path)
+            answer = edit(service, method, path, before)
+            assert answer.status_code == 200
+            assert answer.headers["ETag"] == tag(service, path)
+        assert edit(service, "DELETE", path, tag(service, path)).status_code == 204
+
+
+def test_an_edit_of_what_has_changed_since_is_refused_and_changes_nothing(
+    service: Service,
+) -> None:
+    for path, method in product(THINGS, ["PATCH", "PUT", "DELETE"]):
+        stale = tag(service, path)
+        assert service.send("PATCH", path, OTHERWISE[path]).status_code == 200
+        assert edit(service, "PATCH", path, None).status_code == 200
+        shown = service.get(path)
+        for wanted in (stale, f'"77", {stale}', "W/" + tag(service, path), '"', "nonsense", "1"):
+            refused = edit(service, method, path, wanted)
+            assert refused.status_code == 412
+            assert refused.json()["type"] == "/problems/precondition-failed"
+        assert service.get(path) == shown
+
+
+def test_a_star_and_no_tag_edit_whatever_is_there(service: Service) -> None:
+    for path in LEAVES_FIRST:
+        assert edit(service, "PATCH", path, "*").status_code == 200
+        assert edit(service, "PUT", path, None).status_code == 200
+        assert edit(service, "DELETE", path, "*").status_code == 204
+        assert edit(service, "DELETE", path, "*").status_code == 404
+
+
+def test_who_knows_the_present_state_gets_304_without_a_body(service: Service) -> None:
+    for path in THINGS:
+        known = tag(service, path)
+        for header in (known, f'"7", W/{known}', "*"):
+            answer = service.send("GET", path, headers={"If-None-Match": header})
+            assert (answer.status_code, answer.content) == (304, b"")
+            assert answer.headers["ETag"] == known
+        edit(service, "PATCH", path, None)
+        assert service.send("GET", path, headers={"If-None-Match": known}).status_code == 200
+
+
+def test_what_is_created_has_a_tag_too(service: Service) -> None:
+    made = service.send("POST", "/agents", {"id": "agent-002", "name": "Heron"})
+    assert made.headers["ETag"] == tag(service, "/agents/agent-002")
+
+
+def test_an_edit_of_a_kpi_is_an_edit_of_its_benchmark(service: Service) -> None:
+    stale = tag(service, "/benchmarks/bench-001")
+    service.patch(KPI, {"formula": "BLEU"})
+    assert edit(service, "PUT", "/benchmarks/bench-001", stale).status_code == 412
+
+
+def test_of_two_who_edit_the_same_state_one_wins(service: Service) -> None:
+    known = tag(service, "/agents/agent-001")
+    answers = [edit(service, "PATCH", "/agents/agent-001", known) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [200, 412]
+
+
+@pytest.fixture
+def strict(service_resources: Resources, metric_pool: ProcessPool) -> Iterator[Service]:
+    """The same service where the operator wants If-Match."""
+    options: JSON = {**service_resources.options, "require_if_match": "yes"}
+    with running_service(replace(service_resources, options=options), metric_pool) as running:
+        yield running
+
+
+def test_where_the_operator_wants_it_an_edit_without_a_tag_is_refused(strict: Service) -> None:
+    for path in THINGS:
+        for method in ("PATCH", "PUT", "DELETE"):
+            refused = edit(strict, method, path, None)
+            assert refused.status_code == 428
+            assert "If-Match" in refused.json()["detail"]
+        assert edit(strict, "PATCH", path, tag(strict, path)).status_code == 200
+
+
+def test_the_description_tells_of_the_conditions(service: Service) -> None:
+    paths = service.client.get("/openapi.json").json()["paths"]
+    agent = paths["/api/v1/agents/{agentId}"]
+    assert "304" in agent["get"]["responses"]
+    for method in ("patch", "put", "delete"):
+        assert {"412", "428"} <= agent[method]["responses"].keys()
+    assert not {"304", "412", "428"} & paths["/api/v1/agents"]["get"]["responses"].keys()
