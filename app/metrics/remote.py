@@ -93,7 +93,7 @@ def _judged(metric: RemoteMetric, answered: Answered) -> Judged:
     value = checked(reading.value, metric.spec)
     if isinstance(value, Failed):
         return Judged(Failed(FailureKind.JUDGE_ERROR, f"{value.kind}: {value.detail}"))
-    return Judged(value, reading.reason[:REASON_CHARS] if reading.reason else None)
+    return Judged(value, _storable(reading.reason) if reading.reason else None)
 
 
 def _read(metric: RemoteMetric, answered: Answered) -> Reading | Failed:
@@ -101,3 +101,9 @@ def _read(metric: RemoteMetric, answered: Answered) -> Reading | Failed:
         return metric.read(*answered)
     except JudgeError as error:
         return Failed(FailureKind.JUDGE_ERROR, str(error)[:REASON_CHARS])
+
+
+def _storable(reason: str) -> str:
+    """The beginning of a reason, as the database can hold it."""
+    plain = reason[:REASON_CHARS].replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return plain.encode("utf-8", "replace").decode()

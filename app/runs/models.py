@@ -1,7 +1,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Identity, Index, Integer, SmallInteger, func
+from sqlalchemy import ForeignKey, Identity, Index, Integer, LargeBinary, SmallInteger, func
 from sqlalchemy.dialects.postgresql import ARRAY, DOUBLE_PRECISION, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 from sqlalchemy.types import Text
@@ -87,8 +87,9 @@ class RunShard(Base):
 class TraceResult(Base):
     """The metric values of one trace, in the order of the run's `metric_keys`; NULL is missing.
 
-    `notes` says, sparsely, why a value is missing: `{"BLEU": {"skipped": "NO_OUTPUT"}}`. There is
-    no foreign key: it would be checked for each row, and double the cost of writing a shard.
+    `notes` says, sparsely, why a value is missing: `{"BLEU": {"skipped": "NO_OUTPUT"}}`, or what a
+    model gave as its reason: `{"LLM_JUDGE": {"reason": "It names another city."}}`. There is no
+    foreign key: it would be checked for each row, and double the cost of writing a shard.
     `drop_results` deletes these rows.
     """
 
@@ -126,3 +127,34 @@ class RunMetric(Base):
     interval_high: Mapped[float | None]
     missing: Mapped[dict[str, Any]]
     verdict: Mapped[dict[str, Any] | None]
+
+
+class RunSpending(Base):
+    """What a run spent on one model that its metrics asked; none of it is the agent's.
+
+    `cost_usd` is NULL as soon as one request came without its cost.
+    """
+
+    __tablename__ = "run_spending"
+
+    run_seq: Mapped[int] = mapped_column(
+        ForeignKey("benchmark_runs.seq", ondelete="CASCADE"), primary_key=True
+    )
+    model: Mapped[str] = mapped_column(primary_key=True)
+    requests: Mapped[int]
+    input_tokens: Mapped[int]
+    output_tokens: Mapped[int]
+    cost_usd: Mapped[float | None]
+
+
+class KeptAnswer(Base):
+    """What a model answered: a text, or the vector of a text in floats of four bytes. `key` is the
+    digest of the request and of the server that was asked.
+    """
+
+    __tablename__ = "kept_answers"
+
+    key: Mapped[bytes] = mapped_column(LargeBinary, primary_key=True)
+    content: Mapped[str | None]
+    vector: Mapped[bytes | None] = mapped_column(LargeBinary)
+    created_at: Mapped[datetime] = mapped_column(index=True)

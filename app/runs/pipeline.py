@@ -17,10 +17,11 @@ from app.kpis.evaluate import evaluate_kpis
 from app.metrics.aggregate import Aggregate
 from app.metrics.registry import column_of
 from app.runs import queries, service
+from app.runs.asking import measure_traces
 from app.runs.planning import make_plan, trace_query
 from app.runs.reuse import measured_before
 from app.runs.rules import judge_validity
-from app.runs.scoring import Columns, RunValues, score_traces, summarize
+from app.runs.scoring import Columns, RunValues, summarize
 from app.runs.write_back import request_write_back
 from app.traces.collect import collect
 from app.traces.queries import read_traces
@@ -36,7 +37,7 @@ def begin(job: Job, run_id: str) -> None:
     with res.db.begin() as session:
         if not service.may_begin(session, run_id):
             return
-        plan = make_plan(session, run_id)
+        plan = make_plan(session, run_id, res.llm)
         lock = TRACE_SOURCES.get(plan.source).lock(trace_query(session, plan, res))
         service.begin_run(session, run_id, plan, lock, res.clock())
 
@@ -77,7 +78,8 @@ def score(job: Job, run_id: str, shard: int) -> None:
         if before.needs_traces:
             traces = read_traces(session, step.collection_id, step.first, step.last)
     go_on = partial(_require_shard, job, step)
-    measured = before.completed(traces, partial(score_traces, job=job, checkpoint=go_on))
+    measure = partial(measure_traces, job=job, run_seq=step.run_seq, checkpoint=go_on)
+    measured = before.completed(traces, measure)
     summaries = summarize(traces, measured, step.plan.refs, job, go_on, known=before.summaries)
     with res.db.begin() as session:
         service.store_shard(

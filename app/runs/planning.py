@@ -6,20 +6,24 @@ from app.agents.queries import get_agent
 from app.agents.service import reveal_secret
 from app.benchmarks.models import KpiDefinition
 from app.benchmarks.queries import get_benchmark, kpis_of
-from app.core.resources import Resources
+from app.core.resources import LlmAccess, Resources
 from app.formula import compile_formula
+from app.harness.llm.failures import LlmNotConfigured
+from app.harness.llm.types import ModelKind
 from app.kpis.evaluate import PlannedKpi
 from app.metrics.registry import column_of, parse_ref, provider_for, ref_of_column
+from app.metrics.remote import is_remote, kind_of
 from app.metrics.types import MetricRef
 from app.runs.plan import PlannedMetric, PlannedWriteBack, RunPlan
 from app.runs.queries import get_run
 from app.traces.registry import TraceQuery
 
 
-def make_plan(session: Session, run_id: str) -> RunPlan:
-    """The plan of a run as things stand now.
+def make_plan(session: Session, run_id: str, llm: LlmAccess | None) -> RunPlan:
+    """The plan of a run as things stand now, with every model named that it will ask.
 
-    Raises: `NotFound` or `Invalid` when a metric is not there any more or has other options.
+    Raises: `NotFound` or `Invalid` when a metric is not there any more or has other options;
+            `LlmNotConfigured` when one asks a model and there is none.
     """
     run = get_run(session, run_id)
     benchmark, agent = get_benchmark(session, run.benchmark_id), get_agent(session, run.agent_id)
@@ -32,7 +36,7 @@ def make_plan(session: Session, run_id: str) -> RunPlan:
         source=benchmark.source,
         dataset_ref=benchmark.dataset_ref,
         run_name=run.run_name or benchmark.run_name,
-        metrics=tuple(_metrics([parse_ref(metric) for metric in benchmark.metrics], kpis)),
+        metrics=tuple(_metrics([parse_ref(metric) for metric in benchmark.metrics], kpis, llm)),
         kpis=tuple(_planned(kpi) for kpi in kpis),
         min_coverage=benchmark.min_coverage,
         max_error_share=benchmark.max_error_share,
@@ -54,22 +58,47 @@ def trace_query(session: Session, plan: RunPlan, res: Resources) -> TraceQuery:
     )
 
 
-def _metrics(chosen: list[MetricRef], kpis: list[KpiDefinition]) -> list[PlannedMetric]:
+def _metrics(
+    chosen: list[MetricRef], kpis: list[KpiDefinition], llm: LlmAccess | None
+) -> list[PlannedMetric]:
     """The metrics of the benchmark, then those that only its formulas name."""
-    planned = {metric.column: metric for metric in map(_metric, chosen)}
+    planned = {metric.column: metric for metric in (_metric(ref, llm) for ref in chosen)}
     for kpi in kpis:
         for reference in compile_formula(kpi.formula).references:
             if column_of(reference.key) not in planned:
-                named = _metric(ref_of_column(reference.key))
+                named = _metric(ref_of_column(reference.key), llm)
                 planned[named.column] = named
     return list(planned.values())
 
 
-def _metric(ref: MetricRef) -> PlannedMetric:
+def _metric(ref: MetricRef, llm: LlmAccess | None) -> PlannedMetric:
+    if is_remote(ref):
+        ref = _with_model(ref, llm)
     spec = provider_for(ref).spec
     return PlannedMetric(
         key=ref.key, options=dict(ref.options), column=spec.key, version=spec.version
     )
+
+
+def _with_model(ref: MetricRef, llm: LlmAccess | None) -> MetricRef:
+    """The metric with the model that it will ask, so that the run keeps to that one."""
+    if llm is None:
+        raise LlmNotConfigured(
+            f"{ref.key} asks a model, and no server of models is configured; set"
+            " MOSAICO_LLM_BASE_URL for the workers, or take it out of the benchmark."
+        )
+    options = dict(ref.options)
+    if options.get("model"):
+        return ref
+    is_chat = kind_of(ref) is ModelKind.CHAT
+    model = llm.model if is_chat else llm.embeddings_model
+    if model is None:
+        variable = "MOSAICO_LLM_MODEL" if is_chat else "MOSAICO_EMBEDDINGS_MODEL"
+        raise LlmNotConfigured(
+            f"{ref.key} says not which model it asks; give it the option model, or set {variable}"
+            " for the workers."
+        )
+    return MetricRef.of(ref.key, {**options, "model": model})
 
 
 def _planned(kpi: KpiDefinition) -> PlannedKpi:

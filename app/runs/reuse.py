@@ -32,6 +32,13 @@ Column: TypeAlias = list[Measurement | None]
 Measure: TypeAlias = Callable[[Sequence[Trace], tuple[MetricRef, ...]], Sequence[TraceMeasurements]]
 
 
+class _Columns(NamedTuple):
+    """What was measured by column, and the reasons of models by place and column."""
+
+    columns: dict[str, Column]
+    reasons: dict[int, dict[str, str]]
+
+
 class _Donor(NamedTuple):
     """Where a column was measured: the run, and the place in its rows."""
 
@@ -42,7 +49,7 @@ class _Donor(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
     """What is known of a shard of `size` traces: a measurement of each by column, None where it is
-    not. `summaries` are those of the columns that are known as a whole. Without a column
+    not. `reasons` are those that models gave, by place and column; `summaries` are those of the columns that are known as a whole. Without a column
     `trace_ids` is empty.
     """
 
@@ -50,6 +57,7 @@ class Before:
     size: int
     trace_ids: Sequence[str] = ()
     columns: Mapping[str, Column] = field(default_factory=dict)
+    reasons: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     summaries: Mapping[str, Note] = field(default_factory=dict)
 
     @property
@@ -73,8 +81,12 @@ class Before:
         if not self.columns:
             return measure(traces, tuple(metric.ref for metric in self.metrics))
         columns = {name: list(column) for name, column in self.columns.items()}
+        reasons = {place: dict(theirs) for place, theirs in self.reasons.items()}
         for gaps, metrics in self._gaps().items():
             rows = measure([traces[place] for place in gaps], tuple(one.ref for one in metrics))
+            for place, row in zip(gaps, rows, strict=True):
+                if row.reasons:
+                    reasons.setdefault(place, {}).update(row.reasons)
             for number, metric in enumerate(metrics):
                 column = columns.setdefault(metric.column, [None] * self.size)
                 for place, row in zip(gaps, rows, strict=True):
@@ -82,8 +94,8 @@ class Before:
                     column[place] = row.missing[metric.column] if value is None else value
         ordered = [columns[metric.column] for metric in self.metrics]
         return [
-            self._row(trace_id, row)
-            for trace_id, row in zip(self.trace_ids, zip(*ordered, strict=True), strict=True)
+            self._row(self.trace_ids[place], row)._replace(reasons=reasons.get(place))
+            for place, row in enumerate(zip(*ordered, strict=True))
         ]
 
     def _gaps(self) -> dict[tuple[int, ...], list[PlannedMetric]]:
@@ -111,13 +123,14 @@ def measured_before(session: Session, step: ShardStep) -> Before:
     donors, size = _donors(session, step), step.last - step.first + 1
     if not donors:
         return Before(metrics=step.plan.metrics, size=size)
-    columns = _columns(session, step, donors)
+    columns, reasons = _columns(session, step, donors)
     whole = {name: donors[name] for name, column in columns.items() if None not in column}
     return Before(
         metrics=step.plan.metrics,
         size=size,
         trace_ids=_trace_ids(session, step),
         columns=columns,
+        reasons=reasons,
         summaries=_summaries(session, step, whole),
     )
 
@@ -139,8 +152,8 @@ def _donors(session: Session, step: ShardStep) -> dict[str, _Donor]:
     return {row.metric: _Donor(row.run_seq, row.ordinal) for row in session.execute(statement)}
 
 
-def _columns(session: Session, step: ShardStep, donors: Mapping[str, _Donor]) -> dict[str, Column]:
-    columns: dict[str, Column] = {name: [] for name in donors}
+def _columns(session: Session, step: ShardStep, donors: Mapping[str, _Donor]) -> _Columns:
+    found = _Columns({name: [] for name in donors}, {})
     for run_seq in {donor.run_seq for donor in donors.values()}:
         theirs = {name: donor.place for name, donor in donors.items() if donor.run_seq == run_seq}
         statement = (
@@ -151,15 +164,18 @@ def _columns(session: Session, step: ShardStep, donors: Mapping[str, _Donor]) ->
             )
             .order_by(TraceResult.position)
         )
-        for values, notes in session.execute(statement):
+        for row, (values, notes) in enumerate(session.execute(statement)):
             for name, place in theirs.items():
-                columns[name].append(_measurement(values[place], (notes or {}).get(name)))
-    return columns
+                note = (notes or {}).get(name, {})
+                found.columns[name].append(_measurement(values[place], note))
+                if "reason" in note:
+                    found.reasons.setdefault(row, {})[name] = note["reason"]
+    return found
 
 
-def _measurement(value: float | None, note: Mapping[str, str] | None) -> Measurement | None:
+def _measurement(value: float | None, note: Mapping[str, str]) -> Measurement | None:
     """What a stored value and its note say; None for one that could not be measured."""
-    if value is None and note and "skipped" in note:
+    if value is None and "skipped" in note:
         return Skipped(SkipReason(note["skipped"]))
     return value
 

@@ -14,6 +14,7 @@ from app.core.sse import Snapshot, stream
 from app.kpis.queries import kpis_of_run
 from app.kpis.schemas import KpiValueView
 from app.runs import queries, retention, service
+from app.runs.answers import spending_of_run
 from app.runs.models import BenchmarkRun
 from app.runs.queries import TraceRow
 from app.runs.rules import RunStatus, TriggerType
@@ -23,6 +24,7 @@ from app.runs.schemas import (
     ResultView,
     RunCreate,
     RunView,
+    SpendingView,
     WriteBackView,
 )
 
@@ -117,6 +119,14 @@ def list_run_metrics(run_id: RunId, res: Res) -> Page[MetricAggregateView]:
         return Page(items=[MetricAggregateView.model_validate(metric) for metric in metrics])
 
 
+@router.get("/{runId}/spending", dependencies=[Depends(require("read"))])
+def list_run_spending(run_id: RunId, res: Res) -> Page[SpendingView]:
+    """What a run spent on the models that its metrics asked; none of it is the agent's cost."""
+    with res.db.read() as session:
+        spending = spending_of_run(session, queries.get_run(session, run_id).seq)
+        return Page(items=[SpendingView.model_validate(each) for each in spending])
+
+
 @router.get("/{runId}/kpis", dependencies=[Depends(require("read"))])
 def list_run_kpis(run_id: RunId, res: Res) -> Page[KpiValueView]:
     """The KPI values of a completed run, by name."""
@@ -164,6 +174,7 @@ def write_back_view(noted: dict[str, Any] | None) -> WriteBackView | None:
 
 def result_view(columns: list[str], row: TraceRow) -> ResultView:
     trace, result = row.trace, row.result
+    notes = result.notes or {}
     return ResultView(
         trace_id=trace.trace_id,
         item_id=trace.item_id,
@@ -176,7 +187,10 @@ def result_view(columns: list[str], row: TraceRow) -> ResultView:
         tags=trace.tags,
         url=trace.url,
         values=dict(zip(columns, result.values, strict=True)),
-        missing={key: MissingView.model_validate(why) for key, why in (result.notes or {}).items()},
+        missing={
+            key: MissingView.model_validate(why) for key, why in notes.items() if "reason" not in why
+        },
+        reasons={key: why["reason"] for key, why in notes.items() if "reason" in why},
     )
 
 

@@ -70,7 +70,9 @@ class MissingView(WireModel):
 
 
 class ResultView(WireModel):
-    """One measured trace. A value is null when it is missing, and `missing` says why."""
+    """One measured trace. A value is null when it is missing, and `missing` says why; `reasons` are
+    those that models gave for their scores.
+    """
 
     trace_id: str
     item_id: str
@@ -84,6 +86,19 @@ class ResultView(WireModel):
     url: StoredText | None
     values: dict[str, float | None]
     missing: dict[str, MissingView]
+    reasons: dict[str, StoredText]
+
+
+class SpendingView(WireModel):
+    """What a run spent on one model. `costUsd` is null where the server did not tell every cost;
+    answers that were kept from earlier took no request.
+    """
+
+    model: str
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
 
 
 class MetricAggregateView(WireModel):

@@ -90,7 +90,7 @@ class _Scoring:
                 return [row for trace in traces for row in self.rows([trace], refs)]
             if len(refs) > 1:
                 return [_side_by_side([self.rows(traces, (ref,))[0] for ref in refs])]
-            return [self._lost(traces[0], refs[0], _failure(lost))]
+            return [self._lost(traces[0], refs[0], failure_of_loss(lost))]
 
     def _lost(self, trace: Trace, ref: MetricRef, failure: Failed) -> TraceMeasurements:
         self._losses[ref] += 1
@@ -206,7 +206,7 @@ class RunValues:
             )
         except CallLost as lost:
             self._job.checkpoint()
-            return _failure(lost)
+            return failure_of_loss(lost)
 
 
 def _noted(job: Job, function: Callable[..., Note], *arguments: object) -> Note:
@@ -214,14 +214,15 @@ def _noted(job: Job, function: Callable[..., Note], *arguments: object) -> Note:
         return job.pool.run(function, *arguments, timeout_s=job.call_timeout_s)
     except CallLost as lost:
         job.checkpoint()
-        return failed_note(_failure(lost))
+        return failed_note(failure_of_loss(lost))
 
 
 def _column(ref: MetricRef) -> str:
     return provider_for(ref).spec.key
 
 
-def _failure(lost: CallLost) -> Failed:
+def failure_of_loss(lost: CallLost) -> Failed:
+    """How a call is counted that brought no answer."""
     kinds = {CallHung: FailureKind.HANG, OutOfMemory: FailureKind.OUT_OF_MEMORY}
     return Failed(kinds.get(type(lost), FailureKind.DIED), str(lost))
 
@@ -242,7 +243,9 @@ class Columns:
                 column.append(value)
         notes = row.notes or {}
         for name, why in notes.items():
-            self._missing[self._index[name]][why.get("skipped") or why["failed"]] += 1
+            reason = why.get("skipped") or why.get("failed")
+            if reason:
+                self._missing[self._index[name]][reason] += 1
         self._total += 1
         lost = row.outcome.is_missing
         self._lost += lost

@@ -131,11 +131,11 @@ def llm_judge(
     _require_sense(name, prompt, minimum, maximum, temperature)
     wanted = prompt or DEFAULT_PROMPT
     named = f"[{json.dumps(name, ensure_ascii=False)}]" if name else ""
-    scale = "" if (minimum, maximum) == (0.0, 1.0) else f"{minimum!r}…{maximum!r}"
+    scale = "" if (minimum, maximum) == (0, 1) else f"{float(minimum)}…{float(maximum)}"
     return LlmJudge(
         prompt=wanted,
         model=model,
-        temperature=temperature,
+        temperature=float(temperature),
         spec=MetricSpec(
             key=f"LLM_JUDGE{named}",
             description="Score that a model gives by the rules of a prompt",
@@ -145,7 +145,7 @@ def llm_judge(
                 prompt=hashlib.sha256(prompt.encode()).hexdigest()[:12] if prompt else "",
                 model=model,
                 scale=scale,
-                temperature=temperature,
+                temperature=float(temperature),
             ),
             unit="score",
             minimum=float(minimum),

@@ -41,7 +41,6 @@ def value_of(text: str) -> float:
         ('SCORE["answer relevance"]', 0.1),
         (r'SCORE["say \"hi\" \\"]', 0.3),
         ('llm_judge["tone"].p95', 0.9),
-        ('llm_judge["tone"].p95', 0.9),
         ("1.5e2", 150.0),
         (".5", 0.5),
         ("5.", 5.0),

@@ -1,0 +1,94 @@
+"""Threads that ask side by side, and never keep a process or a job from ending."""
+
+import threading
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from app.harness.llm.limits import IN_FLIGHT
+from app.harness.llm.types import ModelRequest
+from app.harness.llm.wire import Reply
+
+Batch = Sequence[ModelRequest]
+
+
+class Abandoned(Exception):
+    """Nobody wants the answer any more."""
+
+
+class Stop:
+    """Ends the waits of those who ask; once set it stays set."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    def pause(self, seconds: float) -> None:
+        """Wait so long. Raises: `Abandoned` as soon as it is set."""
+        if self._event.wait(seconds):
+            raise Abandoned
+
+
+class Arrived(NamedTuple):
+    """A batch, and what became of it."""
+
+    batch: Batch
+    result: Reply | Exception
+
+
+class Crew:
+    """Asks batches as they are put, at most eight at a time; results come in any order.
+
+    Whoever leaves the block leaves at once: waits end, requests that are under way are given up.
+    """
+
+    def __init__(self, ask: Callable[[Batch], Reply], stop: Stop) -> None:
+        self._ask = ask
+        self._stop = stop
+        self._waiting: SimpleQueue[Batch | None] = SimpleQueue()
+        self._arrived: SimpleQueue[Arrived] = SimpleQueue()
+        self._threads = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        for _ in range(self._threads):
+            self._waiting.put(None)
+
+    def put(self, batch: Batch) -> None:
+        """Have a batch asked."""
+        self._waiting.put(batch)
+        if self._threads < IN_FLIGHT:
+            self._threads += 1
+            threading.Thread(target=self._work, name="ask", daemon=True).start()
+
+    def take(self, timeout_s: float) -> list[Arrived]:
+        """What has arrived by now; waits so long for the first."""
+        found = []
+        try:
+            found.append(self._arrived.get(timeout=timeout_s))
+            while True:
+                found.append(self._arrived.get_nowait())
+        except Empty:
+            return found
+
+    def _work(self) -> None:
+        while (batch := self._waiting.get()) is not None:
+            try:
+                self._stop.pause(0)
+                result: Reply | Exception = self._ask(batch)
+            except Abandoned:
+                return
+            except BaseException as error:  # noqa: BLE001 - raised where the result is taken
+                result = error if isinstance(error, Exception) else RuntimeError(repr(error))
+            self._arrived.put(Arrived(batch, result))

@@ -1,0 +1,140 @@
+"""Getting answers from a server of models, side by side, and keeping each as soon as it is there."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Final, TypeAlias
+
+from app.core.errors import Unavailable
+from app.harness.llm.crew import Arrived, Batch, Crew
+from app.harness.llm.failures import PASSING, Kind, LlmUnavailable, NoAnswer
+from app.harness.llm.types import EmbeddingRequest, ModelAnswer, ModelRequest, request_key
+from app.harness.llm.wire import Reply
+from app.jobs.handlers import Job
+from app.metrics.types import Failed, FailureKind
+from app.runs.answers import Spent, keep_answers
+
+TEXTS_AT_ONCE: Final = 64
+CHARS_AT_ONCE: Final = 200_000
+LOOK_UP_S: Final = 0.1
+LOOK_UP_RUN_S: Final = 1.0
+
+# So many requests without an answer, one after the other: it is the server, not the requests.
+MOST_UNANSWERED: Final = 8
+
+Checkpoint: TypeAlias = Callable[[], None]
+Answers: TypeAlias = dict[bytes, ModelAnswer | Failed]
+
+
+class Fetching:
+    """The answers that one shard of a run gets from a server."""
+
+    def __init__(self, job: Job, run_seq: int, endpoint: str, crew: Crew) -> None:
+        self._job = job
+        self._run_seq = run_seq
+        self._endpoint = endpoint
+        self._crew = crew
+        self._unanswered = 0
+        self._looked_up_at = time.monotonic()
+        self._unkept: dict[bytes, ModelAnswer] = {}
+        self._unspent: list[Spent] = []
+
+    def fetch(self, wanted: Iterable[ModelRequest], checkpoint: Checkpoint) -> Answers:
+        """An answer, or why there is none, for each request, by its key.
+
+        `checkpoint` raises when nobody wants them any more; it is called each second.
+        Raises: what every request would meet, and `LlmUnavailable` when none is answered any more.
+        """
+        found: Answers = {}
+        left = self._put(batches(wanted))
+        while left:
+            for arrived in self._taken():
+                left += self._put(self._settle(arrived, found)) - 1
+            self._look_up(checkpoint)
+        return found
+
+    def _put(self, some: Iterable[Batch]) -> int:
+        count = 0
+        for batch in some:
+            self._crew.put(batch)
+            count += 1
+        return count
+
+    def _taken(self) -> list[Arrived]:
+        """What has arrived; its answers are kept before anything else happens."""
+        taken = self._crew.take(LOOK_UP_S)
+        for batch, result in taken:
+            if isinstance(result, Reply):
+                self._unkept |= dict(zip(self._keys(batch), result.answers, strict=True))
+                self._unspent.append(Spent(batch[0].model, result.usage))
+        if self._unspent:
+            # While the database is away, they wait for the next time.
+            with suppress(Unavailable):
+                self._keep()
+        return taken
+
+    def _keep(self) -> None:
+        res = self._job.resources
+        with res.db.begin() as session:
+            keep_answers(session, self._run_seq, self._unkept, self._unspent, res.clock())
+        self._unkept, self._unspent = {}, []
+
+    def _settle(self, arrived: Arrived, found: Answers) -> list[Batch]:
+        """Note what a batch brought; returns what is to be asked in its place."""
+        batch, result = arrived
+        match result:
+            case Reply(answers=answers):
+                self._unanswered = 0
+                found |= zip(self._keys(batch), answers, strict=True)
+            case NoAnswer(failure=failure) if failure.kind is Kind.REFUSED and len(batch) > 1:
+                half = len(batch) // 2  # one text too long spoils all
+                return [batch[:half], batch[half:]]
+            case NoAnswer(failure=failure):
+                lost = Failed(FailureKind.JUDGE_ERROR, f"the model gave no answer: {failure}")
+                found |= dict.fromkeys(self._keys(batch), lost)
+                self._count_unanswered(result, len(batch))
+            case error:
+                raise error
+        return []
+
+    def _count_unanswered(self, error: NoAnswer, count: int) -> None:
+        self._unanswered = self._unanswered + count if error.failure.kind in PASSING else 0
+        if self._unanswered >= MOST_UNANSWERED:
+            raise LlmUnavailable(
+                f"The server of models at {self._endpoint} does not answer: {error}. Check that it"
+                " runs and that MOSAICO_LLM_BASE_URL is right, then retry the run."
+            )
+
+    def _look_up(self, checkpoint: Checkpoint) -> None:
+        self._job.checkpoint()
+        if time.monotonic() - self._looked_up_at >= LOOK_UP_RUN_S:
+            checkpoint()
+            self._looked_up_at = time.monotonic()
+
+    def _keys(self, batch: Batch) -> list[bytes]:
+        return [request_key(self._endpoint, request) for request in batch]
+
+
+def batches(requests: Iterable[ModelRequest]) -> Iterator[Batch]:
+    """Each conversation by itself, and texts for one model together, as many as a server takes."""
+    texts: dict[str, list[EmbeddingRequest]] = {}
+    for request in requests:
+        if isinstance(request, EmbeddingRequest):
+            texts.setdefault(request.model, []).append(request)
+        else:
+            yield [request]
+    for together in texts.values():
+        yield from _stretches(together)
+
+
+def _stretches(requests: Iterable[EmbeddingRequest]) -> Iterator[Batch]:
+    stretch: list[EmbeddingRequest] = []
+    chars = 0
+    for request in requests:
+        if stretch and (len(stretch) == TEXTS_AT_ONCE or chars + len(request.text) > CHARS_AT_ONCE):
+            yield stretch
+            stretch, chars = [], 0
+        stretch.append(request)
+        chars += len(request.text)
+    if stretch:
+        yield stretch
