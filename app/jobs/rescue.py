@@ -3,6 +3,7 @@
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from app.core.db import IDLE_IN_TRANSACTION_TIMEOUT_MS
 from app.jobs.closing import FailedForGood, HeldJob, fail
 from app.jobs.handlers import MAX_ATTEMPTS, Handlers
 
@@ -22,6 +23,16 @@ _STALLED = text(
       AND (worker.id IS NULL OR worker.last_heartbeat < now() - make_interval(secs => :stalled))
       AND pg_postmaster_start_time() < now() - make_interval(secs => :stalled)
     FOR UPDATE OF job SKIP LOCKED
+    """
+)
+# The server itself does not notice a silent client in the middle of a COPY or of a pipeline (there
+# its timeout for idle transactions is off), and the locks of a frozen process would stay for ever.
+_END_SILENT = text(
+    """
+    SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+    WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
+      AND application_name LIKE 'mosaico%' AND wait_event_type = 'Client'
+      AND xact_start IS NOT NULL AND state_change < now() - make_interval(secs => :silent)
     """
 )
 _RETRY = text("SELECT procrastinate_retry_job_v2(:id, now(), NULL, NULL, NULL)")
@@ -45,6 +56,7 @@ def rescue(
     """
     if not session.scalar(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": _RESCUE_LOCK}):
         return 0
+    end_silent_sessions(session)
     stalled = session.execute(_STALLED, {"stalled": stalled_after_s}).all()
     for job_id, name, arguments, attempts, worker_id in stalled:
         job = HeldJob(
@@ -55,6 +67,16 @@ def rescue(
         else:
             fail(session, job, _poison(job), handlers)
     return len(stalled)
+
+
+def end_silent_sessions(
+    session: Session, *, silent_s: float = IDLE_IN_TRANSACTION_TIMEOUT_MS / 1000
+) -> int:
+    """End the sessions of ours whose process has left a transaction open and says nothing, so that
+    what it has locked is free; returns how many there were.
+    """
+    ended: int = session.execute(_END_SILENT, {"silent": silent_s}).scalar_one()
+    return ended
 
 
 def _poison(job: HeldJob) -> FailedForGood:
