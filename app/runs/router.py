@@ -188,7 +188,9 @@ def result_view(columns: list[str], row: TraceRow) -> ResultView:
         url=trace.url,
         values=dict(zip(columns, result.values, strict=True)),
         missing={
-            key: MissingView.model_validate(why) for key, why in notes.items() if "reason" not in why
+            key: MissingView.model_validate(why)
+            for key, why in notes.items()
+            if "reason" not in why
         },
         reasons={key: why["reason"] for key, why in notes.items() if "reason" in why},
     )
