@@ -1,5 +1,7 @@
 """The map of addresses: one line per router."""
 
+import re
+
 from fastapi import APIRouter, Depends, FastAPI
 from starlette.types import Scope
 
@@ -15,11 +17,16 @@ from app.runs.router import router as benchmark_runs
 from app.schedules.router import router as schedule_configs
 from app.schedules.router import summaries as daily_summary
 from app.traces.router import router as local_datasets
+from app.triggers.router import events as trigger_events
+from app.triggers.router import langfuse_secrets, webhook_secrets, webhooks
 
 PREFIX = "/api/v1"
 
 # Bodies that a route reads itself, piece by piece; every other body is JSON of at most 1 MiB.
 STREAMED = frozenset[tuple[str, str]]({("POST", f"{PREFIX}/local-datasets")})
+
+# Bodies that are signed, byte by byte.
+SIGNED = re.compile(rf"{PREFIX}/webhooks/(langfuse|benchmarks/[^/]+/runs)")
 
 
 def include(app: FastAPI) -> None:
@@ -34,6 +41,10 @@ def include(app: FastAPI) -> None:
     v1.include_router(daily_summary)
     v1.include_router(kpis)
     v1.include_router(local_datasets)
+    v1.include_router(webhooks)
+    v1.include_router(webhook_secrets)
+    v1.include_router(langfuse_secrets)
+    v1.include_router(trigger_events)
     v1.include_router(metrics)
     v1.include_router(keys)
     v1.include_router(audit)
@@ -43,3 +54,8 @@ def include(app: FastAPI) -> None:
 def is_streamed(scope: Scope) -> bool:
     """Whether the body of a request is an upload that its route reads in a stream."""
     return any(scope["method"] == method and scope["path"] == path for method, path in STREAMED)
+
+
+def is_signed(scope: Scope) -> bool:
+    """Whether the body of a request is signed and must reach its route as it came."""
+    return scope["method"] == "POST" and SIGNED.fullmatch(scope["path"]) is not None

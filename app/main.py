@@ -142,7 +142,7 @@ def _add_layers(app: FastAPI) -> None:
     """Each one is outside of those before it: the request id is outermost."""
     problems.install(app)
     etags.install(app)
-    app.add_middleware(Bodies, is_streamed=api.is_streamed)
+    app.add_middleware(Bodies, is_streamed=api.is_streamed, is_signed=api.is_signed)
     app.add_middleware(problems.LastResort)
     metrics.install(app, app.state.probe.db)
     app.add_middleware(SecurityHeaders)

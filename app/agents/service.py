@@ -14,6 +14,7 @@ from app.core.ids import new_id
 from app.core.resources import Resources
 from app.core.schemas import fields
 from app.core.secrets import Secret, SecretBox
+from app.jobs.queue import enqueue
 from app.traces.registry import TRACE_SOURCES, TraceQuery
 
 LANGFUSE = "langfuse"
@@ -71,6 +72,7 @@ def change_agent(
     agent.revision += 1
     agent.updated_at = now
     session.flush()
+    enqueue(session, "triggers.on_event", event="agent-updated", subject=agent_id)
     return agent
 
 

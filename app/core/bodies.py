@@ -6,9 +6,11 @@ something unreadable never reaches a route, so nothing can be left half-written.
 
 import asyncio
 from collections.abc import Callable
+from typing import Annotated
 from urllib.parse import unquote_to_bytes
 
 import anyio.to_thread
+from fastapi import Depends, Request
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -17,6 +19,7 @@ from app.core.problems import SlowRequest, UnsupportedMediaType, problem_respons
 from app.core.strict_json import parse_json
 
 MAX_BODY = 1024 * 1024
+MAX_SIGNED_BODY = 64 * 1024
 READING_TIME_S = 30.0
 MAX_DISCARDED = 16 * MAX_BODY
 DISCARDING_TIME_S = 5.0
@@ -38,8 +41,8 @@ class _ClientLeft(Exception):
     """The client closed the connection before the end of its body."""
 
 
-def nothing_streamed(_scope: Scope) -> bool:
-    """The predicate of an application without streamed uploads."""
+def none_of_them(_scope: Scope) -> bool:
+    """The predicate of an application without streamed uploads, or without signed bodies."""
     return False
 
 
@@ -47,19 +50,22 @@ class Bodies:
     """Refuses unreadable addresses and bodies; bodies below `/api/` must be strict JSON.
 
     `is_streamed` names the requests whose bodies the route itself reads, piece by piece, with a
-    limit of its own.
+    limit of its own. `is_signed` names those whose bodies are checked byte by byte before anything
+    reads them: they are passed on as they came, up to 64 KiB.
     """
 
     def __init__(
         self,
         app: ASGIApp,
         *,
-        is_streamed: Callable[[Scope], bool] = nothing_streamed,
+        is_streamed: Callable[[Scope], bool] = none_of_them,
+        is_signed: Callable[[Scope], bool] = none_of_them,
         max_bytes: int = MAX_BODY,
         reading_time_s: float = READING_TIME_S,
     ) -> None:
         self.app = app
         self.is_streamed = is_streamed
+        self.is_signed = is_signed
         self.max_bytes = max_bytes
         self.reading_time_s = reading_time_s
 
@@ -77,43 +83,54 @@ class Bodies:
         return await self.app(scope, ready, send)
 
     async def _read(self, scope: Scope, receive: Receive) -> Receive:
-        headers = Headers(scope=scope)
+        headers, signed = Headers(scope=scope), self.is_signed(scope)
+        max_bytes = min(self.max_bytes, MAX_SIGNED_BODY) if signed else self.max_bytes
         declared = headers.get("content-length", "0")
-        too_large = declared.isdecimal() and int(declared[:20]) > self.max_bytes
+        too_large = declared.isdecimal() and int(declared[:20]) > max_bytes
         try:
             async with asyncio.timeout(self.reading_time_s):
-                body = None if too_large else await self._collect(receive)
+                body = None if too_large else await _collect(receive, max_bytes)
                 if body is None:
                     await _discard(receive)
         except TimeoutError:
             # What remains of the body must not be read as the next request.
             raise SlowRequest(headers={"Connection": "close"}) from None
         if body is None:
-            raise self._too_large()
-        if body and scope["path"].startswith("/api/"):
+            raise _too_large(max_bytes)
+        if body and not signed and scope["path"].startswith("/api/"):
             scope.setdefault("state", {})[BODY_FIELDS] = await _fields_of_json(
                 headers.get("content-type", ""), body
             )
         return _replaying(body, receive)
 
-    async def _collect(self, receive: Receive) -> bytes | None:
-        """The whole body; None as soon as it is too large."""
-        body = bytearray()
-        more = True
-        while more:
-            message = await _next_part(receive)
-            body += message.get("body", b"")
-            if len(body) > self.max_bytes:
-                return None
-            more = message.get("more_body", False)
-        return bytes(body)
 
-    def _too_large(self) -> TooLarge:
-        return TooLarge(
-            f"The body is larger than {self.max_bytes} bytes; send less at once.",
-            maxBytes=self.max_bytes,
-            headers={"Connection": "close"},
-        )
+async def raw_body(request: Request) -> bytes:
+    """The body byte by byte as it came, for routes that check a signature."""
+    return await request.body()
+
+
+RawBody = Annotated[bytes, Depends(raw_body)]
+
+
+async def _collect(receive: Receive, max_bytes: int) -> bytes | None:
+    """The whole body; None as soon as it is too large."""
+    body = bytearray()
+    more = True
+    while more:
+        message = await _next_part(receive)
+        body += message.get("body", b"")
+        if len(body) > max_bytes:
+            return None
+        more = message.get("more_body", False)
+    return bytes(body)
+
+
+def _too_large(max_bytes: int) -> TooLarge:
+    return TooLarge(
+        f"The body is larger than {max_bytes} bytes; send less at once.",
+        maxBytes=max_bytes,
+        headers={"Connection": "close"},
+    )
 
 
 async def _next_part(receive: Receive) -> Message:

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from app.core.copy import copy_rows
 from app.core.errors import Conflict, Invalid
 from app.core.ids import new_id
+from app.jobs.queue import enqueue
 from app.traces import queries
 from app.traces.models import CollectedTrace, Collection, LocalDataset
 from app.traces.ndjson import MAX_TRIAL, trace_from_line
@@ -175,6 +176,9 @@ def store_local_dataset(
         )
     session.flush()
     session.refresh(dataset)
+    enqueue(
+        session, "triggers.on_event", event="dataset-updated", subject=name, run_name=run_name
+    )
     return dataset
 
 
