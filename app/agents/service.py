@@ -18,7 +18,9 @@ from app.jobs.queue import enqueue
 from app.traces.registry import TRACE_SOURCES, TraceQuery
 
 LANGFUSE = "langfuse"
+REFUSED = "LANGFUSE_AUTH"
 SECRET = "langfuse_secret_key"  # noqa: S105 - the name of a column
+CREDENTIALS = ("langfuse_url", "langfuse_public_key", SECRET)
 
 
 def create_agent(session: Session, body: AgentCreate, box: SecretBox) -> Agent:
@@ -67,6 +69,8 @@ def change_agent(
                 ErrorItem(pointer="/langfuseSecretKey", detail="send it with a new langfuseUrl")
             ],
         )
+    if any(name in values and values[name] != getattr(agent, name) for name in CREDENTIALS):
+        agent.credentials_refused_at = None
     for name, value in _columns(agent_id, values, box).items():
         setattr(agent, name, value)
     agent.revision += 1
@@ -106,6 +110,23 @@ def langfuse_query(agent: Agent, box: SecretBox, default_url: str) -> TraceQuery
         public_key=agent.langfuse_public_key,
         secret_key=reveal_secret(agent, box),
     )
+
+
+def note_credentials(
+    session: Session, agent_id: str, asked: TraceQuery, res: Resources, *, refused: bool
+) -> None:
+    """Keep since when the agent's keys are refused, or that they are not; nothing when `asked`
+    had other keys than the agent has now.
+    """
+    agent = queries.get_agent(session, agent_id)
+    if (agent.credentials_refused_at is not None) == refused or asked.secret_key is None:
+        return
+    session.refresh(agent, with_for_update=True)
+    has = langfuse_query(agent, res.secrets, res.options.get("langfuse_default_url", ""))
+    same = (has.url, has.public_key, has.secret_key)
+    if same == (asked.url, asked.public_key, asked.secret_key):
+        agent.credentials_refused_at = res.clock() if refused else None
+        session.flush()
 
 
 def check_langfuse(query: TraceQuery, res: Resources) -> AgentCheck:

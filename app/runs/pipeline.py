@@ -18,14 +18,14 @@ from app.metrics.aggregate import Aggregate
 from app.metrics.registry import column_of
 from app.runs import queries, service
 from app.runs.asking import measure_traces
-from app.runs.planning import make_plan, trace_query
+from app.runs.planning import make_plan, note_answer, trace_query
 from app.runs.reuse import measured_before
 from app.runs.rules import judge_validity
 from app.runs.scoring import Columns, RunValues, summarize
 from app.runs.write_back import request_write_back
 from app.traces.collect import collect
 from app.traces.queries import read_traces
-from app.traces.registry import TRACE_SOURCES
+from app.traces.registry import TRACE_SOURCES, CredentialsRefused, TraceQuery
 from app.traces.types import Trace
 
 SHARDS_AT_ONCE = 16
@@ -54,15 +54,31 @@ def collect_traces(job: Job, run_id: str) -> None:
             service.collection_of(session, step),
         )
     if collection.completed_at is None:
-        source = TRACE_SOURCES.get(step.plan.source).open(res)
-        for page in collect(source, query, collection.cursor):
+        _fill(job, step, query, collection.cursor)
+    with res.db.begin() as session:
+        service.plan_shards(session, step)
+
+
+def _fill(job: Job, step: service.Step, query: TraceQuery, cursor: str | None) -> None:
+    """Store the pages that are left; with the agent's new keys where it got some meanwhile."""
+    res = job.resources
+    try:
+        for page in collect(TRACE_SOURCES.get(step.plan.source).open(res), query, cursor):
             job.checkpoint()
             with res.db.begin() as session:
                 complete = service.append_page(session, step, page, res.clock())
+                if complete:
+                    note_answer(session, step.plan, query, res, refused=False)
             if complete:
-                break
-    with res.db.begin() as session:
-        service.plan_shards(session, step)
+                return
+    except CredentialsRefused:
+        with res.db.begin() as session:
+            note_answer(session, step.plan, query, res, refused=True)
+            newer = trace_query(session, step.plan, res)
+            cursor = service.collection_of(session, step).cursor
+        if newer == query:
+            raise
+        _fill(job, step, newer, cursor)
 
 
 def score(job: Job, run_id: str, shard: int) -> None:

@@ -3,7 +3,7 @@
 from sqlalchemy.orm import Session
 
 from app.agents.queries import get_agent
-from app.agents.service import reveal_secret
+from app.agents.service import note_credentials, reveal_secret
 from app.benchmarks.models import KpiDefinition
 from app.benchmarks.queries import get_benchmark, kpis_of
 from app.core.resources import LlmAccess, Resources
@@ -16,7 +16,7 @@ from app.metrics.remote import is_remote, kind_of
 from app.metrics.types import MetricRef
 from app.runs.plan import PlannedMetric, PlannedWriteBack, RunPlan
 from app.runs.queries import get_run
-from app.traces.registry import TraceQuery
+from app.traces.registry import TRACE_SOURCES, TraceQuery
 
 
 def make_plan(session: Session, run_id: str, llm: LlmAccess | None) -> RunPlan:
@@ -56,6 +56,14 @@ def trace_query(session: Session, plan: RunPlan, res: Resources) -> TraceQuery:
         public_key=agent.langfuse_public_key,
         secret_key=reveal_secret(agent, res.secrets),
     )
+
+
+def note_answer(
+    session: Session, plan: RunPlan, asked: TraceQuery, res: Resources, *, refused: bool
+) -> None:
+    """Keep on the agent whether its keys are taken, where the source asks for any."""
+    if TRACE_SOURCES.get(plan.source).check is not None:
+        note_credentials(session, plan.agent_id, asked, res, refused=refused)
 
 
 def _metrics(

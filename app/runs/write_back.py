@@ -23,11 +23,11 @@ from app.kpis.queries import kpis_of_run
 from app.runs import queries
 from app.runs.models import BenchmarkRun
 from app.runs.plan import RunPlan
-from app.runs.planning import trace_query
+from app.runs.planning import note_answer, trace_query
 from app.runs.rules import Validity
 from app.runs.service import RunEnded
 from app.traces.models import Collection
-from app.traces.registry import TRACE_SOURCES, NewScore, ScoreWriter, TraceQuery
+from app.traces.registry import TRACE_SOURCES, CredentialsRefused, NewScore, ScoreWriter, TraceQuery
 
 # So many scores are written before it is noted: what a kill repeats.
 SCORES_AT_ONCE: Final = 400
@@ -95,8 +95,13 @@ def write_back(job: Job, run_id: str) -> None:
     while step.at is not None:
         with res.db.read() as session:
             batch = _batch(session, step, step.at)
-        for _ in step.write(res, step.query, batch.scores):
-            job.checkpoint()
+        try:
+            for _ in step.write(res, step.query, batch.scores):
+                job.checkpoint()
+        except CredentialsRefused:
+            with res.db.begin() as session:
+                note_answer(session, step.plan, step.query, res, refused=True)
+            raise
         step = replace(step, at=batch.next, written=step.written + len(batch.scores))
         with res.db.begin() as session:
             _note_progress(session, step)

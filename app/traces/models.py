@@ -96,7 +96,7 @@ class LocalTrace(Base):
     line: Mapped[str]
 
 
-class SourceLimit(Base):
+class SourceLimitRow(Base):
     """How one server is spared, by all processes together: nobody asks it before `closed_until`.
 
     `failures` counts the times in a row that it was given up.

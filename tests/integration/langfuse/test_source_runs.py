@@ -2,14 +2,15 @@
 
 import threading
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 
-from tests.support.langfuse import StandIn
-from tests.support.langfuse.mishaps import ALWAYS, Changed, RateLimited
-from tests.support.service import JSON, Service
+from tests.support.langfuse import ScorePlan, StandIn
+from tests.support.langfuse.mishaps import ALWAYS, Changed, RateLimited, Says
+from tests.support.service import JSON, Service, pair
 
 ROWS = "/experiment-items"
 
@@ -144,3 +145,88 @@ def test_a_check_says_what_is_wrong(
 
 def test_an_agent_that_is_not_there_cannot_be_checked(service: Service) -> None:
     service.refused(404, "POST", "/agents/absent/check")
+
+
+def refused_at(service: Service) -> str | None:
+    found: str | None = service.get("/agents/agent-001")["credentialsRefusedAt"]
+    return found
+
+
+def test_an_agent_whose_keys_are_refused_says_since_when(
+    service: Service, langfuse: StandIn
+) -> None:
+    langfuse.experiment(items=3)
+    agent(service, langfuse, langfuseSecretKey="wrong")
+    benchmark(service)
+    assert refused_at(service) is None
+    service.completed()
+    first = refused_at(service)
+    assert first is not None
+    service.completed()
+    assert refused_at(service) == first
+    service.patch("/agents/agent-001", {"name": "Pelican 2", "langfuseUrl": langfuse.url})
+    assert refused_at(service) == first
+    service.patch("/agents/agent-001", {"langfuseSecretKey": langfuse.secret_key})
+    assert refused_at(service) is None
+
+
+def test_keys_that_are_taken_again_are_not_refused_any_more(
+    service: Service, langfuse: StandIn
+) -> None:
+    langfuse.experiment(items=3)
+    agent(service, langfuse)
+    benchmark(service)
+    for by_check in (True, False):
+        langfuse.inject(Says(status=401, content={"message": "no"}), on=ALWAYS)
+        assert service.post("/agents/agent-001/check")["errorCode"] == "LANGFUSE_AUTH"
+        assert refused_at(service) is not None
+        langfuse.mend()
+        _ = service.post("/agents/agent-001/check") if by_check else service.completed()
+        assert refused_at(service) is None
+
+
+def test_a_run_that_asks_nobody_says_nothing_of_the_keys(
+    service: Service, langfuse: StandIn
+) -> None:
+    agent(service, langfuse, langfuseSecretKey="wrong")
+    service.post("/agents/agent-001/check")
+    service.upload([pair(1)])
+    service.benchmark(metrics=["ACCURACY"])
+    assert service.completed()["status"] == "COMPLETED"
+    assert refused_at(service) is not None
+
+
+def test_keys_that_are_changed_while_a_run_reads_are_read_once_more(
+    service: Service, langfuse: StandIn
+) -> None:
+    langfuse.experiment(items=350)
+    agent(service, langfuse, langfusePublicKey="pk-lf-old", langfuseSecretKey="sk-lf-old")
+    benchmark(service)
+    old, new = ("pk-lf-old", "sk-lf-old"), (langfuse.public_key, langfuse.secret_key)
+    langfuse.server.public_key, langfuse.server.secret_key = old
+
+    def rotate(_: JSON) -> None:
+        langfuse.server.public_key, langfuse.server.secret_key = new
+        keys = {"langfusePublicKey": new[0], "langfuseSecretKey": new[1]}
+        service.patch("/agents/agent-001", keys)
+
+    langfuse.inject(Changed(change=rotate), path=ROWS, on={3})
+    run = service.completed()
+    assert (run["status"], run["tracesTotal"]) == ("COMPLETED", 350)
+    assert [one.status for one in langfuse.asked_for(ROWS)] == [200, 200, 200, 401, 200]
+    assert refused_at(service) is None
+
+
+def test_scores_given_late_are_read_where_a_benchmark_wants_them(
+    service: Service, langfuse: StandIn
+) -> None:
+    late = ScorePlan(name="Late", value=0.75, after=timedelta(days=3))
+    langfuse.experiment(items=4, scores=[late])
+    agent(service, langfuse)
+    service.benchmark(source="langfuse", metrics=[{"key": "SCORE", "options": {"name": "Late"}}])
+    assert service.get("/benchmarks/bench-001")["lateScores"] is False
+    service.completed()
+    assert langfuse.asked_for("/v3/scores") == []
+    assert service.patch("/benchmarks/bench-001", {"lateScores": True})["lateScores"] is True
+    [found] = service.get(f"/benchmark-runs/{service.completed()['id']}/metrics")["items"]
+    assert (found["n"], found["mean"]) == (4, 0.75)

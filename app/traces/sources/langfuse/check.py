@@ -22,8 +22,7 @@ def check(resources: Resources, query: TraceQuery) -> SourceCheck:
     Raises: `CollectionFailed` with a code and what to change.
     """
     access = access_of(query.url, query.public_key, query.secret_key)
-    policy = resources.outbound
-    with open_client(access, pause=Stop().pause, patience=HURRIED, policy=policy) as client:
+    with open_client(resources, access, pause=Stop().pause, patience=HURRIED) as client:
         try:
             version, project = _version(client), _project(client)
             api = _api(client)

@@ -13,9 +13,10 @@ from urllib.parse import quote
 
 import httpx
 
-from app.core.addresses import OutboundPolicy
 from app.core.http import AnswerTooLarge, outbound_client
+from app.core.resources import Resources
 from app.core.secrets import Secret
+from app.traces.limits import SourceLimit
 from app.traces.sources.langfuse.failures import (
     AskForLess,
     BadResponse,
@@ -72,6 +73,7 @@ class Client:
         access: Access,
         *,
         limiter: Limiter,
+        shared: SourceLimit,
         pause: Pause,
         patience: Patience,
         chance: Callable[[], float] = random.random,
@@ -80,6 +82,8 @@ class Client:
         self._base = f"{access.host}{API}"
         self._headers = {"Authorization": _basic(access)}
         self._limiter = limiter
+        self._shared = shared
+        self._told: set[bool] = set()
         self._pause = pause
         self._patience = patience
         self._chance = chance
@@ -101,6 +105,7 @@ class Client:
         while True:
             answer = self._ask(method, path, parameters, body)
             if not isinstance(answer, Failure):
+                self._tell(answers=True)
                 return answer
             step = next_step(
                 answer,
@@ -116,13 +121,26 @@ class Client:
                     waited_s += seconds
                     if shared:
                         self._limiter.hold(seconds)
+                        self._shared.hold(seconds)
                     self._pause(seconds)
                 case Smaller(instead=instead):
                     raise AskForLess(instead)
                 case NotFound():
                     raise NotThere(answer.detail)
                 case GiveUp(error=error):
+                    if answer.kind in (Kind.SERVER, Kind.UNREACHABLE):
+                        self._tell(answers=False)
                     raise error
+
+    def _tell(self, *, answers: bool) -> None:
+        """Let all processes know, once for each client, whether the server answers."""
+        if answers in self._told:
+            return
+        self._told.add(answers)
+        if answers:
+            self._shared.answered()
+        else:
+            self._shared.gave_up()
 
     def _ask(
         self, method: str, path: str, parameters: Mapping[str, str | int], body: JSON | None
@@ -145,12 +163,23 @@ class Client:
 
 @contextmanager
 def open_client(
-    access: Access, *, pause: Pause, patience: Patience, policy: OutboundPolicy
+    resources: Resources, access: Access, *, pause: Pause, patience: Patience
 ) -> Iterator[Client]:
-    """A client that shares its limits with all others of this process for the same key."""
-    with outbound_client(timeout_s=patience.request_s, max_bytes=MAX_BYTES, policy=policy) as http:
-        limiter = limiter_for(access.host, access.public_key)
-        yield Client(http, access, limiter=limiter, pause=pause, patience=patience)
+    """A client that shares its limits with all others for the same key: the requests in flight
+    with those of this process, the times to wait with every process.
+    """
+    limiter = limiter_for(access.host, access.public_key)
+    shared = SourceLimit(db=resources.db, name=turn_of(access.host, access.public_key))
+    limiter.hold(min(shared.closed_s(), patience.rate_limit_s))
+    with outbound_client(
+        timeout_s=patience.request_s, max_bytes=MAX_BYTES, policy=resources.outbound
+    ) as http:
+        yield Client(http, access, limiter=limiter, shared=shared, pause=pause, patience=patience)
+
+
+def turn_of(host: str, key: str) -> str:
+    """The name under which whoever reads with one key takes turns and shares limits."""
+    return f"langfuse:{host}:{key}"
 
 
 def segment(name: str) -> str:

@@ -30,11 +30,8 @@ def list_runs(resources: Resources, query: TraceQuery) -> Sequence[SourceRun]:
     Raises: `CollectionFailed` with its codes.
     """
     access = access_of(query.url, query.public_key, query.secret_key)
-    policy, now_ms = resources.outbound, int(resources.clock().timestamp() * 1000)
-    with (
-        open_client(access, pause=Stop().pause, patience=BRIEF, policy=policy) as client,
-        told(),
-    ):
+    now_ms = int(resources.clock().timestamp() * 1000)
+    with open_client(resources, access, pause=Stop().pause, patience=BRIEF) as client, told():
         found = _runs(client, query, lambda: now_ms)
     settled_before = now_ms - int(BRIEF.settling_s * 1000)
     newest = sorted(found, key=lambda run: (run.start, run.id), reverse=True)

@@ -73,9 +73,9 @@ class _Reading:
     pause: Callable[[float], None]
 
     def pages(self, position: Position | None) -> Generator[TracePage, None, None]:
-        patience, policy = self.source.patience, self.source.resources.outbound
+        resources, patience = self.source.resources, self.source.patience
         with (
-            open_client(self.access, pause=self.pause, patience=patience, policy=policy) as client,
+            open_client(resources, self.access, pause=self.pause, patience=patience) as client,
             told(),
         ):
             at: Position | None = position or self._begin(client)

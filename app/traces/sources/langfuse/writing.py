@@ -41,8 +41,7 @@ def _written(
     pause: Pause,
     patience: Patience,
 ) -> Generator[NewScore, None, None]:
-    policy = resources.outbound
-    with open_client(access, pause=pause, patience=patience, policy=policy) as client:
+    with open_client(resources, access, pause=pause, patience=patience) as client:
         works = (partial(_write, client, score) for score in scores)
         yield from in_order(works, ahead=IN_FLIGHT)
 
