@@ -14,6 +14,15 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from app.core.errors import ErrorItem, Invalid
+from app.schedules.calendar import (
+    ALL_DAYS,
+    ALL_WEEKDAYS,
+    Days,
+    days_of_month,
+    length_of_month,
+    lowest,
+    next_bit,
+)
 from app.schedules.zones import QUIET, SECOND, first_change, offset_at
 
 MACROS = {
@@ -56,22 +65,6 @@ class InvalidCron(Invalid):
         detail = f"column {self.column}: {message}; {remedy}"
         item = ErrorItem(pointer="/cronExpression", detail=detail, span=(start, end))
         super().__init__(f"the cron expression is not valid, {detail}", errors=[item])
-
-
-class Days(NamedTuple):
-    """Which days of a month fire. Days are bits 1 to 31, weekdays bits 0 (Sunday) to 6.
-
-    Of the day of month: `days`, so many `before_last`, the `last_workday`, those `nearest` to a
-    day. Of the week: `weekdays`, the `last_weekdays` of the month, the `nth` of one.
-    """
-
-    days: int
-    before_last: tuple[int, ...]
-    last_workday: bool
-    nearest: tuple[int, ...]
-    weekdays: int
-    last_weekdays: int
-    nth: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,23 +136,23 @@ class CronExpression:
     def _day_after(self, day: date) -> date | None:
         year, month, first = day.year, day.month, day.day + 1
         while year <= min(day.year + CALENDAR_YEARS, LAST_YEAR):
-            found = _next_bit(_month(self, year, month), first)
+            found = next_bit(_month(self, year, month), first)
             if found is not None:
                 return date(year, month, found)
             year, month, first = (year + 1, 1, 1) if month == 12 else (year, month + 1, 1)  # noqa: PLR2004
         return None
 
     def _next_time(self, hour: int, minute: int, second: int) -> "_Time | None":
-        first_minute, first_second = _lowest(self.minutes), _lowest(self.seconds)
+        first_minute, first_second = lowest(self.minutes), lowest(self.seconds)
         if self.hours >> hour & 1:
             if self.minutes >> minute & 1:
-                found = _next_bit(self.seconds, second)
+                found = next_bit(self.seconds, second)
                 if found is not None:
                     return _Time(hour, minute, found)
-            found = _next_bit(self.minutes, minute + 1)
+            found = next_bit(self.minutes, minute + 1)
             if found is not None:
                 return _Time(hour, found, first_second)
-        found = _next_bit(self.hours, hour + 1)
+        found = next_bit(self.hours, hour + 1)
         return None if found is None else _Time(found, first_minute, first_second)
 
     def __str__(self) -> str:
@@ -267,18 +260,14 @@ def _days(day: _Token, weekday: _Token) -> Days:
             bits = _item_bits(item, WEEKDAY_FIELD)
             weekdays |= (bits | bits >> 7) & 0b1111111
     return Days(
-        days if day.text != "?" else _ALL_DAYS,
+        days if day.text != "?" else ALL_DAYS,
         tuple(before_last),
         last_workday,
         tuple(nearest),
-        weekdays if weekday.text != "?" else _ALL_WEEKDAYS,
+        weekdays if weekday.text != "?" else ALL_WEEKDAYS,
         last_weekdays,
         tuple(nth),
     )
-
-
-_ALL_DAYS = (1 << 32) - 2
-_ALL_WEEKDAYS = 0b1111111
 
 
 def _items(token: _Token) -> list[_Token]:
@@ -361,54 +350,7 @@ def _month(expression: CronExpression, year: int, month: int) -> int:
     if not expression.months >> month & 1:
         return 0
     weekday = date(year, month, 1).isoweekday() % 7
-    return _days_of(expression.days, weekday, _length(year, month))
-
-
-def _length(year: int, month: int) -> int:
-    if month == 2:  # noqa: PLR2004 - February
-        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
-    return 30 if month in (4, 6, 9, 11) else 31
-
-
-@functools.lru_cache(maxsize=8192)
-def _days_of(rule: Days, first_weekday: int, length: int) -> int:
-    """The days of a month that begins on a weekday (0 is Sunday) and has so many days."""
-
-    def weekday(day: int) -> int:
-        return (first_weekday + day - 1) % 7
-
-    of_month = rule.days
-    for before in rule.before_last:
-        of_month |= 1 << max(length - before, 0)
-    if rule.last_workday:
-        of_month |= 1 << length - {0: 2, 6: 1}.get(weekday(length), 0)
-    for day in rule.nearest:
-        if day <= length:
-            of_month |= 1 << _nearest_workday(day, weekday(day))
-    of_week = 0
-    for day in range(1, length + 1):
-        is_last, nth = day + 7 > length, (weekday(day), (day + 6) // 7)
-        plain = rule.weekdays >> weekday(day) & 1
-        if plain or (is_last and rule.last_weekdays >> weekday(day) & 1) or nth in rule.nth:
-            of_week |= 1 << day
-    return of_month & of_week  # days before the first and after the last are not `of_week`
-
-
-def _nearest_workday(day: int, weekday: int) -> int:
-    """Monday to Friday nearest to a day, never in the month before."""
-    if weekday == 6:  # noqa: PLR2004 - Saturday
-        return day - 1 if day > 1 else day + 2
-    return day + 1 if weekday == 0 else day
-
-
-def _lowest(bits: int) -> int:
-    return (bits & -bits).bit_length() - 1
-
-
-def _next_bit(bits: int, start: int) -> int | None:
-    """The first set bit at `start` or above."""
-    rest = bits >> start
-    return start + _lowest(rest) if rest else None
+    return days_of_month(expression.days, weekday, length_of_month(year, month))
 
 
 def _from(expression: CronExpression, start: datetime, zone: tzinfo) -> datetime | None:

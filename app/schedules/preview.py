@@ -36,7 +36,7 @@ def look_ahead(timing: Timing, after: datetime, count: int) -> PreviewView:
     instants: list[datetime] = []
     found = timing.next(after)
     while found is not None and len(instants) < count:
-        instants.append(found)
+        instants.append(found.astimezone(zone))
         found = timing.next(found)
     policy = DstPolicy(timing.dst_policy)
     until = found or (instants[-1] if instants else after)

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
@@ -83,9 +83,11 @@ class Timing:
     dst_policy: DstPolicy
 
     def next(self, after: datetime) -> datetime | None:
-        """The first due instant after another; raises `InvalidCron`, `UnknownZone`."""
+        """The first due instant after another, in UTC; raises `InvalidCron`, `UnknownZone`."""
         expression = CronExpression.parse(self.cron_expression)
-        return expression.next(after, find_zone(self.timezone), policy=self.dst_policy)
+        found = expression.next(after, find_zone(self.timezone), policy=self.dst_policy)
+        # In a zone with changing clocks, Python compares and adds wall times.
+        return None if found is None else found.astimezone(UTC)
 
     def instants(self, after: datetime, until: datetime) -> Iterator[datetime]:
         """The due instants after one and not after another."""

@@ -1,0 +1,300 @@
+"""When cron expressions fire: given instants, given mistakes, and a brute-force reading."""
+
+import json
+import re
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from app.schedules.cron import MACROS, CronExpression, DstPolicy, InvalidCron
+from tests.unit.schedules.cron_fields import Numbers, Sample, expressions, numbers
+
+HERE = Path(__file__).parent
+VECTORS = json.loads((HERE / "cron_vectors.json").read_text())
+INVALID = [case["expr"] for case in json.loads((HERE / "cron_invalid.json").read_text())]
+ROME, NEW_YORK = ZoneInfo("Europe/Rome"), ZoneInfo("America/New_York")
+LORD_HOWE = ZoneInfo("Australia/Lord_Howe")
+ZONES = st.sampled_from(
+    [
+        *("Europe/Rome", "America/New_York", "Australia/Lord_Howe", "UTC", "Africa/Cairo"),
+        *("America/Santiago", "Pacific/Apia", "Asia/Kathmandu", "America/St_Johns"),
+    ]
+).map(ZoneInfo)
+CHANGES = [
+    *("2026-03-29T01:00", "2026-10-25T01:00", "2026-03-08T07:00", "2026-11-01T06:00"),
+    *("2026-04-04T15:00", "2026-10-03T15:30", "2011-12-30T10:00", "2025-04-24T22:00"),
+    *("2026-09-06T04:00", "2026-03-08T05:30", "2026-11-01T04:30"),
+]
+NEAR_A_CHANGE = st.sampled_from(CHANGES).flatmap(
+    lambda text: st.integers(-7200, 7200).map(
+        lambda shift: datetime.fromisoformat(text).replace(tzinfo=UTC) + timedelta(seconds=shift)
+    )
+)
+ANY_INSTANT = st.integers(631_152_000, 3_786_912_000).map(lambda s: datetime.fromtimestamp(s, UTC))
+
+
+def instants(
+    text: str, start: str, count: int, zone: ZoneInfo, policy: DstPolicy = DstPolicy.SPRING
+) -> list[str]:
+    expression, at = CronExpression.parse(text), datetime.fromisoformat(start)
+    found = []
+    for _ in range(count):
+        following = expression.next(at, zone, policy=policy)
+        assert following is not None
+        at = following
+        found.append(at.isoformat())
+    return found
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda v: f"{v['expr']} {v['tz']} {v['from']}")
+def test_an_expression_fires_at_the_given_instants(vector: dict[str, Any]) -> None:
+    zone = ZoneInfo(vector["tz"])
+    at: datetime | None = datetime.fromisoformat(vector["from"])
+    expression = CronExpression.parse(vector["expr"])
+    for wanted in vector["next"]:
+        assert at is not None
+        at = expression.next(at, zone)
+        # As text: Python calls no two instants of a repeated hour equal.
+        assert at is not None
+        assert at.isoformat() == datetime.fromisoformat(wanted).astimezone(zone).isoformat()
+    if not vector["next"]:
+        assert at is not None
+        assert expression.next(at, zone) is None
+
+
+@pytest.mark.parametrize("text", INVALID)
+def test_a_wrong_expression_is_refused_with_its_column_and_a_remedy(text: str) -> None:
+    with pytest.raises(InvalidCron) as refused:
+        CronExpression.parse(text)
+    assert refused.value.remedy
+    assert 1 <= refused.value.column <= len(text) + 1
+    assert f"column {refused.value.column}" in refused.value.detail
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("+5 * * * * *", "٥ * * * * *", "0 0 0 * JAN1 *", "0 0 0 * * MONTUE"),
+        *("0 0 0 * * SUN-SUN", "0 0 0 * * 7-7", "0 0 0 L-31 * *", "0 0 0 L-100 * *"),
+        *("0 0 0 L-0 * *", "0 0 0 L,? * *", "0 0 0 ?,1 * *", "0 0 0 ?/2 * *", "0 0 0 l * *"),
+        *("0 0 0 15w * *", "0 0 0 * * MON#0", "0x1 * * * * *", "", "   ", "0\t0 0 * * *"),
+        *("0 0 0 * * *\n", "@DAİLY", "0 0 0 * * LL", "9" * 5000 + " * * * * *"),
+    ],
+)
+def test_what_other_readers_let_pass_is_refused(text: str) -> None:
+    with pytest.raises(InvalidCron):
+        CronExpression.parse(text)
+
+
+@pytest.mark.parametrize("text", ["*/100 * * * * *", "0 0 0 * * fril", "0 0 0 * * SUN-FRI/2"])
+def test_what_is_odd_but_clear_is_accepted(text: str) -> None:
+    assert CronExpression.parse(text).next(datetime(2026, 1, 1, tzinfo=UTC)) is not None
+
+
+def test_the_column_is_that_of_the_item_in_the_text_as_it_was_written() -> None:
+    with pytest.raises(InvalidCron) as refused:
+        CronExpression.parse("  0 0,61 0 * * *")
+    assert refused.value.column == 7
+    assert refused.value.errors[0].span == (6, 8)
+    with pytest.raises(InvalidCron) as refused:
+        CronExpression.parse("0 0 0 * * * 2026")
+    assert refused.value.column == 13
+
+
+@pytest.mark.parametrize(("macro", "text"), MACROS.items())
+def test_a_macro_is_the_expression_that_it_stands_for(macro: str, text: str) -> None:
+    assert CronExpression.parse(macro) == CronExpression.parse(text)
+    assert CronExpression.parse(f" {macro.upper()} ") == CronExpression.parse(text)
+
+
+def test_days_before_the_last_are_skipped_in_months_that_are_too_short() -> None:
+    # 31 − 30 = 1: only months of 31 days have such a day.
+    assert instants("0 0 0 L-30 * *", "2026-02-01T00:00:00+00:00", 3, ZoneInfo("UTC")) == [
+        "2026-03-01T00:00:00+00:00",
+        "2026-05-01T00:00:00+00:00",
+        "2026-07-01T00:00:00+00:00",
+    ]
+
+
+def test_a_half_hour_that_comes_twice_fires_twice() -> None:
+    assert instants("0 45 1 * * *", "2026-04-04T12:00:00+11:00", 2, LORD_HOWE) == [
+        "2026-04-05T01:45:00+11:00",
+        "2026-04-05T01:45:00+10:30",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "start", "wanted"),
+    [
+        (
+            "0 30 2 * * *",
+            ROME,
+            "2026-03-28T12:00:00+01:00",
+            ["2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"],
+        ),
+        (
+            "0 30 2 * * *",
+            ROME,
+            "2026-10-24T12:00:00+02:00",
+            ["2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"],
+        ),
+        (
+            "0 30 1 * * *",
+            NEW_YORK,
+            "2026-10-31T12:00:00-04:00",
+            ["2026-11-01T01:30:00-04:00", "2026-11-02T01:30:00-05:00"],
+        ),
+        (  # the second pass has begun: the first one was yesterday's news
+            "0 30 1 * * *",
+            NEW_YORK,
+            "2026-11-01T01:00:00-05:00",
+            ["2026-11-02T01:30:00-05:00"],
+        ),
+        (  # an hourly schedule does not name its hours
+            "0 0 * * * *",
+            ROME,
+            "2026-10-25T01:30:00+02:00",
+            ["2026-10-25T02:00:00+02:00", "2026-10-25T02:00:00+01:00"],
+        ),
+        (  # two skipped times fire once, at the end of the gap
+            "0 15,45 2 * * *",
+            ROME,
+            "2026-03-28T12:00:00+01:00",
+            ["2026-03-29T03:00:00+02:00", "2026-03-30T02:15:00+02:00"],
+        ),
+    ],
+)
+def test_with_the_policy_once_a_night_of_change_has_one_fire(
+    text: str, zone: ZoneInfo, start: str, wanted: list[str]
+) -> None:
+    assert instants(text, start, len(wanted), zone, DstPolicy.ONCE) == wanted
+
+
+def test_the_zone_is_that_of_the_start_unless_one_is_given() -> None:
+    nine = CronExpression.parse("0 0 9 * * *")
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    assert nine.next(start) == datetime(2026, 1, 1, 9, tzinfo=UTC)
+    assert nine.next(start, ROME) == datetime(2026, 1, 1, 9, tzinfo=ROME)
+    with pytest.raises(ValueError, match="aware"):
+        nine.next(start.replace(tzinfo=None))
+
+
+def test_the_calendar_ends_in_silence() -> None:
+    last = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    assert CronExpression.parse("* * * * * *").next(last) is None
+    assert CronExpression.parse("* * * * * *").next(last, ZoneInfo("Asia/Tokyo")) is None
+
+
+def brute(sample: Sample, zone: ZoneInfo, start: datetime, seconds: int) -> list[datetime]:
+    """Every matching instant of the next so many seconds, looked at one by one."""
+    first = start.replace(microsecond=0)
+    candidates = (first + timedelta(seconds=shift) for shift in range(1, seconds + 1))
+    return [at for at in candidates if sample.matches(at.astimezone(zone).replace(tzinfo=None))]
+
+
+def found(text: str, zone: ZoneInfo, start: datetime, until: datetime) -> list[datetime]:
+    expression, fires, at = CronExpression.parse(text), [], start
+    while (following := expression.next(at, zone)) is not None:
+        instant = following.astimezone(UTC)
+        assert instant > at
+        if instant > until:
+            break
+        fires.append(instant)
+        at = instant
+    return fires
+
+
+SPARSE = st.integers(0, 59).map(lambda n: Numbers(str(n), frozenset({n})))
+
+
+@settings(max_examples=40, deadline=None)
+@given(expressions(SPARSE, numbers(0, 59), numbers(0, 23)), ZONES, NEAR_A_CHANGE)
+def test_each_second_of_three_hours_around_a_change_fires_as_its_wall_clock_says(
+    sample: Sample, zone: ZoneInfo, start: datetime
+) -> None:
+    seconds = 3 * 3600
+    until = start + timedelta(seconds=seconds)
+    assert found(sample.text, zone, start, until) == brute(sample, zone, start, seconds)
+
+
+NOON = st.just(Numbers("12", frozenset({12})))
+ZERO = st.just(Numbers("0", frozenset({0})))
+
+
+@settings(max_examples=60, deadline=None)
+@given(expressions(ZERO, ZERO, NOON), ANY_INSTANT)
+def test_each_day_of_three_years_fires_as_its_date_says(sample: Sample, start: datetime) -> None:
+    days = 3 * 366
+    noon = start.replace(hour=12, minute=0, second=0, microsecond=0)
+    candidates = [noon + timedelta(days=shift) for shift in range(days)]
+    wanted = [at for at in candidates if at > start and sample.matches(at.replace(tzinfo=None))]
+    assert found(sample.text, ZoneInfo("UTC"), start, candidates[-1]) == wanted
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    expressions(numbers(0, 59), numbers(0, 59), numbers(0, 23)), ZONES, ANY_INSTANT | NEAR_A_CHANGE
+)
+@example(Sample("0 0 0 29 2 WED", lambda _: True), ROME, datetime(2026, 1, 1, tzinfo=UTC))
+def test_whatever_lies_before_the_next_instant_has_the_same_next_instant(
+    sample: Sample, zone: ZoneInfo, start: datetime
+) -> None:
+    expression = CronExpression.parse(sample.text)
+    following = expression.next(start, zone)
+    if following is None:
+        return
+    assert following.astimezone(UTC) > start
+    assert following.microsecond == 0
+    assert sample.matches(following.replace(tzinfo=None))
+    for share in (0.001, 0.5, 0.999):
+        between = start + (following.astimezone(UTC) - start) * share
+        if between < following.astimezone(UTC):
+            assert expression.next(between, zone) == following
+
+
+@settings(max_examples=100, deadline=None)
+@given(expressions(numbers(0, 59), numbers(0, 59), numbers(0, 23)))
+def test_the_text_of_an_expression_is_the_expression_again(sample: Sample) -> None:
+    expression = CronExpression.parse(sample.text)
+    assert CronExpression.parse(str(expression)) == expression
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=1000) | st.text("0123456789*/,-LW?#@ JANMOFRI", max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    with suppress(InvalidCron):
+        CronExpression.parse(text)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from(["0 30 2 * * *", "0 15,45 1,2 * * *", "0 0 0 ? * SUN"]), ZONES, NEAR_A_CHANGE
+)
+def test_with_the_policy_once_each_wall_time_counts_once_and_in_order(
+    text: str, zone: ZoneInfo, start: datetime
+) -> None:
+    expression = CronExpression.parse(text)
+    fires = []
+    at: datetime = start - timedelta(days=2)
+    for _ in range(6):
+        following = expression.next(at, zone, policy=DstPolicy.ONCE)
+        assert following is not None
+        at = following
+        fires.append(at)
+    assert all(earlier < later for earlier, later in pairwise(f.astimezone(UTC) for f in fires))
+    walls = [fire.replace(tzinfo=None) for fire in fires]
+    assert len(set(walls)) == len(walls)
+
+
+def test_no_message_shows_more_of_a_text_than_a_line_holds() -> None:
+    with pytest.raises(InvalidCron) as refused:
+        CronExpression.parse("x" * 10_000 + " * * * * *")
+    assert len(refused.value.detail) < 250
+    assert not re.search("x{30}", refused.value.detail)

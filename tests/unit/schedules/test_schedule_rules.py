@@ -1,0 +1,235 @@
+"""What one tick does with a schedule that is due."""
+
+import itertools
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.schedules.cron import CronExpression, DstPolicy
+from app.schedules.rules import (
+    FIRE_ALL_LIMIT,
+    RECORDED_LIMIT,
+    MisfirePolicy,
+    Misfires,
+    NeverFires,
+    SkipReason,
+    TickPlan,
+    Timing,
+    first_instant,
+    gives_up,
+    newest_match,
+    plan_tick,
+)
+from app.schedules.words import clock_notes, describe
+from app.schedules.zones import UnknownZone, find_zone
+
+NOW = datetime(2026, 11, 22, 12, 0, 0, 400_000, tzinfo=UTC)
+
+
+def timing(cron: str, zone: str = "UTC") -> Timing:
+    return Timing(cron_expression=cron, timezone=zone, dst_policy=DstPolicy.SPRING)
+
+
+def plan(
+    cron: str, due: datetime, policy: MisfirePolicy, window: timedelta = timedelta(days=1)
+) -> TickPlan:
+    return plan_tick(timing(cron), Misfires(policy=policy, catchup_window=window), due, NOW)
+
+
+def at(hour: int, minute: int = 0, day: int = 22) -> datetime:
+    return datetime(2026, 11, day, hour, minute, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("policy", MisfirePolicy)
+def test_an_instant_on_time_fires_whatever_the_policy(policy: MisfirePolicy) -> None:
+    found = plan("0 0 * * * *", at(12), policy)
+    assert (found.fire, found.skip, found.next_run_at) == ((at(12),), (), at(13))
+
+
+def test_skip_records_every_missed_instant_and_fires_what_is_on_time() -> None:
+    found = plan("0 0 * * * *", at(9), MisfirePolicy.SKIP)
+    assert found.fire == (at(12),)
+    assert [each.due_at for each in found.skip] == [at(9), at(10), at(11)]
+    assert {each.reason for each in found.skip} == {SkipReason.MISSED}
+
+
+def test_fire_once_fires_the_newest_missed_instant_only() -> None:
+    found = plan("0 30 * * * *", at(8, 30), MisfirePolicy.FIRE_ONCE)
+    assert found.fire == (at(11, 30),)
+    assert [each.due_at for each in found.skip] == [at(8, 30), at(9, 30), at(10, 30)]
+    assert {each.reason for each in found.skip} == {SkipReason.COALESCED}
+    assert found.next_run_at == at(12, 30)
+
+
+def test_fire_once_needs_no_missed_instant_when_one_is_on_time() -> None:
+    found = plan("0 0 * * * *", at(10), MisfirePolicy.FIRE_ONCE)
+    assert found.fire == (at(12),)
+    assert [each.due_at for each in found.skip] == [at(10), at(11)]
+
+
+def test_fire_all_fires_each_up_to_its_limit() -> None:
+    found = plan("0 * * * * *", at(10), MisfirePolicy.FIRE_ALL)
+    # 10:00 to 11:59 are 120 missed minutes; 12:00 is on time.
+    assert len(found.fire) == FIRE_ALL_LIMIT + 1
+    assert found.fire[0] == at(10, 20)
+    assert [each.reason for each in found.skip] == [SkipReason.FIRE_ALL_LIMIT] * 20
+
+
+def test_what_lies_outside_the_catchup_window_shares_one_row() -> None:
+    found = plan("0 0 * * * *", at(12, day=1), MisfirePolicy.FIRE_ALL, timedelta(hours=3))
+    [skipped] = found.skip
+    assert (skipped.due_at, skipped.reason) == (
+        at(12, day=1),
+        SkipReason.OUTSIDE_CATCHUP_WINDOW,
+    )
+    # 12:00:00.4 less three hours: 09:00:00 is the first instant of the window.
+    assert skipped.until == at(8, 59) + timedelta(seconds=59)
+    assert found.fire == (at(9), at(10), at(11), at(12))
+
+
+def test_a_daily_schedule_that_was_off_for_a_month_does_not_fire_with_a_small_window() -> None:
+    found = plan(
+        "0 0 2 * * *",
+        datetime(2026, 10, 22, 2, tzinfo=UTC),
+        MisfirePolicy.FIRE_ONCE,
+        timedelta(hours=1),
+    )
+    assert found.fire == ()
+    assert found.next_run_at == at(2, day=23)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.sampled_from(["* * * * * *", "*/7 * * * * *", "0 */5 * * * *", "0 0 0 * * *"]),
+    st.sampled_from(MisfirePolicy),
+    st.integers(0, 7 * 86_400),
+    st.integers(0, 8 * 86_400),
+)
+def test_every_instant_is_in_the_plan_once(
+    cron: str, policy: MisfirePolicy, late_s: int, window_s: int
+) -> None:
+    expression = CronExpression.parse(cron)
+    due = expression.next(NOW - timedelta(seconds=late_s + 1))
+    assert due is not None
+    if due > NOW:
+        return
+    found = plan(cron, due, policy, timedelta(seconds=window_s))
+    rows = sorted(
+        [
+            *((each.due_at, each.until or each.due_at) for each in found.skip),
+            *((each, each) for each in found.fire),
+        ]
+    )
+    assert len(rows) <= RECORDED_LIMIT + 20
+    assert rows[0][0] == due
+    for (_, end), (start, _) in itertools.pairwise(rows):
+        assert expression.next(end) == start
+    assert expression.next(rows[-1][1]) == found.next_run_at
+    assert found.next_run_at is not None
+    assert found.next_run_at > NOW
+
+
+def test_an_expression_that_never_fires_is_refused_with_what_is_wrong() -> None:
+    for cron, says in (("0 0 0 30 2 *", "never fires"), ("0 0 0 ? * MON,TUE#6", "TUE#6")):
+        with pytest.raises(NeverFires, match=says):
+            first_instant(timing(cron), NOW)
+
+
+@pytest.mark.parametrize("zone", ["Mars/Phobos", "", "../UTC", "europe/rome", "Europe", "/etc/x"])
+def test_a_zone_outside_of_the_iana_set_is_refused(zone: str) -> None:
+    with pytest.raises(UnknownZone):
+        find_zone(zone)
+
+
+def test_a_link_is_a_zone() -> None:
+    assert find_zone("US/Eastern").key == "US/Eastern"
+
+
+def test_the_newest_name_that_matches_the_glob_is_chosen() -> None:
+    names = ["manual-9", "nightly-3", "nightly-2"]
+    assert newest_match(names, "nightly-*") == "nightly-3"
+    assert newest_match(names, "Nightly-*") is None
+    assert newest_match(names, "nightly-[12]") == "nightly-2"
+
+
+def test_a_schedule_gives_up_at_its_last_failure_unless_it_must_not() -> None:
+    assert [gives_up(failures=n, most=3, auto_disable=True) for n in (1, 2, 3)] == [
+        False,
+        False,
+        True,
+    ]
+    assert not gives_up(failures=9, most=3, auto_disable=False)
+
+
+@pytest.mark.parametrize(
+    ("cron", "words"),
+    [
+        ("0 0 7 * * *", "at 07:00, every day"),
+        ("0 0 7 * * MON-FRI", "at 07:00, Monday to Friday"),
+        ("0 0 9,12,18 * * *", "at 09:00, 12:00 and 18:00, every day"),
+        ("30 15 2 * * SUN", "at 02:15:30, Sunday"),
+        ("@hourly", "every hour, on the hour"),
+        ("0 */30 * * * *", "every 30 minutes"),
+        ("*/10 * * * * *", "every 10 seconds"),
+        ("* * * * * *", "every second"),
+        ("0 * * * * *", "every minute"),
+        ("0 0 0 1 1 *", "at 00:00, on day 1, in January"),
+        ("0 0 0 LW * *", "at 00:00, on the last weekday of the month"),
+        (
+            "0 0 0 L-3,15W * ?",
+            "at 00:00, 3 days before the last of the month and on the weekday nearest to day 15",
+        ),
+        ("0 0 0 ? * FRIL", "at 00:00, the last Friday of the month"),
+        ("0 0 0 ? * MON#2", "at 00:00, the second Monday of the month"),
+        ("0 0 0 13 * FRI", "at 00:00, Friday, on day 13, if it is such a day"),
+        ("0 0 */2 * * *", "every 2 hours"),
+        (
+            "0 */5 9-17 * * MON-FRI",
+            "every 5 minutes, at hours 9 to 17 of the day, Monday to Friday",
+        ),
+    ],
+)
+def test_an_expression_is_said_in_plain_words(cron: str, words: str) -> None:
+    assert describe(CronExpression.parse(cron)) == words
+
+
+@pytest.mark.parametrize(
+    ("cron", "zone", "policy", "notes"),
+    [
+        (
+            "0 30 2 * * *",
+            "Europe/Rome",
+            DstPolicy.SPRING,
+            [
+                (
+                    "2026-03-29: the clocks go forward from 02:00 to 03:00; 02:30 does not exist and"
+                    " does not fire then"
+                ),
+                (
+                    "2026-10-25: the clocks go back from 03:00 to 02:00; 02:30 comes twice and fires"
+                    " both times"
+                ),
+            ],
+        ),
+        (
+            "0 30 1 * * *",
+            "America/New_York",
+            DstPolicy.ONCE,
+            [
+                (
+                    "2026-11-01: the clocks go back from 02:00 to 01:00; 01:30 comes twice and fires"
+                    " the first time only"
+                ),
+            ],
+        ),
+        ("0 0 12 * * *", "Europe/Rome", DstPolicy.SPRING, []),
+    ],
+)
+def test_the_nights_on_which_the_clocks_change_are_told(
+    cron: str, zone: str, policy: DstPolicy, notes: list[str]
+) -> None:
+    start, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 12, 31, tzinfo=UTC)
+    found = clock_notes(CronExpression.parse(cron), find_zone(zone), start, end, policy)
+    assert [note.text for note in found] == notes
