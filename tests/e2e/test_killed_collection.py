@@ -1,0 +1,62 @@
+"""A worker that is killed while it reads from Langfuse: nothing is lost, nothing is read twice."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from app.core.resources import Resources
+from app.core.secrets import SecretBox
+from tests.support.house import House
+from tests.support.langfuse import StandIn, stand_in
+from tests.support.langfuse.mishaps import Hang
+from tests.support.processes import MASTER_KEY, until
+
+ROWS = "/experiment-items"
+
+
+@pytest.fixture
+def service_resources(service_resources: Resources) -> Resources:
+    """The workers open what this process sealed."""
+    return dataclasses.replace(service_resources, secrets=SecretBox.from_keys([MASTER_KEY]))
+
+
+@pytest.fixture
+def langfuse() -> Iterator[StandIn]:
+    with stand_in() as running:
+        yield running
+
+
+def test_no_page_that_was_stored_is_asked_for_again(house: House, langfuse: StandIn) -> None:
+    langfuse.experiment(items=450)
+    langfuse.inject(Hang(), path=ROWS, on={4})
+    house.service.patch(
+        "/agents/agent-001",
+        {
+            "langfuseUrl": langfuse.url,
+            "langfusePublicKey": langfuse.public_key,
+            "langfuseSecretKey": langfuse.secret_key,
+        },
+    )
+    house.service.benchmark("in-langfuse", source="langfuse", metrics=["ACCURACY"])
+    victim = house.programs.worker(MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8")
+    run_id = house.service.start(benchmarkId="in-langfuse")["id"]
+
+    def hangs_after_three_pages() -> bool:
+        stored = house.rows.value("SELECT coalesce(max(trace_count), 0) FROM collections")
+        return bool(stored == 300 and len(langfuse.asked_for(ROWS)) == 4)
+
+    until(hangs_after_three_pages, what=victim.log)
+    victim.kill()
+    house.rows.age_heartbeats()
+    house.programs.worker(MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8")
+
+    run = house.completed(run_id)
+    assert (run["tracesTotal"], run["tracesProcessed"]) == (450, 450)
+    assert house.rows.value("SELECT count(DISTINCT trace_id) FROM collected_traces") == 450
+    answered = Counter(
+        (one.path, *sorted(one.parameters.items())) for one in langfuse.asked if one.status
+    )
+    assert set(answered.values()) == {1}
+    assert len(langfuse.asked_for(ROWS)) == 6  # five pages, one of them in two attempts
