@@ -1,7 +1,7 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import Field, SecretStr
+from pydantic import Field, Secret
 
 from app.core.schemas import Identifier, ShortText, WireModel
 from app.triggers.rules import EventStatus, EventType
@@ -44,7 +44,10 @@ class LangfuseSecretCreate(WireModel):
     """A secret that Langfuse made for a webhook or for remote experiments."""
 
     name: ShortText
-    secret: SecretStr = Field(pattern=r"^lf-whsec_[!-~]{16,200}$", examples=["lf-whsec_…"])
+    # A pattern beside `SecretStr` itself would be applied to the mask.
+    secret: Secret[Annotated[str, Field(pattern=r"^lf-whsec_[!-~]{16,200}$")]] = Field(
+        examples=["lf-whsec_…"]
+    )
 
 
 class LangfuseSecretView(WireModel):
