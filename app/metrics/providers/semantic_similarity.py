@@ -1,14 +1,13 @@
 """How near two texts are in meaning: the angle between the vectors that a model makes of them."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import mul
 
 from app.harness.llm.types import EmbeddingAnswer, EmbeddingRequest, ModelAnswer, ModelKind
 from app.metrics.reference import BOTH_TEXTS
 from app.metrics.registry import METRICS, version_with
 from app.metrics.types import JudgeError, MetricProvider, MetricSpec, Reading
+from app.metrics.vectors import cosine
 from app.traces.types import Trace
 
 
@@ -41,17 +40,6 @@ class SemanticSimilarity:
 
     def compute(self, trace: Trace) -> float:
         raise LookupError(f"{self.spec.key} asks a model about {trace.trace_id}")
-
-
-def cosine(one: Sequence[float], other: Sequence[float]) -> float:
-    """The cosine of the angle between two vectors of one length, in [-1, 1].
-
-    Raises: `JudgeError` for a vector without a direction.
-    """
-    length = math.hypot(*one) * math.hypot(*other)
-    if not length:
-        raise JudgeError("the model answered with a vector of zeros")
-    return min(1.0, max(-1.0, math.fsum(map(mul, one, other)) / length))
 
 
 def semantic_similarity(*, model: str = "") -> MetricProvider:

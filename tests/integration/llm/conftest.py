@@ -1,0 +1,34 @@
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from app.core.resources import Resources
+from app.harness.llm.retry import Patience
+from app.jobs.pool import ProcessPool
+from app.runs import asking
+from tests.support.llm import Models, model_server
+from tests.support.service import Service, running_service
+
+HASTE = Patience(request_s=20.0, retries=2, first_wait_s=0.01, rate_limit_s=5.0)
+
+
+@pytest.fixture
+def models() -> Iterator[Models]:
+    with model_server() as server:
+        yield server
+
+
+@pytest.fixture
+def service(
+    service_resources: Resources,
+    metric_pool: ProcessPool,
+    models: Models,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Service]:
+    """The service, whose workers ask the models and have little patience with them."""
+    monkeypatch.setattr(asking, "PATIENCE", HASTE)
+    resources = replace(service_resources, llm=models.access)
+    with running_service(resources, metric_pool) as running:
+        running.agent()
+        yield running

@@ -1,0 +1,184 @@
+"""A server of models on loopback, with the API of OpenAI: what it is asked is written down, and what
+it answers is up to the test.
+"""
+
+import asyncio
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from app.core.resources import LlmAccess
+from app.core.secrets import Secret
+from tests.support.http import serving
+
+JSON = dict[str, Any]
+
+KEY = "key-of-the-tests"
+JUDGE = "judge-1"
+EMBEDDER = "embedder-1"
+DIMENSIONS = 8
+
+
+class Asked(NamedTuple):
+    """One request as it came."""
+
+    path: str
+    body: JSON
+    key: str
+
+    @property
+    def texts(self) -> list[str]:
+        """What is embedded, or what the messages say."""
+        if "input" in self.body:
+            return list(self.body["input"])
+        return [message["content"] for message in self.body["messages"]]
+
+
+Fault = Callable[[Asked], Response | None]
+
+
+@dataclass(slots=True)
+class Models:
+    """The application. `judge` writes what a model says about a conversation; `faults` are tried in
+    turn for each request, and the first answer of one of them is the answer.
+    """
+
+    judge: Callable[[Asked], str] = lambda _: '{"reason": "as good as it gets", "score": 0.75}'
+    faults: list[Fault] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+    usage: JSON = field(default_factory=lambda: {"prompt_tokens": 100, "completion_tokens": 10})
+    in_flight: int = 0
+    most_in_flight: int = 0
+    released: threading.Event = field(default_factory=threading.Event)
+    url: str = ""
+
+    @property
+    def access(self) -> LlmAccess:
+        """What the service is told of this server."""
+        return LlmAccess(
+            base_url=self.url, api_key=Secret(KEY), model=JUDGE, embeddings_model=EMBEDDER
+        )
+
+    @property
+    def conversations(self) -> list[Asked]:
+        return [asked for asked in self.asked if asked.path.endswith("/chat/completions")]
+
+    @property
+    def embedded(self) -> list[str]:
+        """Every text that was embedded, in the order in which they were asked for."""
+        return [text for asked in self.asked if "input" in asked.body for text in asked.texts]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        asked = Asked(
+            path=request.url.path,
+            body=json.loads(await request.body()),
+            key=request.headers.get("authorization", "").removeprefix("Bearer "),
+        )
+        self.asked.append(asked)
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            await self._answer(asked)(scope, receive, send)
+        finally:
+            self.in_flight -= 1
+
+    def _answer(self, asked: Asked) -> Response:
+        for fault in self.faults:
+            answer = fault(asked)
+            if answer is not None:
+                return answer
+        if asked.key != KEY:
+            return refusal(401, f"Incorrect API key provided: {asked.key}", "invalid_api_key")
+        if asked.path == "/v1/embeddings":
+            return JSONResponse(self._embeddings(asked))
+        if asked.path == "/v1/chat/completions":
+            return JSONResponse(completion(self.judge(asked), self.usage))
+        return refusal(404, f"Unknown request URL: POST {asked.path}", "unknown_url")
+
+    def _embeddings(self, asked: Asked) -> JSON:
+        rows = [
+            {"object": "embedding", "index": place, "embedding": vector_of(text)}
+            for place, text in enumerate(asked.texts)
+        ]
+        # The reference promises no order, and some servers keep none.
+        return {"object": "list", "data": rows[::-1], "model": EMBEDDER, "usage": self.usage}
+
+
+def vector_of(text: str) -> list[float]:
+    """A vector that the text decides: numbers between 0 and 1."""
+    return [byte / 255 for byte in hashlib.sha256(text.encode()).digest()[:DIMENSIONS]]
+
+
+def completion(content: str | None, usage: JSON | None = None, **message: Any) -> JSON:
+    """A document as the API answers with."""
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": JUDGE,
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "stop",
+                "message": {"role": "assistant", "content": content, **message},
+            }
+        ],
+        "usage": usage,
+    }
+
+
+def refusal(status: int, message: str, code: str | None = None, **headers: str) -> Response:
+    """An error as the API words it."""
+    error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
+    return JSONResponse(
+        {"error": error}, status, {name.replace("_", "-"): text for name, text in headers.items()}
+    )
+
+
+class Silence(Response):
+    """No answer until somebody releases it, and none then either."""
+
+    def __init__(self, models: Models) -> None:
+        super().__init__()
+        self._models = models
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        while not self._models.released.is_set():  # noqa: ASYNC110 - set by another thread
+            await asyncio.sleep(0.01)
+
+
+def once(answer: Response) -> Fault:
+    """The first request gets this answer."""
+    return times(1, answer)
+
+
+def times(count: int, answer: Response) -> Fault:
+    """The first requests get this answer."""
+    left = [answer] * count
+    return lambda _: left.pop() if left else None
+
+
+def always(answer: Response) -> Fault:
+    """Every request gets this answer."""
+    return lambda _: answer
+
+
+@contextmanager
+def model_server() -> Iterator[Models]:
+    """The server, until the block ends."""
+    models = Models()
+    with serving(models) as client:
+        models.url = f"{client.base_url}/v1".replace("//v1", "/v1")
+        try:
+            yield models
+        finally:
+            models.released.set()

@@ -1,0 +1,149 @@
+"""The cosine of two vectors: by hand, as numpy finds it, as laws; and when no model is asked."""
+
+import math
+from array import array
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from app.harness.llm.types import ChatAnswer, EmbeddingAnswer, EmbeddingRequest, ModelAnswer
+from app.metrics.registry import load_metrics, provider_for
+from app.metrics.remote import Answered, Judged, judged_by, requests_to
+from app.metrics.types import (
+    Failed,
+    FailureKind,
+    JudgeError,
+    MetricRef,
+    RemoteMetric,
+    Skipped,
+    SkipReason,
+)
+from app.metrics.vectors import cosine
+from app.traces.types import Outcome, Trace
+
+load_metrics()
+
+
+def similarity() -> RemoteMetric:
+    provider = provider_for(MetricRef.of("SEMANTIC_SIMILARITY", {"model": "m"}))
+    assert isinstance(provider, RemoteMetric)
+    return provider
+
+
+def pair(expected: str | None, output: str | None, outcome: Outcome = Outcome.SCORED) -> Trace:
+    return Trace(
+        trace_id="t", item_id="i", outcome=outcome, expected_output=expected, output=output
+    )
+
+
+def vector(*numbers: float) -> EmbeddingAnswer:
+    return EmbeddingAnswer(array("f", numbers))
+
+
+def judged(*answers: ModelAnswer, texts: tuple[str, str] = ("a", "b")) -> Judged:
+    [found] = judged_by(similarity(), [Answered(pair(*texts), answers)])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "wanted"),
+    [
+        ([1, 0], [0, 1], 0.0),
+        ([3, 4], [3, 4], 1.0),  # 25 / (5 × 5)
+        ([3, 4], [4, 3], 24 / 25),
+        ([1, 0], [-2, 0], -1.0),
+        ([1, 1], [1, 0], 1 / math.sqrt(2)),
+    ],
+)
+def test_the_cosine_is_that_found_by_hand(
+    one: list[float], other: list[float], wanted: float
+) -> None:
+    assert cosine(one, other) == pytest.approx(wanted, abs=1e-15)
+
+
+numbers = st.floats(-1, 1, width=32).map(lambda number: number if abs(number) > 1e-6 else 0.0)
+vectors = st.integers(1, 40).flatmap(
+    lambda size: st.tuples(*[st.lists(numbers, min_size=size, max_size=size)] * 2)
+)
+
+
+@given(vectors)
+def test_the_cosine_is_that_of_numpy(pair_: tuple[list[float], list[float]]) -> None:
+    one, other = (np.array(each, dtype=np.float64) for each in pair_)
+    assume(one.any() and other.any())
+    wanted = float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))
+    assert cosine(*pair_) == pytest.approx(wanted, abs=1e-12)
+
+
+@given(vectors)
+def test_the_cosine_is_symmetric_in_its_range_and_one_for_the_same(
+    pair_: tuple[list[float], list[float]],
+) -> None:
+    one, other = pair_
+    assume(any(one) and any(other))
+    assert -1 <= cosine(one, other) <= 1
+    assert cosine(one, other) == cosine(other, one)
+    assert cosine(one, one) == pytest.approx(1, abs=1e-12)
+
+
+def test_a_vector_without_direction_is_a_judge_error() -> None:
+    with pytest.raises(JudgeError, match="a vector of zeros"):
+        cosine([0, 0], [1, 0])
+
+
+@pytest.mark.parametrize(
+    ("texts", "wanted"),
+    [
+        (("Rome", "Rome"), 1.0),
+        (("Rome", " Rome\n"), 1.0),
+        (("", ""), 1.0),
+        (("", " "), 1.0),
+        (("Rome", ""), 0.0),
+        (("\t", "Rome"), 0.0),
+    ],
+)
+def test_equal_and_blank_texts_need_no_model(texts: tuple[str, str], wanted: float) -> None:
+    assert requests_to(similarity(), [pair(*texts)]) == [[]]
+    assert judged(texts=texts) == Judged(wanted)
+
+
+def test_other_texts_are_embedded_each_by_itself() -> None:
+    assert requests_to(similarity(), [pair("Rome", " Paris ")]) == [
+        [EmbeddingRequest(model="m", text="Rome"), EmbeddingRequest(model="m", text="Paris")]
+    ]
+
+
+def test_what_is_known_without_a_model_is_not_asked() -> None:
+    assert requests_to(
+        similarity(),
+        [pair(None, "x"), pair("x", None), pair("x", None, Outcome.TIMEOUT)],
+    ) == [Skipped(SkipReason.NO_EXPECTED_OUTPUT), Skipped(SkipReason.NO_OUTPUT), 0.0]
+
+
+def test_a_negative_cosine_is_zero() -> None:
+    assert judged(vector(1, 0), vector(-1, 0)) == Judged(0.0)
+    assert judged(vector(3, 4), vector(4, 3)).measurement == pytest.approx(24 / 25)
+
+
+@pytest.mark.parametrize(
+    ("answers", "complaint"),
+    [
+        ((vector(1, 0), vector(1, 0, 0)), "the vectors have 2 and 3 numbers"),
+        ((vector(0, 0), vector(1, 0)), "a vector of zeros"),
+        ((ChatAnswer(content="1 0"), vector(1, 0)), "something else than a vector"),
+    ],
+)
+def test_answers_that_are_no_vectors_of_one_space_are_judge_errors(
+    answers: tuple[ModelAnswer, ...], complaint: str
+) -> None:
+    found = judged(*answers).measurement
+    assert isinstance(found, Failed)
+    assert found.kind is FailureKind.JUDGE_ERROR
+    assert complaint in found.detail
+
+
+def test_similarity_is_not_computed() -> None:
+    with pytest.raises(LookupError, match="asks a model about t"):
+        similarity().compute(pair("a", "b"))
