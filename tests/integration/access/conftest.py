@@ -53,7 +53,7 @@ def tables(database_url: str) -> Iterator[Database]:
 @pytest.fixture
 def db(tables: Database) -> Database:
     with tables.begin() as session:
-        session.execute(text("TRUNCATE api_keys, idempotency_keys, toys"))
+        session.execute(text("TRUNCATE api_keys, audit_log, idempotency_keys, rate_windows, toys"))
     return tables
 
 
