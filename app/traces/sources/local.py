@@ -78,7 +78,8 @@ def _not_found(query: TraceQuery, known: list[str]) -> CollectionFailed:
     if not known:
         return CollectionFailed(
             f"nothing was uploaded for the dataset {query.dataset_ref!r};"
-            " upload its traces with POST /api/v1/local-datasets?name=…&runName=…",
+            " upload its traces with POST /api/v1/local-datasets?name=…&runName=…, or set the"
+            " benchmark's source to where they are",
             code="DATASET_NOT_FOUND",
         )
     return CollectionFailed(
