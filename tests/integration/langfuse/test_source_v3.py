@@ -93,6 +93,7 @@ def test_requests_are_made_for_a_hundred_traces_at_a_time(langfuse_v3: StandIn, 
     # Three spans a trace; traces, scores and dataset items once for each hundred.
     spans = -(-3 * items // 100) + pages
     assert len(langfuse_v3.asked) <= 3 * pages + spans + 6
+    assert langfuse_v3.most_in_flight <= 8
 
 
 def test_reading_goes_on_after_any_page(langfuse_v3: StandIn) -> None:
