@@ -119,6 +119,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         403: "the API key lacks the role",
         404: "nothing of this name exists",
         405: "not with this method",
+        408: "the body did not arrive in time",
         409: "it does not fit the present state",
         413: "the body is too large",
         415: "the body is not JSON",

@@ -58,13 +58,13 @@ def summarize_day(session: Session, day: Day) -> DailySummaryView:
         timezone=day.timezone,
         since=day.since,
         until=day.until,
-        runs=dict(session.execute(statuses).tuples().all()),
+        runs=dict(session.execute(statuses).all()),
         invalid_runs=session.scalar(invalid) or 0,
         failed_runs=[
             FailedRunView.model_validate(run)
             for run in session.scalars(failed.order_by(BenchmarkRun.seq).limit(MOST_LISTED))
         ],
-        fires=dict(session.execute(outcomes).tuples().all()),
+        fires=dict(session.execute(outcomes).all()),
         disabled_schedules=[
             DisabledView.model_validate(schedule)
             for schedule in session.scalars(disabled.order_by(ScheduleConfig.id).limit(MOST_LISTED))

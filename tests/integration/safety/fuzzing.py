@@ -1,0 +1,181 @@
+"""Requests made up from the description of the API, and what every answer must be like."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import hypothesis
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given
+from schemathesis import Case, SerializationContext
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
+from schemathesis.schemas import APIOperation
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.support.service import Service, pair
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    response_headers_conformance,
+]
+# Turned away before the route has done anything.
+TURNED_AWAY = {400, 401, 404, 405, 408, 413, 415, 422, 429}
+ANSWERS_WITHIN_S = 60
+# Who signs is known by a secret, not by a key; a made up request gets no further.
+SIGNED = {
+    "POST /api/v1/webhooks/benchmarks/{benchmarkId}/runs",
+    "POST /api/v1/webhooks/langfuse",
+}
+ORDER = ["post", "get", "patch", "put", "delete"]
+
+Operation = APIOperation[Any, Any, Any, Any]
+Request = Case[Any]
+
+
+@dataclass
+class Fuzzer:
+    """Sends made up requests to a service; `seen` are the statuses of each operation.
+
+    `known` are values that mean something, by the name of a parameter or field, or by operation
+    and name; `bodies` are good ones, by operation.
+    """
+
+    service: Service
+    known: Mapping[str, str]
+    bodies: Mapping[str, Any]
+    seen: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    session: requests.Session = field(default_factory=requests.Session)
+
+    def operations(self) -> list[Operation]:
+        """What the description names; what changes comes last, and parts before the whole."""
+        document = self.service.client.get("/openapi.json").json()
+        found = schemathesis.openapi.from_dict(document).get_all_operations()
+        operations = [each.ok() for each in found if isinstance(each, Ok)]
+        return sorted(operations, key=_turn)
+
+    def attack(self, operation: Operation, *, examples: int, seed: int) -> None:
+        """Make up requests to one operation: all of it, all but the names of things, all but these
+        and the body.
+        """
+        for change in (_leave, self._name, self._write):
+            self._attack(operation, change, examples=examples, seed=seed)
+
+    def _attack(
+        self, operation: Operation, change: Callable[[Request], None], *, examples: int, seed: int
+    ) -> None:
+        @hypothesis.seed(seed)
+        @hypothesis.settings(
+            max_examples=examples,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.generate],
+            print_blob=False,
+        )
+        @given(case=operation.as_strategy())
+        def send(case: Request) -> None:
+            change(case)
+            self._send(case)
+
+        send()
+
+    def unreached(self) -> list[str]:
+        """The operations that have turned every request away."""
+        return [
+            name
+            for name, statuses in self.seen.items()
+            if statuses <= TURNED_AWAY - ({401} if name in SIGNED else set())
+        ]
+
+    def _send(self, case: Request) -> None:
+        response = case.call(
+            base_url=str(self.service.client.base_url),
+            session=self.session,
+            headers={"Authorization": self.service.client.headers["Authorization"]},
+            timeout=ANSWERS_WITHIN_S,
+        )
+        self.seen[case.operation.label].add(response.status_code)
+        case.validate_response(response, checks=CHECKS)
+
+    def _name(self, case: Request) -> None:
+        for part in (case.path_parameters, case.query, case.body):
+            if isinstance(part, dict):
+                part.update({name: self._known(case, name) or part[name] for name in part})
+        case.headers.pop("If-Match", None)
+
+    def _write(self, case: Request) -> None:
+        self._name(case)
+        if case.operation.label in self.bodies:
+            case.body = self.bodies[case.operation.label]
+
+    def _known(self, case: Request, name: str) -> str | None:
+        return self.known.get(f"{case.operation.label} {name}") or self.known.get(name)
+
+
+def _turn(operation: Operation) -> tuple[bool, int, int]:
+    changes = operation.method not in ("post", "get")
+    return changes, -operation.path.count("/") * changes, ORDER.index(operation.method)
+
+
+def _leave(_: Request) -> None:
+    """All of the request is made up."""
+
+
+@schemathesis.serializer("application/x-ndjson")
+def _lines(_: SerializationContext, value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def fuzzer_of(service: Service) -> Fuzzer:
+    """A fuzzer that knows one thing of each kind, and how to write one."""
+    kpi = {"name": "quality", "formula": "ROUGE"}
+    schedule = {
+        "name": "nightly",
+        "benchmarkId": "bench-001",
+        "agentId": "agent-001",
+        "cronExpression": "0 0 3 * * *",
+    }
+    secret = {"name": "langfuse", "secret": "lf-whsec_" + "a" * 32}
+    service.agent()
+    service.benchmark(metrics=["ROUGE"], evaluates=["agent-001"], triggers={"agentUpdated": True})
+    webhook = service.post("/benchmarks/bench-001/webhook-secrets", {})["id"]
+    known = {
+        "agentId": "agent-001",
+        "benchmarkId": "bench-001",
+        "kpiId": service.post("/benchmarks/bench-001/kpis", kpi)["id"],
+        "datasetId": service.upload([pair(1)])["id"],
+        "key_id": service.post("/keys", {"name": "spare", "role": "read"})["id"],
+        "runId": service.completed(runName="night-1")["id"],
+        "scheduleId": service.post("/schedule-configs", schedule)["id"],
+        "secretId": service.post("/langfuse-secrets", secret)["id"],
+        "DELETE /api/v1/benchmarks/{benchmarkId}/webhook-secrets/{secretId} secretId": webhook,
+        "code": "not-found",
+        "name": "support",
+        "runName": "night-2",
+    }
+    service.patch("/agents/agent-001", {"description": "flies"})
+    service.work()
+    known["eventId"] = service.get("/trigger-events")["items"][0]["id"]
+    bodies = {
+        "POST /api/v1/benchmarks/{benchmarkId}/kpis": {"name": "second", "formula": "ROUGE"},
+        "PUT /api/v1/benchmarks/{benchmarkId}/kpis/{kpiId}": kpi,
+        "POST /api/v1/schedule-configs": schedule,
+        "PUT /api/v1/schedule-configs/{scheduleId}": schedule,
+        "POST /api/v1/schedule-configs/preview": {"cronExpression": schedule["cronExpression"]},
+        "PUT /api/v1/agents/{agentId}": {"name": "Heron"},
+        "POST /api/v1/local-datasets": pair(2),
+        "POST /api/v1/langfuse-secrets": secret,
+    }
+    return Fuzzer(service, known, bodies)
