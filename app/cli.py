@@ -42,6 +42,7 @@ PARTS = {
     ),
     "bash-eval": Part("app.harness.bash.cli:cli", "How well a model works in a sandboxed bash."),
     "formula": Part("app.formula.cli:cli", "Check and compute KPI formulas."),
+    "purge": Part("app.purging:cli", "Forget the traces of old runs; their history stays."),
     "secrets": Part("app.sealing:cli", "The master keys that stored secrets are sealed with."),
     "keys": Part("app.access.cli:cli", "API keys: give out, list, revoke."),
     "audit": Part("app.access.cli:audit", "Who changed what."),

@@ -18,7 +18,7 @@ from app.metrics.registry import load_metrics
 from app.plugins import load_plugins
 from app.runs import tasks as run_tasks
 from app.runs.answers import purge_old_answers
-from app.runs.retention import purge_old_runs
+from app.runs.retention import purge_kept_runs
 from app.schedules import tasks as schedule_tasks
 from app.startup import opened_resources, set_up_logs
 from app.triggers import tasks as trigger_tasks
@@ -90,7 +90,7 @@ def _purge(resources: Resources) -> None:
         purge_windows(session, resources.clock().timestamp())
         purge_finished(session)
         purge_events(session, resources.clock())
-    for purge_some in (purge_old_runs, purge_old_answers):
+    for purge_some in (purge_kept_runs, purge_old_answers):
         purged = 1
         while purged:
             with resources.db.begin() as session:

@@ -62,6 +62,7 @@ class BenchmarkRun(Base):
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     started_at: Mapped[datetime | None]
     completed_at: Mapped[datetime | None]
+    purged_at: Mapped[datetime | None]
 
 
 class RunShard(Base):

@@ -1,20 +1,22 @@
 """How long runs are kept: until somebody deletes them, or as long as their benchmark says.
 
-A run is gone at once. Its values and traces, which may be millions of rows, go after it in jobs, a
-stretch of positions in each transaction.
+A run that is deleted is gone at once, and so is what a purge takes from a run: its traces and their
+values. The rows themselves, which may be millions, go after it in jobs, a stretch of positions in
+each transaction. What a purge leaves are the run, its aggregates and its KPIs: the history.
 """
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, delete, func, literal_column, select
+from sqlalchemy import ColumnElement, Select, delete, func, literal_column, select
 from sqlalchemy.orm import Session
 
 from app.benchmarks.models import Benchmark
 from app.jobs.handlers import Job
 from app.jobs.queue import enqueue
 from app.runs import queries
-from app.runs.models import BenchmarkRun, TraceResult
+from app.runs.models import BenchmarkRun, RunShard, TraceResult
 from app.runs.rules import FINAL, IllegalTransition, RunStatus
 from app.traces.models import Collection
 from app.traces.queries import lock_to_drop
@@ -25,39 +27,100 @@ DROPPED_AT_ONCE = 10_000
 A_DAY: ColumnElement[timedelta] = literal_column("INTERVAL '1 day'")
 
 
-def purge_old_runs(session: Session, now: datetime) -> int:
-    """Delete some of the runs that ended more than the `keepDays` of their benchmark ago; returns
+class Old(NamedTuple):
+    """How much a purge would take, before it does."""
+
+    runs: int
+    traces: int
+
+
+def purge_kept_runs(session: Session, now: datetime) -> int:
+    """Purge some of the runs that ended more than the `keepDays` of their benchmark ago; returns
     how many. Call again, in a new transaction, until it is 0.
     """
+    return _purge_some(session, _past_their_days(now), now)
+
+
+def purge_runs_before(
+    session: Session, moment: datetime, now: datetime, *, benchmark_id: str | None = None
+) -> int:
+    """The same for runs that ended before a moment, whatever their benchmark says."""
+    return _purge_some(session, _before(moment, benchmark_id), now)
+
+
+def runs_before(session: Session, moment: datetime, *, benchmark_id: str | None = None) -> Old:
+    """What `purge_runs_before` would take."""
+    old = _before(moment, benchmark_id).subquery()
+    traces = func.coalesce(func.sum(old.c.traces_processed), 0)
+    return Old(*session.execute(select(func.count(), traces).select_from(old)).one())
+
+
+def _past_their_days(now: datetime) -> Select[str, int]:
     too_old = BenchmarkRun.completed_at < now - Benchmark.keep_days * A_DAY
-    statement = (
-        select(BenchmarkRun.id)
+    return (
+        _unpurged()
         .join(Benchmark, Benchmark.id == BenchmarkRun.benchmark_id)
-        .where(Benchmark.keep_days.is_not(None), BenchmarkRun.status.in_(FINAL), too_old)
-        .order_by(BenchmarkRun.seq)
-        .limit(BATCH)
+        .where(Benchmark.keep_days.is_not(None), too_old)
     )
-    run_ids = list(session.scalars(statement))
+
+
+def _before(moment: datetime, benchmark_id: str | None) -> Select[str, int]:
+    statement = _unpurged().where(BenchmarkRun.completed_at < moment)
+    if benchmark_id is not None:
+        statement = statement.where(BenchmarkRun.benchmark_id == benchmark_id)
+    return statement
+
+
+def _unpurged() -> Select[str, int]:
+    return select(BenchmarkRun.id, BenchmarkRun.traces_processed).where(
+        BenchmarkRun.status.in_(FINAL), BenchmarkRun.purged_at.is_(None)
+    )
+
+
+def _purge_some(session: Session, old: Select[str, int], now: datetime) -> int:
+    run_ids = list(session.scalars(old.order_by(BenchmarkRun.seq).limit(BATCH)))
     for run_id in run_ids:
-        delete_run(session, run_id)
+        _purge(session, run_id, now)
     return len(run_ids)
 
 
-def delete_run(session: Session, run_id: str) -> None:
-    """Delete a run that has ended, and put on the queue what deletes all that it measured; its
-    traces too, unless another run judges them as well.
+def _purge(session: Session, run_id: str, now: datetime) -> None:
+    run = _ended(session, run_id)
+    if run.purged_at is not None:
+        return
+    collection_id, run.collection_id, run.purged_at = run.collection_id, None, now
+    session.execute(delete(RunShard).where(RunShard.run_seq == run.seq))
+    session.flush()
+    _drop(session, run.seq, collection_id)
 
-    Locks:   the shards before the run, as a step that stores a shard does.
-    """
-    queries.lock_shards(session, queries.get_run(session, run_id).seq)
+
+def _ended(session: Session, run_id: str) -> BenchmarkRun:
+    """A run that has ended, locked after its shards, as a step that stores a shard does it."""
+    seq = session.scalar(select(BenchmarkRun.seq).where(BenchmarkRun.id == run_id))
+    if seq is not None:
+        queries.lock_shards(session, seq)
     run = queries.get_run(session, run_id, for_update=True)
     if not RunStatus(run.status).is_final:
         raise IllegalTransition(f"the run {run.id} is {run.status}; cancel it first")
+    return run
+
+
+def _drop(session: Session, run_seq: int, collection_id: int | None) -> None:
+    """Put on the queue what deletes the values of a run, and its traces unless others use them."""
+    enqueue(session, "runs.drop_results", run_seq=run_seq)
+    if collection_id is not None:
+        _drop_unless_shared(session, collection_id)
+
+
+def delete_run(session: Session, run_id: str) -> None:
+    """Delete a run that has ended with its history, and put on the queue what deletes all that it
+    measured; its traces too, unless another run judges them as well.
+    """
+    run = _ended(session, run_id)
+    seq, collection_id = run.seq, run.collection_id
     session.delete(run)
     session.flush()
-    enqueue(session, "runs.drop_results", run_seq=run.seq)
-    if run.collection_id is not None:
-        _drop_unless_shared(session, run.collection_id)
+    _drop(session, seq, collection_id)
 
 
 def _drop_unless_shared(session: Session, collection_id: int) -> None:
@@ -70,7 +133,7 @@ def _drop_unless_shared(session: Session, collection_id: int) -> None:
 
 
 def drop_results(job: Job, run_seq: int) -> None:
-    """Delete what a run measured that is not there any more."""
+    """Delete the values of a run that was deleted or purged."""
     ours = TraceResult.run_seq == run_seq
     with job.resources.db.read() as session:
         last = session.scalar(select(func.max(TraceResult.position)).where(ours))

@@ -13,7 +13,7 @@ from app.core.schemas import Page
 from app.core.sse import Snapshot, stream
 from app.kpis.queries import kpis_of_run
 from app.kpis.schemas import KpiValueView
-from app.runs import queries, retention, service
+from app.runs import queries, retention, rules, service
 from app.runs.answers import spending_of_run
 from app.runs.models import BenchmarkRun
 from app.runs.queries import TraceRow
@@ -106,6 +106,7 @@ def list_run_results(run_id: RunId, res: Res, page: Paging) -> Page[ResultView]:
     """What was measured, trace by trace, in the order of the source."""
     with res.db.read() as session:
         run = queries.get_run(session, run_id)
+        rules.require_traces(run.id, run.purged_at)
         rows = queries.results_of_run(session, run, page)
         items = [result_view(run.metric_keys or [], row) for row in rows.rows]
         return Page(items=items, next_cursor=rows.next_cursor)

@@ -1,9 +1,10 @@
 """Decisions about runs: which state may follow which, and whether a run can be trusted."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
-from app.core.errors import Conflict
+from app.core.errors import AppError, Conflict
 
 MAX_RETRIES = 3
 
@@ -46,6 +47,23 @@ class IllegalTransition(Conflict):
     """A run cannot go from its state to that one; a final state never changes."""
 
     code = "illegal-transition"
+
+
+class RunPurged(AppError):
+    """The traces of this run and their values were purged; its aggregates and KPIs are still there."""
+
+    code = "run-purged"
+    status = 410
+    exit_code = 66
+
+
+def require_traces(run_id: str, purged_at: datetime | None) -> None:
+    """Raise `RunPurged` when what a run measured, trace by trace, is gone."""
+    if purged_at is not None:
+        raise RunPurged(
+            f"the traces of the run {run_id} were purged at {purged_at:%Y-%m-%dT%H:%M:%SZ};"
+            " its aggregates (/metrics) and its KPIs stay. Start a new run to measure them again."
+        )
 
 
 def require_transition(run_id: str, now: RunStatus, then: RunStatus) -> None:

@@ -30,7 +30,8 @@ class WriteBackView(WireModel):
 
 class RunView(WireModel):
     """A run. `metrics_computed` values were computed for it, `metrics_reused` taken from earlier runs
-    on the same traces. `results` is the address of what was measured, trace by trace.
+    on the same traces. `results` is the address of what was measured, trace by trace; after
+    `purged_at` it is gone, while aggregates and KPIs stay.
     """
 
     id: str
@@ -43,6 +44,7 @@ class RunView(WireModel):
     created_at: datetime
     started_at: datetime | None
     completed_at: datetime | None
+    purged_at: datetime | None
     error_code: str | None
     error_message: str | None
     traces_total: int | None
