@@ -9,13 +9,14 @@ import typer
 
 from app.core import terminal
 from app.core.terminal import CommandGroup, Format, OutputFormat, answer, answer_json, tell, warn
+from app.harness.llm.providers import Provider
 
 if TYPE_CHECKING:
     from app.harness.bash.dataset import Finding
     from app.harness.bash.replay import Replayed
     from app.harness.bash.types import EvalReport
 
-WARNINGS = 1
+BELOW = 1
 MISTAKES = 2
 
 cli = CommandGroup(
@@ -38,6 +39,157 @@ class ReportFormat(StrEnum):
     MARKDOWN = "markdown"
     ORIGINAL = "markdown-original"
     HTML = "html"
+
+
+@cli.command("run")
+def run(
+    *,
+    dataset: Annotated[Path, typer.Argument(metavar="DATASET.jsonl", help="Tasks, one a line.")],
+    provider: Annotated[Provider, typer.Option("--provider", help="How the server is spoken to.")],
+    model: Annotated[
+        str, typer.Option("--model", help="Name of the model; of scripted, the file to play.")
+    ],
+    base_url: Annotated[
+        str | None, typer.Option("--base-url", help="A compatible server, such as a local one.")
+    ] = None,
+    categories: Annotated[
+        list[str] | None, typer.Option("--category", help="Only tasks of it; may be repeated.")
+    ] = None,
+    tasks: Annotated[
+        list[str] | None, typer.Option("--task", help="Only the task of that id; may be repeated.")
+    ] = None,
+    trials: Annotated[
+        int, typer.Option("--trials", min=1, max=1000, help="How often each task is tried.")
+    ] = 1,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", min=1, max=64, help="How many tasks at once.")
+    ] = 4,
+    max_turns: Annotated[
+        int, typer.Option("--max-turns", min=1, max=1000, help="Turns of a task.")
+    ] = 10,
+    max_output_tokens: Annotated[
+        int | None, typer.Option("--max-output-tokens", min=1, help="Of one answer.")
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", min=0, max=2, help="Left out unless given.")
+    ] = None,
+    task_seconds: Annotated[
+        float, typer.Option("--task-seconds", min=0.001, help="Time limit of a task.")
+    ] = 600.0,
+    call_seconds: Annotated[
+        float, typer.Option("--call-seconds", min=0.001, help="Time limit of a call of bash.")
+    ] = 30.0,
+    run_seconds: Annotated[
+        float | None, typer.Option("--run-seconds", min=0.001, help="Time limit of the run.")
+    ] = None,
+    task_tokens: Annotated[
+        int | None, typer.Option("--task-tokens", min=1, help="Token limit of a task.")
+    ] = None,
+    run_tokens: Annotated[
+        int | None, typer.Option("--run-tokens", min=1, help="Token limit of the run.")
+    ] = None,
+    task_usd: Annotated[
+        float | None, typer.Option("--task-usd", min=0, help="Cost limit of a task.")
+    ] = None,
+    run_usd: Annotated[
+        float | None, typer.Option("--run-usd", min=0, help="Cost limit of the run.")
+    ] = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option("--prices", help='Prices: {"MODEL": {"input": 1, "output": 5}}.'),
+    ] = None,
+    judge_provider: Annotated[
+        Provider | None, typer.Option("--judge-provider", help="As --provider when left out.")
+    ] = None,
+    judge_model: Annotated[
+        str | None, typer.Option("--judge-model", help="Model that answers llm_judge.")
+    ] = None,
+    judge_url: Annotated[
+        str | None, typer.Option("--judge-url", help="Server of the judge, if another.")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option("--cache", help="Folder of answers, asked once only.")
+    ] = None,
+    only_cached: Annotated[
+        bool, typer.Option("--only-cached", help="Ask nothing that --cache does not hold.")
+    ] = False,
+    save: Annotated[
+        Path | None, typer.Option("--save", help="Folder for the result, as JSON and Markdown.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", help="Result of a run to go on with.")
+    ] = None,
+    min_pass_rate: Annotated[
+        float, typer.Option("--min-pass-rate", min=0, max=1, help="Gate of the exit code.")
+    ] = 1.0,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", help="Write the outcome as JUnit XML there.")
+    ] = None,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """Let a model work on the tasks of a dataset, each in a sandbox, and score what it did.
+
+    Keys come from ANTHROPIC_API_KEY and OPENAI_API_KEY. Exit codes: 0 the gate passes, 1 it does
+    not, 2 configuration or no such file, 3 a task errored or was not reached, 130 interrupted.
+    """
+    import os
+    from datetime import UTC, datetime
+
+    from app.harness.bash.agent import TaskLimits
+    from app.harness.bash.run import Interrupted, ModelChoice, RunOptions, run_dataset
+    from app.harness.bash.runner import RunLimits
+    from app.harness.bash.sandbox import SandboxLimits
+    from app.harness.limits import Allowance
+    from app.harness.llm.conversation import TurnSettings
+
+    if (task_usd or run_usd) and not prices:
+        raise terminal.WrongUsage("a cost limit needs prices", hint="add --prices FILE")
+    if only_cached and not cache:
+        raise terminal.WrongUsage("nothing is cached", hint="add --cache FOLDER")
+    judge = None
+    if judge_model is not None:
+        judge = ModelChoice(
+            provider=judge_provider or provider,
+            model=judge_model,
+            base_url=judge_url or base_url,
+        )
+    options = RunOptions(
+        dataset=dataset,
+        model=ModelChoice(
+            provider=provider,
+            model=model,
+            base_url=base_url,
+            settings=TurnSettings(max_output_tokens=max_output_tokens, temperature=temperature),
+        ),
+        judge=judge,
+        categories=categories or (),
+        task_ids=tasks or (),
+        trials=trials,
+        limits=RunLimits(
+            concurrency=concurrency,
+            time_s=run_seconds,
+            task=TaskLimits(
+                max_turns=max_turns,
+                time_s=task_seconds,
+                sandbox=SandboxLimits(timeout_s=call_seconds),
+            ),
+            task_allowance=Allowance(tokens=task_tokens, cost_usd=task_usd),
+        ),
+        allowance=Allowance(tokens=run_tokens, cost_usd=run_usd),
+        prices=prices,
+        cache=cache,
+        only_cached=only_cached,
+        save=save,
+        resume=resume,
+    )
+    _load_checks()
+    try:
+        made = run_dataset(options, environment=os.environ, now=datetime.now(UTC))
+    except Interrupted as interrupted:
+        _show_run(interrupted.report, junit, output)
+        raise typer.Exit(terminal.INTERRUPTED) from None
+    _show_run(made, junit, output)
+    _leave_by_the_gate(made, min_pass_rate)
 
 
 @cli.command("report")
@@ -148,7 +300,7 @@ def lint_command(
     if Severity.ERROR in worst:
         raise typer.Exit(MISTAKES)
     if strict and findings:
-        raise typer.Exit(WARNINGS)
+        raise typer.Exit(BELOW)
 
 
 def main() -> None:
@@ -164,6 +316,28 @@ def _load_checks() -> None:
     load_checks(lambda plugin: warn(f"the plugin {plugin.name} was not loaded: {plugin.error}"))
 
 
+def _show_run(made: "EvalReport", junit: Path | None, output: OutputFormat) -> None:
+    from app.harness.bash.reports import render
+    from app.harness.bash.reports.junit import junit_report
+
+    if junit is not None:
+        junit.write_text(junit_report(made), encoding="utf-8")
+    answer(render(made, "json" if output is OutputFormat.JSON else "terminal").removesuffix("\n"))
+
+
+def _leave_by_the_gate(made: "EvalReport", least: float) -> None:
+    """Exit as the run deserves: a run that is not complete has not passed."""
+    from app.harness.bash.summary import summarize
+
+    summary = summarize(made)
+    if summary.tasks_errored or summary.tasks_skipped or summary.pass_rate is None:
+        tell(f"{summary.tasks_errored} tasks errored, {summary.tasks_skipped} were not reached")
+        raise typer.Exit(terminal.ENDED_BADLY)
+    if summary.pass_rate < least:
+        tell(f"the pass rate {summary.pass_rate:.1%} is below the gate {least:.1%}")
+        raise typer.Exit(BELOW)
+
+
 def _finish(found: "Replayed", save: Path | None, output: OutputFormat) -> None:
     """Print how far two runs agree and what changed; keep the new one when asked."""
     from dataclasses import asdict
@@ -177,7 +351,7 @@ def _finish(found: "Replayed", save: Path | None, output: OutputFormat) -> None:
     if save is not None:
         _save(found.report, save)
     if found.agreement.checks.same < found.agreement.checks.all:
-        raise typer.Exit(1)
+        raise typer.Exit(BELOW)
 
 
 def _save(report: "EvalReport", folder: Path) -> None:

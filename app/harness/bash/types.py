@@ -8,7 +8,9 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any
+
+from app.harness.llm.conversation import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,60 +42,6 @@ class EvalTask:
 
     def max_score(self) -> float:
         return sum(expectation.weight for expectation in self.expectations)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextBlock:
-    """Something said."""
-
-    text: str
-    type: Literal["text"] = "text"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolUseBlock:
-    """A tool that the model asks for."""
-
-    id: str
-    name: str
-    input: dict[str, Any]
-    type: Literal["tool_use"] = "tool_use"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolResultBlock:
-    """What the tool answered."""
-
-    tool_use_id: str
-    content: str
-    is_error: bool = False
-    type: Literal["tool_result"] = "tool_result"
-
-
-Block = TextBlock | ToolUseBlock | ToolResultBlock
-
-
-class Role(StrEnum):
-    """Who speaks."""
-
-    USER = "user"
-    ASSISTANT = "assistant"
-    TOOL_RESULT = "tool_result"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """One message of a conversation."""
-
-    role: Role
-    content: tuple[Block, ...]
-
-    def text(self) -> str:
-        """All that was said in it, without tools."""
-        return "\n".join(block.text for block in self.content if isinstance(block, TextBlock))
-
-    def tool_uses(self) -> list[ToolUseBlock]:
-        return [block for block in self.content if isinstance(block, ToolUseBlock)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,15 +15,8 @@ from app.harness.bash.reports.figures import (
     seconds,
 )
 from app.harness.bash.summary import summarize
-from app.harness.bash.types import (
-    Block,
-    EvalReport,
-    EvalResult,
-    EvalSummary,
-    TaskScore,
-    TextBlock,
-    ToolUseBlock,
-)
+from app.harness.bash.types import EvalReport, EvalResult, EvalSummary, TaskScore
+from app.harness.llm.conversation import Block, TextBlock, ToolUseBlock
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8885; --good: #1a7f37; --bad: #cf222e; }

@@ -1,0 +1,181 @@
+"""The loop of one task: the model talks, the sandbox answers, until one of them has enough.
+
+Source: spec 013; what counts as a turn, a call and a natural stop is as there.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from app.harness.bash.sandbox import DEFAULT_LIMITS, Sandbox, SandboxLimits, sandbox_prompt
+from app.harness.bash.types import AgentTrace, Ending, EvalTask, ToolCallResult
+from app.harness.limits import Limit, Spending
+from app.harness.llm.conversation import (
+    Llm,
+    LlmFailure,
+    Message,
+    Role,
+    Stop,
+    Tool,
+    ToolResultBlock,
+    ToolUseBlock,
+    user_message,
+)
+
+BASH: Final = Tool(
+    name="bash",
+    description=(
+        "Run bash commands in a sandbox. Files, variables and the working directory last from call"
+        " to call."
+    ),
+    schema={
+        "type": "object",
+        "properties": {
+            "commands": {"type": "string", "description": "Bash commands to run."},
+            "timeout_ms": {
+                "type": ["integer", "null"],
+                "minimum": 0,
+                "description": "Stop this call after so many milliseconds.",
+            },
+        },
+        "required": ["commands"],
+    },
+)
+
+_ENDINGS: Final = {Limit.TOKENS: Ending.TOKEN_LIMIT, Limit.COST: Ending.COST_LIMIT}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskLimits:
+    """What one attempt at a task may use; the tokens and dollars are a `Spending`'s."""
+
+    max_turns: int = 10
+    time_s: float = 600.0
+    sandbox: SandboxLimits = DEFAULT_LIMITS
+
+
+class Attempt(NamedTuple):
+    """What a model did on a task, the sandbox as it left it, and the failure that ended it."""
+
+    trace: AgentTrace
+    sandbox: Sandbox
+    failure: LlmFailure | None
+
+
+class Asked(NamedTuple):
+    """What a model wants run; `flaw` says why it cannot be."""
+
+    commands: str
+    timeout_ms: int | None
+    flaw: str | None = None
+
+
+async def attempt_task(
+    task: EvalTask,
+    llm: Llm,
+    limits: TaskLimits,
+    spending: Spending,
+    *,
+    now_s: Callable[[], float] = time.monotonic,
+) -> Attempt:
+    """Let a model work on a task. A failure of the provider keeps what was done before it."""
+    started = now_s()
+    talk = _Conversation(task, llm, limits, spending)
+    failure = None
+    try:
+        async with asyncio.timeout(limits.time_s):
+            ending = await talk.run()
+    except TimeoutError:
+        ending = Ending.TIME_LIMIT
+    except LlmFailure as error:
+        ending, failure = Ending.ERROR, error
+    duration_ms = round(1000 * (now_s() - started))
+    return Attempt(talk.trace(ending, duration_ms), talk.sandbox, failure)
+
+
+class _Conversation:
+    """One task while it is worked on."""
+
+    def __init__(self, task: EvalTask, llm: Llm, limits: TaskLimits, spending: Spending) -> None:
+        self.sandbox = Sandbox(task.files, limits.sandbox)
+        self._system = task.system if task.system is not None else sandbox_prompt()
+        self._llm = llm
+        self._max_turns = limits.max_turns
+        self._spending = spending
+        self._messages = [user_message(task.prompt)]
+        self._calls: list[ToolCallResult] = []
+        self._turns = 0
+
+    async def run(self) -> Ending:
+        """Talk until the model stops or a limit is reached. Raises LlmFailure."""
+        while self._turns < self._max_turns:
+            limit = self._spending.reached()
+            if limit is not None:
+                return _ENDINGS[limit]
+            turn = await self._llm.turn(self._system, self._messages, [BASH])
+            self._turns += 1
+            self._spending.spend(turn.usage)
+            self._messages.append(turn.message)
+            if turn.stop is Stop.TRUNCATED:
+                return Ending.TRUNCATED
+            uses = turn.message.tool_uses()
+            if not uses:
+                return Ending.NATURAL
+            # Some servers say "stop" and ask for tools all the same; the tools count.
+            results = tuple([await self._use(use) for use in uses])
+            self._messages.append(Message(role=Role.TOOL_RESULT, content=results))
+        return Ending.TURN_LIMIT
+
+    def trace(self, ending: Ending, duration_ms: int) -> AgentTrace:
+        return AgentTrace(
+            messages=tuple(self._messages),
+            tool_calls=tuple(self._calls),
+            tool_call_count=len(self._calls),
+            turns=self._turns,
+            last_tool_response=self._calls[-1] if self._calls else None,
+            natural_stop=ending is Ending.NATURAL,
+            total_input_tokens=self._spending.input_tokens,
+            total_output_tokens=self._spending.output_tokens,
+            duration_ms=duration_ms,
+            ending=ending,
+            cost_usd=self._spending.cost_usd,
+        )
+
+    async def _use(self, use: ToolUseBlock) -> ToolResultBlock:
+        asked = read_call(use)
+        if asked.flaw is not None:
+            return ToolResultBlock(tool_use_id=use.id, content=asked.flaw, is_error=True)
+        done = await self.sandbox.execute(asked.commands, timeout_ms=asked.timeout_ms)
+        self._calls.append(done)
+        return ToolResultBlock(
+            tool_use_id=use.id, content=tool_text(done), is_error=done.exit_code != 0
+        )
+
+
+def read_call(use: ToolUseBlock) -> Asked:
+    """What a call asks to run: `commands`, else `script`, else nothing at all."""
+    if use.name != BASH.name:
+        return Asked("", None, f"no tool is named {use.name!r}; use {BASH.name}")
+    if use.flaw is not None:
+        return Asked("", None, f'{use.flaw}; send {{"commands": "…"}}')
+    commands = use.input.get("commands", use.input.get("script", ""))
+    if not isinstance(commands, str):
+        return Asked("", None, 'commands must be a text; send {"commands": "…"}')
+    return Asked(commands, _milliseconds(use.input.get("timeout_ms")))
+
+
+def tool_text(done: ToolCallResult) -> str:
+    """What the model reads of a call."""
+    parts = [done.stdout] if done.stdout else []
+    if done.stderr:
+        parts.append(f"STDERR: {done.stderr}")
+    if done.exit_code != 0:
+        parts.append(f"Exit code: {done.exit_code}")
+    return "\n".join(parts) or "(no output)"
+
+
+def _milliseconds(value: Any) -> int | None:
+    fits = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+    return int(min(value, 2**31)) if fits else None

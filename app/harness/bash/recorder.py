@@ -1,0 +1,102 @@
+"""What is known of a run while it goes on: kept in a file that is whole at any moment."""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from app.core.errors import AppError
+from app.harness.bash.recordings import write_report
+from app.harness.bash.reports.markdown import markdown_report
+from app.harness.bash.runner import Trial, skipped
+from app.harness.bash.types import EvalReport, EvalResult, Outcome
+
+SHARE_OF_TIME: Final = 20  # a run spends at most one part in so many on writing itself down
+
+
+class OtherRun(AppError):
+    """A run cannot be resumed with another model; name the one that began it."""
+
+    code = "other-run"
+    status = 409
+    exit_code = 2
+
+
+class Recorder:
+    """Collects results, and writes them to `path` when there is one."""
+
+    def __init__(self, report: EvalReport, trials: Sequence[Trial], path: Path | None) -> None:
+        self._report = report
+        self._trials = trials
+        self._path = path
+        self._found = {_key_of(each): each for each in report.results}
+        self._next_write_s = 0.0
+
+    def missing(self) -> list[Trial]:
+        """The attempts that have no score yet, in their order."""
+        return [
+            trial
+            for trial in self._trials
+            if (found := self._found.get(_key(trial))) is None
+            or found.outcome is not Outcome.SCORED
+        ]
+
+    def add(self, result: EvalResult) -> None:
+        """Keep one result."""
+        self._found[_key_of(result)] = result
+        if time.monotonic() >= self._next_write_s:
+            self.write()
+
+    def report(self, reason: str = "not reached") -> EvalReport:
+        """The run so far, in the order of the plan; what is missing is skipped for that reason."""
+        results = tuple(
+            self._found.get(_key(trial)) or skipped(trial, reason) for trial in self._trials
+        )
+        return replace(self._report, results=results)
+
+    def write(self, reason: str = "not reached") -> None:
+        """Write the run so far; without a file nothing happens."""
+        if self._path is None:
+            return
+        started = time.monotonic()
+        write_report(self.report(reason), self._path)
+        ended = time.monotonic()
+        self._next_write_s = ended + SHARE_OF_TIME * (ended - started)
+
+    def close(self, reason: str) -> EvalReport:
+        """The whole run, written with its Markdown beside it."""
+        self.write(reason)
+        whole = self.report(reason)
+        if self._path is not None:
+            self._path.with_suffix(".md").write_text(
+                markdown_report(whole), encoding="utf-8", errors="replace"
+            )
+        return whole
+
+
+def resumed(report: EvalReport, before: EvalReport, trials: Iterable[Trial]) -> EvalReport:
+    """A run with the scores of an earlier one. Raises OtherRun for another model or dataset."""
+    if (before.provider, before.model) != (report.provider, report.model):
+        raise OtherRun(
+            f"that run was made with {before.title()}, not with {report.title()}",
+            hint="name the same --provider and --model, or begin a new run",
+        )
+    wanted = {_key(trial) for trial in trials}
+    kept = [
+        each
+        for each in before.results
+        if each.outcome is Outcome.SCORED and _key_of(each) in wanted
+    ]
+    return replace(report, timestamp=before.timestamp, results=tuple(kept))
+
+
+Key = tuple[str, int]
+
+
+def _key(trial: Trial) -> Key:
+    return trial.task.content_hash(), trial.number
+
+
+def _key_of(result: EvalResult) -> Key:
+    return result.task.content_hash(), result.trial

@@ -1,0 +1,220 @@
+"""`bashkit-eval run` without its command line: from a dataset to a report."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from app.core.errors import AppError, ErrorItem
+from app.harness.bash.dataset import BadDataset, Dataset, Severity, load_dataset
+from app.harness.bash.judge import Judge
+from app.harness.bash.lint import lint
+from app.harness.bash.progress import followed
+from app.harness.bash.recorder import Recorder, resumed
+from app.harness.bash.recordings import file_stem, read_report
+from app.harness.bash.runner import RunLimits, Runner, plan_trials
+from app.harness.bash.sandbox import BASHKIT_VERSION, sandbox_prompt
+from app.harness.bash.scripts import open_script
+from app.harness.bash.types import EvalReport, EvalResult, EvalTask
+from app.harness.limits import Allowance, Spending
+from app.harness.llm.conversation import Llm, TurnSettings
+from app.harness.llm.prices import Price, read_price
+from app.harness.llm.providers import Provider, open_llm
+from app.harness.llm.turn_cache import CachedLlm
+
+
+class NoTask(AppError):
+    """No task is left to run; widen --category or --task."""
+
+    code = "no-task"
+    status = 400
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelChoice:
+    """A model and how it is asked."""
+
+    provider: Provider
+    model: str
+    base_url: str | None = None
+    settings: TurnSettings = field(default_factory=TurnSettings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """All that a run is told."""
+
+    dataset: Path
+    model: ModelChoice
+    judge: ModelChoice | None = None
+    categories: Sequence[str] = ()
+    task_ids: Sequence[str] = ()
+    trials: int = 1
+    limits: RunLimits = field(default_factory=RunLimits)
+    allowance: Allowance = field(default_factory=Allowance)
+    prices: Path | None = None
+    cache: Path | None = None
+    only_cached: bool = False
+    save: Path | None = None
+    resume: Path | None = None
+
+
+class Interrupted(Exception):
+    """Somebody ended the run early; `report` holds what was reached."""
+
+    def __init__(self, report: EvalReport) -> None:
+        super().__init__("interrupted")
+        self.report = report
+
+
+def run_dataset(
+    options: RunOptions, *, environment: Mapping[str, str], now: datetime
+) -> EvalReport:
+    """Run the tasks of a dataset and return the whole report, written where that was asked for.
+
+    Raises: NoInput, BadDataset, NoTask, MissingKey, OtherRun, and Interrupted on Ctrl-C.
+    """
+    tasks = chosen_tasks(usable_dataset(options.dataset), options.categories, options.task_ids)
+    trials = plan_trials(tasks, options.trials)
+    llm = _open(options.model, tasks, environment)
+    judge = _judge(options, tasks, environment)
+    report = _empty_report(options, llm, now)
+    if options.resume is not None:
+        report = resumed(report, read_report(options.resume), trials)
+    recorder = Recorder(report, trials, _path(options, report))
+    spending = Spending(
+        allowance=options.allowance, price=_price(options.prices, options.model.model)
+    )
+    try:
+        asyncio.run(_run(options, llm, judge, recorder, spending))
+    except KeyboardInterrupt:
+        raise Interrupted(recorder.close("interrupted")) from None
+    except BaseException:
+        recorder.write("the run broke off")
+        raise
+    return recorder.close("the run's time limit is reached")
+
+
+def usable_dataset(path: Path) -> Dataset:
+    """A dataset without errors, checks included. Raises: NoInput, BadDataset."""
+    dataset = load_dataset(path)
+    errors = [each for each in lint(dataset) if each.severity is Severity.ERROR]
+    if errors:
+        raise BadDataset(
+            f"{path} cannot be used",
+            errors=[ErrorItem(pointer=f"line {each.line}", detail=each.text) for each in errors],
+            hint=f"`bashkit-eval lint {path}` shows everything that is to be mended",
+        )
+    return dataset
+
+
+def chosen_tasks(
+    dataset: Dataset, categories: Sequence[str], task_ids: Sequence[str]
+) -> list[EvalTask]:
+    """The tasks that were asked for; all of them when nothing was. Raises NoTask."""
+    tasks = [
+        task
+        for task in dataset.tasks
+        if (not categories or task.category in categories) and (not task_ids or task.id in task_ids)
+    ]
+    if not tasks:
+        known = ", ".join(sorted({task.category for task in dataset.tasks}))
+        raise NoTask("no task is of that name and category", hint=f"categories: {known}")
+    return tasks
+
+
+async def _run(
+    options: RunOptions,
+    llm: Llm,
+    judge: Judge | None,
+    recorder: Recorder,
+    spending: Spending,
+) -> None:
+    missing = recorder.missing()
+    with followed(len(missing)) as show:
+
+        def tell(result: EvalResult) -> None:
+            recorder.add(result)
+            show(result)
+
+        runner = Runner(
+            _for_trials(options, llm),
+            options.limits,
+            spending,
+            tell=tell,
+            judge=judge,
+        )
+        try:
+            await runner.run(missing)
+        finally:
+            await llm.close()
+            if judge is not None:
+                await judge.close()
+
+
+def _for_trials(options: RunOptions, llm: Llm) -> Callable[[int], Llm]:
+    folder = options.cache
+    if folder is None:
+        return lambda _: llm
+    return lambda trial: CachedLlm(
+        llm, folder, options.model.settings, trial=trial, only_cached=options.only_cached
+    )
+
+
+def _open(choice: ModelChoice, tasks: Sequence[EvalTask], environment: Mapping[str, str]) -> Llm:
+    if choice.provider is Provider.SCRIPTED:
+        return open_script(Path(choice.model), tasks)
+    return open_llm(
+        choice.provider,
+        choice.model,
+        base_url=choice.base_url,
+        settings=choice.settings,
+        environment=environment,
+    )
+
+
+def _judge(
+    options: RunOptions, tasks: Sequence[EvalTask], environment: Mapping[str, str]
+) -> Judge | None:
+    if options.judge is None:
+        return None
+    price = _price(options.prices, options.judge.model)
+    return Judge(_open(options.judge, tasks, environment), price)
+
+
+def _price(prices: Path | None, model: str) -> Price | None:
+    return read_price(prices, model) if prices is not None else None
+
+
+def _path(options: RunOptions, report: EvalReport) -> Path | None:
+    if options.resume is not None:
+        return options.resume
+    return options.save / f"{file_stem(report)}.json" if options.save is not None else None
+
+
+def _empty_report(options: RunOptions, llm: Llm, now: datetime) -> EvalReport:
+    return EvalReport(
+        provider=llm.provider,
+        model=llm.model,
+        timestamp=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        max_turns=options.limits.task.max_turns,
+        results=(),
+        settings=_settings(options),
+    )
+
+
+def _settings(options: RunOptions) -> dict[str, Any]:
+    """The circumstances of a run, so that another can be made under the same."""
+    return {
+        "dataset": options.dataset.name,
+        "bashkit": BASHKIT_VERSION,
+        "system_prompt": sandbox_prompt(),
+        "trials": options.trials,
+        "limits": asdict(options.limits),
+        "allowance": asdict(options.allowance),
+        "turn_settings": asdict(options.model.settings),
+        "judge_model": options.judge.model if options.judge else None,
+    }

@@ -1,0 +1,131 @@
+"""A whole run: every task, so many at once, with what is left of it saved at any moment."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from app.harness.bash.agent import Attempt, TaskLimits, attempt_task
+from app.harness.bash.checking import Evidence
+from app.harness.bash.judge import Judge, JudgeFailed
+from app.harness.bash.scoring import score_task
+from app.harness.bash.types import EvalResult, EvalTask, Outcome
+from app.harness.limits import Allowance, Spending
+from app.harness.llm.conversation import Llm, LlmFailure
+
+
+class Trial(NamedTuple):
+    """One attempt that is to be made."""
+
+    task: EvalTask
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLimits:
+    """What a run may use, all tasks together, and each of them."""
+
+    concurrency: int = 4
+    time_s: float | None = None
+    task: TaskLimits = field(default_factory=TaskLimits)
+    task_allowance: Allowance = field(default_factory=Allowance)
+
+
+Tell = Callable[[EvalResult], None]
+
+
+class Runner:
+    """Makes attempts and tells each result as it comes; a final failure skips what is left.
+
+    `llm_for` gives the model of a trial number. `spending` is that of the whole run.
+    """
+
+    def __init__(
+        self,
+        llm_for: Callable[[int], Llm],
+        limits: RunLimits,
+        spending: Spending,
+        *,
+        tell: Tell,
+        judge: Judge | None = None,
+    ) -> None:
+        self._llm_for = llm_for
+        self._limits = limits
+        self._spending = spending
+        self._tell = tell
+        self._judge = judge
+        self._stopped: str | None = None
+
+    async def run(self, trials: Sequence[Trial]) -> None:
+        """Make every attempt, in order; told results may come in another.
+
+        A cancel ends all of them at once; whoever asked knows what was told until then.
+        """
+        waiting = iter(trials)
+        places = range(min(self._limits.concurrency, len(trials)))
+        try:
+            async with asyncio.timeout(self._limits.time_s), asyncio.TaskGroup() as group:
+                for _ in places:
+                    group.create_task(self._work(waiting))
+        except TimeoutError:
+            return
+
+    async def _work(self, waiting: Iterable[Trial]) -> None:
+        for trial in waiting:
+            self._tell(await self._attempt(trial))
+
+    async def _attempt(self, trial: Trial) -> EvalResult:
+        limit = self._spending.reached()
+        reason = self._stopped or (f"the run's limit of {limit} is reached" if limit else None)
+        if reason is not None:
+            return skipped(trial, reason)
+        made = await attempt_task(
+            trial.task,
+            self._llm_for(trial.number),
+            self._limits.task,
+            Spending(
+                allowance=self._limits.task_allowance,
+                price=self._spending.price,
+                whole=self._spending,
+            ),
+        )
+        if made.failure is not None:
+            return self._failed(trial, made, made.failure)
+        return await self._scored(trial, made)
+
+    def _failed(self, trial: Trial, made: Attempt, failure: LlmFailure) -> EvalResult:
+        if failure.final:
+            self._stopped = f"given up: {failure.reason}"
+        return EvalResult(
+            task=trial.task,
+            trial=trial.number,
+            trace=made.trace,
+            outcome=Outcome.INFRA_ERROR,
+            reason=failure.reason,
+        )
+
+    async def _scored(self, trial: Trial, made: Attempt) -> EvalResult:
+        try:
+            said = await self._judge.judge(trial.task, made.trace) if self._judge else {}
+        except JudgeFailed as error:
+            return EvalResult(
+                task=trial.task,
+                trial=trial.number,
+                trace=made.trace,
+                outcome=Outcome.JUDGE_ERROR,
+                reason=str(error),
+            )
+        evidence = Evidence(calls=made.trace.tool_calls, files=made.sandbox, judgements=said)
+        score = score_task(trial.task, evidence)
+        return EvalResult(task=trial.task, trial=trial.number, trace=made.trace, score=score)
+
+
+def skipped(trial: Trial, reason: str) -> EvalResult:
+    """An attempt that was not made."""
+    return EvalResult(task=trial.task, trial=trial.number, outcome=Outcome.SKIPPED, reason=reason)
+
+
+def plan_trials(tasks: Iterable[EvalTask], trials: int) -> list[Trial]:
+    """Every task once before any of them a second time."""
+    every = list(tasks)
+    return [Trial(task, number) for number in range(trials) for task in every]

@@ -1,0 +1,45 @@
+"""Scripts of the scripted model: what it runs on each task of a dataset."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from app.core.errors import AppError
+from app.core.input_files import BadInput, opened
+from app.core.strict_json import parse_json
+from app.harness.bash.types import EvalTask
+from app.harness.llm.scripted import Script, ScriptedLlm
+
+
+def open_script(path: Path, tasks: Iterable[EvalTask]) -> ScriptedLlm:
+    """The model that plays a file of `{"id": TASK, "turns": [["COMMANDS"]], "answer": TEXT}`.
+
+    One task a line; every inner list is a turn. Raises: NoInput, BadInput.
+    """
+    by_id: dict[str, Script] = {}
+    with opened(path) as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                _add(by_id, path, number, line)
+    known = {task.prompt: by_id[task.id] for task in tasks if task.id in by_id}
+    return ScriptedLlm(path.stem, known)
+
+
+def _add(scripts: dict[str, Script], path: Path, number: int, line: bytes) -> None:
+    try:
+        value = parse_json(line)
+        scripts[value["id"]] = _script(value)
+    except (AppError, KeyError, TypeError) as error:
+        raise BadInput(
+            f"{path}:{number}: this is no script: {error}",
+            hint='write {"id": "a-task", "turns": [["echo one"], ["echo two"]]}',
+        ) from None
+
+
+def _script(value: Mapping[str, Any]) -> Script:
+    turns = value["turns"]
+    if not all(isinstance(each, str) for turn in turns for each in turn):
+        raise TypeError("turns must be lists of texts")
+    return Script(
+        turns=tuple(tuple(turn) for turn in turns), answer=str(value.get("answer", "Done."))
+    )

@@ -1,0 +1,140 @@
+"""OpenAI's Responses API, through its SDK; the conversation is kept here and not there.
+
+Source: POST /v1/responses with `store: false`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from openai.types.responses import Response
+
+from app.harness.llm.arguments import read_arguments
+from app.harness.llm.calling import call_with_retries
+from app.harness.llm.conversation import (
+    Block,
+    LlmFailure,
+    Message,
+    Role,
+    Stop,
+    TextBlock,
+    Tool,
+    ToolResultBlock,
+    ToolUseBlock,
+    Turn,
+    TurnSettings,
+    Usage,
+)
+from app.harness.llm.openai_chat import ERRORS, arguments_text, open_client
+
+
+class OpenAIResponses:
+    """A model behind the Responses API."""
+
+    provider = "openai-responses"
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str,
+        base_url: str | None = None,
+        settings: TurnSettings | None = None,
+    ) -> None:
+        self.model = model
+        self._settings = settings or TurnSettings()
+        self._client = open_client(api_key, base_url)
+
+    async def turn(self, system: str, messages: Sequence[Message], tools: Sequence[Tool]) -> Turn:
+        """The next turn of the model. Raises LlmFailure."""
+        request = self._request(system, messages, tools)
+        answer = await call_with_retries(lambda: self._client.responses.create(**request), ERRORS)
+        return read_response(answer)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    def _request(
+        self, system: str, messages: Sequence[Message], tools: Sequence[Tool]
+    ) -> dict[str, Any]:
+        request: dict[str, Any] = {
+            "model": self.model,
+            "instructions": system,
+            "input": [item for message in messages for item in wire_items(message)],
+            "store": False,
+        }
+        if tools:
+            request["tools"] = [
+                {
+                    "type": "function",
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": tool.schema,
+                    "strict": False,
+                }
+                for tool in tools
+            ]
+        if "codex" in self.model:
+            request["reasoning"] = {"effort": "high"}
+        if self._settings.max_output_tokens is not None:
+            request["max_output_tokens"] = self._settings.max_output_tokens
+        if self._settings.temperature is not None:
+            request["temperature"] = self._settings.temperature
+        return request
+
+
+def wire_items(message: Message) -> list[dict[str, Any]]:
+    """A message as the items that the API takes."""
+    return [_item(message.role, block) for block in message.content]
+
+
+def _item(role: Role, block: Block) -> dict[str, Any]:
+    match block:
+        case TextBlock(text=text):
+            return {"role": "assistant" if role is Role.ASSISTANT else "user", "content": text}
+        case ToolUseBlock():
+            return {
+                "type": "function_call",
+                "call_id": block.id,
+                "name": block.name,
+                "arguments": arguments_text(block),
+            }
+        case ToolResultBlock():
+            return {
+                "type": "function_call_output",
+                "call_id": block.tool_use_id,
+                "output": block.content,
+            }
+
+
+def read_response(answer: Response) -> Turn:
+    """An answer of the API as a turn; reasoning is passed over. Raises LlmFailure."""
+    if answer.status in ("failed", "cancelled"):
+        why = answer.error.message if answer.error else answer.status
+        raise LlmFailure(f"the model failed: {why}")
+    content: list[Block] = []
+    for item in answer.output or ():
+        if item.type == "message":
+            content += [
+                TextBlock(text=part.text) for part in item.content if part.type == "output_text"
+            ]
+        elif item.type == "function_call":
+            arguments = read_arguments(item.arguments)
+            content.append(
+                ToolUseBlock(
+                    id=item.call_id, name=item.name, input=arguments.value, flaw=arguments.flaw
+                )
+            )
+    message = Message(role=Role.ASSISTANT, content=tuple(content))
+    stop = Stop.TOOL_USE if message.tool_uses() else Stop.END
+    return Turn(
+        message=message,
+        stop=Stop.TRUNCATED if answer.status == "incomplete" else stop,
+        usage=_usage(answer),
+    )
+
+
+def _usage(answer: Response) -> Usage | None:
+    told = answer.usage
+    if told is None:
+        return None
+    return Usage(input_tokens=told.input_tokens, output_tokens=told.output_tokens)

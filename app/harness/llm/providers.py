@@ -1,0 +1,67 @@
+"""Which providers there are, and where their keys come from: the environment, nowhere else."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from app.core.errors import AppError
+from app.harness.llm.conversation import Llm, TurnSettings
+
+
+class Provider(StrEnum):
+    """A wire format; compatible servers of others speak one of them, too."""
+
+    ANTHROPIC = "anthropic"
+    OPENAI = "openai"
+    OPENAI_RESPONSES = "openai-responses"
+    SCRIPTED = "scripted"
+
+
+KEYS: Final = {
+    Provider.ANTHROPIC: "ANTHROPIC_API_KEY",
+    Provider.OPENAI: "OPENAI_API_KEY",
+    Provider.OPENAI_RESPONSES: "OPENAI_API_KEY",
+}
+
+
+class MissingKey(AppError):
+    """A provider wants a key; put it into the environment variable that is named."""
+
+    code = "missing-key"
+    status = 400
+    exit_code = 2
+
+
+def open_llm(
+    provider: Provider,
+    model: str,
+    *,
+    base_url: str | None,
+    settings: TurnSettings,
+    environment: Mapping[str, str],
+) -> Llm:
+    """A model of a provider. A server of one's own may want no key. Raises MissingKey.
+
+    The address is called as it was given: on a command line it is the choice of its user.
+    """
+    key = environment.get(KEYS[provider]) or ("none" if base_url else None)
+    if key is None:
+        raise MissingKey(
+            f"{provider} wants a key, and {KEYS[provider]} is not set",
+            hint=f"set {KEYS[provider]}, or name a server of your own with --base-url",
+        )
+    match provider:
+        case Provider.ANTHROPIC:
+            from app.harness.llm.anthropic_messages import AnthropicMessages
+
+            return AnthropicMessages(model, api_key=key, base_url=base_url, settings=settings)
+        case Provider.OPENAI:
+            from app.harness.llm.openai_chat import OpenAIChat
+
+            return OpenAIChat(model, api_key=key, base_url=base_url, settings=settings)
+        case Provider.OPENAI_RESPONSES:
+            from app.harness.llm.openai_responses import OpenAIResponses
+
+            return OpenAIResponses(model, api_key=key, base_url=base_url, settings=settings)
+        case Provider.SCRIPTED:
+            raise AssertionError("a script is opened by whoever knows the tasks")
