@@ -7,6 +7,7 @@ benchmark over the same traces takes the place of this one's scores.
 
 import hashlib
 import json
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,9 +16,9 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy.orm import Session
 
-from app.core.errors import Conflict
+from app.core.errors import AppError, Conflict
 from app.core.resources import Resources
-from app.jobs.handlers import Job
+from app.jobs.handlers import Job, describe
 from app.jobs.queue import enqueue
 from app.kpis.queries import kpis_of_run
 from app.runs import queries
@@ -32,6 +33,7 @@ from app.traces.registry import TRACE_SOURCES, CredentialsRefused, NewScore, Sco
 # So many scores are written before it is noted: what a kill repeats.
 SCORES_AT_ONCE: Final = 400
 KPIS_FIRST: Final = -1
+TURN_S: Final = 60.0
 
 
 class WriteBackStatus(StrEnum):
@@ -82,14 +84,24 @@ def request_write_back(session: Session, run_id: str, res: Resources) -> None:
     plan = RunPlan.model_validate(run.plan)
     if not (plan.write_back.kpis or plan.write_back.metrics):
         return
-    _note(session, run, WriteBackStatus.PENDING, at=KPIS_FIRST, written=0)
-    lock = TRACE_SOURCES.get(plan.source).lock(trace_query(session, plan, res))
+    begin = {"at": KPIS_FIRST, "written": 0}
+    try:
+        lock = TRACE_SOURCES.get(plan.source).lock(trace_query(session, plan, res))
+    except AppError as error:  # of the agent's secret, say: the run itself is as good as ever
+        told = describe(error)
+        why = {"error_code": told["code"], "error": told["message"]}
+        _note(session, run, WriteBackStatus.FAILED, **begin, **why)
+        return
+    _note(session, run, WriteBackStatus.PENDING, **begin)
     enqueue(session, "runs.write_back", run_id=run.id, lock=lock)
 
 
 def write_back(job: Job, run_id: str) -> None:
-    """Write the scores that are left, and note after each batch how far they are."""
-    res = job.resources
+    """Write the scores that are left, and note after each batch how far they are.
+
+    After a while it goes to the end of the line: collections from the same place wait there.
+    """
+    res, ends_at = job.resources, time.monotonic() + TURN_S
     with res.db.begin() as session:
         step = _open(session, run_id, res)
     while step.at is not None:
@@ -103,8 +115,14 @@ def write_back(job: Job, run_id: str) -> None:
                 note_answer(session, step.plan, step.query, res, refused=True)
             raise
         step = replace(step, at=batch.next, written=step.written + len(batch.scores))
+        over = step.at is not None and time.monotonic() >= ends_at
         with res.db.begin() as session:
             _note_progress(session, step)
+            if over:
+                lock = TRACE_SOURCES.get(step.plan.source).lock(step.query)
+                enqueue(session, "runs.write_back", run_id=run_id, lock=lock)
+        if over:
+            return
 
 
 def write_back_failed(job: Job, run_id: str, code: str, message: str, **_: object) -> None:

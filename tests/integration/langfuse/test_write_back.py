@@ -241,3 +241,39 @@ def test_a_run_that_is_deleted_meanwhile_is_dropped(service: Service, langfuse: 
         enqueue(session, "runs.write_back", run_id=run["id"])
     service.work()
     assert langfuse.asked_for("/scores") == []
+
+
+def test_many_scores_take_turns_with_what_waits_for_the_same_server(
+    service: Service, langfuse: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_back, "SCORES_AT_ONCE", 20)
+    monkeypatch.setattr(write_back, "TURN_S", 0.0)
+    langfuse.experiment(items=30)
+    benchmark(service, langfuse)
+    first = service.start()
+    second = service.start()
+    service.work()
+    for run in (first, second):
+        done = service.get(f"/benchmark-runs/{run['id']}")["writeBack"]
+        assert (done["status"], done["written"]) == ("WRITTEN", 61)
+    assert len(written(langfuse)) == 61
+    with service.resources.db.read() as session:
+        jobs = session.connection().exec_driver_sql(
+            "SELECT count(*) FROM procrastinate_jobs WHERE task_name = 'runs.write_back'"
+        )
+        # One for the KPI, three for thirty traces of two metrics, one to see that there is no more.
+        assert jobs.scalar() == 2 * 5
+
+
+def test_a_secret_that_cannot_be_opened_any_more_costs_only_the_scores(
+    service: Service, langfuse: StandIn
+) -> None:
+    langfuse.experiment(items=3)
+    benchmark(service, langfuse)
+    run = service.completed()
+    with service.resources.db.begin() as session:
+        session.connection().exec_driver_sql(
+            "UPDATE agents SET langfuse_secret_key = 'v1.00000000.AAAA'"
+        )
+    told = write_again(service, run)["writeBack"]
+    assert (told["status"], told["errorCode"]) == ("FAILED", "BROKEN_SEAL")
