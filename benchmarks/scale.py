@@ -16,7 +16,7 @@ from tests.support.house import House
 from tests.support.processes import Program
 from tests.support.service import JSON
 
-TRACES: Final = 20_000
+TRACES: Final = 10_000
 WARM_UP_TRACES: Final = 200
 ROUNDS: Final = 3
 W1_GOAL: Final = 1.4

@@ -29,6 +29,7 @@ from app.traces.registry import TRACE_SOURCES, CredentialsRefused, TraceQuery
 from app.traces.types import Trace
 
 SHARDS_AT_ONCE = 16
+TRACES_AT_ONCE = 2000
 
 
 def begin(job: Job, run_id: str) -> None:
@@ -55,8 +56,12 @@ def collect_traces(job: Job, run_id: str) -> None:
         )
     if collection.completed_at is None:
         _fill(job, step, query, collection.cursor)
+    with res.db.read() as session:
+        stretches = queries.cut_shards(
+            session, run_id, traces=service.SHARD_TRACES, size_bytes=service.SHARD_BYTES
+        )
     with res.db.begin() as session:
-        service.plan_shards(session, step)
+        service.plan_shards(session, step, stretches)
 
 
 def _fill(job: Job, step: service.Step, query: TraceQuery, cursor: str | None) -> None:
@@ -118,11 +123,7 @@ def finish(job: Job, run_id: str) -> None:
         step = service.open_step(session, run_id)
     if step is None:
         return
-    columns = Columns(step.plan.columns)
-    with res.db.read() as session:
-        for row in queries.stream_scored(session, queries.get_run(session, run_id)):
-            job.checkpoint()
-            columns.add(row)
+    columns = _columns(job, step)
     aggregates, tally = _with_run_values(job, step, columns.aggregates()), columns.tally()
     found = service.Finished(
         expected=tally.total,
@@ -137,6 +138,22 @@ def finish(job: Job, run_id: str) -> None:
     with res.db.begin() as session:
         service.finish_run(session, step, found, res.clock())
         request_write_back(session, run_id, res)
+
+
+def _columns(job: Job, step: service.Step) -> Columns:
+    """All that was measured; nothing changes it any more, so that it is read piece by piece."""
+    columns, first = Columns(step.plan.columns), 0
+    while True:
+        job.checkpoint()
+        with job.resources.db.read() as session:
+            rows = queries.scored_from(
+                session, step.run_seq, step.collection_id, first, TRACES_AT_ONCE
+            )
+        if not rows:
+            return columns
+        for row in rows:
+            columns.add(row)
+        first += TRACES_AT_ONCE
 
 
 def _with_run_values(

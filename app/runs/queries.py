@@ -1,8 +1,8 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import func, literal, select
+from sqlalchemy import func, literal, select, text
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
@@ -15,10 +15,32 @@ from app.traces.types import Outcome
 PAGE_BYTES = 8 * 1024 * 1024
 
 
+STRETCHES = text(
+    """
+    WITH sized AS (
+        SELECT position,
+               sum(coalesce(octet_length(input), 0) + coalesce(octet_length(expected_output), 0)
+                   + coalesce(octet_length(output), 0)) OVER (ORDER BY position) AS bytes
+        FROM collected_traces
+        WHERE collection_id = (SELECT collection_id FROM benchmark_runs WHERE id = :run)
+    )
+    SELECT min(position) AS first, max(position) AS last
+    FROM sized GROUP BY position / :traces, div(bytes, :bytes) ORDER BY first
+    """
+)
+
+
 class RunNotFound(NotFound):
     """There is no run with this id; GET /api/v1/benchmark-runs lists those there are."""
 
     code = "run-not-found"
+
+
+class Stretch(NamedTuple):
+    """Positions of a collection, both ends included."""
+
+    first: int
+    last: int
 
 
 class ScoredTrace(NamedTuple):
@@ -107,9 +129,13 @@ def summaries_after(session: Session, run_seq: int, shard: int, limit: int) -> l
     return list(session.scalars(statement))
 
 
-def shard_count(session: Session, run_seq: int) -> int:
-    statement = select(func.count()).where(RunShard.run_seq == run_seq)
-    return session.scalar(statement) or 0
+def cut_shards(session: Session, run_id: str, *, traces: int, size_bytes: int) -> list[Stretch]:
+    """The traces that a run judges in stretches of at most so many, and of about so many bytes of
+    texts; the same collection is cut in the same way each time.
+    """
+    session.execute(text("SET LOCAL statement_timeout = 0"))
+    asked = {"run": run_id, "traces": traces, "bytes": size_bytes}
+    return [Stretch(first, last) for first, last in session.execute(STRETCHES, asked)]
 
 
 def metrics_of_run(session: Session, run_seq: int) -> list[RunMetric]:
@@ -156,20 +182,27 @@ def _within(session: Session, run: BenchmarkRun, positions: Sequence[int]) -> li
     return found
 
 
-def stream_scored(session: Session, run: BenchmarkRun) -> Iterator[ScoredTrace]:
-    """Every measured trace of a run, a few thousand in memory at a time."""
+def scored_from(
+    session: Session, run_seq: int, collection_id: int, first: int, limit: int
+) -> list[ScoredTrace]:
+    """So many measured traces of a run from a position on; fewer at its end."""
     statement = (
         select(CollectedTrace.outcome, TraceResult.values, TraceResult.notes)
         .join(
             CollectedTrace,
-            (CollectedTrace.collection_id == run.collection_id)
+            (CollectedTrace.collection_id == collection_id)
             & (CollectedTrace.position == TraceResult.position),
         )
-        .where(TraceResult.run_seq == run.seq)
-        .execution_options(yield_per=2000)
+        .where(
+            TraceResult.run_seq == run_seq,
+            TraceResult.position.between(first, first + limit - 1),
+            CollectedTrace.position.between(first, first + limit - 1),
+        )
     )
-    for outcome, values, notes in session.execute(statement):
-        yield ScoredTrace(Outcome(outcome), values, notes)
+    return [
+        ScoredTrace(Outcome(outcome), values, notes)
+        for outcome, values, notes in session.execute(statement)
+    ]
 
 
 def values_from(session: Session, run_seq: int, position: int, limit: int) -> list[TraceValues]:

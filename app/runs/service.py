@@ -2,7 +2,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import insert, select, text, update
+from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -23,6 +23,7 @@ from app.metrics.types import Skipped, TraceMeasurements
 from app.runs import queries, rules
 from app.runs.models import BenchmarkRun, RunMetric, RunShard
 from app.runs.plan import RunPlan
+from app.runs.queries import Stretch
 from app.runs.rows import result_row
 from app.runs.rules import RunStatus, TriggerType, ValidityVerdict
 from app.traces.models import Collection
@@ -35,22 +36,6 @@ SHARD_BYTES = 8 * 1024 * 1024
 
 STORED_STATISTICS = ("n", "mean", "std", "min", "max", "p50", "p95", "p99", "sum", "coverage")
 RESULT_COLUMNS = ("run_seq", "position", "values", "notes")
-
-CUT_SHARDS = text(
-    """
-    WITH sized AS (
-        SELECT position,
-               sum(coalesce(octet_length(input), 0) + coalesce(octet_length(expected_output), 0)
-                   + coalesce(octet_length(output), 0)) OVER (ORDER BY position) AS bytes
-        FROM collected_traces WHERE collection_id = :collection
-    ), stretches AS (
-        SELECT min(position) AS first, max(position) AS last
-        FROM sized GROUP BY position / :traces, div(bytes, :bytes)
-    )
-    INSERT INTO run_shards (run_seq, shard, first, last, fence)
-    SELECT :run, row_number() OVER (ORDER BY first) - 1, first, last, 0 FROM stretches
-    """
-)
 
 
 class RunEnded(Conflict):
@@ -246,31 +231,26 @@ def append_page(session: Session, step: Step, page: TracePage, now: datetime) ->
     return collection.completed_at is not None
 
 
-def plan_shards(session: Session, step: Step) -> None:
-    """Cut the collection in shards and put each on the queue; nothing when that was done.
+def plan_shards(session: Session, step: Step, stretches: Sequence[Stretch]) -> None:
+    """Make each stretch of the collection a shard on the queue; nothing when that was done.
 
     Raises: `CollectionFailed` when there is no trace to score.
     """
     run = _locked(session, step)
     if run.shards_total is not None:
         return
-    collection = session.get_one(Collection, run.collection_id)
-    if collection.trace_count == 0:
+    if not stretches:
         raise CollectionFailed(
             "the source holds no trace for this run; check dataset and run name", code="NO_TRACES"
         )
-    session.execute(text("SET LOCAL statement_timeout = 0"))
     session.execute(
-        CUT_SHARDS,
-        {
-            "run": run.seq,
-            "collection": collection.id,
-            "traces": SHARD_TRACES,
-            "bytes": SHARD_BYTES,
-        },
+        insert(RunShard),
+        [
+            {"run_seq": run.seq, "shard": shard, "first": stretch.first, "last": stretch.last}
+            for shard, stretch in enumerate(stretches)
+        ],
     )
-    run.traces_total = collection.trace_count
-    run.shards_total = queries.shard_count(session, run.seq)
+    run.traces_total, run.shards_total = stretches[-1].last + 1, len(stretches)
     session.flush()
     shards = [{"run_id": run.id, "shard": shard} for shard in range(run.shards_total)]
     enqueue_many(session, "runs.score", shards)
