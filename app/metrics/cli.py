@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from app.core.errors import AppError
+from app.core.errors import AppError, Invalid
 from app.core.input_files import opened
 from app.core.tabular import Table, cell, print_table
 from app.core.terminal import CommandGroup, Format, OutputFormat, as_json, tell, warn
@@ -108,11 +108,18 @@ def _with_values(scored: Scored) -> Scored:
 
 def _chosen(metrics: str | None) -> "tuple[MetricRef, ...]":
     from app.metrics.registry import default_refs, plain_keys
+    from app.metrics.remote import is_remote
 
     if metrics is None:
-        return default_refs(plain_keys())
+        return tuple(ref for ref in default_refs(plain_keys()) if not is_remote(ref))
     names = [name.strip().upper() for name in metrics.split(",")]
-    return default_refs(dict.fromkeys(name for name in names if name))
+    chosen = default_refs(dict.fromkeys(name for name in names if name))
+    for ref in filter(is_remote, chosen):
+        raise Invalid(
+            f"{ref.key} asks a model, which no file can answer; name it in a benchmark and start a"
+            " run of that"
+        )
+    return chosen
 
 
 def _with_scores(

@@ -147,3 +147,11 @@ def test_a_formula_with_mistakes_exits_65_and_tells_each(file: Path) -> None:
     result = run(file, "--formula", "ROUGH + * BLEU.p59")
     assert (result.exit_code, result.stdout) == (65, "")
     assert result.stderr.count("/formula") >= 2
+
+
+def test_metrics_that_ask_a_model_are_left_to_runs(file: Path) -> None:
+    plain = json.loads(run(file, "--format", "json").stdout)
+    assert not {"LLM_JUDGE", "SEMANTIC_SIMILARITY"} & plain["aggregates"].keys()
+    refused = run(file, "--metrics", "ROUGE,LLM_JUDGE")
+    assert refused.exit_code == 65
+    assert "LLM_JUDGE asks a model" in refused.stderr
