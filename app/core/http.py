@@ -7,6 +7,7 @@ followed and proxies of the environment not used. Each request has one deadline 
 to the last and a cap on what is read, counted after decompression.
 """
 
+import base64
 import ipaddress
 import socket
 import ssl
@@ -34,6 +35,7 @@ SocketOption = (
 USER_AGENT = f"mosaico/{version('mosaico')}"
 MAX_CONNECTIONS = 20
 PIECE = 64 * 1024
+MASK = "[redacted]"
 
 
 class RefusedAddress(Invalid):
@@ -81,6 +83,14 @@ def outbound_client(
         trust_env=False,
         headers={"User-Agent": USER_AGENT, "Accept-Encoding": "gzip", **outbound_headers()},
     )
+
+
+def without_credentials(text: str, request: httpx.Request) -> str:
+    """What a server said, without what it was sent to be trusted, should it repeat that."""
+    sent = request.headers.get("authorization", "").partition(" ")[2]
+    for secret in (sent, *_pair_in(sent)):
+        text = text.replace(secret, MASK) if secret else text
+    return text
 
 
 def own_service_client(url: str, *, key: str | None, timeout_s: float) -> httpx.Client:
@@ -286,6 +296,15 @@ def checked_addresses(
         if fault is not None:
             raise RefusedAddress(f"{host} is at {address}: {fault}.")
     return addresses
+
+
+def _pair_in(credentials: str) -> tuple[str, ...]:
+    """User and password together, and the password alone, of basic credentials (RFC 7617)."""
+    try:
+        pair = base64.b64decode(credentials, validate=True).decode()
+    except ValueError:
+        return ()
+    return pair, pair.partition(":")[2]
 
 
 @cache

@@ -10,7 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
 from app.core.addresses import OWN_SERVERS, PUBLIC_ONLY, IPAddress, OutboundPolicy, networks_of
-from app.core.http import AnswerTooLarge, RefusedAddress, outbound_client
+from app.core.http import AnswerTooLarge, RefusedAddress, outbound_client, without_credentials
 from tests.support.http import serving
 
 MIB = 1024 * 1024
@@ -166,3 +166,16 @@ def test_a_server_of_this_machine_is_refused_unless_it_is_allowed(url: str) -> N
         pytest.raises(RefusedAddress, match=r"MOSAICO_OUTBOUND_ALLOW=127\.0\.0\.1/32"),
     ):
         client.get(f"{url}/headers")
+
+
+def test_what_a_server_repeats_of_the_credentials_is_not_shown() -> None:
+    # base64 of "me:s3cret-key"
+    sent = httpx.Request(
+        "GET", "https://x/", headers={"Authorization": "Basic bWU6czNjcmV0LWtleQ=="}
+    )
+    said = 'no "Basic bWU6czNjcmV0LWtleQ==", me:s3cret-key, s3cret-key'
+    shown = without_credentials(said, sent)
+    assert shown == 'no "Basic [redacted]", [redacted], [redacted]'
+    bearer = httpx.Request("GET", "https://x/", headers={"Authorization": "Bearer t0ken"})
+    assert without_credentials("your t0ken", bearer) == "your [redacted]"
+    assert without_credentials("nothing", httpx.Request("GET", "https://x/")) == "nothing"

@@ -10,6 +10,7 @@ import pytest
 from psycopg import sql
 
 from app.postgres.server import EmbeddedPostgres, Lease
+from tests.integration.docs.test_examples import blocks
 from tests.support.postgres import url_of
 
 PASSWORD = "p4ss-of-a-role-of-a-test"
@@ -45,14 +46,30 @@ def role_with(superuser_url: str, fresh_database_url: str, worker_id: str) -> It
         yield make
 
 
+@pytest.fixture
+def restricted_url(role_with: RoleWith, superuser_url: str) -> str:
+    """The role that the documentation describes, on the database of the test."""
+    url = role_with("")
+    address = urlsplit(url)
+    grants = blocks("docs/security.md", "sql")[-1].replace("mosaico_app", str(address.username))
+    here = url_of(superuser_url, address.path.lstrip("/"))
+    with psycopg.connect(here, autocommit=True) as connection:
+        connection.execute(grants.encode())
+    return url
+
+
 @contextmanager
 def _role(url: str, name: str, attributes: str) -> Iterator[None]:
     role = sql.Identifier(name)
+    make = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} " + attributes)
+    _run(url, make.format(role, sql.Literal(PASSWORD)))
+    try:
+        yield
+    finally:
+        _run(url, sql.SQL("DROP OWNED BY {}").format(role))
+        _run(url, sql.SQL("DROP ROLE {}").format(role))
+
+
+def _run(url: str, statement: sql.Composed) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
-        make = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} " + attributes)
-        connection.execute(make.format(role, sql.Literal(PASSWORD)))
-        try:
-            yield
-        finally:
-            connection.execute(sql.SQL("DROP OWNED BY {}").format(role))
-            connection.execute(sql.SQL("DROP ROLE {}").format(role))
+        connection.execute(statement)

@@ -26,7 +26,6 @@ from app.main import create_app
 from app.serve import reachable_at_home
 from app.startup import master_key, outbound_policy
 from app.worker import _purge
-from tests.integration.docs.test_examples import blocks
 from tests.integration.safety.conftest import PASSWORD, RoleWith
 from tests.support.http import serving
 from tests.support.postgres import drop_database, make_database, url_of
@@ -167,18 +166,6 @@ def test_a_role_that_no_rule_holds_back_is_refused(attributes: str, role_with: R
     with db.read() as session, pytest.raises(PowerfulDatabaseRole, match=r"docs/security\.md"):
         require_restricted_role(session)
     db.dispose()
-
-
-@pytest.fixture
-def restricted_url(role_with: RoleWith, superuser_url: str) -> str:
-    """The role that the documentation describes, on the database of the test."""
-    url = role_with("")
-    address = urlsplit(url)
-    grants = blocks("docs/security.md", "sql")[-1].replace("mosaico_app", str(address.username))
-    here = url_of(superuser_url, address.path.lstrip("/"))
-    with psycopg.connect(here, autocommit=True) as connection:
-        connection.execute(grants.encode())
-    return url
 
 
 @pytest.fixture

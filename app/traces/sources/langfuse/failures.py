@@ -24,7 +24,7 @@ from typing import Any, Final
 import httpx
 
 from app.core.clock import utc_now
-from app.core.http import AnswerTooLarge
+from app.core.http import AnswerTooLarge, without_credentials
 from app.traces.registry import CollectionFailed, CredentialsRefused
 
 SHOWN_CHARS: Final = 200
@@ -184,11 +184,12 @@ def _kind(status: int) -> Kind:
 
 
 def _words(response: httpx.Response) -> str:
-    """The server's own words; none of a page that is meant for a browser."""
+    """The server's own words; none of a page that is meant for a browser, and none of the keys."""
+    text = without_credentials(response.text, response.request)
     try:
-        content: Any = json.loads(response.text)
+        content: Any = json.loads(text)
     except ValueError:
-        return "" if "<" in response.text[:SHOWN_CHARS] else response.text[:SHOWN_CHARS].strip()
+        return "" if "<" in text[:SHOWN_CHARS] else text[:SHOWN_CHARS].strip()
     message = content.get("message") if isinstance(content, dict) else content
     return str(message)[:SHOWN_CHARS]
 

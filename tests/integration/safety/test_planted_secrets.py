@@ -1,0 +1,251 @@
+"""Secrets that are sent to a real service in every way, and failures all around: none of them is in
+a log, in an answer, in a stored row.
+"""
+
+import base64
+import os
+import secrets
+import socket
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import psycopg
+import pytest
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+
+from app.core.db import libpq_url
+from app.postgres.binaries import packaged_binaries
+from app.postgres.external import psql_environment
+from tests.integration.safety.conftest import PASSWORD
+from tests.support.http import serving
+from tests.support.postgres import url_of
+from tests.support.processes import Programs, programs, until
+
+
+def canary(prefix: str = "", size: int = 24) -> str:
+    return prefix + secrets.token_hex(size // 2)
+
+
+def key() -> str:
+    return base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+def talkative_server() -> FastAPI:
+    """Refuses everybody, and says with what they came."""
+    app = FastAPI()
+
+    @app.get("/{path:path}")
+    def refuse(path: str, request: Request) -> JSONResponse:
+        sent = request.headers.get("authorization", "")
+        plain = base64.b64decode(sent.partition(" ")[2]).decode()
+        return JSONResponse({"message": f"no: {sent}, which is {plain}"}, status_code=401)
+
+    return app
+
+
+@dataclass(slots=True)
+class Scene:
+    """A service in production, everything it was ever told that is secret, all that it said."""
+
+    client: httpx.Client
+    programs: Programs
+    planted: dict[str, str]
+    answers: list[str] = field(default_factory=list)
+
+    def ask(self, method: str, path: str, *, status: int, **request: object) -> httpx.Response:
+        response = self.client.request(method, path, **request)  # type: ignore[arg-type]
+        assert response.status_code == status, f"{method} {path}: {response.text}"
+        self.answers.append(f"{response.headers}{response.text}")
+        return response
+
+    def shown_once(self, name: str, path: str, body: object, member: str) -> str:
+        """Create what is a secret itself; the answer is its only copy."""
+        headers = {"Idempotency-Key": canary()}
+        response = self.client.post(path, json=body, headers=headers)
+        assert response.status_code == 201, response.text
+        self.planted[name] = response.json()[member]
+        return str(response.json()["id"])
+
+    @property
+    def logs(self) -> str:
+        return "".join(program.log for program in self.programs.started)
+
+
+@pytest.fixture
+def here(superuser_url: str, fresh_database_url: str) -> str:
+    """The test's database, for a superuser."""
+    return url_of(superuser_url, urlsplit(fresh_database_url).path.lstrip("/"))
+
+
+@pytest.fixture
+def scene(restricted_url: str, tmp_path: Path) -> Iterator[Scene]:
+    planted = {
+        "password of the database": PASSWORD,
+        "master key": key(),
+        "earlier master key": key(),
+        "admin key": canary("adm-"),
+        "key of the models": canary("sk-proj-"),
+    }
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    environment = {
+        "MOSAICO_ENV": "production",
+        "MOSAICO_LOG_FORMAT": "json",
+        "MOSAICO_PORT": str(port),
+        "MOSAICO_OUTBOUND_ALLOW": "127.0.0.0/8",
+        "DATABASE_URL": restricted_url,
+        "MOSAICO_MASTER_KEY": planted["master key"],
+        "MOSAICO_MASTER_KEYS_OLD": planted["earlier master key"],
+        "MOSAICO_ADMIN_KEY": planted["admin key"],
+        "MOSAICO_LLM_BASE_URL": "http://127.0.0.1:1/v1",
+        "MOSAICO_LLM_API_KEY": planted["key of the models"],
+    }
+    headers = {"Authorization": f"Bearer {planted['admin key']}"}
+    with (
+        programs(tmp_path, **environment) as started,
+        httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False, timeout=30
+        ) as client,
+    ):
+        started.start("api")
+        started.start("worker").said("worker is ready")
+        scene = Scene(client, started, planted)
+        until(lambda: _answers(client), what=scene.logs)
+        yield scene
+
+
+def _answers(client: httpx.Client) -> bool:
+    try:
+        return client.get("/readyz").is_success
+    except httpx.HTTPError:
+        return False
+
+
+def send_in_every_way(scene: Scene, talkative: str) -> None:
+    """Secrets where they belong, and where they do not."""
+    planted, api = scene.planted, "/api/v1"
+    for name in ("agent", "changed agent"):
+        planted[f"secret of an {name}"] = canary("sk-lf-")
+    agent = {"id": "agent-001", "name": "Pelican", "langfuseUrl": talkative}
+    agent |= {"langfusePublicKey": "pk-lf-1", "langfuseSecretKey": planted["secret of an agent"]}
+    scene.ask("POST", f"{api}/agents", status=201, json=agent)
+    change = {"langfuseSecretKey": planted["secret of an changed agent"]}
+    scene.ask("PATCH", f"{api}/agents/agent-001", status=200, json=change)
+    scene.ask("GET", f"{api}/agents/agent-001", status=200)
+    scene.ask("POST", f"{api}/agents/agent-001/check", status=200)
+    benchmark = {"id": "bench-001", "datasetRef": "support", "source": "langfuse"}
+    scene.ask("POST", f"{api}/benchmarks", status=201, json=benchmark)
+
+    keys = f"{api}/keys"
+    scene.shown_once("key", keys, {"name": "reader", "role": "read"}, "token")
+    revoked = scene.shown_once("revoked key", keys, {"name": "runner", "role": "run"}, "token")
+    scene.ask("DELETE", f"{keys}/{revoked}", status=204)
+    secrets_of = f"{api}/benchmarks/bench-001/webhook-secrets"
+    scene.shown_once("webhook secret", secrets_of, {}, "secret")
+    planted["Langfuse webhook secret"] = canary("lf-whsec_", 40)
+    body = {"name": "hook", "secret": planted["Langfuse webhook secret"]}
+    scene.ask("POST", f"{api}/langfuse-secrets", status=201, json=body)
+
+    def sent(name: str, prefix: str = "", size: int = 24) -> str:
+        planted[name] = canary(prefix, size)
+        return planted[name]
+
+    for headers in (
+        {"Authorization": f"Bearer {planted['revoked key']}"},
+        {"Authorization": f"Bearer {sent('unknown key', 'mosaico_admin_')}"},
+        {"Authorization": f"Basic {sent('basic credentials')}"},
+        {"Authorization": "", "X-Api-Key": sent("key in a header of its own")},
+        {"Authorization": "", "Cookie": f"session={sent('cookie')}"},
+    ):
+        scene.ask("GET", f"{api}/agents", status=401, headers=headers)
+    query = {"api_key": sent("key in a query")}
+    scene.ask("GET", f"{api}/agents", status=422, params=query)
+    userinfo = f"https://user:{sent('password in a URL')}@langfuse.example"
+    wrong = {"name": "Heron", "langfuseUrl": userinfo}
+    scene.ask("POST", f"{api}/agents", status=422, json=wrong)
+    long = {"name": "Heron", "langfuseSecretKey": sent("secret that is too long", size=2000)}
+    scene.ask("POST", f"{api}/agents", status=422, json=long)
+    misspelt = {"name": "Heron", "langfuseSecret": sent("secret in a field of another name")}
+    scene.ask("POST", f"{api}/agents", status=422, json=misspelt)
+    nested = {"name": "Heron", "langfuseSecretKey": [sent("secret of another type")]}
+    scene.ask("POST", f"{api}/agents", status=422, json=nested)
+    broken = f'{{"name": "Heron", "langfuseSecretKey": "{sent("secret in a broken body")}"'.encode()
+    json_type = {"Content-Type": "application/json"}
+    scene.ask("POST", f"{api}/agents", status=400, content=broken, headers=json_type)
+    signed = {
+        "webhook-id": "m-1",
+        "webhook-timestamp": "1",
+        "webhook-signature": f"v1,{sent('signature')}",
+    }
+    hook = f"{api}/webhooks/benchmarks/bench-001/runs"
+    scene.ask("POST", hook, status=401, json={}, headers=signed)
+
+
+def fail_in_every_way(scene: Scene, here: str) -> None:
+    """A run that its server refuses, tables that are gone, connections that end."""
+    body = {"benchmarkId": "bench-001", "agentId": "agent-001"}
+    run_id = scene.ask("POST", "/api/v1/benchmark-runs", status=201, json=body).json()["id"]
+
+    def has_failed() -> bool:
+        answer = scene.client.get(f"/api/v1/benchmark-runs/{run_id}").json()
+        return bool(answer["status"] == "FAILED")
+
+    until(has_failed, what=scene.logs)
+    scene.ask("GET", f"/api/v1/benchmark-runs/{run_id}", status=200)
+    scene.planted["secret that could not be stored"] = canary("sk-lf-")
+    lost = {"name": "Egret", "langfuseSecretKey": scene.planted["secret that could not be stored"]}
+    with psycopg.connect(libpq_url(here), autocommit=True) as connection:
+        connection.execute("ALTER TABLE agents RENAME TO away")
+        scene.ask("POST", "/api/v1/agents", status=500, json=lost)
+        connection.execute("ALTER TABLE away RENAME TO agents")
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    scene.ask("POST", "/api/v1/benchmark-runs", status=201, json=body)
+    until(lambda: _answers(scene.client), what=scene.logs)
+    scene.ask("GET", "/api/v1/audit", status=200)
+    scene.ask("GET", "/metrics", status=200)
+
+
+def dumped(url: str) -> str:
+    done = subprocess.run(
+        [packaged_binaries().program("pg_dump"), "--no-owner"],
+        env={**os.environ, **psql_environment(url)},
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    return done.stdout.decode()
+
+
+def forms(secret: str) -> Iterator[str]:
+    """A secret as it is, and as it goes over the wire in other clothes."""
+    yield secret
+    yield base64.b64encode(secret.encode()).decode().rstrip("=")[:-1]
+    yield base64.b64encode(f"pk-lf-1:{secret}".encode()).decode()
+    yield secret.encode().hex()
+
+
+def test_none_of_the_planted_secrets_is_shown_or_stored(scene: Scene, here: str) -> None:
+    with serving(talkative_server()) as talkative:
+        send_in_every_way(scene, str(talkative.base_url).rstrip("/"))
+        fail_in_every_way(scene, here)
+    assert len(scene.planted) >= 20
+
+    places = {"log": scene.logs, "answers": "\n".join(scene.answers), "dump": dumped(here)}
+    assert "request failed" in places["log"]
+    assert "LANGFUSE_AUTH" in places["answers"]
+    assert "agent-001" in places["dump"]
+    found = [
+        f"{name} in the {place}"
+        for name, secret in scene.planted.items()
+        for place, text in places.items()
+        if any(form in text for form in forms(secret))
+    ]
+    assert found == []
