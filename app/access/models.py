@@ -7,6 +7,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.core.db import Base
+from app.core.sealed import SEALED
 
 
 class ApiKey(Base):
@@ -41,7 +42,7 @@ class IdempotencyKey(Base):
     fingerprint: Mapped[bytes]
     status: Mapped[int]
     location: Mapped[str | None]
-    answer: Mapped[str]
+    answer: Mapped[str] = mapped_column(info=SEALED)
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime] = mapped_column(index=True)
 
