@@ -201,14 +201,15 @@ def note_failure(
     session: Session, event_type: EventType, start: Start, reason: str, now: datetime
 ) -> None:
     """Record why nothing could be found out; the same failure of the same thing counts up."""
-    row = insert(TriggerEvent).values(
-        **_new_event(event_type, start.agent_id, now) | {"status": EventStatus.IGNORED},
-        once_key=digest(event_type, *start[:2], reason),
-        details={},
-        benchmark_ids=[start.benchmark_id],
-        reason=reason,
-        settled_at=now,
-    )
+    failed = {
+        "once_key": digest(event_type, start.benchmark_id, start.agent_id, reason),
+        "details": {},
+        "status": EventStatus.IGNORED,
+        "benchmark_ids": [start.benchmark_id],
+        "reason": reason,
+        "settled_at": now,
+    }
+    row = insert(TriggerEvent).values({**_new_event(event_type, start.agent_id, now), **failed})
     changed = {"times": TriggerEvent.times + 1, "settled_at": now}
     session.execute(row.on_conflict_do_update(index_elements=[TriggerEvent.once_key], set_=changed))
 

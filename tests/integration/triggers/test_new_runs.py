@@ -1,0 +1,189 @@
+"""New runs in a trace source are judged once each; what was there before is not."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+import pytest
+
+from app.core.errors import Unavailable
+from app.core.resources import Resources
+from app.traces.registry import (
+    TRACE_SOURCES,
+    CollectionFailed,
+    SourceRun,
+    SourceSpec,
+    TracePage,
+    TraceQuery,
+)
+from app.traces.types import Outcome, Trace
+from tests.integration.triggers.conftest import Scene
+
+TRACE = Trace(
+    trace_id="t",
+    item_id="i",
+    trial=0,
+    outcome=Outcome.SCORED,
+    input="q",
+    expected_output="a b",
+    output="a b",
+)
+
+
+class Bookshelf:
+    """A source with the runs that a test puts there."""
+
+    def __init__(self) -> None:
+        self.runs: list[SourceRun] = []
+        self.error: Exception | None = None
+        self.looks = 0
+
+    def put(self, name: str, *, run_id: str | None = None, complete: bool = True) -> None:
+        at = datetime(2026, 11, 22, tzinfo=UTC)
+        run = SourceRun(
+            id=run_id or f"id of {name}",
+            name=name,
+            started_at=at,
+            ended_at=at,
+            items=1,
+            complete=complete,
+        )
+        self.runs = [run, *(each for each in self.runs if each.id != run.id)]
+
+    def list_runs(self, _: Resources, __: TraceQuery) -> Sequence[SourceRun]:
+        self.looks += 1
+        if self.error is not None:
+            raise self.error
+        return self.runs
+
+    def pages(self, query: TraceQuery, _: str | None) -> Iterator[TracePage]:
+        yield TracePage(traces=(TRACE,), cursor=None, run_name=query.run_name)
+
+
+@pytest.fixture
+def shelf(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Bookshelf:
+    shelf = Bookshelf()
+    monkeypatch.setattr(TRACE_SOURCES, "_items", dict(TRACE_SOURCES._items))
+    monkeypatch.setattr(TRACE_SOURCES, "_loaded", list(TRACE_SOURCES._loaded))
+    TRACE_SOURCES.register("shelf", SourceSpec(open=lambda _: shelf, list_runs=shelf.list_runs))
+    scene.service.patch("/benchmarks/bench-001", {"source": "shelf"})
+    scene.triggers(newRun={"pattern": "nightly-*"})
+    return shelf
+
+
+def look(scene: Scene) -> list[str | None]:
+    """The runs that were judged, after everybody has looked once more."""
+    scene.tick(minutes=5)
+    return [run["runName"] for run in scene.runs()]
+
+
+def test_what_is_there_at_first_is_not_judged_and_each_new_run_is_judged_once(
+    scene: Scene, shelf: Bookshelf
+) -> None:
+    shelf.put("nightly-1")
+    assert look(scene) == []
+    shelf.put("nightly-2")
+    shelf.put("adhoc")
+    shelf.put("nightly-3")
+    assert look(scene) == ["nightly-2", "nightly-3"]
+    assert look(scene) == ["nightly-2", "nightly-3"]
+    assert {(run["triggeredBy"], run["status"]) for run in scene.runs()} == {("EVENT", "COMPLETED")}
+    events = scene.events(type="new-run")
+    assert [event["runIds"] for event in events] == [[run["id"]] for run in scene.runs()[::-1]]
+
+
+def test_a_run_is_judged_once_it_is_complete(scene: Scene, shelf: Bookshelf) -> None:
+    shelf.put("nightly-1", complete=False)
+    assert look(scene) == []
+    shelf.put("nightly-2", complete=False)
+    assert look(scene) == []
+    shelf.put("nightly-2")
+    assert look(scene) == ["nightly-2"]
+    shelf.put("nightly-1")
+    assert look(scene) == ["nightly-2", "nightly-1"]
+
+
+def test_a_run_that_somebody_judged_already_is_not_judged_again(
+    scene: Scene, shelf: Bookshelf
+) -> None:
+    look(scene)
+    shelf.put("nightly-1")
+    scene.service.completed(runName="nightly-1")
+    assert look(scene) == ["nightly-1"]
+
+
+def test_a_new_run_of_an_old_name_is_asked_for_by_its_id(scene: Scene, shelf: Bookshelf) -> None:
+    shelf.put("nightly-1", run_id="first")
+    look(scene)
+    shelf.put("nightly-1", run_id="second")
+    assert look(scene) == ["second"]
+
+
+def test_a_wider_pattern_does_not_dig_up_the_past(scene: Scene, shelf: Bookshelf) -> None:
+    look(scene)
+    shelf.put("adhoc-1")
+    look(scene)
+    scene.triggers(newRun={"pattern": "*"})
+    assert look(scene) == []
+    shelf.put("adhoc-2")
+    assert look(scene) == ["adhoc-2"]
+
+
+def test_elsewhere_and_after_a_pause_what_is_there_at_first_is_not_judged_either(
+    scene: Scene, shelf: Bookshelf
+) -> None:
+    look(scene)
+    shelf.put("nightly-1")
+    scene.service.patch("/benchmarks/bench-001", {"datasetRef": "other"})
+    assert look(scene) == []
+    scene.triggers()
+    shelf.put("nightly-2")
+    look(scene)
+    scene.triggers(newRun={})
+    assert look(scene) == []
+
+
+def test_nobody_looks_more_often_than_every_five_minutes_however_many_tick(
+    scene: Scene, shelf: Bookshelf
+) -> None:
+    for seconds in (0, 60, 120, 119):
+        scene.tick(seconds=seconds)
+    assert shelf.looks == 1
+    scene.tick(seconds=2)
+    assert shelf.looks == 2
+
+
+def test_a_source_that_refuses_is_recorded_once_with_a_count(
+    scene: Scene, shelf: Bookshelf
+) -> None:
+    shelf.error = CollectionFailed("the keys are wrong; send others", code="LANGFUSE_AUTH")
+    look(scene)
+    look(scene)
+    [event] = scene.events()
+    assert (event["status"], event["reason"], event["times"], event["benchmarkIds"]) == (
+        "IGNORED",
+        "the keys are wrong; send others",
+        2,
+        ["bench-001"],
+    )
+    shelf.error = None
+    look(scene)
+    shelf.put("nightly-1")
+    assert look(scene) == ["nightly-1"]
+
+
+def test_a_source_that_is_away_is_asked_again_later(scene: Scene, shelf: Bookshelf) -> None:
+    look(scene)
+    shelf.put("nightly-1")
+    shelf.error = Unavailable("the source is away; try again later")
+    scene.clock.go_on(minutes=5)
+    from app.jobs.handlers import HANDLERS, Job
+    from app.triggers import tasks
+
+    handler = HANDLERS.find("triggers.look")
+    assert handler is not None
+    job = Job(resources=scene.service.resources, pool=scene.service.pool, must_stop=lambda: False)
+    with pytest.raises(Unavailable):
+        tasks.look(job, benchmark_id="bench-001", agent_id="agent-001")
+    assert scene.events() == []
+    shelf.error = None
+    assert look(scene) == ["nightly-1"]
