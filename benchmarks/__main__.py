@@ -7,7 +7,18 @@ collecting` one that takes long and is left out otherwise.
 import sys
 from collections.abc import Callable, Iterator
 
-from benchmarks import cli, collecting, formula, langfuse, memory, metrics, scale, storage, takeover
+from benchmarks import (
+    api,
+    cli,
+    collecting,
+    formula,
+    langfuse,
+    memory,
+    metrics,
+    scale,
+    storage,
+    takeover,
+)
 from benchmarks.rows import BenchRow
 
 GROUPS: dict[str, Callable[[], Iterator[BenchRow]]] = {
@@ -19,6 +30,7 @@ GROUPS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "scale": scale.measure,
     "cli": cli.measure,
     "langfuse": langfuse.measure,
+    "api": api.measure,
 }
 ONLY_BY_NAME: dict[str, Callable[[], Iterator[BenchRow]]] = {"collecting": collecting.measure}
 

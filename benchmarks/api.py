@@ -1,0 +1,327 @@
+"""A1, A2: requests a second through the whole service, beside an ordinary asynchronous ORM route.
+
+Both are real servers in processes of their own, on the same tables and with an API key in each
+request. The peer is what the framework's documentation shows: `async def`, an `AsyncSession` for
+each request, a `response_model`; it looks its key up through the ORM, as the service does when it
+has not seen a key for a second.
+
+`MOSAICO_BENCH_ROWS=1000000` for a list as long as the promise says; the default takes seconds.
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import uvicorn
+from fastapi import Depends, FastAPI, HTTPException, Request
+from sqlalchemy import select as select_rows
+from sqlalchemy import text
+from sqlalchemy.engine import make_url
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
+
+from app.access.models import ApiKey
+from app.access.rules import digest, parse_token
+from app.access.service import create_key
+from app.agents.models import Agent
+from app.agents.schemas import AgentCreate, AgentView
+from app.core.clock import utc_now
+from app.core.db import Database
+from app.core.ids import new_id
+from app.core.migrations import upgrade
+from app.core.pagination import encode_cursor
+from app.core.resources import Resources
+from app.core.secrets import SecretBox
+from app.runs.models import BenchmarkRun
+from app.runs.router import view
+from app.runs.schemas import RunView
+from benchmarks.rows import BenchRow, interleave
+from tests.support.postgres import cluster, drop_database, make_database
+
+A1_GOAL, A2_GOAL = 1.3, 1.5
+ROWS = int(os.environ.get("MOSAICO_BENCH_ROWS", "100000"))
+PAGE = 50
+CLIENTS = 8
+REQUESTS = 160
+ROUNDS = 5
+MASTER_KEY = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+STARTS_WITHIN_S = 60.0
+
+_numbers = count()
+
+
+class Load(NamedTuple):
+    """One kind of request; `body` makes a new one for each."""
+
+    name: str
+    method: str
+    path: str
+    body: Callable[[], dict[str, str] | None] = lambda: None
+
+
+def measure() -> Iterator[BenchRow]:
+    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as lease:
+        drop_database(lease.url, "bench_api")
+        url = make_database(lease.url, "bench_api")
+        token = _filled(url)
+        with _server("service", url) as ours, _server("orm", url) as peer:
+            for load in _loads():
+                yield _compared(load, ours, peer, token)
+            yield _last_page(url, ours, token)
+
+
+def _loads() -> list[Load]:
+    return [
+        Load(
+            "A1 POST",
+            "POST",
+            "/api/v1/agents",
+            lambda: {"id": f"agent-{os.getpid()}-{next(_numbers)}", "name": "Pelican"},
+        ),
+        Load("A1 GET", "GET", f"/api/v1/benchmark-runs/run-{ROWS // 2}"),
+        Load("A1 list", "GET", f"/api/v1/benchmark-runs?limit={PAGE}"),
+    ]
+
+
+def _compared(load: Load, ours: int, peer: int, token: str) -> BenchRow:
+    for port in (ours, peer):
+        _send_all(port, load, token, CLIENTS * 5)
+    seconds = interleave(
+        lambda: _send_all(ours, load, token, REQUESTS),
+        lambda: _send_all(peer, load, token, REQUESTS),
+        repeat=ROUNDS,
+    )
+    ratio = seconds.peer_seconds / seconds.ours_seconds
+    return BenchRow(
+        load.name,
+        f"≥ {A1_GOAL:g}× an asynchronous ORM route, with an API key",
+        ratio,
+        ratio >= A1_GOAL,
+        f"{REQUESTS / seconds.ours_seconds:,.0f} requests a second against"
+        f" {REQUESTS / seconds.peer_seconds:,.0f}; {ROWS:,} runs",
+    )
+
+
+def _last_page(url: str, port: int, token: str) -> BenchRow:
+    """The last full page of the list against its first; page 10 000 with half a million rows."""
+    page = ROWS // PAGE - 1
+    db = Database(url, pool_size=1)
+    with db.read() as session:
+        newest = session.scalar(text("SELECT max(seq) FROM benchmark_runs"))
+    db.dispose()
+    cursor = encode_cursor([int(newest or 0) - (page - 1) * PAGE])
+    first = Load("A2", "GET", f"/api/v1/benchmark-runs?limit={PAGE}")
+    last = Load("A2", "GET", f"/api/v1/benchmark-runs?limit={PAGE}&cursor={cursor}")
+    seconds = interleave(
+        lambda: _send_all(port, last, token, REQUESTS // 4),
+        lambda: _send_all(port, first, token, REQUESTS // 4),
+        repeat=ROUNDS,
+    )
+    ratio = seconds.ours_seconds / seconds.peer_seconds
+    return BenchRow(
+        "A2",
+        f"page {page:,} of a list ≤ {A2_GOAL:g}× page 1",
+        ratio,
+        ratio <= A2_GOAL,
+        f"{_each_ms(seconds.ours_seconds):.2f} ms against"
+        f" {_each_ms(seconds.peer_seconds):.2f} ms a page of {PAGE}",
+    )
+
+
+def _each_ms(seconds: float) -> float:
+    return seconds / (REQUESTS // 4) * 1000
+
+
+def _send_all(port: int, load: Load, token: str, requests: int) -> None:
+    """So many requests over `CLIENTS` connections that stay open."""
+    raw = [_raw(load, token) for _ in range(requests)]
+    shares = [raw[number::CLIENTS] for number in range(CLIENTS)]
+    threads = [threading.Thread(target=_send_share, args=(port, share)) for share in shares]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _raw(load: Load, token: str) -> bytes:
+    body = load.body()
+    content = b"" if body is None else json.dumps(body).encode()
+    head = (
+        f"{load.method} {load.path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {token}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+    )
+    return head.encode() + content
+
+
+def _send_share(port: int, requests: list[bytes]) -> None:
+    """A client that costs next to nothing: what is measured is the server."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for request in requests:
+            connection.sendall(request)
+            _read_answer(connection)
+
+
+def _read_answer(connection: socket.socket) -> None:
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += _some(connection)
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert head[9:10] == b"2", received[:400]
+    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+    left = length - len(body)
+    while left > 0:
+        left -= len(_some(connection))
+
+
+def _some(connection: socket.socket) -> bytes:
+    piece = connection.recv(256 * 1024)
+    assert piece, "the server closed the connection"
+    return piece
+
+
+def _filled(url: str) -> str:
+    """A database with `ROWS` runs, and a key to it."""
+    upgrade(url)
+    db = Database(url, pool_size=1, name="bench")
+    with db.begin() as session:
+        session.execute(text("SET LOCAL statement_timeout = 0"))
+        session.execute(
+            text("INSERT INTO agents (id, name, archived, revision) VALUES ('a', 'a', false, 1)")
+        )
+        session.execute(
+            text(
+                "INSERT INTO benchmarks (id, metadata, source, metrics, min_coverage,"
+                " max_error_share, archived, revision)"
+                " VALUES ('b', '{}', 'local', '[]', 0.9, 0.05, false, 1)"
+            )
+        )
+        session.execute(
+            text(
+                "INSERT INTO benchmark_runs (id, benchmark_id, agent_id, status, triggered_by,"
+                " retry_count, fence, shards_done, traces_processed, metrics_computed, created_at)"
+                " SELECT 'run-' || n, 'b', 'a', 'COMPLETED', 'MANUAL', 0, 0, 1, 100, 600,"
+                " timestamptz '2026-01-01' + n * interval '1 second'"
+                " FROM generate_series(1, :rows) AS n"
+            ),
+            {"rows": ROWS},
+        )
+        key = create_key(session, "bench", "admin", now=utc_now())
+    with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("ANALYZE"))
+    db.dispose()
+    return key.token.reveal()
+
+
+@contextmanager
+def _server(kind: str, url: str) -> Iterator[int]:
+    """A server in a process of its own; its port."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.api", kind],
+        env={**os.environ, "DATABASE_URL": url},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        ready, _, _ = select.select([process.stdout], [], [], STARTS_WITHIN_S)
+        assert ready, f"the server {kind!r} did not start"
+        yield int(process.stdout.readline())
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+
+
+def service_app(url: str) -> FastAPI:
+    """The whole service, with every layer, limit and record that it has."""
+    from app.main import create_app
+
+    return create_app(
+        Resources(
+            db=Database(url, pool_size=40, name="bench-service"),
+            secrets=SecretBox.from_keys([MASTER_KEY]),
+            data_dir=Path("/nonexistent"),
+            options={
+                "langfuse_default_url": "https://cloud.langfuse.com",
+                "rate_limit": "1000000",
+            },
+        )
+    )
+
+
+def orm_app(url: str) -> FastAPI:
+    """The peer: the same tables and views behind routes as the framework's documentation has."""
+    # asyncpg: what such services run on, and faster than the asynchronous psycopg.
+    address = make_url(url).set(drivername="postgresql+asyncpg")
+    engine = create_async_engine(address, pool_size=20, max_overflow=20)
+    sessions = async_sessionmaker(engine, expire_on_commit=False)
+
+    async def opened() -> AsyncIterator[AsyncSession]:
+        async with sessions() as session:
+            yield session
+
+    Opened = Annotated[AsyncSession, Depends(opened)]  # noqa: N806 - a type
+
+    async def require_key(request: Request, session: Opened) -> None:
+        token = request.headers.get("authorization", "").removeprefix("Bearer ")
+        parsed = parse_token(token)
+        key = await session.get(ApiKey, parsed.key_id) if parsed else None
+        if key is None or key.digest != digest(token) or key.revoked_at is not None:
+            raise HTTPException(401)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await engine.dispose()
+
+    app = FastAPI(lifespan=lifespan, dependencies=[Depends(require_key)])
+
+    @app.post("/api/v1/agents", status_code=201, response_model=AgentView)
+    async def create_agent(body: AgentCreate, session: Opened) -> Any:
+        agent = Agent(**{"id": new_id(), **body.model_dump(exclude_unset=True)})
+        session.add(agent)
+        await session.commit()
+        await session.refresh(agent)
+        columns = {name: getattr(agent, name, None) for name in AgentView.model_fields}
+        return {**columns, "secret_set": False, "langfuse_url": "https://cloud.langfuse.com"}
+
+    @app.get("/api/v1/benchmark-runs/{run_id}", response_model=RunView)
+    async def get_run(run_id: str, session: Opened) -> Any:
+        run = await session.get(BenchmarkRun, run_id)
+        if run is None:
+            raise HTTPException(404)
+        return view(run)
+
+    @app.get("/api/v1/benchmark-runs", response_model=dict[str, list[RunView]])
+    async def list_runs(session: Opened, limit: int = PAGE) -> Any:
+        newest = select_rows(BenchmarkRun).order_by(BenchmarkRun.seq.desc()).limit(limit)
+        return {"items": [view(run) for run in await session.scalars(newest)]}
+
+    return app
+
+
+APPS = {"service": service_app, "orm": orm_app}
+
+
+def _serve(kind: str, url: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        config = uvicorn.Config(
+            APPS[kind](url), log_config=None, ws="none", access_log=False, server_header=False
+        )
+        print(listener.getsockname()[1], flush=True)
+        uvicorn.Server(config).run([listener])
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1], os.environ["DATABASE_URL"])

@@ -1,0 +1,127 @@
+"""Every operation of the description, asked with every kind of key: nothing leaks."""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import NamedTuple
+
+import httpx
+import pytest
+
+from app.access import limits
+from app.access.rules import RoleName, covers
+from app.access.service import create_key, revoke_key
+from app.core.clock import utc_now
+from app.core.problems import MEDIA_TYPE
+from tests.contracts.test_every_route import ROUTES, roles
+from tests.support.service import Service
+
+# Who calls these signs each request; `app.triggers` checks that.
+SIGNED = re.compile(r"/api/v1/webhooks/(benchmarks/[^/]+/runs|langfuse)$")
+BODIES = {"POST", "PUT", "PATCH"}
+
+
+class Operation(NamedTuple):
+    method: str
+    path: str
+    role: str
+
+
+OPERATIONS = [
+    Operation(method, route.path or "", roles(route.dependant)[-1])
+    for route in ROUTES
+    if not SIGNED.search(route.path or "")
+    for method in sorted(route.methods or ())
+]
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FAILURES_AT_ONCE", 1_000_000)
+
+
+@pytest.fixture
+def keys(service: Service) -> dict[str, str | None]:
+    """A key of each kind, by what it is."""
+    now = utc_now()
+    found: dict[str, str | None] = {"none": None, "bad": "x" * 40}
+    given: list[tuple[str, RoleName]] = [
+        ("read", "read"),
+        ("run", "run"),
+        ("revoked", "admin"),
+        ("expired", "admin"),
+    ]
+    for name, role in given:
+        ended = now if name == "expired" else None
+        with service.resources.db.begin() as session:
+            key = create_key(session, name, role, now=now - timedelta(days=1), expires_at=ended)
+            if name == "revoked":
+                revoke_key(session, key.id, now=now)
+        found[name] = key.token.reveal()
+    return found
+
+
+@pytest.fixture
+def stranger(service: Service) -> Iterator[httpx.Client]:
+    """A client without a key of its own."""
+    with httpx.Client(base_url=service.client.base_url, trust_env=False, timeout=30) as client:
+        yield client
+
+
+def ask(stranger: httpx.Client, operation: Operation, token: str | None) -> httpx.Response:
+    return stranger.request(
+        operation.method,
+        re.sub(r"\{[^}]*\}", "some-id", operation.path),
+        headers={"Authorization": f"Bearer {token}"} if token is not None else {},
+        json={} if operation.method in BODIES else None,
+    )
+
+
+def told(answer: httpx.Response) -> dict[str, object]:
+    """The whole problem, but for what tells requests apart."""
+    problem: dict[str, object] = answer.json()
+    assert answer.headers["content-type"] == MEDIA_TYPE
+    del problem["instance"]
+    return problem
+
+
+def test_every_operation_is_asked_that_the_description_has(service: Service) -> None:
+    document = service.client.get("/openapi.json").json()["paths"]
+    described = {
+        (method.upper(), path)
+        for path, operations in document.items()
+        if path.startswith("/api/") and not SIGNED.search(path)
+        for method in operations
+    }
+    assert {(each.method, each.path) for each in OPERATIONS} == described
+    assert len(described) >= 40
+
+
+def test_without_a_valid_key_every_operation_says_the_same(
+    stranger: httpx.Client, keys: dict[str, str | None]
+) -> None:
+    for kind in ("none", "bad", "revoked", "expired"):
+        answers = [ask(stranger, operation, keys[kind]) for operation in OPERATIONS]
+        assert {answer.status_code for answer in answers} == {401}
+        assert {answer.headers["www-authenticate"] for answer in answers} == {"Bearer"}
+        assert len({json.dumps(told(answer)) for answer in answers}) == 1
+    invalid = [told(ask(stranger, OPERATIONS[0], keys[kind])) for kind in ("bad", "revoked")]
+    assert invalid[0] == invalid[1] == told(ask(stranger, OPERATIONS[0], keys["expired"]))
+
+
+def test_a_key_without_the_role_is_told_the_role_and_nothing_of_what_exists(
+    service: Service, stranger: httpx.Client, keys: dict[str, str | None]
+) -> None:
+    service.benchmark("some-id")
+    for kind, role in (("read", "read"), ("run", "run")):
+        for operation in OPERATIONS:
+            answer = ask(stranger, operation, keys[kind])
+            if covers(role, operation.role):  # type: ignore[arg-type]
+                assert answer.status_code not in (401, 403), operation
+                continue
+            problem = told(answer)
+            assert (answer.status_code, problem["type"]) == (403, "/problems/forbidden"), operation
+            needs = f"needs an API key with the role {operation.role}, yours has the role {role}"
+            assert needs in str(problem["detail"])
+    assert service.get("/benchmarks/some-id")["revision"] == 1
