@@ -148,7 +148,8 @@ def record_langfuse(
     session: Session, told: LangfuseEvent, received: Received, now: datetime
 ) -> TriggerEvent:
     """Record an event of Langfuse; a job starts its runs. The same event again if it is known."""
-    once_key = digest("langfuse", told.type, received.call_id)
+    same = ("id", told.id) if told.id else ("call", received.secret_id, received.call_id)
+    once_key = digest("langfuse", told.type, *same)
     benchmarks = queries.benchmarks_for_langfuse(session, told)
     event = _insert_event(
         session,
@@ -283,10 +284,8 @@ def _starts(
             session, queries.benchmarks_for_upload(session, subject, run_name), run_name
         )
     told = LangfuseEvent.stored(details)
-    benchmarks, run_name = (
-        queries.benchmarks_for_langfuse(session, told),
-        told.asks.get("run_name"),
-    )
+    benchmarks = queries.benchmarks_for_langfuse(session, told)
+    run_name = told.asks.get("run_name")
     if "agent_id" in told.asks:
         return [Start(each, told.asks["agent_id"], run_name) for each in benchmarks]
     return _of_all_agents(session, benchmarks, run_name)
