@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from app.core.resources import LlmAccess
-from app.harness.llm.client import open_client
+from app.harness.llm.client import new_client
 from app.harness.llm.crew import Crew, Stop
 from app.harness.llm.failures import LlmNotConfigured
 from app.harness.llm.retry import Patience
@@ -78,10 +78,8 @@ def ask_traces(
     res, stop = job.resources, Stop()
     access = _configured(res.llm)
     rows: list[TraceMeasurements] = []
-    with (
-        open_client(access, policy=res.outbound, pause=stop.pause, patience=PATIENCE) as client,
-        Crew(client.ask, stop) as crew,
-    ):
+    client = new_client(access, policy=res.outbound, pause=stop.pause, patience=PATIENCE)
+    with Crew(client.ask, stop, close=client.close) as crew:
         asking = _Asking(
             job=job,
             checkpoint=checkpoint,

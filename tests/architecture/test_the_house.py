@@ -31,6 +31,7 @@ MAY_BE_ASYNC = {
 MAY_CATCH_EVERYTHING = {
     "app/core/problems.py",
     "app/core/registry.py",
+    "app/harness/llm/crew.py",
     "app/jobs/worker.py",
     "app/metrics/engine.py",
     "app/postgres/server.py",

@@ -4,8 +4,7 @@ import json
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -59,6 +58,10 @@ class Client:
         self._chance = chance
         self._lock = threading.Lock()
         self._refused: dict[str, frozenset[str]] = {}
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._http.close()
 
     def ask(self, batch: Sequence[ModelRequest]) -> Reply:
         """The answers of one conversation, or of any number of texts for one model."""
@@ -135,13 +138,12 @@ class Client:
         )
 
 
-@contextmanager
-def open_client(
+def new_client(
     access: LlmAccess, *, policy: OutboundPolicy, pause: Pause, patience: Patience
-) -> Iterator[Client]:
-    """A client that takes turns with all others of this process at the same server."""
-    with outbound_client(timeout_s=patience.request_s, max_bytes=MAX_BYTES, policy=policy) as http:
-        yield Client(http, access, turns=turns_at(access.base_url), pause=pause, patience=patience)
+) -> Client:
+    """A client that takes turns with all others of this process at the same server; close it."""
+    http = outbound_client(timeout_s=patience.request_s, max_bytes=MAX_BYTES, policy=policy)
+    return Client(http, access, turns=turns_at(access.base_url), pause=pause, patience=patience)
 
 
 def _document(response: httpx.Response) -> JSON:

@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from app.core.addresses import OWN_SERVERS, PUBLIC_ONLY
 from app.core.errors import Invalid
 from app.core.http import RefusedAddress, outbound_client
 from app.core.secrets import Secret
-from app.harness.llm.client import Client, open_client
+from app.harness.llm.client import Client, new_client
 from app.harness.llm.failures import (
     Kind,
     LlmAuth,
@@ -128,7 +129,7 @@ def test_texts_are_embedded_together_and_come_back_in_their_order(
 def test_a_server_without_a_key_gets_none(models: Models) -> None:
     models.faults.append(always(JSONResponse(completion("fine"))))
     access = replace(models.access, api_key=None)
-    with open_client(access, policy=OWN_SERVERS, pause=Waits(), patience=QUICK) as opened:
+    with closing(new_client(access, policy=OWN_SERVERS, pause=Waits(), patience=QUICK)) as opened:
         assert opened.ask([ASKED]).answers == (ChatAnswer(content="fine"),)
     assert models.asked[0].key == ""
 
@@ -287,7 +288,9 @@ def test_a_server_that_is_silent_is_given_up_at_the_deadline(models: Models) -> 
     models.faults.append(always(Silence(models)))
     patience = Patience(request_s=0.2, retries=1, first_wait_s=0.0)
     with (
-        open_client(models.access, policy=OWN_SERVERS, pause=Waits(), patience=patience) as opened,
+        closing(
+            new_client(models.access, policy=OWN_SERVERS, pause=Waits(), patience=patience)
+        ) as opened,
         pytest.raises(NoAnswer) as raised,
     ):
         opened.ask([ASKED])
@@ -297,12 +300,14 @@ def test_a_server_that_is_silent_is_given_up_at_the_deadline(models: Models) -> 
 
 def test_nobody_there_is_no_answer_and_what_is_not_called_is_refused(models: Models) -> None:
     nowhere = replace(models.access, base_url="http://127.0.0.1:1/v1", api_key=Secret("k"))
-    with open_client(nowhere, policy=OWN_SERVERS, pause=Waits(), patience=QUICK) as opened:
+    with closing(new_client(nowhere, policy=OWN_SERVERS, pause=Waits(), patience=QUICK)) as opened:
         with pytest.raises(NoAnswer) as raised:
             opened.ask([ASKED])
         assert raised.value.failure.kind is Kind.UNREACHABLE
     with (
-        open_client(models.access, policy=PUBLIC_ONLY, pause=Waits(), patience=QUICK) as opened,
+        closing(
+            new_client(models.access, policy=PUBLIC_ONLY, pause=Waits(), patience=QUICK)
+        ) as opened,
         pytest.raises(RefusedAddress),
     ):
         opened.ask([ASKED])
@@ -319,7 +324,9 @@ def test_whoever_pauses_may_leave(models: Models) -> None:
     models.faults.append(always(refusal(500, "later")))
     stop: Callable[[float], None] = leave
     with (
-        open_client(models.access, policy=OWN_SERVERS, pause=stop, patience=QUICK) as opened,
+        closing(
+            new_client(models.access, policy=OWN_SERVERS, pause=stop, patience=QUICK)
+        ) as opened,
         pytest.raises(Left),
     ):
         opened.ask([ASKED])
