@@ -4,11 +4,13 @@ Source: POST /v1/messages, version 2023-06-01.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import anthropic
 import httpx2
 
+from app.harness.llm.answers import JSON, read_answer, read_arguments, read_usage, text_of
 from app.harness.llm.calling import CONNECT_S, TOTAL_S, SdkErrors, call_with_retries
 from app.harness.llm.conversation import (
     Block,
@@ -31,7 +33,7 @@ _ERRORS: Final = SdkErrors(
     connection=anthropic.APIConnectionError,
     any=anthropic.AnthropicError,
 )
-_STOPS: Final = {"max_tokens": Stop.TRUNCATED, "tool_use": Stop.TOOL_USE}
+_STOPS: Final[dict[Any, Stop]] = {"max_tokens": Stop.TRUNCATED, "tool_use": Stop.TOOL_USE}
 
 
 class AnthropicMessages:
@@ -61,8 +63,9 @@ class AnthropicMessages:
     async def turn(self, system: str, messages: Sequence[Message], tools: Sequence[Tool]) -> Turn:
         """The next turn of the model. Raises LlmFailure."""
         request = self._request(system, messages, tools)
-        answer = await call_with_retries(lambda: self._client.messages.create(**request), _ERRORS)
-        return read_message(answer)
+        ask = self._client.messages.with_raw_response.create
+        answer = await call_with_retries(lambda: ask(**request), _ERRORS)
+        return read_answer(answer.http_response.content, read_message)
 
     async def close(self) -> None:
         await self._client.close()
@@ -109,34 +112,30 @@ def _wire(block: Block) -> list[dict[str, Any]]:
             ]
 
 
-def read_message(answer: anthropic.types.Message) -> Turn:
+def read_message(answer: JSON) -> Turn:
     """An answer of the API as a turn; blocks of other kinds are passed over."""
     content: list[Block] = []
-    for block in answer.content or ():
-        if block.type == "text":
-            content.append(TextBlock(text=block.text))
-        elif block.type == "tool_use":
-            given = block.input
-            fits = isinstance(given, dict)
+    for block in answer["content"]:
+        if block["type"] == "text":
+            content.append(TextBlock(text=text_of(block["text"])))
+        elif block["type"] == "tool_use":
+            value, flaw = read_arguments(block.get("input"))
             content.append(
                 ToolUseBlock(
-                    id=block.id,
-                    name=block.name,
-                    input=dict(given) if fits else {},
-                    flaw=None if fits else "the arguments are not a JSON object",
+                    id=text_of(block["id"]), name=text_of(block["name"]), input=value, flaw=flaw
                 )
             )
     return Turn(
         message=Message(role=Role.ASSISTANT, content=tuple(content)),
-        stop=_STOPS.get(answer.stop_reason or "", Stop.END),
-        usage=_usage(answer),
+        stop=_STOPS.get(answer.get("stop_reason"), Stop.END),
+        usage=_usage(answer.get("usage")),
     )
 
 
-def _usage(answer: anthropic.types.Message) -> Usage | None:
-    """Compatible servers may leave it out, whatever the SDK's types say."""
-    told: Any = answer.usage
-    if told is None or told.input_tokens is None or told.output_tokens is None:
+def _usage(told: Any) -> Usage | None:
+    """What was read from a cache was read all the same."""
+    found = read_usage(told, "input_tokens", "output_tokens")
+    if found is None:
         return None
-    cached = (told.cache_creation_input_tokens or 0) + (told.cache_read_input_tokens or 0)
-    return Usage(input_tokens=told.input_tokens + cached, output_tokens=told.output_tokens)
+    cached = sum(told.get(f"cache_{how}_input_tokens") or 0 for how in ("creation", "read"))
+    return replace(found, input_tokens=found.input_tokens + cached)

@@ -91,7 +91,7 @@ async def call_with_retries(
 
 def failure_of(error: Exception, errors: SdkErrors) -> Failed:
     """What an exception of an SDK calls for."""
-    said = " ".join(str(error).split())[:SHOWN]
+    said = " ".join(f"{error} {getattr(error, 'body', None) or ''}".split())[:SHOWN]
     if isinstance(error, errors.status):
         return _of_status(error, said)  # type: ignore[arg-type]
     if isinstance(error, errors.connection):

@@ -9,13 +9,11 @@ from typing import Any, Final
 
 import httpx2
 import openai
-from openai.types.chat import ChatCompletion
 
-from app.harness.llm.arguments import read_arguments
+from app.harness.llm.answers import JSON, read_answer, read_arguments, read_usage, text_of
 from app.harness.llm.calling import CONNECT_S, TOTAL_S, SdkErrors, call_with_retries
 from app.harness.llm.conversation import (
     Block,
-    LlmFailure,
     Message,
     Role,
     Stop,
@@ -25,13 +23,12 @@ from app.harness.llm.conversation import (
     ToolUseBlock,
     Turn,
     TurnSettings,
-    Usage,
 )
 
 ERRORS: Final = SdkErrors(
     status=openai.APIStatusError, connection=openai.APIConnectionError, any=openai.OpenAIError
 )
-_STOPS: Final = {"length": Stop.TRUNCATED, "tool_calls": Stop.TOOL_USE}
+_STOPS: Final[dict[Any, Stop]] = {"length": Stop.TRUNCATED, "tool_calls": Stop.TOOL_USE}
 
 
 def open_client(api_key: str, base_url: str | None) -> openai.AsyncOpenAI:
@@ -67,10 +64,9 @@ class OpenAIChat:
     async def turn(self, system: str, messages: Sequence[Message], tools: Sequence[Tool]) -> Turn:
         """The next turn of the model. Raises LlmFailure."""
         request = self._request(system, messages, tools)
-        answer = await call_with_retries(
-            lambda: self._client.chat.completions.create(**request), ERRORS
-        )
-        return read_completion(answer)
+        ask = self._client.chat.completions.with_raw_response.create
+        answer = await call_with_retries(lambda: ask(**request), ERRORS)
+        return read_answer(answer.content, read_completion)
 
     async def close(self) -> None:
         await self._client.close()
@@ -132,32 +128,20 @@ def arguments_text(use: ToolUseBlock) -> str:
     return json.dumps(use.input, ensure_ascii=False)
 
 
-def read_completion(answer: ChatCompletion) -> Turn:
-    """An answer of the API as a turn. Raises LlmFailure when it holds none."""
-    if not answer.choices:
-        raise LlmFailure("the answer holds no choice")
-    choice = answer.choices[0]
+def read_completion(answer: JSON) -> Turn:
+    """An answer of the API as a turn."""
+    choice = answer["choices"][0]
+    message = choice["message"]
     content: list[Block] = []
-    if choice.message.content:
-        content.append(TextBlock(text=choice.message.content))
-    for call in choice.message.tool_calls or ():
-        function: Any = getattr(call, "function", None)
-        if function is not None:  # compatible servers leave the type out
-            arguments = read_arguments(function.arguments)
-            content.append(
-                ToolUseBlock(
-                    id=call.id, name=function.name, input=arguments.value, flaw=arguments.flaw
-                )
-            )
+    if message.get("content"):
+        content.append(TextBlock(text=text_of(message["content"])))
+    for call in message.get("tool_calls") or ():
+        if call.get("function"):  # the type is left out by some compatible servers
+            value, flaw = read_arguments(call["function"].get("arguments"))
+            name = text_of(call["function"]["name"])
+            content.append(ToolUseBlock(id=text_of(call["id"]), name=name, input=value, flaw=flaw))
     return Turn(
         message=Message(role=Role.ASSISTANT, content=tuple(content)),
-        stop=_STOPS.get(choice.finish_reason, Stop.END),
-        usage=_usage(answer),
+        stop=_STOPS.get(choice.get("finish_reason"), Stop.END),
+        usage=read_usage(answer.get("usage"), "prompt_tokens", "completion_tokens"),
     )
-
-
-def _usage(answer: ChatCompletion) -> Usage | None:
-    told: Any = answer.usage
-    if told is None or told.prompt_tokens is None or told.completion_tokens is None:
-        return None
-    return Usage(input_tokens=told.prompt_tokens, output_tokens=told.completion_tokens)

@@ -6,9 +6,7 @@ Source: POST /v1/responses with `store: false`.
 from collections.abc import Sequence
 from typing import Any
 
-from openai.types.responses import Response
-
-from app.harness.llm.arguments import read_arguments
+from app.harness.llm.answers import JSON, read_answer, read_arguments, read_usage, text_of
 from app.harness.llm.calling import call_with_retries
 from app.harness.llm.conversation import (
     Block,
@@ -22,7 +20,6 @@ from app.harness.llm.conversation import (
     ToolUseBlock,
     Turn,
     TurnSettings,
-    Usage,
 )
 from app.harness.llm.openai_chat import ERRORS, arguments_text, open_client
 
@@ -47,8 +44,9 @@ class OpenAIResponses:
     async def turn(self, system: str, messages: Sequence[Message], tools: Sequence[Tool]) -> Turn:
         """The next turn of the model. Raises LlmFailure."""
         request = self._request(system, messages, tools)
-        answer = await call_with_retries(lambda: self._client.responses.create(**request), ERRORS)
-        return read_response(answer)
+        ask = self._client.responses.with_raw_response.create
+        answer = await call_with_retries(lambda: ask(**request), ERRORS)
+        return read_answer(answer.content, read_response)
 
     async def close(self) -> None:
         await self._client.close()
@@ -106,35 +104,27 @@ def _item(role: Role, block: Block) -> dict[str, Any]:
             }
 
 
-def read_response(answer: Response) -> Turn:
+def read_response(answer: JSON) -> Turn:
     """An answer of the API as a turn; reasoning is passed over. Raises LlmFailure."""
-    if answer.status in ("failed", "cancelled"):
-        why = answer.error.message if answer.error else answer.status
-        raise LlmFailure(f"the model failed: {why}")
+    status = answer.get("status")
+    if status in ("failed", "cancelled"):
+        raise LlmFailure(f"the model failed: {(answer.get('error') or {}).get('message', status)}")
     content: list[Block] = []
-    for item in answer.output or ():
-        if item.type == "message":
-            content += [
-                TextBlock(text=part.text) for part in item.content if part.type == "output_text"
-            ]
-        elif item.type == "function_call":
-            arguments = read_arguments(item.arguments)
-            content.append(
-                ToolUseBlock(
-                    id=item.call_id, name=item.name, input=arguments.value, flaw=arguments.flaw
-                )
-            )
+    for item in answer["output"]:
+        if item["type"] == "message":
+            content += [TextBlock(text=text_of(each)) for each in _texts(item)]
+        elif item["type"] == "function_call":
+            value, flaw = read_arguments(item.get("arguments"))
+            name, call_id = text_of(item["name"]), text_of(item["call_id"])
+            content.append(ToolUseBlock(id=call_id, name=name, input=value, flaw=flaw))
     message = Message(role=Role.ASSISTANT, content=tuple(content))
     stop = Stop.TOOL_USE if message.tool_uses() else Stop.END
     return Turn(
         message=message,
-        stop=Stop.TRUNCATED if answer.status == "incomplete" else stop,
-        usage=_usage(answer),
+        stop=Stop.TRUNCATED if status == "incomplete" else stop,
+        usage=read_usage(answer.get("usage"), "input_tokens", "output_tokens"),
     )
 
 
-def _usage(answer: Response) -> Usage | None:
-    told = answer.usage
-    if told is None:
-        return None
-    return Usage(input_tokens=told.input_tokens, output_tokens=told.output_tokens)
+def _texts(item: JSON) -> list[Any]:
+    return [part["text"] for part in item["content"] if part["type"] == "output_text"]

@@ -1,0 +1,61 @@
+"""Answers of servers as plain JSON: read leniently, refused clearly.
+
+The SDKs' own models take anything for an answer, a gateway's page among it.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from app.harness.llm.conversation import LlmFailure, Turn, Usage
+
+JSON = dict[str, Any]
+
+SHOWN = 100  # characters of what cannot be read
+
+
+class Arguments(NamedTuple):
+    """The arguments of a tool call, or none and what is wrong with them."""
+
+    value: JSON
+    flaw: str | None
+
+
+def read_answer(body: bytes, read: Callable[[JSON], Turn]) -> Turn:
+    """The turn that an answer holds. Raises LlmFailure when it holds none."""
+    try:
+        answer = json.loads(body)
+        return read(answer)
+    except (ValueError, RecursionError, KeyError, IndexError, TypeError, AttributeError):
+        shown = body[:SHOWN].decode("utf-8", "replace")
+        raise LlmFailure(f"the answer cannot be read: {shown!r}") from None
+
+
+def read_arguments(given: Any) -> Arguments:
+    """The object that arguments are, or that a text of JSON stands for; no text is an empty one."""
+    if isinstance(given, str) and given.strip():
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError) as error:
+            return Arguments({}, f"the arguments are not valid JSON: {error}")
+    elif not given:
+        given = {}
+    if not isinstance(given, dict):
+        return Arguments({}, "the arguments are not a JSON object")
+    return Arguments(given, None)
+
+
+def text_of(value: Any) -> str:
+    """A text that must be one. Raises TypeError."""
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    return value
+
+
+def read_usage(told: Any, read: str, written: str) -> Usage | None:
+    """The tokens under these names; None when a server does not tell them."""
+    if not isinstance(told, dict) or not all(
+        type(told.get(name)) is int for name in (read, written)
+    ):
+        return None
+    return Usage(input_tokens=told[read], output_tokens=told[written])

@@ -1,0 +1,255 @@
+"""The loop through the real SDKs, against a server on this machine that plays recordings."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from app.harness.bash.agent import Attempt, TaskLimits, attempt_task
+from app.harness.bash.checking import load_checks
+from app.harness.bash.recordings import read_report
+from app.harness.bash.replay import is_unsteady, replay
+from app.harness.bash.runner import RunLimits, Runner, plan_trials
+from app.harness.bash.types import Ending, EvalResult, EvalTask
+from app.harness.limits import Spending
+from app.harness.llm.conversation import (
+    Llm,
+    Message,
+    Role,
+    Stop,
+    TextBlock,
+    ToolUseBlock,
+    TurnSettings,
+    Usage,
+)
+from app.harness.llm.providers import Provider, open_llm
+from tests.support.bash_eval import GPT, HAIKU, OPUS, recorded, task
+from tests.support.model_server import Asked, ModelServer, Raw, Said, model_server, recorded_plan
+
+KEYS = {"ANTHROPIC_API_KEY": "key-of-anthropic", "OPENAI_API_KEY": "key-of-openai"}
+PROVIDERS = [Provider.ANTHROPIC, Provider.OPENAI, Provider.OPENAI_RESPONSES]
+NOW = {"Retry-After": "0"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _checks() -> None:
+    load_checks()
+
+
+def model_at(server: ModelServer, provider: Provider, model: str = "m") -> Llm:
+    url = server.url if provider is Provider.ANTHROPIC else server.openai_url
+    settings = TurnSettings()
+    return open_llm(provider, model, base_url=url, settings=settings, environment=KEYS)
+
+
+def attempt(server: ModelServer, provider: Provider, of: EvalTask | None = None) -> Attempt:
+    async def run() -> Attempt:
+        llm = model_at(server, provider)
+        try:
+            return await attempt_task(of or task(), llm, TaskLimits(), Spending())
+        finally:
+            await llm.close()
+
+    return asyncio.run(run())
+
+
+def said(
+    *commands: str,
+    text: str = "",
+    stop: Stop | None = None,
+    usage: Usage | None = None,
+    arguments: str | None = None,
+) -> Said:
+    blocks: list[TextBlock | ToolUseBlock] = [TextBlock(text=text)] if text else []
+    blocks += [
+        ToolUseBlock(id=f"call_{n}", name="bash", input={"commands": each})
+        for n, each in enumerate(commands)
+    ]
+    return Said(
+        message=Message(role=Role.ASSISTANT, content=tuple(blocks)),
+        stop=stop or (Stop.TOOL_USE if commands else Stop.END),
+        usage=usage,
+        arguments=arguments,
+    )
+
+
+def in_order(*answers: Said | Raw) -> Callable[[Asked], Said | Raw]:
+    """Each request gets the next answer, and the last one for ever."""
+    left = list(answers)
+    return lambda _: left.pop(0) if len(left) > 1 else left[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "provider"),
+    [(HAIKU, Provider.ANTHROPIC), (GPT, Provider.OPENAI), (OPUS, Provider.OPENAI_RESPONSES)],
+)
+def test_a_recorded_run_comes_out_as_recorded(name: str, provider: Provider) -> None:
+    """Turns, tokens and stops are those of the recording, outcomes those of its commands now."""
+    before = read_report(recorded(name))
+    expected = replay(before).report
+    found: list[EvalResult] = []
+
+    async def run(server: ModelServer) -> None:
+        llm = model_at(server, provider)
+        runner = Runner(lambda _: llm, RunLimits(), Spending(), tell=found.append)
+        await runner.run(plan_trials([each.task for each in before.results], 1))
+        await llm.close()
+
+    traces = {each.task.prompt: each.trace for each in before.results if each.trace}
+    with model_server(recorded_plan(traces)) as server:
+        asyncio.run(run(server))
+    by_id = {each.task.id: each for each in found}
+    for old, now in zip(before.results, expected.results, strict=True):
+        new = by_id[old.task.id]
+        assert old.trace
+        assert new.trace
+        assert new.score
+        assert now.score
+        assert new.trace.turns == old.trace.turns
+        assert new.trace.natural_stop == old.trace.natural_stop
+        assert new.trace.total_input_tokens == old.trace.total_input_tokens
+        assert new.trace.total_output_tokens == old.trace.total_output_tokens
+        assert len(new.trace.messages) == len(old.trace.messages)
+        assert [each.commands for each in new.trace.tool_calls] == [
+            each.commands for each in old.trace.tool_calls
+        ]
+        for was, is_now in zip(now.score.results, new.score.results, strict=True):
+            # A minute may have passed meanwhile, and a listing shows it.
+            assert is_unsteady(was.check) or was.passed == is_now.passed
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_conversation_goes_back_and_forth(provider: Provider) -> None:
+    answers = (
+        said(
+            "echo one",
+            "echo two; exit 3",
+            text="Look:",
+            usage=Usage(input_tokens=5, output_tokens=2),
+        ),
+        said(text="Done.", usage=Usage(input_tokens=7, output_tokens=1)),
+    )
+    with model_server(in_order(*answers)) as server:
+        trace, _, failure = attempt(server, provider, task(system="Be brief."))
+    assert failure is None
+    assert (trace.turns, trace.tool_call_count, trace.ending) == (2, 2, Ending.NATURAL)
+    assert (trace.total_input_tokens, trace.total_output_tokens) == (12, 3)
+    roles = [message.role for message in trace.messages]
+    assert roles == [Role.USER, Role.ASSISTANT, Role.TOOL_RESULT, Role.ASSISTANT]
+    assert [getattr(each, "content", None) for each in trace.messages[2].content] == [
+        "one\n",
+        "two\n\nExit code: 3",
+    ]
+    first, second = server.asked
+    assert "Be brief." in str(first.body)
+    assert second.turn == 1
+    assert "Exit code: 3" in str(second.body)
+    headers = {name.lower(): value for name, value in first.headers.items()}
+    key = "key-of-anthropic" if provider is Provider.ANTHROPIC else "key-of-openai"
+    assert key in headers["authorization"] + headers.get("x-api-key", "")
+    if provider is Provider.OPENAI_RESPONSES:
+        assert first.body["store"] is False
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_tools_that_come_with_a_stop_are_run(provider: Provider) -> None:
+    answers = (said("echo kept > /k", stop=Stop.END), said(text="Done."))
+    with model_server(in_order(*answers)) as server:
+        trace, sandbox, _ = attempt(server, provider)
+    assert trace.turns == 2
+    assert sandbox.read("/k") == b"kept\n"
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_answer_that_is_cut_off_is_no_natural_stop(provider: Provider) -> None:
+    with model_server(in_order(said(text="I was about", stop=Stop.TRUNCATED))) as server:
+        trace, _, failure = attempt(server, provider)
+    assert failure is None
+    assert (trace.ending, trace.natural_stop) == (Ending.TRUNCATED, False)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("arguments", ['{"commands": "echo', "[1]", '"echo x"'])
+def test_malformed_arguments_are_told_to_the_model(provider: Provider, arguments: str) -> None:
+    answers = (said("x", arguments=arguments), said("echo better"), said(text="Done."))
+    with model_server(in_order(*answers)) as server:
+        trace, _, _ = attempt(server, provider)
+    assert [each.commands for each in trace.tool_calls] == ["echo better"]
+    [flaw] = trace.messages[2].content
+    assert "arguments" in getattr(flaw, "content", "")
+    assert getattr(flaw, "is_error", False)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_usage_that_is_not_told_is_unknown(provider: Provider) -> None:
+    with model_server(in_order(said(text="Done."))) as server:
+        trace, _, failure = attempt(server, provider)
+    assert failure is None
+    assert (trace.total_input_tokens, trace.total_output_tokens) == (None, None)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("status", [429, 500, 503, 529])
+def test_a_busy_server_is_asked_again(provider: Provider, status: int) -> None:
+    busy = Raw(status=status, body=b'{"error": {"message": "busy"}}', headers=NOW)
+    with model_server(in_order(busy, busy, said(text="Done."))) as server:
+        trace, _, failure = attempt(server, provider)
+    assert failure is None
+    assert trace.turns == 1
+    assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (401, b'{"error": {"message": "wrong key"}}'),
+        (403, b'{"error": {"message": "not yours"}}'),
+        (404, b'{"error": {"message": "no such model"}}'),
+        (429, b'{"error": {"message": "pay", "code": "insufficient_quota"}}'),
+        (400, b'{"error": {"message": "Your credit balance is too low"}}'),
+    ],
+)
+def test_what_waiting_does_not_mend_is_asked_once(
+    provider: Provider, status: int, body: bytes
+) -> None:
+    with model_server(in_order(Raw(status=status, body=body, headers=NOW))) as server:
+        trace, _, failure = attempt(server, provider)
+    assert len(server.asked) == 1
+    assert failure is not None
+    assert failure.final
+    assert failure.reason.startswith(f"{status}: ")
+    assert (trace.ending, trace.turns) == (Ending.ERROR, 0)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_request_that_is_refused_concerns_one_task_only(provider: Provider) -> None:
+    refused = Raw(status=400, body=b'{"error": {"message": "too long"}}')
+    with model_server(in_order(said("echo x"), refused)) as server:
+        trace, _, failure = attempt(server, provider)
+    assert failure is not None
+    assert not failure.final
+    assert (trace.turns, trace.tool_call_count) == (1, 1)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_redirect_is_not_followed_with_the_key(provider: Provider) -> None:
+    with model_server(in_order(said(text="Stolen."))) as thief:
+        away = Raw(status=307, headers={"Location": f"{thief.url}/v1/messages"})
+        with model_server(in_order(away)) as server:
+            _, _, failure = attempt(server, provider)
+    assert failure is not None
+    assert thief.asked == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"<html>gateway</html>", b"null", b"[]", b'{"choices": []}', b'{"content": 3}', b"\xff"],
+)
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_answer_that_is_none_is_a_failure_of_the_task(provider: Provider, body: bytes) -> None:
+    answer = Raw(status=200, body=body, content_type="application/json")
+    with model_server(in_order(answer)) as server:
+        _, _, failure = attempt(server, provider)
+    assert failure is not None
+    assert not failure.final

@@ -1,0 +1,249 @@
+"""A server on this machine that answers as Anthropic's and OpenAI's do, by a plan of the test.
+
+It speaks all three wire formats. What it says next depends on the request alone: on the task, which
+it knows by the first message, and on how often the model has spoken already.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import groupby
+from typing import Any
+
+from app.harness.bash.types import AgentTrace
+from app.harness.llm.conversation import Message, Role, Stop, Usage
+
+JSON = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request: its path, what it holds, the first message, and how often the model spoke."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: JSON
+    prompt: str
+    turn: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """A turn to answer with. `arguments` replaces the text of the arguments of each call."""
+
+    message: Message
+    stop: Stop
+    usage: Usage | None
+    arguments: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raw:
+    """An answer that is no turn, word for word."""
+
+    status: int
+    body: bytes = b"{}"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content_type: str = "application/json"
+
+
+Plan = Callable[[Asked], Said | Raw]
+
+
+@dataclass(slots=True)
+class ModelServer:
+    """Where it listens and what it was asked; the SDKs of OpenAI want the path `/v1` at the end."""
+
+    url: str
+    asked: list[Asked] = field(default_factory=list)
+
+    @property
+    def openai_url(self) -> str:
+        return f"{self.url}/v1"
+
+
+@contextmanager
+def model_server(plan: Plan) -> Iterator[ModelServer]:
+    """A server that follows a plan."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = -1  # one packet for head and body: two would wait for each other
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked = _asked(self.path, dict(self.headers), body)
+            server.asked.append(asked)
+            answer = plan(asked)
+            if isinstance(answer, Said):
+                answer = Raw(status=200, body=json.dumps(_wire(self.path, answer)).encode())
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.content_type)
+            self.send_header("Content-Length", str(len(answer.body)))
+            for name, value in answer.headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(answer.body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    class Http(ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 64
+
+        def handle_error(self, *_: object) -> None:
+            """A client that goes away is no news."""
+
+    with Http(("127.0.0.1", 0), Handler) as http:
+        server = ModelServer(f"http://127.0.0.1:{http.server_address[1]}")
+        thread = threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        yield server
+        http.shutdown()
+        thread.join()
+
+
+def recorded_plan(traces: Mapping[str, AgentTrace]) -> Plan:
+    """Says what a recorded model said, by prompt; the tokens of a task come with its first turn."""
+    turns = {
+        prompt: [each for each in trace.messages if each.role is Role.ASSISTANT]
+        for prompt, trace in traces.items()
+    }
+
+    def plan(asked: Asked) -> Said:
+        message, trace = turns[asked.prompt][asked.turn], traces[asked.prompt]
+        first = asked.turn == 0
+        return Said(
+            message=message,
+            stop=Stop.TOOL_USE if message.tool_uses() else Stop.END,
+            usage=Usage(
+                input_tokens=(trace.total_input_tokens or 0) if first else 0,
+                output_tokens=(trace.total_output_tokens or 0) if first else 0,
+            ),
+        )
+
+    return plan
+
+
+def _asked(path: str, headers: Mapping[str, str], body: JSON) -> Asked:
+    if path.endswith("/responses"):
+        items = body["input"]
+        prompt = next(item["content"] for item in items if item.get("role") == "user")
+        kinds = [key for key, _ in groupby(item.get("type") for item in items)]
+        turn = kinds.count("function_call_output")
+    else:
+        said = next(each for each in body["messages"] if each["role"] == "user")["content"]
+        prompt = said if isinstance(said, str) else said[0]["text"]
+        turn = sum(each["role"] == "assistant" for each in body["messages"])
+    return Asked(path=path, headers=headers, body=body, prompt=prompt, turn=turn)
+
+
+def _wire(path: str, said: Said) -> JSON:
+    if path.endswith("/messages"):
+        return _anthropic(said)
+    return _responses(said) if path.endswith("/responses") else _chat(said)
+
+
+def _text_of(said: Said, arguments: JSON) -> str:
+    return said.arguments if said.arguments is not None else json.dumps(arguments)
+
+
+def _anthropic(said: Said) -> JSON:
+    content: list[JSON] = [{"type": "text", "text": said.message.text()}]
+    for use in said.message.tool_uses():
+        given: Any = said.arguments if said.arguments is not None else use.input
+        content.append({"type": "tool_use", "id": use.id, "name": use.name, "input": given})
+    stops = {Stop.END: "end_turn", Stop.TOOL_USE: "tool_use", Stop.TRUNCATED: "max_tokens"}
+    answer: JSON = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [each for each in content if each.get("text") != ""],
+        "stop_reason": stops[said.stop],
+        "stop_sequence": None,
+    }
+    if said.usage:
+        answer["usage"] = {
+            "input_tokens": said.usage.input_tokens,
+            "output_tokens": said.usage.output_tokens,
+        }
+    return answer
+
+
+def _chat(said: Said) -> JSON:
+    calls = [
+        {
+            "id": use.id,
+            "type": "function",
+            "function": {"name": use.name, "arguments": _text_of(said, use.input)},
+        }
+        for use in said.message.tool_uses()
+    ]
+    stops = {Stop.END: "stop", Stop.TOOL_USE: "tool_calls", Stop.TRUNCATED: "length"}
+    message: JSON = {"role": "assistant", "content": said.message.text() or None}
+    if calls:
+        message["tool_calls"] = calls
+    answer: JSON = {
+        "id": "c",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "finish_reason": stops[said.stop], "message": message}],
+    }
+    if said.usage:
+        answer["usage"] = {
+            "prompt_tokens": said.usage.input_tokens,
+            "completion_tokens": said.usage.output_tokens,
+            "total_tokens": said.usage.input_tokens + said.usage.output_tokens,
+        }
+    return answer
+
+
+def _responses(said: Said) -> JSON:
+    output: list[JSON] = [{"type": "reasoning", "id": "r", "summary": []}]
+    if said.message.text():
+        part = {"type": "output_text", "text": said.message.text(), "annotations": []}
+        output.append(
+            {
+                "type": "message",
+                "id": "m",
+                "role": "assistant",
+                "status": "completed",
+                "content": [part],
+            }
+        )
+    output += [
+        {
+            "type": "function_call",
+            "id": f"f{use.id}",
+            "call_id": use.id,
+            "name": use.name,
+            "arguments": _text_of(said, use.input),
+        }
+        for use in said.message.tool_uses()
+    ]
+    answer: JSON = {
+        "id": "resp",
+        "object": "response",
+        "created_at": 1,
+        "model": "m",
+        "output": output,
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "status": "incomplete" if said.stop is Stop.TRUNCATED else "completed",
+    }
+    if said.usage:
+        answer["usage"] = {
+            "input_tokens": said.usage.input_tokens,
+            "output_tokens": said.usage.output_tokens,
+            "total_tokens": said.usage.input_tokens + said.usage.output_tokens,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": 0},
+        }
+    return answer
