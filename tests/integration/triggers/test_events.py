@@ -114,7 +114,12 @@ def test_triggers_that_mean_nothing_are_refused(scene: Scene) -> None:
 
 
 def test_triggers_are_shown_replaced_and_off_by_default(scene: Scene) -> None:
-    off = {"agentUpdated": False, "datasetUpdated": False, "newRun": None, "langfuse": []}
+    off: dict[str, Any] = {
+        "agentUpdated": False,
+        "datasetUpdated": False,
+        "newRun": None,
+        "langfuse": [],
+    }
     assert scene.service.get("/benchmarks/bench-001")["triggers"] == off
     rule = {"event": "remote-experiment", "projectId": None, "datasetName": "support"}
     scene.triggers(agentUpdated=True, langfuse=[rule])
