@@ -104,10 +104,10 @@ def next_instants(
         answer_json(seen.model_dump(mode="json"))
         return
     tell(f"{seen.description} ({seen.timezone})")
-    for instant in seen.next:
-        answer(instant.isoformat())
     for note in seen.notes:
         tell(f"note: {note.text}")
+    for instant in seen.next:
+        answer(instant.isoformat())
 
 
 @cli.command("list")

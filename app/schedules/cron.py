@@ -64,7 +64,7 @@ class InvalidCron(Invalid):
         self.column, self.message, self.remedy = start + 1, message, remedy
         detail = f"column {self.column}: {message}; {remedy}"
         item = ErrorItem(pointer="/cronExpression", detail=detail, span=(start, end))
-        super().__init__(f"the cron expression is not valid, {detail}", errors=[item])
+        super().__init__("the cron expression is not valid; correct it", errors=[item])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -349,7 +349,7 @@ def _timing(schedule: ScheduleConfig | Row[tuple[object, ...]]) -> Timing:
 
 
 def _unusable(error: Invalid) -> str:
-    return f"when it is due can no longer be computed: {error.detail}"
+    return f"when it is due can no longer be computed: {error}"
 
 
 def _require_runnable(session: Session, schedule: ScheduleConfig) -> None:

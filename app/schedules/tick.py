@@ -4,8 +4,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
+from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from app.core.db import Database
@@ -55,6 +57,7 @@ class Ticker:
         self._scheduler = BackgroundScheduler(timezone="UTC")
         self._clock_ahead_s = _clock_ahead_s()
         self._recomputed = threading.Event()
+        self._ticking = threading.Lock()
 
     def start(self) -> None:
         self._add("tick", LONGEST_WAIT_S, self._tick)
@@ -64,7 +67,10 @@ class Ticker:
 
     def stop(self) -> None:
         """End after the tick under way."""
-        self._scheduler.shutdown(wait=True)
+        # Waiting would hold a lock that the tick needs to say when it comes again.
+        self._scheduler.shutdown(wait=False)
+        with self._ticking:
+            pass
 
     def watch_clock(self) -> None:
         """When the clock was set, tick at once and compute anew what is due."""
@@ -89,17 +95,19 @@ class Ticker:
         )
 
     def _tick(self) -> None:
-        try:
-            if not self._recomputed.is_set():
-                recompute_all(self._db)
-                self._recomputed.set()
-            wait_s = fire_all_due(self._db)
-        except Unavailable as error:
-            log.warning("a tick failed, the next one tries again: %s", error)
-            return
+        with self._ticking:
+            try:
+                if not self._recomputed.is_set():
+                    recompute_all(self._db)
+                    self._recomputed.set()
+                wait_s = fire_all_due(self._db)
+            except Unavailable as error:
+                log.warning("a tick failed, the next one tries again: %s", error)
+                return
         if wait_s < LONGEST_WAIT_S:
             soon = datetime.now(UTC) + timedelta(seconds=wait_s)
-            self._scheduler.modify_job("tick", next_run_time=soon)
+            with suppress(JobLookupError):  # the scheduler was stopped meanwhile
+                self._scheduler.modify_job("tick", next_run_time=soon)
 
 
 def _clock_ahead_s() -> float:

@@ -1,26 +1,10 @@
 """Schedules over the API: what they are made of, and what is refused."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
-from tests.support.service import JSON, Service, pair, pointers
-
-NIGHTLY = {
-    "name": "nightly",
-    "benchmarkId": "bench-001",
-    "agentId": "agent-001",
-    "cronExpression": "0 0 2 * * *",
-}
-
-
-@pytest.fixture
-def ready(service: Service) -> Service:
-    """A service with an agent, a benchmark and traces to judge."""
-    service.agent()
-    service.benchmark(metrics=["ROUGE"])
-    service.upload([pair(1)])
-    return service
+from tests.integration.schedules.conftest import NIGHTLY
+from tests.support.service import JSON, Service, pointers
 
 
 def scheduled(service: Service, **more: object) -> JSON:
@@ -80,33 +64,27 @@ def test_every_field_can_be_changed_and_put_back(ready: Service) -> None:
     ready.refused(404, "GET", "/schedule-configs/s-1")
 
 
-@pytest.mark.parametrize(
-    ("body", "pointer", "says"),
-    [
-        ({"cronExpression": "0 0 2 * *"}, "/cronExpression", "6 fields|six"),
-        ({"cronExpression": "0 0 25 * * *"}, "/cronExpression", "column 5.*hour 25"),
-        ({"cronExpression": "0 0 0 30 2 *"}, "/cronExpression", "never fires"),
-        ({"cronExpression": "0 0 0 ? * MON,TUE#6"}, "/cronExpression", "TUE#6"),
-        ({"timezone": "Mars/Phobos"}, "/timezone", "IANA"),
-        ({"timezone": "../../etc/passwd"}, "/timezone", "IANA"),
-        ({"timezone": ""}, "/timezone", "IANA"),
-        ({"runNamePattern": "nightly-*"}, "/runNamePattern", "source"),
-        ({"maxConsecutiveFailures": 0}, "/maxConsecutiveFailures", "1"),
-        ({"misfirePolicy": "LATER"}, "/misfirePolicy", "FIRE_ONCE"),
-    ],
-)
-def test_what_is_wrong_is_named_with_its_field(
-    ready: Service, body: JSON, pointer: str, says: str
-) -> None:
-    for method, path in (("POST", "/schedule-configs"), ("PUT", "/schedule-configs/s-1")):
-        if method == "PUT":
-            scheduled(ready)
-        problem = ready.refused(422, method, path, {**NIGHTLY, **body})
-        assert pointers(problem) == [pointer]
-        detail = problem["errors"][0]["detail"]
-        assert any(part in detail for part in says.split("|")) or __import__("re").search(
-            says, detail
-        )
+WRONG: list[tuple[JSON, str, str]] = [
+    ({"cronExpression": "0 0 2 * *"}, "/cronExpression", "six"),
+    ({"cronExpression": "0 0 25 * * *"}, "/cronExpression", "column 5.*hour 25"),
+    ({"cronExpression": "0 0 0 30 2 *"}, "/cronExpression", "never fires"),
+    ({"cronExpression": "0 0 0 ? * MON,TUE#6"}, "/cronExpression", "TUE#6"),
+    ({"timezone": "Mars/Phobos"}, "/timezone", "IANA"),
+    ({"timezone": "../../etc/passwd"}, "/timezone", "IANA"),
+    ({"timezone": ""}, "/timezone", "IANA"),
+    ({"runNamePattern": "nightly-*"}, "/runNamePattern", "source"),
+    ({"maxConsecutiveFailures": 0}, "/maxConsecutiveFailures", "1"),
+    ({"misfirePolicy": "LATER"}, "/misfirePolicy", "FIRE_ONCE"),
+]
+
+
+def test_what_is_wrong_is_named_with_its_field(ready: Service) -> None:
+    scheduled(ready)
+    for body, pointer, says in WRONG:
+        for method, path in (("POST", "/schedule-configs"), ("PUT", "/schedule-configs/s-1")):
+            problem = ready.refused(422, method, path, {**NIGHTLY, **body})
+            assert pointers(problem) == [pointer]
+            assert re.search(says, problem["errors"][0]["detail"])
 
 
 def test_an_unknown_benchmark_or_agent_is_refused_as_runs_are(ready: Service) -> None:

@@ -1,0 +1,31 @@
+"""What the page about schedules shows is what happens."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.integration.docs.test_examples import blocks, examples, matches
+from tests.support.service import Service
+
+
+def test_the_commands_of_the_page_answer_as_shown(ready: Service, tmp_path: Path) -> None:
+    key = ready.client.headers["Authorization"].removeprefix("Bearer ")
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "MOSAICO_URL": str(ready.client.base_url).rstrip("/"),
+        "MOSAICO_API_KEY": key,
+        "KEY": key,
+        "MOSAICO_DATA_DIR": str(tmp_path),
+    }
+    for block in blocks("docs/schedules.md", "console"):
+        for command, output in examples(block):
+            done = subprocess.run(
+                ["bash", "-c", command],
+                env=environment,
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert matches(done.stdout, output), f"{command}\n{done.stdout}{done.stderr}"

@@ -1,0 +1,73 @@
+"""Runs that stand still, and the summary of a day."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from app.scheduler import sweep
+from tests.support.service import JSON, Service
+from tests.support.stored import Rows
+
+QUARTER = timedelta(minutes=15)
+
+
+def test_a_run_that_nobody_goes_on_with_is_failed_as_stale(ready: Service, rows: Rows) -> None:
+    run = ready.start()
+    rows.do("DELETE FROM procrastinate_jobs")
+    rows.do("UPDATE benchmark_runs SET created_at = now() - interval '14 minutes'")
+    sweep(ready.resources, QUARTER)
+    assert rows.status(run["id"]) == "PENDING"
+    rows.do("UPDATE benchmark_runs SET created_at = now() - interval '16 minutes'")
+    sweep(ready.resources, QUARTER)
+    failed = ready.get(f"/benchmark-runs/{run['id']}")
+    assert (failed["status"], failed["errorCode"]) == ("FAILED", "STALE")
+    assert "retry" in failed["errorMessage"]
+
+
+def test_a_long_run_with_a_job_is_left_alone(ready: Service, rows: Rows) -> None:
+    run = ready.start()
+    rows.do("UPDATE benchmark_runs SET created_at = now() - interval '9 days'")
+    sweep(ready.resources, QUARTER)
+    assert rows.status(run["id"]) == "PENDING"
+    ready.work()
+    sweep(ready.resources, QUARTER)
+    assert rows.status(run["id"]) == "COMPLETED"
+
+
+def test_a_shard_that_was_done_a_moment_ago_is_progress(ready: Service, rows: Rows) -> None:
+    run = ready.completed()
+    rows.do("DELETE FROM procrastinate_jobs")
+    rows.do(
+        "UPDATE benchmark_runs SET status = 'RUNNING', created_at = now() - interval '1 day',"
+        " started_at = now() - interval '1 day'"
+    )
+    sweep(ready.resources, QUARTER)
+    assert rows.status(run["id"]) == "RUNNING"
+
+
+def test_the_summary_of_a_day_says_what_ran_and_what_did_not(
+    ready: Service, rows: Rows, due: Callable[..., JSON], tick: Callable[[datetime], int]
+) -> None:
+    ready.completed()
+    ready.patch("/benchmarks/bench-001", {"runName": "gone"})
+    now = datetime.now(UTC)
+    today = now.replace(hour=0, minute=0, second=1, microsecond=0)
+    due(today, maxConsecutiveFailures=1, misfirePolicy="FIRE_ALL")
+    due(today, "s-2", misfirePolicy="SKIP", cronExpression="1 0 0 * * *")
+    tick(today + timedelta(seconds=30))
+    ready.work()
+    summary = ready.get("/daily-summary", date=today.date().isoformat())
+    assert summary["runs"] == {"COMPLETED": 1, "FAILED": 1}
+    assert summary["fires"] == {"STARTED": 1, "SKIPPED": 1}
+    [failed] = summary["failedRuns"]
+    assert failed["errorCode"] == "RUN_NOT_FOUND"
+    assert [each["id"] for each in summary["disabledSchedules"]] == ["s-1"]
+    assert summary["idleSchedules"] == [{"id": "s-2", "name": "nightly", "reasons": {"MISSED": 1}}]
+    assert ready.get("/daily-summary", date="2020-01-01")["runs"] == {}
+
+
+def test_a_day_is_that_of_its_zone(ready: Service) -> None:
+    summary = ready.get("/daily-summary", date="2026-10-25", timezone="Europe/Rome")
+    # The night of 25 October has an hour more.
+    assert (summary["since"], summary["until"]) == ("2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z")
+    ready.refused(422, "GET", "/daily-summary", params={"timezone": "Mars/Phobos"})
+    ready.refused(422, "GET", "/daily-summary", params={"date": "9999-12-31"})
