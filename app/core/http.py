@@ -88,7 +88,7 @@ def outbound_client(
 def without_credentials(text: str, request: httpx.Request) -> str:
     """What a server said, without what it was sent to be trusted, should it repeat that."""
     sent = request.headers.get("authorization", "").partition(" ")[2]
-    for secret in (sent, *_pair_in(sent)):
+    for secret in (sent, *_pair_in(sent), request.headers.get("x-api-key")):
         text = text.replace(secret, MASK) if secret else text
     return text
 
