@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from typing import Final
 
@@ -102,6 +103,7 @@ def _result(commands: str, done: ExecResult) -> ToolCallResult:
     )
 
 
+@cache
 def sandbox_prompt() -> str:
     """What a model is told about its tool when the task itself does not."""
     return str(BashTool().system_prompt())

@@ -23,7 +23,7 @@ from app.harness.llm.conversation import (
     Usage,
 )
 from app.harness.llm.providers import Provider, open_llm
-from tests.support.bash_eval import GPT, HAIKU, OPUS, recorded, task
+from tests.support.bash_eval import GPT, HAIKU, OPUS, SONNET, recorded, task
 from tests.support.model_server import Asked, ModelServer, Raw, Said, model_server, recorded_plan
 
 KEYS = {"ANTHROPIC_API_KEY": "key-of-anthropic", "OPENAI_API_KEY": "key-of-openai"}
@@ -81,7 +81,12 @@ def in_order(*answers: Said | Raw) -> Callable[[Asked], Said | Raw]:
 
 @pytest.mark.parametrize(
     ("name", "provider"),
-    [(HAIKU, Provider.ANTHROPIC), (GPT, Provider.OPENAI), (OPUS, Provider.OPENAI_RESPONSES)],
+    [
+        *((SONNET, provider) for provider in PROVIDERS),
+        (HAIKU, Provider.ANTHROPIC),
+        pytest.param(GPT, Provider.OPENAI, marks=pytest.mark.prove),
+        pytest.param(OPUS, Provider.OPENAI_RESPONSES, marks=pytest.mark.prove),
+    ],
 )
 def test_a_recorded_run_comes_out_as_recorded(name: str, provider: Provider) -> None:
     """Turns, tokens and stops are those of the recording, outcomes those of its commands now."""

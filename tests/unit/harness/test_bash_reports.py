@@ -10,16 +10,8 @@ from app.harness.bash.recordings import file_stem, parse_report, read_report, wr
 from app.harness.bash.reports import REPORTS, render
 from app.harness.bash.reports.comparison import comparison_report
 from app.harness.bash.reports.figures import percent
-from app.harness.bash.types import (
-    EvalReport,
-    EvalResult,
-    Message,
-    Outcome,
-    Role,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-)
+from app.harness.bash.types import EvalReport, EvalResult, Outcome
+from app.harness.llm.conversation import Message, Role, TextBlock, ToolResultBlock, ToolUseBlock
 from tests.support.bash_eval import (
     GPT,
     HAIKU,

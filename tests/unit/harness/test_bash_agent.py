@@ -1,0 +1,407 @@
+"""The loop of a task and the run around it, with models that say what a test wants."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.harness.bash.agent import (
+    BASH,
+    Attempt,
+    TaskLimits,
+    attempt_task,
+    read_call,
+    tool_text,
+)
+from app.harness.bash.checking import load_checks
+from app.harness.bash.judge import Judge, JudgeFailed, judge_prompt, read_judgement
+from app.harness.bash.recorder import OtherRun, Recorder, resumed
+from app.harness.bash.recordings import read_report
+from app.harness.bash.runner import RunLimits, Runner, Trial, plan_trials
+from app.harness.bash.sandbox import SandboxLimits, sandbox_prompt
+from app.harness.bash.types import Ending, EvalResult, EvalTask, Outcome
+from app.harness.limits import Allowance, Spending
+from app.harness.llm.conversation import (
+    Llm,
+    LlmFailure,
+    Message,
+    Role,
+    Stop,
+    TextBlock,
+    Tool,
+    ToolUseBlock,
+    Turn,
+    TurnSettings,
+    Usage,
+)
+from app.harness.llm.prices import Price
+from app.harness.llm.scripted import Script, ScriptedLlm
+from app.harness.llm.turn_cache import CachedLlm
+from tests.support.bash_eval import call, report, result, task, trace
+
+TEN = Usage(input_tokens=8, output_tokens=2)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _checks() -> None:
+    load_checks()
+
+
+def turn(
+    *commands: str, text: str = "", stop: Stop | None = None, usage: Usage | None = TEN
+) -> Turn:
+    blocks: list[TextBlock | ToolUseBlock] = [TextBlock(text=text)] if text else []
+    blocks += [
+        ToolUseBlock(id=str(n), name="bash", input={"commands": each})
+        for n, each in enumerate(commands)
+    ]
+    return Turn(
+        message=Message(role=Role.ASSISTANT, content=tuple(blocks)),
+        stop=stop or (Stop.TOOL_USE if commands else Stop.END),
+        usage=usage,
+    )
+
+
+@dataclass(slots=True)
+class Parrot:
+    """Says the given turns in order, the last one for ever; an exception is raised."""
+
+    turns: Sequence[Turn | LlmFailure]
+    provider: str = "parrot"
+    model: str = "p"
+    heard: list[Sequence[Message]] = field(default_factory=list)
+    systems: list[str] = field(default_factory=list)
+
+    async def turn(self, system: str, messages: Sequence[Message], _: Sequence[Tool], /) -> Turn:
+        await asyncio.sleep(0)
+        said = self.turns[min(len(self.heard), len(self.turns) - 1)]
+        self.heard.append(tuple(messages))
+        self.systems.append(system)
+        if isinstance(said, LlmFailure):
+            raise said
+        return said
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def attempt(*turns: Turn | LlmFailure, of: EvalTask | None = None, **limits: Any) -> Attempt:
+    spending = limits.pop("spending", None) or Spending()
+    return asyncio.run(attempt_task(of or task(), Parrot(turns), TaskLimits(**limits), spending))
+
+
+def run_all(
+    llm: Llm,
+    *tasks: EvalTask,
+    spending: Spending | None = None,
+    judge: Judge | None = None,
+    **limits: Any,
+) -> list[EvalResult]:
+    found: list[EvalResult] = []
+    runner = Runner(
+        lambda _: llm,
+        RunLimits(**{"concurrency": 1, **limits}),
+        spending or Spending(),
+        tell=found.append,
+        judge=judge,
+    )
+    asyncio.run(runner.run(plan_trials(tasks, 1)))
+    return found
+
+
+def test_a_model_that_stops_by_itself() -> None:
+    made = attempt(turn("echo one", "echo two"), turn(text="Done."))
+    assert (made.trace.ending, made.trace.natural_stop) == (Ending.NATURAL, True)
+    assert (made.trace.turns, made.trace.tool_call_count) == (2, 2)
+    assert (made.trace.total_input_tokens, made.trace.total_output_tokens) == (16, 4)
+    assert made.trace.last_tool_response == made.trace.tool_calls[1]
+    assert [each.stdout for each in made.trace.tool_calls] == ["one\n", "two\n"]
+
+
+def test_all_results_of_a_turn_are_one_message() -> None:
+    made = attempt(turn("true", "false"), turn(text="Done."))
+    results = made.trace.messages[2]
+    assert results.role is Role.TOOL_RESULT
+    assert [getattr(each, "is_error", None) for each in results.content] == [False, True]
+
+
+def test_the_turn_limit_ends_with_the_results_of_the_last_turn() -> None:
+    made = attempt(turn("echo again"), max_turns=3)
+    assert (made.trace.ending, made.trace.natural_stop) == (Ending.TURN_LIMIT, False)
+    assert (made.trace.turns, made.trace.tool_call_count) == (3, 3)
+    assert made.trace.messages[-1].role is Role.TOOL_RESULT
+
+
+def test_the_system_prompt_is_the_task_s_or_that_of_the_tool() -> None:
+    for system, expected in ((None, sandbox_prompt()), ("", ""), ("Own.", "Own.")):
+        parrot = Parrot([turn(text="Done.")])
+        asyncio.run(attempt_task(task(system=system), parrot, TaskLimits(), Spending()))
+        assert parrot.systems == [expected]
+
+
+def test_a_time_limit_keeps_what_was_done() -> None:
+    sandbox = SandboxLimits(timeout_s=20)
+    made = attempt(turn("echo x"), turn("sleep 20"), time_s=0.3, sandbox=sandbox)
+    assert made.trace.ending is Ending.TIME_LIMIT
+    assert [each.commands for each in made.trace.tool_calls] == ["echo x"]
+    assert made.failure is None
+
+
+def test_tokens_and_dollars_end_a_task_before_its_next_turn() -> None:
+    dear = Price(input_usd=1_000_000.0, output_usd=0.0)
+    for allowance, ending in (
+        (Allowance(tokens=20), Ending.TOKEN_LIMIT),
+        (Allowance(cost_usd=16.0), Ending.COST_LIMIT),
+    ):
+        made = attempt(turn("true"), spending=Spending(allowance=allowance, price=dear))
+        assert (made.trace.ending, made.trace.turns) == (ending, 2)
+        assert made.trace.cost_usd == 16.0
+
+
+def test_tokens_that_were_not_told_make_the_sum_unknown() -> None:
+    made = attempt(turn("true"), turn(text="x", usage=None))
+    assert (made.trace.total_input_tokens, made.trace.cost_usd) == (None, None)
+
+
+def test_a_failure_of_the_provider_keeps_what_was_done() -> None:
+    made = attempt(turn("echo x"), LlmFailure("overloaded"))
+    assert made.failure is not None
+    assert (made.trace.ending, made.trace.tool_call_count) == (Ending.ERROR, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "commands"),
+    [
+        ({"commands": "a"}, "a"),
+        ({"script": "b"}, "b"),
+        ({"commands": "a", "script": "b"}, "a"),
+        ({}, ""),
+    ],
+)
+def test_what_is_run_is_called_commands_or_script(given: dict[str, Any], commands: str) -> None:
+    asked = read_call(ToolUseBlock(id="1", name="bash", input=given))
+    assert (asked.commands, asked.flaw) == (commands, None)
+
+
+@pytest.mark.parametrize(
+    ("use", "said"),
+    [
+        (ToolUseBlock(id="1", name="python", input={}), "no tool is named 'python'; use bash"),
+        (ToolUseBlock(id="1", name="bash", input={}, flaw="bad"), "bad; send"),
+        (ToolUseBlock(id="1", name="bash", input={"commands": 3}), "commands must be a text"),
+    ],
+)
+def test_a_call_that_cannot_be_run_is_answered_with_why(use: ToolUseBlock, said: str) -> None:
+    assert said in (read_call(use).flaw or "")
+
+
+@pytest.mark.parametrize("value", [None, "5", True, -1, [1]])
+def test_a_time_that_is_none_is_not_heeded(value: Any) -> None:
+    use = ToolUseBlock(id="1", name="bash", input={"commands": "x", "timeout_ms": value})
+    assert read_call(use).timeout_ms is None
+
+
+def test_the_tool_takes_what_the_reference_says() -> None:
+    assert BASH.schema["required"] == ["commands"]
+    assert set(BASH.schema["properties"]) == {"commands", "timeout_ms"}
+
+
+@pytest.mark.parametrize(
+    ("done", "text"),
+    [
+        (call("out\n"), "out\n"),
+        (call("out", stderr="err"), "out\nSTDERR: err"),
+        (call("", stderr="err"), "STDERR: err"),
+        (call("out", code=2), "out\nExit code: 2"),
+        (call("out\n", stderr="err", code=2), "out\n\nSTDERR: err\nExit code: 2"),
+        (call("", code=2), "Exit code: 2"),
+        (call(""), "(no output)"),
+    ],
+)
+def test_what_a_model_reads_of_a_call(done: Any, text: str) -> None:
+    assert tool_text(done) == text
+
+
+def test_a_run_scores_each_task() -> None:
+    found = run_all(Parrot([turn("echo x"), turn(text="Done.")]), task("stdout_contains:x"))
+    assert [each.passed() for each in found] == [True]
+
+
+def test_a_task_that_errors_is_a_result_and_the_next_is_run() -> None:
+    parrot = Parrot([LlmFailure("overloaded"), turn("true"), turn(text="Done.")])
+    first, second = run_all(parrot, task(task_id="a"), task(task_id="b"))
+    assert (first.outcome, first.reason) == (Outcome.INFRA_ERROR, "overloaded")
+    assert second.passed()
+
+
+def test_after_a_final_failure_nothing_more_is_asked() -> None:
+    parrot = Parrot([LlmFailure("no such key", final=True)])
+    first, second = run_all(parrot, task(task_id="a"), task(task_id="b"))
+    assert first.outcome is Outcome.INFRA_ERROR
+    assert (second.outcome, second.reason) == (Outcome.SKIPPED, "given up: no such key")
+    assert len(parrot.heard) == 1
+
+
+def test_the_allowance_of_a_run_is_shared_by_its_tasks() -> None:
+    parrot = Parrot([turn(text="Done.")])
+    spending = Spending(allowance=Allowance(tokens=10))
+    first, second = run_all(parrot, task(task_id="a"), task(task_id="b"), spending=spending)
+    assert first.outcome is Outcome.SCORED
+    assert (second.outcome, second.reason) == (
+        Outcome.SKIPPED,
+        "the run's limit of tokens is reached",
+    )
+
+
+def test_the_time_of_a_run_ends_it_with_what_there_is() -> None:
+    parrot = Parrot([turn(text="Done."), turn("sleep 20")])
+    found = run_all(parrot, task(task_id="a"), task(task_id="b"), time_s=0.3)
+    assert [each.task.id for each in found] == ["a"]
+
+
+def test_tasks_run_side_by_side_up_to_the_limit() -> None:
+    seen: list[int] = []
+    active = 0
+
+    class Busy(Parrot):
+        async def turn(self, *_: Any) -> Turn:
+            nonlocal active
+            active += 1
+            seen.append(active)
+            await asyncio.sleep(0.01)
+            active -= 1
+            return turn(text="Done.")
+
+    run_all(Busy([]), *(task(task_id=str(n)) for n in range(6)), concurrency=3)
+    assert max(seen) == 3
+
+
+def test_trials_repeat_the_whole_dataset() -> None:
+    one, two = task(task_id="a"), task(task_id="b")
+    assert plan_trials([one, two], 2) == [
+        Trial(one, 0),
+        Trial(two, 0),
+        Trial(one, 1),
+        Trial(two, 1),
+    ]
+
+
+JUDGED = task("llm_judge:kind?", "llm_judge:kind?", "exit_code:0")
+
+
+def judged(answer: str) -> EvalResult:
+    judge = Judge(Parrot([turn(text=answer)]), Price(input_usd=1.0, output_usd=1.0))
+    [found] = run_all(Parrot([turn("true"), turn(text="Done.")]), JUDGED, judge=judge)
+    return found
+
+
+def test_a_judge_is_asked_once_for_each_question() -> None:
+    found = judged('I think: {"score": 0.75, "reason": "mostly"} – so there.')
+    assert found.score is not None
+    first = found.score.results[0]
+    assert (first.passed, first.weight, first.detail) == (True, 1.0, "judged 0.75: mostly")
+    assert first.judgement is not None
+    assert (first.judgement.input_tokens, first.judgement.cost_usd) == (8, 10e-6)
+    assert found.trace is not None
+    assert found.trace.total_input_tokens == 16
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["yes", "", '{"score": 2}', '{"score": true}', '{"score": NaN}', '{"reason": "x"}', "[1]"],
+)
+def test_an_answer_that_is_no_judgement_is_an_error_of_the_judge(answer: str) -> None:
+    found = judged(answer)
+    assert (found.outcome, found.score) == (Outcome.JUDGE_ERROR, None)
+    assert found.reason
+
+
+def test_a_long_transcript_loses_its_middle() -> None:
+    said = Message(role=Role.ASSISTANT, content=(TextBlock(text="a" * 100_000 + "end"),))
+    long = trace(messages=(Message(role=Role.USER, content=()), said))
+    prompt = judge_prompt("q", task(), long)
+    assert len(prompt) < 61_000
+    assert "end\ntranscript>>>" in prompt
+
+
+def test_an_unknown_price_leaves_the_cost_of_a_judgement_unknown() -> None:
+    assert read_judgement(turn(text='{"score": 1}'), None).cost_usd is None
+    with pytest.raises(JudgeFailed):
+        read_judgement(turn(), None)
+
+
+def test_a_cached_answer_is_asked_once(tmp_path: Path) -> None:
+    parrot = Parrot([turn("echo x"), turn(text="Done.")])
+
+    def ask(trial: int, *, only_cached: bool = False) -> Attempt:
+        llm = CachedLlm(parrot, tmp_path, TurnSettings(), trial=trial, only_cached=only_cached)
+        return asyncio.run(attempt_task(task(), llm, TaskLimits(), Spending()))
+
+    first, again = ask(0), ask(0, only_cached=True)
+    assert len(parrot.heard) == 2
+    assert again.trace.messages == first.trace.messages
+    missing = ask(1, only_cached=True)
+    assert missing.failure is not None
+    assert not missing.failure.final
+
+
+def test_a_broken_cache_file_is_asked_anew(tmp_path: Path) -> None:
+    parrot = Parrot([turn(text="Done.")])
+    llm = CachedLlm(parrot, tmp_path, TurnSettings(), trial=0, only_cached=False)
+    for _ in range(2):
+        asyncio.run(attempt_task(task(), llm, TaskLimits(), Spending()))
+        [file] = tmp_path.iterdir()
+        file.write_text("{")
+    assert len(parrot.heard) == 2
+
+
+def test_a_script_is_played_by_task_and_turn() -> None:
+    llm = ScriptedLlm("s", {"Do it.": Script(turns=(("echo a", "echo b"), ("echo c",)))})
+    made = asyncio.run(attempt_task(task(), llm, TaskLimits(), Spending()))
+    assert [each.commands for each in made.trace.tool_calls] == ["echo a", "echo b", "echo c"]
+    assert made.trace.natural_stop
+    unknown = asyncio.run(attempt_task(task(prompt="Else."), llm, TaskLimits(), Spending()))
+    assert unknown.failure is not None
+
+
+def recorder(path: Path | None, *results: EvalResult) -> Recorder:
+    trials = plan_trials([task(task_id="a"), task(task_id="b")], 1)
+    return Recorder(report(*results), trials, path)
+
+
+def test_a_file_holds_the_run_at_any_moment(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    keeper = recorder(path)
+    keeper.add(result(task(task_id="b"), True))
+    on_disk = read_report(path).results
+    assert [(each.task.id, each.outcome) for each in on_disk] == [
+        ("a", Outcome.SKIPPED),
+        ("b", Outcome.SCORED),
+    ]
+    keeper.close("interrupted")
+    assert read_report(path).results[0].reason == "interrupted"
+    assert path.with_suffix(".md").exists()
+
+
+def test_a_resumed_run_repeats_what_has_no_score_only() -> None:
+    before = report(
+        result(task(task_id="a"), True),
+        EvalResult(task=task(task_id="b"), outcome=Outcome.INFRA_ERROR, reason="gone"),
+        result(task(task_id="of another dataset"), True),
+    )
+    trials = plan_trials([task(task_id="a"), task(task_id="b")], 1)
+    kept = resumed(report(timestamp="later"), before, trials)
+    assert [each.task.id for each in kept.results] == ["a"]
+    assert kept.timestamp == before.timestamp
+    assert [trial.task.id for trial in Recorder(kept, trials, None).missing()] == ["b"]
+    with pytest.raises(OtherRun):
+        resumed(replace(report(), model="other"), before, trials)
+
+
+def test_a_task_that_changed_is_run_again() -> None:
+    before = report(result(task(task_id="a", prompt="Old."), True))
+    trials = plan_trials([task(task_id="a")], 1)
+    assert resumed(report(), before, trials).results == ()

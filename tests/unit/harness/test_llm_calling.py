@@ -1,0 +1,146 @@
+"""Which failures of a provider are tried again, and after how long."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from app.core.input_files import BadInput
+from app.harness.llm.calling import SdkErrors, call_with_retries
+from app.harness.llm.conversation import LlmFailure, TurnSettings
+from app.harness.llm.prices import Price, read_price
+from app.harness.llm.providers import MissingKey, Provider, open_llm
+
+
+class Trouble(Exception):
+    """Anything that an SDK raises."""
+
+
+class NoConnection(Trouble):
+    """No answer at all."""
+
+
+@dataclass
+class Headers:
+    headers: Mapping[str, str]
+
+
+@dataclass
+class Refused(Trouble):
+    """An answer that is an error."""
+
+    status_code: int
+    message: str = ""
+    retry_after: str | None = None
+    response: Headers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.response = Headers({"retry-after": self.retry_after} if self.retry_after else {})
+
+    def __str__(self) -> str:
+        return self.message
+
+
+ERRORS = SdkErrors(status=Refused, connection=NoConnection, any=Trouble)
+
+
+def waits(*errors: Exception) -> list[float]:
+    """How long is waited for an answer that comes after these errors."""
+    left = list(errors)
+    waited: list[float] = []
+
+    async def call() -> str:
+        if left:
+            raise left.pop(0)
+        return "answer"
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    assert asyncio.run(call_with_retries(call, ERRORS, sleep=sleep)) == "answer"
+    return waited
+
+
+def test_waits_double() -> None:
+    assert waits() == []
+    assert waits(*[Refused(500)] * 4) == [2.0, 4.0, 8.0, 16.0]
+    assert waits(NoConnection(), Refused(529), Refused(429)) == [2.0, 4.0, 8.0]
+
+
+def test_the_server_may_say_how_long_but_not_for_ever() -> None:
+    assert waits(Refused(429, retry_after="7"), Refused(503, retry_after="0")) == [7.0, 0.0]
+    assert waits(Refused(429, retry_after="86400")) == [120.0]
+
+
+@pytest.mark.parametrize("said", ["soon", "nan", "-3", "inf"])
+def test_a_wait_that_is_none_is_not_heeded(said: str) -> None:
+    assert waits(Refused(429, retry_after=said)) == [2.0]
+
+
+def test_a_fifth_failure_is_the_last() -> None:
+    with pytest.raises(LlmFailure, match="500: down") as failed:
+        waits(*[Refused(500, "down")] * 5)
+    assert not failed.value.final
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Refused(401),
+        Refused(402),
+        Refused(403),
+        Refused(404),
+        Refused(429, "You exceeded your current quota"),
+        Refused(400, "see plans and billing"),
+    ],
+)
+def test_keys_and_accounts_are_not_mended_by_waiting(error: Refused) -> None:
+    with pytest.raises(LlmFailure) as failed:
+        waits(error)
+    assert failed.value.final
+
+
+def test_a_refused_request_is_not_sent_again_and_others_are() -> None:
+    with pytest.raises(LlmFailure) as failed:
+        waits(Refused(400, "too long"))
+    assert not failed.value.final
+
+
+def test_keys_come_from_the_environment_alone() -> None:
+    settings = TurnSettings()
+    for provider in (Provider.ANTHROPIC, Provider.OPENAI, Provider.OPENAI_RESPONSES):
+        with pytest.raises(MissingKey):
+            open_llm(provider, "m", base_url=None, settings=settings, environment={})
+
+
+def test_a_server_of_one_s_own_needs_no_key() -> None:
+    llm = open_llm(
+        Provider.OPENAI,
+        "m",
+        base_url="http://127.0.0.1:1/v1",
+        settings=TurnSettings(),
+        environment={},
+    )
+    assert (llm.provider, llm.model) == ("openai", "m")
+    asyncio.run(llm.close())
+
+
+def test_a_price_is_dollars_for_a_million_tokens(tmp_path: Path) -> None:
+    path = tmp_path / "prices.json"
+    path.write_text('{"m": {"input": 2, "output": 10}}')
+    price = read_price(path, "m")
+    assert price == Price(input_usd=2.0, output_usd=10.0)
+    assert price.of(500_000, 100_000) == 2.0
+    assert read_price(path, "other") is None
+
+
+@pytest.mark.parametrize(
+    "text", ['{"m": 3}', '{"m": {"input": 1}}', '{"m": {"input": -1, "output": 1}}']
+)
+def test_a_price_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "prices.json"
+    path.write_text(text)
+    with pytest.raises(BadInput):
+        read_price(path, "m")
