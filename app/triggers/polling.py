@@ -50,10 +50,10 @@ def release_due_looks(session: Session, now: datetime) -> None:
     if wanted:
         rows = [{"benchmark_id": each.benchmark_id, "agent_id": each.agent_id} for each in wanted]
         session.execute(insert(RunWatch).values(rows).on_conflict_do_nothing())
-    for watched, watch in queries.watches(session).items():
+    for watched, watch in queries.due_watches(session, now - POLLED_EVERY).items():
         if watched not in wanted:
             session.delete(watch)
-        elif watch.polled_at is None or watch.polled_at <= now - POLLED_EVERY:
+        else:
             watch.polled_at = now
             enqueue_once(
                 session,

@@ -150,9 +150,10 @@ def watched(session: Session) -> set[Watched]:
     return {Watched(*row) for row in session.execute(statement)}
 
 
-def watches(session: Session) -> dict[Watched, RunWatch]:
-    """Every watch, locked; those that somebody else has are left out."""
-    statement = select(RunWatch).order_by(RunWatch.benchmark_id, RunWatch.agent_id)
+def due_watches(session: Session, polled_before: datetime) -> dict[Watched, RunWatch]:
+    """The watches that nobody used since, locked; those that somebody else has are left out."""
+    due = or_(RunWatch.polled_at.is_(None), RunWatch.polled_at <= polled_before)
+    statement = select(RunWatch).where(due).order_by(RunWatch.benchmark_id, RunWatch.agent_id)
     found = session.scalars(statement.with_for_update(skip_locked=True))
     return {Watched(watch.benchmark_id, watch.agent_id): watch for watch in found}
 

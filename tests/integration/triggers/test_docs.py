@@ -4,7 +4,8 @@ import re
 import subprocess
 from pathlib import Path
 
-from tests.integration.docs.test_examples import blocks, examples, matches
+from tests.contracts.test_every_route import ROUTES, roles
+from tests.integration.docs.test_examples import ROOT, blocks, examples, matches
 from tests.support.service import Service, pair
 
 PAGE = "docs/triggers.md"
@@ -43,3 +44,16 @@ def test_the_commands_of_the_page_answer_as_shown(service: Service, tmp_path: Pa
     assert [(run["status"], run["triggeredBy"], run["runName"]) for run in runs] == [
         ("COMPLETED", "WEBHOOK", "monday")
     ] * 2
+
+
+def test_every_route_of_triggers_is_on_the_page_with_what_it_needs() -> None:
+    rows = re.findall(
+        r"^\| `([A-Z]+ /[^`]+)` \| ([\w ]+) \|", (ROOT / PAGE).read_text(), re.MULTILINE
+    )
+    needed = {
+        f"{method} {route.path.removeprefix('/api/v1')}": "".join(roles(route.dependant))
+        for route in ROUTES
+        if route.path is not None and "triggers" in getattr(route.original_route, "tags", [])
+        for method in route.methods or ()
+    }
+    assert {route: "" if need == "a signature" else need for route, need in rows} == needed
