@@ -1,0 +1,216 @@
+"""`bashkit-eval` as a user meets it: answers, files, exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from app.harness.bash.cli import cli
+from app.harness.bash.recordings import read_report
+from app.harness.bash.types import EvalTask, Outcome
+from app.harness.llm.conversation import Message, Role, Stop, TextBlock
+from tests.support.bash_eval import GPT, HAIKU, recorded
+from tests.support.model_server import Asked, Raw, Said, model_server
+
+DEMO = Path(__file__).resolve().parents[3] / "demo" / "bash"
+TASKS, SCRIPT = DEMO / "tasks.jsonl", DEMO / "script.jsonl"
+PLAY = ("--provider", "scripted", "--model", SCRIPT)
+
+
+def run(*arguments: str | Path, **environment: str) -> Result:
+    return CliRunner().invoke(cli, [*map(str, arguments)], env=environment)
+
+
+def one_task(folder: Path, check: str = "exit_code:0") -> Path:
+    path = folder / "one.jsonl"
+    task = {"id": "one", "category": "c", "prompt": "Do.", "expectations": [{"check": check}]}
+    path.write_text(json.dumps(task))
+    return path
+
+
+def script(folder: Path, *turns: list[str]) -> Path:
+    path = folder / "play.jsonl"
+    path.write_text(json.dumps({"id": "one", "turns": turns}))
+    return path
+
+
+def test_the_own_dataset_is_whole_and_its_script_passes_it(tmp_path: Path) -> None:
+    assert run("lint", "--strict", TASKS).exit_code == 0
+    done = run("run", TASKS, *PLAY, "--save", tmp_path, "--junit", tmp_path / "junit.xml", "--json")
+    assert done.exit_code == 0, done.output
+    summary = json.loads(done.stdout)["summary"]
+    assert summary["total_tasks"] == summary["total_passed"] >= 15
+    assert len(summary["by_category"]) == 10
+    suite = ET.parse(tmp_path / "junit.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures")) == (str(summary["total_tasks"]), "0")
+    [file] = tmp_path.glob("eval-scripted-*.json")
+    assert read_report(file).settings["dataset"] == "tasks.jsonl"
+    assert file.with_suffix(".md").exists()
+    assert run("replay", file).exit_code == 0
+    assert run("rescore", file).exit_code == 0
+
+
+def test_a_category_and_a_task_can_be_chosen() -> None:
+    chosen = run("run", TASKS, *PLAY, "--category", "pipelines", "--trials", "2", "--json")
+    results = json.loads(chosen.stdout)["results"]
+    assert [(each["task"]["id"], each["trial"]) for each in results] == [
+        ("busiest_hour", 0),
+        ("common_words", 0),
+        ("busiest_hour", 1),
+        ("common_words", 1),
+    ]
+    assert run("run", TASKS, *PLAY, "--task", "nobody").exit_code == 2
+
+
+def test_the_gate_decides_between_0_and_1(tmp_path: Path) -> None:
+    dataset, play = one_task(tmp_path), script(tmp_path, ["false"])
+    words = ("run", dataset, "--provider", "scripted", "--model", play)
+    assert run(*words).exit_code == 1
+    assert run(*words, "--min-pass-rate", "0").exit_code == 0
+
+
+def test_a_task_that_errors_is_exit_3_whatever_the_gate(tmp_path: Path) -> None:
+    play = script(tmp_path, ["true"])
+    done = run(
+        "run", TASKS, "--provider", "scripted", "--model", play, "--min-pass-rate", "0",
+        "--task", "mend_json", "--junit", tmp_path / "j.xml",
+    )  # fmt: skip
+    assert done.exit_code == 3
+    assert "[ERROR] mend_json" in done.stdout
+    assert "the script does not know this task" in (tmp_path / "j.xml").read_text()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "nowhere.jsonl", *PLAY),
+        ("run", TASKS, "--provider", "scripted", "--model", "nowhere.jsonl"),
+        ("run", TASKS, "--provider", "anthropic", "--model", "m"),
+        ("run", TASKS, *PLAY, "--run-usd", "1"),
+        ("run", TASKS, *PLAY, "--only-cached"),
+        ("run", TASKS, "--provider", "nobody", "--model", "m"),
+        ("report", "nowhere.json"),
+        ("report", TASKS),
+        ("replay", TASKS),
+        ("rescore", TASKS),
+        ("compare", TASKS),
+        ("lint", "nowhere.jsonl"),
+    ],
+)
+def test_what_cannot_be_done_is_exit_2(words: tuple[str, ...]) -> None:
+    done = run(*words, ANTHROPIC_API_KEY="")
+    assert done.exit_code == 2
+    assert done.stdout == ""
+
+
+def test_a_dataset_with_an_unknown_check_is_not_paid_for(tmp_path: Path) -> None:
+    done = run("run", one_task(tmp_path, check="exitcode:0"), *PLAY)
+    assert done.exit_code == 2
+    assert "no check is named 'exitcode'. Did you mean exit_code?" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["terminal", "json", "markdown", "markdown-original", "html"])
+def test_a_recorded_run_is_shown_in_every_form(form: str, tmp_path: Path) -> None:
+    path = recorded(HAIKU)
+    printed = run("report", path, "--format", form)
+    assert printed.exit_code == 0
+    assert "complex_tasks" in printed.stdout.replace("\\", "")
+    run("report", path, "--format", form, "--file", tmp_path / "out")
+    assert (tmp_path / "out").read_text().rstrip("\n") == printed.stdout.rstrip("\n")
+
+
+def test_recorded_runs_are_compared() -> None:
+    done = run("compare", recorded(HAIKU), recorded(GPT), "--json")
+    assert done.exit_code == 0
+    [pair] = json.loads(done.stdout)["pairs"]
+    assert (pair["result"]["only_first"], pair["result"]["only_second"]) == (11, 2)
+    assert run("compare", recorded(HAIKU)).exit_code == 2
+
+
+def test_a_replay_that_differs_is_exit_1(tmp_path: Path) -> None:
+    done = run("replay", recorded(HAIKU), "--save", tmp_path, "--json")
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["checks"][1] == 168
+    [file] = tmp_path.iterdir()
+    assert file.name.endswith("-replay.json")
+
+
+def test_a_run_is_resumed_where_it_ended(tmp_path: Path) -> None:
+    run("run", TASKS, *PLAY, "--save", tmp_path, "--run-tokens", "600", "--concurrency", "1")
+    [file] = tmp_path.glob("*.json")
+    before = read_report(file)
+    assert {each.outcome for each in before.results} == {Outcome.SCORED, Outcome.SKIPPED}
+    done = run("run", TASKS, *PLAY, "--resume", file, "--json")
+    assert done.exit_code == 0
+    after = read_report(file)
+    assert {each.outcome for each in after.results} == {Outcome.SCORED}
+    first = next(each for each in before.results if each.outcome is Outcome.SCORED)
+    assert first in after.results
+    assert list(tmp_path.glob("*.json")) == [file]
+
+
+def test_answers_are_kept_and_asked_once(tmp_path: Path) -> None:
+    dataset = one_task(tmp_path)
+    message = Message(role=Role.ASSISTANT, content=(TextBlock(text="Done."),))
+    words = ("run", dataset, "--provider", "openai", "--model", "m", "--cache", tmp_path / "cache")
+    with model_server(lambda _: Said(message=message, stop=Stop.END, usage=None)) as server:
+        address = ("--base-url", server.openai_url)
+        assert run(*words, *address).exit_code == 1
+        assert run(*words, *address, "--only-cached").exit_code == 1
+        assert len(server.asked) == 1
+
+
+def test_ctrl_c_keeps_what_was_reached(tmp_path: Path) -> None:
+    """The second task hangs; the first one's result must be in the file when all is over."""
+    tasks = [
+        EvalTask(id=name, category="c", description="", prompt=name, expectations=())
+        for name in ("first", "second")
+    ]
+    dataset = tmp_path / "two.jsonl"
+    check = [{"check": "tool_calls_max:9"}]
+    dataset.write_text(
+        "\n".join(
+            json.dumps({"id": t.id, "category": "c", "prompt": t.prompt, "expectations": check})
+            for t in tasks
+        )
+    )
+    message = Message(role=Role.ASSISTANT, content=(TextBlock(text="Done."),))
+
+    def plan(asked: Asked) -> Said | Raw:
+        if asked.prompt == "second":
+            time.sleep(30)
+        return Said(message=message, stop=Stop.END, usage=None)
+
+    with model_server(plan) as server:
+        program = subprocess.Popen(
+            [
+                sys.executable, "-m", "app.harness.bash.cli", "run", dataset, "--provider",
+                "openai", "--model", "m", "--base-url", server.openai_url, "--save", tmp_path,
+                "--concurrency", "1",
+            ],
+            env={**os.environ, "OPENAI_API_KEY": "k"},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        until_asked(lambda: len(server.asked) == 2)
+        program.send_signal(signal.SIGINT)
+        _, said = program.communicate(timeout=30)
+    assert program.returncode == 130, said
+    [file] = tmp_path.glob("eval-*.json")
+    first, second = read_report(file).results
+    assert first.outcome is Outcome.SCORED
+    assert (second.outcome, second.reason) == (Outcome.SKIPPED, "interrupted")
+
+
+def until_asked(condition: object) -> None:
+    assert callable(condition)
+    ends = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < ends, "nothing was asked"
+        time.sleep(0.01)
