@@ -45,7 +45,9 @@ PARTS = {
     "purge": Part("app.purging:cli", "Forget the traces of old runs; their history stays."),
     "secrets": Part("app.sealing:cli", "The master keys that stored secrets are sealed with."),
     "keys": Part("app.access.cli:cli", "API keys: give out, list, revoke."),
-    "audit": Part("app.access.cli:audit", "Who changed what."),
+    "audit": Part(
+        "app.access.cli:audit", "Show who changed what, newest first; needs an admin key."
+    ),
 }
 
 

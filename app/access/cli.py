@@ -125,8 +125,8 @@ AUDIT_COLUMNS = (
 
 @audit.command("audit")
 def show_audit(
-    key: Annotated[
-        str | None, typer.Option("--key", help="Only what this key did: its id.")
+    actor: Annotated[
+        str | None, typer.Option("--actor", help="Only what this one did: the id of a key.")
     ] = None,
     action: Annotated[
         str | None, typer.Option("--action", help="Only this, such as create_agent.")
@@ -141,5 +141,7 @@ def show_audit(
     from app.core.client import open_api
 
     with open_api() as api:
-        page = api.page(AUDIT_PATH, limit=limit, actorId=key, action=action, resourceType=resource)
+        page = api.page(
+            AUDIT_PATH, limit=limit, actorId=actor, action=action, resourceType=resource
+        )
     print_page(page, AUDIT_COLUMNS, output)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import BackgroundTasks, Request, Security
+from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from app.access import audit
@@ -57,7 +58,7 @@ class Requirement:
 
     role: RoleName
 
-    def __call__(
+    async def __call__(
         self, request: Request, credentials: Credentials, after: BackgroundTasks
     ) -> Caller:
         if credentials is None:
@@ -65,9 +66,9 @@ class Requirement:
         # A route may need a role beside that of its router: the request is still one.
         caller: Caller | None = getattr(request.state, "caller", None)
         if caller is None:
-            caller = _admitted(request, credentials.credentials, after)
+            caller = await _admitted(request, credentials.credentials, after)
         if not covers(caller.role, self.role):
-            _record_refusal(request)
+            await run_in_threadpool(_record_refusal, request)
             raise Forbidden(
                 f"this needs an API key with the role {self.role}, yours has the role"
                 f" {caller.role}; use another key, or ask an administrator for one"
@@ -90,10 +91,15 @@ def caller_of(request: Request) -> Caller:
     return caller
 
 
-def _admitted(request: Request, token: str, after: BackgroundTasks) -> Caller:
-    """Who is asking, counted; what there is to note of it is noted after the answer."""
+async def _admitted(request: Request, token: str, after: BackgroundTasks) -> Caller:
+    """Who is asking, counted; what there is to note of it is noted after the answer.
+
+    A thread is taken only when the database has to be asked.
+    """
     gate = _gate(request)
-    key = _identified(gate, request, token)
+    key = gate.ring.remembered(token)
+    if key is None:
+        key = await run_in_threadpool(_identified, gate, request, token)
     caller = Caller(key_id=key.id, role=key.role)
     request.state.caller = caller
     if gate.requests is not None:

@@ -176,7 +176,7 @@ class OnceOnly:
         session.flush()
 
 
-def _once_only(request: Request, idempotency_key: KeyHeader = None) -> OnceOnly:
+async def _once_only(request: Request, idempotency_key: KeyHeader = None) -> OnceOnly:
     return OnceOnly(request=request, resources=resources(request), key=idempotency_key)
 
 

@@ -37,13 +37,14 @@ class KeyRing:
 
     def find(self, token: str) -> KnownKey | None:
         """The key with this text if it may be used now. Raises `DatabaseUnavailable`."""
-        fingerprint = digest(token)
-        key = self._remembered(fingerprint) or self._looked_up(token, fingerprint)
-        if key is None or not is_usable(
-            expires_at=key.expires_at, revoked_at=key.revoked_at, now=self._clock()
-        ):
+        return self.remembered(token) or self._usable(self._looked_up(token, digest(token)))
+
+    def remembered(self, token: str) -> KnownKey | None:
+        """The same without asking the database: None also when it has to be asked."""
+        entry = self._seen.get(digest(token))
+        if entry is None or self._monotonic() >= entry[0]:
             return None
-        return key
+        return self._usable(entry[1])
 
     def is_no_guess(self, token: str) -> bool:
         """Whether nobody finds a text like this by trying: 256 random bits, or valid lately."""
@@ -63,11 +64,12 @@ class KeyRing:
         except (Unavailable, DBAPIError) as error:
             log.info("use of an API key not noted", key_id=key_id, cause=type(error).__name__)
 
-    def _remembered(self, fingerprint: bytes) -> KnownKey | None:
-        entry = self._seen.get(fingerprint)
-        if entry is None or self._monotonic() >= entry[0]:
+    def _usable(self, key: KnownKey | None) -> KnownKey | None:
+        if key is None or not is_usable(
+            expires_at=key.expires_at, revoked_at=key.revoked_at, now=self._clock()
+        ):
             return None
-        return entry[1]
+        return key
 
     def _looked_up(self, token: str, fingerprint: bytes) -> KnownKey | None:
         forgotten_at = self._monotonic() + REMEMBERED_S

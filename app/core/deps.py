@@ -29,11 +29,16 @@ def resources(request: Request) -> Resources:
     return replace(found, db=found.db.witnessed(partial(witness, request)))
 
 
-def event_hub(request: Request) -> EventHub:
+async def _resources(request: Request) -> Resources:
+    """On the event loop: a thread for each question costs more than its answer."""
+    return resources(request)
+
+
+async def event_hub(request: Request) -> EventHub:
     """What wakes the open event streams of this process."""
     hub: EventHub = request.app.state.hub
     return hub
 
 
-Res = Annotated[Resources, Depends(resources)]
+Res = Annotated[Resources, Depends(_resources)]
 Hub = Annotated[EventHub, Depends(event_hub)]

@@ -148,11 +148,11 @@ def document(operation: dict[str, Any], problem: Any) -> None:
         answers["428"] = problem(428, "this service wants If-Match with every edit")
 
 
-def _tagged(request: Request, if_none_match: IfNoneMatchHeader = None) -> Tagged:
+async def _tagged(request: Request, if_none_match: IfNoneMatchHeader = None) -> Tagged:
     return Tagged(request=request, known=if_none_match)
 
 
-def _match(request: Request, if_match: IfMatchHeader = None) -> Match:
+async def _match(request: Request, if_match: IfMatchHeader = None) -> Match:
     required = bool(resources(request).options.get(REQUIRED))
     return Match(wanted=if_match, required=required, tagged=Tagged(request=request))
 

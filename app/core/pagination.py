@@ -37,16 +37,23 @@ class BadCursor(Invalid):
 class PageQuery:
     """Which page a client asks for: `?limit=50&cursor=…`."""
 
-    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Items on one page.")] = (
-        DEFAULT_LIMIT
-    )
+    limit: int = DEFAULT_LIMIT
+    cursor: str | None = None
+
+
+async def _paging(
+    limit: Annotated[
+        int, Query(ge=1, le=MAX_LIMIT, description="Items on one page.")
+    ] = DEFAULT_LIMIT,
     cursor: Annotated[
         str | None,
         Query(max_length=MAX_CURSOR, description="`nextCursor` of the page before."),
-    ] = None
+    ] = None,
+) -> PageQuery:
+    return PageQuery(limit, cursor)
 
 
-Paging = Annotated[PageQuery, Depends()]
+Paging = Annotated[PageQuery, Depends(_paging)]
 
 
 class PageRows(NamedTuple, Generic[T]):

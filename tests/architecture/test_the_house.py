@@ -14,6 +14,13 @@ APP = ROOT / "app"
 
 # Streams, bodies and the worker loop; besides them only the harness waits without a thread.
 MAY_BE_ASYNC = {
+    # What a route depends on without waiting for anything: a thread for each would cost more.
+    "app/access/deps.py",
+    "app/access/idempotency.py",
+    "app/core/deps.py",
+    "app/core/etags.py",
+    "app/core/pagination.py",
+    "app/core/parameters.py",
     "app/core/answers.py",
     "app/core/bodies.py",
     "app/core/problems.py",
