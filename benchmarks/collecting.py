@@ -1,5 +1,7 @@
-"""M1 for a run that is collected from Langfuse, 100 000 traces or as many as MOSAICO_BENCH_TRACES
-says. It takes minutes, so it is measured only when it is named.
+"""M1c: memory of each process for a run that is collected from Langfuse.
+
+It is of 100 000 traces, or of as many as MOSAICO_BENCH_TRACES says. It takes minutes, so it is
+measured only when it is named.
 """
 
 import os
@@ -31,7 +33,7 @@ def measure() -> Iterator[BenchRow]:
         keys = {"langfusePublicKey": PUBLIC_KEY, "langfuseSecretKey": SECRET_KEY}
         service.client.post("/agents", json={**agent, **keys}).raise_for_status()
         yield from measure_peaks(
-            "M1 Langfuse", service.pid, FEW, MANY, lambda count: _run(service.client, count)
+            "M1c", service.pid, FEW, MANY, lambda count: _run(service.client, count)
         )
 
 
