@@ -16,6 +16,7 @@ from benchmarks import (
     memory,
     metrics,
     scale,
+    schedules,
     storage,
     takeover,
 )
@@ -27,6 +28,7 @@ GROUPS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "storage": storage.measure,
     "memory": memory.measure,
     "takeover": takeover.measure,
+    "schedules": schedules.measure,
     "scale": scale.measure,
     "cli": cli.measure,
     "langfuse": langfuse.measure,

@@ -6,8 +6,9 @@ from typing import NamedTuple
 from app.agents.queries import get_agent
 from app.agents.service import langfuse_query
 from app.benchmarks.queries import get_benchmark
+from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
-from app.jobs.handlers import HANDLERS, Job
+from app.jobs.handlers import HANDLERS, Job, describe
 from app.schedules import queries, rules, service
 from app.schedules.rules import FireStatus, SkipReason
 from app.traces.registry import TRACE_SOURCES, TraceQuery
@@ -22,23 +23,24 @@ class Search(NamedTuple):
 
 
 @HANDLERS.handles("schedules.start", give_up="schedules.give_up")
-def start(job: Job, fire: int) -> None:
-    """Start the run of a due instant; with a pattern, of the run that the source holds for it."""
-    res = job.resources
-    search = _search_of(res, fire)
-    run_name = _newest_run(res, search) if search else None
-    with res.db.begin() as session:
-        if search and run_name is None:
-            service.skip_fire(session, fire, SkipReason.NO_NEW_RUN)
-        else:
-            service.start_fire(session, fire, res.clock(), run_name)
+def start(job: Job, fires: list[int]) -> None:
+    """Start the runs of due instants; what is started stays so when the job is done again."""
+    for fire in fires:
+        job.checkpoint()
+        try:
+            _start(job.resources, fire)
+        except Unavailable:
+            raise
+        except AppError as error:
+            give_up(job, [fire], **describe(error))
 
 
 @HANDLERS.handles("schedules.give_up")
-def give_up(job: Job, fire: int, code: str, message: str) -> None:
+def give_up(job: Job, fires: list[int], code: str, message: str) -> None:
     """No run could be started: that counts as a failure."""
     with job.resources.db.begin() as session:
-        service.fail_fire(session, fire, code, message, job.resources.clock())
+        for fire in fires:
+            service.fail_fire(session, fire, code, message, job.resources.clock())
 
 
 @HANDLERS.handles("schedules.settle")
@@ -46,6 +48,17 @@ def settle(job: Job, run_id: str) -> None:
     """Let the end of a run count for its schedule."""
     with job.resources.db.begin() as session:
         service.settle(session, run_id, job.resources.clock())
+
+
+def _start(res: Resources, fire: int) -> None:
+    """Start one run; with a pattern, of the run that the source holds for it."""
+    search = _search_of(res, fire)
+    run_name = _newest_run(res, search) if search else None
+    with res.db.begin() as session:
+        if search and run_name is None:
+            service.skip_fire(session, fire, SkipReason.NO_NEW_RUN)
+        else:
+            service.start_fire(session, fire, res.clock(), run_name)
 
 
 def _search_of(res: Resources, seq: int) -> Search | None:

@@ -1,0 +1,149 @@
+"""S1: 10 000 schedules that are due in one second, beside APScheduler with its own job store."""
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
+from apscheduler.schedulers.background import BackgroundScheduler
+from sqlalchemy import text
+
+from app.core.db import Database
+from app.core.migrations import upgrade
+from app.schedules.tick import Ticker
+from benchmarks.rows import BenchRow
+from tests.support.postgres import cluster, drop_database, make_database
+
+SCHEDULES = 10_000
+LATEST_S = 2.0
+GOAL = 20.0
+GRACE_S = 3600
+PATIENCE_S = 240.0
+LEAD = timedelta(seconds=3)
+
+_noted: list[float] = []
+
+PLACES = """
+    INSERT INTO agents (id, name, archived, revision) VALUES ('a', 'a', false, 1);
+    INSERT INTO benchmarks (id, metadata, source, metrics, min_coverage, max_error_share,
+                            archived, revision)
+    VALUES ('b', '{}', 'local', '[]', 0.9, 0.05, false, 1);
+"""
+FILL = text(
+    """
+    INSERT INTO schedule_configs (id, name, benchmark_id, agent_id, cron_expression, timezone,
+        dst_policy, enabled, misfire_policy, catchup_window_seconds, concurrency_policy,
+        auto_disable_on_failure, max_consecutive_failures, consecutive_failures, revision,
+        next_run_at)
+    SELECT 's-' || n, 'nightly', 'b', 'a', :cron, 'Europe/Rome', 'SPRING', true, 'FIRE_ONCE',
+        86400, 'FORBID', true, 3, 0, 1, :due
+    FROM generate_series(1, :count) AS n
+    """
+)
+FIRED = text("SELECT count(*), count(DISTINCT (schedule_id, due_at)) FROM schedule_fires")
+STARTS = text(
+    "SELECT sum(jsonb_array_length(args -> 'fires')) FROM procrastinate_jobs"
+    " WHERE task_name = 'schedules.start'"
+)
+
+
+class Lateness(NamedTuple):
+    """How many fired, and seconds from the due instant to the last of them."""
+
+    fired: int
+    last_s: float
+
+
+def measure() -> Iterator[BenchRow]:
+    with _database() as db:
+        ours = _ours(db)
+        peer = _peer(db)
+    ratio = peer.last_s / ours.last_s
+    holds = ours.fired == peer.fired == SCHEDULES and ours.last_s <= LATEST_S and ratio >= GOAL
+    yield BenchRow(
+        "S1",
+        f"≥ {GOAL:g}× sooner than APScheduler's SQLAlchemyJobStore, last ≤ {LATEST_S:g} s late",
+        ratio,
+        holds,
+        f"{ours.fired} due in one second, each once: the last {ours.last_s:.2f} s late"
+        f" against {peer.last_s:.1f} s ({peer.fired})",
+    )
+
+
+def _ours(db: Database) -> Lateness:
+    """From due to committed: the fire, the job that starts the run, the next instant."""
+    due = _whole_second(datetime.now(UTC) + LEAD)
+    cron = f"{due.second} {due.minute} * * * *"
+    with db.begin() as session:
+        session.execute(FILL, {"cron": cron, "due": due, "count": SCHEDULES})
+    ticker = Ticker(db)
+    ticker.start()
+    try:
+        _wait_until(lambda: _fired(db) >= SCHEDULES)
+        last_s = (datetime.now(UTC) - due).total_seconds()
+    finally:
+        ticker.stop()
+    with db.read() as session:
+        rows, distinct = session.execute(FIRED).one()
+        assert rows == distinct == session.scalar(STARTS), "an instant fired twice"
+    return Lateness(rows, last_s)
+
+
+def _peer(db: Database) -> Lateness:
+    """The same number of cron jobs that do nothing but note the time."""
+    _noted.clear()
+    scheduler = BackgroundScheduler(
+        jobstores={"default": SQLAlchemyJobStore(engine=db.engine)},
+        job_defaults={"misfire_grace_time": GRACE_S},
+        timezone="UTC",
+    )
+    scheduler.start(paused=True)
+    due = _whole_second(datetime.now(UTC) + timedelta(seconds=90))
+    try:
+        for number in range(SCHEDULES):
+            scheduler.add_job(
+                note, "cron", second=due.second, minute=due.minute, id=str(number), max_instances=1
+            )
+        _wait_until(lambda: datetime.now(UTC) >= due - LEAD)
+        scheduler.resume()
+        _wait_until(lambda: len(_noted) >= SCHEDULES)
+        return Lateness(len(_noted), max(_noted) - due.timestamp())
+    finally:
+        scheduler.shutdown()
+
+
+def note() -> None:
+    _noted.append(time.time())
+
+
+def _fired(db: Database) -> int:
+    with db.read() as session:
+        return session.scalar(text("SELECT count(*) FROM schedule_fires")) or 0
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    pause, deadline = threading.Event(), time.monotonic() + PATIENCE_S
+    while not condition() and time.monotonic() < deadline:
+        pause.wait(0.01)
+
+
+def _whole_second(instant: datetime) -> datetime:
+    return instant.replace(microsecond=0) + timedelta(seconds=1)
+
+
+@contextmanager
+def _database() -> Iterator[Database]:
+    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as lease:
+        drop_database(lease.url, "bench")
+        url = make_database(lease.url, "bench")
+        upgrade(url)
+        db = Database(url, pool_size=4, name="bench")
+        with db.begin() as session:
+            session.execute(text(PLACES))
+        yield db
+        db.dispose()
