@@ -5,11 +5,23 @@ from app.agents import models as agents
 from app.benchmarks import models as benchmarks
 from app.core.db import Base
 from app.kpis import models as kpis
+from app.notifications import models as notifications
 from app.runs import models as runs
 from app.schedules import models as schedules
 from app.traces import models as traces
 from app.triggers import models as triggers
 
-__all__ = ["METADATA", "access", "agents", "benchmarks", "kpis", "runs", "traces", "triggers"]
+__all__ = [
+    "METADATA",
+    "access",
+    "agents",
+    "benchmarks",
+    "kpis",
+    "notifications",
+    "runs",
+    "schedules",
+    "traces",
+    "triggers",
+]
 
 METADATA = Base.metadata
