@@ -6,7 +6,6 @@ import base64
 import importlib
 import secrets
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -21,9 +20,8 @@ from app.metrics.registry import load_metrics
 from app.plugins import load_plugins
 from app.postgres.server import Lease
 from tests.support.postgres import cluster, drop_database, make_database
+from tests.support.recycling import Databases
 from tests.support.service import Service, running_service
-
-_numbers = count()
 
 
 @pytest.fixture(scope="session")
@@ -43,15 +41,17 @@ def migrated_template(postgres_server: Lease, worker_id: str) -> Iterator[str]:
     drop_database(postgres_server.url, name)
 
 
+@pytest.fixture(scope="session")
+def databases(postgres_server: Lease, migrated_template: str, worker_id: str) -> Databases:
+    return Databases(postgres_server.url, migrated_template, prefix=f"test_{worker_id}_")
+
+
 @pytest.fixture
-def fresh_database_url(
-    postgres_server: Lease, migrated_template: str, worker_id: str
-) -> Iterator[str]:
+def fresh_database_url(databases: Databases) -> Iterator[str]:
     """A migrated, empty database of the test's own."""
-    name = f"test_{worker_id}_{next(_numbers)}"
-    drop_database(postgres_server.url, name)
-    yield make_database(postgres_server.url, name, template=migrated_template)
-    drop_database(postgres_server.url, name)
+    name = databases.take()
+    yield databases.url(name)
+    databases.give_back(name)
 
 
 @pytest.fixture
