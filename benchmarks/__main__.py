@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from benchmarks import (
     api,
+    bash_eval,
     cli,
     collecting,
     formula,
@@ -32,6 +33,7 @@ GROUPS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "scale": scale.measure,
     "cli": cli.measure,
     "langfuse": langfuse.measure,
+    "bash": bash_eval.measure,
     "api": api.measure,
 }
 ONLY_BY_NAME: dict[str, Callable[[], Iterator[BenchRow]]] = {"collecting": collecting.measure}

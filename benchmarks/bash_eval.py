@@ -1,0 +1,71 @@
+"""B1, B2: recorded bash commands executed anew, and what the agent loop adds to a model's turn."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+
+from app.harness.bash.agent import TaskLimits, attempt_task
+from app.harness.bash.checking import load_checks
+from app.harness.bash.recordings import read_report
+from app.harness.bash.replay import execute
+from app.harness.bash.sandbox import Sandbox
+from app.harness.bash.types import EvalResult
+from app.harness.limits import Spending
+from app.harness.llm.scripted import Script, ScriptedLlm
+from benchmarks.rows import BenchRow
+from tests.support.bash_eval import DATA, RECORDINGS, task
+
+REPLAY_GOAL_SECONDS = 2.0
+TURN_GOAL_SECONDS = 0.002
+TURNS = 9
+ATTEMPTS = 50
+ROUNDS = 3
+
+
+def measure() -> Iterator[BenchRow]:
+    """The time of the recorded commands where the recordings are, and that of a turn."""
+    load_checks()
+    if all((DATA / "runs" / name).exists() for name in RECORDINGS):
+        yield _replay()
+    yield _turn()
+
+
+def _replay() -> BenchRow:
+    reports = [read_report(DATA / "runs" / name) for name in RECORDINGS]
+    results = [each for report in reports for each in report.results]
+    calls = sum(each.trace.tool_call_count for each in results if each.trace)
+    seconds = min(_seconds_of_replay(results) for _ in range(ROUNDS))
+    return BenchRow(
+        name="B1 replay of the recorded bash commands",
+        goal=f"≤ {REPLAY_GOAL_SECONDS:g} s",
+        ratio=seconds / REPLAY_GOAL_SECONDS,
+        holds=seconds <= REPLAY_GOAL_SECONDS,
+        note=f"{seconds:.2f} s for {calls} calls of {len(results)} tasks",
+    )
+
+
+def _seconds_of_replay(results: Sequence[EvalResult]) -> float:
+    started = time.perf_counter()
+    for each in results:
+        execute(each, Sandbox(each.task.files))
+    return time.perf_counter() - started
+
+
+def _turn() -> BenchRow:
+    seconds = min(asyncio.run(_seconds_of_a_turn()) for _ in range(ROUNDS))
+    return BenchRow(
+        name="B2 the agent loop, one turn with one call",
+        goal=f"≤ {1000 * TURN_GOAL_SECONDS:g} ms",
+        ratio=seconds / TURN_GOAL_SECONDS,
+        holds=seconds <= TURN_GOAL_SECONDS,
+        note=f"{1000 * seconds:.2f} ms with a model that answers at once",
+    )
+
+
+async def _seconds_of_a_turn() -> float:
+    one = task()
+    llm = ScriptedLlm("s", {one.prompt: Script(turns=(("echo hi",),) * TURNS)})
+    started = time.perf_counter()
+    for _ in range(ATTEMPTS):
+        await attempt_task(one, llm, TaskLimits(), Spending())
+    return (time.perf_counter() - started) / (ATTEMPTS * (TURNS + 1))
