@@ -2,7 +2,7 @@
 
 import re
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import APIRouter, Depends
 from starlette.types import Scope
 
 from app.access.router import audit_router as audit
@@ -29,7 +29,7 @@ STREAMED = frozenset[tuple[str, str]]({("POST", f"{PREFIX}/local-datasets")})
 SIGNED = re.compile(rf"{PREFIX}/webhooks/(langfuse|benchmarks/[^/]+/runs)")
 
 
-def include(app: FastAPI) -> None:
+def include(router: APIRouter) -> None:
     """Add every router below `/api/v1`; each documents its problems."""
     v1 = APIRouter(
         prefix=PREFIX, responses=PROBLEMS, dependencies=[Depends(refuse_unknown_parameters)]
@@ -48,7 +48,7 @@ def include(app: FastAPI) -> None:
     v1.include_router(metrics)
     v1.include_router(keys)
     v1.include_router(audit)
-    app.include_router(v1)
+    router.include_router(v1)
 
 
 def is_streamed(scope: Scope) -> bool:

@@ -5,14 +5,16 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
 import anyio.to_thread
 import uvicorn
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 from sqlalchemy import QueuePool
+from starlette.routing import BaseRoute
 
 from app import api
 from app.access.audit import witness
@@ -70,12 +72,12 @@ def create_app(resources: Resources, *, show_docs: bool = True) -> FastAPI:
         redirect_slashes=False,
         lifespan=_lifespan,
         generate_unique_id_function=operation_id,
+        routes=list(_routes()),
     )
     app.state.resources = resources
     app.state.witness = witness
     app.state.hub = EventHub(resources.db.url)
     app.state.probe = health.Probe(resources.db.url)
-    _add_routes(app)
     if show_docs:
         swagger.install(app)
     _add_layers(app)
@@ -132,10 +134,14 @@ def operation_id(route: APIRoute) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def _add_routes(app: FastAPI) -> None:
-    api.include(app)
-    app.include_router(health.router)
-    app.include_router(problem_pages.router)
+@cache
+def _routes() -> list[BaseRoute]:
+    """Every route, built once in a process: that takes longer than most requests."""
+    routes = APIRouter(redirect_slashes=False, generate_unique_id_function=operation_id)
+    api.include(routes)
+    routes.include_router(health.router)
+    routes.include_router(problem_pages.router)
+    return routes.routes
 
 
 def _add_layers(app: FastAPI) -> None:
