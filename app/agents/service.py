@@ -34,7 +34,6 @@ def create_agent(session: Session, body: AgentCreate, box: SecretBox) -> Agent:
         raise Conflict(
             f"the agent id {agent_id!r} is taken; choose another or PATCH that one"
         ) from None
-    session.refresh(agent)
     return agent
 
 
