@@ -3,12 +3,14 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.harness.bash.checking import Evidence, FileKind, FileUnreadable
+from app.harness.bash.recordings import read_report
 from app.harness.bash.types import (
     AgentTrace,
     EvalReport,
@@ -40,6 +42,14 @@ def recorded(name: str) -> Path:
     if not path.exists():
         pytest.skip(f"the recording {name} is not here")
     return path
+
+
+def recorded_report(name: str) -> EvalReport:
+    """What a recorded run holds; reports never change, so one reading serves all tests."""
+    return _read(recorded(name))
+
+
+_read = cache(read_report)
 
 
 def dataset_file(name: str) -> Path:

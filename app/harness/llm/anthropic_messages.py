@@ -11,7 +11,7 @@ import anthropic
 import httpx2
 
 from app.harness.llm.answers import JSON, read_answer, read_arguments, read_usage, text_of
-from app.harness.llm.calling import CONNECT_S, TOTAL_S, SdkErrors, call_with_retries
+from app.harness.llm.calling import CONNECT_S, TOTAL_S, SdkErrors, call_with_retries, certificates
 from app.harness.llm.conversation import (
     Block,
     Message,
@@ -57,7 +57,9 @@ class AnthropicMessages:
             max_retries=0,
             timeout=httpx2.Timeout(TOTAL_S, connect=CONNECT_S),
             # A redirect would take the key along.
-            http_client=anthropic.DefaultAsyncHttpxClient(follow_redirects=False),
+            http_client=anthropic.DefaultAsyncHttpxClient(
+                follow_redirects=False, verify=certificates()
+            ),
         )
 
     async def turn(self, system: str, messages: Sequence[Message], tools: Sequence[Tool]) -> Turn:

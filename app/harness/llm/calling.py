@@ -5,9 +5,13 @@ The SDKs' own retries are off: they know neither quotas nor our limits.
 
 import asyncio
 import math
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, Protocol, TypeVar
+
+import httpx2
 
 from app.harness.llm.conversation import LlmFailure
 
@@ -30,6 +34,12 @@ _AGAIN: Final = frozenset({408, 409, 429})
 _SERVER_ERROR: Final = 500
 _TOO_MANY: Final = 429
 _NOT_FOUND: Final = 404
+
+
+@cache
+def certificates() -> ssl.SSLContext:
+    """Reading them takes longer than most requests; all clients of a process share them."""
+    return httpx2.create_ssl_context()
 
 
 class StatusError(Protocol):

@@ -11,7 +11,7 @@ import httpx2
 import openai
 
 from app.harness.llm.answers import JSON, read_answer, read_arguments, read_usage, text_of
-from app.harness.llm.calling import CONNECT_S, TOTAL_S, SdkErrors, call_with_retries
+from app.harness.llm.calling import CONNECT_S, TOTAL_S, SdkErrors, call_with_retries, certificates
 from app.harness.llm.conversation import (
     Block,
     Message,
@@ -38,7 +38,7 @@ def open_client(api_key: str, base_url: str | None) -> openai.AsyncOpenAI:
         base_url=base_url,
         max_retries=0,
         timeout=httpx2.Timeout(TOTAL_S, connect=CONNECT_S),
-        http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False),
+        http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False, verify=certificates()),
     )
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from app.harness.bash.agent import Attempt, TaskLimits, attempt_task
 from app.harness.bash.checking import load_checks
-from app.harness.bash.recordings import read_report
 from app.harness.bash.replay import is_unsteady, replay
 from app.harness.bash.runner import RunLimits, Runner, plan_trials
 from app.harness.bash.types import Ending, EvalResult, EvalTask
@@ -23,7 +22,7 @@ from app.harness.llm.conversation import (
     Usage,
 )
 from app.harness.llm.providers import Provider, open_llm
-from tests.support.bash_eval import GPT, HAIKU, OPUS, SONNET, recorded, task
+from tests.support.bash_eval import GPT, HAIKU, OPUS, SONNET, recorded_report, task
 from tests.support.model_server import Asked, ModelServer, Raw, Said, model_server, recorded_plan
 
 KEYS = {"ANTHROPIC_API_KEY": "key-of-anthropic", "OPENAI_API_KEY": "key-of-openai"}
@@ -90,7 +89,7 @@ def in_order(*answers: Said | Raw) -> Callable[[Asked], Said | Raw]:
 )
 def test_a_recorded_run_comes_out_as_recorded(name: str, provider: Provider) -> None:
     """Turns, tokens and stops are those of the recording, outcomes those of its commands now."""
-    before = read_report(recorded(name))
+    before = recorded_report(name)
     expected = replay(before).report
     found: list[EvalResult] = []
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from app.harness.bash.checking import CHECKS, load_checks, split_check
-from app.harness.bash.recordings import read_report
 from app.harness.bash.replay import replay, rescore
 from app.harness.bash.summary import summarize
 from app.harness.bash.types import EvalReport, EvalResult, Outcome
@@ -18,7 +17,7 @@ from tests.support.bash_eval import (
     RECORDINGS,
     SONNET,
     call,
-    recorded,
+    recorded_report,
     report,
     result,
     task,
@@ -90,7 +89,7 @@ def test_what_was_not_scored_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_checks_of_recorded_calls_say_what_was_recorded(name: str) -> None:
-    before = read_report(recorded(name))
+    before = recorded_report(name)
     after = rescore(before).report
     for old, new in zip(before.results, after.results, strict=True):
         assert old.score
@@ -114,7 +113,7 @@ def test_checks_of_recorded_calls_say_what_was_recorded(name: str) -> None:
 def test_a_recorded_run_comes_out_as_the_reference_says(
     name: str, expected: tuple[int, float], ok: int, failed: int
 ) -> None:
-    again = replay(read_report(recorded(name)))
+    again = replay(recorded_report(name))
     summary = summarize(again.report)
     assert (summary.tool_calls_ok, summary.tool_calls_error) == (ok, failed)
     assert (summary.total_passed, summary.total_score) == expected

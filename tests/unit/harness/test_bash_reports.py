@@ -18,7 +18,7 @@ from tests.support.bash_eval import (
     HAIKU_BEFORE,
     OPUS,
     call,
-    recorded,
+    recorded_report,
     report,
     result,
     task,
@@ -162,7 +162,7 @@ def test_the_layout_of_the_original_is_kept_to_the_byte() -> None:
 
 
 def test_the_category_table_of_a_recorded_run_as_the_original_wrote_it() -> None:
-    shown = render(read_report(recorded(HAIKU)), "markdown-original")
+    shown = render(recorded_report(HAIKU), "markdown-original")
     assert "**32/37 tasks passed (95%)**" in shown
     assert "- **Tool call success**: 121 ok, 29 error (81% success rate)" in shown
     assert "| complex_tasks | 3 | 4 | 92% |\n| data_transformation | 4 | 5 | 93% |" in shown
@@ -235,7 +235,7 @@ def test_runs_without_a_common_task_are_not_compared() -> None:
 
 
 def test_the_recorded_models_side_by_side() -> None:
-    found = compare([read_report(recorded(name)) for name in (HAIKU, OPUS, GPT)])
+    found = compare([recorded_report(name) for name in (HAIKU, OPUS, GPT)])
     assert [(p.result.only_first, p.result.only_second) for p in found.pairs] == [
         (5, 2),
         (11, 2),
@@ -247,6 +247,6 @@ def test_the_recorded_models_side_by_side() -> None:
 
 
 def test_of_two_recorded_datasets_only_unchanged_tasks_are_compared() -> None:
-    found = compare([read_report(recorded(name)) for name in (HAIKU_BEFORE, HAIKU)])
+    found = compare([recorded_report(name) for name in (HAIKU_BEFORE, HAIKU)])
     assert len(found.tasks) == 19
     assert [run.left_out for run in found.runs] == [6, 18]

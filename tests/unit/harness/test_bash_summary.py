@@ -19,6 +19,7 @@ from tests.support.bash_eval import (
     RECORDINGS,
     call,
     recorded,
+    recorded_report,
     report,
     result,
     task,
@@ -136,7 +137,7 @@ def test_the_baseline_of_the_specification(
     minutes: str,
     stops: int,
 ) -> None:
-    found = summarize(read_report(recorded(name)))
+    found = summarize(recorded_report(name))
     assert (found.total_passed, found.total_score) == (passed, score)
     assert f"{100 * (found.overall_rate or 0):.2f}" == rate
     assert (found.total_tool_calls, found.tool_calls_ok, found.tool_calls_error) == calls
@@ -148,7 +149,7 @@ def test_the_baseline_of_the_specification(
 
 def test_the_runs_whose_trend_was_called_a_pass_rate() -> None:
     passes = {
-        name: f"{100 * (summarize(read_report(recorded(name))).pass_rate or 0):.0f}"
+        name: f"{100 * (summarize(recorded_report(name)).pass_rate or 0):.0f}"
         for name in (HAIKU_BEFORE, HAIKU, GPT_BEFORE, GPT, OPUS)
     }
     assert passes == {HAIKU_BEFORE: "92", HAIKU: "86", GPT_BEFORE: "72", GPT: "62", OPUS: "78"}
@@ -156,7 +157,7 @@ def test_the_runs_whose_trend_was_called_a_pass_rate() -> None:
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_a_run_is_the_same_after_writing_and_reading(name: str) -> None:
-    before = read_report(recorded(name))
+    before = recorded_report(name)
     text = json_report(before).encode()
     assert parse_report(text, name="written") == before
 
@@ -221,9 +222,9 @@ def test_failed_tasks_that_take_twice_the_tokens_are_a_loop_of_retries() -> None
 
 def test_the_profiles_of_the_recorded_runs() -> None:
     # Haiku: 86 % of the tasks and 4.84 turns; calls 80.7 %, no category below 91 %.
-    haiku = read_report(recorded(HAIKU))
+    haiku = recorded_report(HAIKU)
     assert traits(haiku) == [False, True, True, True]
-    gpt = read_report(recorded(GPT))
+    gpt = recorded_report(GPT)
     shown = profile(gpt, summarize(gpt))
     assert [trait.met for trait in shown.traits] == [False, False, True, False]
     assert {signal.name for signal in shown.signals} >= {
