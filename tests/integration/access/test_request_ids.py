@@ -1,0 +1,104 @@
+"""One id for a request and all that it brings about; one run for one Idempotency-Key."""
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+import structlog
+
+from app.core.correlation import carried, carrying, is_traceparent, outbound_headers
+from app.core.http import outbound_client
+from app.jobs.handlers import HANDLERS, Handler
+from app.jobs.queue import CARRIED
+from tests.support.service import JSON, Service
+
+TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+HEADERS = {"X-Request-Id": "night-7", "traceparent": TRACEPARENT}
+
+
+@pytest.fixture
+def ready(service: Service) -> Service:
+    service.agent()
+    service.benchmark(datasetRef="support")
+    service.upload([{"traceId": "t-1", "expectedOutput": "a", "output": "a"}])
+    return service
+
+
+def test_the_jobs_of_a_request_and_those_of_its_jobs_carry_its_id(
+    ready: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, JSON] = {}
+
+    def watched(handler: Handler) -> Handler:
+        def do(*job: Any, **arguments: Any) -> None:
+            assert CARRIED not in arguments
+            seen[handler.name] = structlog.contextvars.get_contextvars()
+            handler.function(*job, **arguments)
+
+        return replace(handler, function=do)
+
+    for handler in HANDLERS:
+        monkeypatch.setitem(HANDLERS._handlers, handler.name, watched(handler))
+    body = {"benchmarkId": "bench-001", "agentId": "agent-001"}
+    run = ready.post("/benchmark-runs", body, **HEADERS)
+    ready.work()
+    assert ready.get(f"/benchmark-runs/{run['id']}")["status"] == "COMPLETED"
+    known = {"request_id": "night-7", "traceparent": TRACEPARENT}
+    steps = ("runs.collect", "runs.score", "runs.finish")
+    assert [seen[step] for step in steps] == [known] * len(steps)
+
+
+def test_an_id_that_is_none_is_replaced_and_shown_in_the_problem(service: Service) -> None:
+    for offered in ("a b", "x" * 65, "", "ä"):
+        headers = [(b"X-Request-Id", offered.encode())]
+        answer = service.client.get("/api/v1/agents/nobody", headers=headers)
+        given = answer.headers["X-Request-Id"]
+        assert given != offered
+        assert answer.json()["instance"] == given
+
+
+def test_calls_to_others_say_for_which_request_they_are_made() -> None:
+    assert outbound_headers() == {}
+    with carrying({"request_id": "r-1", "traceparent": TRACEPARENT, "other": "x"}):
+        assert carried() == {"request_id": "r-1", "traceparent": TRACEPARENT}
+        with outbound_client(timeout_s=1, max_bytes=1) as client:
+            request = client.build_request("GET", "https://other.example")
+    assert request.headers["X-Request-Id"] == "r-1"
+    assert request.headers["traceparent"] == TRACEPARENT
+    assert carried() == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", TRACEPARENT.upper(), "ff" + TRACEPARENT[2:], "00-" + "0" * 32 + TRACEPARENT[35:], "x"],
+)
+def test_what_is_no_traceparent_is_not_handed_on(text: str) -> None:
+    assert is_traceparent(TRACEPARENT)
+    assert not is_traceparent(text)
+
+
+def test_two_hundred_requests_at_once_with_one_key_start_one_run(ready: Service) -> None:
+    body = {"benchmarkId": "bench-001", "agentId": "agent-001"}
+    headers = {**ready.client.headers, "Idempotency-Key": "tonight"}
+    with (
+        httpx.Client(
+            base_url=ready.client.base_url,
+            headers=headers,
+            trust_env=False,
+            timeout=60,
+            limits=httpx.Limits(max_connections=None),
+        ) as client,
+        ThreadPoolExecutor(200) as threads,
+    ):
+        asked = [
+            threads.submit(client.post, "/api/v1/benchmark-runs", json=body) for _ in range(200)
+        ]
+        answers = [each.result() for each in asked]
+    statuses = Counter(answer.status_code for answer in answers)
+    assert set(statuses) <= {201, 409}
+    assert len({answer.json()["id"] for answer in answers if answer.status_code == 201}) == 1
+    assert len(ready.listed("/benchmark-runs")) == 1
+    assert [line["action"] for line in ready.listed("/audit")].count("start_run") == 1
