@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import Row, func, select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
@@ -16,6 +16,18 @@ class ScheduleNotFound(NotFound):
     """There is no schedule with this id; GET /api/v1/schedule-configs lists those there are."""
 
     code = "schedule-not-found"
+
+
+class DueSchedule(NamedTuple):
+    """What a tick needs to know of a schedule."""
+
+    id: str
+    cron_expression: str
+    timezone: str
+    dst_policy: str
+    misfire_policy: str
+    catchup_window_seconds: int
+    next_run_at: datetime
 
 
 class LockedFire(NamedTuple):
@@ -69,19 +81,19 @@ def list_fires(session: Session, schedule_id: str, query: PageQuery) -> PageRows
     return paged(session, statement, keys=[ScheduleFire.due_at], query=query)
 
 
-def claim_due(session: Session, now: datetime, limit: int) -> Sequence[Row[tuple[object, ...]]]:
+def claim_due(session: Session, now: datetime, limit: int) -> list[DueSchedule]:
     """Some schedules that are due, oldest first, leaving out what others hold.
 
     Locks:   each of them until the transaction ends.
     """
     statement = (
-        select(ScheduleConfig.__table__)
+        select(*(getattr(ScheduleConfig, name) for name in DueSchedule._fields))
         .where(ScheduleConfig.next_run_at <= now)
         .order_by(ScheduleConfig.next_run_at)
         .limit(limit)
         .with_for_update(skip_locked=True)
     )
-    return session.execute(statement).all()
+    return [DueSchedule(*row) for row in session.execute(statement)]
 
 
 def claim_waiting(

@@ -1,11 +1,13 @@
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Row, delete, select, text
+from sqlalchemy import delete, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from app.access.audit import Actor, Resource, record
 from app.agents.queries import get_agent
 from app.benchmarks.queries import get_benchmark
 from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
@@ -18,6 +20,7 @@ from app.runs.service import cancel_run, create_run, require_runnable
 from app.schedules import queries, rules
 from app.schedules.cron import DstPolicy
 from app.schedules.models import ScheduleConfig, ScheduleFire
+from app.schedules.queries import DueSchedule
 from app.schedules.rules import (
     ConcurrencyPolicy,
     FireStatus,
@@ -47,11 +50,10 @@ INSERT_FIRES = text(
                'benchmarkId', schedule.benchmark_id, 'agentId', schedule.agent_id,
                'runNamePattern', schedule.run_name_pattern,
                'concurrencyPolicy', schedule.concurrency_policy) END
-    FROM unnest(cast(:ids AS text[]), cast(:dues AS timestamptz[]), cast(:untils AS timestamptz[]),
-                cast(:statuses AS text[]), cast(:reasons AS text[]))
-         WITH ORDINALITY AS fire (schedule_id, due_at, until, status, reason, place)
+    FROM jsonb_to_recordset(cast(:fires AS jsonb)) AS fire
+        (schedule_id text, due_at timestamptz, until timestamptz, status text, reason text)
     JOIN schedule_configs AS schedule ON schedule.id = fire.schedule_id
-    ORDER BY fire.place
+    ORDER BY fire.due_at
     ON CONFLICT (schedule_id, due_at) DO NOTHING
     RETURNING seq, status, plan ->> 'runNamePattern' AS pattern
     """
@@ -59,7 +61,7 @@ INSERT_FIRES = text(
 ADVANCE = text(
     """
     UPDATE schedule_configs AS schedule SET next_run_at = advanced.next_run_at
-    FROM unnest(cast(:ids AS text[]), cast(:nexts AS timestamptz[])) AS advanced (id, next_run_at)
+    FROM jsonb_to_recordset(cast(:advanced AS jsonb)) AS advanced (id text, next_run_at timestamptz)
     WHERE schedule.id = advanced.id
     """
 )
@@ -73,9 +75,14 @@ class NewFire(NamedTuple):
     until: datetime | None = None
     reason: SkipReason | None = None
 
-    @property
-    def status(self) -> FireStatus:
-        return FireStatus.SKIPPED if self.reason else FireStatus.PENDING
+    def document(self) -> dict[str, str | None]:
+        return {
+            "schedule_id": self.schedule_id,
+            "due_at": _text(self.due_at),
+            "until": _text(self.until),
+            "status": FireStatus.SKIPPED if self.reason else FireStatus.PENDING,
+            "reason": self.reason,
+        }
 
 
 def create_schedule(session: Session, body: ScheduleCreate, now: datetime) -> ScheduleConfig:
@@ -140,7 +147,7 @@ def fire_due(session: Session, now: datetime, limit: int) -> int:
     """
     claimed = queries.claim_due(session, now, limit)
     fires: list[NewFire] = []
-    advanced: dict[str, datetime | None] = {}
+    advanced: list[dict[str, str | None]] = []
     for row in claimed:
         try:
             plan = _plan(row, now)
@@ -148,11 +155,11 @@ def fire_due(session: Session, now: datetime, limit: int) -> int:
             disable(queries.get_schedule(session, row.id), _unusable(error), now)
             continue
         fires += _new_fires(row.id, plan)
-        advanced[row.id] = plan.next_run_at
+        advanced.append({"id": row.id, "next_run_at": _text(plan.next_run_at)})
     session.flush()
     _insert_fires(session, fires, TriggerType.SCHEDULED, now)
     if advanced:
-        session.execute(ADVANCE, {"ids": list(advanced), "nexts": list(advanced.values())})
+        session.execute(ADVANCE, {"advanced": json.dumps(advanced)})
     return len(claimed)
 
 
@@ -221,6 +228,9 @@ def start_fire(session: Session, seq: int, now: datetime, run_name: str | None =
         trigger=TriggerType(fire.triggered_by),
         run_name=run_name,
     )
+    if run.triggered_by == TriggerType.SCHEDULED:
+        actor = Actor(type="schedule", id=schedule.id)
+        record(session, actor, "start_run", Resource("benchmark-runs", run.id))
     fire.status, fire.run_id = FireStatus.STARTED, run.id
     schedule.last_run_at = now
     session.flush()
@@ -317,11 +327,7 @@ def _insert_fires(
         {
             "now": now,
             "trigger": trigger_type,
-            "ids": [fire.schedule_id for fire in fires],
-            "dues": [fire.due_at for fire in fires],
-            "untils": [fire.until for fire in fires],
-            "statuses": [fire.status for fire in fires],
-            "reasons": [fire.reason for fire in fires],
+            "fires": json.dumps([fire.document() for fire in fires]),
         },
     )
     pending = [row for row in written if row.status == FireStatus.PENDING]
@@ -334,12 +340,16 @@ def _insert_fires(
     return [row.seq for row in pending]
 
 
+def _text(instant: datetime | None) -> str | None:
+    return instant.isoformat() if instant else None
+
+
 def _new_fires(schedule_id: str, plan: TickPlan) -> list[NewFire]:
     skipped = [NewFire(schedule_id, each.due_at, each.until, each.reason) for each in plan.skip]
     return [*skipped, *(NewFire(schedule_id, due_at) for due_at in plan.fire)]
 
 
-def _plan(row: Row[tuple[object, ...]], now: datetime) -> TickPlan:
+def _plan(row: DueSchedule, now: datetime) -> TickPlan:
     misfires = Misfires(
         policy=MisfirePolicy(row.misfire_policy),
         catchup_window=timedelta(seconds=row.catchup_window_seconds),
@@ -347,7 +357,7 @@ def _plan(row: Row[tuple[object, ...]], now: datetime) -> TickPlan:
     return rules.plan_tick(_timing(row), misfires, row.next_run_at, now)
 
 
-def _timing(schedule: ScheduleConfig | Row[tuple[object, ...]]) -> Timing:
+def _timing(schedule: ScheduleConfig | DueSchedule) -> Timing:
     return Timing(
         cron_expression=schedule.cron_expression,
         timezone=schedule.timezone,

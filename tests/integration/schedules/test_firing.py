@@ -50,6 +50,9 @@ def test_a_due_instant_starts_a_run_and_the_schedule_goes_on(
     after = schedule(ready)
     assert after["nextRunAt"] == "2026-03-03T02:00:00Z"
     assert after["lastRunAt"] is not None
+    [line] = ready.listed("/audit", actorId="s-1")
+    assert (line["actorType"], line["action"]) == ("schedule", "start_run")
+    assert line["resourceId"] == run["id"]
 
 
 @pytest.mark.parametrize(

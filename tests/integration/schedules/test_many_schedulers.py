@@ -1,0 +1,82 @@
+"""4 schedulers, 200 schedules, 10 000 instants, and a scheduler killed every two seconds."""
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from tests.support.service import Service
+from tests.support.stored import Rows
+
+SCHEDULES = 200
+INSTANTS = 10_000
+SCHEDULERS = 4
+KILL_EVERY_S = 2.0
+LIVENESS_S = 600.0
+
+FILL = """
+    INSERT INTO schedule_configs SELECT (jsonb_populate_record(one, jsonb_build_object(
+        'id', 's-' || n, 'enabled', true,
+        'next_run_at', date_trunc('second', clock_timestamp())))).*
+    FROM schedule_configs AS one, generate_series(1, %s) AS n
+"""
+GAPS = """
+    SELECT schedule_id, due_at FROM (
+        SELECT schedule_id, due_at, until,
+               lead(due_at) OVER (PARTITION BY schedule_id ORDER BY due_at) AS following
+        FROM schedule_fires) AS fire
+    WHERE following <> coalesce(until, due_at) + interval '1 second'
+"""
+JOBS = """
+    SELECT fire::bigint FROM procrastinate_jobs, jsonb_array_elements(args -> 'fires') AS fire
+    WHERE task_name = 'schedules.start' ORDER BY 1
+"""
+PENDING = "SELECT seq FROM schedule_fires WHERE status = 'PENDING' ORDER BY 1"
+
+TICK = """
+import os, threading
+from app.core.db import Database
+from app.schedules.tick import Ticker
+Ticker(Database(os.environ["DATABASE_URL"], pool_size=2, name="scheduler")).start()
+threading.Event().wait()
+"""
+
+
+def scheduler(url: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", TICK], env={**os.environ, "DATABASE_URL": url})
+
+
+@pytest.mark.prove
+def test_no_instant_is_lost_or_doubled_while_schedulers_are_killed(
+    service: Service, rows: Rows
+) -> None:
+    service.agent()
+    service.benchmark(metrics=["ROUGE"])
+    body = {"id": "s", "name": "s", "benchmarkId": "bench-001", "agentId": "agent-001"}
+    service.post("/schedule-configs", {**body, "cronExpression": "* * * * * *", "enabled": False})
+    rows.do(FILL, SCHEDULES)
+    url = service.resources.db.url
+    living = [scheduler(url) for _ in range(SCHEDULERS)]
+    chance, waiting = random.Random(20_261_122), threading.Event()
+    deadline = time.monotonic() + LIVENESS_S
+    try:
+        while rows.value("SELECT count(*) FROM schedule_fires") < INSTANTS:
+            assert time.monotonic() < deadline
+            waiting.wait(KILL_EVERY_S)
+            victim = chance.randrange(SCHEDULERS)
+            living[victim].kill()
+            living[victim].wait()
+            living[victim] = scheduler(url)
+    finally:
+        for process in living:
+            process.kill()
+            process.wait()
+    assert rows.all(GAPS) == []
+    assert rows.all(JOBS) == rows.all(PENDING)
+    fired = rows.all("SELECT count(*), count(DISTINCT schedule_id) FROM schedule_fires")
+    assert fired[0][0] >= INSTANTS
+    assert fired[0][1] == SCHEDULES
