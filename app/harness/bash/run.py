@@ -89,12 +89,12 @@ def run_dataset(
         allowance=options.allowance, price=_price(options.prices, options.model.model)
     )
     try:
-        asyncio.run(_run(options, llm, judge, recorder, spending))
+        try:
+            asyncio.run(_run(options, llm, judge, recorder, spending))
+        finally:
+            recorder.write("the run broke off")
     except KeyboardInterrupt:
         raise Interrupted(recorder.close("interrupted")) from None
-    except BaseException:
-        recorder.write("the run broke off")
-        raise
     return recorder.close("the run's time limit is reached")
 
 
