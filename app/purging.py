@@ -22,9 +22,9 @@ def purge(
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Forget the traces of old runs and the values of each; aggregates and KPIs stay.
+    """Forget the traces of old runs; their history stays.
 
-    Needs the database and no server; the rows are deleted by the workers.
+    Their aggregates and KPIs are kept. Needs the database and no server; workers delete the rows.
     """
     from app.core.settings import load_settings
     from app.runs.retention import purge_runs_before, runs_before

@@ -26,7 +26,10 @@ def test_keys_are_not_kept_by_the_browser(client: httpx.Client) -> None:
 
 def test_the_description_offers_bearer_keys_and_problem_documents(client: httpx.Client) -> None:
     document = client.get("/openapi.json").json()
-    schemes = document["components"]["securitySchemes"].values()
-    assert [(scheme["type"], scheme["scheme"]) for scheme in schemes] == [("http", "bearer")]
+    schemes = document["components"]["securitySchemes"]
+    assert (schemes["ApiKey"]["type"], schemes["ApiKey"]["scheme"]) == ("http", "bearer")
+    # Whoever calls a webhook signs instead.
+    signed = {name: scheme["in"] for name, scheme in schemes.items() if name != "ApiKey"}
+    assert signed == {"LangfuseSignature": "header", "StandardWebhooks": "header"}
     assert document["components"]["schemas"]["Problem"]["required"][0] == "type"
     assert document["servers"] == [{"url": "/", "description": "this service"}]
