@@ -14,9 +14,10 @@ class Collection(Base):
 
     `cursor` is where the source goes on after the pages that are stored; `as_of` is when the source
     was looked at, where it changes. `source_run_id` and `source_run_at` are the id and the start of
-    the run that was read, where the source has runs of its own. `digest` is that of the traces stored so far, in their order
-    (None where older versions stored some), and `revision` the source's own name for what can
-    never change. `completed_at` is None again once the collection is to be dropped.
+    the run that was read, where the source has runs of its own. `digest` is that of the traces
+    stored so far, in their order (None where older versions stored some), and `revision` the
+    source's own name for what can never change. `completed_at` is None again once the collection
+    is to be dropped.
     """
 
     __tablename__ = "collections"
