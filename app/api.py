@@ -13,6 +13,8 @@ from app.core.parameters import refuse_unknown_parameters
 from app.core.problems import PROBLEMS
 from app.kpis.router import router as kpis
 from app.metrics.router import router as metrics
+from app.notifications.router import deliveries, endpoints
+from app.notifications.router import inbox as notifications
 from app.runs.router import router as benchmark_runs
 from app.schedules.router import router as schedule_configs
 from app.schedules.router import summaries as daily_summary
@@ -45,6 +47,9 @@ def include(router: APIRouter) -> None:
     v1.include_router(webhook_secrets)
     v1.include_router(langfuse_secrets)
     v1.include_router(trigger_events)
+    v1.include_router(notifications)
+    v1.include_router(deliveries)
+    v1.include_router(endpoints)
     v1.include_router(metrics)
     v1.include_router(keys)
     v1.include_router(audit)

@@ -1,4 +1,6 @@
-"""Everything that is found rather than imported: metrics, trace sources, checks; what failed."""
+"""Everything that is found rather than imported: metrics, trace sources, checks, channels;
+what failed.
+"""
 
 import logging
 from typing import Any
@@ -7,11 +9,12 @@ from app.core.registry import Loaded, Registry
 from app.formula import register_metric_keys
 from app.harness.bash.checking import CHECKS, load_checks
 from app.metrics.registry import METRICS, load_metrics
+from app.notifications.registry import CHANNELS, load_channels
 from app.traces.registry import TRACE_SOURCES, load_trace_sources
 
 log = logging.getLogger(__name__)
 
-REGISTRIES: tuple[Registry[Any], ...] = (METRICS, TRACE_SOURCES, CHECKS)
+REGISTRIES: tuple[Registry[Any], ...] = (METRICS, TRACE_SOURCES, CHECKS, CHANNELS)
 
 
 def load_plugins() -> None:
@@ -19,6 +22,7 @@ def load_plugins() -> None:
     load_metrics(_warn)
     load_trace_sources(_warn)
     load_checks(_warn)
+    load_channels(_warn)
     register_metric_keys({*METRICS.names(), *METRICS.aliases} - {"SCORE"})
 
 

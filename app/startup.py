@@ -21,6 +21,7 @@ from app.core.secrets import (
     require_random,
 )
 from app.core.settings import Settings
+from app.core.smtp import SmtpAccess, smtp_access
 from app.postgres.server import EmbeddedPostgres
 from app.tables import METADATA
 
@@ -66,10 +67,12 @@ def opened_resources(settings: Settings, *, name: str, pool_size: int) -> Iterat
             outbound=outbound_policy(settings),
             options={
                 "langfuse_default_url": settings.langfuse_default_url,
+                "public_url": settings.public_url or f"http://{settings.host}:{settings.port}",
                 "rate_limit": str(settings.rate_limit),
                 "require_if_match": "yes" if settings.require_if_match else "",
             },
             llm=llm_access(settings),
+            smtp=mail_access(settings),
         )
         try:
             require_fit(settings, resources)
@@ -132,6 +135,14 @@ def llm_access(settings: Settings) -> LlmAccess | None:
         model=settings.llm_model,
         embeddings_model=settings.embeddings_model,
     )
+
+
+def mail_access(settings: Settings) -> SmtpAccess | None:
+    """The mail server of the operator; None when there is none."""
+    if settings.smtp_url is None:
+        return None
+    url, sender = settings.smtp_url.get_secret_value(), settings.smtp_from
+    return smtp_access(url, sender, require_tls=settings.smtp_require_tls)
 
 
 def _configured_master_key(settings: Settings) -> str | None:

@@ -15,6 +15,8 @@ from app.jobs.pool import ProcessPool
 from app.jobs.rescue import purge_finished
 from app.jobs.worker import Worker
 from app.metrics.registry import load_metrics
+from app.notifications import tasks as notification_tasks
+from app.notifications.service import purge_notifications
 from app.plugins import load_plugins
 from app.runs import tasks as run_tasks
 from app.runs.answers import purge_old_answers
@@ -30,7 +32,7 @@ PURGE_INTERVAL_S = 600.0
 STOP_S = 9.0
 
 # Importing a module of tasks declares its handlers.
-TASKS = (run_tasks, schedule_tasks, trigger_tasks)
+TASKS = (notification_tasks, run_tasks, schedule_tasks, trigger_tasks)
 
 
 def run_worker(settings: Settings) -> None:
@@ -55,6 +57,10 @@ async def _work(settings: Settings, resources: Resources, pool: ProcessPool) -> 
         call_timeout_s=settings.metric_timeout_s,
         ticks={
             "purge": (PURGE_INTERVAL_S, lambda: _purge(resources)),
+            "deliveries": (
+                notification_tasks.TICK_S,
+                lambda: notification_tasks.tick(resources),
+            ),
             "triggers": (trigger_tasks.TICK_S, lambda: trigger_tasks.tick(resources)),
         },
     )
@@ -90,6 +96,7 @@ def _purge(resources: Resources) -> None:
         purge_windows(session, resources.clock().timestamp())
         purge_finished(session)
         purge_events(session, resources.clock())
+        purge_notifications(session, resources.clock())
     for purge_some in (purge_kept_runs, purge_old_answers):
         purged = 1
         while purged:

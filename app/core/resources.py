@@ -8,6 +8,7 @@ from app.core.addresses import PUBLIC_ONLY, OutboundPolicy
 from app.core.clock import Clock, utc_now
 from app.core.db import Database
 from app.core.secrets import Secret, SecretBox
+from app.core.smtp import SmtpAccess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,3 +36,4 @@ class Resources:
     outbound: OutboundPolicy = PUBLIC_ONLY
     options: Mapping[str, str] = field(default_factory=dict)
     llm: LlmAccess | None = None
+    smtp: SmtpAccess | None = None

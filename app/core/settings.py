@@ -9,6 +9,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from app.core.addresses import networks_of
 from app.core.errors import AppError
 from app.core.paths import default_data_dir
+from app.core.smtp import smtp_access
 
 
 class BadSettings(AppError):
@@ -130,6 +131,28 @@ class Settings(BaseSettings):
         str | None,
         Field(description="Model that SEMANTIC_SIMILARITY asks when a benchmark names none."),
     ] = None
+    public_url: Annotated[
+        str | None,
+        Field(
+            pattern=r"^https?://\S+$",
+            description="Where people reach this service: links in notifications lead there."
+            " Empty: the address that the API listens on.",
+        ),
+    ] = None
+    smtp_url: Annotated[
+        SecretStr | None,
+        Field(
+            description="Mail server for the channel EMAIL, as smtp://user:password@host:587, or"
+            " smtps://… where it speaks TLS at once.",
+        ),
+    ] = None
+    smtp_from: Annotated[
+        str,
+        Field(pattern=r"^[^\r\n]+@[^\r\n]+$", description="The sender of mails."),
+    ] = "MOSAICO <mosaico@localhost>"
+    smtp_require_tls: Annotated[
+        bool, Field(description="Whether mails wait rather than go out without encryption.")
+    ] = True
     worker_concurrency: Annotated[
         int, Field(ge=1, le=64, description="Jobs that one worker runs at the same time.")
     ] = 4
@@ -155,6 +178,13 @@ class Settings(BaseSettings):
     @classmethod
     def _names_networks(cls, value: str | None) -> str | None:
         networks_of(value or "")
+        return value
+
+    @field_validator("smtp_url")
+    @classmethod
+    def _names_mail_server(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            smtp_access(value.get_secret_value(), "", require_tls=True)
         return value
 
     @property

@@ -1,0 +1,1 @@
+"""Messages to people and programs: the inbox, and an outbox that brings them everywhere else."""

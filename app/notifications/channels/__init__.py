@@ -1,0 +1,1 @@
+"""Channels; each file registers one and nothing imports it."""

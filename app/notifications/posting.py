@@ -1,0 +1,79 @@
+"""One POST to somebody else's server, and how it ended."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from http import HTTPStatus
+
+import httpx
+
+from app.core.errors import Invalid
+from app.core.http import check_url, outbound_client
+from app.core.resources import Resources
+from app.notifications.registry import UnfitRecipient
+from app.notifications.rules import told_wait_s
+from app.notifications.text import LONGEST_LINK, one_line
+from app.notifications.types import Delivered, Failed, Gone, Outcome
+
+DEADLINE_S = 15.0
+MAX_BYTES = 64 * 1024
+TOLD_CHARS = 200
+
+
+def post(
+    res: Resources, url: str, body: bytes, headers: Mapping[str, str], now: datetime
+) -> Outcome:
+    """Send JSON. Any 2xx is a success, whatever follows; a redirect is none.
+
+    Cost:    at most 15 s and, of a failure, 64 KiB.
+    """
+    sent = {"Content-Type": "application/json", **headers}
+    try:
+        with (
+            outbound_client(
+                timeout_s=DEADLINE_S, max_bytes=MAX_BYTES, policy=res.outbound
+            ) as client,
+            client.stream("POST", url, content=body, headers=sent) as response,
+        ):
+            return _outcome(response, now)
+    except Invalid as error:  # refused before it was dialled
+        return Failed(detail=error.detail)
+    except httpx.TimeoutException:
+        return Failed(detail=f"no answer within {DEADLINE_S:g} s")
+    except httpx.HTTPError as error:
+        return Failed(detail=one_line(f"{type(error).__name__}: {error}", TOLD_CHARS))
+
+
+def check_recipient_url(recipient: str) -> httpx.URL:
+    """The URL that a recipient is. Raises `UnfitRecipient`."""
+    plain = recipient.isascii() and recipient.isprintable() and " " not in recipient
+    try:
+        if not plain or len(recipient) > LONGEST_LINK:
+            raise UnfitRecipient("is no URL; write it as https://server.example/path")
+        url = httpx.URL(recipient)
+        check_url(url)
+    except httpx.InvalidURL:
+        raise UnfitRecipient("is no URL; write it as https://server.example/path") from None
+    return url
+
+
+def _outcome(response: httpx.Response, now: datetime) -> Outcome:
+    if response.is_success:
+        return Delivered()
+    detail = f"answered {response.status_code}"
+    said = _words(response)
+    detail = f"{detail}: {said}" if said else detail
+    if response.status_code == HTTPStatus.GONE:
+        return Gone(detail=detail)
+    if response.is_redirect:
+        return Failed(detail=f"answered {response.status_code}: redirects are not followed")
+    wait = told_wait_s(response.headers.get("retry-after"), now)
+    return Failed(detail=detail, retry_after_s=wait)
+
+
+def _words(response: httpx.Response) -> str:
+    """What a failure says of itself, as far as it says so in time."""
+    try:
+        response.read()
+    except (Invalid, httpx.HTTPError):
+        return ""
+    return one_line(response.text, TOLD_CHARS)

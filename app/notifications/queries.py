@@ -1,0 +1,139 @@
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from app.core.errors import NotFound
+from app.core.pagination import PageQuery, PageRows, paged
+from app.notifications.models import Delivery, Endpoint, Notification
+from app.notifications.rules import DeliveryStatus
+from app.notifications.types import Target
+
+DUE_AT_ONCE = 200
+
+# What refers to a row may be written beside it: a delivery while its endpoint is being told of.
+LOCK = {"key_share": True}
+
+
+class NotificationNotFound(NotFound):
+    """There is no notification with this id; GET /api/v1/notifications lists those there are."""
+
+    code = "notification-not-found"
+
+
+class DeliveryNotFound(NotFound):
+    """There is no delivery with this id; GET /api/v1/deliveries lists those there are."""
+
+    code = "delivery-not-found"
+
+
+class EndpointNotFound(NotFound):
+    """There is no endpoint with this id; GET /api/v1/endpoints lists those there are."""
+
+    code = "endpoint-not-found"
+
+
+class Sending(NamedTuple):
+    """A delivery with what it brings and where to."""
+
+    delivery: Delivery
+    notification: Notification
+    endpoint: Endpoint
+
+
+def get_notification(
+    session: Session, notification_id: str, *, for_update: bool = False
+) -> Notification:
+    found = session.get(Notification, notification_id, with_for_update=LOCK if for_update else None)
+    if found is None:
+        raise NotificationNotFound
+    return found
+
+
+def list_notifications(
+    session: Session, query: PageQuery, *, unread: bool | None = None
+) -> PageRows[Notification]:
+    statement = select(Notification)
+    if unread is not None:
+        is_unread = Notification.read_at.is_(None)
+        statement = statement.where(is_unread if unread else ~is_unread)
+    keys = [Notification.created_at, Notification.id]
+    return paged(session, statement, keys=keys, query=query)
+
+
+def count_unread(session: Session) -> int:
+    statement = select(func.count()).where(Notification.read_at.is_(None))
+    return session.scalar(statement) or 0
+
+
+def get_endpoint(session: Session, endpoint_id: str, *, for_update: bool = False) -> Endpoint:
+    found = session.get(Endpoint, endpoint_id, with_for_update=LOCK if for_update else None)
+    if found is None:
+        raise EndpointNotFound
+    return found
+
+
+def list_endpoints(
+    session: Session,
+    query: PageQuery,
+    *,
+    channel: str | None = None,
+    disabled: bool | None = None,
+) -> PageRows[Endpoint]:
+    statement = select(Endpoint)
+    if channel is not None:
+        statement = statement.where(Endpoint.channel == channel)
+    if disabled is not None:
+        is_enabled = Endpoint.disabled_at.is_(None)
+        statement = statement.where(~is_enabled if disabled else is_enabled)
+    return paged(session, statement, keys=[Endpoint.created_at, Endpoint.id], query=query)
+
+
+def summary_targets(session: Session) -> list[Target]:
+    """Who asks for the daily summary."""
+    statement = select(Endpoint.channel, Endpoint.recipient).where(Endpoint.daily_summary)
+    return [Target(*row) for row in session.execute(statement.order_by(Endpoint.id))]
+
+
+def get_sending(session: Session, delivery_id: str, *, for_update: bool = False) -> Sending:
+    """Locks:   with `for_update` the endpoint, then the delivery."""
+    delivery = session.get(Delivery, delivery_id)
+    if delivery is None:
+        raise DeliveryNotFound
+    endpoint = get_endpoint(session, delivery.endpoint_id, for_update=for_update)
+    if for_update:
+        session.refresh(delivery, with_for_update=LOCK)
+    return Sending(delivery, get_notification(session, delivery.notification_id), endpoint)
+
+
+def list_deliveries(
+    session: Session,
+    query: PageQuery,
+    *,
+    status: DeliveryStatus | None = None,
+    notification_id: str | None = None,
+    endpoint_id: str | None = None,
+) -> PageRows[Delivery]:
+    statement = select(Delivery)
+    if status is not None:
+        statement = statement.where(Delivery.status == status)
+    if notification_id is not None:
+        statement = statement.where(Delivery.notification_id == notification_id)
+    if endpoint_id is not None:
+        statement = statement.where(Delivery.endpoint_id == endpoint_id)
+    return paged(session, statement, keys=[Delivery.created_at, Delivery.id], query=query)
+
+
+def endpoints_of(session: Session, deliveries: Sequence[Delivery]) -> dict[str, Endpoint]:
+    """The endpoints of some deliveries, by id."""
+    ids = {delivery.endpoint_id for delivery in deliveries}
+    found = session.scalars(select(Endpoint).where(Endpoint.id.in_(ids)))
+    return {endpoint.id: endpoint for endpoint in found}
+
+
+def due_deliveries(session: Session, now: datetime) -> list[Delivery]:
+    """Deliveries whose next try is due, locked; those that somebody else has are left out."""
+    statement = select(Delivery).where(Delivery.due_at <= now).order_by(Delivery.due_at)
+    return list(session.scalars(statement.limit(DUE_AT_ONCE).with_for_update(skip_locked=True)))

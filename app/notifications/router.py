@@ -1,0 +1,240 @@
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from sqlalchemy.orm import Session
+
+from app.access.deps import require
+from app.access.idempotency import Once
+from app.core.deps import Hub, Res
+from app.core.pagination import PageQuery, Paging
+from app.core.problems import PROBLEMS
+from app.core.schemas import Page
+from app.core.sse import Snapshot, stream
+from app.notifications import queries, service
+from app.notifications.models import Delivery, Endpoint, Notification
+from app.notifications.registry import require_target
+from app.notifications.rules import DeliveryStatus
+from app.notifications.schemas import (
+    DeliveryView,
+    EndpointBody,
+    EndpointSecretRotation,
+    EndpointSecretView,
+    EndpointView,
+    InboxView,
+    NotificationView,
+    TargetBody,
+    fact_views,
+)
+from app.notifications.types import Fact, Message, Target
+
+NotificationId = Annotated[str, Path(alias="notificationId")]
+EndpointId = Annotated[str, Path(alias="endpointId")]
+DeliveryId = Annotated[str, Path(alias="deliveryId")]
+
+READ = [Depends(require("read"))]
+RUN = [Depends(require("run"))]
+ADMIN = [Depends(require("admin"))]
+
+inbox = APIRouter(prefix="/notifications", tags=["notifications"], responses=PROBLEMS)
+endpoints = APIRouter(prefix="/endpoints", tags=["notifications"], responses=PROBLEMS)
+deliveries = APIRouter(prefix="/deliveries", tags=["notifications"], responses=PROBLEMS)
+
+
+@inbox.get("", dependencies=READ)
+def list_notifications(
+    page: Paging,
+    res: Res,
+    unread: Annotated[bool | None, Query(description="Only those that nobody has read.")] = None,
+) -> Page[NotificationView]:
+    """The inbox, newest first."""
+    with res.db.read() as session:
+        rows = queries.list_notifications(session, page, unread=unread)
+        items = [notification_view(row) for row in rows.rows]
+        return Page(items=items, next_cursor=rows.next_cursor)
+
+
+@inbox.get("/events", response_class=StreamingResponse, dependencies=READ)
+def follow_inbox(request: Request, res: Res, hub: Hub) -> StreamingResponse:
+    """The inbox as server-sent events: one whenever something comes or is read."""
+
+    def snapshot() -> Snapshot:
+        with res.db.read() as session:
+            newest = queries.list_notifications(session, PageQuery(limit=1)).rows
+            data = InboxView(
+                unread=queries.count_unread(session),
+                newest=notification_view(newest[0]) if newest else None,
+            )
+        return Snapshot(event="inbox", data=data)
+
+    return stream(request, hub, service.INBOX, snapshot)
+
+
+@inbox.post("/test", status_code=201, response_model=DeliveryView, dependencies=ADMIN)
+def send_test(body: TargetBody, once: Once) -> Response:
+    """Send a message to a recipient, to see whether it arrives; the answer is its delivery."""
+    target = Target(body.channel, body.recipient)
+    require_target(target)
+
+    def send(session: Session) -> DeliveryView:
+        notification_id = service.publish(session, _test_message(body.channel), [target])
+        sent = queries.list_deliveries(session, PageQuery(), notification_id=notification_id)
+        return delivery_views(session, sent.rows)[0]
+
+    return once(body, send, location=lambda sent: f"/api/v1/deliveries/{sent.id}")
+
+
+@inbox.post("/read-all", status_code=204, dependencies=RUN)
+def read_all_notifications(res: Res) -> None:
+    """Note that everything in the inbox was read."""
+    with res.db.begin() as session:
+        service.mark_all_read(session, res.clock())
+
+
+@inbox.get("/{notificationId}", dependencies=READ)
+def get_notification(notification_id: NotificationId, res: Res) -> NotificationView:
+    with res.db.read() as session:
+        return notification_view(queries.get_notification(session, notification_id))
+
+
+@inbox.post("/{notificationId}/read", dependencies=RUN)
+def read_notification(notification_id: NotificationId, res: Res) -> NotificationView:
+    """Note that a message was read."""
+    with res.db.begin() as session:
+        return notification_view(service.mark(session, notification_id, res.clock()))
+
+
+@inbox.post("/{notificationId}/unread", dependencies=RUN)
+def unread_notification(notification_id: NotificationId, res: Res) -> NotificationView:
+    """Let a message count as unread again."""
+    with res.db.begin() as session:
+        return notification_view(service.mark(session, notification_id, None))
+
+
+@endpoints.post("", status_code=201, response_model=EndpointView, dependencies=ADMIN)
+def set_up_endpoint(body: EndpointBody, once: Once) -> Response:
+    """Make known where messages may go, or change what goes there; the same recipient is one
+    endpoint. Whom a rule names is one by itself.
+    """
+    target = Target(body.channel, body.recipient)
+    require_target(target)
+
+    def set_up(session: Session) -> EndpointView:
+        return endpoint_view(service.set_up_endpoint(session, target, body.daily_summary))
+
+    return once(body, set_up)
+
+
+@endpoints.get("", dependencies=READ)
+def list_endpoints(
+    page: Paging,
+    res: Res,
+    channel: Annotated[str | None, Query(max_length=64)] = None,
+    disabled: Annotated[bool | None, Query()] = None,
+) -> Page[EndpointView]:
+    """Where messages go, newest first."""
+    with res.db.read() as session:
+        rows = queries.list_endpoints(session, page, channel=channel, disabled=disabled)
+        items = [endpoint_view(row) for row in rows.rows]
+        return Page(items=items, next_cursor=rows.next_cursor)
+
+
+@endpoints.get("/{endpointId}", dependencies=READ)
+def get_endpoint(endpoint_id: EndpointId, res: Res) -> EndpointView:
+    with res.db.read() as session:
+        return endpoint_view(queries.get_endpoint(session, endpoint_id))
+
+
+@endpoints.post("/{endpointId}/enable", dependencies=ADMIN)
+def enable_endpoint(endpoint_id: EndpointId, res: Res) -> EndpointView:
+    """Send there again; what was held comes first."""
+    with res.db.begin() as session:
+        return endpoint_view(service.enable_endpoint(session, endpoint_id))
+
+
+@endpoints.post(
+    "/{endpointId}/secret", status_code=201, response_model=EndpointSecretView, dependencies=ADMIN
+)
+def rotate_endpoint_secret(
+    endpoint_id: EndpointId, body: EndpointSecretRotation, once: Once, res: Res
+) -> Response:
+    """Make the secret that messages to an endpoint are signed with; only this answer shows it."""
+
+    def rotate(session: Session) -> EndpointSecretView:
+        overlap = timedelta(seconds=body.earlier_ends_after_seconds)
+        made = service.rotate_secret(
+            session, endpoint_id, res.secrets, res.clock(), overlap=overlap
+        )
+        return EndpointSecretView(secret=made.reveal())
+
+    return once(body, rotate, location=lambda _: f"/api/v1/endpoints/{endpoint_id}")
+
+
+@deliveries.get("", dependencies=READ)
+def list_deliveries(
+    page: Paging,
+    res: Res,
+    status: Annotated[DeliveryStatus | None, Query()] = None,
+    notification_id: Annotated[str | None, Query(alias="notificationId", max_length=64)] = None,
+    endpoint_id: Annotated[str | None, Query(alias="endpointId", max_length=64)] = None,
+) -> Page[DeliveryView]:
+    """Messages on their way to somebody, newest first."""
+    with res.db.read() as session:
+        rows = queries.list_deliveries(
+            session,
+            page,
+            status=status,
+            notification_id=notification_id,
+            endpoint_id=endpoint_id,
+        )
+        items = delivery_views(session, rows.rows)
+        return Page(items=items, next_cursor=rows.next_cursor)
+
+
+@deliveries.get("/{deliveryId}", dependencies=READ)
+def get_delivery(delivery_id: DeliveryId, res: Res) -> DeliveryView:
+    with res.db.read() as session:
+        found = queries.get_sending(session, delivery_id)
+        return delivery_view(found.delivery, found.endpoint)
+
+
+@deliveries.post("/{deliveryId}/redeliver", dependencies=RUN)
+def redeliver(delivery_id: DeliveryId, res: Res) -> DeliveryView:
+    """Send a message again, now; it keeps its id."""
+    with res.db.begin() as session:
+        return delivery_views(session, [service.redeliver(session, delivery_id)])[0]
+
+
+def notification_view(row: Notification) -> NotificationView:
+    return NotificationView(
+        id=row.id, created_at=row.created_at, read_at=row.read_at, **fact_views(row.message)
+    )
+
+
+def endpoint_view(row: Endpoint) -> EndpointView:
+    own = ("recipient", "secret_set")
+    columns = {name: getattr(row, name) for name in EndpointView.model_fields if name not in own}
+    recipient = service.shown_recipient(row)
+    return EndpointView(**columns, recipient=recipient, secret_set=row.secret is not None)
+
+
+def delivery_view(row: Delivery, endpoint: Endpoint) -> DeliveryView:
+    own = ("channel", "recipient")
+    columns = {name: getattr(row, name) for name in DeliveryView.model_fields if name not in own}
+    recipient = service.shown_recipient(endpoint)
+    return DeliveryView(**columns, channel=endpoint.channel, recipient=recipient)
+
+
+def delivery_views(session: Session, rows: list[Delivery]) -> list[DeliveryView]:
+    known = queries.endpoints_of(session, rows)
+    return [delivery_view(row, known[row.endpoint_id]) for row in rows]
+
+
+def _test_message(channel: str) -> Message:
+    return Message(
+        topic="test",
+        title="This is a test",
+        sentences=("Somebody asked MOSAICO to send it. What is sent to you arrives.",),
+        facts=(Fact("channel", channel),),
+    )

@@ -1,0 +1,66 @@
+"""Decisions about deliveries: when the next try is, when an endpoint is given up.
+
+Source: Standard Webhooks 1.0 (retry schedule, disabling), RFC 9110 section 10.2.3 (`Retry-After`).
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+
+DAY_S = 86_400.0
+
+# Before each try, counted from the end of the one before.
+SCHEDULE_S = (0.0, 5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, DAY_S)
+JITTER = 0.2
+DISABLED_AFTER = timedelta(hours=120)
+SLOW_S = 2.0
+SLOW_LANE = "notifications: slow"
+
+_SECONDS = re.compile(r"[0-9]{1,12}")
+
+
+class DeliveryStatus(StrEnum):
+    """`HELD` waits until its endpoint is enabled again; `FAILED` until somebody redelivers it."""
+
+    PENDING = "PENDING"
+    DELIVERED = "DELIVERED"
+    FAILED = "FAILED"
+    HELD = "HELD"
+
+
+def wait_s(attempts: int, told_s: float | None, chance: float) -> float | None:
+    """Seconds until the next try after so many failed ones; None when there is none.
+
+    `chance` in [0, 1] spreads a wait by ±20 %. What the other side asked for is not undercut.
+    """
+    if attempts >= len(SCHEDULE_S):
+        return None
+    spread = SCHEDULE_S[attempts] * (1 + JITTER * (2 * chance - 1))
+    return max(spread, min(told_s or 0.0, DAY_S))
+
+
+def told_wait_s(header: str | None, now: datetime) -> float | None:
+    """What a `Retry-After` asks for, in seconds; None when it cannot be read."""
+    text = (header or "").strip()
+    if _SECONDS.fullmatch(text):
+        return float(text)
+    try:
+        at = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    # A date without a zone is one of those that RFC 9110 calls obsolete: it means GMT.
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return max(0.0, (at - now).total_seconds())
+
+
+def is_given_up(failing_since: datetime, now: datetime) -> bool:
+    """Whether an endpoint has only failed for too long."""
+    return now - failing_since >= DISABLED_AFTER
+
+
+def lane(host: str, *, slow: bool) -> str:
+    """What is sent one after the other: all that goes to one host, and all that goes to endpoints
+    which are slow or failing, wherever they are. So they keep one job busy, and delay nobody else.
+    """
+    return SLOW_LANE if slow else f"notifications: {host}"

@@ -1,0 +1,364 @@
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from sqlalchemy import delete, exists, select, tuple_, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from app.core.errors import Conflict
+from app.core.ids import new_id
+from app.core.secrets import Secret, SecretBox
+from app.core.sse import announce
+from app.jobs.queue import enqueue_many
+from app.notifications import queries
+from app.notifications.models import Delivery, Endpoint, Notification
+from app.notifications.registry import CHANNELS, IN_APP, ChannelSpec, Outgoing
+from app.notifications.rules import SLOW_S, DeliveryStatus, is_given_up, lane, wait_s
+from app.notifications.signing import new_secret
+from app.notifications.types import (
+    Delivered,
+    Fact,
+    Failed,
+    Gone,
+    Message,
+    Notice,
+    Outcome,
+    Refused,
+    Severity,
+    Target,
+)
+
+INBOX = "notifications"
+DELIVER = "notifications.deliver"
+KEPT = timedelta(days=90)
+ENDPOINT_DISABLED = "endpoint.disabled"
+
+
+class EndpointDisabled(Conflict):
+    """This endpoint is disabled; enable it with POST /api/v1/endpoints/{id}/enable first."""
+
+    code = "endpoint-disabled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Try:
+    """All that one try of a delivery needs; `channel` is None where its plugin is not installed."""
+
+    channel: ChannelSpec | None
+    notice: Notice
+    recipient: str
+    keys: tuple[Secret, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TryEnded:
+    """How a try went: when it was over, how long it took; `chance` in [0, 1] spreads the next."""
+
+    outcome: Outcome
+    at: datetime
+    took_s: float
+    chance: float
+
+
+def publish(
+    session: Session, message: Message, targets: Iterable[Target] = (), *, once: str | None = None
+) -> str:
+    """Put a message into the inbox and on its way to each target; returns its id.
+
+    All of it happens when the transaction of `session` commits, or nothing. What was published
+    with the same `once` before is not published again: the id is that of the first.
+    """
+    notification_id = _insert_notification(session, message, once)
+    if notification_id is None:
+        known = select(Notification.id).where(Notification.once_key == once)
+        return session.scalars(known).one()
+    endpoints = ensure_endpoints(session, targets)
+    deliveries = [_new_delivery(notification_id, endpoint) for endpoint in endpoints]
+    session.add_all(deliveries)
+    session.flush()
+    _enqueue(session, deliveries)
+    announce(session, INBOX)
+    return notification_id
+
+
+def ensure_endpoints(session: Session, targets: Iterable[Target]) -> list[Endpoint]:
+    """The endpoints of these targets, made where there are none yet; the inbox is none."""
+    wanted = sorted({target for target in targets if target.channel != IN_APP})
+    if not wanted:
+        return []
+    rows = [
+        {"id": new_id(), "channel": target.channel, "recipient": target.recipient}
+        for target in wanted
+    ]
+    session.execute(insert(Endpoint).values(rows).on_conflict_do_nothing())
+    found = select(Endpoint).where(tuple_(Endpoint.channel, Endpoint.recipient).in_(wanted))
+    return list(session.scalars(found.order_by(Endpoint.channel, Endpoint.recipient)))
+
+
+def set_up_endpoint(session: Session, target: Target, daily_summary: bool | None) -> Endpoint:  # noqa: FBT001 - a field
+    """The endpoint of a target; None leaves as it is whether the summary goes there."""
+    [endpoint] = ensure_endpoints(session, [target])
+    if daily_summary is not None:
+        endpoint.daily_summary = daily_summary
+        session.flush()
+    return endpoint
+
+
+def begin_try(
+    session: Session, delivery_id: str, round_: int, box: SecretBox, public_url: str, now: datetime
+) -> Try | None:
+    """What a try needs; None when it is no longer wanted.
+
+    Makes the secret of an endpoint that is signed and has none.
+    """
+    sending = queries.get_sending(session, delivery_id, for_update=True)
+    delivery, notification, endpoint = sending
+    if delivery.status != DeliveryStatus.PENDING or delivery.round != round_:
+        return None
+    channel = CHANNELS.find(endpoint.channel)
+    keys = _keys(session, endpoint, box, now) if channel and channel.signed else ()
+    notice = Notice(
+        id=notification.id,
+        at=notification.created_at,
+        message=Message.stored(notification.message),
+        public_url=public_url,
+    )
+    return Try(channel=channel, notice=notice, recipient=endpoint.recipient, keys=keys)
+
+
+def outgoing_of(tried: Try, body: bytes, now: datetime) -> Outgoing:
+    return Outgoing(
+        id=tried.notice.id, recipient=tried.recipient, body=body, keys=tried.keys, now=now
+    )
+
+
+def end_try(session: Session, delivery_id: str, round_: int, ended: TryEnded) -> None:
+    """Write how a try went and when the next one is; nothing for one that is no longer wanted."""
+    delivery, _, endpoint = queries.get_sending(session, delivery_id, for_update=True)
+    if delivery.status != DeliveryStatus.PENDING or delivery.round != round_:
+        return
+    delivery.round += 1
+    delivery.attempts += 1
+    delivery.tried_at = ended.at
+    match ended.outcome:
+        case Delivered():
+            _note_success(delivery, endpoint, ended)
+        case Failed(detail=detail) | Refused(detail=detail):
+            _note_failure(session, delivery, endpoint, ended, detail)
+        case Gone(detail=detail):
+            delivery.detail = detail
+            _disable(session, endpoint, f"the recipient is gone: {detail}", ended.at)
+        case _:
+            assert_never(ended.outcome)
+    session.flush()
+
+
+def release_due(session: Session, now: datetime) -> None:
+    """Put the deliveries on the queue whose next try is due.
+
+    They are not on it before: one that waits there would hold all that is sent to the same host.
+    """
+    due = queries.due_deliveries(session, now)
+    for delivery in due:
+        delivery.due_at = None
+    session.flush()
+    _enqueue(session, due)
+
+
+def redeliver(session: Session, delivery_id: str) -> Delivery:
+    """Try a delivery again now, with all its tries before it; one that has a job keeps that.
+
+    Raises: `DeliveryNotFound`, `EndpointDisabled`.
+    """
+    delivery, _, endpoint = queries.get_sending(session, delivery_id, for_update=True)
+    if endpoint.disabled_at is not None:
+        raise EndpointDisabled
+    if delivery.status != DeliveryStatus.PENDING or delivery.due_at is not None:
+        _start_anew(session, [delivery])
+    return delivery
+
+
+def enable_endpoint(session: Session, endpoint_id: str) -> Endpoint:
+    """Send to an endpoint again, first what was held."""
+    endpoint = queries.get_endpoint(session, endpoint_id, for_update=True)
+    if endpoint.disabled_at is not None:
+        endpoint.disabled_at = endpoint.disabled_reason = endpoint.failing_since = None
+        held = select(Delivery).where(
+            Delivery.endpoint_id == endpoint_id, Delivery.status == DeliveryStatus.HELD
+        )
+        _start_anew(session, session.scalars(held.order_by(Delivery.id).with_for_update()).all())
+    return endpoint
+
+
+def rotate_secret(
+    session: Session, endpoint_id: str, box: SecretBox, now: datetime, *, overlap: timedelta
+) -> Secret:
+    """Make a new secret, the only copy of which is the result; the earlier one signs, too, for a
+    while.
+    """
+    endpoint = queries.get_endpoint(session, endpoint_id, for_update=True)
+    if endpoint.secret is not None:
+        earlier = _open(endpoint.secret, endpoint, "secret", box)
+        endpoint.earlier_secret = _seal(earlier, endpoint, "earlier_secret", box)
+        endpoint.earlier_until = now + overlap
+    made = Secret(new_secret())
+    endpoint.secret = _seal(made, endpoint, "secret", box)
+    session.flush()
+    return made
+
+
+def mark(session: Session, notification_id: str, read_at: datetime | None) -> Notification:
+    """Note when a notification was read, or that it was not."""
+    notification = queries.get_notification(session, notification_id, for_update=True)
+    if read_at is None or notification.read_at is None:
+        notification.read_at = read_at
+    session.flush()
+    announce(session, INBOX)
+    return notification
+
+
+def mark_all_read(session: Session, now: datetime) -> None:
+    unread = Notification.read_at.is_(None)
+    session.execute(update(Notification).where(unread).values(read_at=now))
+    announce(session, INBOX)
+
+
+def purge_notifications(session: Session, now: datetime) -> None:
+    """Forget notifications of 90 days ago, but for those that are still on their way."""
+    on_its_way = exists().where(
+        Delivery.notification_id == Notification.id, Delivery.status == DeliveryStatus.PENDING
+    )
+    session.execute(delete(Notification).where(Notification.created_at < now - KEPT, ~on_its_way))
+
+
+def _insert_notification(session: Session, message: Message, once: str | None) -> str | None:
+    document = message.document()
+    row = insert(Notification).values(
+        id=new_id(),
+        topic=document["topic"],
+        severity=document["severity"],
+        title=document["title"],
+        message=document,
+        once_key=once,
+    )
+    statement = row.on_conflict_do_nothing(index_elements=[Notification.once_key])
+    return session.scalars(statement.returning(Notification.id)).one_or_none()
+
+
+def _new_delivery(notification_id: str, endpoint: Endpoint) -> Delivery:
+    held = endpoint.disabled_at is not None
+    return Delivery(
+        id=new_id(),
+        notification_id=notification_id,
+        endpoint_id=endpoint.id,
+        status=DeliveryStatus.HELD if held else DeliveryStatus.PENDING,
+        attempts=0,
+        round=0,
+    )
+
+
+def _enqueue(session: Session, deliveries: Sequence[Delivery]) -> None:
+    """A job for each delivery that is not held; those of one lane one after the other."""
+    endpoints = queries.endpoints_of(session, deliveries)
+    lanes: dict[str, list[dict[str, object]]] = defaultdict(list)
+    for delivery in deliveries:
+        if delivery.status == DeliveryStatus.PENDING:
+            job = {"delivery_id": delivery.id, "round_": delivery.round}
+            lanes[_lane(endpoints[delivery.endpoint_id])].append(job)
+    for name, jobs in lanes.items():
+        enqueue_many(session, DELIVER, jobs, lock=name)
+
+
+def _lane(endpoint: Endpoint) -> str:
+    channel = CHANNELS.find(endpoint.channel)
+    host = channel.host(endpoint.recipient) if channel else endpoint.channel
+    return lane(host, slow=endpoint.slow)
+
+
+def _start_anew(session: Session, deliveries: Sequence[Delivery]) -> None:
+    for delivery in deliveries:
+        delivery.status = DeliveryStatus.PENDING
+        delivery.attempts = 0
+        delivery.round += 1
+        delivery.due_at = None
+    session.flush()
+    _enqueue(session, deliveries)
+
+
+def _note_success(delivery: Delivery, endpoint: Endpoint, ended: TryEnded) -> None:
+    delivery.status = DeliveryStatus.DELIVERED
+    delivery.detail = None
+    delivery.delivered_at = endpoint.delivered_at = ended.at
+    endpoint.failing_since = None
+    endpoint.slow = ended.took_s > SLOW_S
+
+
+def _note_failure(
+    session: Session, delivery: Delivery, endpoint: Endpoint, ended: TryEnded, detail: str
+) -> None:
+    delivery.detail = detail
+    endpoint.slow = True
+    endpoint.failing_since = endpoint.failing_since or ended.at
+    if is_given_up(endpoint.failing_since, ended.at):
+        reason = f"it has only failed since {endpoint.failing_since:%Y-%m-%d %H:%M} UTC: {detail}"
+        _disable(session, endpoint, reason, ended.at)
+        return
+    told_s = ended.outcome.retry_after_s if isinstance(ended.outcome, Failed) else None
+    wait = wait_s(delivery.attempts, told_s, ended.chance)
+    if wait is None or isinstance(ended.outcome, Refused):
+        delivery.status = DeliveryStatus.FAILED
+    else:
+        delivery.due_at = ended.at + timedelta(seconds=wait)
+
+
+def _disable(session: Session, endpoint: Endpoint, reason: str, now: datetime) -> None:
+    """Send nothing there until somebody enables it; what is on its way waits for that."""
+    endpoint.disabled_at, endpoint.disabled_reason = now, reason
+    session.flush()
+    waiting = update(Delivery).where(
+        Delivery.endpoint_id == endpoint.id, Delivery.status == DeliveryStatus.PENDING
+    )
+    session.execute(waiting.values(status=DeliveryStatus.HELD, due_at=None))
+    publish(session, _disabled_message(endpoint, reason))
+
+
+def _disabled_message(endpoint: Endpoint, reason: str) -> Message:
+    return Message(
+        topic=ENDPOINT_DISABLED,
+        severity=Severity.WARNING,
+        title=f"{endpoint.channel} is no longer delivered to {shown_recipient(endpoint)}",
+        sentences=(
+            f"{reason[:1].upper()}{reason[1:]}.",
+            "Mend it and enable the endpoint: what was held until then is sent.",
+        ),
+        facts=(Fact("endpoint", endpoint.id),),
+        link=f"/api/v1/endpoints/{endpoint.id}",
+    )
+
+
+def shown_recipient(endpoint: Endpoint) -> str:
+    """The recipient, without what is as good as a password."""
+    channel = CHANNELS.find(endpoint.channel)
+    return channel.shown(endpoint.recipient) if channel else endpoint.recipient
+
+
+def _keys(
+    session: Session, endpoint: Endpoint, box: SecretBox, now: datetime
+) -> tuple[Secret, ...]:
+    if endpoint.secret is None:
+        return (rotate_secret(session, endpoint.id, box, now, overlap=timedelta()),)
+    keys = [_open(endpoint.secret, endpoint, "secret", box)]
+    if endpoint.earlier_secret and endpoint.earlier_until and endpoint.earlier_until > now:
+        keys.append(_open(endpoint.earlier_secret, endpoint, "earlier_secret", box))
+    return tuple(keys)
+
+
+def _seal(secret: Secret, endpoint: Endpoint, column: str, box: SecretBox) -> str:
+    return box.seal(secret.reveal(), table="endpoints", row=endpoint.id, column=column)
+
+
+def _open(sealed: str, endpoint: Endpoint, column: str, box: SecretBox) -> Secret:
+    return box.open(sealed, table="endpoints", row=endpoint.id, column=column)

@@ -1,0 +1,53 @@
+"""The jobs of notifications: deliver one message to one endpoint; look for what is due."""
+
+import random
+import time
+
+from app.core.resources import Resources
+from app.jobs.handlers import HANDLERS, Job
+from app.notifications import service
+from app.notifications.service import Try, TryEnded
+from app.notifications.types import Failed, Outcome
+
+TICK_S = 1.0
+
+
+@HANDLERS.handles(service.DELIVER, give_up="notifications.give_up")
+def deliver(job: Job, delivery_id: str, round_: int) -> None:
+    """Try once. Whoever dies between sending and noting that sends the same again."""
+    res = job.resources
+    with res.db.begin() as session:
+        public_url = res.options.get("public_url", "")
+        tried = service.begin_try(
+            session, delivery_id, round_, res.secrets, public_url, res.clock()
+        )
+    if tried is not None:
+        began = time.monotonic()
+        outcome = _send(res, tried)
+        _end(res, delivery_id, round_, outcome, time.monotonic() - began)
+
+
+@HANDLERS.handles("notifications.give_up")
+def give_up(job: Job, delivery_id: str, round_: int, code: str, message: str) -> None:
+    """A try that could not even end counts as one that failed."""
+    _end(job.resources, delivery_id, round_, Failed(detail=f"{code}: {message}"[:400]), 0.0)
+
+
+def tick(res: Resources) -> None:
+    """Put what is due on the queue."""
+    with res.db.begin() as session:
+        service.release_due(session, res.clock())
+
+
+def _send(res: Resources, tried: Try) -> Outcome:
+    if tried.channel is None:
+        return Failed(detail="its channel is not installed here; `mosaico plugins` shows why")
+    body = tried.channel.render(tried.notice)
+    return tried.channel.send(res, service.outgoing_of(tried, body, res.clock()))
+
+
+def _end(res: Resources, delivery_id: str, round_: int, outcome: Outcome, took_s: float) -> None:
+    chance = random.random()  # noqa: S311 - jitter
+    ended = TryEnded(outcome=outcome, at=res.clock(), took_s=took_s, chance=chance)
+    with res.db.begin() as session:
+        service.end_try(session, delivery_id, round_, ended)

@@ -1,0 +1,128 @@
+"""A service whose clock a test sets, and a receiver of webhooks that does as the test says."""
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+import pytest
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+
+from app.core.resources import Resources
+from app.jobs.pool import ProcessPool
+from app.notifications import tasks
+from app.notifications.service import publish
+from app.notifications.types import Message, Target
+from tests.support.http import serving
+from tests.support.service import JSON, Service, running_service
+
+TOLD = Message(topic="test.told", title="The pelican has landed")
+
+
+class SetClock:
+    """The time of day as a test wants it: that of the machine, and what was added to it."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
+
+    def go_on(self, seconds: float) -> None:
+        self.ahead += timedelta(seconds=seconds)
+
+
+class Call(NamedTuple):
+    """What a receiver was sent."""
+
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass(kw_only=True)
+class Receiver:
+    """Somebody else's server: answers 200 unless a path is given other answers, each once."""
+
+    url: str = ""
+    calls: list[Call] = field(default_factory=list)
+    answers: dict[str, list[Callable[[], Response]]] = field(default_factory=dict)
+    hanging: threading.Event = field(default_factory=threading.Event)
+
+    def at(self, path: str) -> str:
+        return f"{self.url}/{path}"
+
+    def will(self, path: str, *answers: Callable[[], Response]) -> str:
+        self.answers[path] = list(answers)
+        return self.at(path)
+
+    def app(self) -> FastAPI:
+        app = FastAPI()
+
+        @app.post("/{path:path}")
+        async def take(path: str, request: Request) -> Response:
+            call = Call(path, dict(request.headers), await request.body())
+            self.calls.append(call)
+            waiting = self.answers.get(path)
+            return waiting.pop(0)() if waiting else Response("ok")
+
+        return app
+
+
+def status(code: int, **headers: str) -> Callable[[], Response]:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda: Response("no thanks", status_code=code, headers=named)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """The service, a receiver, and a clock."""
+
+    service: Service
+    receiver: Receiver
+    clock: SetClock
+
+    def tell(self, *targets: Target, message: Message = TOLD, once: str | None = None) -> str:
+        with self.service.resources.db.begin() as session:
+            return publish(session, message, targets, once=once)
+
+    def work(self, *, later_s: float = 0.0) -> None:
+        """What a worker does, after so long."""
+        self.clock.go_on(later_s)
+        tasks.tick(self.service.resources)
+        self.service.work()
+
+    def delivery(self, notification_id: str) -> JSON:
+        [found] = self.service.get("/deliveries", notificationId=notification_id)["items"]
+        return dict(found)
+
+    def endpoint(self, delivery: JSON) -> JSON:
+        return self.service.get(f"/endpoints/{delivery['endpointId']}")
+
+    def inbox(self, **wanted: object) -> list[JSON]:
+        return list(self.service.get("/notifications", **wanted)["items"])
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    found = Receiver()
+    with serving(found.app()) as client:
+        found.url = str(client.base_url).rstrip("/")
+        yield found
+
+
+@pytest.fixture
+def scene(
+    service_resources: Resources, metric_pool: ProcessPool, clock: SetClock, receiver: Receiver
+) -> Iterator[Scene]:
+    options = {**service_resources.options, "public_url": "https://mosaico.example"}
+    resources = replace(service_resources, clock=clock, options=options)
+    with running_service(resources, metric_pool) as service:
+        yield Scene(service=service, receiver=receiver, clock=clock)
