@@ -2,6 +2,7 @@
 
 from app.access import models as access
 from app.agents import models as agents
+from app.alerts import models as alerts
 from app.benchmarks import models as benchmarks
 from app.core.db import Base
 from app.kpis import models as kpis
@@ -15,6 +16,7 @@ __all__ = [
     "METADATA",
     "access",
     "agents",
+    "alerts",
     "benchmarks",
     "kpis",
     "notifications",
