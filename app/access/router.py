@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
 from sqlalchemy.orm import Session
 
 from app.access import queries, service
@@ -16,6 +16,8 @@ from app.core.pagination import Paging
 from app.core.schemas import Page
 
 PATH = "/keys"
+
+KeyId = Annotated[str, Path(alias="keyId")]
 
 router = APIRouter(prefix=PATH, tags=["access"], dependencies=[Depends(require("admin"))])
 audit_router = APIRouter(prefix="/audit", tags=["access"], dependencies=[Depends(require("admin"))])
@@ -42,14 +44,14 @@ def list_api_keys(paging: Paging, res: Res) -> Page[ApiKeyView]:
         return queries.list_keys(session, paging)
 
 
-@router.get("/{key_id}")
-def get_api_key(key_id: str, res: Res) -> ApiKeyView:
+@router.get("/{keyId}")
+def get_api_key(key_id: KeyId, res: Res) -> ApiKeyView:
     with res.db.read() as session:
         return queries.get_key(session, key_id)
 
 
-@router.delete("/{key_id}", status_code=204)
-def revoke_api_key(key_id: str, res: Res) -> None:
+@router.delete("/{keyId}", status_code=204)
+def revoke_api_key(key_id: KeyId, res: Res) -> None:
     """End a key for good; it stays in the list, and stops working within a second."""
     with res.db.begin() as session:
         service.revoke_key(session, key_id, now=res.clock())
