@@ -145,7 +145,7 @@ def _open(session: Session, run_id: str, res: Resources) -> WriteBackStep:
             " set the benchmark's writeBack to false"
         )
     run.fence += 1
-    _note(session, run, WriteBackStatus.WRITING, at=done["at"], written=done["written"])
+    _note_position(session, run, done["at"], done["written"])
     return WriteBackStep(
         run_id=run.id,
         run_seq=run.seq,
@@ -166,8 +166,12 @@ def _note_progress(session: Session, step: WriteBackStep) -> None:
     run = queries.get_run(session, step.run_id, for_update=True)
     if run.fence != step.fence:
         raise RunEnded
-    status = WriteBackStatus.WRITTEN if step.at is None else WriteBackStatus.WRITING
-    _note(session, run, status, at=step.at, written=step.written)
+    _note_position(session, run, step.at, step.written)
+
+
+def _note_position(session: Session, run: BenchmarkRun, at: int | None, written: int) -> None:
+    status = WriteBackStatus.WRITTEN if at is None else WriteBackStatus.WRITING
+    _note(session, run, status, at=at, written=written)
 
 
 def _note(session: Session, run: BenchmarkRun, status: WriteBackStatus, **more: Any) -> None:

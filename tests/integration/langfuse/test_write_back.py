@@ -189,6 +189,22 @@ def test_a_worker_that_is_stopped_goes_on_where_it_was(
     assert len(written(langfuse)) == 101
 
 
+def test_a_worker_that_is_killed_after_the_last_score_leaves_nothing_to_do(
+    service: Service, langfuse: StandIn
+) -> None:
+    """Its job is done again, and finds that all was written."""
+    langfuse.experiment(items=5)
+    benchmark(service, langfuse)
+    run = service.completed()
+    with service.resources.db.begin() as session:
+        enqueue(session, "runs.write_back", run_id=run["id"])
+    service.work()
+    again = service.get(f"/benchmark-runs/{run['id']}")
+    assert again["writeBack"] == run["writeBack"]
+    assert again["writeBack"]["status"] == "WRITTEN"
+    assert len(langfuse.asked_for("/scores")) == 11
+
+
 def test_a_server_that_fails_changes_nothing_of_the_run(
     service: Service, langfuse: StandIn
 ) -> None:
