@@ -36,6 +36,14 @@ def test_every_setting_that_is_named_exists() -> None:
     assert named <= VARIABLES
 
 
+def test_every_setting_of_the_operator_reaches_the_containers() -> None:
+    """Apart from those that the image decides."""
+    of_the_image = {"MOSAICO_DATA_DIR", "MOSAICO_HOST", "MOSAICO_PORT", "MOSAICO_LOG_FORMAT"}
+    of_one_machine = {"MOSAICO_MASTER_KEY_FILE"}
+    for service in OURS.values():
+        assert set(service["environment"]) == VARIABLES - of_the_image - of_one_machine
+
+
 def test_a_service_of_ours_waits_for_the_schema_and_has_no_rights_to_spare() -> None:
     for name, service in OURS.items():
         awaited = {"db": "service_healthy"}
