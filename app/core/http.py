@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Protocol
 
 import httpcore
 import httpx
@@ -273,7 +273,20 @@ class DeadlineStream(httpcore.NetworkStream):
         return self._stream.get_extra_info(info)
 
 
-def check_url(url: httpx.URL) -> None:
+class Target(Protocol):
+    """The URL of a request, whichever client makes it."""
+
+    @property
+    def scheme(self) -> str: ...
+    @property
+    def userinfo(self) -> bytes: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int | None: ...
+
+
+def check_url(url: Target) -> None:
     """Raise `RefusedAddress` for what no client of this service may call."""
     if url.scheme not in ("http", "https"):
         raise RefusedAddress(f"{url.scheme[:20]!r} is not called; use an http or https URL.")

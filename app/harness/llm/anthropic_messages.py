@@ -11,7 +11,7 @@ import anthropic
 import httpx2
 
 from app.harness.llm.answers import JSON, read_answer, read_arguments, read_usage, text_of
-from app.harness.llm.calling import CONNECT_S, TOTAL_S, SdkErrors, call_with_retries, certificates
+from app.harness.llm.calling import CONNECT_S, TOTAL_S, SdkErrors, call_with_retries
 from app.harness.llm.conversation import (
     Block,
     Message,
@@ -25,6 +25,7 @@ from app.harness.llm.conversation import (
     TurnSettings,
     Usage,
 )
+from app.harness.outbound import certificates
 
 MAX_OUTPUT_TOKENS: Final = 16_000  # the API wants a number; beyond 21,333 the SDK wants streams
 
@@ -48,6 +49,7 @@ class AnthropicMessages:
         api_key: str,
         base_url: str | None = None,
         settings: TurnSettings | None = None,
+        http: httpx2.AsyncClient | None = None,
     ) -> None:
         self.model = model
         self._settings = settings or TurnSettings()
@@ -57,9 +59,8 @@ class AnthropicMessages:
             max_retries=0,
             timeout=httpx2.Timeout(TOTAL_S, connect=CONNECT_S),
             # A redirect would take the key along.
-            http_client=anthropic.DefaultAsyncHttpxClient(
-                follow_redirects=False, verify=certificates()
-            ),
+            http_client=http
+            or anthropic.DefaultAsyncHttpxClient(follow_redirects=False, verify=certificates()),
         )
 
     async def turn(self, system: str, messages: Sequence[Message], tools: Sequence[Tool]) -> Turn:

@@ -5,14 +5,12 @@ The SDKs' own retries are off: they know neither quotas nor our limits.
 
 import asyncio
 import math
-import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Final, Protocol, TypeVar
 
-import httpx2
-
+from app.core.errors import AppError
+from app.core.http import RefusedAddress
 from app.harness.llm.conversation import LlmFailure
 
 T = TypeVar("T")
@@ -34,12 +32,6 @@ _AGAIN: Final = frozenset({408, 409, 429})
 _SERVER_ERROR: Final = 500
 _TOO_MANY: Final = 429
 _NOT_FOUND: Final = 404
-
-
-@cache
-def certificates() -> ssl.SSLContext:
-    """Reading them takes longer than most requests; all clients of a process share them."""
-    return httpx2.create_ssl_context()
 
 
 class StatusError(Protocol):
@@ -91,6 +83,9 @@ async def call_with_retries(
                 return await call()
         except TimeoutError:
             failed = Failed(reason=f"no answer within {TOTAL_S:g} s", again=True)
+        except AppError as error:  # of our own guard, which says the same every time
+            final = isinstance(error, RefusedAddress)
+            raise LlmFailure(error.detail[:SHOWN], final=final) from error
         except errors.any as error:
             failed = failure_of(error, errors)
         if not failed.again or wait_s is None:

@@ -11,7 +11,7 @@ import httpx2
 import openai
 
 from app.harness.llm.answers import JSON, read_answer, read_arguments, read_usage, text_of
-from app.harness.llm.calling import CONNECT_S, TOTAL_S, SdkErrors, call_with_retries, certificates
+from app.harness.llm.calling import CONNECT_S, TOTAL_S, SdkErrors, call_with_retries
 from app.harness.llm.conversation import (
     Block,
     Message,
@@ -24,6 +24,7 @@ from app.harness.llm.conversation import (
     Turn,
     TurnSettings,
 )
+from app.harness.outbound import certificates
 
 ERRORS: Final = SdkErrors(
     status=openai.APIStatusError, connection=openai.APIConnectionError, any=openai.OpenAIError
@@ -31,14 +32,18 @@ ERRORS: Final = SdkErrors(
 _STOPS: Final[dict[Any, Stop]] = {"length": Stop.TRUNCATED, "tool_calls": Stop.TOOL_USE}
 
 
-def open_client(api_key: str, base_url: str | None) -> openai.AsyncOpenAI:
+def open_client(
+    api_key: str, base_url: str | None, http: httpx2.AsyncClient | None
+) -> openai.AsyncOpenAI:
     """The SDK's client without retries and redirects, which would take the key along."""
+    if http is None:
+        http = openai.DefaultAsyncHttpxClient(follow_redirects=False, verify=certificates())
     return openai.AsyncOpenAI(
         api_key=api_key,
         base_url=base_url,
         max_retries=0,
         timeout=httpx2.Timeout(TOTAL_S, connect=CONNECT_S),
-        http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False, verify=certificates()),
+        http_client=http,
     )
 
 
@@ -54,12 +59,13 @@ class OpenAIChat:
         api_key: str,
         base_url: str | None = None,
         settings: TurnSettings | None = None,
+        http: httpx2.AsyncClient | None = None,
     ) -> None:
         self.model = model
         self._settings = settings or TurnSettings()
         # The old name is what compatible servers know; OpenAI's newer models refuse it.
         self._limit_name = "max_tokens" if base_url else "max_completion_tokens"
-        self._client = open_client(api_key, base_url)
+        self._client = open_client(api_key, base_url, http)
 
     async def turn(self, system: str, messages: Sequence[Message], tools: Sequence[Tool]) -> Turn:
         """The next turn of the model. Raises LlmFailure."""

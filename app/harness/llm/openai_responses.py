@@ -6,6 +6,8 @@ Source: POST /v1/responses with `store: false`.
 from collections.abc import Sequence
 from typing import Any
 
+import httpx2
+
 from app.harness.llm.answers import JSON, read_answer, read_arguments, read_usage, text_of
 from app.harness.llm.calling import call_with_retries
 from app.harness.llm.conversation import (
@@ -36,10 +38,11 @@ class OpenAIResponses:
         api_key: str,
         base_url: str | None = None,
         settings: TurnSettings | None = None,
+        http: httpx2.AsyncClient | None = None,
     ) -> None:
         self.model = model
         self._settings = settings or TurnSettings()
-        self._client = open_client(api_key, base_url)
+        self._client = open_client(api_key, base_url, http)
 
     async def turn(self, system: str, messages: Sequence[Message], tools: Sequence[Tool]) -> Turn:
         """The next turn of the model. Raises LlmFailure."""

@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from app.core.errors import AppError
 from app.harness.llm.conversation import Llm, TurnSettings
+
+if TYPE_CHECKING:
+    import httpx2
 
 
 class Provider(StrEnum):
@@ -39,10 +42,12 @@ def open_llm(
     base_url: str | None,
     settings: TurnSettings,
     environment: Mapping[str, str],
+    http: "httpx2.AsyncClient | None" = None,
 ) -> Llm:
     """A model of a provider. A server of one's own may want no key. Raises MissingKey.
 
-    The address is called as it was given: on a command line it is the choice of its user.
+    Without a client the address is called as it was given: on a command line it is the choice of
+    its user. `http` is what a service goes out through.
     """
     key = environment.get(KEYS[provider]) or ("none" if base_url else None)
     if key is None:
@@ -54,14 +59,18 @@ def open_llm(
         case Provider.ANTHROPIC:
             from app.harness.llm.anthropic_messages import AnthropicMessages
 
-            return AnthropicMessages(model, api_key=key, base_url=base_url, settings=settings)
+            return AnthropicMessages(
+                model, api_key=key, base_url=base_url, settings=settings, http=http
+            )
         case Provider.OPENAI:
             from app.harness.llm.openai_chat import OpenAIChat
 
-            return OpenAIChat(model, api_key=key, base_url=base_url, settings=settings)
+            return OpenAIChat(model, api_key=key, base_url=base_url, settings=settings, http=http)
         case Provider.OPENAI_RESPONSES:
             from app.harness.llm.openai_responses import OpenAIResponses
 
-            return OpenAIResponses(model, api_key=key, base_url=base_url, settings=settings)
+            return OpenAIResponses(
+                model, api_key=key, base_url=base_url, settings=settings, http=http
+            )
         case Provider.SCRIPTED:
             raise AssertionError("a script is opened by whoever knows the tasks")

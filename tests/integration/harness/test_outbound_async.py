@@ -1,0 +1,133 @@
+"""The async way out refuses what the other one refuses, also from inside an SDK."""
+
+import asyncio
+from collections.abc import Sequence
+from ipaddress import ip_address
+
+import httpx2
+import pytest
+
+from app.core.addresses import OWN_SERVERS, PUBLIC_ONLY, IPAddress, OutboundPolicy
+from app.core.http import AnswerTooLarge, RefusedAddress, Resolver, resolved
+from app.harness.llm.conversation import LlmFailure, TurnSettings, user_message
+from app.harness.llm.providers import Provider, open_llm
+from app.harness.outbound import outbound_async_client
+from tests.support.model_server import ModelServer, Raw, model_server
+
+
+def posted(
+    url: str,
+    policy: OutboundPolicy = OWN_SERVERS,
+    *,
+    resolve: Resolver = resolved,
+    timeout_s: float = 10,
+    max_bytes: int = 1000,
+) -> httpx2.Response:
+    async def post() -> httpx2.Response:
+        client = outbound_async_client(
+            timeout_s=timeout_s, max_bytes=max_bytes, policy=policy, resolve=resolve
+        )
+        async with client:
+            return await client.post(url, json={"messages": [{"role": "user", "content": "?"}]})
+
+    return asyncio.run(post())
+
+
+def test_it_calls_what_the_operator_allows() -> None:
+    with model_server(lambda _: Raw(status=200, body=b"x" * 1000)) as server:
+        assert posted(server.url).content == b"x" * 1000
+    [asked] = server.asked
+    assert asked.headers["User-Agent"].startswith("mosaico/")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:9/",
+        "http://[::1]:9/",
+        "http://2130706433/",
+        "http://169.254.169.254/latest/meta-data",
+        "http://inside.example/",
+        "ftp://93.184.216.34/",
+        "http://user:word@93.184.216.34/",
+        "http://93.184.216.34:443/",
+        "http://93.184.216.34:22/",
+    ],
+)
+def test_an_address_inside_is_not_dialled(url: str) -> None:
+    def at_home(host: str, port: int) -> Sequence[IPAddress]:
+        return [ip_address("10.0.0.7")] if host == "inside.example" else resolved(host, port)
+
+    with pytest.raises(RefusedAddress):
+        posted(url, PUBLIC_ONLY, resolve=at_home)
+
+
+def test_a_redirect_is_an_answer_and_not_an_order() -> None:
+    away = Raw(status=307, headers={"Location": "http://169.254.169.254/"})
+    with model_server(lambda _: away) as server:
+        assert posted(server.url).status_code == 307
+
+
+def test_no_answer_is_read_beyond_its_cap() -> None:
+    with (
+        model_server(lambda _: Raw(status=200, body=b"x" * 1001)) as server,
+        pytest.raises(AnswerTooLarge),
+    ):
+        posted(server.url)
+
+
+def test_an_answer_that_was_packed_unasked_is_not_unpacked() -> None:
+    packed = Raw(status=200, body=b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
+    with model_server(lambda _: packed) as server, pytest.raises(httpx2.DecodingError):
+        posted(server.url)
+
+
+def test_a_request_ends_at_its_deadline() -> None:
+    async def trickle(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        while not writer.is_closing():
+            writer.write(b"x")
+            await asyncio.sleep(0.02)
+
+    async def get() -> None:
+        server = await asyncio.start_server(trickle, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        client = outbound_async_client(timeout_s=0.2, max_bytes=5000, policy=OWN_SERVERS)
+        async with server, client:
+            await client.get(f"http://127.0.0.1:{port}/")
+
+    with pytest.raises(httpx2.ReadTimeout):
+        asyncio.run(get())
+
+
+@pytest.mark.parametrize("provider", [each for each in Provider if each is not Provider.SCRIPTED])
+def test_an_sdk_is_told_at_once_that_an_address_is_refused(provider: Provider) -> None:
+    def ask(server: ModelServer, policy: OutboundPolicy, max_bytes: int) -> LlmFailure:
+        async def turn() -> None:
+            http = outbound_async_client(timeout_s=10, max_bytes=max_bytes, policy=policy)
+            llm = open_llm(
+                provider,
+                "m",
+                base_url=server.url,
+                settings=TurnSettings(),
+                environment={},
+                http=http,
+            )
+            try:
+                await llm.turn("system", [user_message("?")], [])
+            finally:
+                await llm.close()
+
+        with pytest.raises(LlmFailure) as caught:
+            asyncio.run(turn())
+        return caught.value
+
+    with model_server(lambda _: Raw(status=200, body=b" " * 2000)) as server:
+        failure = ask(server, PUBLIC_ONLY, 1000)
+        assert failure.final
+        assert "MOSAICO_OUTBOUND_ALLOW" in failure.reason
+        assert server.asked == []
+        failure = ask(server, OWN_SERVERS, 1000)
+        assert not failure.final
+        assert "more than 1000 bytes" in failure.reason
+        assert len(server.asked) == 1
