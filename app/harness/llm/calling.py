@@ -83,10 +83,7 @@ async def call_with_retries(
                 return await call()
         except TimeoutError:
             failed = Failed(reason=f"no answer within {TOTAL_S:g} s", again=True)
-        except AppError as error:  # of our own guard, which says the same every time
-            final = isinstance(error, RefusedAddress)
-            raise LlmFailure(error.detail[:SHOWN], final=final) from error
-        except errors.any as error:
+        except (errors.any, AppError) as error:
             failed = failure_of(error, errors)
         if not failed.again or wait_s is None:
             raise LlmFailure(failed.reason, final=failed.final)
@@ -96,6 +93,11 @@ async def call_with_retries(
 
 def failure_of(error: Exception, errors: SdkErrors) -> Failed:
     """What an exception of an SDK calls for."""
+    # Our own guard says the same every time; some SDKs wrap what it raises.
+    guard = error if isinstance(error, AppError) else error.__cause__
+    if isinstance(guard, AppError):
+        refused = isinstance(guard, RefusedAddress)
+        return Failed(reason=guard.detail[:SHOWN], again=False, final=refused)
     said = " ".join(f"{error} {getattr(error, 'body', None) or ''}".split())[:SHOWN]
     if isinstance(error, errors.status):
         return _of_status(error, said)  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ import httpx
 from app.core.addresses import OutboundPolicy
 from app.core.http import AnswerTooLarge, outbound_client
 from app.core.resources import LlmAccess
+from app.core.waiting import Pause, Turns, turns_at
 from app.harness.llm.failures import (
     Failure,
     Kind,
@@ -21,7 +22,6 @@ from app.harness.llm.failures import (
     failure_of_error,
     fatal_error,
 )
-from app.harness.llm.limits import Pause, Turns, turns_at
 from app.harness.llm.retry import Patience, wait_before_retry
 from app.harness.llm.types import ModelRequest
 from app.harness.llm.wire import JSON, Reply, Sent, Unreadable, read_reply, sent
@@ -106,7 +106,7 @@ class Client:
             except (httpx.HTTPError, AnswerTooLarge) as error:
                 return failure_of_error(error)
         if not response.is_success:
-            return self._masked(failure_of_answer(response))
+            return failure_of_answer(response)
         try:
             return read_reply(batch, _document(response))
         except Unreadable as error:
@@ -125,17 +125,6 @@ class Client:
     def _headers(self) -> dict[str, str]:
         key = {} if self._secret is None else {"Authorization": f"Bearer {self._secret}"}
         return {"Content-Type": "application/json", **key}
-
-    def _masked(self, failure: Failure) -> Failure:
-        """The failure without our key, which some servers quote."""
-        if self._secret is None or self._secret not in failure.detail:
-            return failure
-        return Failure(
-            kind=failure.kind,
-            detail=failure.detail.replace(self._secret, "********"),
-            status=failure.status,
-            retry_after_s=failure.retry_after_s,
-        )
 
 
 def new_client(

@@ -6,30 +6,11 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from app.harness.llm.limits import IN_FLIGHT
+from app.core.waiting import IN_FLIGHT, Abandoned, Stop
 from app.harness.llm.types import ModelRequest
 from app.harness.llm.wire import Reply
 
 Batch = Sequence[ModelRequest]
-
-
-class Abandoned(Exception):
-    """Nobody wants the answer any more."""
-
-
-class Stop:
-    """Ends the waits of those who ask; once set it stays set."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-
-    def set(self) -> None:
-        self._event.set()
-
-    def pause(self, seconds: float) -> None:
-        """Wait so long. Raises: `Abandoned` as soon as it is set."""
-        if self._event.wait(seconds):
-            raise Abandoned
 
 
 class Arrived(NamedTuple):

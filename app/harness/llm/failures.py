@@ -16,16 +16,15 @@ import json
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 from http import HTTPStatus
 from typing import Any, Final
 
 import httpx
 
-from app.core.clock import utc_now
 from app.core.errors import Invalid, Unavailable
-from app.core.http import AnswerTooLarge
+from app.core.http import AnswerTooLarge, without_credentials
+from app.core.waiting import seconds_to_wait
 
 SHOWN_CHARS: Final = 200
 
@@ -121,7 +120,7 @@ def failure_of_answer(response: httpx.Response) -> Failure:
         kind=_kind(response, words),
         detail=words[:SHOWN_CHARS],
         status=status,
-        retry_after_s=_retry_after(response.headers.get("retry-after", "")),
+        retry_after_s=seconds_to_wait(response.headers.get("retry-after", "")),
     )
 
 
@@ -174,31 +173,19 @@ def _kind(response: httpx.Response, words: str) -> Kind:
 
 
 def _words(response: httpx.Response) -> str:
-    """The server's own words with their code; none of a page that is meant for a browser."""
+    """The server's own words with their code; none of a page that is meant for a browser, and none
+    of the key.
+    """
+    text = without_credentials(response.text, response.request).strip()
     try:
-        content: Any = json.loads(response.content)
+        content: Any = json.loads(text)
     except (ValueError, RecursionError):
-        text = response.text.strip()
         return "" if text.startswith("<") else text[:SHOWN_CHARS]
     error = content.get("error", content) if isinstance(content, dict) else content
     if not isinstance(error, dict):
         return str(error)
     parts = (error.get(name) for name in ("message", "code", "type", "param"))
     return "; ".join(dict.fromkeys(str(part) for part in parts if part))
-
-
-def _retry_after(text: str) -> float | None:
-    """Seconds, from either form of the header (RFC 9110, section 10.2.3)."""
-    text = text.strip()
-    try:
-        seconds = float(text)
-    except ValueError:
-        try:
-            at = parsedate_to_datetime(text)
-        except ValueError:
-            return None
-        seconds = (at - utc_now()).total_seconds() if at.tzinfo else 0.0
-    return seconds if 0 < seconds < float("inf") else None
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
