@@ -37,6 +37,12 @@ PARTS = {
         "app.schedules.cli:cli", "Schedules: what runs by the clock, and what became of it."
     ),
     "cron": Part("app.schedules.cli:cron", "Look at a cron expression."),
+    "notify": Part(
+        "app.notifications.cli:cli", "Who is told what happens, and whether it arrives."
+    ),
+    "inbox": Part(
+        "app.notifications.cli:inbox", "List the inbox, newest first; show a message; mark as read."
+    ),
     "score": Part(
         "app.metrics.cli:cli", "Score the traces of a file and print what they are worth."
     ),
@@ -160,7 +166,7 @@ def scheduler() -> None:
 
 @cli.command(cls=Command)
 def plugins(output: Format = OutputFormat.TABLE) -> None:
-    """List what is loaded: metrics, trace sources; from where, and what failed.
+    """List what is loaded: metrics, trace sources, channels; from where, and what failed.
 
     Needs no server. Exit codes: 0 all is well, 3 a plugin could not be loaded.
     """

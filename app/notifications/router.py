@@ -61,12 +61,7 @@ def follow_inbox(request: Request, res: Res, hub: Hub) -> StreamingResponse:
 
     def snapshot() -> Snapshot:
         with res.db.read() as session:
-            newest = queries.list_notifications(session, PageQuery(limit=1)).rows
-            data = InboxView(
-                unread=queries.count_unread(session),
-                newest=notification_view(newest[0]) if newest else None,
-            )
-        return Snapshot(event="inbox", data=data)
+            return Snapshot(event="inbox", data=inbox_view(session))
 
     return stream(request, hub, service.INBOX, snapshot)
 
@@ -85,11 +80,12 @@ def send_test(body: TargetBody, once: Once) -> Response:
     return once(body, send, location=lambda sent: f"/api/v1/deliveries/{sent.id}")
 
 
-@inbox.post("/read-all", status_code=204, dependencies=RUN)
-def read_all_notifications(res: Res) -> None:
+@inbox.post("/read-all", dependencies=RUN)
+def read_all_notifications(res: Res) -> InboxView:
     """Note that everything in the inbox was read."""
     with res.db.begin() as session:
         service.mark_all_read(session, res.clock())
+        return inbox_view(session)
 
 
 @inbox.get("/{notificationId}", dependencies=READ)
@@ -204,6 +200,14 @@ def redeliver(delivery_id: DeliveryId, res: Res) -> DeliveryView:
     """Send a message again, now; it keeps its id."""
     with res.db.begin() as session:
         return delivery_views(session, [service.redeliver(session, delivery_id)])[0]
+
+
+def inbox_view(session: Session) -> InboxView:
+    newest = queries.list_notifications(session, PageQuery(limit=1)).rows
+    return InboxView(
+        unread=queries.count_unread(session),
+        newest=notification_view(newest[0]) if newest else None,
+    )
 
 
 def notification_view(row: Notification) -> NotificationView:
