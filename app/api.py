@@ -8,6 +8,8 @@ from starlette.types import Scope
 from app.access.router import audit_router as audit
 from app.access.router import router as keys
 from app.agents.router import router as agents
+from app.alerts.router import alerts, silences
+from app.alerts.router import configs as alert_configs
 from app.benchmarks.router import router as benchmarks
 from app.core.parameters import refuse_unknown_parameters
 from app.core.problems import PROBLEMS
@@ -47,6 +49,9 @@ def include(router: APIRouter) -> None:
     v1.include_router(webhook_secrets)
     v1.include_router(langfuse_secrets)
     v1.include_router(trigger_events)
+    v1.include_router(alert_configs)
+    v1.include_router(alerts)
+    v1.include_router(silences)
     v1.include_router(notifications)
     v1.include_router(deliveries)
     v1.include_router(endpoints)

@@ -8,6 +8,7 @@ import threading
 
 from app.access.idempotency import purge_expired
 from app.access.limits import purge_windows
+from app.alerts import tasks as alert_tasks
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.jobs.handlers import HANDLERS
@@ -32,7 +33,7 @@ PURGE_INTERVAL_S = 600.0
 STOP_S = 9.0
 
 # Importing a module of tasks declares its handlers.
-TASKS = (notification_tasks, run_tasks, schedule_tasks, trigger_tasks)
+TASKS = (alert_tasks, notification_tasks, run_tasks, schedule_tasks, trigger_tasks)
 
 
 def run_worker(settings: Settings) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from app.alerts.evaluation import AlertEvaluationService, EvaluatedRun
 from app.core.errors import Unavailable
 from app.jobs.handlers import Job
 from app.kpis.evaluate import evaluate_kpis
@@ -20,7 +21,7 @@ from app.runs import queries, service
 from app.runs.asking import measure_traces
 from app.runs.planning import make_plan, note_answer, trace_query
 from app.runs.reuse import measured_before
-from app.runs.rules import judge_validity
+from app.runs.rules import Validity, judge_validity
 from app.runs.scoring import Columns, RunValues, summarize
 from app.runs.write_back import request_write_back
 from app.traces.collect import collect
@@ -117,7 +118,9 @@ def _require_shard(job: Job, step: service.ShardStep) -> None:
 
 
 def finish(job: Job, run_id: str) -> None:
-    """Aggregate what was measured, evaluate the KPIs, judge whether the run can be trusted."""
+    """Aggregate what was measured, evaluate the KPIs, judge whether the run can be trusted, decide
+    what it means for the alerts.
+    """
     res = job.resources
     with res.db.begin() as session:
         step = service.open_step(session, run_id)
@@ -125,15 +128,28 @@ def finish(job: Job, run_id: str) -> None:
         return
     columns = _columns(job, step)
     aggregates, tally = _with_run_values(job, step, columns.aggregates()), columns.tally()
+    kpis = evaluate_kpis(step.plan.kpis, _statistics(aggregates))
+    validity = judge_validity(
+        tally, min_coverage=step.plan.min_coverage, max_error_share=step.plan.max_error_share
+    )
+    run = EvaluatedRun(
+        seq=step.run_seq,
+        id=run_id,
+        benchmark_id=step.plan.benchmark_id,
+        agent_id=step.plan.agent_id,
+        fingerprint=step.plan.fingerprint(),
+        is_valid=validity.validity is Validity.VALID,
+        reasons=validity.reasons,
+        traces=tally.total,
+        kpis=kpis,
+        aggregates=aggregates,
+    )
     found = service.Finished(
         expected=tally.total,
         aggregates=aggregates,
-        kpis=evaluate_kpis(step.plan.kpis, _statistics(aggregates)),
-        validity=judge_validity(
-            tally,
-            min_coverage=step.plan.min_coverage,
-            max_error_share=step.plan.max_error_share,
-        ),
+        kpis=kpis,
+        validity=validity,
+        alerts=AlertEvaluationService(res.db).evaluate_alerts_for_run(run),
     )
     with res.db.begin() as session:
         service.finish_run(session, step, found, res.clock())

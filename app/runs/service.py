@@ -8,6 +8,9 @@ from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
 from app.agents.queries import get_agent
+from app.alerts.evaluation import Decisions
+from app.alerts.schemas import EventState
+from app.alerts.service import RunNotice, record_decisions, tell_notice
 from app.benchmarks.models import Benchmark
 from app.benchmarks.queries import agents_of, get_benchmark
 from app.core.copy import copy_encoded
@@ -71,12 +74,15 @@ class ShardStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """All that a completed run is found to be; `expected` is its number of traces."""
+    """All that a completed run is found to be; `expected` is its number of traces, `alerts` what it
+    means for the rules about it.
+    """
 
     expected: int
     aggregates: dict[str, Aggregate]
     kpis: Sequence[KpiValue]
     validity: ValidityVerdict
+    alerts: Decisions
 
 
 def create_run(
@@ -152,8 +158,23 @@ def fail_run(session: Session, run_id: str, code: str, message: str, now: dateti
     if RunStatus(run.status).is_final:
         return False
     run.error_code, run.error_message = code, message
+    tell_notice(session, _failed(run), now)
     _end(session, run, RunStatus.FAILED, now)
     return True
+
+
+def _failed(run: BenchmarkRun) -> RunNotice:
+    return RunNotice(
+        state=EventState.RUN_FAILED,
+        once=f"run-failed/{run.id}",
+        name="run failed",
+        benchmark_id=run.benchmark_id,
+        agent_id=run.agent_id,
+        run_id=run.id,
+        run_seq=run.seq,
+        explanation=f"The run failed, and says nothing about the agent. {run.error_code}:"
+        f" {run.error_message}",
+    )
 
 
 def may_begin(session: Session, run_id: str) -> bool:
@@ -343,6 +364,7 @@ def finish_run(session: Session, step: Step, found: Finished, now: datetime) -> 
     record_kpis(session, key, found.kpis, found.validity.validity, now)
     run.validity, run.validity_reasons = found.validity.validity, list(found.validity.reasons)
     run.coverage, run.error_share = found.validity.coverage, found.validity.error_share
+    record_decisions(session, found.alerts, now)
     _end(session, run, RunStatus.COMPLETED, now)
 
 

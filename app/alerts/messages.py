@@ -1,0 +1,135 @@
+"""What is told of alerts: many of one run are the items of one message."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Protocol
+
+from app.alerts.rules import number
+from app.notifications.types import Fact, Item, Message, Severity
+
+TRACES_TOLD = 3
+SEVERITIES = list(Severity)
+WORDS = {
+    "FIRING": "firing",
+    "RESOLVED": "resolved",
+    "NO_DATA": "without data",
+    "RUN_INVALID": "run invalid",
+    "RUN_FAILED": "run failed",
+    "SCHEDULE_MISSED": "schedule did not run",
+}
+
+
+class Event(Protocol):
+    """Something to tell."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def config_id(self) -> str | None: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def severity(self) -> str: ...
+    @property
+    def benchmark_id(self) -> str: ...
+    @property
+    def agent_id(self) -> str: ...
+    @property
+    def run_id(self) -> str | None: ...
+    @property
+    def value(self) -> float | None: ...
+    @property
+    def baseline(self) -> float | None: ...
+    @property
+    def explanation(self) -> str: ...
+    @property
+    def traces(self) -> Sequence[Mapping[str, Any]]: ...
+
+
+def message_of(events: Sequence[Event]) -> Message:
+    """One message of at least one event, all of one run or one schedule; the worst stand first."""
+    ordered = sorted(events, key=_rank)
+    first = ordered[0]
+    facts = [Fact("benchmark", first.benchmark_id), Fact("agent", first.agent_id)]
+    if first.run_id:
+        facts.append(Fact("run", first.run_id))
+    return Message(
+        topic=f"alert.{first.state.lower()}",
+        title=_title(ordered),
+        severity=Severity(first.severity),
+        facts=tuple(facts),
+        items=tuple(map(_item, ordered)),
+        link=f"/api/v1/benchmark-runs/{first.run_id}" if first.run_id else None,
+    )
+
+
+def trial_message(name: str, benchmark_id: str, sentences: Sequence[str]) -> Message:
+    """A trial: the recipients of a rule get it, and nothing has happened."""
+    return Message(
+        topic="alert.test",
+        title=f"Test of the alert {name}",
+        sentences=("Nothing has happened: somebody tries this alert.", *sentences),
+        facts=(Fact("benchmark", benchmark_id),),
+    )
+
+
+def silences(matchers: Mapping[str, Any], event: Event) -> bool:
+    """Whether a silence with these matchers, in their wire names, holds an event."""
+    told = {
+        "alertConfigId": event.config_id,
+        "benchmarkId": event.benchmark_id,
+        "agentId": event.agent_id,
+        "severity": event.severity,
+    }
+    given = {name: value for name, value in matchers.items() if value is not None}
+    glob = given.pop("name", None)
+    return all(told[name] == value for name, value in given.items()) and (
+        glob is None or fnmatchcase(event.name, glob)
+    )
+
+
+def _rank(event: Event) -> tuple[int, int, str]:
+    """What fires first, then what is worse."""
+    return (
+        list(WORDS).index(event.state),
+        -SEVERITIES.index(Severity(event.severity)),
+        event.name,
+    )
+
+
+def _title(events: Sequence[Event]) -> str:
+    first = events[0]
+    where = f"{first.benchmark_id}, {first.agent_id}"
+    if len(events) == 1:
+        return f"{WORDS[first.state].capitalize()}: {first.name} ({where})"
+    counts = [
+        f"{count} {words}"
+        for state, words in WORDS.items()
+        if (count := sum(event.state == state for event in events))
+    ]
+    return f"{len(events)} alerts: {', '.join(counts)} ({where})"
+
+
+def _item(event: Event) -> Item:
+    facts = [Fact("severity", event.severity)]
+    if event.value is not None:
+        facts.append(Fact("value", number(event.value)))
+    if event.baseline is not None:
+        facts.append(Fact("baseline", number(event.baseline)))
+    return Item(
+        title=f"{WORDS[event.state].capitalize()}: {event.name}",
+        sentences=(event.explanation, *_sentences(event.traces[:TRACES_TOLD])),
+        facts=tuple(facts),
+        link=f"/api/v1/alerts/{event.id}",
+    )
+
+
+def _sentences(traces: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    for trace in traces:
+        before = "" if trace["before"] is None else f", {number(trace['before'])} before"
+        yield (
+            f"{trace['metric']} of item {trace['itemId']} is {number(trace['value'])}{before}"
+            f" (trace {trace['traceId']})."
+        )

@@ -1,0 +1,412 @@
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from app.agents.queries import get_agent
+from app.alerts import queries
+from app.alerts.evaluation import Decision, Decisions, EvaluatedRun
+from app.alerts.messages import message_of, silences
+from app.alerts.models import AlertConfig, AlertEvent, AlertSilence, AlertStanding
+from app.alerts.rules import AlertState, Condition, Standing, advance
+from app.alerts.schemas import AlertConfigCreate, EventState, SilenceCreate, rule_of
+from app.benchmarks.models import Benchmark
+from app.benchmarks.queries import get_benchmark, kpis_of
+from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
+from app.core.ids import new_id
+from app.core.registry import near_matches
+from app.core.schemas import fields
+from app.formula import compile_formula, read_reference
+from app.metrics.registry import column_of, parse_ref, provider_for
+from app.notifications.registry import UnfitRecipient, targets_of
+from app.notifications.service import publish
+from app.notifications.types import Severity, Target
+
+# A rule that asks something else now has not fired, and remembers nothing.
+ASKS = frozenset(
+    {"benchmark_id", "agent_id", "metric", "kpi", "condition", "threshold", "enabled", "no_data",
+     "for_runs", "baseline_runs", "minimum_effect"}
+)  # fmt: skip
+LOUD = frozenset({EventState.RUN_FAILED, EventState.SCHEDULE_MISSED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunNotice:
+    """Something that happened to a run or a schedule itself, and not to a value.
+
+    `once` names what happened: it is told one time.
+    """
+
+    state: EventState
+    once: str
+    name: str
+    benchmark_id: str
+    agent_id: str
+    explanation: str
+    run_id: str | None = None
+    run_seq: int | None = None
+
+
+def create_config(session: Session, body: AlertConfigCreate) -> AlertConfig:
+    """Raises: `NotFound` for an unknown benchmark or agent, `Invalid` with what is wrong."""
+    config = AlertConfig(**{**fields(body), "id": body.id or new_id()})
+    check_config(session, config)
+    session.add(config)
+    try:
+        session.flush()
+    except IntegrityError as error:
+        if getattr(error.orig, "sqlstate", None) == "23503":  # foreign key
+            raise NotFound(
+                "the benchmark or the agent was deleted at this moment; choose another"
+            ) from None
+        raise Conflict(
+            f"the alert rule id {config.id!r} is taken; choose another or PATCH that one"
+        ) from None
+    session.refresh(config)
+    return config
+
+
+def change_config(
+    session: Session, config_id: str, values: Mapping[str, Any], now: datetime
+) -> AlertConfig:
+    """Write the given fields. What fires is resolved where the rule asks something else now.
+
+    Raises: as `create_config`.
+    """
+    config = queries.get_config(session, config_id, for_update=True)
+    changed = {name for name, value in values.items() if getattr(config, name) != value}
+    if changed & ASKS:
+        why = "disabled" if values.get("enabled") is False else "changed"
+        _forget(session, config, f"The rule was {why}.", now)
+    for name in changed:
+        setattr(config, name, values[name])
+    check_config(session, config)
+    if values:
+        config.revision += 1
+        config.updated_at = now
+    session.flush()
+    return config
+
+
+def delete_config(session: Session, config_id: str, now: datetime) -> None:
+    """Delete a rule; what fires is resolved, and what was told stays."""
+    config = queries.get_config(session, config_id, for_update=True)
+    _forget(session, config, "The rule was deleted.", now)
+    session.delete(config)
+    session.flush()
+
+
+def check_config(session: Session, config: AlertConfig) -> None:
+    """Raise `NotFound` or `Invalid`, with every mistake; a KPI's name becomes its id."""
+    benchmark = get_benchmark(session, config.benchmark_id)
+    if config.agent_id is not None:
+        get_agent(session, config.agent_id)
+    errors = [*_subject_errors(session, benchmark, config), *_threshold_errors(config)]
+    try:
+        targets_of(config.channels, config.recipients)
+    except UnfitRecipient as error:
+        errors += error.errors
+    if errors:
+        raise Invalid("the alert rule is not valid; see `errors`", errors=errors)
+
+
+def _subject_errors(session: Session, benchmark: Benchmark, config: AlertConfig) -> list[ErrorItem]:
+    if (config.metric is None) == (config.kpi is None):
+        detail = "a rule looks at a metric or at a KPI; send one of them, and null for the other"
+        return [ErrorItem(pointer="/metric", detail=detail)]
+    kpis = kpis_of(session, [benchmark.id]).get(benchmark.id, [])
+    if config.kpi is not None:
+        wanted = config.kpi
+        ours = {kpi.id for kpi in kpis} | {kpi.name for kpi in kpis}
+        for kpi in kpis:
+            if wanted == kpi.id or wanted.casefold() == kpi.name.casefold():
+                config.kpi = kpi.id
+                return []
+        detail = f"the benchmark has no KPI {wanted!r}.{near_matches(wanted, sorted(ours))}"
+        return [ErrorItem(pointer="/kpi", detail=detail)]
+    columns = {provider_for(parse_ref(metric)).spec.key for metric in benchmark.metrics}
+    for kpi in kpis:
+        columns |= {column_of(ref.key) for ref in compile_formula(kpi.formula).references}
+    assert config.metric is not None
+    reference = read_reference(config.metric)
+    if reference is not None and column_of(reference.key) in columns:
+        return []
+    near = near_matches(config.metric, sorted(columns))
+    detail = f"{config.metric!r} is no metric or statistic that the benchmark computes.{near}"
+    return [ErrorItem(pointer="/metric", detail=f"{detail} It has {', '.join(sorted(columns))}.")]
+
+
+def _threshold_errors(config: AlertConfig) -> list[ErrorItem]:
+    condition = Condition(config.condition)
+    if config.threshold is None:
+        if condition is Condition.ANOMALY_DETECTED:
+            return []
+        return [ErrorItem(pointer="/threshold", detail=f"{condition} needs a threshold; send one")]
+    if condition.looks_back and config.threshold == 0:
+        detail = f"{condition} with 0 fires at every change; send another number"
+        return [ErrorItem(pointer="/threshold", detail=detail)]
+    return []
+
+
+def record_decisions(session: Session, decisions: Decisions, now: datetime) -> None:
+    """Move each rule on by one run and tell what changed, in one message for each circle of
+    recipients.
+
+    A rule that has seen a later run stays where it is, and so does one that was edited after it
+    was read. Locks: the rules against edits, and where they stand.
+    """
+    run = decisions.run
+    if not run.is_valid:
+        tell_notice(session, _invalid(run), now)
+        return
+    ids = [decision.config_id for decision in decisions.items]
+    if not ids:
+        return
+    configs = queries.lock_enabled(session, ids)
+    standings = _standings(session, sorted(configs), run.agent_id, now)
+    events = []
+    for decision in decisions.items:
+        config, standing = configs.get(decision.config_id), standings.get(decision.config_id)
+        if config is None or standing is None or config.revision != decision.revision:
+            continue
+        if standing.run_seq < run.seq:
+            events += _move(config, standing, run, decision, now)
+    _tell(session, events, configs, now)
+
+
+def tell_notice(session: Session, notice: RunNotice, now: datetime) -> None:
+    """Tell of a run or a schedule everybody whom a rule about it would tell; once."""
+    known = select(AlertEvent.id).where(AlertEvent.once_key == notice.once)
+    if session.scalar(known) is not None:
+        return
+    event = AlertEvent(
+        id=new_id(),
+        once_key=notice.once,
+        state=notice.state,
+        name=notice.name,
+        severity=Severity.CRITICAL if notice.state in LOUD else Severity.WARNING,
+        benchmark_id=notice.benchmark_id,
+        agent_id=notice.agent_id,
+        run_id=notice.run_id,
+        run_seq=notice.run_seq,
+        explanation=notice.explanation,
+        details={},
+        traces=[],
+        created_at=now,
+    )
+    configs = queries.enabled_configs(session, notice.benchmark_id, notice.agent_id)
+    _tell(session, [event], {}, now, everybody=configs)
+
+
+def acknowledge(
+    session: Session, event_id: str, verdict: str, by: str | None, now: datetime
+) -> AlertEvent:
+    """Keep whether an alert was right; what was said before is forgotten."""
+    event = queries.get_event(session, event_id, for_update=True)
+    event.verdict, event.acknowledged_at, event.acknowledged_by = verdict, now, by
+    session.flush()
+    return event
+
+
+def create_silence(session: Session, body: SilenceCreate, now: datetime) -> AlertSilence:
+    """Raises: `Invalid` when it matches everything or has ended already, `Conflict` on its id."""
+    matchers = body.matchers.model_dump(mode="json", exclude_none=True)
+    starts_at = body.starts_at or now
+    errors = []
+    if not matchers:
+        detail = "it would silence everything; name at least one field"
+        errors.append(ErrorItem(pointer="/matchers", detail=detail))
+    if body.ends_at <= max(starts_at, now):
+        detail = "is not after the start, or over already; send a later one"
+        errors.append(ErrorItem(pointer="/endsAt", detail=detail))
+    if errors:
+        raise Invalid("the silence is not valid; see `errors`", errors=errors)
+    silence = AlertSilence(
+        id=body.id or new_id(),
+        matchers=matchers,
+        comment=body.comment,
+        starts_at=starts_at,
+        ends_at=body.ends_at,
+        created_at=now,
+    )
+    session.add(silence)
+    try:
+        session.flush()
+    except IntegrityError:
+        raise Conflict(f"the silence id {silence.id!r} is taken; choose another") from None
+    return silence
+
+
+def delete_silence(session: Session, silence_id: str) -> None:
+    session.delete(queries.get_silence(session, silence_id))
+    session.flush()
+
+
+def targets_of_config(config: AlertConfig) -> list[Target]:
+    """Whom a rule tells; the inbox alone where a channel is not installed any more."""
+    try:
+        return targets_of(config.channels, config.recipients)
+    except UnfitRecipient:
+        return []
+
+
+def _standings(
+    session: Session, config_ids: Sequence[str], agent_id: str, now: datetime
+) -> dict[str, AlertStanding]:
+    """Where each rule stands, locked; made where no run was judged yet."""
+    if not config_ids:
+        return {}
+    new = {
+        "agent_id": agent_id,
+        "run_seq": 0,
+        "run_id": "",
+        "state": AlertState.OK,
+        "breaches": 0,
+        "clears": 0,
+        "explanation": "",
+        "evaluated_at": now,
+    }
+    rows = [{"config_id": config_id, **new} for config_id in config_ids]
+    session.execute(insert(AlertStanding).values(rows).on_conflict_do_nothing())
+    return queries.lock_standings(session, config_ids, agent_id)
+
+
+def _move(
+    config: AlertConfig,
+    row: AlertStanding,
+    run: EvaluatedRun,
+    decision: Decision,
+    now: datetime,
+) -> list[AlertEvent]:
+    """One rule one run further, and the event if there is something to tell."""
+    assessment = decision.assessment
+    before = Standing(
+        state=AlertState(row.state),
+        open=row.episode is not None,
+        breaches=row.breaches,
+        clears=row.clears,
+        fired_at=row.fired_at,
+    )
+    step = advance(before, assessment.outcome, rule_of(config), now)
+    event_id = new_id()
+    episode = event_id if step.told is AlertState.FIRING else row.episode
+    row.state, row.breaches, row.clears = (
+        step.standing.state,
+        step.standing.breaches,
+        step.standing.clears,
+    )
+    row.fired_at, row.episode = step.standing.fired_at, episode if step.standing.open else None
+    row.value, row.baseline = assessment.value, assessment.baseline
+    row.explanation, row.evaluated_at = assessment.explanation, now
+    row.run_seq, row.run_id = run.seq, run.id
+    if step.told is None:
+        return []
+    return [
+        AlertEvent(
+            id=event_id,
+            once_key=_once_key(step.told, config.id, run, episode),
+            state=step.told,
+            config_id=config.id,
+            name=config.name,
+            severity=config.severity,
+            benchmark_id=run.benchmark_id,
+            agent_id=run.agent_id,
+            run_id=run.id,
+            run_seq=run.seq,
+            episode=episode,
+            value=assessment.value,
+            baseline=assessment.baseline,
+            explanation=assessment.explanation,
+            details=assessment.details,
+            traces=list(decision.traces) if step.told is AlertState.FIRING else [],
+            created_at=now,
+        )
+    ]
+
+
+def _once_key(told: AlertState, config_id: str, run: EvaluatedRun, episode: str | None) -> str:
+    """What can happen one time: the end of an episode, anything else of a rule in a run."""
+    if told is AlertState.RESOLVED:
+        return f"resolved/{episode}"
+    return f"{told.lower()}/{config_id}/{run.id}"
+
+
+def _forget(session: Session, config: AlertConfig, why: str, now: datetime) -> None:
+    """Resolve what fires, and let the rule start anew."""
+    standings = select(AlertStanding).where(AlertStanding.config_id == config.id)
+    for row in session.scalars(standings.order_by(AlertStanding.agent_id).with_for_update()):
+        if row.episode is not None:
+            event = AlertEvent(
+                id=new_id(),
+                once_key=f"resolved/{row.episode}",
+                state=EventState.RESOLVED,
+                config_id=config.id,
+                name=config.name,
+                severity=config.severity,
+                benchmark_id=config.benchmark_id,
+                agent_id=row.agent_id,
+                run_id=row.run_id,
+                run_seq=row.run_seq,
+                episode=row.episode,
+                value=row.value,
+                baseline=row.baseline,
+                explanation=why,
+                details={},
+                traces=[],
+                created_at=now,
+            )
+            _tell(session, [event], {config.id: config}, now)
+    session.execute(delete(AlertStanding).where(AlertStanding.config_id == config.id))
+
+
+def _tell(
+    session: Session,
+    events: Sequence[AlertEvent],
+    configs: Mapping[str, AlertConfig],
+    now: datetime,
+    *,
+    everybody: Iterable[AlertConfig] = (),
+) -> None:
+    """Store events and publish those that no silence holds: one message for each circle of
+    recipients, of all that this circle is to know.
+    """
+    if not events:
+        return
+    holding = queries.silences_at(session, now)
+    all_targets = {target for config in everybody for target in targets_of_config(config)}
+    circles: dict[frozenset[Target], list[AlertEvent]] = defaultdict(list)
+    for event in events:
+        held_by = next((each for each in holding if silences(each.matchers, event)), None)
+        if held_by is not None:
+            event.silence_id = held_by.id
+            continue
+        config = configs.get(event.config_id or "")
+        targets = set(targets_of_config(config)) if config else all_targets
+        circles[frozenset(targets)].append(event)
+    for targets_, told in circles.items():
+        notification_id = publish(session, message_of(told), sorted(targets_))
+        for event in told:
+            event.notification_id = notification_id
+    session.add_all(events)
+    session.flush()
+
+
+def _invalid(run: EvaluatedRun) -> RunNotice:
+    reasons = "; ".join(run.reasons) or "too little was measured"
+    return RunNotice(
+        state=EventState.RUN_INVALID,
+        once=f"run-invalid/{run.id}",
+        name="run invalid",
+        benchmark_id=run.benchmark_id,
+        agent_id=run.agent_id,
+        run_id=run.id,
+        run_seq=run.seq,
+        explanation=f"The numbers of this run cannot be trusted: {reasons}."
+        " Its alerts stay as they were.",
+    )
