@@ -37,6 +37,7 @@ PARTS = {
         "app.schedules.cli:cli", "Schedules: what runs by the clock, and what became of it."
     ),
     "cron": Part("app.schedules.cli:cron", "Look at a cron expression."),
+    "alerts": Part("app.alerts.cli:cli", "Alerts: rules about runs, and what they told."),
     "notify": Part(
         "app.notifications.cli:cli", "Who is told what happens, and whether it arrives."
     ),
