@@ -66,7 +66,7 @@ def keep_answers(
     ]
     if rows:
         session.execute(insert(KeptAnswer).on_conflict_do_nothing(), rows)
-    for model, usage in sorted(spent):
+    for model, usage in sorted(spent, key=lambda one: one.model):  # in one order, too
         session.execute(_SPEND, {"run_seq": run_seq, "model": model, **usage._asdict()})
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from app.core.resources import LlmAccess
+from app.core.waiting import Stop
 from app.harness.llm.client import new_client
-from app.harness.llm.crew import Crew, Stop
+from app.harness.llm.crew import Crew
 from app.harness.llm.failures import LlmNotConfigured
 from app.harness.llm.retry import Patience
 from app.harness.llm.types import ModelRequest, request_key

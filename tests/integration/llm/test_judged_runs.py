@@ -11,9 +11,10 @@ import pytest
 from starlette.responses import HTMLResponse, Response
 
 from app.core.clock import utc_now
+from app.harness.llm.types import Usage
 from app.jobs.handlers import HandBack, Job
 from app.metrics.types import MetricRef
-from app.runs.answers import KEPT, purge_old_answers
+from app.runs.answers import KEPT, Spent, keep_answers, purge_old_answers
 from app.runs.asking import ask_traces
 from app.runs.service import RunEnded
 from app.traces.types import Trace
@@ -389,6 +390,17 @@ def test_a_run_that_ends_does_not_wait_for_a_silent_server(
     with pytest.raises(RunEnded):
         asked_of_silence(service, models, lambda: False, ended)
     assert len(models.asked) <= 8
+
+
+def test_a_sum_with_a_cost_that_nobody_told_is_unknown(service: Service, models: Models) -> None:
+    service.benchmark(metrics=[BY_LENGTH])
+    run = service.start()
+    told = [Spent(JUDGE, Usage(1, 2, cost)) for cost in (0.5, None)]
+    with service.resources.db.begin() as session:
+        keep_answers(session, 1, {}, told, utc_now())
+    assert spending(service, run) == [
+        {"model": JUDGE, "requests": 2, "inputTokens": 2, "outputTokens": 4, "costUsd": None}
+    ]
 
 
 def test_old_answers_are_forgotten(service: Service, models: Models) -> None:

@@ -9,29 +9,12 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
+from app.core.waiting import Stop
+
 T = TypeVar("T")
 
 # While nothing comes, whoever waits is called so often: a cancel is seen within two seconds.
 BEAT_S: Final = 1.0
-
-
-class Abandoned(Exception):
-    """Nobody wants the result any more."""
-
-
-class Stop:
-    """Ends the waits of a collection; once set it stays set."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-
-    def set(self) -> None:
-        self._event.set()
-
-    def pause(self, seconds: float) -> None:
-        """Wait so long. Raises: `Abandoned` as soon as the collection is stopped."""
-        if self._event.wait(seconds):
-            raise Abandoned
 
 
 def launch(work: Callable[[], T]) -> "Future[T]":

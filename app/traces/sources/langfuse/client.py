@@ -16,6 +16,7 @@ import httpx
 from app.core.http import AnswerTooLarge, outbound_client
 from app.core.resources import Resources
 from app.core.secrets import Secret
+from app.core.waiting import Pause, Turns, turns_at
 from app.traces.limits import SourceLimit
 from app.traces.sources.langfuse.failures import (
     AskForLess,
@@ -28,7 +29,6 @@ from app.traces.sources.langfuse.failures import (
     failure_of_answer,
     failure_of_error,
 )
-from app.traces.sources.langfuse.limits import Limiter, Pause, limiter_for
 from app.traces.sources.langfuse.retry import GiveUp, NotFound, Patience, Smaller, Wait, next_step
 
 JSON = dict[str, Any]
@@ -72,7 +72,7 @@ class Client:
         http: httpx.Client,
         access: Access,
         *,
-        limiter: Limiter,
+        turns: Turns,
         shared: SourceLimit,
         pause: Pause,
         patience: Patience,
@@ -81,7 +81,7 @@ class Client:
         self._http = http
         self._base = f"{access.host}{API}"
         self._headers = {"Authorization": _basic(access)}
-        self._limiter = limiter
+        self._turns = turns
         self._shared = shared
         self._told: set[bool] = set()
         self._pause = pause
@@ -120,7 +120,7 @@ class Client:
                     failures[answer.kind] += 1
                     waited_s += seconds
                     if shared:
-                        self._limiter.hold(seconds)
+                        self._turns.hold(seconds)
                         self._shared.hold(seconds)
                     self._pause(seconds)
                 case Smaller(instead=instead):
@@ -145,7 +145,7 @@ class Client:
     def _ask(
         self, method: str, path: str, parameters: Mapping[str, str | int], body: JSON | None
     ) -> JSON | Failure:
-        with self._limiter.turn(self._pause):
+        with self._turns.turn(self._pause):
             try:
                 response = self._http.request(
                     method,
@@ -168,13 +168,13 @@ def open_client(
     """A client that shares its limits with all others for the same key: the requests in flight
     with those of this process, the times to wait with every process.
     """
-    limiter = limiter_for(access.host, access.public_key)
-    shared = SourceLimit(db=resources.db, name=turn_of(access.host, access.public_key))
-    limiter.hold(min(shared.closed_s(), patience.rate_limit_s))
+    name = turn_of(access.host, access.public_key)
+    turns, shared = turns_at(name), SourceLimit(db=resources.db, name=name)
+    turns.hold(min(shared.closed_s(), patience.rate_limit_s))
     with outbound_client(
         timeout_s=patience.request_s, max_bytes=MAX_BYTES, policy=resources.outbound
     ) as http:
-        yield Client(http, access, limiter=limiter, shared=shared, pause=pause, patience=patience)
+        yield Client(http, access, turns=turns, shared=shared, pause=pause, patience=patience)
 
 
 def turn_of(host: str, key: str) -> str:

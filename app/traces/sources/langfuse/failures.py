@@ -16,15 +16,14 @@ import json
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 from http import HTTPStatus
 from typing import Any, Final
 
 import httpx
 
-from app.core.clock import utc_now
 from app.core.http import AnswerTooLarge, without_credentials
+from app.core.waiting import seconds_to_wait
 from app.traces.registry import CollectionFailed, CredentialsRefused
 
 SHOWN_CHARS: Final = 200
@@ -145,7 +144,7 @@ def failure_of_answer(response: httpx.Response) -> Failure:
     """What an answer other than 2xx means."""
     status = response.status_code
     if status == HTTPStatus.TOO_MANY_REQUESTS:
-        wait_s = _retry_after(response.headers.get("retry-after", ""))
+        wait_s = seconds_to_wait(response.headers.get("retry-after", ""))
         return Failure(
             kind=Kind.RATE_LIMITED, detail=_words(response), status=status, retry_after_s=wait_s
         )
@@ -192,19 +191,6 @@ def _words(response: httpx.Response) -> str:
         return "" if "<" in text[:SHOWN_CHARS] else text[:SHOWN_CHARS].strip()
     message = content.get("message") if isinstance(content, dict) else content
     return str(message)[:SHOWN_CHARS]
-
-
-def _retry_after(text: str) -> float | None:
-    """Seconds, from either form of the header (RFC 9110, section 10.2.3)."""
-    text = text.strip()
-    if text.isdecimal():
-        return float(text) or None
-    try:
-        at = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    left = (at - utc_now()).total_seconds() if at.tzinfo else 0.0
-    return left if left > 0 else None
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

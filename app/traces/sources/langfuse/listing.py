@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from app.core.resources import Resources
+from app.core.waiting import Stop
 from app.traces.registry import SourceRun, TraceQuery
-from app.traces.sources.langfuse.background import Stop
 from app.traces.sources.langfuse.client import Client, access_of, open_client
 from app.traces.sources.langfuse.lookup import (
     GENERATIONS,

@@ -9,8 +9,9 @@ from functools import partial
 from typing import Final
 
 from app.core.resources import Resources
+from app.core.waiting import Stop
 from app.traces.registry import TracePage, TraceQuery
-from app.traces.sources.langfuse.background import BEAT_S, Stop, attended
+from app.traces.sources.langfuse.background import BEAT_S, attended
 from app.traces.sources.langfuse.check import project_of
 from app.traces.sources.langfuse.client import (
     Access,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from app.core.waiting import IN_FLIGHT
 from app.traces.sources.langfuse.background import in_order
 from app.traces.sources.langfuse.client import JSON, Client, Parameters, meta_of, rows_of, segment
 from app.traces.sources.langfuse.failures import AskForLess, BadResponse, NotThere
-from app.traces.sources.langfuse.limits import IN_FLIGHT
 from app.traces.sources.langfuse.mapping import error_text, latency_ms, trial_of
 from app.traces.sources.langfuse.runs import (
     Dataset,

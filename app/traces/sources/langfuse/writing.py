@@ -4,11 +4,11 @@ from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 
 from app.core.resources import Resources
+from app.core.waiting import IN_FLIGHT, Pause, Stop
 from app.traces.registry import NewScore, TraceQuery
-from app.traces.sources.langfuse.background import BEAT_S, Stop, attended, in_order
+from app.traces.sources.langfuse.background import BEAT_S, attended, in_order
 from app.traces.sources.langfuse.client import Access, Client, access_of, open_client
 from app.traces.sources.langfuse.failures import AskForLess, BadResponse, NotThere
-from app.traces.sources.langfuse.limits import IN_FLIGHT, Pause
 from app.traces.sources.langfuse.retry import PATIENCE, Patience
 from app.traces.sources.langfuse.scores import OWN
 from app.traces.sources.langfuse.wire import JSON, moment

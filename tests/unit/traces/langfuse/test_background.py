@@ -5,7 +5,8 @@ from collections.abc import Generator
 
 import pytest
 
-from app.traces.sources.langfuse.background import Abandoned, Stop, attended, launch
+from app.core.waiting import Abandoned, Stop
+from app.traces.sources.langfuse.background import attended, launch
 
 
 def test_items_come_in_order_and_signs_of_life_while_none_is_ready() -> None:
