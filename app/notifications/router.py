@@ -196,7 +196,7 @@ def get_delivery(delivery_id: DeliveryId, res: Res) -> DeliveryView:
 
 
 @deliveries.post("/{deliveryId}/redeliver", dependencies=RUN)
-def redeliver(delivery_id: DeliveryId, res: Res) -> DeliveryView:
+def redeliver_message(delivery_id: DeliveryId, res: Res) -> DeliveryView:
     """Send a message again, now; it keeps its id."""
     with res.db.begin() as session:
         return delivery_views(session, [service.redeliver(session, delivery_id)])[0]

@@ -12,7 +12,8 @@ _DEFANGED = (("://", "[://]"), ("www.", "www[.]"))
 
 def one_line(text: str, limit: int) -> str:
     """A text without line breaks, control characters and marks of direction, cut to `limit`."""
-    line = " ".join("".join(map(_visible, text)).split())
+    shown = text if text.isprintable() else "".join(map(_visible, text))
+    line = " ".join(shown.split())
     return line if len(line) <= limit else line[: limit - len(MORE)].rstrip() + MORE
 
 
@@ -48,4 +49,4 @@ def _visible(sign: str) -> str:
     category = unicodedata.category(sign)
     if category in ("Cc", "Zl", "Zp"):
         return " "
-    return "" if category in ("Cf", "Cs") else sign
+    return "" if category.startswith("C") else sign

@@ -6,6 +6,7 @@ Source: learn.microsoft.com, adaptive-cards (RichTextBlock, TextRun); cards of 2
 """
 
 import json
+from bisect import bisect_right
 from typing import Any
 
 from app.core.resources import Resources
@@ -36,11 +37,10 @@ def check(recipient: str) -> None:
 
 def render(notice: Notice) -> bytes:
     """As many items as fit into a card."""
-    for most in range(min(MOST_ITEMS, len(notice.message.items)), -1, -1):
-        body = _card(layout_of(notice, most_items=most))
-        if len(body) <= MAX_BYTES:
-            return body
-    return _card(layout_of(notice, most_items=0, most_lines=2))
+    counts = range(1, min(MOST_ITEMS, len(notice.message.items)) + 1)
+    most = bisect_right(counts, MAX_BYTES, key=lambda count: len(_with_items(notice, count)))
+    body = _with_items(notice, most)
+    return body if len(body) <= MAX_BYTES else _card(layout_of(notice, most_items=0, most_lines=2))
 
 
 def send(res: Resources, outgoing: Outgoing) -> Outcome:
@@ -50,6 +50,10 @@ def send(res: Resources, outgoing: Outgoing) -> Outcome:
 def shown(recipient: str) -> str:
     """Whoever knows all of it can write to the channel."""
     return f"{recipient[: recipient.index('/', len('https://'))]}/…{recipient[-SHOWN_END:]}"
+
+
+def _with_items(notice: Notice, most: int) -> bytes:
+    return _card(layout_of(notice, most_items=most))
 
 
 def _card(layout: MessageLayout) -> bytes:

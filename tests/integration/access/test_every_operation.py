@@ -70,12 +70,16 @@ def stranger(service: Service) -> Iterator[httpx.Client]:
 
 
 def ask(stranger: httpx.Client, operation: Operation, token: str | None) -> httpx.Response:
-    return stranger.request(
+    with stranger.stream(
         operation.method,
         re.sub(r"\{[^}]*\}", "some-id", operation.path),
         headers={"Authorization": f"Bearer {token}"} if token is not None else {},
         json={} if operation.method in BODIES else None,
-    )
+    ) as answer:
+        if answer.headers.get("content-type", "").startswith("text/event-stream"):
+            return answer  # it may have no end
+        answer.read()
+    return answer
 
 
 def told(answer: httpx.Response) -> dict[str, object]:

