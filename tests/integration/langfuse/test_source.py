@@ -187,6 +187,21 @@ def test_rows_that_were_ingested_twice_are_one_trace_each(langfuse: StandIn) -> 
     assert len({trace.trace_id for trace in collected(langfuse).traces}) == 150
 
 
+def test_two_rows_in_one_trace_have_their_own_calls_each(langfuse: StandIn) -> None:
+    """The first of them is the one that is stored."""
+
+    def together(answer: dict[str, Any]) -> None:
+        newer, older = answer["data"]
+        older["traceId"] = newer["traceId"]
+
+    langfuse.experiment(items=2)
+    langfuse.inject(Changed(change=together), path="/experiment-items")
+    [first, second] = collected(langfuse).traces
+    assert first.trace_id == second.trace_id
+    # Two calls of 101 tokens in: those of the item with the number 1.
+    assert (first.input_tokens, first.cost_usd) == (202, 0.002)
+
+
 @pytest.mark.parametrize("items", [1, 99, 100, 101, 1_000])
 @pytest.mark.parametrize("late", [False, True])
 def test_a_run_costs_the_promised_number_of_requests(

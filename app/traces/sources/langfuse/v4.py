@@ -247,7 +247,7 @@ class V4Reader:
 
     def _own_calls(self, tasks: Sequence[Task], calls: Calls) -> dict[str, list[Span]]:
         """The agent's calls by task; where only the whole tree can tell, it is asked for."""
-        known = {task.trace_id: calls.take(task.trace_id) for task in tasks}
+        known = {trace_id: calls.take(trace_id) for trace_id in {task.trace_id for task in tasks}}
         sorted_ = {task.id: sort_calls(task, known[task.trace_id]) for task in tasks}
         own = {task_id: found.own for task_id, found in sorted_.items()}
         unclear = [task for task in tasks if sorted_[task.id].unclear]
