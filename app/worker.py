@@ -8,7 +8,6 @@ import threading
 
 from app.access.idempotency import purge_expired
 from app.access.limits import purge_windows
-from app.alerts import tasks as alert_tasks
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.jobs.handlers import HANDLERS
@@ -22,6 +21,7 @@ from app.plugins import load_plugins
 from app.runs import tasks as run_tasks
 from app.runs.answers import purge_old_answers
 from app.runs.retention import purge_kept_runs
+from app.schedules import missed
 from app.schedules import tasks as schedule_tasks
 from app.startup import opened_resources, set_up_logs
 from app.triggers import tasks as trigger_tasks
@@ -33,7 +33,7 @@ PURGE_INTERVAL_S = 600.0
 STOP_S = 9.0
 
 # Importing a module of tasks declares its handlers.
-TASKS = (alert_tasks, notification_tasks, run_tasks, schedule_tasks, trigger_tasks)
+TASKS = (notification_tasks, run_tasks, schedule_tasks, trigger_tasks)
 
 
 def run_worker(settings: Settings) -> None:
@@ -62,6 +62,7 @@ async def _work(settings: Settings, resources: Resources, pool: ProcessPool) -> 
                 notification_tasks.TICK_S,
                 lambda: notification_tasks.tick(resources),
             ),
+            "missed": (missed.TICK_S, lambda: _tell_missed(resources)),
             "triggers": (trigger_tasks.TICK_S, lambda: trigger_tasks.tick(resources)),
         },
     )
@@ -86,6 +87,14 @@ def _end_anyhow(*, after_s: float) -> None:
     timer = threading.Timer(after_s, end)
     timer.daemon = True
     timer.start()
+
+
+def _tell_missed(resources: Resources) -> None:
+    """Tell of schedules that were to run and did not, by the clock of this machine."""
+    told = missed.AT_ONCE
+    while told == missed.AT_ONCE:
+        with resources.db.begin() as session:
+            told = missed.tell_missed(session, resources.clock())
 
 
 def _purge(resources: Resources) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -181,7 +181,12 @@ def record_decisions(session: Session, decisions: Decisions, now: datetime) -> N
 
 
 def tell_notice(session: Session, notice: RunNotice, now: datetime) -> None:
-    """Tell of a run or a schedule everybody whom a rule about it would tell; once."""
+    """Tell of a run or a schedule everybody whom a rule about it would tell; once.
+
+    Locks: what happened, so that two who tell of it take turns.
+    """
+    turn = func.hashtextextended(notice.once, 3)
+    session.execute(select(func.pg_advisory_xact_lock(turn)))
     known = select(AlertEvent.id).where(AlertEvent.once_key == notice.once)
     if session.scalar(known) is not None:
         return

@@ -191,26 +191,3 @@ def test_an_anomaly_is_seen_after_five_nights_and_judged_by_the_tasks(
     night(3)
     [alert] = ready.listed("/alerts")
     assert (alert["state"], alert["details"]["method"]) == ("FIRING", "components")
-
-
-def test_a_schedule_that_did_not_run_is_told_once(ready: Service, rule: RuleMaker) -> None:
-    from app.jobs.queue import enqueue
-
-    rule(channels=["WEBHOOK"], recipients=["https://hooks.example.com/alerts"])
-    missed = {
-        "schedule_id": "nightly",
-        "name": "nightly",
-        "benchmark_id": "bench-001",
-        "agent_id": "agent-001",
-        "due_at": "2026-11-22T02:00:00+00:00",
-        "reason": "the agent is archived",
-    }
-    for _ in range(2):
-        with ready.resources.db.begin() as session:
-            enqueue(session, "alerts.schedule_missed", **missed)
-    ready.work()
-    assert told(ready) == [("SCHEDULE_MISSED", "nightly")]
-    [alert] = ready.listed("/alerts")
-    assert alert["severity"] == "CRITICAL"
-    assert alert["explanation"].endswith("started no run: the agent is archived.")
-    assert len(ready.listed("/deliveries")) == 1
