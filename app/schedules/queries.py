@@ -18,16 +18,22 @@ class ScheduleNotFound(NotFound):
     code = "schedule-not-found"
 
 
-class DueSchedule(NamedTuple):
-    """What a tick needs to know of a schedule."""
+class Timetable(NamedTuple):
+    """When a schedule is due, how it catches up, and since when it is due."""
 
-    id: str
     cron_expression: str
     timezone: str
     dst_policy: str
     misfire_policy: str
     catchup_window_seconds: int
     next_run_at: datetime
+
+
+class DueSchedule(NamedTuple):
+    """What a tick needs to know of a schedule."""
+
+    id: str
+    timetable: Timetable
 
 
 class LockedFire(NamedTuple):
@@ -87,13 +93,13 @@ def claim_due(session: Session, now: datetime, limit: int) -> list[DueSchedule]:
     Locks:   each of them until the transaction ends.
     """
     statement = (
-        select(*(getattr(ScheduleConfig, name) for name in DueSchedule._fields))
+        select(ScheduleConfig.id, *(getattr(ScheduleConfig, name) for name in Timetable._fields))
         .where(ScheduleConfig.next_run_at <= now)
         .order_by(ScheduleConfig.next_run_at)
         .limit(limit)
         .with_for_update(skip_locked=True)
     )
-    return [DueSchedule(*row) for row in session.execute(statement)]
+    return [DueSchedule(row[0], Timetable(*row[1:])) for row in session.execute(statement)]
 
 
 def claim_waiting(

@@ -1,6 +1,5 @@
 """Decisions about schedules: which due instants fire, which are skipped and why, when to give up."""
 
-import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -124,8 +123,6 @@ class TickPlan:
     next_run_at: datetime | None
 
 
-# Schedules that are due together often ask the same.
-@functools.lru_cache(maxsize=256)
 def plan_tick(timing: Timing, misfires: Misfires, due_at: datetime, now: datetime) -> TickPlan:
     """Which instants from `due_at` to `now` fire, and when the schedule is due again.
 

@@ -13,14 +13,14 @@ from app.benchmarks.queries import get_benchmark
 from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
 from app.core.schemas import fields
-from app.jobs.queue import enqueue, enqueue_many
+from app.jobs.queue import enqueue_many
 from app.runs.queries import get_run
 from app.runs.rules import RunStatus, TriggerType, Validity
 from app.runs.service import cancel_run, create_run, require_runnable
 from app.schedules import queries, rules
 from app.schedules.cron import DstPolicy
 from app.schedules.models import ScheduleConfig, ScheduleFire
-from app.schedules.queries import DueSchedule
+from app.schedules.queries import DueSchedule, Timetable
 from app.schedules.rules import (
     ConcurrencyPolicy,
     FireStatus,
@@ -41,48 +41,66 @@ PURGE_BATCH = 10_000
 # waits for the network, and so has a job of its own.
 FIRES_PER_JOB = 25
 
+# What one transaction writes at most: an outage leaves many instants, and each statement has
+# seconds.
+MOST_FIRES = 10_000
+
 INSERT_FIRES = text(
     """
-    INSERT INTO schedule_fires
-        (schedule_id, due_at, until, fired_at, triggered_by, status, reason, plan)
-    SELECT schedule.id, fire.due_at, fire.until, :now, :trigger, fire.status, fire.reason,
-           CASE WHEN fire.status = 'PENDING' THEN jsonb_build_object(
-               'benchmarkId', schedule.benchmark_id, 'agentId', schedule.agent_id,
-               'runNamePattern', schedule.run_name_pattern,
-               'concurrencyPolicy', schedule.concurrency_policy) END
-    FROM jsonb_to_recordset(cast(:fires AS jsonb)) AS fire
-        (schedule_id text, due_at timestamptz, until timestamptz, status text, reason text)
-    JOIN schedule_configs AS schedule ON schedule.id = fire.schedule_id
-    ORDER BY fire.due_at
-    ON CONFLICT (schedule_id, due_at) DO NOTHING
-    RETURNING seq, status, plan ->> 'runNamePattern' AS pattern
+    WITH written AS (
+        INSERT INTO schedule_fires
+            (schedule_id, due_at, until, fired_at, triggered_by, status, reason, plan)
+        SELECT schedule.id, fire.due_at, fire.until, :now, :trigger, fire.status, fire.reason,
+               CASE WHEN fire.status = 'PENDING' THEN jsonb_build_object(
+                   'benchmarkId', schedule.benchmark_id, 'agentId', schedule.agent_id,
+                   'runNamePattern', schedule.run_name_pattern,
+                   'concurrencyPolicy', schedule.concurrency_policy) END
+        FROM jsonb_to_recordset(cast(:fires AS jsonb)) AS fire
+            (ids text[], due_at timestamptz, until timestamptz, status text, reason text)
+        CROSS JOIN unnest(fire.ids) AS fired
+        JOIN schedule_configs AS schedule ON schedule.id = fired
+        ORDER BY fire.due_at
+        ON CONFLICT (schedule_id, due_at) DO NOTHING
+        RETURNING seq, status, plan ->> 'runNamePattern' AS pattern
+    )
+    SELECT coalesce(array_agg(seq ORDER BY seq) FILTER (WHERE pattern IS NULL), '{}'),
+           coalesce(array_agg(seq ORDER BY seq) FILTER (WHERE pattern IS NOT NULL), '{}')
+    FROM written WHERE status = 'PENDING'
     """
 )
 ADVANCE = text(
     """
     UPDATE schedule_configs AS schedule SET next_run_at = advanced.next_run_at
-    FROM jsonb_to_recordset(cast(:advanced AS jsonb)) AS advanced (id text, next_run_at timestamptz)
-    WHERE schedule.id = advanced.id
+    FROM jsonb_to_recordset(cast(:advanced AS jsonb)) AS advanced (ids text[], next_run_at timestamptz)
+    CROSS JOIN unnest(advanced.ids) AS fired
+    WHERE schedule.id = fired
     """
 )
 
 
-class NewFire(NamedTuple):
-    """A row of `schedule_fires` that is about to be written."""
+class NewFires(NamedTuple):
+    """A due instant of some schedules, which is about to have its rows in `schedule_fires`."""
 
-    schedule_id: str
+    schedule_ids: Sequence[str]
     due_at: datetime
     until: datetime | None = None
     reason: SkipReason | None = None
 
-    def document(self) -> dict[str, str | None]:
+    def document(self) -> dict[str, Any]:
         return {
-            "schedule_id": self.schedule_id,
+            "ids": self.schedule_ids,
             "due_at": _text(self.due_at),
             "until": _text(self.until),
             "status": FireStatus.SKIPPED if self.reason else FireStatus.PENDING,
             "reason": self.reason,
         }
+
+
+class PendingFires(NamedTuple):
+    """Instants whose runs are to be started, by `seq`: at once, or when the source was asked."""
+
+    plain: list[int]
+    searching: list[int]
 
 
 def create_schedule(session: Session, body: ScheduleCreate, now: datetime) -> ScheduleConfig:
@@ -146,19 +164,27 @@ def fire_due(session: Session, now: datetime, limit: int) -> int:
     Locks:   the claimed schedules; those that others hold are left to them.
     """
     claimed = queries.claim_due(session, now, limit)
-    fires: list[NewFire] = []
-    advanced: list[dict[str, str | None]] = []
-    for row in claimed:
+    fires: list[NewFires] = []
+    advanced: list[dict[str, Any]] = []
+    room = MOST_FIRES
+    for timetable, together in _by_timetable(claimed).items():
         try:
-            plan = _plan(row, now)
+            plan = _plan(timetable, now)
         except Invalid as error:
-            disable(queries.get_schedule(session, row.id), _unusable(error), now)
+            for schedule_id in together:
+                disable(queries.get_schedule(session, schedule_id), _unusable(error), now)
             continue
-        fires += _new_fires(row.id, plan)
-        advanced.append({"id": row.id, "next_run_at": _text(plan.next_run_at)})
+        instants = len(plan.skip) + len(plan.fire)
+        # The others stay due.
+        ids = together[: max(room // max(instants, 1), 1)]
+        fires += _new_fires(ids, plan)
+        advanced.append({"ids": ids, "next_run_at": _text(plan.next_run_at)})
+        room -= len(ids) * instants
+        if room <= 0:
+            break
     session.flush()
-    _insert_fires(session, fires, TriggerType.SCHEDULED, now)
     if advanced:
+        _enqueue_starts(session, _insert_fires(session, fires, TriggerType.SCHEDULED, now))
         session.execute(ADVANCE, {"advanced": json.dumps(advanced)})
     return len(claimed)
 
@@ -186,13 +212,11 @@ def trigger(session: Session, schedule_id: str, now: datetime) -> ScheduleFire:
     Raises: as starting a run does.
     """
     schedule = queries.get_schedule(session, schedule_id, for_update=True)
-    [seq] = _insert_fires(
-        session, [NewFire(schedule.id, now)], TriggerType.MANUAL, now, start=False
-    )
-    if schedule.run_name_pattern is None:
+    pending = _insert_fires(session, [NewFires([schedule.id], now)], TriggerType.MANUAL, now)
+    for seq in pending.plain:
         start_fire(session, seq, now)
-    else:
-        enqueue(session, "schedules.start", fires=[seq])
+    _enqueue_starts(session, PendingFires([], pending.searching))
+    [seq] = (*pending.plain, *pending.searching)
     fire = queries.find_fire(session, seq)
     assert fire is not None
     return fire
@@ -309,19 +333,9 @@ def _skip(session: Session, fire: ScheduleFire, reason: SkipReason) -> None:
 
 
 def _insert_fires(
-    session: Session,
-    fires: Sequence[NewFire],
-    trigger_type: TriggerType,
-    now: datetime,
-    *,
-    start: bool = True,
-) -> list[int]:
-    """Write the fires that are not there yet, and enqueue the jobs that start their runs.
-
-    Returns: the numbers of those.
-    """
-    if not fires:
-        return []
+    session: Session, fires: Sequence[NewFires], trigger_type: TriggerType, now: datetime
+) -> PendingFires:
+    """Write the fires that are not there yet; returns those that are to start a run."""
     written = session.execute(
         INSERT_FIRES,
         {
@@ -330,34 +344,42 @@ def _insert_fires(
             "fires": json.dumps([fire.document() for fire in fires]),
         },
     )
-    pending = [row for row in written if row.status == FireStatus.PENDING]
-    if start:
-        plain = [row.seq for row in pending if row.pattern is None]
-        shared = (plain[at : at + FIRES_PER_JOB] for at in range(0, len(plain), FIRES_PER_JOB))
-        alone = ([row.seq] for row in pending if row.pattern is not None)
-        jobs = [{"fires": fires} for fires in (*shared, *alone)]
-        enqueue_many(session, "schedules.start", jobs)
-    return [row.seq for row in pending]
+    return PendingFires(*written.one())
+
+
+def _enqueue_starts(session: Session, pending: PendingFires) -> None:
+    plain = pending.plain
+    shared = (plain[at : at + FIRES_PER_JOB] for at in range(0, len(plain), FIRES_PER_JOB))
+    jobs = [{"fires": fires} for fires in (*shared, *([seq] for seq in pending.searching))]
+    enqueue_many(session, "schedules.start", jobs)
 
 
 def _text(instant: datetime | None) -> str | None:
     return instant.isoformat() if instant else None
 
 
-def _new_fires(schedule_id: str, plan: TickPlan) -> list[NewFire]:
-    skipped = [NewFire(schedule_id, each.due_at, each.until, each.reason) for each in plan.skip]
-    return [*skipped, *(NewFire(schedule_id, due_at) for due_at in plan.fire)]
+def _by_timetable(claimed: Sequence[DueSchedule]) -> dict[Timetable, list[str]]:
+    """The schedules that are due for the same reason share one plan."""
+    together: dict[Timetable, list[str]] = {}
+    for schedule_id, timetable in claimed:
+        together.setdefault(timetable, []).append(schedule_id)
+    return together
 
 
-def _plan(row: DueSchedule, now: datetime) -> TickPlan:
+def _new_fires(ids: Sequence[str], plan: TickPlan) -> list[NewFires]:
+    skipped = [NewFires(ids, each.due_at, each.until, each.reason) for each in plan.skip]
+    return [*skipped, *(NewFires(ids, due_at) for due_at in plan.fire)]
+
+
+def _plan(due: Timetable, now: datetime) -> TickPlan:
     misfires = Misfires(
-        policy=MisfirePolicy(row.misfire_policy),
-        catchup_window=timedelta(seconds=row.catchup_window_seconds),
+        policy=MisfirePolicy(due.misfire_policy),
+        catchup_window=timedelta(seconds=due.catchup_window_seconds),
     )
-    return rules.plan_tick(_timing(row), misfires, row.next_run_at, now)
+    return rules.plan_tick(_timing(due), misfires, due.next_run_at, now)
 
 
-def _timing(schedule: ScheduleConfig | DueSchedule) -> Timing:
+def _timing(schedule: ScheduleConfig | Timetable) -> Timing:
     return Timing(
         cron_expression=schedule.cron_expression,
         timezone=schedule.timezone,

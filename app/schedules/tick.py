@@ -16,7 +16,7 @@ from app.schedules import queries, service
 
 log = logging.getLogger(__name__)
 
-BATCH = 500
+BATCH = 2000
 LONGEST_WAIT_S = 1.0
 # Others hold what is due already: there is no hurry to look again.
 SHORTEST_WAIT_S = 0.02

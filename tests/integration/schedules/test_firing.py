@@ -77,6 +77,21 @@ def test_missed_instants_follow_the_policy_and_each_leaves_a_row(
     assert schedule(ready)["nextRunAt"] == "2026-03-05T02:00:00Z"
 
 
+def test_what_a_long_outage_left_is_caught_up_in_several_transactions(
+    ready: Service, due: Due, tick: Tick, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.schedules.service.MOST_FIRES", 4)
+    for each in ("s-1", "s-2", "s-3"):
+        due(TWO, each)
+    written = []
+    while tick(TWO + 3 * DAY):
+        written.append(rows.value("SELECT count(*) FROM schedule_fires"))
+    assert written == [4, 8, 12]
+    for each in ("s-1", "s-2", "s-3"):
+        assert [fire["dueAt"][8:10] for fire in fires(ready, each)] == ["02", "03", "04", "05"]
+        assert [reason for _, reason in statuses(ready, each)] == [*["COALESCED"] * 3, None]
+
+
 def start_pending(service: Service, rows: Rows) -> None:
     """Do the oldest start job by hand."""
     from app.schedules.service import start_fire
