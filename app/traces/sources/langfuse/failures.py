@@ -187,7 +187,7 @@ def _words(response: httpx.Response) -> str:
     text = without_credentials(response.text, response.request)
     try:
         content: Any = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "" if "<" in text[:SHOWN_CHARS] else text[:SHOWN_CHARS].strip()
     message = content.get("message") if isinstance(content, dict) else content
     return str(message)[:SHOWN_CHARS]

@@ -5,7 +5,7 @@ import ssl
 import httpx
 
 from app.core.http import AnswerTooLarge
-from app.traces.sources.langfuse.failures import Kind, failure_of_error
+from app.traces.sources.langfuse.failures import Kind, failure_of_answer, failure_of_error
 
 
 def caused_by(cause: Exception) -> httpx.ConnectError:
@@ -37,3 +37,9 @@ def test_an_answer_is_told_by_what_is_wrong_with_it() -> None:
 
 def test_a_failure_always_says_something() -> None:
     assert failure_of_error(httpx.ReadTimeout("")).detail == "ReadTimeout"
+
+
+def test_words_that_are_nested_without_end_are_cut_like_any_other_text() -> None:
+    asked = httpx.Request("GET", "https://langfuse.example/api")
+    found = failure_of_answer(httpx.Response(500, text="[" * 200_000, request=asked))
+    assert (found.kind, found.detail) == (Kind.SERVER, "[" * 200)
