@@ -68,10 +68,12 @@ def opened_resources(settings: Settings, *, name: str, pool_size: int) -> Iterat
             options={
                 "langfuse_default_url": settings.langfuse_default_url,
                 "public_url": settings.public_url or f"http://{settings.host}:{settings.port}",
+                "harness_dir": str(settings.harness_dir or ""),
                 "rate_limit": str(settings.rate_limit),
                 "require_if_match": "yes" if settings.require_if_match else "",
             },
             llm=llm_access(settings),
+            model_keys=model_keys(settings),
             smtp=mail_access(settings),
         )
         try:
@@ -135,6 +137,15 @@ def llm_access(settings: Settings) -> LlmAccess | None:
         model=settings.llm_model,
         embeddings_model=settings.embeddings_model,
     )
+
+
+def model_keys(settings: Settings) -> dict[str, Secret]:
+    """The keys of providers of models that are set, by the names of their variables."""
+    keys = {
+        "ANTHROPIC_API_KEY": settings.anthropic_api_key,
+        "OPENAI_API_KEY": settings.openai_api_key,
+    }
+    return {name: Secret(key.get_secret_value()) for name, key in keys.items() if key}
 
 
 def mail_access(settings: Settings) -> SmtpAccess | None:

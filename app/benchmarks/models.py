@@ -25,6 +25,7 @@ class Benchmark(Base):
     triggers: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")
     late_scores: Mapped[bool] = mapped_column(default=False)
     write_back: Mapped[dict[str, Any]]
+    harness: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
     archived: Mapped[bool] = mapped_column(default=False)
     revision: Mapped[int] = mapped_column(default=1)
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())

@@ -26,6 +26,7 @@ from app.core.etags import IfMatch, IfNoneMatch
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
 from app.core.schemas import Page, changes, fields
+from app.harness.bash.schemas import HarnessSettings
 
 router = APIRouter(prefix="/benchmarks", tags=["benchmarks"], responses=PROBLEMS)
 
@@ -182,6 +183,7 @@ def views(session: Session, benchmarks: Sequence[Benchmark]) -> list[BenchmarkVi
             triggers=Triggers.model_validate(benchmark.triggers),
             late_scores=benchmark.late_scores,
             write_back=WriteBack.model_validate(benchmark.write_back),
+            harness=benchmark.harness and HarnessSettings.model_validate(benchmark.harness),
             archived=benchmark.archived,
             revision=benchmark.revision,
             created_at=benchmark.created_at,

@@ -14,6 +14,7 @@ from app.benchmarks.triggers import Triggers
 from app.core.errors import Invalid
 from app.core.schemas import UNSET, Identifier, JsonObject, LongText, ShortText, WireModel
 from app.core.strict_json import MalformedJson, parse_json
+from app.harness.bash.schemas import HarnessSettings
 from app.metrics.types import Direction
 
 MAX_KPIS = 100
@@ -165,6 +166,9 @@ class BenchmarkBody(WireModel):
     triggers: Triggers = Field(default_factory=Triggers)
     late_scores: LateScores = False
     write_back: WriteBack = Field(default_factory=WriteBack)
+    harness: HarnessSettings | None = Field(
+        default=None, description="Which model works on the dataset, for the source `harness`."
+    )
     archived: bool = False
 
 
@@ -190,6 +194,7 @@ class BenchmarkPatch(WireModel):
     triggers: Triggers = UNSET
     late_scores: LateScores = UNSET
     write_back: WriteBack = UNSET
+    harness: HarnessSettings | None = None
     archived: bool = UNSET
 
 
@@ -210,6 +215,7 @@ class BenchmarkView(WireModel):
     triggers: Triggers
     late_scores: bool
     write_back: WriteBack
+    harness: HarnessSettings | None
     archived: bool
     revision: int
     created_at: datetime

@@ -46,7 +46,11 @@ class Matched(NamedTuple):
 def create_benchmark(session: Session, body: BenchmarkCreate, now: datetime) -> Benchmark:
     """Raises: `Conflict` when the id is taken, `Invalid` with all that is wrong."""
     values = fields(body)
-    _require_none(_errors(session, values) + _write_back_errors(body.source, body.write_back))
+    _require_none(
+        _errors(session, values)
+        + _write_back_errors(body.source, body.write_back)
+        + _harness_errors(body.source, named=body.harness is not None)
+    )
     benchmark = Benchmark(**_columns({**values, "id": body.id or new_id()}))
     session.add(benchmark)
     try:
@@ -71,7 +75,12 @@ def change_benchmark(
         return benchmark
     source = values.get("source", benchmark.source)
     write_back = values.get("write_back") or WriteBack.model_validate(benchmark.write_back)
-    _require_none(_errors(session, values) + _write_back_errors(source, write_back))
+    harness = values.get("harness", benchmark.harness)
+    _require_none(
+        _errors(session, values)
+        + _write_back_errors(source, write_back)
+        + _harness_errors(source, named=harness is not None)
+    )
     for name, value in _columns(values).items():
         setattr(benchmark, name, value)
     benchmark.revision += 1
@@ -269,6 +278,19 @@ def _write_back_errors(source: str, wanted: WriteBack) -> list[ErrorItem]:
     return [ErrorItem(pointer="/writeBack", detail=detail)]
 
 
+def _harness_errors(source: str, *, named: bool) -> list[ErrorItem]:
+    """Whether a model is named exactly where one is asked; an unknown source is told elsewhere."""
+    spec = TRACE_SOURCES.find(source)
+    if spec is None or spec.runs_models == named:
+        return []
+    detail = (
+        f"the source {source!r} asks no model; leave harness out, or set it to null"
+        if named
+        else f'the source {source!r} asks a model; name it as {{"provider": …, "model": …}}'
+    )
+    return [ErrorItem(pointer="/harness", detail=detail)]
+
+
 def _trigger_errors(session: Session, benchmark: Benchmark) -> list[ErrorItem]:
     """What the triggers of a benchmark as it stands lack."""
     triggers = Triggers.model_validate(benchmark.triggers)
@@ -309,6 +331,8 @@ def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
         columns["triggers"] = columns["triggers"].model_dump(mode="json")
     if "metrics" in columns:
         columns["metrics"] = [metric.model_dump() for metric in columns["metrics"]]
+    if columns.get("harness") is not None:
+        columns["harness"] = columns["harness"].model_dump(mode="json")
     if "write_back" in columns:
         columns["write_back"] = columns["write_back"].model_dump()
     return columns

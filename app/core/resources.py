@@ -26,7 +26,8 @@ class LlmAccess:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
     """`options` are the operator's defaults that a domain may ask for, by name; `outbound` is what
-    `outbound_client` is given.
+    `outbound_client` is given; `model_keys` are keys of providers of models by the names of their
+    environment variables.
     """
 
     db: Database
@@ -36,4 +37,5 @@ class Resources:
     outbound: OutboundPolicy = PUBLIC_ONLY
     options: Mapping[str, str] = field(default_factory=dict)
     llm: LlmAccess | None = None
+    model_keys: Mapping[str, Secret] = field(default_factory=dict)
     smtp: SmtpAccess | None = None

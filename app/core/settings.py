@@ -131,6 +131,26 @@ class Settings(BaseSettings):
         str | None,
         Field(description="Model that SEMANTIC_SIMILARITY asks when a benchmark names none."),
     ] = None
+    harness_dir: Annotated[
+        Path | None,
+        Field(
+            description="Folder of the datasets that benchmarks of the source `harness` may name."
+        ),
+    ] = None
+    anthropic_api_key: Annotated[
+        SecretStr | None,
+        Field(
+            validation_alias="ANTHROPIC_API_KEY",
+            description="Key of Anthropic, for benchmarks of the source `harness`.",
+        ),
+    ] = None
+    openai_api_key: Annotated[
+        SecretStr | None,
+        Field(
+            validation_alias="OPENAI_API_KEY",
+            description="Key of OpenAI, for benchmarks of the source `harness`.",
+        ),
+    ] = None
     public_url: Annotated[
         str | None,
         Field(
@@ -224,5 +244,4 @@ def env_example() -> str:
 
 
 def _field(location: tuple[int | str, ...]) -> str:
-    name = str(location[0])
-    return "database_url" if name == "DATABASE_URL" else name
+    return str(location[0]).lower()

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from app.formula import format_formula
+from app.harness.bash.schemas import HarnessSettings
 from app.kpis.evaluate import PlannedKpi
 from app.metrics.types import MetricRef
 
@@ -28,6 +29,10 @@ class PlannedMetric(_Frozen):
         return MetricRef.of(self.key, self.options)
 
 
+# Which model answers, what it costs and how fast is what is measured, not how.
+_MEASURED = {"provider", "model", "base_url", "concurrency", "price"}
+
+
 class Reads(NamedTuple):
     """Which source a run reads, which dataset of it, and with whose credentials."""
 
@@ -36,6 +41,7 @@ class Reads(NamedTuple):
     agent_id: str
     agent_revision: int
     late_scores: bool
+    harness: HarnessSettings | None
 
 
 class PlannedWriteBack(_Frozen):
@@ -60,6 +66,7 @@ class RunPlan(_Frozen):
     min_coverage: float
     max_error_share: float
     late_scores: bool = False
+    harness: HarnessSettings | None = None
     write_back: PlannedWriteBack = PlannedWriteBack()
 
     @property
@@ -74,7 +81,12 @@ class RunPlan(_Frozen):
     def reads(self) -> "Reads":
         """What is asked for, the name of the run apart."""
         return Reads(
-            self.source, self.dataset_ref, self.agent_id, self.agent_revision, self.late_scores
+            self.source,
+            self.dataset_ref,
+            self.agent_id,
+            self.agent_revision,
+            self.late_scores,
+            self.harness,
         )
 
     def document(self) -> dict[str, Any]:
@@ -88,5 +100,11 @@ class RunPlan(_Frozen):
             "metrics": sorted((metric.column, metric.version) for metric in self.metrics),
             "kpis": sorted((kpi.name, format_formula(kpi.formula)) for kpi in self.kpis),
             **({"lateScores": True} if self.late_scores else {}),
+            **({"harness": _conditions(self.harness)} if self.harness else {}),
         }
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()
+
+
+def _conditions(harness: HarnessSettings) -> dict[str, Any]:
+    """Under which limits, and with which judge, a model works."""
+    return harness.model_dump(mode="json", exclude=_MEASURED)

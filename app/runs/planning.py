@@ -8,6 +8,7 @@ from app.benchmarks.models import KpiDefinition
 from app.benchmarks.queries import get_benchmark, kpis_of
 from app.core.resources import LlmAccess, Resources
 from app.formula import compile_formula
+from app.harness.bash.schemas import HarnessSettings
 from app.harness.llm.failures import LlmNotConfigured
 from app.harness.llm.types import ModelKind
 from app.kpis.evaluate import PlannedKpi
@@ -41,6 +42,7 @@ def make_plan(session: Session, run_id: str, llm: LlmAccess | None) -> RunPlan:
         min_coverage=benchmark.min_coverage,
         max_error_share=benchmark.max_error_share,
         late_scores=benchmark.late_scores,
+        harness=benchmark.harness and HarnessSettings.model_validate(benchmark.harness),
         write_back=PlannedWriteBack.model_validate(benchmark.write_back),
     )
 
@@ -52,6 +54,7 @@ def trace_query(session: Session, plan: RunPlan, res: Resources) -> TraceQuery:
         dataset_ref=plan.dataset_ref,
         run_name=plan.run_name,
         late_scores=plan.late_scores,
+        harness=plan.harness,
         url=agent.langfuse_url or res.options.get("langfuse_default_url"),
         public_key=agent.langfuse_public_key,
         secret_key=reveal_secret(agent, res.secrets),

@@ -9,6 +9,7 @@ from app.core.errors import AppError
 from app.core.registry import Loaded, Registry
 from app.core.resources import Resources
 from app.core.secrets import Secret
+from app.harness.bash.schemas import HarnessSettings
 from app.traces.types import Trace
 
 
@@ -31,13 +32,14 @@ class TraceQuery:
     """Which traces a run wants, and with whose credentials they are read.
 
     `run_name` None asks for the newest run of the dataset. `late_scores` asks for scores that were
-    given long after their trace or inside of it, where that costs more requests. The last three
-    are the agent's.
+    given long after their trace or inside of it, where that costs more requests. `harness` says
+    which model makes the traces, where a source makes them. The last three are the agent's.
     """
 
     dataset_ref: str | None
     run_name: str | None
     late_scores: bool = False
+    harness: HarnessSettings | None = None
     url: str | None = None
     public_key: str | None = None
     secret_key: Secret | None = None
@@ -135,7 +137,8 @@ class SourceSpec:
     (its `run_name` is not looked at), and raises what `pages` does; None where a source has no
     runs that could be listed. `write_scores` writes all it is given, or raises as `pages` does;
     what it yields meanwhile are signs of life. All three go over the network: never inside a
-    transaction.
+    transaction. `runs_models`: the traces are made on the spot, by the model that the benchmark
+    names in `harness`.
     """
 
     open: Callable[[Resources], TraceSource]
@@ -143,6 +146,7 @@ class SourceSpec:
     check: Callable[[Resources, TraceQuery], SourceCheck] | None = None
     list_runs: Callable[[Resources, TraceQuery], Sequence[SourceRun]] | None = None
     write_scores: ScoreWriter | None = None
+    runs_models: bool = False
 
 
 def _require_spec(name: str, source: object) -> None:

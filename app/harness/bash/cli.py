@@ -9,7 +9,7 @@ import typer
 
 from app.core import terminal
 from app.core.terminal import CommandGroup, Format, OutputFormat, answer, answer_json, tell, warn
-from app.harness.llm.providers import Provider
+from app.harness.llm.conversation import Provider
 
 if TYPE_CHECKING:
     from app.harness.bash.dataset import Finding

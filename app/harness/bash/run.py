@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app.core.errors import AppError, ErrorItem
-from app.harness.bash.dataset import BadDataset, Dataset, Severity, load_dataset
+from app.harness.bash.dataset import SHOWN, BadDataset, Dataset, Severity, inspect_dataset
 from app.harness.bash.judge import Judge
 from app.harness.bash.lint import lint
 from app.harness.bash.progress import followed
@@ -19,9 +19,9 @@ from app.harness.bash.sandbox import BASHKIT_VERSION, sandbox_prompt
 from app.harness.bash.scripts import open_script
 from app.harness.bash.types import EvalReport, EvalResult, EvalTask
 from app.harness.limits import Allowance, Spending
-from app.harness.llm.conversation import Llm, TurnSettings
+from app.harness.llm.conversation import Llm, Provider, TurnSettings
 from app.harness.llm.prices import Price, read_price
-from app.harness.llm.providers import Provider, open_llm
+from app.harness.llm.providers import open_llm
 from app.harness.llm.turn_cache import CachedLlm
 
 
@@ -100,13 +100,20 @@ def run_dataset(
 
 def usable_dataset(path: Path) -> Dataset:
     """A dataset without errors, checks included. Raises: NoInput, BadDataset."""
-    dataset = load_dataset(path)
+    return require_usable(inspect_dataset(path), str(path))
+
+
+def require_usable(dataset: Dataset, name: str) -> Dataset:
+    """The dataset itself; raises BadDataset with the lines of it that are to be mended."""
     errors = [each for each in lint(dataset) if each.severity is Severity.ERROR]
     if errors:
         raise BadDataset(
-            f"{path} cannot be used",
-            errors=[ErrorItem(pointer=f"line {each.line}", detail=each.text) for each in errors],
-            hint=f"`bashkit-eval lint {path}` shows everything that is to be mended",
+            f"{name} cannot be used",
+            errors=[
+                ErrorItem(pointer=f"line {each.line}" if each.line else "file", detail=each.text)
+                for each in errors[:SHOWN]
+            ],
+            hint=f"`bashkit-eval lint {name}` shows everything that is to be mended",
         )
     return dataset
 

@@ -56,6 +56,11 @@ class Runner:
         self._judge = judge
         self._stopped: str | None = None
 
+    @property
+    def given_up(self) -> str | None:
+        """Why no model answers any more; None while it does."""
+        return self._stopped
+
     async def run(self, trials: Sequence[Trial]) -> None:
         """Make every attempt, in order; told results may come in another.
 

@@ -16,16 +16,21 @@ def open_script(path: Path, tasks: Iterable[EvalTask]) -> ScriptedLlm:
 
     One task a line; every inner list is a turn. Raises: NoInput, BadInput.
     """
-    by_id: dict[str, Script] = {}
     with opened(path) as file:
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                _add(by_id, path, number, line)
+        return read_script(file, tasks, name=str(path))
+
+
+def read_script(lines: Iterable[bytes], tasks: Iterable[EvalTask], *, name: str) -> ScriptedLlm:
+    """The same from lines; `name` is what errors call them. Raises: BadInput."""
+    by_id: dict[str, Script] = {}
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            _add(by_id, name, number, line)
     known = {task.prompt: by_id[task.id] for task in tasks if task.id in by_id}
-    return ScriptedLlm(path.stem, known)
+    return ScriptedLlm(Path(name).stem, known)
 
 
-def _add(scripts: dict[str, Script], path: Path, number: int, line: bytes) -> None:
+def _add(scripts: dict[str, Script], path: str, number: int, line: bytes) -> None:
     try:
         value = parse_json(line)
         scripts[value["id"]] = _script(value)

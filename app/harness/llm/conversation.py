@@ -106,6 +106,15 @@ class TurnSettings:
     temperature: float | None = None
 
 
+class Provider(StrEnum):
+    """A wire format; compatible servers of others speak one of them, too."""
+
+    ANTHROPIC = "anthropic"
+    OPENAI = "openai"
+    OPENAI_RESPONSES = "openai-responses"
+    SCRIPTED = "scripted"
+
+
 class LlmFailure(Exception):
     """A model gave no answer. `final` means that no other request would be answered either."""
 

@@ -1,23 +1,13 @@
 """Which providers there are, and where their keys come from: the environment, nowhere else."""
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from app.core.errors import AppError
-from app.harness.llm.conversation import Llm, TurnSettings
+from app.harness.llm.conversation import Llm, Provider, TurnSettings
 
 if TYPE_CHECKING:
     import httpx2
-
-
-class Provider(StrEnum):
-    """A wire format; compatible servers of others speak one of them, too."""
-
-    ANTHROPIC = "anthropic"
-    OPENAI = "openai"
-    OPENAI_RESPONSES = "openai-responses"
-    SCRIPTED = "scripted"
 
 
 KEYS: Final = {

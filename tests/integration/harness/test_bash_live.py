@@ -14,6 +14,7 @@ from app.harness.limits import Spending
 from app.harness.llm.conversation import (
     Llm,
     Message,
+    Provider,
     Role,
     Stop,
     TextBlock,
@@ -21,7 +22,7 @@ from app.harness.llm.conversation import (
     TurnSettings,
     Usage,
 )
-from app.harness.llm.providers import Provider, open_llm
+from app.harness.llm.providers import open_llm
 from tests.support.bash_eval import GPT, HAIKU, OPUS, SONNET, recorded_report, task
 from tests.support.model_server import Asked, ModelServer, Raw, Said, model_server, recorded_plan
 

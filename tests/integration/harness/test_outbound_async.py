@@ -9,8 +9,8 @@ import pytest
 
 from app.core.addresses import OWN_SERVERS, PUBLIC_ONLY, IPAddress, OutboundPolicy
 from app.core.http import AnswerTooLarge, RefusedAddress, Resolver, resolved
-from app.harness.llm.conversation import LlmFailure, TurnSettings, user_message
-from app.harness.llm.providers import Provider, open_llm
+from app.harness.llm.conversation import LlmFailure, Provider, TurnSettings, user_message
+from app.harness.llm.providers import open_llm
 from app.harness.outbound import outbound_async_client
 from tests.support.model_server import ModelServer, Raw, model_server
 
@@ -85,9 +85,12 @@ def test_an_answer_that_was_packed_unasked_is_not_unpacked() -> None:
 def test_a_request_ends_at_its_deadline() -> None:
     async def trickle(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
-        while not writer.is_closing():
-            writer.write(b"x")
-            await asyncio.sleep(0.02)
+        try:
+            while True:
+                writer.write(b"x")
+                await asyncio.sleep(0.02)
+        finally:
+            writer.transport.abort()
 
     async def get() -> None:
         server = await asyncio.start_server(trickle, "127.0.0.1", 0)

@@ -9,9 +9,9 @@ import pytest
 
 from app.core.input_files import BadInput
 from app.harness.llm.calling import SdkErrors, call_with_retries
-from app.harness.llm.conversation import LlmFailure, TurnSettings
+from app.harness.llm.conversation import LlmFailure, Provider, TurnSettings
 from app.harness.llm.prices import Price, read_price
-from app.harness.llm.providers import MissingKey, Provider, open_llm
+from app.harness.llm.providers import MissingKey, open_llm
 
 
 class Trouble(Exception):

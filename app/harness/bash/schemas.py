@@ -1,0 +1,38 @@
+from typing import Annotated
+
+from pydantic import Field
+
+from app.core.schemas import ShortText, WireModel
+from app.harness.llm.conversation import Provider
+
+
+class ModelPrice(WireModel):
+    """Dollars for a million tokens read and written."""
+
+    input_usd: Annotated[float, Field(ge=0, le=1e6)]
+    output_usd: Annotated[float, Field(ge=0, le=1e6)]
+
+
+class HarnessSettings(WireModel):
+    """Which model works on the tasks of a dataset, and what it may use.
+
+    Keys are the operator's and stand nowhere here; a `baseUrl` is called without them.
+    """
+
+    provider: Provider
+    model: ShortText
+    base_url: Annotated[str, Field(pattern=r"^https?://\S+$", max_length=1000)] | None = None
+    judge_model: ShortText | None = Field(
+        default=None, description="Answers llm_judge, at the same provider."
+    )
+    categories: Annotated[list[ShortText], Field(max_length=100)] = Field(
+        default_factory=list, description="Only tasks of these; empty: all."
+    )
+    trials: Annotated[int, Field(ge=1, le=100)] = 1
+    concurrency: Annotated[int, Field(ge=1, le=16)] = 4
+    max_turns: Annotated[int, Field(ge=1, le=100)] = 10
+    max_output_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    task_seconds: Annotated[float, Field(gt=0, le=3600)] = 600.0
+    task_tokens: Annotated[int, Field(ge=1)] | None = None
+    price: ModelPrice | None = Field(default=None, description="Without it costs are unknown.")

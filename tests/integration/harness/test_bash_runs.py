@@ -1,0 +1,323 @@
+"""A benchmark whose traces are made by a model at work: through the API, without any key."""
+
+import dataclasses
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.addresses import PUBLIC_ONLY
+from app.core.resources import LlmAccess, Resources
+from app.core.secrets import Secret
+from app.harness.llm.conversation import Message, Role, Stop, TextBlock, Usage
+from tests.support.bash_eval import HAIKU, recorded_report
+from tests.support.model_server import Asked, ModelServer, Raw, Said, model_server, recorded_plan
+from tests.support.service import JSON, Service, pointers
+
+TASKS: list[JSON] = [
+    {
+        "id": "good",
+        "category": "files",
+        "prompt": "Write a into /a.",
+        "expectations": [{"check": "file_contains:/a:a"}, {"check": "exit_code:0"}],
+    },
+    {
+        "id": "half",
+        "category": "text",
+        "prompt": "Print x, three times.",
+        "expectations": [{"check": "stdout_contains:xxx", "weight": 3}, {"check": "exit_code:0"}],
+    },
+]
+SCRIPT = [
+    {
+        "id": "good",
+        "turns": [["echo a > /a"], ["cat /a", "cat /none", "true"]],
+        "answer": "Written.",
+    },
+    {"id": "half", "turns": [["echo x"]]},
+]
+PLAYED = {"provider": "scripted", "model": "play.jsonl"}
+METRICS = ["TASK_SCORE", "TASK_PASSED", "NATURAL_STOP", "TOOL_CALL_SUCCESS_RATE", "TURNS"]
+
+
+def write_lines(path: Path, lines: list[Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The operator's folder of datasets."""
+    root = tmp_path / "datasets"
+    write_lines(root / "nightly" / "tasks.jsonl", TASKS)
+    write_lines(root / "play.jsonl", SCRIPT)
+    return root
+
+
+@pytest.fixture
+def service_resources(service_resources: Resources, folder: Path) -> Resources:
+    return dataclasses.replace(
+        service_resources, options={**service_resources.options, "harness_dir": str(folder)}
+    )
+
+
+def benchmark(service: Service, harness: JSON, **more: Any) -> JSON:
+    service.agent()
+    fields = {"datasetRef": "nightly/tasks.jsonl", "metrics": METRICS, **more}
+    return service.benchmark(source="harness", harness=harness, **fields)
+
+
+def figures(service: Service, run: JSON) -> dict[str, JSON]:
+    return {each["metric"]: each for each in service.listed(f"/benchmark-runs/{run['id']}/metrics")}
+
+
+def results(service: Service, run: JSON) -> dict[str, JSON]:
+    return {
+        each["traceId"]: each for each in service.listed(f"/benchmark-runs/{run['id']}/results")
+    }
+
+
+def test_a_model_at_work_is_measured_like_any_other_agent(service: Service) -> None:
+    """good: 2 of 2 points; half: 1 of 4. Of its calls, good made 4 and one failed; half made 1."""
+    benchmark(
+        service,
+        PLAYED,
+        measures=[
+            {"name": "pass rate", "formula": "TASK_PASSED"},
+            {
+                "name": "overall rate",
+                "formula": 'SCORE["TASK_POINTS"].sum / SCORE["TASK_POINTS_MAX"].sum',
+            },
+        ],
+    )
+    run = service.completed()
+    assert (run["status"], run["tracesTotal"], run["validity"]) == ("COMPLETED", 2, "VALID"), run
+    found = figures(service, run)
+    assert found["TASK_SCORE"]["mean"] == (1 + 1 / 4) / 2
+    assert found["TASK_PASSED"]["mean"] == 1 / 2
+    assert found["NATURAL_STOP"]["mean"] == 1
+    assert found["TOOL_CALL_SUCCESS_RATE"]["mean"] == (3 / 4 + 1) / 2
+    assert found["TURNS"]["sum"] == 3 + 2
+    kpis = {each["name"]: each["value"] for each in service.listed("/kpi-history")}
+    assert kpis == {"pass rate": 1 / 2, "overall rate": (2 + 1) / (2 + 4)}
+    half = results(service, run)["half#0"]
+    assert half["itemId"] == "half"
+    assert half["values"]["TASK_SCORE"] == 1 / 4
+
+
+def test_a_task_is_tried_as_often_as_is_wanted(service: Service) -> None:
+    benchmark(service, {**PLAYED, "trials": 3, "categories": ["files"], "concurrency": 2})
+    run = service.completed()
+    assert sorted(results(service, run)) == ["good#0", "good#1", "good#2"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["/etc/hosts", "../outside.jsonl", "nightly/../../outside.jsonl", "linked.jsonl",
+     "through/outside.jsonl", "nightly", "absent.jsonl", "nightly//tasks.jsonl", "./play.jsonl",
+     "pipe"],
+)  # fmt: skip
+def test_nothing_outside_of_the_operators_folder_is_read(
+    service: Service, folder: Path, name: str
+) -> None:
+    write_lines(folder.parent / "outside.jsonl", TASKS)
+    (folder / "linked.jsonl").symlink_to(folder.parent / "outside.jsonl")
+    (folder / "through").symlink_to(folder.parent)
+    os.mkfifo(folder / "pipe")
+    benchmark(service, PLAYED, datasetRef=name)
+    run = service.completed()
+    assert (run["status"], run["errorCode"]) == ("FAILED", "DATASET_NOT_FOUND")
+    assert str(folder) not in run["errorMessage"]
+
+
+def test_the_script_of_a_scripted_model_is_read_from_there_only(service: Service) -> None:
+    benchmark(service, {"provider": "scripted", "model": "../play.jsonl"})
+    assert service.completed()["errorCode"] == "DATASET_NOT_FOUND"
+
+
+@pytest.mark.parametrize(
+    ("harness", "pointer"),
+    [
+        ({"provider": "clever", "model": "m"}, "/harness/provider"),
+        ({"provider": "openai"}, "/harness/model"),
+        ({**PLAYED, "apiKey": "sk-1"}, "/harness/apiKey"),
+        ({**PLAYED, "trials": 0}, "/harness/trials"),
+        ({**PLAYED, "baseUrl": "file:///etc/passwd"}, "/harness/baseUrl"),
+        (None, "/harness"),
+    ],
+)
+def test_a_harness_that_is_wrong_is_refused_where_it_is_written(
+    service: Service, harness: JSON | None, pointer: str
+) -> None:
+    body = {"datasetRef": "nightly/tasks.jsonl", "source": "harness", "harness": harness}
+    problem = service.refused(422, "POST", "/benchmarks", body)
+    assert pointers(problem) == [pointer]
+
+
+def test_a_model_is_named_only_where_one_is_asked(service: Service) -> None:
+    body = {"datasetRef": "d", "harness": PLAYED}
+    assert pointers(service.refused(422, "POST", "/benchmarks", body)) == ["/harness"]
+    benchmark(service, PLAYED)
+    service.refused(422, "PATCH", "/benchmarks/bench-001", {"harness": None})
+    service.refused(422, "PATCH", "/benchmarks/bench-001", {"source": "local"})
+    changed = service.patch("/benchmarks/bench-001", {"source": "local", "harness": None})
+    assert changed["harness"] is None
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai", "openai-responses"])
+def test_a_missing_key_is_told_before_anything_begins(service: Service, provider: str) -> None:
+    benchmark(service, {"provider": provider, "model": "m"})
+    run = service.completed()
+    assert (run["status"], run["errorCode"]) == ("FAILED", "MISSING_KEY")
+    assert "_API_KEY is not set" in run["errorMessage"]
+
+
+def test_a_service_without_a_folder_says_so(service: Service) -> None:
+    bare = dataclasses.replace(
+        service, resources=dataclasses.replace(service.resources, options={})
+    )
+    benchmark(bare, PLAYED)
+    assert bare.completed()["errorCode"] == "HARNESS_NOT_CONFIGURED"
+
+
+def test_a_dataset_that_cannot_be_used_says_which_lines(service: Service, folder: Path) -> None:
+    broken = {"id": "x", "category": "c", "prompt": "p", "expectations": [{"check": "no_such:1"}]}
+    write_lines(folder / "broken.jsonl", [TASKS[0], broken])
+    benchmark(service, PLAYED, datasetRef="broken.jsonl")
+    run = service.completed()
+    assert run["errorCode"] == "BAD_DATASET"
+    assert "line 2" in run["errorMessage"]
+
+
+def with_keys(service: Service, **more: Any) -> Service:
+    """The same service with the operator's keys."""
+    keys = {"ANTHROPIC_API_KEY": Secret("key-of-a"), "OPENAI_API_KEY": Secret("key-of-o")}
+    return dataclasses.replace(
+        service, resources=dataclasses.replace(service.resources, model_keys=keys, **more)
+    )
+
+
+def authorizations(server: ModelServer) -> set[str]:
+    return {
+        value
+        for asked in server.asked
+        for name, value in asked.headers.items()
+        if name.lower() == "authorization"
+    }
+
+
+def done(_: Asked) -> Said:
+    message = Message(role=Role.ASSISTANT, content=(TextBlock(text="Done."),))
+    return Said(message=message, stop=Stop.END, usage=Usage(input_tokens=100, output_tokens=10))
+
+
+def test_the_operators_keys_never_reach_a_server_that_a_benchmark_names(service: Service) -> None:
+    with model_server(done) as server:
+        harness = {"provider": "openai", "model": "m", "baseUrl": server.openai_url}
+        benchmark(service, harness, metrics=["INPUT_TOKENS"])
+        keyed = with_keys(service)
+        assert keyed.completed()["status"] == "COMPLETED"
+        assert authorizations(server) == {"Bearer none"}
+        own = LlmAccess(base_url=server.openai_url, api_key=Secret("key-of-mine"))
+        server.asked.clear()
+        assert with_keys(service, llm=own).completed()["status"] == "COMPLETED"
+        assert authorizations(server) == {"Bearer key-of-mine"}
+
+
+def test_a_server_inside_is_called_only_where_the_operator_allows_it(service: Service) -> None:
+    with model_server(done) as server:
+        benchmark(service, {"provider": "anthropic", "model": "m", "baseUrl": server.url})
+        strict = dataclasses.replace(
+            service, resources=dataclasses.replace(service.resources, outbound=PUBLIC_ONLY)
+        )
+        run = strict.completed()
+    assert (run["status"], run["errorCode"]) == ("FAILED", "MODEL_REFUSED")
+    assert "MOSAICO_OUTBOUND_ALLOW" in run["errorMessage"]
+    assert server.asked == []
+
+
+def test_a_provider_that_lets_nobody_in_fails_the_run(service: Service) -> None:
+    wrong = Raw(status=401, body=b'{"error": {"message": "wrong key"}}')
+    with model_server(lambda _: wrong) as server:
+        benchmark(service, {"provider": "openai", "model": "m", "baseUrl": server.openai_url})
+        run = service.completed()
+    assert (run["status"], run["errorCode"]) == ("FAILED", "MODEL_REFUSED")
+    assert "wrong key" in run["errorMessage"]
+
+
+def test_what_the_server_does_not_answer_is_nobodys_score(service: Service) -> None:
+    """The failure of one task is the server's: it is missing, and its cost is not known."""
+
+    def plan(asked: Asked) -> Said | Raw:
+        too_long = Raw(status=400, body=b'{"error": {"message": "too long"}}')
+        return too_long if asked.prompt == TASKS[0]["prompt"] else done(asked)
+
+    price = {"inputUsd": 1, "outputUsd": 10}
+    with model_server(plan) as server:
+        harness = {"provider": "openai", "model": "m", "baseUrl": server.openai_url}
+        benchmark(service, {**harness, "price": price}, metrics=["TASK_SCORE", "COST_USD"])
+        run = service.completed()
+    assert (run["status"], run["validity"]) == ("COMPLETED", "INVALID")
+    found = figures(service, run)
+    assert (found["TASK_SCORE"]["n"], found["TASK_SCORE"]["missing"]) == (1, {"INFRA_ERROR": 1})
+    assert found["COST_USD"]["mean"] == pytest.approx((100 * 1 + 10 * 10) / 1e6)
+    assert results(service, run)["good#0"]["outcome"] == "infra_error"
+
+
+def test_a_recorded_run_through_the_service_has_the_recorded_figures(
+    service: Service, folder: Path
+) -> None:
+    before = recorded_report(HAIKU)
+    write_lines(
+        folder / "recorded.jsonl",
+        [dataclasses.asdict(each.task) for each in before.results],
+    )
+    traces = {each.task.prompt: each.trace for each in before.results if each.trace}
+    with model_server(recorded_plan(traces)) as server:
+        benchmark(
+            service,
+            {"provider": "anthropic", "model": "m", "baseUrl": server.url},
+            datasetRef="recorded.jsonl",
+            metrics=[*METRICS, "INPUT_TOKENS", "TOOL_CALLS"],
+        )
+        run = service.completed()
+    found = figures(service, run)
+    assert run["tracesTotal"] == 37
+    assert found["TURNS"]["sum"] == 179
+    assert found["TOOL_CALLS"]["sum"] == 150
+    assert found["INPUT_TOKENS"]["sum"] == 285_917
+    assert found["NATURAL_STOP"]["sum"] == 31
+    assert found["TASK_PASSED"]["sum"] == 34  # by the interpreter of today
+
+
+@pytest.fixture
+def held() -> Iterator[threading.Event]:
+    """What a model server waits for before it answers about the second task."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_a_cancelled_run_asks_no_more(service: Service, held: threading.Event) -> None:
+    def plan(asked: Asked) -> Said:
+        if asked.prompt != TASKS[0]["prompt"]:
+            held.wait(60)
+        return done(asked)
+
+    with model_server(plan) as server:
+        harness = {"provider": "openai", "model": "m", "baseUrl": server.openai_url}
+        benchmark(service, {**harness, "trials": 50, "concurrency": 1})
+        run = service.start()
+        working = threading.Thread(target=service.work)
+        working.start()
+        while len(server.asked) < 2:
+            held.wait(0.01)
+        service.post(f"/benchmark-runs/{run['id']}/cancel")
+        working.join(30)
+        assert not working.is_alive()
+        assert len(server.asked) == 2
+    assert service.get(f"/benchmark-runs/{run['id']}")["status"] == "CANCELLED"
