@@ -10,6 +10,9 @@ from app.traces.types import ToolCall, Trace
 
 MAX_TEXT_CHARS = 1_000_000
 
+# What a column can hold, and more than any agent spends.
+COUNTS = {"input_tokens": 2**63, "output_tokens": 2**63, "turns": 2**31}
+AMOUNTS = ("cost_usd", "latency_ms")
 TEXTS = ("trace_id", "item_id", "input", "expected_output", "output", "error", "url")
 
 
@@ -31,14 +34,15 @@ def collect(source: TraceSource, query: TraceQuery, cursor: str | None) -> Itera
 
 def storable(trace: Trace) -> Trace:
     """The same trace with texts that Postgres and UTF-8 can hold, each at most a million
-    characters: NUL and lone surrogates become U+FFFD, and a cut text says so at its end. A score
-    that is not finite is no score.
+    characters: NUL and lone surrogates become U+FFFD, and a cut text says so at its end. A number
+    that is not finite, or that no column holds, is unknown.
     """
     changed: dict[str, Any] = {
         name: cleaned
         for name in TEXTS
         if (text := getattr(trace, name)) is not None and (cleaned := _storable(text)) is not text
     }
+    changed |= dict.fromkeys(_unstorable_numbers(trace))
     if trace.tags:
         changed["tags"] = tuple(map(_storable, trace.tags))
     if trace.tool_calls:
@@ -48,6 +52,17 @@ def storable(trace: Trace) -> Trace:
             _storable(name): score for name, score in trace.scores.items() if math.isfinite(score)
         }
     return dataclasses.replace(trace, **changed) if changed else trace
+
+
+def _unstorable_numbers(trace: Trace) -> Iterator[str]:
+    for name, limit in COUNTS.items():
+        count = getattr(trace, name)
+        if count is not None and not 0 <= count < limit:
+            yield name
+    for name in AMOUNTS:
+        amount = getattr(trace, name)
+        if amount is not None and not math.isfinite(amount):
+            yield name
 
 
 def _storable_call(call: ToolCall) -> ToolCall:

@@ -93,6 +93,17 @@ def test_a_long_text_is_cut_and_says_so() -> None:
     assert cut == f"{fits}… [3 characters cut]"
 
 
+def test_numbers_that_no_column_holds_are_unknown() -> None:
+    def told(**numbers: float) -> list[object]:
+        trace = storable(Trace(trace_id="t", item_id="t", **numbers))  # type: ignore[arg-type]
+        return [getattr(trace, name) for name in numbers]
+
+    assert told(input_tokens=2**63, output_tokens=-1, turns=2**31) == [None] * 3
+    assert told(cost_usd=float("nan"), latency_ms=float("inf")) == [None] * 2
+    most = {"input_tokens": 2**63 - 1, "output_tokens": 0, "turns": 2**31 - 1, "cost_usd": 0.0}
+    assert told(**most) == list(most.values())
+
+
 def test_a_trace_that_can_be_stored_stays_the_same_object() -> None:
     trace = Trace(trace_id="t", item_id="t", input="é😀", output="", error=None)
     assert storable(trace) is trace

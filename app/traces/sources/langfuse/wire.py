@@ -32,7 +32,11 @@ def number_of(value: object) -> float | None:
     """A finite number; truth values are none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if math.isfinite(value) else None
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return None
+    return number if math.isfinite(number) else None
 
 
 def object_of(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -29,6 +29,7 @@ def test_numbers_and_truths_are_taken_and_everything_else_is_no_number() -> None
             score("Words", "fine", dataType="TEXT"),
             score("Better answer", "…", dataType="CORRECTION"),
             score("Not finite", float("nan")),
+            score("Beyond every float", 10**400),
             score("Number as text", "0.5"),
             score("", 1.0),
             "no score at all",
