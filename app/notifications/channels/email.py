@@ -8,6 +8,7 @@ import smtplib
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from email import message_from_bytes
@@ -59,6 +60,7 @@ def send(res: Resources, outgoing: Outgoing) -> Outcome:
     access = res.smtp
     if access is None:
         return Failed(detail="no mail server is known; set MOSAICO_SMTP_URL for the workers")
+    began = time.monotonic()
     try:
         with _connected(access) as server:
             server.send_message(_addressed(access, outgoing))
@@ -70,7 +72,10 @@ def send(res: Resources, outgoing: Outgoing) -> Outcome:
     except smtplib.SMTPResponseException as error:
         return Failed(detail=_words(error.smtp_code, error.smtp_error))
     except (OSError, smtplib.SMTPException) as error:
-        return Failed(detail=one_line(f"{type(error).__name__}: {error}", TOLD_CHARS))
+        took_too_long = time.monotonic() - began >= DEADLINE_S
+        late = f"the mail server took longer than {DEADLINE_S:g} s"
+        told = late if took_too_long else f"{type(error).__name__}: {error}"
+        return Failed(detail=one_line(told, TOLD_CHARS))
     return Delivered()
 
 

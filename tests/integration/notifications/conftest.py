@@ -2,12 +2,14 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import pytest
 from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response
 
 from app.core.resources import Resources
@@ -18,6 +20,7 @@ from app.notifications.types import Message, Target
 from tests.support.http import serving
 from tests.support.service import JSON, Service, running_service
 
+LIVENESS_S = 30
 TOLD = Message(topic="test.told", title="The pelican has landed")
 
 
@@ -49,7 +52,7 @@ class Receiver:
     url: str = ""
     calls: list[Call] = field(default_factory=list)
     answers: dict[str, list[Callable[[], Response]]] = field(default_factory=dict)
-    hanging: threading.Event = field(default_factory=threading.Event)
+    free: threading.Event = field(default_factory=threading.Event)
 
     def at(self, path: str) -> str:
         return f"{self.url}/{path}"
@@ -57,6 +60,11 @@ class Receiver:
     def will(self, path: str, *answers: Callable[[], Response]) -> str:
         self.answers[path] = list(answers)
         return self.at(path)
+
+    def hang(self) -> Response:
+        """Say nothing until the test is over, or lets everybody go."""
+        self.free.wait(LIVENESS_S)
+        return Response("at last")
 
     def app(self) -> FastAPI:
         app = FastAPI()
@@ -66,7 +74,7 @@ class Receiver:
             call = Call(path, dict(request.headers), await request.body())
             self.calls.append(call)
             waiting = self.answers.get(path)
-            return waiting.pop(0)() if waiting else Response("ok")
+            return await run_in_threadpool(waiting.pop(0)) if waiting else Response("ok")
 
         return app
 
@@ -110,11 +118,24 @@ def clock() -> SetClock:
     return SetClock()
 
 
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
+@contextmanager
+def receiving() -> Iterator[Receiver]:
     found = Receiver()
     with serving(found.app()) as client:
         found.url = str(client.base_url).rstrip("/")
+        yield found
+        found.free.set()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as found:
+        yield found
+
+
+@pytest.fixture
+def other_receiver() -> Iterator[Receiver]:
+    with receiving() as found:
         yield found
 
 

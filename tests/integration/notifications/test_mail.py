@@ -1,0 +1,319 @@
+"""Mails, through real servers: with and without TLS and passwords, with good and bad addresses."""
+
+import datetime as dt
+import ipaddress
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import default
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from app.core.resources import Resources
+from app.core.secrets import Secret
+from app.core.smtp import SmtpAccess
+from app.notifications.registry import CHANNELS, Outgoing
+from app.notifications.types import (
+    Delivered,
+    Failed,
+    Gone,
+    Message,
+    Notice,
+    Outcome,
+    Refused,
+    Target,
+)
+from tests.integration.notifications.conftest import Scene
+from tests.support.service import Service, running_service
+
+NOW = dt.datetime(2026, 11, 22, 12, tzinfo=dt.UTC)
+USER, PASSWORD = b"mosaico", b"correct horse"
+
+
+@dataclass(kw_only=True)
+class Mailbox:
+    """What a mail server does: keeps mails, refuses those for some addresses, or all texts."""
+
+    mails: list[Envelope] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    text_refused: str | None = None
+
+    async def handle_RCPT(  # noqa: N802 - the port of aiosmtpd
+        self, _server: Any, _session: Any, envelope: Envelope, address: str, _options: Any
+    ) -> str:
+        if address in self.refused:
+            return self.refused[address]
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+
+    async def handle_DATA(self, _server: Any, _session: Any, envelope: Envelope) -> str:  # noqa: N802
+        if self.text_refused:
+            return self.text_refused
+        self.mails.append(envelope)
+        return "250 OK"
+
+    def mail(self) -> EmailMessage:
+        [envelope] = self.mails
+        content = envelope.original_content
+        assert content is not None
+        mail = message_from_bytes(content, EmailMessage, policy=default)
+        assert isinstance(mail, EmailMessage)
+        return mail
+
+
+class TlsController(Controller):
+    """A server that speaks TLS from the first byte on."""
+
+    def __init__(self, handler: Mailbox, context: ssl.SSLContext, port: int) -> None:
+        super().__init__(handler, hostname="127.0.0.1", port=port, ssl_context=context)
+
+
+def authenticate(server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> AuthResult:
+    fits = isinstance(data, LoginPassword) and (data.login, data.password) == (USER, PASSWORD)
+    return AuthResult(success=fits, handled=fits)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def mail_server(mailbox: Mailbox, **settings: Any) -> Iterator[int]:
+    port = free_port()
+    controller = Controller(mailbox, hostname="127.0.0.1", port=port, **settings)
+    controller.start()
+    try:
+        yield port
+    finally:
+        controller.stop()
+
+
+@pytest.fixture
+def mailbox() -> Mailbox:
+    return Mailbox()
+
+
+@pytest.fixture
+def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
+    """TLS with a certificate for 127.0.0.1 that this process trusts."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a mail server of the tests")])
+    place = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    today = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(today - dt.timedelta(days=1))
+        .not_valid_after(today + dt.timedelta(days=1))
+        .add_extension(place, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    plain = serialization.NoEncryption()
+    (tmp_path / "mail.pem").write_bytes(certificate.public_bytes(pem))
+    raw = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
+    (tmp_path / "mail.key").write_bytes(raw)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "mail.pem"))
+    found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    found.load_cert_chain(tmp_path / "mail.pem", tmp_path / "mail.key")
+    return found
+
+
+def access(port: int, **more: Any) -> SmtpAccess:
+    return SmtpAccess(
+        **{"host": "127.0.0.1", "port": port, "sender": "MOSAICO <m@mosaico.example>", **more}
+    )
+
+
+def sent(resources: Resources, smtp: SmtpAccess | None, to: str = "ops@example.org") -> Outcome:
+    """One mail, sent."""
+    message = Message(
+        topic="test", title="Grüße, pelican", sentences=("It has <landed>.",), link="/api/v1/x"
+    )
+    notice = Notice(id="01-message", at=NOW, message=message, public_url="https://m.example")
+    channel = CHANNELS.get("EMAIL")
+    outgoing = Outgoing(id=notice.id, recipient=to, body=channel.render(notice), now=NOW)
+    return channel.send(replace(resources, smtp=smtp), outgoing)
+
+
+def test_a_mail_has_a_text_and_a_page(service_resources: Resources, mailbox: Mailbox) -> None:
+    with mail_server(mailbox) as port:
+        assert sent(service_resources, access(port, require_tls=False)) == Delivered()
+    mail = mailbox.mail()
+    assert mail["Subject"] == "[MOSAICO] Grüße, pelican"
+    assert mail["From"] == "MOSAICO <m@mosaico.example>"
+    assert mail["To"] == "ops@example.org"
+    assert mail["Message-ID"] == "<01-message@mosaico.example>"
+    assert mail["Date"] == "Sun, 22 Nov 2026 12:00:00 +0000"
+    assert mail["Auto-Submitted"] == "auto-generated"
+    plain, page = mail.get_body(("plain",)), mail.get_body(("html",))
+    assert isinstance(plain, EmailMessage)
+    assert isinstance(page, EmailMessage)
+    assert "It has <landed>.\nOpen in MOSAICO https://m.example/api/v1/x" in (
+        plain.get_content().replace("\r\n", "\n")
+    )
+    assert "It has &lt;landed&gt;." in page.get_content()
+    assert '<a href="https://m.example/api/v1/x">' in page.get_content()
+
+
+def test_starttls_and_a_password(
+    service_resources: Resources, mailbox: Mailbox, context: ssl.SSLContext
+) -> None:
+    secured = {"tls_context": context, "require_starttls": True}
+    known = {"authenticator": authenticate, "auth_required": True}
+    with mail_server(mailbox, **secured, **known) as port:
+        who = {"user": USER.decode(), "password": Secret(PASSWORD.decode())}
+        assert sent(service_resources, access(port, **who)) == Delivered()
+        who["password"] = Secret("wrong")
+        failed = sent(service_resources, access(port, **who))
+        nobody = sent(service_resources, access(port))
+    assert isinstance(failed, Failed)
+    assert "535" in failed.detail
+    assert "wrong" not in failed.detail
+    assert isinstance(nobody, Failed)
+    assert "530" in nobody.detail
+    assert len(mailbox.mails) == 1
+
+
+def test_tls_from_the_first_byte(
+    service_resources: Resources, mailbox: Mailbox, context: ssl.SSLContext
+) -> None:
+    controller = TlsController(mailbox, context, port := free_port())
+    controller.start()
+    try:
+        assert sent(service_resources, access(port, tls=True)) == Delivered()
+        assert isinstance(sent(service_resources, access(port, tls=True, host="localhost")), Failed)
+    finally:
+        controller.stop()
+    assert len(mailbox.mails) == 1
+
+
+def test_nothing_is_sent_where_no_tls_is_offered(
+    service_resources: Resources, mailbox: Mailbox
+) -> None:
+    with mail_server(mailbox) as port:
+        failed = sent(service_resources, access(port))
+    assert isinstance(failed, Failed)
+    assert "offers no STARTTLS" in failed.detail
+    assert mailbox.mails == []
+
+
+def test_a_certificate_that_nobody_trusts_is_refused(
+    service_resources: Resources,
+    mailbox: Mailbox,
+    context: ssl.SSLContext,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE")
+    with mail_server(mailbox, tls_context=context) as port:
+        failed = sent(service_resources, access(port))
+    assert isinstance(failed, Failed)
+    assert "certificate" in failed.detail.lower()
+    assert mailbox.mails == []
+
+
+@pytest.mark.parametrize(("reply", "outcome"), [("450 busy", Failed), ("550 no such user", Gone)])
+def test_what_becomes_of_a_refused_recipient(
+    reply: str, outcome: type, service_resources: Resources, mailbox: Mailbox
+) -> None:
+    mailbox.refused["ops@example.org"] = reply
+    with mail_server(mailbox) as port:
+        ended = sent(service_resources, access(port, require_tls=False))
+    assert isinstance(ended, outcome)
+    assert f"the mail server said {reply[:3]}: {reply[4:]}" in str(ended)
+
+
+@pytest.mark.parametrize(("reply", "outcome"), [("451 later", Failed), ("554 spam", Refused)])
+def test_what_becomes_of_a_refused_text(
+    reply: str, outcome: type, service_resources: Resources, mailbox: Mailbox
+) -> None:
+    mailbox.text_refused = reply
+    with mail_server(mailbox) as port:
+        assert isinstance(sent(service_resources, access(port, require_tls=False)), outcome)
+
+
+def test_without_a_mail_server_it_says_what_to_set(service_resources: Resources) -> None:
+    failed = sent(service_resources, None)
+    assert isinstance(failed, Failed)
+    assert "MOSAICO_SMTP_URL" in failed.detail
+
+
+def test_nobody_at_the_address_is_a_failure(service_resources: Resources) -> None:
+    failed = sent(service_resources, access(free_port()))
+    assert isinstance(failed, Failed)
+    assert "refused" in failed.detail
+
+
+def test_a_server_that_trickles_is_left_at_the_deadline(
+    service_resources: Resources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its greeting never ends, and no single wait for the next line is long."""
+    monkeypatch.setitem(CHANNELS.get("EMAIL").send.__globals__, "DEADLINE_S", 0.5)
+    over = threading.Event()
+
+    def greet(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            for _ in range(200):
+                if over.wait(0.05):
+                    return
+                try:
+                    connection.sendall(b"220-wait\r\n")
+                except OSError:
+                    return
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=greet, args=[listener])
+        thread.start()
+        failed = sent(service_resources, access(listener.getsockname()[1]))
+        was_left = thread.is_alive()
+        over.set()
+        thread.join()
+    assert isinstance(failed, Failed)
+    assert failed.detail == "the mail server took longer than 0.5 s"
+    assert was_left  # it had not come to its end by itself
+
+
+def test_one_refused_recipient_does_not_stop_the_others(
+    scene: Scene, mailbox: Mailbox, metric_pool: Any
+) -> None:
+    mailbox.refused["gone@example.org"] = "550 no such user"
+    mailbox.refused["busy@example.org"] = "450 busy"
+    names = ["busy", "gone", "here", "there"]
+    with mail_server(mailbox) as port:
+        smtp = access(port, require_tls=False)
+        resources = replace(scene.service.resources, smtp=smtp)
+        with running_service(resources, metric_pool) as service:
+            mailing = replace(scene, service=service)
+            told = mailing.tell(*[Target("EMAIL", f"{name}@example.org") for name in names])
+            mailing.work()
+    assert states(scene.service, told) == {
+        "busy@example.org": "PENDING",
+        "gone@example.org": "HELD",
+        "here@example.org": "DELIVERED",
+        "there@example.org": "DELIVERED",
+    }
+    assert [notice["topic"] for notice in scene.inbox()] == ["endpoint.disabled", "test.told"]
+
+
+def states(service: Service, notification_id: str) -> dict[str, str]:
+    found = service.get("/deliveries", notificationId=notification_id)["items"]
+    return {each["recipient"]: each["status"] for each in found}
