@@ -11,6 +11,7 @@ from app.agents.router import router as agents
 from app.alerts.router import alerts, silences
 from app.alerts.router import configs as alert_configs
 from app.benchmarks.router import router as benchmarks
+from app.core.answers import writing_json
 from app.core.parameters import refuse_unknown_parameters
 from app.core.problems import PROBLEMS
 from app.kpis.router import router as kpis
@@ -32,32 +33,37 @@ STREAMED = frozenset[tuple[str, str]]({("POST", f"{PREFIX}/local-datasets")})
 # Bodies that are signed, byte by byte.
 SIGNED = re.compile(rf"{PREFIX}/webhooks/(langfuse|benchmarks/[^/]+/runs)")
 
+ROUTERS: tuple[APIRouter, ...] = (
+    agents,
+    benchmarks,
+    benchmark_runs,
+    schedule_configs,
+    daily_summary,
+    kpis,
+    local_datasets,
+    webhooks,
+    webhook_secrets,
+    langfuse_secrets,
+    trigger_events,
+    alert_configs,
+    alerts,
+    silences,
+    notifications,
+    deliveries,
+    endpoints,
+    metrics,
+    keys,
+    audit,
+)
+
 
 def include(router: APIRouter) -> None:
     """Add every router below `/api/v1`; each documents its problems."""
     v1 = APIRouter(
         prefix=PREFIX, responses=PROBLEMS, dependencies=[Depends(refuse_unknown_parameters)]
     )
-    v1.include_router(agents)
-    v1.include_router(benchmarks)
-    v1.include_router(benchmark_runs)
-    v1.include_router(schedule_configs)
-    v1.include_router(daily_summary)
-    v1.include_router(kpis)
-    v1.include_router(local_datasets)
-    v1.include_router(webhooks)
-    v1.include_router(webhook_secrets)
-    v1.include_router(langfuse_secrets)
-    v1.include_router(trigger_events)
-    v1.include_router(alert_configs)
-    v1.include_router(alerts)
-    v1.include_router(silences)
-    v1.include_router(notifications)
-    v1.include_router(deliveries)
-    v1.include_router(endpoints)
-    v1.include_router(metrics)
-    v1.include_router(keys)
-    v1.include_router(audit)
+    for each in ROUTERS:
+        v1.include_router(writing_json(each))
     router.include_router(v1)
 
 

@@ -73,7 +73,7 @@ class KeyRing:
 
     def _looked_up(self, token: str, fingerprint: bytes) -> KnownKey | None:
         forgotten_at = self._monotonic() + REMEMBERED_S
-        with self._db.read() as session:
+        with self._db.glance() as session:
             key = queries.find_key(session, token)
         # Only keys that exist are remembered: guessing must not fill the memory.
         if key is not None:

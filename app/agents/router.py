@@ -36,14 +36,14 @@ def list_agents(
     res: Res, page: Paging, archived: Annotated[bool, Query()] = False
 ) -> Page[AgentView]:
     """The agents, newest first; with `archived=true` those that were put away."""
-    with res.db.read() as session:
+    with res.db.glance() as session:
         rows = queries.list_agents(session, page, archived=archived)
         return Page(items=[view(agent, res) for agent in rows.rows], next_cursor=rows.next_cursor)
 
 
 @router.get("/{agentId}", dependencies=[Depends(require("read"))])
 def get_agent(agent_id: AgentId, res: Res, tagged: IfNoneMatch) -> AgentView:
-    with res.db.read() as session:
+    with res.db.glance() as session:
         return tagged(view(queries.get_agent(session, agent_id), res))
 
 

@@ -64,7 +64,7 @@ def list_runs(
     until: Annotated[datetime | None, Query(alias="to", description="Created before.")] = None,
 ) -> Page[RunView]:
     """The runs, newest first."""
-    with res.db.read() as session:
+    with res.db.glance() as session:
         rows = queries.list_runs(
             session,
             page,
@@ -79,7 +79,7 @@ def list_runs(
 
 @router.get("/{runId}", dependencies=[Depends(require("read"))])
 def get_run(run_id: RunId, res: Res) -> RunView:
-    with res.db.read() as session:
+    with res.db.glance() as session:
         return view(queries.get_run(session, run_id))
 
 
