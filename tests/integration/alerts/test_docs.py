@@ -1,0 +1,63 @@
+"""What the page about alerts shows is what happens."""
+
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from app.alerts.rules import AlertState, Condition, NoDataPolicy
+from app.alerts.schemas import AlertConfigBody
+from tests.integration.docs.test_examples import ROOT, blocks, examples, matches
+from tests.support.service import Service, pair
+
+PAGE = "docs/alerts.md"
+
+
+def test_the_commands_of_the_page_answer_as_shown(ready: Service, tmp_path: Path) -> None:
+    for name, right in (("monday", 4), ("tuesday", 2)):
+        traces = [pair(number, "yes", "yes" if number < right else "no") for number in range(4)]
+        ready.upload(traces, run_name=name)
+    key = ready.client.headers["Authorization"].removeprefix("Bearer ")
+    url = str(ready.client.base_url).rstrip("/")
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "MOSAICO_URL": url,
+        "MOSAICO_API_KEY": key,
+        "KEY": key,
+        "API": f"{url}/api/v1",
+        "MOSAICO_DATA_DIR": str(tmp_path),
+    }
+    over = threading.Event()
+    worker = threading.Thread(target=lambda: _work_until(over, ready))
+    worker.start()
+    try:
+        for block in blocks(PAGE, "console"):
+            for command, output in examples(block):
+                done = subprocess.run(
+                    ["bash", "-c", command],
+                    env=environment,
+                    cwd=tmp_path,
+                    capture_output=True,
+                    text=True,
+                    timeout=120,
+                    check=False,
+                )
+                shown = f"{command}\n{done.stdout}{done.stderr}"
+                assert matches(done.stdout.replace('":', '": ').replace(',"', ', "'), output), shown
+    finally:
+        over.set()
+        worker.join()
+
+
+def _work_until(over: threading.Event, service: Service) -> None:
+    while not over.wait(0.05):
+        service.work()
+
+
+def test_every_field_condition_state_and_policy_is_on_the_page() -> None:
+    text = (ROOT / PAGE).read_text()
+    named = set(re.findall(r"`([A-Za-z_]+)`", text))
+    fields = {info.alias for info in AlertConfigBody.model_fields.values()}
+    words = {*Condition, *AlertState, *NoDataPolicy}
+    assert {*fields, *words} <= named
