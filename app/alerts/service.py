@@ -33,6 +33,11 @@ ASKS = frozenset(
     {"benchmark_id", "agent_id", "metric", "kpi", "condition", "threshold", "enabled", "no_data",
      "for_runs", "baseline_runs", "minimum_effect"}
 )  # fmt: skip
+# What else is edited cannot be wrong; so a rule whose KPI is gone can still be disabled.
+CHECKED = frozenset(
+    {"benchmark_id", "agent_id", "metric", "kpi", "condition", "threshold", "channels",
+     "recipients"}
+)  # fmt: skip
 LOUD = frozenset({EventState.RUN_FAILED, EventState.SCHEDULE_MISSED})
 
 
@@ -80,13 +85,16 @@ def change_config(
     Raises: as `create_config`.
     """
     config = queries.get_config(session, config_id, for_update=True)
-    changed = {name for name, value in values.items() if getattr(config, name) != value}
+    benchmark_id = values.get("benchmark_id", config.benchmark_id)
+    wanted = {**values, "kpi": _kpi_id(session, benchmark_id, values.get("kpi"))}
+    changed = {name for name in values if getattr(config, name) != wanted[name]}
     if changed & ASKS:
         why = "disabled" if values.get("enabled") is False else "changed"
         _forget(session, config, f"The rule was {why}.", now)
     for name in changed:
-        setattr(config, name, values[name])
-    check_config(session, config)
+        setattr(config, name, wanted[name])
+    if changed & CHECKED:
+        check_config(session, config)
     if values:
         config.revision += 1
         config.updated_at = now
@@ -123,11 +131,10 @@ def _subject_errors(session: Session, benchmark: Benchmark, config: AlertConfig)
     kpis = kpis_of(session, [benchmark.id]).get(benchmark.id, [])
     if config.kpi is not None:
         wanted = config.kpi
+        config.kpi = _kpi_id(session, benchmark.id, wanted)
         ours = {kpi.id for kpi in kpis} | {kpi.name for kpi in kpis}
-        for kpi in kpis:
-            if wanted == kpi.id or wanted.casefold() == kpi.name.casefold():
-                config.kpi = kpi.id
-                return []
+        if config.kpi in ours:
+            return []
         detail = f"the benchmark has no KPI {wanted!r}.{near_matches(wanted, sorted(ours))}"
         return [ErrorItem(pointer="/kpi", detail=detail)]
     columns = {provider_for(parse_ref(metric)).spec.key for metric in benchmark.metrics}
@@ -140,6 +147,14 @@ def _subject_errors(session: Session, benchmark: Benchmark, config: AlertConfig)
     near = near_matches(config.metric, sorted(columns))
     detail = f"{config.metric!r} is no metric or statistic that the benchmark computes.{near}"
     return [ErrorItem(pointer="/metric", detail=f"{detail} It has {', '.join(sorted(columns))}.")]
+
+
+def _kpi_id(session: Session, benchmark_id: str, wanted: str | None) -> str | None:
+    """The id of a KPI that is called by its id or name; what was given where there is none."""
+    for kpi in kpis_of(session, [benchmark_id]).get(benchmark_id, []) if wanted else []:
+        if wanted == kpi.id or (wanted or "").casefold() == kpi.name.casefold():
+            return kpi.id
+    return wanted
 
 
 def _threshold_errors(config: AlertConfig) -> list[ErrorItem]:

@@ -204,3 +204,20 @@ def test_a_backtest_needs_one_rule_and_one_agent(ready: Service, rule: RuleMaker
     assert pointers(problem) == ["/agentId"]
     body = {"alertConfigId": "rule-1", "agentId": "agent-001"}
     assert ready.post("/alert-configs/backtest", body)["coverage"]["runs"] == 0
+
+
+def test_a_rule_whose_kpi_is_gone_can_still_be_disabled(ready: Service, rule: RuleMaker) -> None:
+    rule()
+    ready.delete("/benchmarks/bench-001/kpis/k-1")
+    assert ready.patch("/alert-configs/rule-1", {"enabled": False})["enabled"] is False
+    ready.refused(422, "PATCH", "/alert-configs/rule-1", {"threshold": 20})
+
+
+def test_writing_a_rule_again_as_it_is_resolves_nothing(
+    ready: Service, rule: RuleMaker, night: Night
+) -> None:
+    rule(condition="LESS_THAN", threshold=0.8)
+    night(5)
+    same = {key: value for key, value in RULE.items() if key != "id"}
+    ready.put("/alert-configs/rule-1", {**same, "condition": "LESS_THAN", "threshold": 0.8})
+    assert [alert["state"] for alert in ready.listed("/alerts")] == ["FIRING"]

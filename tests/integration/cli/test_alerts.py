@@ -1,0 +1,51 @@
+"""Alerts from the command line."""
+
+import json
+from pathlib import Path
+
+from tests.integration.cli.conftest import Shell
+from tests.support.service import Service, pair
+
+
+def test_a_rule_is_made_tried_replayed_silenced_and_deleted(
+    mosaico: Shell, service: Service, tmp_path: Path
+) -> None:
+    service.agent()
+    service.benchmark(metrics=["EXACT_MATCH"])
+    service.upload([pair(1, "yes", "no")])
+    rule = {
+        "name": "wrong answers",
+        "benchmarkId": "bench-001",
+        "metric": "EXACT_MATCH",
+        "condition": "LESS_THAN",
+    }
+    file = tmp_path / "rule.json"
+    file.write_text(json.dumps(rule))
+    made = mosaico.ok("alerts", "create", "--file", file, "--threshold", "0.5", "--id", "r-1")
+    assert made.stdout == "r-1\n"
+    run = service.completed()
+
+    [alert] = json.loads(mosaico.ok("alerts", "list", "--run", run["id"], "--json").stdout)["items"]
+    assert (alert["state"], alert["value"]) == ("FIRING", 0.0)
+    assert "EXACT_MATCH is 0, below 0.5." in mosaico.ok("alerts", "show", alert["id"]).stdout
+    mosaico.ok("alerts", "ack", alert["id"], "--verdict", "noise")
+    shown = json.loads(mosaico.ok("alerts", "rule", "r-1", "--json").stdout)
+    assert shown["precision"]["noise"] == 1
+
+    tried = mosaico.ok("alerts", "test", "r-1")
+    assert tried.stdout == "agent-001\tBREACH\tEXACT_MATCH is 0, below 0.5.\n"
+    file.write_text(json.dumps({**rule, "threshold": 0}))
+    replayed = mosaico.ok("alerts", "backtest", "--file", file)
+    assert "HEALTHY" in replayed.stdout
+    assert replayed.stderr.startswith("1 runs: 1 judged, 0 learned from")
+    assert mosaico("alerts", "backtest").exit_code == 64
+
+    silence = mosaico.ok("alerts", "silence", "--hours", "2", "--rule", "r-1").stdout.strip()
+    assert silence in mosaico.ok("alerts", "silences", "--active").stdout
+    mosaico.ok("alerts", "unsilence", silence, "--yes")
+    mosaico.ok("alerts", "disable", "r-1")
+    assert "r-1" in mosaico.ok("alerts", "rules", "--benchmark", "bench-001").stdout
+    assert service.get("/alert-configs/r-1")["enabled"] is False
+    mosaico.ok("alerts", "enable", "r-1")
+    mosaico.ok("alerts", "delete", "r-1", "--yes")
+    assert service.listed("/alert-configs") == []
