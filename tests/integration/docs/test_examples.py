@@ -9,6 +9,7 @@ import pytest
 
 from app.core.registry import Registry
 from app.metrics.registry import METRICS
+from app.notifications.registry import CHANNELS
 from app.traces.registry import TRACE_SOURCES
 from tests.support.service import Service
 
@@ -71,7 +72,7 @@ def test_the_requests_of_the_readme_answer_as_shown(service: Service) -> None:
 
 @pytest.fixture
 def _registries_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
-    for registry in (METRICS, TRACE_SOURCES):
+    for registry in (METRICS, TRACE_SOURCES, CHANNELS):
         forget(registry, monkeypatch)
 
 
@@ -87,6 +88,7 @@ def test_the_examples_of_the_extension_guide_run() -> None:
     for block in blocks("docs/extending.md", "python"):
         exec(compile(block, "docs/extending.md", "exec"), names)
     assert "BREVITY" in METRICS.names()
+    assert "PLAIN" in CHANNELS.names()
 
 
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))])

@@ -1,0 +1,59 @@
+"""What the page about notifications shows is what happens."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from app.notifications.types import Target
+from tests.integration.docs.test_examples import blocks, examples, matches
+from tests.integration.notifications.conftest import Scene
+
+
+def test_the_commands_of_the_page_answer_as_shown(scene: Scene, tmp_path: Path) -> None:
+    key = scene.service.client.headers["Authorization"].removeprefix("Bearer ")
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "MOSAICO_URL": str(scene.service.client.base_url).rstrip("/"),
+        "MOSAICO_API_KEY": key,
+        "KEY": key,
+        "MOSAICO_DATA_DIR": str(tmp_path),
+        "HOOK": scene.receiver.at("hook"),
+    }
+    for block in blocks("docs/notifications.md", "console"):
+        for command, output in examples(block):
+            told = run_beside_a_worker(command, environment, scene.work)
+            assert matches(told, output), f"{command}\n{told}"
+    assert scene.receiver.calls
+
+
+def run_beside_a_worker(command: str, environment: dict[str, str], work: Callable[[], None]) -> str:
+    """What a command prints, and what it complains of when it prints nothing."""
+    with subprocess.Popen(
+        ["bash", "-c", command],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while process.poll() is None:
+            work()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.3)
+        output, complaint = process.communicate(timeout=60)
+    return output or (complaint if process.returncode else "")
+
+
+def test_the_check_of_the_page_knows_our_signatures(scene: Scene) -> None:
+    names: dict[str, Callable[..., bool]] = {}
+    [code] = blocks("docs/notifications.md", "python")
+    exec(compile(code, "docs/notifications.md", "exec"), names)
+    url = scene.receiver.at("hook")
+    endpoint = scene.service.post("/endpoints", {"channel": "WEBHOOK", "recipient": url})
+    secret = scene.service.post(f"/endpoints/{endpoint['id']}/secret", {})["secret"]
+    scene.tell(Target("WEBHOOK", url))
+    scene.work()
+    [call] = scene.receiver.calls
+    assert names["is_ours"](secret, call.headers, call.body)
+    assert not names["is_ours"](secret, call.headers, call.body + b" ")

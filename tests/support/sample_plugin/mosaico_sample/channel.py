@@ -1,0 +1,29 @@
+"""A channel whose messages are carried by pigeons; some of them get lost."""
+
+from collections.abc import Callable
+
+from app.core.resources import Resources
+from app.notifications.registry import ChannelSpec, Outgoing, UnfitRecipient
+from app.notifications.types import Delivered, Notice, Outcome
+
+ARRIVED: list[Outgoing] = []
+
+
+def check(recipient: str) -> None:
+    if not recipient.startswith("loft-"):
+        raise UnfitRecipient("is no loft; write it as loft-7")
+
+
+def render(notice: Notice) -> bytes:
+    return notice.message.title.encode()
+
+
+def send(_: Resources, outgoing: Outgoing) -> Outcome:
+    if outgoing.recipient == "loft-lost":
+        raise RuntimeError("no pigeon came back")
+    ARRIVED.append(outgoing)
+    return Delivered()
+
+
+def register(add: Callable[..., object]) -> None:
+    add("SAMPLE_PIGEON", ChannelSpec(check=check, render=render, send=send, host=lambda _: "sky"))
