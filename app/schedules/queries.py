@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from app.core.errors import NotFound
 from app.core.pagination import PageQuery, PageRows, paged
 from app.runs.models import BenchmarkRun
-from app.runs.rules import FINAL, RETRIED
+from app.runs.rules import FINAL
 from app.schedules.models import ScheduleConfig, ScheduleFire
 
 
@@ -158,23 +158,3 @@ def runs_under_way(session: Session, schedule_id: str) -> list[str]:
         .order_by(BenchmarkRun.seq)
     )
     return list(session.scalars(statement))
-
-
-def is_judged(session: Session, benchmark_id: str, agent_id: str, run_name: str) -> bool:
-    """Whether a benchmark has judged a run of an agent, or is about to; what failed does not count.
-
-    Locks:   the question itself until the transaction ends, so that two who ask at once take turns.
-    """
-    turn = func.hashtextextended(f"{benchmark_id}/{agent_id}", 2)
-    session.execute(select(func.pg_advisory_xact_lock(turn)))
-    statement = (
-        select(BenchmarkRun.seq)
-        .where(
-            BenchmarkRun.benchmark_id == benchmark_id,
-            BenchmarkRun.agent_id == agent_id,
-            BenchmarkRun.run_name == run_name,
-            BenchmarkRun.status.not_in(RETRIED),
-        )
-        .limit(1)
-    )
-    return session.scalar(statement) is not None

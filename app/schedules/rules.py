@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from fnmatch import fnmatchcase
 
 from app.core.errors import ErrorItem, Invalid
 from app.schedules.cron import CronExpression, DstPolicy
@@ -204,11 +203,6 @@ def first_instant(timing: Timing, now: datetime) -> datetime:
             errors=[ErrorItem(pointer="/cronExpression", detail=detail)],
         )
     return found
-
-
-def newest_match(names: Sequence[str], pattern: str) -> str | None:
-    """The first name that matches the glob, of those a source holds, newest first."""
-    return next((name for name in names if fnmatchcase(name, pattern)), None)
 
 
 def gives_up(*, failures: int, most: int, auto_disable: bool) -> bool:

@@ -1,7 +1,7 @@
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import delete, select, text
 from sqlalchemy.exc import IntegrityError
@@ -12,8 +12,10 @@ from app.agents.queries import get_agent
 from app.benchmarks.queries import get_benchmark
 from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
+from app.core.resources import Resources
 from app.core.schemas import fields
 from app.jobs.queue import enqueue_many
+from app.runs.listed import ListedRun, judged_runs
 from app.runs.queries import get_run
 from app.runs.rules import RunStatus, TriggerType, Validity
 from app.runs.service import cancel_run, create_run, require_runnable
@@ -31,7 +33,9 @@ from app.schedules.rules import (
     Timing,
 )
 from app.schedules.schemas import ScheduleCreate
-from app.traces.registry import TRACE_SOURCES
+from app.traces.registry import TRACE_SOURCES, SourceRun, TraceQuery
+
+RunLister: TypeAlias = Callable[[Resources, TraceQuery], Sequence[SourceRun]]
 
 WHEN = frozenset({"cron_expression", "timezone", "dst_policy", "enabled"})
 WHAT = frozenset({"benchmark_id", "agent_id", "run_name_pattern"})
@@ -222,9 +226,10 @@ def trigger(session: Session, schedule_id: str, now: datetime) -> ScheduleFire:
     return fire
 
 
-def start_fire(session: Session, seq: int, now: datetime, run_name: str | None = None) -> None:
+def start_fire(session: Session, seq: int, now: datetime, found: ListedRun | None = None) -> None:
     """Start the run of a claimed instant, unless one of the schedule is under way and may not be
-    joined, or the named run was judged; nothing when this was done or the schedule is gone.
+    joined, or the run that was found was judged; nothing when this was done or the schedule is
+    gone.
 
     Locks:   the schedule, so that its instants start one after the other.
     Raises: as `create_run`.
@@ -235,7 +240,7 @@ def start_fire(session: Session, seq: int, now: datetime, run_name: str | None =
     fire, schedule = locked
     plan = fire.plan or {}
     benchmark_id, agent_id = plan["benchmarkId"], plan["agentId"]
-    if run_name and queries.is_judged(session, benchmark_id, agent_id, run_name):
+    if found and judged_runs(session, benchmark_id, agent_id, [found]):
         _skip(session, fire, SkipReason.NO_NEW_RUN)
         return
     under_way = queries.runs_under_way(session, schedule.id)
@@ -250,7 +255,7 @@ def start_fire(session: Session, seq: int, now: datetime, run_name: str | None =
         benchmark_id,
         agent_id,
         trigger=TriggerType(fire.triggered_by),
-        run_name=run_name,
+        run_name=found.asked_as if found else None,
     )
     if run.triggered_by == TriggerType.SCHEDULED:
         actor = Actor(type="schedule", id=schedule.id)
@@ -394,9 +399,16 @@ def _unusable(error: Invalid) -> str:
 def _require_runnable(session: Session, schedule: ScheduleConfig) -> None:
     benchmark = get_benchmark(session, schedule.benchmark_id)
     require_runnable(session, benchmark, get_agent(session, schedule.agent_id))
-    if schedule.run_name_pattern and TRACE_SOURCES.get(benchmark.source).list_runs is None:
+    if schedule.run_name_pattern:
+        lister_of(benchmark.source)
+
+
+def lister_of(source: str) -> RunLister:
+    """What lists the runs of a source; raises `Invalid` where nothing does."""
+    list_runs = TRACE_SOURCES.get(source).list_runs
+    if list_runs is None:
         raise Invalid(
-            f"the source {benchmark.source!r} of the benchmark cannot list its runs;"
-            " leave runNamePattern out",
+            f"the source {source!r} of the benchmark cannot list its runs; leave runNamePattern out",
             errors=[ErrorItem(pointer="/runNamePattern", detail="needs a source with runs")],
         )
+    return list_runs

@@ -9,15 +9,17 @@ from app.benchmarks.queries import get_benchmark
 from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
 from app.jobs.handlers import HANDLERS, Job, describe
-from app.schedules import queries, rules, service
+from app.runs.listed import ListedRun, complete_runs, matching
+from app.schedules import queries, service
 from app.schedules.rules import FireStatus, SkipReason
-from app.traces.registry import TRACE_SOURCES, TraceQuery
+from app.schedules.service import RunLister
+from app.traces.registry import TraceQuery
 
 
 class Search(NamedTuple):
     """Which run of a source a schedule wants to judge."""
 
-    source: str
+    list_runs: RunLister
     query: TraceQuery
     pattern: str
 
@@ -53,12 +55,12 @@ def settle(job: Job, run_id: str) -> None:
 def _start(res: Resources, fire: int) -> None:
     """Start one run; with a pattern, of the run that the source holds for it."""
     search = _search_of(res, fire)
-    run_name = _newest_run(res, search) if search else None
+    found = _newest_run(res, search) if search else None
     with res.db.begin() as session:
-        if search and run_name is None:
+        if search and found is None:
             service.skip_fire(session, fire, SkipReason.NO_NEW_RUN)
         else:
-            service.start_fire(session, fire, res.clock(), run_name)
+            service.start_fire(session, fire, res.clock(), found)
 
 
 def _search_of(res: Resources, seq: int) -> Search | None:
@@ -72,12 +74,10 @@ def _search_of(res: Resources, seq: int) -> Search | None:
         agent = get_agent(session, plan["agentId"])
         query = langfuse_query(agent, res.secrets, res.options.get("langfuse_default_url", ""))
         query = replace(query, dataset_ref=benchmark.dataset_ref)
-        return Search(benchmark.source, query, plan["runNamePattern"])
+        return Search(service.lister_of(benchmark.source), query, plan["runNamePattern"])
 
 
-def _newest_run(res: Resources, search: Search) -> str | None:
+def _newest_run(res: Resources, search: Search) -> ListedRun | None:
     """The newest complete run that matches; over the network, so outside of any transaction."""
-    list_runs = TRACE_SOURCES.get(search.source).list_runs
-    assert list_runs is not None, "checked when the pattern was set"
-    complete = [run.name for run in list_runs(res, search.query) if run.complete]
-    return rules.newest_match(complete, search.pattern)
+    listed = complete_runs(search.list_runs(res, search.query))
+    return next(iter(matching(listed, search.pattern)), None)

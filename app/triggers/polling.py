@@ -1,6 +1,7 @@
 """Looking for new runs in trace sources, for the benchmarks that wait for them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -9,23 +10,18 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from app.agents.queries import get_agent
-from app.agents.service import reveal_secret
+from app.agents.service import langfuse_query
 from app.benchmarks.queries import get_benchmark
 from app.benchmarks.triggers import Triggers
 from app.core.resources import Resources
 from app.jobs.queue import enqueue_once
+from app.runs.listed import ListedRun, complete_runs, judged_runs, matching
 from app.runs.rules import TriggerType
 from app.traces.registry import TRACE_SOURCES, TraceQuery
 from app.triggers import queries, service
 from app.triggers.models import RunWatch, SeenRun
 from app.triggers.queries import Watched
-from app.triggers.rules import (
-    POLLED_EVERY,
-    ListedRun,
-    digest,
-    new_runs,
-    run_name_of,
-)
+from app.triggers.rules import POLLED_EVERY, digest
 from app.triggers.service import Start
 
 
@@ -72,13 +68,8 @@ def find_look(session: Session, watched: Watched, res: Resources) -> Look | None
     new_run = Triggers.model_validate(benchmark.triggers).new_run
     if new_run is None or benchmark.archived or agent.archived:
         return None
-    query = TraceQuery(
-        dataset_ref=benchmark.dataset_ref,
-        run_name=None,
-        url=agent.langfuse_url or res.options.get("langfuse_default_url"),
-        public_key=agent.langfuse_public_key,
-        secret_key=reveal_secret(agent, res.secrets),
-    )
+    query = langfuse_query(agent, res.secrets, res.options.get("langfuse_default_url", ""))
+    query = replace(query, dataset_ref=benchmark.dataset_ref)
     return Look(watched, benchmark.source, query, new_run.pattern)
 
 
@@ -88,8 +79,7 @@ def list_complete(look: Look, res: Resources) -> list[ListedRun]:
     Raises: `CollectionFailed`, `Unavailable`, `NotFound` for a source that is not there.
     """
     list_runs = TRACE_SOURCES.get(look.source).list_runs
-    listed = list_runs(res, look.query) if list_runs else []
-    return [ListedRun(run.id, run.name) for run in reversed(listed) if run.complete]
+    return complete_runs(list_runs(res, look.query))[::-1] if list_runs else []
 
 
 def judge_new(session: Session, look: Look, listed: Sequence[ListedRun], now: datetime) -> None:
@@ -103,11 +93,14 @@ def judge_new(session: Session, look: Look, listed: Sequence[ListedRun], now: da
         _note_seen(session, look.watched, listed)
         return
     seen = queries.seen_runs(session, look.watched)
-    names = [name for run in listed for name in run]
-    judged = queries.judged_runs(session, look.watched, names)
-    _note_seen(session, look.watched, [run for run in listed if run.id not in seen])
-    for run in new_runs(listed, seen, judged, look.pattern):
-        start = Start(*look.watched, run_name_of(run, listed))
+    new = [run for run in listed if run.id not in seen]
+    _note_seen(session, look.watched, new)
+    wanted = matching(new, look.pattern)
+    judged = judged_runs(session, *look.watched, wanted) if wanted else set()
+    for run in wanted:
+        if run.id in judged:
+            continue
+        start = Start(*look.watched, run.asked_as)
         event = service.found_run(session, start, now)
         service.start_all(session, event, [start], TriggerType.EVENT, now, otherwise="")
 

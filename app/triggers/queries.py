@@ -1,4 +1,3 @@
-from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -10,8 +9,6 @@ from app.benchmarks.models import Benchmark, BenchmarkAgent
 from app.benchmarks.triggers import Triggers
 from app.core.errors import NotFound
 from app.core.pagination import PageQuery, PageRows, paged
-from app.runs.models import BenchmarkRun
-from app.runs.rules import RunStatus
 from app.triggers.models import RunWatch, SeenRun, TriggerEvent, WebhookSecret
 from app.triggers.rules import EventStatus, EventType, LangfuseEvent, fits
 
@@ -163,17 +160,6 @@ def seen_runs(session: Session, watch: Watched) -> set[str]:
         SeenRun.benchmark_id == watch.benchmark_id, SeenRun.agent_id == watch.agent_id
     )
     return set(session.scalars(statement))
-
-
-def judged_runs(session: Session, watch: Watched, names: Sequence[str]) -> set[str]:
-    """Which of these runs of the source were judged already, or are about to be."""
-    statement = select(BenchmarkRun.run_name).where(
-        BenchmarkRun.benchmark_id == watch.benchmark_id,
-        BenchmarkRun.agent_id == watch.agent_id,
-        BenchmarkRun.run_name.in_(names),
-        BenchmarkRun.status.not_in([RunStatus.FAILED, RunStatus.CANCELLED]),
-    )
-    return {name for name in session.scalars(statement) if name is not None}
 
 
 def _belongs_to(benchmark_id: str | None) -> ColumnElement[bool]:

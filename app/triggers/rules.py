@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from app.benchmarks.triggers import LangfuseRule, MonitorAlert, PromptVersion, RemoteExperiment
@@ -193,31 +192,6 @@ def fits(event: LangfuseEvent, rule: LangfuseRule) -> bool:
         case MonitorAlert():
             pairs = [(rule.monitor_id, event.monitor_id), (rule.severity, event.severity)]
     return all(wanted is None or wanted == given for wanted, given in pairs)
-
-
-class ListedRun(NamedTuple):
-    """A complete run that a source holds; `id` tells it from others of the same name."""
-
-    id: str
-    name: str
-
-
-def new_runs(
-    listed: Sequence[ListedRun], seen: set[str], judged: set[str], pattern: str
-) -> list[ListedRun]:
-    """The runs to judge, in the order given: not seen, not judged under either name, of the
-    pattern.
-    """
-    return [
-        run
-        for run in listed
-        if run.id not in seen and not judged & {run.id, run.name} and fnmatchcase(run.name, pattern)
-    ]
-
-
-def run_name_of(run: ListedRun, listed: Sequence[ListedRun]) -> str:
-    """How a benchmark run asks for it: by name where that is unique, else by id."""
-    return run.name if [each.name for each in listed].count(run.name) == 1 else run.id
 
 
 def _prompt_version(event_id: str | None, prompt: dict[str, Any]) -> LangfuseEvent:

@@ -314,6 +314,19 @@ def test_a_pattern_judges_the_newest_complete_run_once(
     assert schedule(ready)["consecutiveFailures"] == 0
 
 
+def test_a_source_that_lists_no_runs_any_more_is_a_failure_that_says_so(
+    ready: Service, due: Due, tick: Tick, source: list[SourceRun]
+) -> None:
+    ready.patch("/benchmarks/bench-001", {"source": "listed"})
+    due(TWO, runNamePattern="nightly-*")
+    ready.patch("/benchmarks/bench-001", {"source": "local"})
+    tick(TWO)
+    ready.work()
+    [fire] = fires(ready)
+    assert fire["status"] == "FAILED"
+    assert "leave runNamePattern out" in fire["detail"]
+
+
 def test_four_schedulers_fire_every_instant_once(
     ready: Service, service: Service, rows: Rows
 ) -> None:

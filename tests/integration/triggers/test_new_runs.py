@@ -1,12 +1,17 @@
 """New runs in a trace source are judged once each; what was there before is not."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
 
+from app.core.db import DatabaseUnavailable
 from app.core.errors import Unavailable
 from app.core.resources import Resources
+from app.runs.listed import judged_runs
 from app.traces.registry import (
     TRACE_SOURCES,
     CollectionFailed,
@@ -16,6 +21,8 @@ from app.traces.registry import (
     TraceQuery,
 )
 from app.traces.types import Outcome, Trace
+from app.triggers.polling import find_look, judge_new, list_complete
+from app.triggers.queries import Watched
 from tests.integration.triggers.conftest import Scene
 
 TRACE = Trace(
@@ -56,7 +63,9 @@ class Bookshelf:
         return self.runs
 
     def pages(self, query: TraceQuery, _: str | None) -> Iterator[TracePage]:
-        yield TracePage(traces=(TRACE,), cursor=None, run_name=query.run_name)
+        asked = query.run_name
+        read = next((run.id for run in self.runs if asked in (run.id, run.name)), None)
+        yield TracePage(traces=(TRACE,), cursor=None, run_name=asked, run_id=read)
 
 
 @pytest.fixture
@@ -116,6 +125,40 @@ def test_a_new_run_of_an_old_name_is_asked_for_by_its_id(scene: Scene, shelf: Bo
     look(scene)
     shelf.put("nightly-1", run_id="second")
     assert look(scene) == ["second"]
+
+
+def test_runs_that_all_bear_one_name_are_judged_each(scene: Scene, shelf: Bookshelf) -> None:
+    look(scene)
+    shelf.put("nightly-", run_id="first")
+    assert look(scene) == ["nightly-"]
+    shelf.put("nightly-", run_id="second")
+    assert look(scene) == ["nightly-", "second"]
+    assert look(scene) == ["nightly-", "second"]
+
+
+@contextmanager
+def impatient(resources: Resources) -> Iterator[Session]:
+    """A transaction that waits for nobody."""
+    with resources.db.begin() as session:
+        session.execute(text("SET LOCAL lock_timeout = '20ms'"))
+        yield session
+
+
+def test_a_look_takes_its_turn_with_schedules_that_judge_the_same(
+    scene: Scene, shelf: Bookshelf
+) -> None:
+    look(scene)
+    shelf.put("nightly-1")
+    watched = Watched("bench-001", "agent-001")
+    resources = scene.service.resources
+    with resources.db.read() as session:
+        place = find_look(session, watched, resources)
+    assert place is not None
+    listed = list_complete(place, resources)
+    with resources.db.begin() as schedule:
+        judged_runs(schedule, "bench-001", "agent-001", listed)
+        with pytest.raises(DatabaseUnavailable), impatient(resources) as session:
+            judge_new(session, place, listed, resources.clock())
 
 
 def test_a_wider_pattern_does_not_dig_up_the_past(scene: Scene, shelf: Bookshelf) -> None:

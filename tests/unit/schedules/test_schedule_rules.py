@@ -19,7 +19,6 @@ from app.schedules.rules import (
     Timing,
     first_instant,
     gives_up,
-    newest_match,
     plan_tick,
 )
 from app.schedules.words import clock_notes, describe
@@ -145,13 +144,6 @@ def test_a_zone_outside_of_the_iana_set_is_refused(zone: str) -> None:
 
 def test_a_link_is_a_zone() -> None:
     assert find_zone("US/Eastern").key == "US/Eastern"
-
-
-def test_the_newest_name_that_matches_the_glob_is_chosen() -> None:
-    names = ["manual-9", "nightly-3", "nightly-2"]
-    assert newest_match(names, "nightly-*") == "nightly-3"
-    assert newest_match(names, "Nightly-*") is None
-    assert newest_match(names, "nightly-[12]") == "nightly-2"
 
 
 def test_a_schedule_gives_up_at_its_last_failure_unless_it_must_not() -> None:

@@ -17,15 +17,12 @@ from app.triggers.rules import (
     MAX_SECRETS,
     EventType,
     LangfuseEvent,
-    ListedRun,
     digest,
     fits,
     key_of,
     langfuse_call,
-    new_runs,
     new_secret,
     read_langfuse_event,
-    run_name_of,
     seconds_off,
     signer_of,
     standard_call,
@@ -349,18 +346,3 @@ def test_every_trigger_is_off_unless_it_is_turned_on() -> None:
     assert not Triggers().is_any_on
     assert Triggers.model_validate({"newRun": {}}).is_any_on
     assert Triggers.model_validate({"langfuse": [{"event": "monitor-alert"}]}).is_any_on
-
-
-RUNS = [ListedRun("r-1", "nightly-1"), ListedRun("r-2", "nightly-2"), ListedRun("r-3", "adhoc")]
-
-
-def test_a_run_is_new_when_it_was_neither_seen_nor_judged_and_has_the_pattern() -> None:
-    assert new_runs(RUNS, set(), set(), "nightly-*") == RUNS[:2]
-    assert new_runs(RUNS, {"r-1"}, set(), "*") == RUNS[1:]
-    assert new_runs(RUNS, set(), {"nightly-1", "r-2"}, "*") == RUNS[2:]
-    assert new_runs(RUNS, set(), set(), "NIGHTLY-*") == []
-
-
-def test_a_run_is_asked_for_by_name_unless_another_has_the_same() -> None:
-    twins = [ListedRun("a", "night"), ListedRun("b", "night"), ListedRun("c", "day")]
-    assert [run_name_of(run, twins) for run in twins] == ["a", "b", "day"]

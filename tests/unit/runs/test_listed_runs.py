@@ -1,0 +1,27 @@
+from datetime import UTC, datetime
+
+from app.runs.listed import ListedRun, complete_runs, matching
+from app.traces.registry import SourceRun
+
+AT = datetime(2026, 11, 22, tzinfo=UTC)
+
+
+def held(run_id: str, name: str, *, complete: bool = True) -> SourceRun:
+    return SourceRun(id=run_id, name=name, started_at=AT, ended_at=None, items=1, complete=complete)
+
+
+def test_a_run_is_asked_for_by_name_unless_another_has_the_same() -> None:
+    listed = complete_runs([held("a", "night"), held("b", "night"), held("c", "day")])
+    assert [run.asked_as for run in listed] == ["a", "b", "day"]
+
+
+def test_a_run_that_is_not_complete_is_left_out_and_keeps_its_name() -> None:
+    listed = complete_runs([held("b", "night", complete=False), held("a", "night")])
+    assert listed == [ListedRun("a", "night", "a")]
+
+
+def test_a_glob_tells_capitals_apart() -> None:
+    listed = complete_runs([held("a", "nightly-3"), held("b", "manual"), held("c", "nightly-2")])
+    assert [run.id for run in matching(listed, "nightly-*")] == ["a", "c"]
+    assert matching(listed, "Nightly-*") == []
+    assert [run.id for run in matching(listed, "nightly-[12]")] == ["c"]
