@@ -28,7 +28,9 @@ from app.triggers.router import langfuse_secrets, webhook_secrets, webhooks
 PREFIX = "/api/v1"
 
 # Bodies that a route reads itself, piece by piece; every other body is JSON of at most 1 MiB.
-STREAMED = frozenset[tuple[str, str]]({("POST", f"{PREFIX}/local-datasets")})
+STREAMED = frozenset[tuple[str, str]](
+    {("POST", f"{PREFIX}/local-datasets"), ("POST", f"{PREFIX}/local-datasets/import")}
+)
 
 # Bodies that are signed, byte by byte.
 SIGNED = re.compile(rf"{PREFIX}/webhooks/(langfuse|benchmarks/[^/]+/runs)")
@@ -58,13 +60,17 @@ ROUTERS: tuple[APIRouter, ...] = (
 
 
 def include(router: APIRouter) -> None:
-    """Add every router below `/api/v1`; each documents its problems."""
-    v1 = APIRouter(
-        prefix=PREFIX, responses=PROBLEMS, dependencies=[Depends(refuse_unknown_parameters)]
-    )
+    """Add every router below `/api/v1`; each documents its problems.
+
+    All at one level: a router inside another is searched once more for each level around it.
+    """
     for each in ROUTERS:
-        v1.include_router(writing_json(each))
-    router.include_router(v1)
+        router.include_router(
+            writing_json(each),
+            prefix=PREFIX,
+            responses=PROBLEMS,
+            dependencies=[Depends(refuse_unknown_parameters)],
+        )
 
 
 def is_streamed(scope: Scope) -> bool:

@@ -6,19 +6,20 @@ Source: Markus Winand, "We need tool support for keyset pagination"; Postgres ro
 import base64
 import binascii
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from fastapi import Depends, Query
-from sqlalchemy import Select, literal, tuple_
+from sqlalchemy import Row, Select, literal, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from app.core.errors import ErrorItem, Invalid
 from app.core.strict_json import MAX_INTEGER, MIN_INTEGER, storable_text_flaw
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Select[Any])
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
@@ -76,14 +77,25 @@ def paged(
     Reads:  keys that are never null and together unique; an index on them makes it fast.
     Raises: `BadCursor` when the cursor does not fit the keys.
     """
-    if query.cursor is not None:
-        statement = statement.where(_beyond(keys, query.cursor, descending=descending))
-    order = [key.desc() if descending else key.asc() for key in keys]
-    found = list(session.scalars(statement.order_by(*order).limit(query.limit + 1)))
-    if len(found) <= query.limit:
-        return PageRows(found, None)
-    rows = found[: query.limit]
-    return PageRows(rows, encode_cursor([getattr(rows[-1], key.key) for key in keys]))
+    return _cut(
+        session.scalars(_ordered(statement, keys, query, descending=descending)), keys, query
+    )
+
+
+def paged_columns(
+    session: Session,
+    statement: Select[Any],
+    *,
+    keys: Sequence[InstrumentedAttribute[Any]],
+    query: PageQuery,
+    descending: bool = True,
+) -> PageRows[Row[Any]]:
+    """The same of a `select` of columns, `keys` among them: half the work where only they are
+    shown.
+    """
+    return _cut(
+        session.execute(_ordered(statement, keys, query, descending=descending)), keys, query
+    )
 
 
 def encode_cursor(values: Sequence[CursorValue]) -> str:
@@ -118,6 +130,25 @@ def _untagged(tag: str, value: Any) -> CursorValue:
         if instant.tzinfo is not None:
             return instant
     raise ValueError(tag)
+
+
+def _ordered(
+    statement: S, keys: Sequence[InstrumentedAttribute[Any]], query: PageQuery, *, descending: bool
+) -> S:
+    if query.cursor is not None:
+        statement = statement.where(_beyond(keys, query.cursor, descending=descending))
+    order = [key.desc() if descending else key.asc() for key in keys]
+    return statement.order_by(*order).limit(query.limit + 1)
+
+
+def _cut(
+    found: Iterable[T], keys: Sequence[InstrumentedAttribute[Any]], query: PageQuery
+) -> PageRows[T]:
+    rows = list(found)
+    if len(rows) <= query.limit:
+        return PageRows(rows, None)
+    shown = rows[: query.limit]
+    return PageRows(shown, encode_cursor([getattr(shown[-1], key.key) for key in keys]))
 
 
 def _beyond(keys: Sequence[InstrumentedAttribute[Any]], cursor: str, *, descending: bool) -> Any:

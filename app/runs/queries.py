@@ -1,18 +1,21 @@
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import func, literal, select, text
+from sqlalchemy import Row, func, literal, select, text
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
-from app.core.pagination import PageQuery, PageRows, encode_cursor, paged
+from app.core.pagination import PageQuery, PageRows, encode_cursor, paged, paged_columns
 from app.runs.models import BenchmarkRun, RunMetric, RunShard, TraceResult
 from app.runs.rules import RunStatus
 from app.traces.models import CollectedTrace
 from app.traces.types import Outcome
 
 PAGE_BYTES = 8 * 1024 * 1024
+
+_NOT_SHOWN = ("plan", "metric_keys", "collection_id", "fence", "shards_total", "shards_done")
+SHOWN = [column for column in BenchmarkRun.__table__.columns if column.key not in _NOT_SHOWN]
 
 
 STRETCHES = text(
@@ -75,9 +78,15 @@ def get_run(session: Session, run_id: str, *, for_update: bool = False) -> Bench
         statement = statement.with_for_update(key_share=True)
     run = session.scalars(statement).one_or_none()
     if run is None:
-        raise RunNotFound(
-            f"there is no run {run_id!r}; GET /api/v1/benchmark-runs lists those there are"
-        )
+        raise _not_found(run_id)
+    return run
+
+
+def get_shown_run(session: Session, run_id: str) -> Row[Any]:
+    """The shown columns of a run: without its plan, which is long."""
+    run = session.execute(select(*SHOWN).where(BenchmarkRun.id == run_id)).one_or_none()
+    if run is None:
+        raise _not_found(run_id)
     return run
 
 
@@ -90,9 +99,9 @@ def list_runs(
     status: RunStatus | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
-) -> PageRows[BenchmarkRun]:
-    """Runs, newest first; `since` and `until` bound their creation."""
-    statement = select(BenchmarkRun)
+) -> PageRows[Row[Any]]:
+    """The shown columns of runs, newest first; `since` and `until` bound their creation."""
+    statement = select(*SHOWN)
     if benchmark_id is not None:
         statement = statement.where(BenchmarkRun.benchmark_id == benchmark_id)
     if agent_id is not None:
@@ -103,7 +112,7 @@ def list_runs(
         statement = statement.where(BenchmarkRun.created_at >= since)
     if until is not None:
         statement = statement.where(BenchmarkRun.created_at < until)
-    return paged(session, statement, keys=[BenchmarkRun.seq], query=query)
+    return paged_columns(session, statement, keys=[BenchmarkRun.seq], query=query)
 
 
 def find_shard(session: Session, run_seq: int, shard: int) -> RunShard | None:
@@ -158,6 +167,12 @@ def results_of_run(session: Session, run: BenchmarkRun, query: PageQuery) -> Pag
     rows = [TraceRow(result, by_position[result.position]) for result in shown]
     cut = len(shown) < len(page.rows)
     return PageRows(rows, encode_cursor([shown[-1].position]) if cut else page.next_cursor)
+
+
+def _not_found(run_id: str) -> RunNotFound:
+    return RunNotFound(
+        f"there is no run {run_id!r}; GET /api/v1/benchmark-runs lists those there are"
+    )
 
 
 def _within(session: Session, run: BenchmarkRun, positions: Sequence[int]) -> list[int]:

@@ -3,6 +3,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
+from sqlalchemy import Row
 
 from app.access.deps import require
 from app.access.idempotency import Once
@@ -29,6 +30,8 @@ from app.runs.schemas import (
 )
 
 router = APIRouter(prefix="/benchmark-runs", tags=["benchmark runs"], responses=PROBLEMS)
+
+COLUMNS = RunView.model_fields.keys() - {"results", "write_back"}
 
 RunId = Annotated[str, Path(alias="runId")]
 
@@ -80,7 +83,7 @@ def list_runs(
 @router.get("/{runId}", dependencies=[Depends(require("read"))])
 def get_run(run_id: RunId, res: Res) -> RunView:
     with res.db.glance() as session:
-        return view(queries.get_run(session, run_id))
+        return view(queries.get_shown_run(session, run_id))
 
 
 @router.post("/{runId}/cancel", dependencies=[Depends(require("run"))])
@@ -144,7 +147,7 @@ def follow_run(run_id: RunId, request: Request, res: Res, hub: Hub) -> Streaming
 
     def snapshot() -> Snapshot | None:
         with res.db.read() as session:
-            run = view(queries.get_run(session, run_id))
+            run = view(queries.get_shown_run(session, run_id))
         return Snapshot(event="run", data=run, final=RunStatus(run.status).is_final)
 
     return stream(request, hub, run_id, snapshot)
@@ -157,9 +160,8 @@ def delete_run(run_id: RunId, res: Res) -> None:
         retention.delete_run(session, run_id)
 
 
-def view(run: BenchmarkRun) -> RunView:
-    own = ("results", "write_back")
-    columns = {name: getattr(run, name) for name in RunView.model_fields if name not in own}
+def view(run: BenchmarkRun | Row[Any]) -> RunView:
+    columns = {name: getattr(run, name) for name in COLUMNS}
     return RunView(
         **columns,
         write_back=write_back_view(run.write_back),
