@@ -145,9 +145,16 @@ class Api:
                 break
         return {"items": items, "nextCursor": cursor}
 
-    def upload(self, path: str, pieces: Iterable[bytes], parameters: Parameters) -> JSON:
-        """Send JSON lines as they come, without holding them in memory."""
-        headers = {"Content-Type": "application/x-ndjson"}
+    def upload(
+        self,
+        path: str,
+        pieces: Iterable[bytes],
+        parameters: Parameters,
+        *,
+        content_type: str = "application/x-ndjson",
+    ) -> JSON:
+        """Send a file as it comes, without holding it in memory."""
+        headers = {"Content-Type": content_type}
         patience = httpx.Timeout(ANSWER_S, read=None)  # storing gigabytes takes its time
         return self._json(
             "POST", path, parameters, content=pieces, headers=headers, timeout=patience

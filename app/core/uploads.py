@@ -15,11 +15,15 @@ from app.core.problems import SlowRequest, UnsupportedMediaType
 MAX_BYTES = 4 * 1024**3
 MEMORY_BYTES = 1024**2
 LINE_BYTES = 16 * 1024**2
+DOCUMENT_BYTES = 64 * 1024**2
 SILENCE_S = 60.0
 
 NDJSON_TYPES = frozenset(
     {"application/x-ndjson", "application/jsonl", "application/octet-stream", "text/plain"}
 )
+
+
+JSON_TYPES = frozenset({"application/json", "application/octet-stream"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +41,22 @@ async def ndjson_upload(request: Request) -> AsyncIterator[Upload]:
     Raises: `UnsupportedMediaType` for another type, `TooLarge` above 4 GiB, `SlowRequest` when
             nothing comes for a minute. A client that leaves never reaches the route.
     """
-    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if content_type not in NDJSON_TYPES:
+    if _type_of(request) not in NDJSON_TYPES:
         raise UnsupportedMediaType("send one JSON object per line as application/x-ndjson")
     with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as file:
-        yield await _receive(request, file)
+        yield await _receive(request, file, MAX_BYTES)
+
+
+async def json_upload(request: Request) -> AsyncIterator[Upload]:
+    """Receive one JSON document of up to 64 MiB; raises as `ndjson_upload` does."""
+    if _type_of(request) not in JSON_TYPES:
+        raise UnsupportedMediaType("send one JSON document as application/json")
+    with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as file:
+        yield await _receive(request, file, DOCUMENT_BYTES)
 
 
 NdjsonUpload = Annotated[Upload, Depends(ndjson_upload)]
+JsonUpload = Annotated[Upload, Depends(json_upload)]
 
 
 def lines_of(file: IO[bytes]) -> Iterator[bytes]:
@@ -57,7 +69,11 @@ def lines_of(file: IO[bytes]) -> Iterator[bytes]:
         yield line
 
 
-async def _receive(request: Request, file: IO[bytes]) -> Upload:
+def _type_of(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def _receive(request: Request, file: IO[bytes], max_bytes: int) -> Upload:
     digest, size = hashlib.sha256(), 0
     parts = request.stream().__aiter__()
     while True:
@@ -69,9 +85,9 @@ async def _receive(request: Request, file: IO[bytes]) -> Upload:
         if part is None:
             break
         size += len(part)
-        if size > MAX_BYTES:
+        if size > max_bytes:
             raise TooLarge(
-                f"the upload is larger than {MAX_BYTES} bytes; send several smaller runs"
+                f"the upload is larger than {max_bytes} bytes; send several smaller runs"
             )
         digest.update(part)
         file.write(part)

@@ -1,7 +1,7 @@
 """`mosaico datasets`: traces that are kept by the service itself."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -53,12 +53,33 @@ def upload(
     parameters = {"name": name, "runName": run_name, "replace": "true" if replace else None}
     with opened(file) as traces, open_api() as api:
         stored = api.upload(PATH, pieces(traces), parameters)
-    if output is OutputFormat.JSON:
-        answer_json(stored)
-    else:
-        answer(cell(stored["id"]))
-    tell(f"{stored['traceCount']} traces ({bytes_text(stored['sizeBytes'])}) are stored")
-    tell(f"next: `mosaico benchmarks create --dataset {cell(stored['name'])}`")
+    _tell_stored(stored, output)
+
+
+@cli.command("import")
+def import_results(
+    *,
+    file: Annotated[
+        Path, typer.Argument(metavar="RESULT.json", help="A run of bashkit-eval; - is stdin.")
+    ],
+    name: Annotated[str, typer.Option("--name", help="Name of the dataset.")],
+    run_name: Annotated[
+        str | None, typer.Option("--run-name", help="Which run of it; by itself: model and time.")
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Take the place of an earlier upload.")
+    ] = False,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """Import a recorded bash evaluation as the traces of one run, and print the upload's id."""
+    from app.core.client import open_api
+    from app.core.input_files import opened, pieces
+
+    parameters = {"name": name, "runName": run_name, "replace": "true" if replace else None}
+    with opened(file) as result, open_api() as api:
+        path = f"{PATH}/import"
+        stored = api.upload(path, pieces(result), parameters, content_type="application/json")
+    _tell_stored(stored, output)
 
 
 @cli.command("list")
@@ -90,3 +111,12 @@ def delete(
 
     path, what = f"{PATH}/{segment(dataset)}", f"the upload {cell(dataset)}"
     delete_thing(path, what, yes=yes, dry_run=dry_run)
+
+
+def _tell_stored(stored: dict[str, Any], output: OutputFormat) -> None:
+    if output is OutputFormat.JSON:
+        answer_json(stored)
+    else:
+        answer(cell(stored["id"]))
+    tell(f"{stored['traceCount']} traces ({bytes_text(stored['sizeBytes'])}) are stored")
+    tell(f"next: `mosaico benchmarks create --dataset {cell(stored['name'])}`")

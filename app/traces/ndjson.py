@@ -1,5 +1,6 @@
 """Traces as lines of JSON: what `mosaico score` reads, and what is uploaded."""
 
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NoReturn, TypeVar
@@ -81,6 +82,42 @@ def trace_from_json(value: Any) -> Trace:
         turns=_count(value, "turns", MAX_TURNS),
         scores=_scores(value),
     )
+
+
+def line_of(trace: Trace) -> bytes:
+    """The line that is read as this trace; what is None or empty is left out."""
+    calls = trace.tool_calls
+    told = {
+        "traceId": trace.trace_id,
+        "itemId": trace.item_id,
+        "trial": trace.trial,
+        "outcome": trace.outcome,
+        "input": trace.input,
+        "expectedOutput": trace.expected_output,
+        "output": trace.output,
+        "error": trace.error,
+        "tags": list(trace.tags) or None,
+        "url": trace.url,
+        "inputTokens": trace.input_tokens,
+        "outputTokens": trace.output_tokens,
+        "costUsd": trace.cost_usd,
+        "latencyMs": trace.latency_ms,
+        "toolCalls": None if calls is None else [_call(call) for call in calls],
+        "turns": trace.turns,
+        "scores": dict(trace.scores) or None,
+    }
+    kept = {key: value for key, value in told.items() if value is not None}
+    return json.dumps(kept, ensure_ascii=False).encode() + b"\n"
+
+
+def _call(call: ToolCall) -> Mapping[str, Any]:
+    told = {
+        "name": call.name,
+        "arguments": call.arguments,
+        "ok": call.ok,
+        "latencyMs": call.latency_ms,
+    }
+    return {key: value for key, value in told.items() if value is not None}
 
 
 def _identifier(source: Mapping[str, Any], key: str) -> str | None:

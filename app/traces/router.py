@@ -8,8 +8,9 @@ from app.core.deps import Res
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
 from app.core.schemas import Page, ShortText
-from app.core.uploads import NdjsonUpload, lines_of
+from app.core.uploads import JsonUpload, NdjsonUpload, lines_of
 from app.traces import queries, service
+from app.traces.bash_results import read_bash_results
 from app.traces.schemas import LocalDatasetView
 
 router = APIRouter(prefix="/local-datasets", tags=["local datasets"], responses=PROBLEMS)
@@ -22,6 +23,24 @@ NDJSON_BODY: dict[str, Any] = {
         "required": True,
         "content": {
             "application/x-ndjson": {"schema": {"type": "string"}, "example": EXAMPLE},
+        },
+    }
+}
+
+RESULT_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {"type": "object"},
+                "example": {
+                    "provider": "scripted",
+                    "model": "script",
+                    "timestamp": "2026-11-22T01:02:03Z",
+                    "max_turns": 10,
+                    "results": [],
+                },
+            },
         },
     }
 }
@@ -50,6 +69,41 @@ def upload_traces(
                 name,
                 run_name,
                 lines_of(upload.file),
+                size_bytes=upload.size_bytes,
+                replace=replace,
+            )
+        ),
+        location=lambda dataset: f"/api/v1/local-datasets/{dataset.id}",
+    )
+
+
+@router.post(
+    "/import",
+    status_code=201,
+    response_model=LocalDatasetView,
+    openapi_extra=RESULT_BODY,
+    dependencies=[Depends(require("run"))],
+)
+def import_bash_results(
+    upload: JsonUpload,
+    once: Once,
+    name: Annotated[ShortText, Query(description="Name of the dataset.")],
+    run_name: Annotated[
+        ShortText | None,
+        Query(alias="runName", description="Which run of it this is; by itself: model and time."),
+    ] = None,
+    replace: Annotated[bool, Query(description="Take the place of an earlier upload.")] = False,
+) -> Response:
+    """Import the result file of a bash evaluation as traces of one run, ready to be benchmarked."""
+    found = read_bash_results(upload.file.read())
+    return once(
+        upload.sha256,
+        lambda session: LocalDatasetView.model_validate(
+            service.store_local_dataset(
+                session,
+                name,
+                run_name or found.run_name,
+                found.lines,
                 size_bytes=upload.size_bytes,
                 replace=replace,
             )

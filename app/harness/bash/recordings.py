@@ -64,9 +64,9 @@ def _refuse(constant: str) -> NoReturn:
 
 def file_stem(report: EvalReport) -> str:
     """`eval-anthropic-claude-x-2026-02-09-054558`: what its files are called."""
-    model = re.sub(r"[^\w.-]", "-", report.model)
+    made_by = re.sub(r"[^\w.-]", "-", f"{report.provider}-{report.model}")
     stamp = report.timestamp.replace("T", "-").replace(":", "").removesuffix("Z")
-    return f"eval-{report.provider}-{model}-{re.sub(r'[^0-9-]', '', stamp)}"
+    return f"eval-{made_by}-{re.sub(r'[^0-9-]', '', stamp)}"
 
 
 def write_report(report: EvalReport, path: Path) -> None:

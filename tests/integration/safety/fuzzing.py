@@ -175,6 +175,14 @@ def fuzzer_of(service: Service) -> Fuzzer:
     service.patch("/agents/agent-001", {"description": "flies"})
     service.work()
     known["eventId"] = service.get("/trigger-events")["items"][0]["id"]
+    task = {"id": "t", "category": "c", "description": "d", "prompt": "p", "expectations": []}
+    bash_results = {
+        "provider": "scripted",
+        "model": "m",
+        "timestamp": "2026-11-22T01:02:03Z",
+        "max_turns": 10,
+        "results": [{"task": task}],
+    }
     bodies = {
         "POST /api/v1/endpoints": endpoint,
         "POST /api/v1/notifications/test": endpoint,
@@ -187,5 +195,6 @@ def fuzzer_of(service: Service) -> Fuzzer:
         "PUT /api/v1/agents/{agentId}": {"name": "Heron"},
         "POST /api/v1/local-datasets": pair(2),
         "POST /api/v1/langfuse-secrets": secret,
+        "POST /api/v1/local-datasets/import": bash_results,
     }
     return Fuzzer(service, known, bodies)

@@ -1,0 +1,148 @@
+"""A recorded bash evaluation becomes the traces of a run, and flows like any other."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from app.harness.bash.reports.structured import json_report
+from app.harness.bash.types import Ending, Outcome
+from app.traces.bash_results import read_bash_results
+from app.traces.ndjson import read_traces
+from app.traces.types import Outcome as TraceOutcome
+from app.traces.types import ToolCall, Trace
+from tests.support.bash_eval import RECORDINGS, call, recorded, report, result, task, trace
+from tests.support.service import JSON, Service
+
+# Passed, score and calls of the recorded runs, as their own summaries have them.
+RECORDED = dict(
+    zip(
+        RECORDINGS,
+        [(32, 174, 150), (29, 160, 198), (23, 147, 108), (23, 104, 93), (18, 86, 103), (3, 8, 4)],
+        strict=True,
+    )
+)
+
+
+def imported(service: Service, raw: bytes, **more: Any) -> httpx.Response:
+    headers = {"Content-Type": "application/json", **more.pop("headers", {})}
+    return service.send(
+        "POST",
+        "/local-datasets/import",
+        content=raw,
+        params={"name": "bash", **more},
+        headers=headers,
+    )
+
+
+def traces_in(raw: bytes) -> list[Trace]:
+    return list(read_traces(read_bash_results(raw).lines))
+
+
+def small(**more: Any) -> bytes:
+    good = result(task("exit_code:0"), True, calls=[call("x"), call(code=1)], **more)
+    return json_report(report(good)).encode()
+
+
+def test_an_attempt_is_a_trace_with_all_that_it_took() -> None:
+    [found] = traces_in(small())
+    assert found == Trace(
+        trace_id="t#0",
+        item_id="t",
+        input="Do it.",
+        expected_output="exit_code:0",
+        tags=("file_operations", f"task:{task('exit_code:0').content_hash()}"),
+        input_tokens=100,
+        output_tokens=10,
+        latency_ms=1000.0,
+        tool_calls=(
+            ToolCall(name="bash", arguments={"commands": "x"}, ok=True),
+            ToolCall(name="bash", arguments={"commands": "x"}, ok=False),
+        ),
+        turns=3,
+        scores={
+            "TASK_SCORE": 1,
+            "TASK_PASSED": 1,
+            "TASK_POINTS": 1,
+            "TASK_POINTS_MAX": 1,
+            "NATURAL_STOP": 1,
+        },
+    )
+
+
+def test_what_ended_an_attempt_is_its_outcome() -> None:
+    late = result(task(), False, trace=trace(natural_stop=False, ending=Ending.TIME_LIMIT))
+    lost = result(task(task_id="u"), True, outcome=Outcome.INFRA_ERROR, reason="no answer")
+    unjudged = result(task(task_id="v"), True, outcome=Outcome.JUDGE_ERROR)
+    never = result(task(task_id="w"), True, outcome=Outcome.SKIPPED)
+    found = traces_in(json_report(report(late, lost, unjudged, never)).encode())
+    assert [each.outcome for each in found] == [
+        TraceOutcome.TIMEOUT,
+        TraceOutcome.INFRA_ERROR,
+        TraceOutcome.JUDGE_ERROR,
+    ]
+    assert [each.error for each in found] == ["exit_code:0: d", "no answer", None]
+    assert found[0].scores["TASK_PASSED"] == found[0].scores["NATURAL_STOP"] == 0
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_a_recorded_run_is_measured_as_it_was(service: Service, name: str) -> None:
+    passed, score, calls = RECORDED[name]
+    stored = imported(service, recorded(name).read_bytes())
+    assert stored.status_code == 201, stored.text
+    assert stored.json()["runName"].startswith(name.removesuffix(".json"))
+    service.agent()
+    points = {"key": "SCORE", "options": {"name": "TASK_POINTS"}}
+    service.benchmark(datasetRef="bash", metrics=["TASK_PASSED", points, "TOOL_CALLS"])
+    run = service.completed()
+    metrics = service.listed(f"/benchmark-runs/{run['id']}/metrics")
+    assert [each["sum"] for each in metrics] == [passed, score, calls]
+
+
+def test_the_same_file_is_imported_once(service: Service) -> None:
+    once = {"headers": {"Idempotency-Key": "a"}}
+    first = imported(service, small(), **once)
+    assert imported(service, small(), **once).json() == first.json()
+    again = imported(service, small())
+    assert (again.status_code, again.json()["type"]) == (409, "/problems/dataset-exists")
+    assert imported(service, small(), replace="true").status_code == 201
+    assert len(service.listed("/local-datasets")) == 1
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"results": []}',
+        b"\xff",
+        b"[" * 100_000,
+        small().replace(b'"turns": 3', b'"turns": 1e999'),
+        small().replace(b'"duration_ms": 1000', b'"duration_ms": -5'),
+        json.dumps({**json.loads(small()), "results": []}).encode(),
+    ],
+)
+def test_what_is_no_recorded_run_is_refused(service: Service, raw: bytes) -> None:
+    answer = imported(service, raw)
+    assert answer.status_code == 422, answer.text
+    assert service.listed("/local-datasets") == []
+
+
+def test_another_type_and_a_large_file_are_refused(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_lines = {"headers": {"Content-Type": "application/x-ndjson"}}
+    assert imported(service, small(), **as_lines).status_code == 415
+    monkeypatch.setattr("app.core.uploads.DOCUMENT_BYTES", 100)
+    assert imported(service, small()).status_code == 413
+
+
+def test_hostile_texts_are_stored_as_they_can_be(service: Service) -> None:
+    document: JSON = json.loads(small())
+    document["provider"] = "a\u0000/b\n"
+    document["results"][0]["task"]["prompt"] = "nul \u0000 and \ud800"
+    stored = imported(service, json.dumps(document).encode())
+    assert stored.status_code == 201, stored.text
+    assert "\u0000" not in stored.json()["runName"]
