@@ -1,0 +1,188 @@
+"""What runs say about the subject of a rule, and what is told of it."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from app.alerts.backtest import replay
+from app.alerts.history import PastRun, Reading, kpi_reading, metric_reading, observe
+from app.alerts.messages import message_of, silences
+from app.alerts.rules import AlertState, Condition, Rule, Subject
+from app.formula import Reference
+from app.metrics.aggregate import Aggregate, aggregate
+from app.metrics.registry import load_metrics
+from app.notifications.types import Severity
+from app.statistics.anomaly import RunPoint, Side
+
+NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _metrics() -> None:
+    load_metrics()
+
+
+# Four values with a standard deviation of sqrt(4/3) / 10: the standard error is sqrt(1/3) / 10.
+SHARES = aggregate([0.4, 0.4, 0.6, 0.6])
+ERROR = (0.04 / 3 / 4) ** 0.5
+
+
+def test_a_mean_has_a_standard_error_and_a_percentile_has_none() -> None:
+    mean = metric_reading(Reference("ROUGE", "mean"), SHARES)
+    assert mean.point is not None
+    assert (mean.point.value, mean.resolution) == (0.5, 0.25)
+    assert mean.point.error == pytest.approx(ERROR)
+    tail = metric_reading(Reference("ROUGE", "p95"), SHARES)
+    assert (tail.subject.name, tail.resolution) == ("ROUGE.p95", 0.0)
+    assert tail.point is not None
+    assert tail.point.error is None
+
+
+@pytest.mark.parametrize(
+    ("metric", "stat", "subject"),
+    [
+        ("ROUGE", "mean", Subject(name="ROUGE", harm=Side.LOW, is_share=True)),
+        ("ERROR_RATE", "mean", Subject(name="ERROR_RATE", harm=Side.HIGH, is_share=True)),
+        ("LATENCY_MS", "p95", Subject(name="LATENCY_MS.p95", harm=Side.HIGH, logarithmic=True)),
+        ("TOOL_CALLS", "mean", Subject(name="TOOL_CALLS", harm=Side.BOTH)),
+        ("ROUGE", "std", Subject(name="ROUGE.std", harm=Side.BOTH)),
+        ("LATENCY_MS", "coverage", Subject(name="LATENCY_MS.coverage", is_share=True)),
+        ("GONE", "mean", Subject(name="GONE", harm=Side.BOTH)),
+    ],
+)
+def test_the_side_that_does_harm_comes_from_the_metric(
+    metric: str, stat: str, subject: Subject
+) -> None:
+    assert metric_reading(Reference(metric, stat), SHARES).subject == subject
+
+
+def kpi(formula: str, aggregates: dict[str, Aggregate], value: float | None) -> Reading:
+    return kpi_reading("quality", "LOWER_IS_BETTER", formula, value, "why not", aggregates)
+
+
+def test_a_kpi_that_is_a_metric_is_judged_as_that_with_its_own_direction() -> None:
+    found = kpi("ROUGE", {"ROUGE": SHARES}, 0.5)
+    assert found.subject == Subject(name="quality", harm=Side.HIGH, is_share=True)
+    assert found.resolution == 0.25
+
+
+def test_the_error_of_a_formula_is_what_its_means_move_it_together() -> None:
+    # 2 · error of ROUGE + 3 · error of BLEU; a difference moves as far as a sum.
+    for formula in ("2 * ROUGE + 3 * BLEU", "2 * ROUGE - 3 * BLEU"):
+        point = kpi(formula, {"ROUGE": SHARES, "BLEU": SHARES}, 0.9).point
+        assert point is not None
+        assert point.error == pytest.approx(5 * ERROR)
+
+
+@pytest.mark.parametrize("formula", ["ROUGE.p95 + BLEU", "ROUGE + EXACT_MATCH"])
+def test_a_formula_of_which_a_part_has_no_known_error_has_none(formula: str) -> None:
+    point = kpi(formula, {"ROUGE": SHARES, "BLEU": SHARES}, 0.9).point
+    assert point is not None
+    assert point.error is None
+
+
+def test_an_undefined_kpi_has_its_reason() -> None:
+    found = kpi("ROUGE / 0", {"ROUGE": SHARES}, None)
+    assert (found.point, found.reason) == (None, "why not")
+
+
+def night(seq: int, *, status: str = "COMPLETED", validity: str | None = "VALID") -> PastRun:
+    at = NOW + timedelta(days=seq)
+    return PastRun(seq, f"run-{seq}", status, validity, "print", at, 10)
+
+
+def said(value: float | None) -> Reading:
+    point = None if value is None else RunPoint(value=value)
+    return Reading(subject=Subject(name="quality"), point=point, reason="undefined")
+
+
+def test_only_comparable_runs_are_history() -> None:
+    past = [
+        night(1),
+        night(2, validity="INVALID"),
+        night(3, status="FAILED", validity=None),
+        night(4)._replace(fingerprint="other"),
+        night(5),
+        night(6),
+    ]
+    readings = {seq: said(seq / 10) for seq in range(1, 6)} | {6: said(None)}
+    seen = observe(said(0.7), "print", past, readings)
+    assert [point.value for point in seen.history] == [0.1, 0.5]
+    assert observe(None, "print", past, readings).value is None
+
+
+def test_a_replay_counts_false_alarms_a_month_over_the_time_it_covers() -> None:
+    # Eleven nights, 0.5 in two of them apart from each other: two alarms in ten days.
+    runs = [night(seq) for seq in range(11)]
+    readings = {seq: said(0.5 if seq in (3, 7) else 0.9) for seq in range(11)}
+    rule = Rule(condition=Condition.LESS_THAN, threshold=0.8, keep_firing_for_runs=0)
+    found = replay(rule, "quality", runs, readings)
+    assert (found.told(AlertState.FIRING), found.told(AlertState.RESOLVED)) == (2, 2)
+    assert found.false_alarms_per_month() == pytest.approx(6.0)
+    assert found.smallest_visible(rule) == pytest.approx(0.1)
+    assert replay(rule, "quality", runs[:7], readings).false_alarms_per_month() is None
+    assert replay(rule, "quality", [], {}).smallest_visible(rule) is None
+
+
+@dataclass
+class Told:
+    """An event as a message needs it."""
+
+    name: str = "quality falls"
+    state: str = "FIRING"
+    severity: str = "WARNING"
+    id: str = "e-1"
+    config_id: str | None = "rule-1"
+    benchmark_id: str = "bench-001"
+    agent_id: str = "agent-001"
+    run_id: str | None = "run-1"
+    value: float | None = 0.5
+    baseline: float | None = None
+    explanation: str = "It fell."
+    traces: list[dict[str, Any]] = field(default_factory=list)
+
+
+def test_many_alerts_of_a_run_are_one_message_and_what_fires_stands_first() -> None:
+    events = [
+        Told(name="a", state="RESOLVED", severity="CRITICAL"),
+        Told(name="b"),
+        Told(name="c", severity="CRITICAL"),
+    ]
+    message = message_of(events)
+    assert message.title == "3 alerts: 2 firing, 1 resolved (bench-001, agent-001)"
+    assert (message.topic, message.severity) == ("alert.firing", Severity.CRITICAL)
+    assert [item.title for item in message.items] == ["Firing: c", "Firing: b", "Resolved: a"]
+    assert message.link == "/api/v1/benchmark-runs/run-1"
+
+
+def test_a_message_names_three_of_the_traces_that_changed() -> None:
+    traces = [
+        {"metric": "ROUGE", "itemId": f"i-{n}", "traceId": f"t-{n}", "value": 0.0, "before": before}
+        for n, before in enumerate([1.0, None, 1.0, 1.0])
+    ]
+    [item] = message_of([Told(traces=traces)]).items
+    assert item.sentences == (
+        "It fell.",
+        "ROUGE of item i-0 is 0, 1 before (trace t-0).",
+        "ROUGE of item i-1 is 0 (trace t-1).",
+        "ROUGE of item i-2 is 0, 1 before (trace t-2).",
+    )
+
+
+@pytest.mark.parametrize(
+    ("matchers", "held"),
+    [
+        ({"alertConfigId": "rule-1"}, True),
+        ({"name": "quality*", "agentId": "agent-001"}, True),
+        ({"name": "quality*", "agentId": "other"}, False),
+        ({"name": "Quality*"}, False),
+        ({"severity": "CRITICAL"}, False),
+        ({"severity": None, "benchmarkId": "bench-001"}, True),
+    ],
+)
+def test_a_silence_holds_what_matches_each_of_its_fields(
+    matchers: dict[str, Any], held: bool
+) -> None:
+    assert silences(matchers, Told()) is held
