@@ -15,6 +15,10 @@ from app.core.bodies import body_fields
 ActorType = Literal["key", "schedule", "webhook", "event", "operator"]
 Outcome = Literal["done", "refused"]
 
+# Of a request that is refused, nothing was checked but its key. An index holds no long texts.
+MOST_CHARACTERS = 200
+MOST_FIELDS = 100
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
@@ -76,10 +80,10 @@ def witness(request: Request, session: Session, outcome: Outcome = "done") -> No
         Actor(type="key", id=caller.key_id),
         request.scope["endpoint"].__name__,
         _resource_of(request),
-        fields=body_fields(request.scope),
+        fields=[name[:MOST_CHARACTERS] for name in body_fields(request.scope)[:MOST_FIELDS]],
         outcome=outcome,
         method=request.method,
-        path=request.scope["path"],
+        path=request.scope["path"][:MOST_CHARACTERS],
     )
 
 
@@ -93,4 +97,6 @@ def _resource_of(request: Request) -> Resource:
     steps = [step for step in request.scope["path"].split("/") if step]
     given = {str(value) for value in request.path_params.values()}
     named = [at for at in range(1, len(steps)) if steps[at] in given]
-    return Resource(steps[named[-1] - 1], steps[named[-1]]) if named else Resource(steps[-1], None)
+    if not named:
+        return Resource(steps[-1], None)
+    return Resource(steps[named[-1] - 1], steps[named[-1]][:MOST_CHARACTERS])

@@ -1,6 +1,8 @@
 """Each change leaves a line, in its own transaction; nothing takes it away again."""
 
+import random
 from contextlib import AbstractContextManager
+from string import ascii_letters
 
 import pytest
 from sqlalchemy import text
@@ -148,6 +150,23 @@ def test_the_log_is_only_added_to_even_by_who_owns_it(service: Service) -> None:
         with pytest.raises(DBAPIError, match="only added to"), begun(service) as session:
             session.execute(text(change))
     assert len(lines(service)) == 1
+
+
+def test_of_a_refused_request_no_more_is_kept_than_a_line_needs(service: Service) -> None:
+    with begun(service) as session:
+        reader = create_key(session, "reader", "read", now=utc_now()).token.reveal()
+    given = {"Authorization": f"Bearer {reader}"}
+    letters = "".join(random.Random(7).choices(ascii_letters, k=6_000))
+    service.refused(403, "DELETE", f"/agents/{letters}", headers=given)
+    body = {f"{number:03}-{letters}": 0 for number in range(150)}
+    service.refused(403, "POST", "/agents", body, headers=given)
+    deleted, created = lines(service, outcome="refused")
+    assert (deleted["resourceId"], deleted["path"]) == (
+        letters[:200],
+        f"/api/v1/agents/{letters}"[:200],
+    )
+    assert [name[:4] for name in created["fields"]] == [f"{number:03}-" for number in range(100)]
+    assert {len(name) for name in created["fields"]} == {200}
 
 
 def test_only_administrators_read_it(service: Service) -> None:
