@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from app.core.registry import Registry
+from app.harness.bash.checking import CHECKS
 from app.metrics.registry import METRICS
 from app.notifications.registry import CHANNELS
 from app.traces.registry import TRACE_SOURCES
@@ -72,7 +73,7 @@ def test_the_requests_of_the_readme_answer_as_shown(service: Service) -> None:
 
 @pytest.fixture
 def _registries_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
-    for registry in (METRICS, TRACE_SOURCES, CHANNELS):
+    for registry in (METRICS, TRACE_SOURCES, CHECKS, CHANNELS):
         forget(registry, monkeypatch)
 
 
@@ -89,6 +90,7 @@ def test_the_examples_of_the_extension_guide_run() -> None:
         exec(compile(block, "docs/extending.md", "exec"), names)
     assert "BREVITY" in METRICS.names()
     assert "PLAIN" in CHANNELS.names()
+    assert "stdout_lines_max" in CHECKS.names()
 
 
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))])

@@ -1,0 +1,43 @@
+"""A check of another distribution, as datasets and the commands of bashkit-eval meet it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from app.core.registry import Loaded
+from app.harness.bash.checking import CHECKS
+from app.harness.bash.cli import cli
+
+
+def bashkit_eval(command: str, folder: Path, check: str) -> str:
+    """What the command says of one task, on which `echo 1234` is run."""
+    task = {"id": "t", "category": "c", "prompt": "p", "expectations": [{"check": check}]}
+    (folder / "tasks.jsonl").write_text(json.dumps(task))
+    (folder / "play.jsonl").write_text(json.dumps({"id": "t", "turns": [["echo 1234"]]}))
+    words = [command, str(folder / "tasks.jsonl")]
+    if command == "run":
+        words += ["--provider", "scripted", "--model", str(folder / "play.jsonl")]
+    return CliRunner().invoke(cli, words).output
+
+
+def test_what_is_no_check_is_told_and_the_others_are_there(failures: list[Loaded]) -> None:
+    [failure] = [each for each in failures if each.kind == "check"]
+    assert failure.name == "unfit"
+    assert "is to be a Check" in (failure.error or "")
+    assert {"sample_quiet", "exit_code"} <= set(CHECKS.names())
+    assert "sample_unfit" not in CHECKS.names()
+
+
+@pytest.mark.usefixtures("failures")
+def test_its_findings_count_like_any_other(tmp_path: Path) -> None:
+    assert "[PASS] t" in bashkit_eval("run", tmp_path, "sample_quiet:5")
+    said = bashkit_eval("run", tmp_path, "sample_quiet:4")
+    assert "[FAIL] t" in said
+    assert "expected <= 4, got 5" in said
+
+
+@pytest.mark.usefixtures("failures")
+def test_what_it_complains_about_is_found_by_the_lint(tmp_path: Path) -> None:
+    assert "'few' is no number of characters" in bashkit_eval("lint", tmp_path, "sample_quiet:few")

@@ -1,0 +1,23 @@
+"""A check of a bash task: the whole output of all calls together is at most so many characters."""
+
+from collections.abc import Callable, Iterator
+
+from app.harness.bash.checking import Check, Complaint, Evidence, Found
+
+
+def find(value: str, evidence: Evidence) -> Found:
+    printed = sum(len(call.stdout) for call in evidence.calls)
+    return Found(printed <= int(value), f"expected <= {value}, got {printed}")
+
+
+def complaints(value: str) -> Iterator[Complaint]:
+    if not value.isdecimal():
+        yield Complaint(f"{value!r} is no number of characters", fatal=True)
+
+
+def register(add: Callable[..., object]) -> None:
+    add("sample_quiet", Check(summary="little was printed", find=find, complaints=complaints))
+
+
+def register_unfit(add: Callable[..., object]) -> None:
+    add("sample_unfit", find)
