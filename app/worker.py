@@ -21,7 +21,7 @@ from app.plugins import load_plugins
 from app.runs import tasks as run_tasks
 from app.runs.answers import purge_old_answers
 from app.runs.retention import purge_kept_runs
-from app.schedules import missed
+from app.schedules import digest, missed
 from app.schedules import tasks as schedule_tasks
 from app.startup import opened_resources, set_up_logs
 from app.triggers import tasks as trigger_tasks
@@ -50,6 +50,7 @@ def run_worker(settings: Settings) -> None:
 
 
 async def _work(settings: Settings, resources: Resources, pool: ProcessPool) -> None:
+    summary_time = digest.SummaryTime.of(settings.summary_at)
     worker = Worker(
         resources,
         HANDLERS,
@@ -63,6 +64,7 @@ async def _work(settings: Settings, resources: Resources, pool: ProcessPool) -> 
                 lambda: notification_tasks.tick(resources),
             ),
             "missed": (missed.TICK_S, lambda: _tell_missed(resources)),
+            "summary": (digest.TICK_S, lambda: digest.send_summary(resources, summary_time)),
             "triggers": (trigger_tasks.TICK_S, lambda: trigger_tasks.tick(resources)),
         },
     )

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Annotated
+from zoneinfo import ZoneInfo
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -173,6 +174,14 @@ class Settings(BaseSettings):
     smtp_require_tls: Annotated[
         bool, Field(description="Whether mails wait rather than go out without encryption.")
     ] = True
+    summary_at: Annotated[
+        str,
+        Field(
+            pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9] \S+$",
+            description="When the summary of the day before is sent, with the time zone:"
+            " 07:30 Europe/Rome.",
+        ),
+    ] = "06:00 UTC"
     worker_concurrency: Annotated[
         int, Field(ge=1, le=64, description="Jobs that one worker runs at the same time.")
     ] = 4
@@ -198,6 +207,15 @@ class Settings(BaseSettings):
     @classmethod
     def _names_networks(cls, value: str | None) -> str | None:
         networks_of(value or "")
+        return value
+
+    @field_validator("summary_at")
+    @classmethod
+    def _names_zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value.partition(" ")[2])
+        except (KeyError, OSError):
+            raise ValueError("names no time zone; write it as 07:30 Europe/Rome") from None
         return value
 
     @field_validator("smtp_url")
