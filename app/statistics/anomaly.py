@@ -9,6 +9,7 @@ Source: Croux and Rousseeuw 1992 (the corrections of MAD), Page 1954 (CUSUM).
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -217,21 +218,21 @@ def _variance_within(window: Sequence[RunPoint]) -> float | None:
     """The variance of a run's mean by chance alone: the mean of the unbiased variances of the
     tasks, over the traces of a run.
     """
-    tasks: dict[str, ItemSum] = {}
+    tasks: dict[str, list[ItemSum]] = defaultdict(list)
     for point in window:
         if not point.items:
             return None
         for item, found in point.items.items():
-            n, total, squares = tasks.get(item, ItemSum(0, 0.0, 0.0))
-            tasks[item] = ItemSum(n + found.n, total + found.total, squares + found.squares)
-    variances = [
-        max(0.0, (task.squares - task.total**2 / task.n) / (task.n - 1))
-        for task in tasks.values()
-        if task.n > 1
-    ]
+            tasks[item].append(found)
+    variances, traces = [], 0
+    for sums in tasks.values():
+        n, total, squares = map(sum, zip(*sums, strict=True))
+        traces += n
+        if n > 1:
+            variances.append(max(0.0, (squares - total**2 / n) / (n - 1)))
     if not variances:
         return None
-    traces_a_run = sum(task.n for task in tasks.values()) / len(window)
+    traces_a_run = traces / len(window)
     return math.fsum(variances) / len(variances) / traces_a_run
 
 
