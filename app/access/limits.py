@@ -85,9 +85,16 @@ class RequestLimit:
         )
 
     def is_due(self, key_id: str) -> bool:
-        """Whether the others have not heard of this key's requests for a second."""
-        minute = self._minutes.get(key_id)
-        return minute is not None and self._now() - minute.shared_at >= SHARED_EVERY_S
+        """Whether the others have not heard of this key's requests for a second; says so to the
+        first who asks, who is to tell them.
+        """
+        now = self._now()
+        with self._lock:
+            minute = self._minutes.get(key_id)
+            if minute is None or now - minute.shared_at < SHARED_EVERY_S:
+                return False
+            minute.shared_at = now
+            return True
 
     def share(self, key_id: str) -> None:
         """Tell the others and hear from them; without a database each counts for itself."""
@@ -95,7 +102,6 @@ class RequestLimit:
         if minute is None:
             return
         with self._lock:
-            minute.shared_at = self._now()
             news, minute.shared = minute.own - minute.shared, minute.own
         try:
             with self._db.begin() as session:
