@@ -32,7 +32,7 @@ def run_scheduler(settings: Settings) -> None:
             resources.db,
             chores={
                 "sweep": (SWEEP_INTERVAL_S, lambda: sweep(resources, stale_after)),
-                "purge": (PURGE_INTERVAL_S, lambda: _purge(resources)),
+                "purge": (PURGE_INTERVAL_S, lambda: purge(resources)),
             },
         )
         ticker.start()
@@ -50,6 +50,9 @@ def sweep(resources: Resources, stale_after: timedelta) -> None:
         log.warning("failed %d runs that stood still: %s", len(stale), ", ".join(stale))
 
 
-def _purge(resources: Resources) -> None:
-    with resources.db.begin() as session:
-        purge_fires(session, resources.clock())
+def purge(resources: Resources) -> None:
+    """Forget old instants, piece by piece."""
+    purged = 1
+    while purged:
+        with resources.db.begin() as session:
+            purged = purge_fires(session, resources.clock())

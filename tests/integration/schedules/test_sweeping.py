@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from app.scheduler import sweep
+import pytest
+
+from app.scheduler import purge, sweep
 from tests.support.service import JSON, Service
 from tests.support.stored import Rows
 
@@ -42,6 +44,21 @@ def test_a_shard_that_was_done_a_moment_ago_is_progress(ready: Service, rows: Ro
     )
     sweep(ready.resources, QUARTER)
     assert rows.status(run["id"]) == "RUNNING"
+
+
+def test_instants_of_long_ago_are_forgotten_piece_by_piece(
+    ready: Service, rows: Rows, due: Callable[..., JSON], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.schedules.service.PURGE_BATCH", 2)
+    due(datetime.now(UTC))
+    rows.do(
+        "INSERT INTO schedule_fires (schedule_id, due_at, fired_at, triggered_by, status)"
+        " SELECT 's-1', now() - n * interval '1 day', now(), 'SCHEDULED', 'STARTED'"
+        " FROM generate_series(398, 405) AS n"
+    )
+    purge(ready.resources)
+    days = "SELECT extract(day FROM now() - due_at)::int FROM schedule_fires ORDER BY 1"
+    assert [day for (day,) in rows.all(days)] == [398, 399]
 
 
 def test_the_summary_of_a_day_says_what_ran_and_what_did_not(
