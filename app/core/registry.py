@@ -64,6 +64,7 @@ class Registry(Generic[T]):
         self._aliases: dict[str, str] = {}
         self._loaded: list[Loaded] = []
         self._origin = "built-in"
+        self._is_complete = False
 
     def register(self, name: str, item: T, *, aliases: Sequence[str] = ()) -> T:
         """Add one item under its name. Under an alias it is found, too, and listed only once.
@@ -117,6 +118,13 @@ class Registry(Generic[T]):
     def loaded(self) -> list[Loaded]:
         """What was loaded, from where, and what could not be."""
         return list(self._loaded)
+
+    def load(self, package_name: str, warn: Callable[[Loaded], None]) -> None:
+        """Find the built-ins of a package and what other distributions offer, once in a process."""
+        if not self._is_complete:
+            self._is_complete = True
+            self.load_folder(package_name)
+            self.load_entry_points(warn)
 
     def load_folder(self, package_name: str) -> None:
         """Import every module of a package; importing one twice registers nothing twice."""

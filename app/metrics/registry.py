@@ -56,9 +56,7 @@ def _say_nothing(_: Loaded) -> None:
 
 def load_metrics(warn: Callable[[Loaded], None] = _say_nothing) -> None:
     """Find the built-in metrics and those of other distributions, once in a process."""
-    if not METRICS:
-        METRICS.load_folder("app.metrics.providers")
-        METRICS.load_entry_points(warn)
+    METRICS.load("app.metrics.providers", warn)
 
 
 def parse_ref(value: object) -> MetricRef:

@@ -76,9 +76,7 @@ IN_APP: Final = "IN_APP"
 
 def load_channels(warn: Callable[[Loaded], None]) -> None:
     """Find the built-in channels and those of other distributions, once in a process."""
-    if not CHANNELS:
-        CHANNELS.load_folder("app.notifications.channels")
-        CHANNELS.load_entry_points(warn)
+    CHANNELS.load("app.notifications.channels", warn)
 
 
 def require_target(target: Target) -> None:

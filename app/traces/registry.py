@@ -161,6 +161,4 @@ TRACE_SOURCES: Final[Registry[SourceSpec]] = Registry(
 
 def load_trace_sources(warn: Callable[[Loaded], None]) -> None:
     """Find the built-in sources and those of other distributions, once in a process."""
-    if not TRACE_SOURCES:
-        TRACE_SOURCES.load_folder("app.traces.sources")
-        TRACE_SOURCES.load_entry_points(warn)
+    TRACE_SOURCES.load("app.traces.sources", warn)

@@ -128,6 +128,4 @@ def _say_nothing(_: Loaded) -> None:
 
 def load_checks(warn: Callable[[Loaded], None] = _say_nothing) -> None:
     """Find the checks of this product and those of other distributions, once in a process."""
-    if not CHECKS:
-        CHECKS.load_folder("app.harness.bash.checks")
-        CHECKS.load_entry_points(warn)
+    CHECKS.load("app.harness.bash.checks", warn)
