@@ -166,6 +166,8 @@ def _columns(job: Job, step: service.Step) -> Columns:
                 session, step.run_seq, step.collection_id, first, TRACES_AT_ONCE
             )
         if not rows:
+            with job.resources.db.read() as session:
+                columns.add_absent(service.absent_traces(session, step))
             return columns
         for row in rows:
             columns.add(row)

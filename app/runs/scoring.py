@@ -32,6 +32,8 @@ from app.traces.types import Trace
 # A metric that is lost so often in a shard is lost on every trace, and each costs its time.
 MOST_LOSSES = 3
 
+NOT_COLLECTED = "NOT_COLLECTED"
+
 # A metric that lacks one of these texts says nothing of the trace.
 TEXT_IS_MISSING = frozenset({SkipReason.NO_EXPECTED_OUTPUT, SkipReason.NO_OUTPUT})
 
@@ -235,7 +237,7 @@ class Columns:
         self._values = [array("d") for _ in columns]
         self._missing: list[Counter[str]] = [Counter() for _ in columns]
         self._index = {name: index for index, name in enumerate(columns)}
-        self._total = self._covered = self._lost = self._failed = 0
+        self._total = self._covered = self._lost = self._failed = self._absent = 0
 
     def add(self, row: ScoredTrace) -> None:
         for column, value in zip(self._values, row.values, strict=True):
@@ -254,6 +256,15 @@ class Columns:
             why.get("skipped") in TEXT_IS_MISSING for why in notes.values()
         )
 
+    def add_absent(self, traces: int) -> None:
+        """Traces that the source counts and did not give: missing from every metric."""
+        if traces <= 0:
+            return
+        self._absent += traces
+        self._total += traces
+        for missing in self._missing:
+            missing[NOT_COLLECTED] += traces
+
     def aggregates(self) -> dict[str, Aggregate]:
         """The aggregate of each metric, by column name."""
         return {
@@ -266,6 +277,6 @@ class Columns:
             total=self._total,
             covered=self._covered,
             lost=self._lost,
-            asked=(self._total - self._lost) * len(self._names),
+            asked=(self._total - self._absent - self._lost) * len(self._names),
             failed=self._failed,
         )

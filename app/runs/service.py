@@ -234,6 +234,12 @@ def collection_of(session: Session, step: Step) -> Collection:
     return session.get_one(Collection, step.collection_id)
 
 
+def absent_traces(session: Session, step: Step) -> int:
+    """How many traces the source counted and did not give."""
+    collection = collection_of(session, step)
+    return max((collection.expected_count or 0) - collection.trace_count, 0)
+
+
 def append_page(session: Session, step: Step, page: TracePage, now: datetime) -> bool:
     """Store a page of traces and where to go on; whether the collection is complete.
 

@@ -14,7 +14,8 @@ class Collection(Base):
 
     `cursor` is where the source goes on after the pages that are stored; `as_of` is when the source
     was looked at, where it changes. `source_run_id` and `source_run_at` are the id and the start of
-    the run that was read, where the source has runs of its own. `digest` is that of the traces
+    the run that was read, where the source has runs of its own. `expected_count` is how many traces
+    the source says there are. `digest` is that of the traces
     stored so far, in their order (None where older versions stored some), and `revision` the
     source's own name for what can never change. `completed_at` is None again once the collection
     is to be dropped.
@@ -31,6 +32,7 @@ class Collection(Base):
     query: Mapped[dict[str, Any]]
     cursor: Mapped[str | None]
     trace_count: Mapped[int] = mapped_column(default=0)
+    expected_count: Mapped[int | None]
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     completed_at: Mapped[datetime | None]
     as_of: Mapped[datetime | None]

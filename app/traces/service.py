@@ -103,6 +103,7 @@ def _append(session: Session, collection: Collection, page: TracePage) -> None:
     collection.trace_count += len(fresh)
     collection.digest = collection.digest and _digest(collection.digest, fresh)
     collection.cursor = page.cursor
+    collection.expected_count = collection.expected_count if page.total is None else page.total
     collection.as_of = page.as_of or collection.as_of
     collection.source_run_id = page.run_id or collection.source_run_id
     collection.source_run_at = page.run_at or collection.source_run_at
@@ -176,9 +177,7 @@ def store_local_dataset(
         )
     session.flush()
     session.refresh(dataset)
-    enqueue(
-        session, "triggers.on_event", event="dataset-updated", subject=name, run_name=run_name
-    )
+    enqueue(session, "triggers.on_event", event="dataset-updated", subject=name, run_name=run_name)
     return dataset
 
 

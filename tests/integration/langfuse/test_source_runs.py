@@ -54,6 +54,24 @@ def test_what_is_wrong_is_the_error_of_the_run(service: Service, langfuse: Stand
     assert "secret key" in run["errorMessage"]
 
 
+def test_traces_that_langfuse_counts_and_does_not_give_make_a_run_invalid(
+    service: Service, langfuse: StandIn
+) -> None:
+    def hide(answer: JSON) -> None:
+        del answer["data"][:10]
+
+    langfuse.experiment(items=30)
+    langfuse.inject(Changed(change=hide), path=ROWS)
+    agent(service, langfuse)
+    benchmark(service)
+    run = service.completed()
+    assert (run["status"], run["validity"]) == ("COMPLETED", "INVALID")
+    assert run["coverage"] == pytest.approx(20 / 30)
+    [accuracy] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+    assert (accuracy["n"], accuracy["expected"]) == (20, 30)
+    assert accuracy["missing"] == {"NOT_COLLECTED": 10}
+
+
 def test_attempts_at_one_item_are_numbered(service: Service, langfuse: StandIn) -> None:
     langfuse.experiment(items=30, trials=3)
     agent(service, langfuse)

@@ -42,6 +42,17 @@ def test_rows_are_counted_by_what_happened_to_them() -> None:
     assert (tally.total, tally.covered, tally.lost, tally.asked, tally.failed) == (5, 3, 1, 8, 1)
 
 
+def test_traces_that_never_came_lower_the_coverage_and_are_nobodys_error() -> None:
+    columns = Columns(["A"])
+    columns.add(ScoredTrace(Outcome.SCORED, [1.0], None))
+    columns.add_absent(3)
+    columns.add_absent(0)
+    found, tally = columns.aggregates()["A"], columns.tally()
+    assert (found.n, found.mean, found.coverage) == (1, 1.0, 0.25)
+    assert found.missing == {"NOT_COLLECTED": 3}
+    assert (tally.total, tally.covered, tally.asked, tally.failed) == (4, 1, 1, 0)
+
+
 def test_no_row_is_no_value() -> None:
     columns = Columns(["A"])
     assert columns.aggregates()["A"].mean is None
