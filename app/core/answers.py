@@ -32,9 +32,10 @@ class AnswerHeaders:
             return await self.app(scope, receive, send)
 
         async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            told = scope.get("state", {}).get(_HEADERS)
+            if told and message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in scope.get("state", {}).get(_HEADERS, {}).items():
+                for name, value in told.items():
                     headers.setdefault(name, value)
             await send(message)
 

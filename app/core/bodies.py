@@ -84,6 +84,8 @@ class Bodies:
 
     async def _read(self, scope: Scope, receive: Receive) -> Receive:
         headers, signed = Headers(scope=scope), self.is_signed(scope)
+        if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
+            return receive
         max_bytes = min(self.max_bytes, MAX_SIGNED_BODY) if signed else self.max_bytes
         declared = headers.get("content-length", "0")
         too_large = declared.isdecimal() and int(declared[:20]) > max_bytes

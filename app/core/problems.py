@@ -189,10 +189,11 @@ class RequestIds:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        offered = Headers(scope=scope).get(REQUEST_ID, "")
-        chosen = offered if is_identifier(offered) else new_id()
+        headers = Headers(scope=scope)
+        offered = headers.get(REQUEST_ID)
+        chosen = offered if offered and is_identifier(offered) else new_id()
         scope.setdefault("state", {})["request_id"] = chosen
-        trace = Headers(scope=scope).get(TRACEPARENT, "")
+        trace = headers.get(TRACEPARENT, "")
         carried = {TRACEPARENT: trace} if is_traceparent(trace) else {}
 
         async def send_with_id(message: Message) -> None:

@@ -1,6 +1,5 @@
 """Headers that keep a browser from doing with an answer what it was not meant for."""
 
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 CONTENT_SECURITY_POLICY = (
@@ -15,6 +14,8 @@ SECURITY_HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
+_RAW = {name.lower().encode(): value.encode() for name, value in SECURITY_HEADERS.items()}
+_RAW_OF_API = {**_RAW, b"cache-control": b"no-store"}
 
 
 class SecurityHeaders:
@@ -26,14 +27,12 @@ class SecurityHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        is_api = scope["path"].startswith("/api/")
+        ours = _RAW_OF_API if scope["path"].startswith("/api/") else _RAW
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers.update(SECURITY_HEADERS)
-                if is_api:
-                    headers["Cache-Control"] = "no-store"
+                others = (each for each in message["headers"] if each[0] not in ours)
+                message["headers"] = [*others, *ours.items()]
             await send(message)
 
         return await self.app(scope, receive, send_guarded)
