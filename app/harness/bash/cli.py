@@ -12,6 +12,8 @@ from app.core.terminal import CommandGroup, Format, OutputFormat, answer, answer
 from app.harness.llm.conversation import Provider
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from app.harness.bash.dataset import Finding
     from app.harness.bash.replay import Replayed
     from app.harness.bash.types import EvalReport
@@ -125,11 +127,15 @@ def run(
     junit: Annotated[
         Path | None, typer.Option("--junit", help="Write the outcome as JUnit XML there.")
     ] = None,
+    langfuse: Annotated[
+        bool, typer.Option("--langfuse", help="Write the run to Langfuse as a dataset run, too.")
+    ] = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Let a model work on the tasks of a dataset, each in a sandbox, and score what it did.
 
-    Keys come from ANTHROPIC_API_KEY and OPENAI_API_KEY. Exit codes: 0 the gate passes, 1 it does
+    Keys come from ANTHROPIC_API_KEY and OPENAI_API_KEY; those of --langfuse from LANGFUSE_PUBLIC_KEY
+    and LANGFUSE_SECRET_KEY, its address from LANGFUSE_BASE_URL. Exit codes: 0 the gate passes, 1 it does
     not, 2 configuration or no such file, 3 a task errored or was not reached, 130 interrupted.
     """
     import os
@@ -182,6 +188,7 @@ def run(
         save=save,
         resume=resume,
     )
+    export = _exporter(os.environ, dataset.stem) if langfuse else None
     _load_checks()
     try:
         made = run_dataset(options, environment=os.environ, now=datetime.now(UTC))
@@ -189,6 +196,8 @@ def run(
         _show_run(interrupted.report, junit, output)
         raise typer.Exit(terminal.INTERRUPTED) from None
     _show_run(made, junit, output)
+    if export is not None:
+        export(made)
     _leave_by_the_gate(made, min_pass_rate)
 
 
@@ -314,6 +323,24 @@ def _load_checks() -> None:
     from app.harness.bash.checking import load_checks
 
     load_checks(lambda plugin: warn(f"the plugin {plugin.name} was not loaded: {plugin.error}"))
+
+
+def _exporter(environment: "Mapping[str, str]", dataset: str) -> "Callable[[EvalReport], None]":
+    """Writes a run to Langfuse; what it needs is looked for before anything is paid."""
+    from datetime import UTC, datetime
+
+    from app.harness.bash.langfuse_export import export_run, langfuse_access
+
+    access = langfuse_access(environment)
+
+    def export(made: "EvalReport") -> None:
+        done = export_run(made, access, dataset=dataset, now=datetime.now(UTC))
+        tell(
+            f"{done.attempts} attempts are in Langfuse: dataset {done.dataset!r}, run"
+            f" {done.run_name!r}"
+        )
+
+    return export
 
 
 def _show_run(made: "EvalReport", junit: Path | None, output: OutputFormat) -> None:

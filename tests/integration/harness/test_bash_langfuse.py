@@ -1,0 +1,86 @@
+"""A run that the SDK of Langfuse wrote, read back as a benchmark would read it."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from typer.testing import CliRunner
+
+from app.core.clock import utc_now
+from app.core.secrets import Secret
+from app.harness.bash.cli import cli
+from app.harness.bash.langfuse_export import ExportFailed, LangfuseAccess, export_run
+from app.harness.bash.types import Outcome
+from app.harness.llm.conversation import Message, Role, TextBlock, user_message
+from tests.integration.langfuse.collecting import collected
+from tests.support.bash_eval import call, report, result, task, trace
+from tests.support.langfuse import StandIn, stand_in
+
+NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def langfuse() -> Iterator[StandIn]:
+    with stand_in() as running:
+        yield running
+
+
+def access_to(langfuse: StandIn, secret: str | None = None) -> LangfuseAccess:
+    return LangfuseAccess(
+        url=langfuse.url,
+        public_key=langfuse.public_key,
+        secret_key=Secret(secret or langfuse.secret_key),
+    )
+
+
+def test_a_run_is_read_back_as_it_was_written(langfuse: StandIn) -> None:
+    good, bad = task("exit_code:0", task_id="good"), task("exit_code:0", task_id="bad")
+    said = (user_message("Do it."), Message(role=Role.ASSISTANT, content=(TextBlock(text="Yes."),)))
+    calls = [call("x", code=1), call("x")]
+    exported = report(
+        result(good, True, trace=trace(*calls, messages=said, cost_usd=0.5)),
+        result(good, True, trial=1),
+        result(bad, False, trace=trace(natural_stop=False, total_input_tokens=None)),
+        result(task(task_id="lost"), True, outcome=Outcome.INFRA_ERROR, trace=None),
+    )
+    done = export_run(exported, access_to(langfuse), dataset="bash", now=NOW)
+    later = export_run(exported, access_to(langfuse), dataset="bash", now=NOW + timedelta(hours=1))
+    assert done == ("bash", "eval-scripted-m-2026-11-22-020000", 3)
+    assert later == ("bash", "eval-scripted-m-2026-11-22-030000", 3)
+
+    found = collected(
+        langfuse, dataset_ref="bash", run_name=done.run_name, late_scores=True, now=utc_now()
+    ).traces
+    assert sorted(each.item_id.rpartition("-")[0] for each in found) == ["bad", "good", "good"]
+    first = next(each for each in found if each.output == "Yes.")
+    assert (first.input, first.expected_output) == ("Do it.", "exit_code:0")
+    assert (first.input_tokens, first.output_tokens, first.cost_usd) == (100, 10, 0.5)
+    assert {each.ok for each in first.tool_calls or ()} == {False, True}
+    scores = {"TASK_SCORE": 1, "TASK_PASSED": 1, "NATURAL_STOP": 1, "DURATION_MS": 1000}
+    assert first.scores == scores
+    failed = next(each for each in found if each.item_id.startswith("bad"))
+    assert failed.scores == {**scores, "TASK_SCORE": 0, "TASK_PASSED": 0, "NATURAL_STOP": 0}
+
+
+def test_a_key_that_is_not_taken_is_told(langfuse: StandIn) -> None:
+    with pytest.raises(ExportFailed, match="did not take the run"):
+        export_run(
+            report(result(task(), True)), access_to(langfuse, "sk-wrong"), dataset="other", now=NOW
+        )
+
+
+def test_missing_keys_are_told_before_anything_is_paid(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    words = [
+        "run",
+        "demo/bash/tasks.jsonl",
+        "--provider",
+        "scripted",
+        "--model",
+        "absent",
+        "--langfuse",
+    ]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 2
+    assert "LANGFUSE_PUBLIC_KEY" in done.output
