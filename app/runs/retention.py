@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Select, delete, func, literal_column, select
+from sqlalchemy import ColumnElement, Select, delete, false, func, literal_column, select
 from sqlalchemy.orm import Session
 
 from app.benchmarks.models import Benchmark
@@ -25,6 +25,12 @@ from app.traces.service import drop_stretch
 BATCH = 20
 DROPPED_AT_ONCE = 10_000
 A_DAY: ColumnElement[timedelta] = literal_column("INTERVAL '1 day'")
+
+
+# The scores of such a run are still on their way to where its traces came from.
+_IS_WRITTEN_BACK = func.coalesce(
+    BenchmarkRun.write_back["status"].astext.in_(("PENDING", "WRITING")), false()
+)
 
 
 class Old(NamedTuple):
@@ -73,7 +79,9 @@ def _before(moment: datetime, benchmark_id: str | None) -> Select[str, int]:
 
 def _unpurged() -> Select[str, int]:
     return select(BenchmarkRun.id, BenchmarkRun.traces_processed).where(
-        BenchmarkRun.status.in_(FINAL), BenchmarkRun.purged_at.is_(None)
+        BenchmarkRun.status.in_(FINAL),
+        BenchmarkRun.purged_at.is_(None),
+        ~_IS_WRITTEN_BACK,
     )
 
 

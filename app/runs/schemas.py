@@ -19,7 +19,7 @@ class RunCreate(WireModel):
 
 class WriteBackView(WireModel):
     """How far the scores of a run were written where its traces came from: PENDING, WRITING,
-    WRITTEN or FAILED. `written` counts the scores that were accepted there.
+    WRITTEN, FAILED, or SUPERSEDED by a later run. `written` counts the scores that were accepted there.
     """
 
     status: str

@@ -14,6 +14,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.core.errors import AppError, Conflict
@@ -41,12 +42,19 @@ class WriteBackStatus(StrEnum):
     WRITING = "WRITING"
     WRITTEN = "WRITTEN"
     FAILED = "FAILED"
+    SUPERSEDED = "SUPERSEDED"
 
 
 class NoWayBack(Conflict):
     """The scores of the run cannot be written where its traces came from; see its source."""
 
     code = "no-way-back"
+
+
+class Superseded(Conflict):
+    """A later run of the benchmark writes its scores of the same traces; these are not needed."""
+
+    code = "superseded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +138,9 @@ def write_back_failed(job: Job, run_id: str, code: str, message: str, **_: objec
     with job.resources.db.begin() as session:
         run = queries.get_run(session, run_id, for_update=True)
         done = {name: (run.write_back or {}).get(name) for name in ("at", "written")}
-        _note(session, run, WriteBackStatus.FAILED, **done, error_code=code, error=message)
+        superseded = code == describe(Superseded())["code"]
+        status = WriteBackStatus.SUPERSEDED if superseded else WriteBackStatus.FAILED
+        _note(session, run, status, **done, error_code=code, error=message)
 
 
 def _open(session: Session, run_id: str, res: Resources) -> WriteBackStep:
@@ -139,6 +149,7 @@ def _open(session: Session, run_id: str, res: Resources) -> WriteBackStep:
     plan, done = RunPlan.model_validate(run.plan), run.write_back or {}
     write = TRACE_SOURCES.get(plan.source).write_scores
     collection = session.get_one(Collection, run.collection_id)
+    _require_latest(session, run, collection)
     if write is None or collection.source_run_id is None or collection.source_run_at is None:
         raise NoWayBack(
             f"the source {plan.source!r} does not take scores of the run that was read;"
@@ -159,6 +170,23 @@ def _open(session: Session, run_id: str, res: Resources) -> WriteBackStep:
         at=done["at"],
         written=done["written"],
     )
+
+
+def _require_latest(session: Session, run: BenchmarkRun, collection: Collection) -> None:
+    """Raise `Superseded` when a later run has its scores where these would go."""
+    later = (
+        select(BenchmarkRun.id)
+        .join(Collection, Collection.id == BenchmarkRun.collection_id)
+        .where(
+            BenchmarkRun.benchmark_id == run.benchmark_id,
+            BenchmarkRun.seq > run.seq,
+            BenchmarkRun.write_back.is_not(None),
+            Collection.source_run_id == collection.source_run_id,
+        )
+        .limit(1)
+    )
+    if (other := session.scalar(later)) is not None:
+        raise Superseded(f"the later run {other} writes its scores of the same traces")
 
 
 def _note_progress(session: Session, step: WriteBackStep) -> None:

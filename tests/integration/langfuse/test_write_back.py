@@ -1,13 +1,15 @@
 """What a run was found to be, written where its traces came from."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from app.core.clock import utc_now
 from app.jobs.handlers import HandBack, Job
 from app.jobs.queue import enqueue
 from app.runs import write_back
+from app.runs.retention import purge_runs_before
 from tests.integration.langfuse.test_sdk_round_trip import sdk_of
 from tests.integration.langfuse.test_source_runs import agent
 from tests.support.langfuse import StandIn
@@ -104,6 +106,37 @@ def test_another_run_over_the_same_traces_takes_their_place(
     second = service.completed()
     assert without_run(written(langfuse)) == without_run(first)
     assert {score.metadata["run"] for score in written(langfuse).values()} == {second["id"]}
+
+
+def test_an_earlier_run_does_not_write_over_a_later_one(
+    service: Service, langfuse: StandIn
+) -> None:
+    langfuse.experiment(items=5)
+    benchmark(service, langfuse)
+    first = service.completed()
+    second = service.completed()
+    late = write_again(service, first)
+    assert (late["writeBack"]["status"], late["writeBack"]["errorCode"]) == (
+        "SUPERSEDED",
+        "SUPERSEDED",
+    )
+    assert second["id"] in late["writeBack"]["error"]
+    assert {score.metadata["run"] for score in written(langfuse).values()} == {second["id"]}
+
+
+def test_a_run_whose_scores_are_on_their_way_is_purged_later(
+    service: Service, langfuse: StandIn
+) -> None:
+    langfuse.experiment(items=5)
+    benchmark(service, langfuse)
+    run = service.completed()
+    tomorrow = utc_now() + timedelta(days=1)
+    with service.resources.db.begin() as session:
+        write_back.request_write_back(session, run["id"], service.resources)
+        assert purge_runs_before(session, tomorrow, utc_now()) == 0
+    service.work()
+    with service.resources.db.begin() as session:
+        assert purge_runs_before(session, tomorrow, utc_now()) == 1
 
 
 def test_another_benchmark_has_scores_of_its_own(service: Service, langfuse: StandIn) -> None:
@@ -266,13 +299,20 @@ def test_many_scores_take_turns_with_what_waits_for_the_same_server(
     monkeypatch.setattr(write_back, "TURN_S", 0.0)
     langfuse.experiment(items=30)
     benchmark(service, langfuse)
+    service.benchmark(
+        "bench-002",
+        source="langfuse",
+        metrics=["ACCURACY", "CONTAINS"],
+        measures=[QUALITY],
+        writeBack=ALL,
+    )
     first = service.start()
-    second = service.start()
+    second = service.start(benchmarkId="bench-002")
     service.work()
     for run in (first, second):
         done = service.get(f"/benchmark-runs/{run['id']}")["writeBack"]
         assert (done["status"], done["written"]) == ("WRITTEN", 61)
-    assert len(written(langfuse)) == 61
+    assert len(written(langfuse)) == 2 * 61
     with service.resources.db.read() as session:
         jobs = session.connection().exec_driver_sql(
             "SELECT count(*) FROM procrastinate_jobs WHERE task_name = 'runs.write_back'"

@@ -221,8 +221,10 @@ class V4Reader:
                 continue
             yield from rows_of(document, f"GET {path}")
             cursor = text_of(meta_of(document), "cursor")
-            if cursor is None or cursor in seen:
+            if cursor is None:
                 return
+            if cursor in seen:
+                raise BadResponse(f"GET {path} (API v4) gave the same page twice")
             seen.add(cursor)
 
     def _traces(self, page: RowPage, calls: Calls) -> tuple[Trace, ...]:
