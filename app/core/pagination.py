@@ -14,6 +14,7 @@ from typing import Annotated, Any, Generic, NamedTuple, TypeAlias, TypeVar
 from fastapi import Depends, Query
 from sqlalchemy import Row, Select, literal, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.sql.elements import KeyedColumnElement
 
 from app.core.errors import ErrorItem, Invalid
 from app.core.strict_json import MAX_INTEGER, MIN_INTEGER, storable_text_flaw
@@ -25,6 +26,7 @@ DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
 MAX_CURSOR = 1024
 
+Key: TypeAlias = InstrumentedAttribute[Any] | KeyedColumnElement[Any]
 CursorValue: TypeAlias = str | int | datetime
 
 
@@ -68,7 +70,7 @@ def paged(
     session: Session,
     statement: Select[T],
     *,
-    keys: Sequence[InstrumentedAttribute[Any]],
+    keys: Sequence[Key],
     query: PageQuery,
     descending: bool = True,
 ) -> PageRows[T]:
@@ -86,7 +88,7 @@ def paged_columns(
     session: Session,
     statement: Select[Any],
     *,
-    keys: Sequence[InstrumentedAttribute[Any]],
+    keys: Sequence[Key],
     query: PageQuery,
     descending: bool = True,
 ) -> PageRows[Row[Any]]:
@@ -132,18 +134,14 @@ def _untagged(tag: str, value: Any) -> CursorValue:
     raise ValueError(tag)
 
 
-def _ordered(
-    statement: S, keys: Sequence[InstrumentedAttribute[Any]], query: PageQuery, *, descending: bool
-) -> S:
+def _ordered(statement: S, keys: Sequence[Key], query: PageQuery, *, descending: bool) -> S:
     if query.cursor is not None:
         statement = statement.where(_beyond(keys, query.cursor, descending=descending))
     order = [key.desc() if descending else key.asc() for key in keys]
     return statement.order_by(*order).limit(query.limit + 1)
 
 
-def _cut(
-    found: Iterable[T], keys: Sequence[InstrumentedAttribute[Any]], query: PageQuery
-) -> PageRows[T]:
+def _cut(found: Iterable[T], keys: Sequence[Key], query: PageQuery) -> PageRows[T]:
     rows = list(found)
     if len(rows) <= query.limit:
         return PageRows(rows, None)
@@ -151,7 +149,7 @@ def _cut(
     return PageRows(shown, encode_cursor([getattr(shown[-1], key.key) for key in keys]))
 
 
-def _beyond(keys: Sequence[InstrumentedAttribute[Any]], cursor: str, *, descending: bool) -> Any:
+def _beyond(keys: Sequence[Key], cursor: str, *, descending: bool) -> Any:
     values = decode_cursor(cursor)
     fits = len(values) == len(keys) and all(
         isinstance(value, key.type.python_type) for key, value in zip(keys, values, strict=False)

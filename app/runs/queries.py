@@ -106,16 +106,16 @@ def list_runs(
     """The shown columns of runs, newest first; `since` and `until` bound their creation."""
     statement = SHOWN
     if benchmark_id is not None:
-        statement = statement.where(BenchmarkRun.benchmark_id == benchmark_id)
+        statement = statement.where(_RUNS.c.benchmark_id == benchmark_id)
     if agent_id is not None:
-        statement = statement.where(BenchmarkRun.agent_id == agent_id)
+        statement = statement.where(_RUNS.c.agent_id == agent_id)
     if status is not None:
-        statement = statement.where(BenchmarkRun.status == status)
+        statement = statement.where(_RUNS.c.status == status)
     if since is not None:
-        statement = statement.where(BenchmarkRun.created_at >= since)
+        statement = statement.where(_RUNS.c.created_at >= since)
     if until is not None:
-        statement = statement.where(BenchmarkRun.created_at < until)
-    return paged_columns(session, statement, keys=[BenchmarkRun.seq], query=query)
+        statement = statement.where(_RUNS.c.created_at < until)
+    return paged_columns(session, statement, keys=[_RUNS.c.seq], query=query)
 
 
 def find_shard(session: Session, run_seq: int, shard: int) -> RunShard | None:

@@ -161,7 +161,8 @@ def delete_run(run_id: RunId, res: Res) -> None:
 
 
 def view(run: BenchmarkRun | Row[Any]) -> RunView:
-    columns = {name: getattr(run, name) for name in COLUMNS}
+    held = run._asdict() if isinstance(run, Row) else {n: getattr(run, n) for n in COLUMNS}
+    columns = {name: held[name] for name in COLUMNS}
     return RunView(
         **columns,
         write_back=write_back_view(run.write_back),
