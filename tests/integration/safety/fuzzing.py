@@ -151,6 +151,14 @@ def fuzzer_of(service: Service) -> Fuzzer:
         "cronExpression": "0 0 3 * * *",
     }
     endpoint = {"channel": "WEBHOOK", "recipient": "http://127.0.0.1:1/nobody"}
+    rule = {
+        "name": "always",
+        "benchmarkId": "bench-001",
+        "metric": "ROUGE",
+        "condition": "LESS_THAN",
+        "threshold": 2,
+    }
+    silence = {"matchers": {"name": "never"}, "endsAt": "2099-01-01T00:00:00Z"}
     secret = {"name": "langfuse", "secret": "lf-whsec_" + "a" * 32}
     service.agent()
     service.benchmark(metrics=["ROUGE"], evaluates=["agent-001"], triggers={"agentUpdated": True})
@@ -158,6 +166,8 @@ def fuzzer_of(service: Service) -> Fuzzer:
     known = {
         "agentId": "agent-001",
         "benchmarkId": "bench-001",
+        "alertConfigId": service.post("/alert-configs", rule)["id"],
+        "silenceId": service.post("/silences", silence)["id"],
         "kpiId": service.post("/benchmarks/bench-001/kpis", kpi)["id"],
         "datasetId": service.upload([pair(1)])["id"],
         "key_id": service.post("/keys", {"name": "spare", "role": "read"})["id"],
@@ -169,6 +179,7 @@ def fuzzer_of(service: Service) -> Fuzzer:
         "name": "support",
         "runName": "night-2",
     }
+    known["alertId"] = service.get("/alerts", state="FIRING")["items"][0]["id"]
     delivery = service.post("/notifications/test", endpoint)
     known |= {"deliveryId": delivery["id"], "notificationId": delivery["notificationId"]}
     known["endpointId"] = delivery["endpointId"]
@@ -184,6 +195,12 @@ def fuzzer_of(service: Service) -> Fuzzer:
         "results": [{"task": task}],
     }
     bodies = {
+        "POST /api/v1/alert-configs": rule,
+        "PUT /api/v1/alert-configs/{alertConfigId}": rule,
+        "PATCH /api/v1/alert-configs/{alertConfigId}": {"threshold": 1},
+        "POST /api/v1/alert-configs/backtest": {"rule": rule, "agentId": "agent-001"},
+        "POST /api/v1/alerts/{alertId}/ack": {"verdict": "noise"},
+        "POST /api/v1/silences": silence,
         "POST /api/v1/endpoints": endpoint,
         "POST /api/v1/notifications/test": endpoint,
         "POST /api/v1/endpoints/{endpointId}/secret": {"earlierEndsAfterSeconds": 60},
