@@ -36,9 +36,10 @@ class Notification(Base):
 class Endpoint(Base):
     """Where messages of a channel go: a recipient, and how it has answered lately.
 
-    `failing_since` is the first failure after the last success. To one that is `slow`, nothing is
-    sent beside what goes to other slow ones. Both secrets are sealed; the earlier one signs, too,
-    until it ends.
+    `failing_since` is the first failure after the last success. `slow_tries` counts those that took
+    long, one after the other: while there are any, nothing is sent beside what goes to other slow
+    endpoints, and nothing at all before `rests_until`. Both secrets are sealed; the earlier one
+    signs, too, until it ends.
     """
 
     __tablename__ = "endpoints"
@@ -54,7 +55,8 @@ class Endpoint(Base):
     earlier_secret: Mapped[str | None] = mapped_column(info=SEALED)
     earlier_until: Mapped[datetime | None]
     daily_summary: Mapped[bool] = mapped_column(Boolean, server_default="false")
-    slow: Mapped[bool] = mapped_column(Boolean, server_default="false")
+    slow_tries: Mapped[int] = mapped_column(Integer, server_default="0")
+    rests_until: Mapped[datetime | None]
     failing_since: Mapped[datetime | None]
     delivered_at: Mapped[datetime | None]
     disabled_at: Mapped[datetime | None]

@@ -15,6 +15,9 @@ SCHEDULE_S = (0.0, 5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0, 72_
 JITTER = 0.2
 DISABLED_AFTER = timedelta(hours=120)
 SLOW_S = 2.0
+
+# After as many tries that took long and failed, one after the other.
+RESTS_S = (0.0, 5.0, 300.0)
 SLOW_LANE = "notifications: slow"
 
 _SECONDS = re.compile(r"[0-9]{1,12}")
@@ -59,8 +62,16 @@ def is_given_up(failing_since: datetime, now: datetime) -> bool:
     return now - failing_since >= DISABLED_AFTER
 
 
+def rest_s(slow_tries: int) -> float:
+    """Seconds for which an endpoint is left alone after so many tries that took long and failed.
+
+    Else each of the messages that wait for it would take its time, and that of other slow ones.
+    """
+    return RESTS_S[min(slow_tries, len(RESTS_S) - 1)]
+
+
 def lane(host: str, *, slow: bool) -> str:
-    """What is sent one after the other: all that goes to one host, and all that goes to endpoints
-    which are slow or failing, wherever they are. So they keep one job busy, and delay nobody else.
+    """What is sent one after the other: all that goes to one host, and all that goes to slow
+    endpoints, wherever they are. So these keep one job busy, and delay nobody else.
     """
     return SLOW_LANE if slow else f"notifications: {host}"

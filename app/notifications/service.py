@@ -1,6 +1,6 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import assert_never
 
@@ -16,7 +16,7 @@ from app.jobs.queue import enqueue_many
 from app.notifications import queries
 from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.registry import CHANNELS, IN_APP, ChannelSpec, Outgoing
-from app.notifications.rules import SLOW_S, DeliveryStatus, is_given_up, lane, wait_s
+from app.notifications.rules import SLOW_S, DeliveryStatus, is_given_up, lane, rest_s, wait_s
 from app.notifications.signing import new_secret
 from app.notifications.types import (
     Delivered,
@@ -41,6 +41,15 @@ class EndpointDisabled(Conflict):
     """This endpoint is disabled; enable it with POST /api/v1/endpoints/{id}/enable first."""
 
     code = "endpoint-disabled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryJob:
+    """The arguments of a job: which try of a delivery, and whether in the lane of slow endpoints."""
+
+    delivery_id: str
+    round: int
+    slow: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,15 +117,27 @@ def set_up_endpoint(session: Session, target: Target, daily_summary: bool | None
 
 
 def begin_try(
-    session: Session, delivery_id: str, round_: int, box: SecretBox, public_url: str, now: datetime
+    session: Session,
+    job: DeliveryJob,
+    box: SecretBox,
+    public_url: str,
+    now: datetime,
 ) -> Try | None:
-    """What a try needs; None when it is no longer wanted.
+    """What a try needs; None when there is none now: it is no longer wanted, the endpoint rests,
+    or the job is not in the lane of slow endpoints and should be.
 
     Makes the secret of an endpoint that is signed and has none.
     """
-    sending = queries.get_sending(session, delivery_id, for_update=True)
+    sending = queries.get_sending(session, job.delivery_id, for_update=True)
     delivery, notification, endpoint = sending
-    if delivery.status != DeliveryStatus.PENDING or delivery.round != round_:
+    if not _is_wanted(delivery, job):
+        return None
+    if endpoint.rests_until is not None and endpoint.rests_until > now:
+        delivery.due_at = endpoint.rests_until
+        session.flush()
+        return None
+    if endpoint.slow_tries and not job.slow:
+        _enqueue(session, [delivery])  # it became slow after the job was put on the queue
         return None
     channel = CHANNELS.find(endpoint.channel)
     keys = _keys(session, endpoint, box, now) if channel and channel.signed else ()
@@ -135,14 +156,16 @@ def outgoing_of(tried: Try, body: bytes, now: datetime) -> Outgoing:
     )
 
 
-def end_try(session: Session, delivery_id: str, round_: int, ended: TryEnded) -> None:
+def end_try(session: Session, job: DeliveryJob, ended: TryEnded) -> None:
     """Write how a try went and when the next one is; nothing for one that is no longer wanted."""
-    delivery, _, endpoint = queries.get_sending(session, delivery_id, for_update=True)
-    if delivery.status != DeliveryStatus.PENDING or delivery.round != round_:
+    delivery, _, endpoint = queries.get_sending(session, job.delivery_id, for_update=True)
+    if not _is_wanted(delivery, job):
         return
     delivery.round += 1
     delivery.attempts += 1
     delivery.tried_at = ended.at
+    endpoint.slow_tries = endpoint.slow_tries + 1 if ended.took_s > SLOW_S else 0
+    endpoint.rests_until = None
     match ended.outcome:
         case Delivered():
             _note_success(delivery, endpoint, ended)
@@ -176,8 +199,10 @@ def redeliver(session: Session, delivery_id: str) -> Delivery:
     delivery, _, endpoint = queries.get_sending(session, delivery_id, for_update=True)
     if endpoint.disabled_at is not None:
         raise EndpointDisabled
+    endpoint.rests_until = None
     if delivery.status != DeliveryStatus.PENDING or delivery.due_at is not None:
         _start_anew(session, [delivery])
+    session.flush()
     return delivery
 
 
@@ -186,6 +211,7 @@ def enable_endpoint(session: Session, endpoint_id: str) -> Endpoint:
     endpoint = queries.get_endpoint(session, endpoint_id, for_update=True)
     if endpoint.disabled_at is not None:
         endpoint.disabled_at = endpoint.disabled_reason = endpoint.failing_since = None
+        endpoint.rests_until, endpoint.slow_tries = None, 0
         held = select(Delivery).where(
             Delivery.endpoint_id == endpoint_id, Delivery.status == DeliveryStatus.HELD
         )
@@ -234,6 +260,10 @@ def purge_notifications(session: Session, now: datetime) -> None:
     session.execute(delete(Notification).where(Notification.created_at < now - KEPT, ~on_its_way))
 
 
+def _is_wanted(delivery: Delivery, job: DeliveryJob) -> bool:
+    return delivery.status == DeliveryStatus.PENDING and delivery.round == job.round
+
+
 def _insert_notification(session: Session, message: Message, once: str | None) -> str | None:
     document = message.document()
     row = insert(Notification).values(
@@ -266,8 +296,10 @@ def _enqueue(session: Session, deliveries: Sequence[Delivery]) -> None:
     lanes: dict[str, list[dict[str, object]]] = defaultdict(list)
     for delivery in deliveries:
         if delivery.status == DeliveryStatus.PENDING:
-            job = {"delivery_id": delivery.id, "round_": delivery.round}
-            lanes[_lane(endpoints[delivery.endpoint_id])].append(job)
+            endpoint = endpoints[delivery.endpoint_id]
+            slow = endpoint.slow_tries > 0
+            job = DeliveryJob(delivery_id=delivery.id, round=delivery.round, slow=slow)
+            lanes[_lane(endpoint)].append(asdict(job))
     for name, jobs in lanes.items():
         enqueue_many(session, DELIVER, jobs, lock=name)
 
@@ -275,7 +307,7 @@ def _enqueue(session: Session, deliveries: Sequence[Delivery]) -> None:
 def _lane(endpoint: Endpoint) -> str:
     channel = CHANNELS.find(endpoint.channel)
     host = channel.host(endpoint.recipient) if channel else endpoint.channel
-    return lane(host, slow=endpoint.slow)
+    return lane(host, slow=endpoint.slow_tries > 0)
 
 
 def _start_anew(session: Session, deliveries: Sequence[Delivery]) -> None:
@@ -293,14 +325,13 @@ def _note_success(delivery: Delivery, endpoint: Endpoint, ended: TryEnded) -> No
     delivery.detail = None
     delivery.delivered_at = endpoint.delivered_at = ended.at
     endpoint.failing_since = None
-    endpoint.slow = ended.took_s > SLOW_S
 
 
 def _note_failure(
     session: Session, delivery: Delivery, endpoint: Endpoint, ended: TryEnded, detail: str
 ) -> None:
     delivery.detail = detail
-    endpoint.slow = True
+    endpoint.rests_until = ended.at + timedelta(seconds=rest_s(endpoint.slow_tries))
     endpoint.failing_since = endpoint.failing_since or ended.at
     if is_given_up(endpoint.failing_since, ended.at):
         reason = f"it has only failed since {endpoint.failing_since:%Y-%m-%d %H:%M} UTC: {detail}"

@@ -2,35 +2,36 @@
 
 import random
 import time
+from typing import Any
 
 from app.core.resources import Resources
 from app.jobs.handlers import HANDLERS, Job
 from app.notifications import service
-from app.notifications.service import Try, TryEnded
+from app.notifications.service import DeliveryJob, Try, TryEnded
 from app.notifications.types import Failed, Outcome
 
 TICK_S = 1.0
+MOST_TOLD = 400
 
 
 @HANDLERS.handles(service.DELIVER, give_up="notifications.give_up")
-def deliver(job: Job, delivery_id: str, round_: int) -> None:
+def deliver(job: Job, **arguments: Any) -> None:
     """Try once. Whoever dies between sending and noting that sends the same again."""
-    res = job.resources
+    res, trying = job.resources, DeliveryJob(**arguments)
     with res.db.begin() as session:
         public_url = res.options.get("public_url", "")
-        tried = service.begin_try(
-            session, delivery_id, round_, res.secrets, public_url, res.clock()
-        )
+        tried = service.begin_try(session, trying, res.secrets, public_url, res.clock())
     if tried is not None:
         began = time.monotonic()
         outcome = _send(res, tried)
-        _end(res, delivery_id, round_, outcome, time.monotonic() - began)
+        _end(res, trying, outcome, time.monotonic() - began)
 
 
 @HANDLERS.handles("notifications.give_up")
-def give_up(job: Job, delivery_id: str, round_: int, code: str, message: str) -> None:
+def give_up(job: Job, code: str, message: str, **arguments: Any) -> None:
     """A try that could not even end counts as one that failed."""
-    _end(job.resources, delivery_id, round_, Failed(detail=f"{code}: {message}"[:400]), 0.0)
+    failed = Failed(detail=f"{code}: {message}"[:MOST_TOLD])
+    _end(job.resources, DeliveryJob(**arguments), failed, 0.0)
 
 
 def tick(res: Resources) -> None:
@@ -46,8 +47,8 @@ def _send(res: Resources, tried: Try) -> Outcome:
     return tried.channel.send(res, service.outgoing_of(tried, body, res.clock()))
 
 
-def _end(res: Resources, delivery_id: str, round_: int, outcome: Outcome, took_s: float) -> None:
+def _end(res: Resources, trying: DeliveryJob, outcome: Outcome, took_s: float) -> None:
     chance = random.random()  # noqa: S311 - jitter
     ended = TryEnded(outcome=outcome, at=res.clock(), took_s=took_s, chance=chance)
     with res.db.begin() as session:
-        service.end_try(session, delivery_id, round_, ended)
+        service.end_try(session, trying, ended)

@@ -286,15 +286,38 @@ def test_a_host_that_hangs_keeps_one_job_busy_and_delays_nobody_else(
     assert [each["status"] for each in deliveries] == ["DELIVERED"] * 4
 
 
-def test_all_that_fails_waits_in_one_lane_wherever_it_is(scene: Scene) -> None:
+def test_what_is_slow_waits_in_one_lane_wherever_it_is(scene: Scene) -> None:
     hosts = [Target("WEBHOOK", f"http://127.0.0.1:{port}/") for port in (1, 2, 3)]
     rows = Rows(scene.service.resources.db.url)
     lanes = "SELECT DISTINCT lock FROM procrastinate_jobs WHERE status = 'todo'"
     scene.tell(*hosts)
     assert len(rows.all(lanes)) == 3
     scene.work()
+    rows.do("DELETE FROM deliveries")
+    rows.do("UPDATE endpoints SET slow_tries = 1")
     scene.tell(*hosts)
     assert rows.all(lanes) == [(SLOW_LANE,)]
+
+
+def test_an_endpoint_that_hangs_is_left_alone_for_a_while(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three messages, two tries: the others do not spend their time on it."""
+    monkeypatch.setattr(posting, "DEADLINE_S", 0.3)
+    monkeypatch.setattr(service, "SLOW_S", 0.2)
+    url = scene.receiver.will("hook", *[scene.receiver.hang] * 2)
+    told = [scene.tell(Target("WEBHOOK", url)) for _ in range(3)]
+    scene.work()
+    assert len(scene.receiver.calls) == 1
+    assert sorted(scene.delivery(each)["attempts"] for each in told) == [0, 0, 1]
+    assert all(scene.delivery(each)["dueAt"] for each in told)
+    scene.work(later_s=7)  # 5 s, and then five minutes
+    assert len(scene.receiver.calls) == 2
+    scene.work(later_s=290)
+    assert len(scene.receiver.calls) == 2
+    scene.work(later_s=90)
+    assert {scene.delivery(each)["status"] for each in told} == {"DELIVERED"}
+    scene.receiver.free.set()
 
 
 def test_a_delivery_changes_no_run(scene: Scene) -> None:

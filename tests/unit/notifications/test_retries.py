@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.notifications.rules import SCHEDULE_S, is_given_up, lane, told_wait_s, wait_s
+from app.notifications.rules import SCHEDULE_S, is_given_up, lane, rest_s, told_wait_s, wait_s
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 UNCHANGED = 0.5  # the middle of the jitter
@@ -74,3 +74,7 @@ def test_all_that_is_slow_shares_one_lane_and_nothing_else_does() -> None:
     assert lane("a.example", slow=True) == lane("b.example", slow=True)
     assert len({lane(host, slow=False) for host in ("a.example", "b.example")}) == 2
     assert lane("a.example", slow=False) != lane("a.example", slow=True)
+
+
+def test_who_hangs_again_and_again_rests_for_five_minutes() -> None:
+    assert [rest_s(tries) for tries in range(5)] == [0, 5, 300, 300, 300]

@@ -1,0 +1,76 @@
+"""Endpoints that hang or fail beside one that is sound: how soon is that one told?"""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from app.core.resources import Resources
+from app.core.secrets import SecretBox
+from app.notifications.service import publish
+from app.notifications.types import Message, Target
+from tests.integration.notifications.conftest import Receiver, receiving
+from tests.support.house import House
+from tests.support.processes import MASTER_KEY, until
+
+MESSAGES: Final = 200
+A_SECOND: Final = 20
+HANGING_HOSTS: Final = 3
+TOLD_WITHIN_S: Final = 2.0
+
+
+@pytest.fixture
+def service_resources(service_resources: Resources) -> Resources:
+    """The workers open what this process sealed."""
+    return replace(service_resources, secrets=SecretBox.from_keys([MASTER_KEY]))
+
+
+@pytest.fixture
+def hanging() -> Iterator[list[Receiver]]:
+    with ExitStack() as stack:
+        found = [stack.enter_context(receiving()) for _ in range(HANGING_HOSTS)]
+        for receiver in found:
+            receiver.will("hook", *[receiver.hang] * 10 * MESSAGES)
+        yield found
+
+
+@pytest.fixture
+def sound() -> Iterator[Receiver]:
+    with receiving() as found:
+        yield found
+
+
+@pytest.mark.prove
+def test_the_sound_one_is_told_within_two_seconds(
+    house: House, hanging: list[Receiver], sound: Receiver
+) -> None:
+    worker = house.programs.worker(MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8")
+    worker.said("worker is ready")
+    targets = [Target("WEBHOOK", receiver.at("hook")) for receiver in (*hanging, sound)]
+    targets.append(Target("WEBHOOK", "http://127.0.0.1:1/nobody"))
+    published: dict[str, float] = {}
+    arrived: dict[str, float] = {}
+
+    def look() -> bool:
+        for call in list(sound.calls):
+            arrived.setdefault(call.headers["webhook-id"], time.monotonic())
+        return len(arrived) == MESSAGES
+
+    for number in range(MESSAGES):
+        message = Message(topic="test.told", title=f"message {number}")
+        with house.service.resources.db.begin() as session:
+            told = publish(session, message, targets)
+        published[told] = time.monotonic()
+        ends_at = time.monotonic() + 1 / A_SECOND
+        while time.monotonic() < ends_at:
+            look()
+            time.sleep(0.01)
+    until(look, what=worker.log)
+    waits = sorted(arrived[told] - published[told] for told in published)
+    p50, p99 = waits[MESSAGES // 2], waits[MESSAGES * 99 // 100 - 1]
+    assert p99 <= TOLD_WITHIN_S, f"p50 {p50:.3f} s, p99 {p99:.3f} s"
+    for receiver in hanging:
+        receiver.free.set()
