@@ -170,7 +170,7 @@ def fuzzer_of(service: Service) -> Fuzzer:
         "silenceId": service.post("/silences", silence)["id"],
         "kpiId": service.post("/benchmarks/bench-001/kpis", kpi)["id"],
         "datasetId": service.upload([pair(1)])["id"],
-        "key_id": service.post("/keys", {"name": "spare", "role": "read"})["id"],
+        "keyId": service.post("/keys", {"name": "spare", "role": "read"})["id"],
         "runId": service.completed(runName="night-1")["id"],
         "scheduleId": service.post("/schedule-configs", schedule)["id"],
         "secretId": service.post("/langfuse-secrets", secret)["id"],
