@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from fastapi import Request
-from sqlalchemy import insert
+from sqlalchemy import Table, insert
 from sqlalchemy.orm import Session
 
 from app.access.models import AuditEntry
 from app.core import correlation
 from app.core.bodies import body_fields
+
+# Of the table, not of the entity: an entry goes along with every write, and nobody reads it there.
+_ENTRY = insert(cast("Table", AuditEntry.__table__))
 
 ActorType = Literal["key", "schedule", "webhook", "event", "operator"]
 Outcome = Literal["done", "refused"]
@@ -52,18 +55,19 @@ def record(
     What an API key does is recorded already, by `witness`: call this for other actors.
     """
     session.execute(
-        insert(AuditEntry).values(
-            actor_type=actor.type,
-            actor_id=actor.id,
-            action=action,
-            resource_type=resource.type,
-            resource_id=resource.id,
-            outcome=outcome,
-            fields=list(fields),
-            method=method,
-            path=path,
-            request_id=correlation.request_id(),
-        )
+        _ENTRY,
+        {
+            "actor_type": actor.type,
+            "actor_id": actor.id,
+            "action": action,
+            "resource_type": resource.type,
+            "resource_id": resource.id,
+            "outcome": outcome,
+            "fields": list(fields),
+            "method": method,
+            "path": path,
+            "request_id": correlation.request_id(),
+        },
     )
 
 
