@@ -1,7 +1,7 @@
 """An evaluation beside the thread that stores its results."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
@@ -28,7 +28,7 @@ class _Taken(NamedTuple):
     ended: bool
 
 
-def in_background(work: Work, *, beat_s: float) -> Iterator[list[EvalResult]]:
+def in_background(work: Work, *, beat_s: float) -> Generator[list[EvalResult], None, None]:
     """What the work tells, as soon as it does; an empty list whenever `beat_s` brought nothing.
 
     When the consumer leaves, the work is cancelled and waited for. Raises what the work raises,

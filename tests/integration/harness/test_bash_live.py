@@ -30,6 +30,9 @@ KEYS = {"ANTHROPIC_API_KEY": "key-of-anthropic", "OPENAI_API_KEY": "key-of-opena
 PROVIDERS = [Provider.ANTHROPIC, Provider.OPENAI, Provider.OPENAI_RESPONSES]
 NOW = {"Retry-After": "0"}
 
+# The SDKs take seconds to import: one worker does it for all.
+pytestmark = pytest.mark.xdist_group("sdks of models")
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _checks() -> None:
@@ -258,3 +261,15 @@ def test_an_answer_that_is_none_is_a_failure_of_the_task(provider: Provider, bod
         _, _, failure = attempt(server, provider)
     assert failure is not None
     assert not failure.final
+
+
+def test_a_server_of_one_s_own_needs_no_key() -> None:
+    llm = open_llm(
+        Provider.OPENAI,
+        "m",
+        base_url="http://127.0.0.1:1/v1",
+        settings=TurnSettings(),
+        environment={},
+    )
+    assert (llm.provider, llm.model) == ("openai", "m")
+    asyncio.run(llm.close())

@@ -14,6 +14,9 @@ from app.harness.llm.providers import open_llm
 from app.harness.outbound import outbound_async_client
 from tests.support.model_server import ModelServer, Raw, model_server
 
+# The SDKs take seconds to import: one worker does it for all.
+pytestmark = pytest.mark.xdist_group("sdks of models")
+
 
 def posted(
     url: str,

@@ -115,18 +115,6 @@ def test_keys_come_from_the_environment_alone() -> None:
             open_llm(provider, "m", base_url=None, settings=settings, environment={})
 
 
-def test_a_server_of_one_s_own_needs_no_key() -> None:
-    llm = open_llm(
-        Provider.OPENAI,
-        "m",
-        base_url="http://127.0.0.1:1/v1",
-        settings=TurnSettings(),
-        environment={},
-    )
-    assert (llm.provider, llm.model) == ("openai", "m")
-    asyncio.run(llm.close())
-
-
 def test_a_price_is_dollars_for_a_million_tokens(tmp_path: Path) -> None:
     path = tmp_path / "prices.json"
     path.write_text('{"m": {"input": 2, "output": 10}}')

@@ -1,0 +1,63 @@
+"""An evaluation in the background: what it tells arrives, and it ends with whoever listens."""
+
+import asyncio
+import threading
+
+import pytest
+
+from app.harness.bash.background import in_background
+from app.harness.bash.runner import Tell
+from tests.support.bash_eval import result, task
+
+LIVENESS_S = 30
+FIRST, SECOND = result(task(task_id="a"), True), result(task(task_id="b"), True)
+
+
+def test_all_that_is_told_arrives_in_order() -> None:
+    async def work(tell: Tell) -> None:
+        tell(FIRST)
+        await asyncio.sleep(0)
+        tell(SECOND)
+
+    found = [each for page in in_background(work, beat_s=LIVENESS_S) for each in page]
+    assert found == [FIRST, SECOND]
+
+
+def test_signs_of_life_come_while_nothing_is_told() -> None:
+    heard = threading.Event()
+
+    async def work(tell: Tell) -> None:
+        await asyncio.to_thread(heard.wait, LIVENESS_S)
+        tell(FIRST)
+
+    pages = in_background(work, beat_s=0.01)
+    assert next(pages) == []
+    heard.set()
+    assert [each for page in pages for each in page] == [FIRST]
+
+
+def test_what_it_raises_comes_after_what_it_told() -> None:
+    async def work(tell: Tell) -> None:
+        tell(FIRST)
+        raise LookupError("lost")
+
+    pages = in_background(work, beat_s=LIVENESS_S)
+    assert next(pages) == [FIRST]
+    with pytest.raises(LookupError, match="lost"):
+        next(pages)
+
+
+def test_when_nobody_listens_any_more_it_is_cancelled_and_waited_for() -> None:
+    ended = threading.Event()
+
+    async def work(tell: Tell) -> None:
+        tell(FIRST)
+        try:
+            await asyncio.sleep(LIVENESS_S)
+        finally:
+            ended.set()
+
+    pages = in_background(work, beat_s=LIVENESS_S)
+    assert next(pages) == [FIRST]
+    pages.close()
+    assert ended.is_set()

@@ -1,0 +1,70 @@
+"""What a user may name of the operator's folder: its plain files, and nothing else on the machine."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from app.core.errors import NotFound
+from app.harness import folder
+from app.harness.folder import read_below
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "datasets"
+    (root / "nightly").mkdir(parents=True)
+    (root / "nightly" / "tasks.jsonl").write_bytes(b"mine")
+    (tmp_path / "outside.jsonl").write_bytes(b"not yours")
+    (root / "linked.jsonl").symlink_to(tmp_path / "outside.jsonl")
+    (root / "within.jsonl").symlink_to(root / "nightly" / "tasks.jsonl")
+    (root / "through").symlink_to(tmp_path)
+    os.mkfifo(root / "pipe")
+    return root
+
+
+def test_a_file_of_the_folder_is_read(root: Path) -> None:
+    assert read_below(root, "nightly/tasks.jsonl") == b"mine"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/etc/hosts",
+        "../outside.jsonl",
+        "nightly/../../outside.jsonl",
+        "linked.jsonl",
+        "within.jsonl",
+        "through/outside.jsonl",
+        "nightly",
+        "absent.jsonl",
+        "nightly//tasks.jsonl",
+        "./nightly/tasks.jsonl",
+        "nightly/tasks.jsonl/",
+        "pipe",
+        "",
+        ".",
+        "..",
+        "a\0b",
+        "x" * 300,
+        "nightly/tasks.jsonl/more",
+    ],
+)
+def test_nothing_else_is(root: Path, name: str) -> None:
+    with pytest.raises(NotFound) as caught:
+        read_below(root, name)
+    assert str(root) not in caught.value.detail
+
+
+def test_a_file_that_is_too_large_is_not_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "MAX_BYTES", 3)
+    with pytest.raises(NotFound, match="at most 3 bytes"):
+        read_below(root, "nightly/tasks.jsonl")
+
+
+def test_a_refused_file_is_not_left_open(root: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for name in ("pipe", "nightly", "linked.jsonl", "through/outside.jsonl"):
+        with pytest.raises(NotFound):
+            read_below(root, name)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
