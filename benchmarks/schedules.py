@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
@@ -20,6 +21,7 @@ from benchmarks.rows import BenchRow
 from tests.support.postgres import cluster, drop_database, make_database
 
 SCHEDULES = 10_000
+ROUNDS = 3  # the peer takes so long that one of it is enough
 LATEST_S = 2.0
 GOAL = 20.0
 GRACE_S = 3600
@@ -34,6 +36,7 @@ PLACES = """
                             archived, revision)
     VALUES ('b', '{}', 'local', '[]', 0.9, 0.05, false, 1);
 """
+EMPTY = "DELETE FROM schedule_configs; DELETE FROM procrastinate_jobs;"
 FILL = text(
     """
     INSERT INTO schedule_configs (id, name, benchmark_id, agent_id, cron_expression, timezone,
@@ -62,8 +65,9 @@ class Lateness(NamedTuple):
 
 def measure() -> Iterator[BenchRow]:
     with _database() as db:
-        ours = _ours(db)
+        rounds = [_ours(db) for _ in range(ROUNDS)]
         peer = _peer(db)
+    ours = Lateness(min(each.fired for each in rounds), median(each.last_s for each in rounds))
     ratio = peer.last_s / ours.last_s
     holds = ours.fired == peer.fired == SCHEDULES and ours.last_s <= LATEST_S and ratio >= GOAL
     yield BenchRow(
@@ -81,6 +85,7 @@ def _ours(db: Database) -> Lateness:
     due = _whole_second(datetime.now(UTC) + LEAD)
     cron = f"{due.second} {due.minute} * * * *"
     with db.begin() as session:
+        session.execute(text(EMPTY))
         session.execute(FILL, {"cron": cron, "due": due, "count": SCHEDULES})
     ticker = Ticker(db)
     ticker.start()
