@@ -1,0 +1,75 @@
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg.pq import TransactionStatus
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from app.core import db as pool
+from app.core.db import Database, DatabaseUnavailable, libpq_url
+
+AN_HOUR_S = 3600.0
+
+
+@pytest.fixture
+def db(database_url: str) -> Iterator[Database]:
+    db = Database(database_url, pool_size=1)
+    yield db
+    db.dispose()
+
+
+def backend(session: Session) -> int:
+    return int(session.execute(text("SELECT pg_backend_pid()")).scalar_one())
+
+
+def used_and_ended(db: Database) -> int:
+    """A connection goes back to the pool, and its end at the server dies there."""
+    with db.glance() as session:
+        pid = backend(session)
+    with psycopg.connect(libpq_url(db.url), autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+    return pid
+
+
+def status(session: Session) -> TransactionStatus:
+    connection = session.connection().connection.driver_connection
+    assert isinstance(connection, psycopg.Connection)
+    return connection.info.transaction_status
+
+
+def test_a_read_of_one_statement_opens_no_transaction(db: Database) -> None:
+    with db.glance() as session:
+        backend(session)
+        assert status(session) == TransactionStatus.IDLE
+
+
+def test_a_connection_that_was_glanced_through_is_as_good_as_another(db: Database) -> None:
+    with db.glance() as session:
+        pid = backend(session)
+    with db.read() as session:
+        assert backend(session) == pid
+        assert status(session) == TransactionStatus.INTRANS
+    with db.begin() as session:
+        assert backend(session) == pid
+        assert status(session) == TransactionStatus.INTRANS
+
+
+def test_a_connection_that_died_in_the_pool_is_replaced_unseen(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "TRUSTED_S", 0.0)
+    ended = used_and_ended(db)
+    with db.glance() as session:
+        assert backend(session) != ended
+
+
+def test_one_that_died_while_it_was_trusted_is_told_once(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "TRUSTED_S", AN_HOUR_S)
+    ended = used_and_ended(db)
+    with pytest.raises(DatabaseUnavailable), db.glance() as session:
+        backend(session)
+    with db.glance() as session:
+        assert backend(session) != ended
