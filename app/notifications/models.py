@@ -68,14 +68,15 @@ class Delivery(Base):
     """One notification on its way to one endpoint.
 
     `attempts` counts the tries of the retry schedule, `round` all that were ever begun: it fences
-    the one that is under way. `due_at` is set while a delivery waits for its next try; without it,
-    one that is PENDING has a job.
+    the one that is under way. `due_at` is set while a delivery waits for its next try, or for its
+    turn; without it, one that is PENDING has a job.
     """
 
     __tablename__ = "deliveries"
     __table_args__ = (
         UniqueConstraint("notification_id", "endpoint_id"),
         Index("ix_deliveries_created_at_id", "created_at", "id"),
+        Index("ix_deliveries_pending", "endpoint_id", postgresql_where=text("status = 'PENDING'")),
         Index("ix_deliveries_due_at", "due_at", postgresql_where=text("due_at IS NOT NULL")),
     )
 

@@ -2,8 +2,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import exists, func, or_, select
+from sqlalchemy.orm import Session, aliased
 
 from app.core.errors import NotFound
 from app.core.pagination import PageQuery, PageRows, paged
@@ -133,7 +133,31 @@ def endpoints_of(session: Session, deliveries: Sequence[Delivery]) -> dict[str, 
     return {endpoint.id: endpoint for endpoint in found}
 
 
-def due_deliveries(session: Session, now: datetime) -> list[Delivery]:
-    """Deliveries whose next try is due, locked; those that somebody else has are left out."""
-    statement = select(Delivery).where(Delivery.due_at <= now).order_by(Delivery.due_at)
-    return list(session.scalars(statement.limit(DUE_AT_ONCE).with_for_update(skip_locked=True)))
+def next_deliveries(
+    session: Session, now: datetime | None, endpoint_ids: Sequence[str] | None = None
+) -> list[str]:
+    """The delivery that is next for each of these endpoints (or of all): the oldest that is due.
+
+    None for an endpoint that has a job, or rests. `now` None is the time of the transaction.
+    """
+    at = func.now() if now is None else now
+    with_job = aliased(Delivery)
+    has_job = exists().where(
+        with_job.endpoint_id == Delivery.endpoint_id,
+        with_job.status == DeliveryStatus.PENDING,
+        with_job.due_at.is_(None),
+    )
+    statement = (
+        select(func.min(Delivery.id))
+        .join(Endpoint, Endpoint.id == Delivery.endpoint_id)
+        .where(
+            Delivery.due_at <= at,
+            or_(Endpoint.rests_until.is_(None), Endpoint.rests_until <= at),
+            ~has_job,
+        )
+        .group_by(Delivery.endpoint_id)
+        .limit(DUE_AT_ONCE)
+    )
+    if endpoint_ids is not None:
+        statement = statement.where(Delivery.endpoint_id.in_(endpoint_ids))
+    return list(session.scalars(statement))

@@ -146,7 +146,7 @@ def get_endpoint(endpoint_id: EndpointId, res: Res) -> EndpointView:
 def enable_endpoint(endpoint_id: EndpointId, res: Res) -> EndpointView:
     """Send there again; what was held comes first."""
     with res.db.begin() as session:
-        return endpoint_view(service.enable_endpoint(session, endpoint_id))
+        return endpoint_view(service.enable_endpoint(session, endpoint_id, res.clock()))
 
 
 @endpoints.post(
@@ -199,7 +199,7 @@ def get_delivery(delivery_id: DeliveryId, res: Res) -> DeliveryView:
 def redeliver_message(delivery_id: DeliveryId, res: Res) -> DeliveryView:
     """Send a message again, now; it keeps its id."""
     with res.db.begin() as session:
-        return delivery_views(session, [service.redeliver(session, delivery_id)])[0]
+        return delivery_views(session, [service.redeliver(session, delivery_id, res.clock())])[0]
 
 
 def inbox_view(session: Session) -> InboxView:

@@ -4,10 +4,11 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from sqlalchemy import delete, exists, select, tuple_, update
+from sqlalchemy import exists, func, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
+from app.core.batches import delete_some
 from app.core.errors import Conflict
 from app.core.ids import new_id
 from app.core.secrets import Secret, SecretBox
@@ -45,11 +46,10 @@ class EndpointDisabled(Conflict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryJob:
-    """The arguments of a job: which try of a delivery, and whether in the lane of slow endpoints."""
+    """The arguments of a job: which try of a delivery."""
 
     delivery_id: str
     round: int
-    slow: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ def publish(
     deliveries = [_new_delivery(notification_id, endpoint) for endpoint in endpoints]
     session.add_all(deliveries)
     session.flush()
-    _enqueue(session, deliveries)
+    _release(session, [endpoint.id for endpoint in endpoints])
     announce(session, INBOX)
     return notification_id
 
@@ -123,21 +123,13 @@ def begin_try(
     public_url: str,
     now: datetime,
 ) -> Try | None:
-    """What a try needs; None when there is none now: it is no longer wanted, the endpoint rests,
-    or the job is not in the lane of slow endpoints and should be.
+    """What a try needs; None when it is no longer wanted.
 
     Makes the secret of an endpoint that is signed and has none.
     """
     sending = queries.get_sending(session, job.delivery_id, for_update=True)
     delivery, notification, endpoint = sending
     if not _is_wanted(delivery, job):
-        return None
-    if endpoint.rests_until is not None and endpoint.rests_until > now:
-        delivery.due_at = endpoint.rests_until
-        session.flush()
-        return None
-    if endpoint.slow_tries and not job.slow:
-        _enqueue(session, [delivery])  # it became slow after the job was put on the queue
         return None
     channel = CHANNELS.find(endpoint.channel)
     keys = _keys(session, endpoint, box, now) if channel and channel.signed else ()
@@ -177,21 +169,15 @@ def end_try(session: Session, job: DeliveryJob, ended: TryEnded) -> None:
         case _:
             assert_never(ended.outcome)
     session.flush()
+    _release(session, [endpoint.id], ended.at)
 
 
 def release_due(session: Session, now: datetime) -> None:
-    """Put the deliveries on the queue whose next try is due.
-
-    They are not on it before: one that waits there would hold all that is sent to the same host.
-    """
-    due = queries.due_deliveries(session, now)
-    for delivery in due:
-        delivery.due_at = None
-    session.flush()
-    _enqueue(session, due)
+    """Put the deliveries on the queue whose next try is due, one for each endpoint."""
+    _put_on_queue(session, queries.next_deliveries(session, now))
 
 
-def redeliver(session: Session, delivery_id: str) -> Delivery:
+def redeliver(session: Session, delivery_id: str, now: datetime) -> Delivery:
     """Try a delivery again now, with all its tries before it; one that has a job keeps that.
 
     Raises: `DeliveryNotFound`, `EndpointDisabled`.
@@ -201,12 +187,11 @@ def redeliver(session: Session, delivery_id: str) -> Delivery:
         raise EndpointDisabled
     endpoint.rests_until = None
     if delivery.status != DeliveryStatus.PENDING or delivery.due_at is not None:
-        _start_anew(session, [delivery])
-    session.flush()
+        _start_anew(session, [delivery], now)
     return delivery
 
 
-def enable_endpoint(session: Session, endpoint_id: str) -> Endpoint:
+def enable_endpoint(session: Session, endpoint_id: str, now: datetime) -> Endpoint:
     """Send to an endpoint again, first what was held."""
     endpoint = queries.get_endpoint(session, endpoint_id, for_update=True)
     if endpoint.disabled_at is not None:
@@ -215,7 +200,7 @@ def enable_endpoint(session: Session, endpoint_id: str) -> Endpoint:
         held = select(Delivery).where(
             Delivery.endpoint_id == endpoint_id, Delivery.status == DeliveryStatus.HELD
         )
-        _start_anew(session, session.scalars(held.order_by(Delivery.id).with_for_update()).all())
+        _start_anew(session, session.scalars(held.with_for_update()).all(), now)
     return endpoint
 
 
@@ -252,12 +237,14 @@ def mark_all_read(session: Session, now: datetime) -> None:
     announce(session, INBOX)
 
 
-def purge_notifications(session: Session, now: datetime) -> None:
-    """Forget notifications of 90 days ago, but for those that are still on their way."""
+def purge_notifications(session: Session, now: datetime) -> int:
+    """Forget some notifications of 90 days ago, but for those that are still on their way; see
+    `delete_some`.
+    """
     on_its_way = exists().where(
         Delivery.notification_id == Notification.id, Delivery.status == DeliveryStatus.PENDING
     )
-    session.execute(delete(Notification).where(Notification.created_at < now - KEPT, ~on_its_way))
+    return delete_some(session, Notification, (Notification.created_at < now - KEPT) & ~on_its_way)
 
 
 def _is_wanted(delivery: Delivery, job: DeliveryJob) -> bool:
@@ -285,21 +272,33 @@ def _new_delivery(notification_id: str, endpoint: Endpoint) -> Delivery:
         notification_id=notification_id,
         endpoint_id=endpoint.id,
         status=DeliveryStatus.HELD if held else DeliveryStatus.PENDING,
+        due_at=None if held else func.now(),
         attempts=0,
         round=0,
     )
 
 
-def _enqueue(session: Session, deliveries: Sequence[Delivery]) -> None:
-    """A job for each delivery that is not held; those of one lane one after the other."""
+def _release(session: Session, endpoint_ids: Sequence[str], now: datetime | None = None) -> None:
+    """Put the next delivery of each of these endpoints on the queue.
+
+    An endpoint has one job at a time; what else is due waits in its table. A queue in which
+    hundreds wait for one slow host would be slow for everybody. Whoever comes between two looks is
+    found by the next one, or within a second.
+    """
+    if endpoint_ids:
+        _put_on_queue(session, queries.next_deliveries(session, now, endpoint_ids))
+
+
+def _put_on_queue(session: Session, delivery_ids: Sequence[str]) -> None:
+    """A job for each of these that has none; those of one lane run one after the other."""
+    chosen = update(Delivery).where(Delivery.id.in_(delivery_ids), Delivery.due_at.is_not(None))
+    statement = chosen.values(due_at=None).returning(Delivery)
+    deliveries = session.scalars(statement, execution_options={"populate_existing": True}).all()
     endpoints = queries.endpoints_of(session, deliveries)
     lanes: dict[str, list[dict[str, object]]] = defaultdict(list)
     for delivery in deliveries:
-        if delivery.status == DeliveryStatus.PENDING:
-            endpoint = endpoints[delivery.endpoint_id]
-            slow = endpoint.slow_tries > 0
-            job = DeliveryJob(delivery_id=delivery.id, round=delivery.round, slow=slow)
-            lanes[_lane(endpoint)].append(asdict(job))
+        job = DeliveryJob(delivery_id=delivery.id, round=delivery.round)
+        lanes[_lane(endpoints[delivery.endpoint_id])].append(asdict(job))
     for name, jobs in lanes.items():
         enqueue_many(session, DELIVER, jobs, lock=name)
 
@@ -310,14 +309,14 @@ def _lane(endpoint: Endpoint) -> str:
     return lane(host, slow=endpoint.slow_tries > 0)
 
 
-def _start_anew(session: Session, deliveries: Sequence[Delivery]) -> None:
+def _start_anew(session: Session, deliveries: Sequence[Delivery], now: datetime) -> None:
     for delivery in deliveries:
         delivery.status = DeliveryStatus.PENDING
         delivery.attempts = 0
         delivery.round += 1
-        delivery.due_at = None
+        delivery.due_at = now
     session.flush()
-    _enqueue(session, deliveries)
+    _release(session, [delivery.endpoint_id for delivery in deliveries], now)
 
 
 def _note_success(delivery: Delivery, endpoint: Endpoint, ended: TryEnded) -> None:

@@ -64,6 +64,7 @@ def upgrade() -> None:
     sa.UniqueConstraint('notification_id', 'endpoint_id', name=op.f('uq_deliveries_notification_id_endpoint_id'))
     )
     op.create_index('ix_deliveries_created_at_id', 'deliveries', ['created_at', 'id'], unique=False)
+    op.create_index('ix_deliveries_pending', 'deliveries', ['endpoint_id'], unique=False, postgresql_where=sa.text("status = 'PENDING'"))
     op.create_index('ix_deliveries_due_at', 'deliveries', ['due_at'], unique=False, postgresql_where=sa.text('due_at IS NOT NULL'))
     op.create_index(op.f('ix_deliveries_endpoint_id'), 'deliveries', ['endpoint_id'], unique=False)
 
