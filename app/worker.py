@@ -104,12 +104,15 @@ def _purge(resources: Resources) -> None:
     are older than their benchmark keeps them, what models answered a month ago.
     """
     with resources.db.begin() as session:
-        purge_expired(session, resources.clock())
         purge_windows(session, resources.clock().timestamp())
-        purge_finished(session)
-        purge_events(session, resources.clock())
-        purge_notifications(session, resources.clock())
-    for purge_some in (purge_kept_runs, purge_old_answers):
+    for purge_some in (
+        purge_expired,
+        purge_finished,
+        purge_events,
+        purge_notifications,
+        purge_kept_runs,
+        purge_old_answers,
+    ):
         purged = 1
         while purged:
             with resources.db.begin() as session:

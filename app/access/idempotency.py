@@ -15,12 +15,13 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Header, Request, Response
 from pydantic import BaseModel, SecretStr
-from sqlalchemy import delete, func, select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from app.access.deps import caller_of
 from app.access.models import IdempotencyKey
 from app.core.answers import add_header
+from app.core.batches import delete_some
 from app.core.deps import resources
 from app.core.errors import Conflict, Invalid
 from app.core.etags import find_etag
@@ -184,9 +185,8 @@ Once = Annotated[OnceOnly, Depends(_once_only)]
 
 
 def purge_expired(session: Session, now: datetime) -> int:
-    """Forget the answers that no client may ask for any more; how many there were."""
-    expired = delete(IdempotencyKey).where(IdempotencyKey.expires_at <= now)
-    return len(session.scalars(expired.returning(IdempotencyKey.id)).all())
+    """Forget some of the answers that no client may ask for any more; see `delete_some`."""
+    return delete_some(session, IdempotencyKey, IdempotencyKey.expires_at <= now)
 
 
 def _claim(request: Request, key: str, body: BaseModel | str | None) -> Claim:

@@ -1,8 +1,11 @@
 """Jobs whose worker is gone: procrastinate starts none of them again by itself."""
 
+from datetime import datetime
+
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from app.core.batches import AT_ONCE
 from app.core.db import IDLE_IN_TRANSACTION_TIMEOUT_MS
 from app.jobs.closing import FailedForGood, HeldJob, fail
 from app.jobs.handlers import MAX_ATTEMPTS, Handlers
@@ -38,10 +41,13 @@ _END_SILENT = text(
 _RETRY = text("SELECT procrastinate_retry_job_v2(:id, now(), NULL, NULL, NULL)")
 _PURGE = text(
     """
-    DELETE FROM procrastinate_jobs AS job
-    WHERE job.status IN ('succeeded', 'failed', 'cancelled', 'aborted')
-      AND NOT EXISTS (SELECT FROM procrastinate_events AS event
-                      WHERE event.job_id = job.id AND event.at > now() - interval '7 days')
+    DELETE FROM procrastinate_jobs WHERE id IN (
+        SELECT id FROM procrastinate_jobs AS job
+        WHERE job.status IN ('succeeded', 'failed', 'cancelled', 'aborted')
+          AND NOT EXISTS (SELECT FROM procrastinate_events AS event
+                          WHERE event.job_id = job.id AND event.at > now() - interval '7 days')
+        LIMIT :at_once
+    ) RETURNING id
     """
 )
 
@@ -84,6 +90,8 @@ def _poison(job: HeldJob) -> FailedForGood:
     return FailedForGood(code="POISON", message=message)
 
 
-def purge_finished(session: Session) -> None:
-    """Delete the jobs that ended more than a week ago."""
-    session.execute(_PURGE)
+def purge_finished(session: Session, _: datetime) -> int:
+    """Delete some of the jobs that ended more than a week ago, by the clock of the database; see
+    `delete_some`.
+    """
+    return len(session.execute(_PURGE, {"at_once": AT_ONCE}).all())

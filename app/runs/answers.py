@@ -9,6 +9,7 @@ from sqlalchemy import delete, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
+from app.core.batches import delete_some
 from app.harness.llm.types import ChatAnswer, EmbeddingAnswer, ModelAnswer, Usage
 from app.runs.models import KeptAnswer, RunSpending
 
@@ -76,15 +77,8 @@ def forget_answers(session: Session, keys: Sequence[bytes]) -> None:
 
 
 def purge_old_answers(session: Session, now: datetime) -> int:
-    """Forget some of the answers that are older than they are kept; returns how many. Call again,
-    in a new transaction, until it is 0.
-    """
-    old = select(KeptAnswer.key).where(KeptAnswer.created_at < now - KEPT).limit(PURGED_AT_ONCE)
-    return len(
-        session.scalars(
-            delete(KeptAnswer).where(KeptAnswer.key.in_(old)).returning(KeptAnswer.key)
-        ).all()
-    )
+    """Forget some of the answers that are older than they are kept; see `delete_some`."""
+    return delete_some(session, KeptAnswer, KeptAnswer.created_at < now - KEPT, PURGED_AT_ONCE)
 
 
 def spending_of_run(session: Session, run_seq: int) -> list[RunSpending]:

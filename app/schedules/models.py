@@ -55,7 +55,10 @@ class ScheduleFire(Base):
     """
 
     __tablename__ = "schedule_fires"
-    __table_args__ = (UniqueConstraint("schedule_id", "due_at"),)
+    __table_args__ = (
+        UniqueConstraint("schedule_id", "due_at"),
+        Index("ix_schedule_fires_due_at", "due_at"),
+    )
 
     seq: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
     schedule_id: Mapped[str] = mapped_column(ForeignKey("schedule_configs.id", ondelete="CASCADE"))

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.access import audit
 from app.benchmarks.queries import get_benchmark
+from app.core.batches import delete_some
 from app.core.errors import AppError, Conflict, Invalid
 from app.core.ids import new_id
 from app.core.secrets import Secret, SecretBox
@@ -265,10 +266,10 @@ def found_run(session: Session, start: Start, now: datetime) -> TriggerEvent:
     return event
 
 
-def purge_events(session: Session, now: datetime) -> None:
-    """Forget events of a week ago, and secrets that ended then."""
-    session.execute(delete(TriggerEvent).where(TriggerEvent.received_at < now - EVENTS_KEPT))
+def purge_events(session: Session, now: datetime) -> int:
+    """Forget some events of a week ago, and secrets that ended then; see `delete_some`."""
     session.execute(delete(WebhookSecret).where(WebhookSecret.expires_at < now - EVENTS_KEPT))
+    return delete_some(session, TriggerEvent, TriggerEvent.received_at < now - EVENTS_KEPT)
 
 
 def _starts(
