@@ -16,8 +16,8 @@ from tests.integration.notifications.conftest import Receiver, receiving
 from tests.support.house import House
 from tests.support.processes import MASTER_KEY, until
 
-MESSAGES: Final = 200
-A_SECOND: Final = 20
+MESSAGES: Final = 60
+A_SECOND: Final = 2
 HANGING_HOSTS: Final = 3
 TOLD_WITHIN_S: Final = 2.0
 
