@@ -2,14 +2,26 @@
 
 import copy
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import psycopg
-from sqlalchemy import TIMESTAMP, BigInteger, Engine, MetaData, Text, create_engine, event, text
+from psycopg.rows import dict_row
+from sqlalchemy import (
+    TIMESTAMP,
+    BigInteger,
+    Engine,
+    MetaData,
+    Select,
+    Text,
+    create_engine,
+    event,
+    text,
+)
 from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.engine import make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import (
@@ -125,6 +137,23 @@ class Database:
             session.connection(execution_options={"isolation_level": "AUTOCOMMIT"})
             yield session
 
+    def find_row(self, sql: str, given: Mapping[str, object]) -> dict[str, Any] | None:
+        """The one row that a statement of `sql_of` finds, by column; for what is asked most often.
+
+        Cost: a third of the same through a session.
+        """
+        with database_errors(), closing(self.engine.raw_connection()) as pooled:
+            driver = cast("psycopg.Connection[Any]", pooled.driver_connection)
+            driver.autocommit = True
+            try:
+                with driver.cursor(row_factory=dict_row) as cursor:
+                    return cursor.execute(sql, given).fetchone()
+            finally:
+                if driver.closed:
+                    pooled.invalidate()
+                else:
+                    driver.autocommit = False
+
     def ping(self) -> None:
         """Raise `DatabaseUnavailable` unless the server answers a query."""
         with database_errors(), self.engine.connect() as connection:
@@ -132,6 +161,12 @@ class Database:
 
     def dispose(self) -> None:
         self.engine.dispose()
+
+
+def sql_of(statement: Select[Any]) -> str:
+    """The text of a statement as the driver takes it; its parameters are named `bindparam`s."""
+    dialect = PGDialect_psycopg()  # type: ignore[no-untyped-call]
+    return str(statement.compile(dialect=dialect))
 
 
 def sqlalchemy_url(url: str) -> str:

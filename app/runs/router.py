@@ -1,9 +1,9 @@
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from sqlalchemy import Row
 
 from app.access.deps import require
 from app.access.idempotency import Once
@@ -77,13 +77,12 @@ def list_runs(
             since=since,
             until=until,
         )
-        return Page(items=[view(run) for run in rows.rows], next_cursor=rows.next_cursor)
+        return Page(items=[shown(run._asdict()) for run in rows.rows], next_cursor=rows.next_cursor)
 
 
 @router.get("/{runId}", dependencies=[Depends(require("read"))])
 def get_run(run_id: RunId, res: Res) -> RunView:
-    with res.db.glance() as session:
-        return view(queries.get_shown_run(session, run_id))
+    return shown(queries.get_shown_run(res.db, run_id))
 
 
 @router.post("/{runId}/cancel", dependencies=[Depends(require("run"))])
@@ -146,8 +145,7 @@ def follow_run(run_id: RunId, request: Request, res: Res, hub: Hub) -> Streaming
     """The run as server-sent events, one whenever it changes, until it has ended."""
 
     def snapshot() -> Snapshot | None:
-        with res.db.read() as session:
-            run = view(queries.get_shown_run(session, run_id))
+        run = shown(queries.get_shown_run(res.db, run_id))
         return Snapshot(event="run", data=run, final=RunStatus(run.status).is_final)
 
     return stream(request, hub, run_id, snapshot)
@@ -160,13 +158,16 @@ def delete_run(run_id: RunId, res: Res) -> None:
         retention.delete_run(session, run_id)
 
 
-def view(run: BenchmarkRun | Row[Any]) -> RunView:
-    held = run._asdict() if isinstance(run, Row) else {n: getattr(run, n) for n in COLUMNS}
+def view(run: BenchmarkRun) -> RunView:
+    return shown({name: getattr(run, name) for name in (*COLUMNS, "write_back")})
+
+
+def shown(held: Mapping[str, Any]) -> RunView:
     columns = {name: held[name] for name in COLUMNS}
     return RunView(
         **columns,
-        write_back=write_back_view(run.write_back),
-        results=f"/api/v1/benchmark-runs/{run.id}/results",
+        write_back=write_back_view(held["write_back"]),
+        results=f"/api/v1/benchmark-runs/{held['id']}/results",
     )
 
 

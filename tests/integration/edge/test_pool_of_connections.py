@@ -3,11 +3,11 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 from psycopg.pq import TransactionStatus
-from sqlalchemy import text
+from sqlalchemy import Text, bindparam, func, select, text
 from sqlalchemy.orm import Session
 
 from app.core import db as pool
-from app.core.db import Database, DatabaseUnavailable, libpq_url
+from app.core.db import Database, DatabaseUnavailable, libpq_url, sql_of
 
 AN_HOUR_S = 3600.0
 
@@ -73,3 +73,25 @@ def test_one_that_died_while_it_was_trusted_is_told_once(
         backend(session)
     with db.glance() as session:
         assert backend(session) != ended
+
+
+ITSELF = sql_of(
+    select(func.pg_backend_pid().label("pid"), bindparam("said", type_=Text).label("x"))
+)
+
+
+def test_a_row_is_found_by_column_and_outside_of_transactions(db: Database) -> None:
+    row = db.find_row(ITSELF, {"said": "50% of 'it'"})
+    with db.glance() as session:
+        assert row == {"pid": backend(session), "x": "50% of 'it'"}
+    assert db.find_row("SELECT 1 WHERE false", {}) is None
+
+
+def test_a_row_on_a_dead_connection_is_told_once_and_the_connection_replaced(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "TRUSTED_S", AN_HOUR_S)
+    used_and_ended(db)
+    with pytest.raises(DatabaseUnavailable):
+        db.find_row(ITSELF, {"said": "one"})
+    assert db.find_row(ITSELF, {"said": "two"})
