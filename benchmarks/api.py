@@ -296,7 +296,7 @@ def service_app(url: str) -> FastAPI:
 
 def orm_app(url: str) -> FastAPI:
     """The peer: the same tables and views behind routes as the framework's documentation has."""
-    # asyncpg: what such services run on, and faster than the asynchronous psycopg.
+    # asyncpg (and greenlet): what such services run on, and faster than the asynchronous psycopg.
     address = make_url(url).set(drivername="postgresql+asyncpg")
     engine = create_async_engine(address, pool_size=20, max_overflow=20)
     sessions = async_sessionmaker(engine, expire_on_commit=False)
