@@ -61,7 +61,9 @@ def test_edits_at_once_each_make_a_revision(service: Service) -> None:
     assert service.get(f"{KPIS}/quality")["revision"] == 9
     renames = [("PATCH", "/benchmarks/bench-001", {"runName": f"n-{n}"}) for n in range(8)]
     assert {answer.status_code for answer in all_at_once(service, renames)} == {200}
-    assert service.get("/benchmarks/bench-001")["revision"] == 17, "8 edits of its KPI are edits of it, too"
+    assert service.get("/benchmarks/bench-001")["revision"] == 17, (
+        "8 edits of its KPI are edits of it, too"
+    )
 
 
 def test_an_agent_that_is_deleted_while_it_is_named_breaks_nothing(service: Service) -> None:
