@@ -72,7 +72,7 @@ def test_the_requests_of_the_readme_answer_as_shown(service: Service) -> None:
 
 
 @pytest.fixture
-def _registries_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+def _registries_as_they_were(plugins: None, monkeypatch: pytest.MonkeyPatch) -> None:
     for registry in (METRICS, TRACE_SOURCES, CHECKS, CHANNELS):
         forget(registry, monkeypatch)
 
