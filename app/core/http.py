@@ -320,6 +320,18 @@ def _pair_in(credentials: str) -> tuple[str, ...]:
     return pair, pair.partition(":")[2]
 
 
+def is_refused_certificate(error: BaseException) -> bool:
+    """Whether a request failed because the server's certificate is not trusted: trying again does
+    not help.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
 @cache
 def _certificates() -> ssl.SSLContext:
     """Reading them takes longer than most requests; `SSL_CERT_FILE` names others."""

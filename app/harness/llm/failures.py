@@ -13,8 +13,6 @@ Errors of all requests, which end the step that asks:
 """
 
 import json
-import ssl
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from http import HTTPStatus
@@ -23,7 +21,7 @@ from typing import Any, Final
 import httpx
 
 from app.core.errors import Invalid, Unavailable
-from app.core.http import AnswerTooLarge, without_credentials
+from app.core.http import AnswerTooLarge, is_refused_certificate, without_credentials
 from app.core.waiting import seconds_to_wait
 
 SHOWN_CHARS: Final = 200
@@ -131,7 +129,7 @@ def failure_of_error(error: httpx.HTTPError | AnswerTooLarge) -> Failure:
         return Failure(kind=Kind.REFUSED, detail=detail)
     if isinstance(error, httpx.DecodingError):
         return Failure(kind=Kind.GARBLED, detail=detail)
-    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error)):
+    if is_refused_certificate(error):
         return Failure(kind=Kind.NOT_THERE, detail=detail)
     return Failure(kind=Kind.UNREACHABLE, detail=detail)
 
@@ -186,9 +184,3 @@ def _words(response: httpx.Response) -> str:
         return str(error)
     parts = (error.get(name) for name in ("message", "code", "type", "param"))
     return "; ".join(dict.fromkeys(str(part) for part in parts if part))
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__

@@ -13,8 +13,6 @@ CollectionFailed
 """
 
 import json
-import ssl
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from http import HTTPStatus
@@ -22,7 +20,7 @@ from typing import Any, Final
 
 import httpx
 
-from app.core.http import AnswerTooLarge, without_credentials
+from app.core.http import AnswerTooLarge, is_refused_certificate, without_credentials
 from app.core.waiting import seconds_to_wait
 from app.traces.registry import CollectionFailed, CredentialsRefused
 
@@ -159,7 +157,7 @@ def failure_of_error(error: httpx.HTTPError | AnswerTooLarge) -> Failure:
     detail = (str(error) or type(error).__name__)[:SHOWN_CHARS]
     if isinstance(error, AnswerTooLarge):
         return Failure(kind=Kind.TOO_LARGE, detail=detail)
-    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error)):
+    if is_refused_certificate(error):
         return Failure(kind=Kind.UNTRUSTED, detail=detail)
     if isinstance(error, httpx.DecodingError):
         return Failure(kind=Kind.GARBLED, detail=detail)
@@ -191,9 +189,3 @@ def _words(response: httpx.Response) -> str:
         return "" if "<" in text[:SHOWN_CHARS] else text[:SHOWN_CHARS].strip()
     message = content.get("message") if isinstance(content, dict) else content
     return str(message)[:SHOWN_CHARS]
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
