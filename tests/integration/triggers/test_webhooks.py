@@ -209,9 +209,10 @@ def test_during_a_rotation_a_call_may_carry_several_signatures(scene: Scene) -> 
     old, new = scene.sender(), scene.sender()
     listed = scene.service.listed("/benchmarks/bench-001/webhook-secrets")
     scene.service.delete(f"/benchmarks/bench-001/webhook-secrets/{listed[-1]['id']}")
-    headers = old.headers("c", "{}")
+    now = scene.service.resources.clock()
+    headers = old.headers("c", "{}", now)
     assert old.send(headers, "{}").status_code == 401
-    headers["webhook-signature"] += " " + new.headers("c", "{}")["webhook-signature"]
+    headers["webhook-signature"] += " " + new.headers("c", "{}", now)["webhook-signature"]
     assert old.send(headers, "{}").status_code == 202
 
 
