@@ -26,7 +26,7 @@ install: $(VENV)/.runtime ## create .venv from the locked requirements
 
 dev: $(VENV)/.dev ## the same, with the tools of a developer
 
-demo: install ## two benchmark runs from traces to KPI, on sample data
+demo: install ## two benchmark runs from traces to an alert, on sample data
 	@$(BIN)/python -m demo
 
 serve: install ## API, worker and embedded database on http://127.0.0.1:8080

@@ -1,0 +1,231 @@
+"""What the demo shows, over HTTP as a user would do it: two nights, what changed, who was told."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+
+from demo.receiver import Receiver, is_signed, receiving
+
+HERE = Path(__file__).parent
+NIGHTS = ("night-1", "night-2")
+DATASET = "pelican-handbook"
+AGENT = {
+    "id": "demo-agent",
+    "name": "Pelican handbook agent",
+    "description": "Answers questions about a cargo-bike rental from its handbook; demo/README.md.",
+}
+LOWEST_QUALITY = 0.5
+BENCHMARK = {
+    "id": "demo-benchmark",
+    "metadata": {"name": "Handbook questions", "sample": True},
+    "datasetRef": DATASET,
+    "evaluates": [AGENT["id"]],
+    "metrics": [
+        "ROUGE", "ROUGE_1", "ROUGE_2", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE",
+    ],
+    "measures": [
+        {
+            "name": "answer quality",
+            "formula": "WEIGHTED_SUM(ROUGE:0.5, BLEU:0.2, F1_SCORE:0.3)",
+            "thresholdMin": LOWEST_QUALITY,
+        },
+        {"name": "weakest metric", "formula": "MIN(ROUGE, BLEU, F1_SCORE)"},
+        {"name": "good enough", "formula": "THRESHOLD(F1_SCORE, 0.6)"},
+        {"name": "grounded", "formula": 'SCORE["Groundedness"]'},
+        {
+            "name": "answer balance",
+            "formula": "IF PRECISION > 0.9 * RECALL THEN F1_SCORE ELSE PRECISION",
+        },
+    ],
+}  # fmt: skip
+# The first good night ends what fires, so that a demo which is repeated tells the same again.
+RULE = {
+    "id": "demo-rule",
+    "name": "answer quality falls",
+    "benchmarkId": BENCHMARK["id"],
+    "agentId": AGENT["id"],
+    "kpi": "answer quality",
+    "condition": "PERCENTAGE_DROP",
+    "threshold": 10,
+    "severity": "CRITICAL",
+    "keepFiringForRuns": 0,
+}
+ONLY_INBOX: dict[str, Any] = {"channels": ["IN_APP"], "recipients": []}
+
+
+class Night(NamedTuple):
+    """A run and what it found, by name."""
+
+    run: dict[str, Any]
+    metrics: dict[str, Any]
+    kpis: dict[str, Any]
+
+
+class Api:
+    """The service as the demo uses it."""
+
+    def __init__(self, base_url: str, key: str) -> None:
+        self._client = httpx.Client(
+            base_url=f"{base_url}/api/v1",
+            headers={"Authorization": f"Bearer {key}"},
+            trust_env=False,
+            timeout=60,
+        )
+
+    def close(self) -> None:
+        self._client.close()
+
+    def get(self, path: str, **parameters: str) -> dict[str, Any]:
+        return _document(self._client.get(path, params=parameters))
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return _document(self._client.post(path, json=body))
+
+    def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return _document(self._client.patch(path, json=body))
+
+    def put(self, collection: str, body: dict[str, Any]) -> None:
+        """Create it, or write it again when an earlier demo did."""
+        response = self._client.post(collection, json=body)
+        if response.status_code == httpx.codes.CONFLICT:
+            fields = {name: value for name, value in body.items() if name != "id"}
+            response = self._client.put(f"{collection}/{body['id']}", json=fields)
+        _document(response)
+
+    def upload(self, night: str) -> dict[str, Any]:
+        path = HERE / "traces" / f"{night}.jsonl"
+        parameters = {"name": DATASET, "runName": night, "replace": "true"}
+        response = self._client.post(
+            "/local-datasets",
+            params=parameters,
+            content=path.read_bytes(),
+            headers={"Content-Type": "application/x-ndjson"},
+        )
+        return _document(response)
+
+    def follow(self, run_id: str) -> Iterator[dict[str, Any]]:
+        """The run whenever it changes, until it has ended."""
+        with self._client.stream("GET", f"/benchmark-runs/{run_id}/events", timeout=300) as events:
+            for line in events.iter_lines():
+                if line.startswith("data: "):
+                    yield json.loads(line.removeprefix("data: "))
+
+
+def show(api: Api) -> Night:
+    """Run the benchmark on both nights, and tell what changed and who heard of it; the last night.
+
+    The rule tells the inbox alone afterwards: the receiver ends with the demo.
+    """
+    api.put("/agents", AGENT)
+    api.put("/benchmarks", BENCHMARK)
+    with receiving() as receiver:
+        api.put("/alert-configs", {**RULE, "channels": ["WEBHOOK"], "recipients": [receiver.url]})
+        secret = _secret_for(api, receiver)
+        nights = [_run(api, night) for night in NIGHTS]
+        _print_comparison(*nights)
+        _print_alert(api, nights[-1], receiver, secret)
+        api.patch(f"/alert-configs/{RULE['id']}", ONLY_INBOX)
+    return nights[-1]
+
+
+def _secret_for(api: Api, receiver: Receiver) -> str:
+    endpoint = api.post("/endpoints", {"channel": "WEBHOOK", "recipient": receiver.url})
+    return str(api.post(f"/endpoints/{endpoint['id']}/secret", {})["secret"])
+
+
+def _run(api: Api, night: str) -> Night:
+    uploaded = api.upload(night)
+    print(f"{night}: {uploaded['traceCount']} traces uploaded")
+    run = api.post(
+        "/benchmark-runs",
+        {"benchmarkId": BENCHMARK["id"], "agentId": AGENT["id"], "runName": night},
+    )
+    started = time.monotonic()
+    for run in api.follow(run["id"]):  # noqa: B020 - the run as it is by then
+        total = run["tracesTotal"] or uploaded["traceCount"]
+        elapsed = time.monotonic() - started
+        print(f"  {elapsed:5.1f} s  {run['status']:<9}  {run['tracesProcessed']:>4}/{total} traces")
+    if run["status"] != "COMPLETED":
+        fail(f"the run ended {run['status']}: {run['errorMessage']}")
+    path = f"/benchmark-runs/{run['id']}"
+    print(f"  {run['validity']}, coverage {run['coverage']:.1%}\n")
+    return Night(
+        run=run,
+        metrics={row["metric"]: row for row in api.get(f"{path}/metrics")["items"]},
+        kpis={row["name"]: row for row in api.get(f"{path}/kpis")["items"]},
+    )
+
+
+def _print_comparison(first: Night, second: Night) -> None:
+    print(f"{'metric (mean)':<24}{NIGHTS[0]:>10}{NIGHTS[1]:>10}{'change':>10}")
+    for name, row in first.metrics.items():
+        _print_change(name, row["mean"], second.metrics[name]["mean"])
+    print(f"\n{'KPI':<24}{NIGHTS[0]:>10}{NIGHTS[1]:>10}{'change':>10}")
+    for name, row in first.kpis.items():
+        _print_change(name, row["value"], second.kpis[name]["value"])
+    quality = second.kpis["answer quality"]
+    if quality["withinThresholds"] is False:
+        print(
+            f"\n{NIGHTS[1]} got worse: answer quality {quality['value']:.3f} is below"
+            f" its threshold of {LOWEST_QUALITY}."
+        )
+
+
+def _print_change(name: str, before: float | None, after: float | None) -> None:
+    if before is None or after is None:
+        print(f"{name:<24}{_number(before):>10}{_number(after):>10}{'–':>10}")
+        return
+    change = after - before
+    mark = "▼" if change < 0 else "▲" if change > 0 else "="
+    print(f"{name:<24}{before:>10.3f}{after:>10.3f}{mark:>3}{change:>+7.3f}")
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _print_alert(api: Api, night: Night, receiver: Receiver, secret: str) -> None:
+    """The alert of a night: its rule's state, the inbox, and the call that the receiver got."""
+    [state] = api.get(f"/alert-configs/{RULE['id']}")["states"]
+    alerts = api.get("/alerts", runId=night.run["id"], state="FIRING")["items"]
+    if not alerts:
+        fail(f"the rule {RULE['name']!r} did not fire: it is {state['state']}")
+    [alert] = alerts
+    message = api.get(f"/notifications/{alert['notificationId']}")
+    unread = "unread" if message["readAt"] is None else "read"
+    trace = alert["contributingTraces"][0]
+    print(
+        f"""
+The rule "{alert["name"]}" is {state["state"]} since {night.run["runName"]}:
+  {alert["explanation"]}
+  worst trace   {trace["traceId"]}: {trace["metric"]} {_number(trace["before"])} ▼ {_number(trace["value"])}
+  inbox         {message["severity"]}, {unread}: {message["title"]}
+  webhook       {_received(api, receiver, secret, message["id"])}"""
+    )
+
+
+def _received(api: Api, receiver: Receiver, secret: str, notification_id: str) -> str:
+    """What became of the webhook with the id of a message; earlier ones of this demo are passed."""
+    while (call := receiver.next_call()) is not None:
+        if not is_signed(secret, call):
+            fail(f"the webhook {call.id} is not signed with the secret of its endpoint")
+        if call.id == notification_id:
+            return f'"{call.document()["type"]}" came to {receiver.url}; its signature is right'
+    [delivery] = api.get("/deliveries", notificationId=notification_id)["items"]
+    fail(f"the webhook did not arrive ({delivery['status']}): {delivery['detail']}")
+    raise AssertionError
+
+
+def _document(response: httpx.Response) -> dict[str, Any]:
+    if not response.is_success:
+        fail(f"{response.request.method} {response.request.url}: {response.text}")
+    document: dict[str, Any] = response.json()
+    return document
+
+
+def fail(message: str) -> None:
+    raise SystemExit(f"demo: {message}")

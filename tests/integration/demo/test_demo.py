@@ -1,0 +1,93 @@
+"""The demo, as far as it speaks to a service: the second night is told of, and it arrives."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+
+import httpx
+import pytest
+from standardwebhooks.webhooks import Webhook as Reference
+
+from demo.receiver import Webhook, is_signed, receiving
+from demo.tour import Api, show
+from tests.support.service import Service
+
+SECRET = "whsec_" + "QUFB" * 8
+
+
+@contextmanager
+def worked_for(service: Service) -> Iterator[Api]:
+    """The service as the demo sees it, with somebody who does the jobs."""
+    done = threading.Event()
+
+    def work() -> None:
+        while not done.wait(0.05):
+            service.work()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    key = service.client.headers["Authorization"].removeprefix("Bearer ")
+    try:
+        with closing(Api(str(service.client.base_url), key)) as api:
+            yield api
+    finally:
+        done.set()
+        worker.join()
+
+
+def test_the_second_night_fires_an_alert_that_is_in_the_inbox_and_arrives_signed(
+    service: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with worked_for(service) as api:
+        night = show(api)
+    told = capsys.readouterr().out
+    assert (
+        'The rule "answer quality falls" is FIRING since night-2:\n  answer quality fell by' in told
+    )
+    assert "CRITICAL, unread: Firing: answer quality falls (demo-benchmark, demo-agent)" in told
+    assert '"alert.firing" came to http://127.0.0.1:' in told
+    assert "its signature is right" in told
+    [alert] = service.listed("/alerts", state="FIRING")
+    assert alert["runId"] == night.run["id"]
+    assert service.get("/alert-configs/demo-rule")["channels"] == ["IN_APP"]
+
+
+def called(url: str, headers: dict[str, str]) -> None:
+    assert httpx.post(url, content=b'{"type": "test"}', headers=headers).status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("secret", "age_s", "is_ours"),
+    [(SECRET, 0, True), ("whsec_" + "QkJC" * 8, 0, False), (SECRET, 3600, False)],
+)
+def test_the_receiver_knows_what_the_reference_implementation_signed(
+    secret: str, age_s: int, *, is_ours: bool
+) -> None:
+    at = datetime.fromtimestamp(int(datetime.now(UTC).timestamp()) - age_s, UTC)
+    signature = Reference(secret).sign("m-1", at, '{"type": "test"}')
+    headers = {
+        "webhook-id": "m-1",
+        "webhook-timestamp": str(int(at.timestamp())),
+        "webhook-signature": f"v1,bm90IG91cnM= {signature}",
+    }
+    with receiving() as receiver:
+        called(receiver.url, headers)
+        call = receiver.next_call()
+    assert call is not None
+    assert call.document() == {"type": "test"}
+    assert is_signed(SECRET, call) is is_ours
+
+
+def test_a_call_that_was_changed_on_its_way_is_not_ours() -> None:
+    at = datetime.now(UTC)
+    signature = Reference(SECRET).sign("m-1", at, "{}")
+    headers = {
+        "webhook-id": "m-1",
+        "webhook-timestamp": str(int(at.timestamp())),
+        "webhook-signature": signature,
+    }
+    assert is_signed(SECRET, Webhook(headers, b"{}"))
+    assert not is_signed(SECRET, Webhook(headers, b"{ }"))
+    assert not is_signed(SECRET, Webhook({**headers, "webhook-id": "m-2"}, b"{}"))
+    assert not is_signed(SECRET, Webhook({}, b"{}"))
