@@ -1,19 +1,24 @@
-"""A metric and a trace source of another distribution that stop where a test wants them to.
+"""A metric and a trace source of another distribution that stop where a test wants them to, and
+that keep the scores that are written back.
 
 Worker processes find them by entry point; the test holds the other side of each gate.
 """
 
+import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from app.core.resources import Resources
 from app.metrics.types import MetricProvider, MetricSpec
 from app.traces.registry import (
     TRACE_SOURCES,
+    NewScore,
     SourceSpec,
     TracePage,
     TraceQuery,
@@ -22,6 +27,8 @@ from app.traces.registry import (
 from app.traces.types import Trace
 
 FOLDER = "MOSAICO_TEST_GATES"
+SCORES = "scores.jsonl"
+SOURCE_RUN_AT = datetime(2026, 11, 21, tzinfo=UTC)
 ENTRY_POINTS = """\
 [mosaico.metrics]
 gates = tests.support.gates:register_metrics
@@ -92,7 +99,25 @@ class GatedSource:
         for number, page in enumerate(self._behind.pages(query, cursor)):
             if number and (query.run_name or "").startswith("gate:"):
                 _gate((query.run_name or "").removeprefix("gate:")).pass_through()
-            yield page
+            yield replace(page, run_id=query.run_name, run_at=SOURCE_RUN_AT)
+
+
+class WrittenScore(NamedTuple):
+    """A score that was written back to the gated source."""
+
+    id: str
+    run_id: str
+    name: str
+    trace_id: str | None
+    value: float
+    at: str
+
+
+def written_scores(folder: Path) -> list[WrittenScore]:
+    """Everything that was ever written, repeats included."""
+    path = folder / SCORES
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [WrittenScore(*json.loads(line)) for line in lines]
 
 
 def register_metrics(register: Callable[[str, Callable[..., MetricProvider]], object]) -> None:
@@ -100,11 +125,21 @@ def register_metrics(register: Callable[[str, Callable[..., MetricProvider]], ob
 
 
 def register_sources(register: Callable[[str, SourceSpec], object]) -> None:
-    register("gated", SourceSpec(open=_open_gated))
+    register("gated", SourceSpec(open=_open_gated, write_scores=_write_scores))
 
 
 def _open_gated(resources: Resources) -> TraceSource:
     return GatedSource(TRACE_SOURCES.get("local").open(resources))
+
+
+def _write_scores(_: Resources, __: TraceQuery, scores: Sequence[NewScore]) -> Iterator[None]:
+    rows = [
+        WrittenScore(one.id, one.run_id, one.name, one.trace_id, one.value, one.at.isoformat())
+        for one in scores
+    ]
+    with (Path(os.environ[FOLDER]) / SCORES).open("a") as file:
+        file.write("".join(json.dumps(row) + "\n" for row in rows))
+    yield
 
 
 def _gate(name: str) -> Gate:

@@ -1,14 +1,18 @@
 """A service with real workers, and what a test does with it."""
 
+import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.llm import EMBEDDER, JUDGE, KEY, Asked, model_server
 from tests.support.processes import MASTER_KEY, Programs, programs, until
 from tests.support.service import JSON, Service
 from tests.support.stored import Rows, varied_pairs
 
+QUESTIONS = 40
 TRACES = 2_100  # five pages to collect, two shards to score
 
 
@@ -21,8 +25,18 @@ class House:
     rows: Rows
 
     def upload(self, run_name: str, *, tags: list[str] | None = None, count: int = TRACES) -> None:
-        """Traces that no other run has: nothing of what was measured there is used again."""
-        traces = [{**trace, "input": run_name} for trace in varied_pairs(count, tags=tags)]
+        """Traces that no other run has: nothing of what was measured there is used again. They are
+        few questions with one answer each, so that a judge is soon done.
+        """
+        pairs = varied_pairs(count, tags=tags)
+        traces = [
+            {
+                **trace,
+                "input": f"{run_name}, question {number % QUESTIONS}",
+                "output": pairs[number % QUESTIONS]["output"],
+            }
+            for number, trace in enumerate(pairs)
+        ]
         self.service.upload(traces, run_name=run_name)
 
     def start(self, run_name: str) -> str:
@@ -39,6 +53,15 @@ class House:
             """UPDATE benchmarks SET source = 'gated', metrics = '["ROUGE", "ACCURACY", "GATE"]'"""
         )
 
+    def benchmark_with_everything(self) -> None:
+        """A judge is asked about each question, and all values are written back to the source."""
+        judge = {"key": "LLM_JUDGE", "options": {"prompt": "{input}: {output}"}}
+        self.rows.do(
+            "UPDATE benchmarks SET metrics = metrics || %s::jsonb, write_back = %s::jsonb",
+            json.dumps([judge]),
+            json.dumps({"kpis": True, "metrics": True}),
+        )
+
     def ended(self, run_id: str) -> JSON:
         """The run once it has ended, however it did."""
 
@@ -53,6 +76,15 @@ class House:
         assert run["status"] == "COMPLETED", run
         return run
 
+    def written_back(self, run_id: str) -> None:
+        """Wait until all scores of the run stand in its source."""
+
+        def is_written() -> bool:
+            query = "SELECT write_back ->> 'status' = 'WRITTEN' FROM benchmark_runs WHERE id = %s"
+            return bool(self.rows.value(query, run_id))
+
+        until(is_written, what="\n".join(program.log for program in self.programs.started))
+
     def job_is_done(self, name: str, run_id: str) -> bool:
         left = """
             SELECT count(*) FROM procrastinate_jobs
@@ -65,7 +97,26 @@ class House:
 def house_of(service: Service, folder: Path) -> Iterator[House]:
     """Workers of their own for a service; all have ended afterwards."""
     url = service.resources.db.url
-    with programs(folder, DATABASE_URL=url, MOSAICO_MASTER_KEY=MASTER_KEY) as started:
+    with (
+        model_server() as models,
+        programs(
+            folder,
+            DATABASE_URL=url,
+            MOSAICO_MASTER_KEY=MASTER_KEY,
+            MOSAICO_LLM_BASE_URL=models.url,
+            MOSAICO_LLM_API_KEY=KEY,
+            MOSAICO_LLM_MODEL=JUDGE,
+            MOSAICO_EMBEDDINGS_MODEL=EMBEDDER,
+            MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8",
+        ) as started,
+    ):
+        models.judge = _graded
         house = House(service, started, Rows(url))
         house.benchmark()
         yield house
+
+
+def _graded(asked: Asked) -> str:
+    """A score that the question decides."""
+    [question] = map(int, re.findall(r"question (\d+)", asked.texts[-1]))
+    return json.dumps({"reason": "as asked", "score": question / QUESTIONS})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
-from tests.support.gates import Gate
+from tests.support.gates import Gate, written_scores
 from tests.support.house import TRACES, House
 from tests.support.processes import Program, children_of, lives, until
 from tests.support.stored import Rows, Stored
@@ -35,10 +35,19 @@ STEPS: dict[str, Write | None] = {
     ),
     "storing": Write("INSERT ON collected_traces", "NEW.position = 600"),
     "sharding": Write("INSERT ON run_shards", "NEW.shard = 1"),
+    # What the answers of a model cost is written with the answers.
+    "keeping": Write("INSERT ON run_spending"),
     "writing": Write("INSERT ON trace_results", f"NEW.position = {TRACES - 1}"),
     "finishing": Write("INSERT ON run_metrics", "NEW.ordinal = 1"),
     "recording": Write("INSERT ON kpi_history"),
-    "ending": Write("UPDATE ON benchmark_runs", "NEW.status = 'COMPLETED'"),
+    "ending": Write(
+        "UPDATE ON benchmark_runs", "NEW.status = 'COMPLETED' AND OLD.status = 'RUNNING'"
+    ),
+    "writing back": Write(
+        "UPDATE ON benchmark_runs",
+        "NEW.write_back ->> 'at' IS DISTINCT FROM OLD.write_back ->> 'at'"
+        " AND (NEW.write_back ->> 'at')::int > 400",
+    ),
 }
 OUTSIDE_OF_TRANSACTIONS = ("collecting", "scoring")
 
@@ -170,6 +179,7 @@ def complete_elsewhere(house: House, runs: dict[str, str]) -> None:
     rescuer = house.programs.worker()
     for run_id in runs.values():
         house.completed(run_id)
+        house.written_back(run_id)
     rescuer.send(signal.SIGTERM)
     assert rescuer.ended() == 0, rescuer.log
 
@@ -177,9 +187,22 @@ def complete_elsewhere(house: House, runs: dict[str, str]) -> None:
 def assert_equal_to_an_undisturbed_run(house: House, runs: dict[str, str], label: str) -> None:
     expected = undisturbed(house, label)
     assert len({row[0] for row in expected.results}) == len(expected.results) == TRACES
-    assert (len(expected.metrics), len(expected.kpis)) == (3, 1)
+    assert (len(expected.metrics), len(expected.kpis)) == (4, 1)
+    written = scores_in_source(house, run_name(label, "undisturbed"))
+    assert len(written) == 1 + sum(metric[1] for metric in expected.metrics)
     for step, run_id in runs.items():
         assert house.rows.stored(run_id) == expected, step
+        assert scores_in_source(house, run_name(label, step)) == written, step
+
+
+def scores_in_source(house: House, run: str) -> set[tuple[str, str | None, float]]:
+    """What stands in the source after all that was written: one score for each id."""
+    rows = [row for row in written_scores(house.programs.folder / "gates") if row.run_id == run]
+    by_id = {row.id: row for row in rows}
+    assert set(by_id.values()) == set(rows), "a repeat changed a score"
+    found = {(row.name, row.trace_id, row.value) for row in by_id.values()}
+    assert len(found) == len(by_id)
+    return found
 
 
 def undisturbed(house: House, label: str) -> Stored:
@@ -187,6 +210,7 @@ def undisturbed(house: House, label: str) -> Stored:
     house.upload(f"{label}undisturbed")
     run_id = house.start(f"{label}undisturbed")
     house.completed(run_id)
+    house.written_back(run_id)
     worker.send(signal.SIGTERM)
     assert worker.ended() == 0, worker.log
     return house.rows.stored(run_id)
