@@ -26,6 +26,9 @@ class Benchmark(Base):
     late_scores: Mapped[bool] = mapped_column(default=False)
     write_back: Mapped[dict[str, Any]]
     harness: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
+    cluster_field: Mapped[str | None]
+    baseline: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")
+    judge_drift: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
     archived: Mapped[bool] = mapped_column(default=False)
     revision: Mapped[int] = mapped_column(default=1)
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
@@ -69,5 +72,7 @@ class KpiDefinition(Base):
     unit: Mapped[str | None]
     threshold_min: Mapped[float | None]
     threshold_max: Mapped[float | None]
+    gate: Mapped[bool] = mapped_column(default=False, server_default="false")
+    min_effect: Mapped[float | None]
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     retired_at: Mapped[datetime | None]

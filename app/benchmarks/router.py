@@ -9,10 +9,12 @@ from app.access.idempotency import Once
 from app.benchmarks import queries, service
 from app.benchmarks.models import Benchmark
 from app.benchmarks.schemas import (
+    BaselineChoice,
     BenchmarkBody,
     BenchmarkCreate,
     BenchmarkPatch,
     BenchmarkView,
+    JudgeDrift,
     KpiBody,
     KpiCreate,
     KpiPatch,
@@ -184,6 +186,9 @@ def views(session: Session, benchmarks: Sequence[Benchmark]) -> list[BenchmarkVi
             late_scores=benchmark.late_scores,
             write_back=WriteBack.model_validate(benchmark.write_back),
             harness=benchmark.harness and HarnessSettings.model_validate(benchmark.harness),
+            cluster_field=benchmark.cluster_field,
+            baseline=BaselineChoice.model_validate(benchmark.baseline),
+            judge_drift=benchmark.judge_drift and JudgeDrift.model_validate(benchmark.judge_drift),
             archived=benchmark.archived,
             revision=benchmark.revision,
             created_at=benchmark.created_at,

@@ -1,4 +1,5 @@
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import (
@@ -79,6 +80,13 @@ class MetricChoice(WireModel):
 
 
 Metric = Annotated[MetricChoice, BeforeValidator(_metric_of_name)]
+Gate = Annotated[
+    bool, Field(description="Its verdict decides alone: no other KPI makes it harder to reach.")
+]
+MinEffect = Annotated[
+    float | None,
+    Field(gt=0, description="Smallest change that counts, in its unit; none: 0.02 or 2 %."),
+]
 Direction_ = Annotated[Direction, Field(description="Which way the KPI should move.")]
 
 
@@ -92,6 +100,8 @@ class KpiBody(WireModel):
     unit: ShortText | None = None
     threshold_min: float | None = None
     threshold_max: float | None = None
+    gate: Gate = False
+    min_effect: MinEffect = None
 
 
 class KpiCreate(KpiBody):
@@ -108,6 +118,8 @@ class KpiPatch(WireModel):
     unit: ShortText | None = None
     threshold_min: float | None = None
     threshold_max: float | None = None
+    gate: Gate = UNSET
+    min_effect: MinEffect = None
 
 
 class KpiView(KpiBody):
@@ -142,6 +154,53 @@ class WriteBack(WireModel):
     metrics: bool = Field(default=False, description="Metric values, as scores of each trace.")
 
 
+class BaselineMode(StrEnum):
+    """What a run is compared with where no run is pinned."""
+
+    PREVIOUS_VALID = "PREVIOUS_VALID"
+    MEAN_OF_LAST = "MEAN_OF_LAST"
+
+
+class BaselineChoice(WireModel):
+    """The valid run before, or each item's mean over the last so many valid runs."""
+
+    mode: BaselineMode = BaselineMode.PREVIOUS_VALID
+    runs: Annotated[int, Field(ge=2, le=30)] = Field(
+        default=5, description="How many, for MEAN_OF_LAST."
+    )
+
+
+class FrozenAnswer(WireModel):
+    """An answer that never changes, and the score that people gave it."""
+
+    input: LongText | None = None
+    expected_output: LongText | None = None
+    output: LongText
+    gold: float
+
+
+class JudgeDrift(WireModel):
+    """Whether a judge still scores as it did: answers with gold scores that each run has it judge.
+
+    A run is INVALID when the mean distance from the gold scores is above `maxError`.
+    """
+
+    metric: Metric
+    answers: Annotated[list[FrozenAnswer], Field(min_length=3, max_length=100)]
+    max_error: Annotated[float, Field(ge=0)] = 0.1
+
+
+ClusterField = Annotated[
+    str | None,
+    Field(
+        pattern=r"^[^:\s]{1,64}$",
+        description="Items that share a tag `<clusterField>:…` belong together: they are not counted"
+        " as independent.",
+        examples=["category"],
+    ),
+]
+
+
 def _seed_metrics() -> list[MetricChoice]:
     return [MetricChoice(key=key) for key in SEED_METRICS]
 
@@ -169,6 +228,12 @@ class BenchmarkBody(WireModel):
     harness: HarnessSettings | None = Field(
         default=None, description="Which model works on the dataset, for the source `harness`."
     )
+    cluster_field: ClusterField = None
+    baseline: BaselineChoice = Field(
+        default_factory=BaselineChoice,
+        description="What runs are compared with; a pinned run (PUT /baseline) goes before it.",
+    )
+    judge_drift: JudgeDrift | None = None
     archived: bool = False
 
 
@@ -195,6 +260,9 @@ class BenchmarkPatch(WireModel):
     late_scores: LateScores = UNSET
     write_back: WriteBack = UNSET
     harness: HarnessSettings | None = None
+    cluster_field: ClusterField = None
+    baseline: BaselineChoice = UNSET
+    judge_drift: JudgeDrift | None = None
     archived: bool = UNSET
 
 
@@ -216,6 +284,9 @@ class BenchmarkView(WireModel):
     late_scores: bool
     write_back: WriteBack
     harness: HarnessSettings | None
+    cluster_field: str | None
+    baseline: BaselineChoice
+    judge_drift: JudgeDrift | None
     archived: bool
     revision: int
     created_at: datetime

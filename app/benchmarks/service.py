@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from app.benchmarks.models import Benchmark, BenchmarkAgent, KpiDefinition
 from app.benchmarks.schemas import (
     MAX_KPIS,
     BenchmarkCreate,
+    JudgeDrift,
     KpiBody,
     KpiCreate,
     MetricChoice,
@@ -32,6 +34,8 @@ KPI_FIELDS = (
     "unit",
     "threshold_min",
     "threshold_max",
+    "gate",
+    "min_effect",
 )
 NESTED = {"evaluates", "measures"}
 
@@ -246,6 +250,7 @@ def _errors(session: Session, values: Mapping[str, Any]) -> list[ErrorItem]:
         "metrics": lambda metrics: rules.metric_errors(refs_of(metrics)),
         "evaluates": lambda agent_ids: _agent_errors(session, agent_ids),
         "measures": _kpi_errors,
+        "judge_drift": _drift_errors,
     }
     return [
         error for name, check in checks.items() if name in values for error in check(values[name])
@@ -257,6 +262,16 @@ def _kpi_errors(kpis: Sequence[KpiCreate]) -> list[ErrorItem]:
     for index, kpi in enumerate(kpis):
         errors += rules.kpi_errors(kpi, at=f"/measures/{index}")
     return errors
+
+
+def _drift_errors(drift: JudgeDrift | None) -> list[ErrorItem]:
+    """What is wrong with the metric whose drift is watched."""
+    if drift is None:
+        return []
+    return [
+        replace(error, pointer=error.pointer.replace("/metrics/0", "/judgeDrift/metric", 1))
+        for error in rules.metric_errors(refs_of([drift.metric]))
+    ]
 
 
 def _source_errors(source: str) -> list[ErrorItem]:
@@ -331,8 +346,9 @@ def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
         columns["triggers"] = columns["triggers"].model_dump(mode="json")
     if "metrics" in columns:
         columns["metrics"] = [metric.model_dump() for metric in columns["metrics"]]
-    if columns.get("harness") is not None:
-        columns["harness"] = columns["harness"].model_dump(mode="json")
+    for name in ("harness", "judge_drift", "baseline"):
+        if columns.get(name) is not None:
+            columns[name] = columns[name].model_dump(mode="json")
     if "write_back" in columns:
         columns["write_back"] = columns["write_back"].model_dump()
     return columns

@@ -21,6 +21,8 @@ class PlannedKpi(BaseModel):
     unit: str | None
     threshold_min: float | None
     threshold_max: float | None
+    gate: bool = False
+    min_effect: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,8 @@ from app.core.db import Base
 class KpiHistory(Base):
     """One KPI of one run, and the revision of the formula that gave it.
 
-    `value` is NULL when the KPI is undefined, and `undefined_reason` says why.
+    `value` is NULL when the KPI is undefined, and `undefined_reason` says why. `coverage` is that of
+    its least covered metric, `missing` how many traces have no value, by metric.
     """
 
     __tablename__ = "kpi_history"
@@ -38,6 +39,9 @@ class KpiHistory(Base):
     direction: Mapped[str]
     within_thresholds: Mapped[bool | None]
     validity: Mapped[str]
+    gate: Mapped[bool] = mapped_column(default=False, server_default="false")
+    coverage: Mapped[float | None]
+    missing: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")
     interval_low: Mapped[float | None]
     interval_high: Mapped[float | None]
     verdict: Mapped[dict[str, Any] | None]

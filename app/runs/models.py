@@ -14,8 +14,9 @@ class BenchmarkRun(Base):
 
     `seq` orders runs and is the short key of their wide tables. `plan` is frozen when the run
     starts; `metric_keys` is the order of `trace_results.values`. `fence` rises each time a step
-    is begun: a worker that lost its step carries an old one and can write nothing. `write_back`
-    tells how far the scores of the run were written where its traces came from.
+    is begun: a worker that lost its step carries an old one and can write nothing. `rescore_of` is
+    the run whose traces are judged once more. `write_back` tells how far the scores of the run were
+    written where its traces came from.
     """
 
     __tablename__ = "benchmark_runs"
@@ -36,6 +37,9 @@ class BenchmarkRun(Base):
     run_name: Mapped[str | None]
     retry_count: Mapped[int] = mapped_column(Integer, default=0)
     retry_of: Mapped[str | None] = mapped_column(
+        ForeignKey("benchmark_runs.id", ondelete="SET NULL"), index=True
+    )
+    rescore_of: Mapped[str | None] = mapped_column(
         ForeignKey("benchmark_runs.id", ondelete="SET NULL"), index=True
     )
     collection_id: Mapped[int | None] = mapped_column(
@@ -63,6 +67,23 @@ class BenchmarkRun(Base):
     started_at: Mapped[datetime | None]
     completed_at: Mapped[datetime | None]
     purged_at: Mapped[datetime | None]
+
+
+class BenchmarkBaseline(Base):
+    """The run that somebody named as what the runs of an agent are compared with."""
+
+    __tablename__ = "benchmark_baselines"
+
+    benchmark_id: Mapped[str] = mapped_column(
+        ForeignKey("benchmarks.id", ondelete="CASCADE"), primary_key=True
+    )
+    agent_id: Mapped[str] = mapped_column(
+        ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True, index=True
+    )
+    run_id: Mapped[str] = mapped_column(
+        ForeignKey("benchmark_runs.id", ondelete="RESTRICT"), index=True
+    )
+    pinned_at: Mapped[datetime]
 
 
 class RunShard(Base):

@@ -122,4 +122,6 @@ def _planned(kpi: KpiDefinition) -> PlannedKpi:
         unit=kpi.unit,
         threshold_min=kpi.threshold_min,
         threshold_max=kpi.threshold_max,
+        gate=kpi.gate,
+        min_effect=kpi.min_effect,
     )
