@@ -1,0 +1,187 @@
+"""A benchmark file as it is written: scenarios of tasks, the servers and evaluators they name.
+
+What the defaults of a file leave to a task is settled in `app.harness.mcp.planning`; whoever runs
+tasks works with `app.harness.mcp.plan`.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Final, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+DEFAULT_MODEL: Final = "openai/gpt-5-mini"
+DEFAULT_TIMEOUT_S: Final = 120.0
+DEFAULT_CONNECT_S: Final = 30.0
+DEFAULT_TURNS: Final = 20
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+ServerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$")]
+VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+ServerNames: TypeAlias = ServerName | list[ServerName] | None
+ModelName = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Part(BaseModel):
+    """A mapping of the file; keys that it does not know are mistakes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Limits(Part):
+    """What one task may use besides its time; without a number there is no such limit."""
+
+    turns: Annotated[int, Field(ge=1, le=1000)] | None = None
+    tokens: Annotated[int, Field(ge=1)] | None = None
+    cost_usd: Annotated[float, Field(gt=0)] | None = None
+
+
+class TypeDefaults(Part):
+    """What all tasks of one type have unless they say otherwise."""
+
+    timeout: Seconds | None = None
+    server: ServerNames = None
+    tags: list[str] = []
+
+
+class DirectDefaults(TypeDefaults):
+    """What all direct tasks have unless they say otherwise."""
+
+    tool: Name | None = None
+    arguments: dict[str, JsonValue] = {}
+
+
+class HarnessDefaults(TypeDefaults):
+    """What all tasks of a model have unless they say otherwise."""
+
+    model: ModelName | None = None
+    system_prompt: str | None = None
+    limits: Limits = Limits()
+
+
+class Defaults(Part):
+    """What tasks have unless they or the defaults of their type say otherwise."""
+
+    timeout: Seconds = DEFAULT_TIMEOUT_S
+    model: ModelName = DEFAULT_MODEL
+    system_prompt: str | None = None
+    limits: Limits = Limits()
+    direct: DirectDefaults = DirectDefaults()
+    harness: HarnessDefaults = HarnessDefaults()
+
+
+class Endpoint(Part):
+    """Where models are asked: an address that speaks OpenAI's or Anthropic's format."""
+
+    provider: Literal["openai", "openai-responses", "anthropic"] = "openai"
+    base_url: str | None = None
+    api_key: str | None = Field(default=None, repr=False)
+
+
+class StdioServer(Part):
+    """A server that is started as a program and spoken to over its standard streams.
+
+    It gets `PATH`, `env`, and of the host what `pass_env` names; nothing else.
+    """
+
+    type: Literal["stdio"]
+    command: Name
+    args: list[str] = []
+    env: dict[VariableName, str] = Field(default={}, repr=False)
+    pass_env: list[VariableName] = []
+    timeout: Seconds = DEFAULT_CONNECT_S
+
+
+class HttpServer(Part):
+    """A server that is reached over streamable HTTP."""
+
+    type: Literal["http"]
+    url: Annotated[str, Field(pattern=r"^https?://")]
+    headers: dict[str, str] = Field(default={}, repr=False)
+    timeout: Seconds = DEFAULT_CONNECT_S
+
+
+Server = Annotated[StdioServer | HttpServer, Field(discriminator="type")]
+
+
+class Evaluator(Part):
+    """How an answer is judged: by what it must contain, by a pattern, by a model, or several.
+
+    `expected` is a text or number that the answer contains, `{regex: …}` for a pattern that is found
+    in it, a list of which it contains all, or a mapping that the JSON of the answer has; `checks`
+    are those of plugins, by name.
+    """
+
+    expected: JsonValue = None
+    expect_error: bool = False
+    regex: str | None = None
+    expect_match: bool = True
+    prompt: str | None = None
+    model: ModelName | None = None
+    scale: Literal[1, 100] = 100
+    min_score: Annotated[float, Field(ge=0, le=100)] | None = None
+    checks: dict[str, JsonValue] = {}
+
+
+class TaskType(StrEnum):
+    """Whether a model works on the task, or one tool is called without any."""
+
+    HARNESS = "harness"
+    DIRECT = "direct"
+
+
+class TaskPart(Part):
+    """What tasks of both types have."""
+
+    name: Name
+    server: ServerNames = None
+    timeout: Seconds | None = None
+    tags: list[str] = []
+    evaluate: Name | Evaluator | None = None
+
+
+class HarnessTask(TaskPart):
+    """A prompt for a model, with the tools of no, one or several servers.
+
+    A line `---PROMPT---` ends one prompt and begins the next of the same conversation.
+    """
+
+    type: Literal["harness"] = "harness"
+    prompt: Annotated[str, Field(min_length=1)]
+    model: ModelName | None = None
+    system_prompt: str | None = None
+    limits: Limits = Limits()
+
+
+class DirectTask(TaskPart):
+    """A call of one tool, without a model."""
+
+    type: Literal["direct"]
+    tool: Name | None = None
+    arguments: dict[str, JsonValue] = {}
+
+
+Task = HarnessTask | DirectTask
+
+
+class Scenario(Part):
+    """Tasks that belong together.
+
+    With `share_servers` its tasks use the same started servers; otherwise each starts its own.
+    """
+
+    name: Name
+    description: str | None = None
+    share_servers: bool = False
+    tasks: Annotated[list[Task], Field(min_length=1)]
+
+
+class Bench(Part):
+    """A whole benchmark file."""
+
+    description: str | None = None
+    llm: Endpoint = Endpoint()
+    defaults: Defaults = Defaults()
+    servers: dict[ServerName, Server] = {}
+    evaluators: dict[Name, Evaluator] = {}
+    scenarios: Annotated[list[Scenario], Field(min_length=1)]

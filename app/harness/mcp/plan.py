@@ -1,0 +1,129 @@
+"""What is to be run, with every default settled and every variable filled in.
+
+`run.run_bench` takes a Plan, tells each result as an event the moment it is there, and returns the
+whole report; files are written by whoever listens.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from app.harness.limits import Allowance
+from app.harness.llm.conversation import Provider
+from app.harness.llm.prices import Price
+from app.harness.mcp.config import DEFAULT_TURNS, Evaluator, HttpServer, StdioServer, TaskType
+from app.harness.mcp.types import AttemptKey, TaskResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedServer:
+    """A server that a task uses. The `env` of a stdio server is complete but for `PATH`."""
+
+    name: str
+    config: StdioServer | HttpServer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmEndpoint:
+    """Where the models of a file are asked."""
+
+    provider: Provider
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTask:
+    """A task for one model (none asked: empty), as it is run.
+
+    `prompts` are the parts of one conversation, empty for a direct task; `tool` and `arguments`
+    are of direct tasks. Tasks of one scenario with `share_servers` use the same started servers.
+    """
+
+    file: str
+    scenario: str
+    name: str
+    type: TaskType
+    model: str
+    servers: tuple[PlannedServer, ...]
+    timeout_s: float
+    endpoint: LlmEndpoint
+    prompts: tuple[str, ...] = ()
+    system_prompt: str | None = None
+    tool: str | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    max_turns: int = DEFAULT_TURNS
+    allowance: Allowance = field(default_factory=Allowance)
+    evaluator: Evaluator | None = None
+    share_servers: bool = False
+
+    def server_names(self) -> tuple[str, ...]:
+        return tuple(server.name for server in self.servers)
+
+    def content_hash(self) -> str:
+        """What makes two attempts comparable: all that the model sees and all that is judged.
+
+        The environment and headers of a server are left out: secrets come and go.
+        """
+        seen = {
+            "type": self.type,
+            "prompts": self.prompts,
+            "system_prompt": self.system_prompt,
+            "tool": self.tool,
+            "arguments": self.arguments,
+            "max_turns": self.max_turns,
+            "allowance": asdict(self.allowance),
+            "servers": [_identity(server) for server in self.servers],
+            "evaluator": self.evaluator.model_dump(mode="json") if self.evaluator else None,
+        }
+        text = json.dumps(seen, sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One try at a task."""
+
+    task: PlannedTask
+    trial: int
+
+    @property
+    def key(self) -> AttemptKey:
+        task = self.task
+        return AttemptKey(task.file, task.scenario, task.name, task.model, self.trial)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """All that a run is told; `done` are the results of an earlier part of it.
+
+    `prices` are by the name of the model; of a model that is not there the cost is unknown.
+    """
+
+    tasks: tuple[PlannedTask, ...]
+    trials: int = 1
+    concurrency: int = 4
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    done: tuple[TaskResult, ...] = ()
+    timestamp: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    trace: bool = False
+
+    def attempts(self) -> Iterator[Attempt]:
+        """Every attempt in its order: all tasks once, then all of them again."""
+        for trial in range(self.trials):
+            for task in self.tasks:
+                yield Attempt(task=task, trial=trial)
+
+    def missing(self) -> list[Attempt]:
+        """The attempts that `done` does not hold."""
+        known = {result.key for result in self.done}
+        return [attempt for attempt in self.attempts() if attempt.key not in known]
+
+
+def _identity(server: PlannedServer) -> dict[str, Any]:
+    hidden = {"env", "headers", "timeout"}
+    return {"name": server.name, **server.config.model_dump(mode="json", exclude=hidden)}
