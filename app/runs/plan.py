@@ -2,13 +2,15 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from app.formula import format_formula
+from app.formula import compile_formula, format_formula
 from app.harness.bash.schemas import HarnessSettings
 from app.kpis.evaluate import PlannedKpi
+from app.metrics.registry import column_of
 from app.metrics.types import MetricRef
 
 
@@ -29,8 +31,11 @@ class PlannedMetric(_Frozen):
         return MetricRef.of(self.key, self.options)
 
 
-# Which model answers, what it costs and how fast is what is measured, not how.
-_MEASURED = {"provider", "model", "base_url", "concurrency", "price"}
+# Which model answers, what it costs and how fast is what is measured, not how; what a run may not
+# begin any more is missing, and the run says so.
+_MEASURED = {
+    "provider", "model", "base_url", "concurrency", "price", "run_tokens", "run_usd",
+}  # fmt: skip
 
 
 class Reads(NamedTuple):
@@ -51,6 +56,31 @@ class PlannedWriteBack(_Frozen):
     metrics: bool = False
 
 
+class PlannedBaseline(_Frozen):
+    """What the run is compared with unless another one is pinned; see `BaselineMode`."""
+
+    mode: str = "PREVIOUS_VALID"
+    runs: int = 1
+
+
+class PlannedDrift(_Frozen):
+    """The judge that is watched, and the answers with gold scores that it is given."""
+
+    metric: PlannedMetric
+    answers: tuple[dict[str, Any], ...]
+    max_error: float
+
+
+class Differences(NamedTuple):
+    """In what an earlier plan differs: metrics (by column) and KPIs (by id) whose values mean
+    something else now, and all of it in words.
+    """
+
+    metrics: frozenset[str]
+    kpis: frozenset[str]
+    told: tuple[str, ...]
+
+
 class RunPlan(_Frozen):
     """`query` is what the source is asked for; secrets are read from the agent when needed."""
 
@@ -68,6 +98,9 @@ class RunPlan(_Frozen):
     late_scores: bool = False
     harness: HarnessSettings | None = None
     write_back: PlannedWriteBack = PlannedWriteBack()
+    cluster_field: str | None = None
+    baseline: PlannedBaseline = PlannedBaseline()
+    judge_drift: PlannedDrift | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -103,6 +136,44 @@ class RunPlan(_Frozen):
             **({"harness": _conditions(self.harness)} if self.harness else {}),
         }
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()
+
+
+def differences(before: RunPlan, now: RunPlan) -> Differences:
+    """What of two plans cannot be compared, and what a reader should know of the rest."""
+    versions = {metric.column: metric.version for metric in before.metrics}
+    metrics = frozenset(
+        metric.column for metric in now.metrics if versions.get(metric.column) != metric.version
+    )
+    formulas = {kpi.id: format_formula(kpi.formula) for kpi in before.kpis}
+    rewritten = {kpi.id for kpi in now.kpis if formulas.get(kpi.id) != format_formula(kpi.formula)}
+    touched = {
+        kpi.id
+        for kpi in now.kpis
+        if any(column_of(ref.key) in metrics for ref in compile_formula(kpi.formula).references)
+    }
+    told = [
+        *(f"{column} is measured by another version" for column in sorted(metrics & {*versions})),
+        *(f"{column} is new" for column in sorted(metrics - {*versions})),
+        *(
+            f"the KPI {kpi.name} " + ("has another formula" if kpi.id in formulas else "is new")
+            for kpi in now.kpis
+            if kpi.id in rewritten
+        ),
+        *_other_conditions(before, now),
+    ]
+    return Differences(metrics, frozenset(rewritten | touched), tuple(told))
+
+
+def _other_conditions(before: RunPlan, now: RunPlan) -> Iterator[str]:
+    if before.source != now.source:
+        yield f"its traces come from {now.source} instead of {before.source}"
+    if before.dataset_ref != now.dataset_ref:
+        yield f"its dataset is {now.dataset_ref} instead of {before.dataset_ref}"
+    if before.late_scores != now.late_scores:
+        yield "late scores are counted in one of the two only"
+    old, new = before.harness, now.harness
+    if (old and _conditions(old)) != (new and _conditions(new)):
+        yield "the model works under other conditions (prompt, limits or judge)"
 
 
 def _conditions(harness: HarnessSettings) -> dict[str, Any]:

@@ -4,8 +4,10 @@ from sqlalchemy.orm import Session
 
 from app.agents.queries import get_agent
 from app.agents.service import note_credentials, reveal_secret
-from app.benchmarks.models import KpiDefinition
+from app.benchmarks.models import Benchmark, KpiDefinition
 from app.benchmarks.queries import get_benchmark, kpis_of
+from app.benchmarks.schemas import JudgeDrift
+from app.benchmarks.service import refs_of
 from app.core.resources import LlmAccess, Resources
 from app.formula import compile_formula
 from app.harness.bash.schemas import HarnessSettings
@@ -15,7 +17,13 @@ from app.kpis.evaluate import PlannedKpi
 from app.metrics.registry import column_of, parse_ref, provider_for, ref_of_column
 from app.metrics.remote import is_remote, kind_of
 from app.metrics.types import MetricRef
-from app.runs.plan import PlannedMetric, PlannedWriteBack, RunPlan
+from app.runs.plan import (
+    PlannedBaseline,
+    PlannedDrift,
+    PlannedMetric,
+    PlannedWriteBack,
+    RunPlan,
+)
 from app.runs.queries import get_run
 from app.traces.registry import TRACE_SOURCES, TraceQuery
 
@@ -44,6 +52,9 @@ def make_plan(session: Session, run_id: str, llm: LlmAccess | None) -> RunPlan:
         late_scores=benchmark.late_scores,
         harness=benchmark.harness and HarnessSettings.model_validate(benchmark.harness),
         write_back=PlannedWriteBack.model_validate(benchmark.write_back),
+        cluster_field=benchmark.cluster_field,
+        baseline=PlannedBaseline.model_validate(benchmark.baseline),
+        judge_drift=_drift(benchmark, llm),
     )
 
 
@@ -88,6 +99,18 @@ def _metric(ref: MetricRef, llm: LlmAccess | None) -> PlannedMetric:
     spec = provider_for(ref).spec
     return PlannedMetric(
         key=ref.key, options=dict(ref.options), column=spec.key, version=spec.version
+    )
+
+
+def _drift(benchmark: Benchmark, llm: LlmAccess | None) -> PlannedDrift | None:
+    if benchmark.judge_drift is None:
+        return None
+    watched = JudgeDrift.model_validate(benchmark.judge_drift)
+    [ref] = refs_of([watched.metric])
+    return PlannedDrift(
+        metric=_metric(ref, llm),
+        answers=tuple(answer.model_dump(by_alias=False) for answer in watched.answers),
+        max_error=watched.max_error,
     )
 
 
