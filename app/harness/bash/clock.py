@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 from app.harness.bash.checking import Complaint
-from app.harness.bash.patterns import compile_pattern
+from app.harness.patterns import compile_pattern
 
 _SMALL_NUMBER = re.compile(r"(?<![0-9{,\\])[0-9]{1,2}\.[*+]|\.[*+][0-9]{1,2}(?![0-9},])")
 

@@ -13,7 +13,7 @@ from app.harness.bash.checking import (
     Found,
     Named,
 )
-from app.harness.bash.patterns import InvalidPattern, compile_pattern
+from app.harness.patterns import InvalidPattern, compile_pattern
 
 
 def file_exists(path: str, evidence: Evidence) -> Found:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from app.harness.bash.checking import CHECKS, Check, Complaint, Evidence, Found
 from app.harness.bash.clock import clock_complaints, is_met_by_a_clock
-from app.harness.bash.patterns import InvalidPattern, compile_pattern
+from app.harness.patterns import InvalidPattern, compile_pattern
 
 
 def stdout_contains(text: str, evidence: Evidence) -> Found:
