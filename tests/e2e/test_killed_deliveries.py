@@ -1,21 +1,105 @@
-"""Workers that are killed at any moment of a delivery: it arrives, always with the same id."""
+"""Workers that are killed anywhere between an alert and its delivery: it arrives, with one id."""
 
 import dataclasses
+import json
 import random
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from app.core.resources import Resources
 from app.core.secrets import SecretBox
-from app.notifications.service import publish
-from app.notifications.types import Message, Target
 from tests.integration.notifications.conftest import Receiver, receiving
-from tests.support.house import House
-from tests.support.processes import MASTER_KEY, Program, until
+from tests.support.processes import MASTER_KEY, Program, Programs, programs, until
+from tests.support.service import JSON, Service, pair
+from tests.support.stored import Lock, Rows
 
-MOMENTS = ["published", "sending", "answered"]
 ROUNDS = 100
+DELIVERY = "NEW.task_name = 'notifications.deliver' AND NEW.lock = 'notifications: {host}'"
+
+
+class Point(NamedTuple):
+    """Where a worker stands when it is killed: about to write a row, in the middle of its
+    transaction, or waiting for an answer (no write). `calls` is how many the recipient gets in all.
+    """
+
+    write: str | None
+    condition: str
+    calls: int
+
+
+# In the order in which one alert gets there. Who cannot fetch keeps the others from jobs, too.
+POINTS: Mapping[str, Point] = {
+    "deciding": Point("INSERT ON alert_events", "NEW.config_id = '{rule}'", 1),
+    "telling": Point("INSERT ON deliveries", "NEW.endpoint_id = '{endpoint}'", 1),
+    "claiming": Point(
+        "UPDATE ON endpoints",
+        "NEW.id = '{endpoint}' AND OLD.secret IS NULL AND NEW.secret IS NOT NULL",
+        1,
+    ),
+    "sent": Point(None, "", 2),
+    "answered": Point(
+        "UPDATE ON deliveries", "NEW.endpoint_id = '{endpoint}' AND NEW.status = 'DELIVERED'", 2
+    ),
+    "recorded": Point(
+        "UPDATE ON procrastinate_jobs", f"OLD.status = 'doing' AND OLD.id = NEW.id AND {DELIVERY}", 1
+    ),
+    "fetching": Point(
+        "UPDATE ON procrastinate_jobs", f"OLD.status = 'todo' AND NEW.status = 'doing' AND {DELIVERY}", 1
+    ),
+}  # fmt: skip
+STAND_STILL = """
+    CREATE OR REPLACE FUNCTION stand_still() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        PERFORM set_config('lock_timeout', '60s', true);
+        PERFORM pg_advisory_xact_lock_shared(hashtextextended(TG_ARGV[0], 0));
+        RETURN NEW;
+    END $$
+"""
+# What the machine of a dead worker would do to its connections.
+HANG_UP = """
+    SELECT pg_terminate_backend(pid, 60000) FROM pg_locks
+    WHERE locktype = 'advisory' AND NOT granted
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
+
+
+class Told(NamedTuple):
+    """An alert that is about to fire: its rule, whom it tells, and where that listens."""
+
+    point: str
+    rule: str
+    endpoint: str
+    receiver: Receiver
+
+    @property
+    def host(self) -> str:
+        return self.receiver.url.removeprefix("http://")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scene:
+    """A service, processes that work for it, and one recipient for each point."""
+
+    service: Service
+    programs: Programs
+    rows: Rows
+    receivers: Mapping[str, Receiver]
+
+    def worker(self) -> Program:
+        return self.programs.worker(
+            MOSAICO_WORKER_CONCURRENCY=str(len(POINTS) + 1), MOSAICO_METRIC_PROCESSES="1"
+        )
+
+    def start(self, told: Told) -> None:
+        self.service.start(agentId=told.point)
+
+    def deliveries(self) -> list[JSON]:
+        return self.service.listed("/deliveries")
 
 
 @pytest.fixture
@@ -25,54 +109,124 @@ def service_resources(service_resources: Resources) -> Resources:
 
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with receiving() as found:
-        yield found
+def scene(service: Service, tmp_path: Path) -> Iterator[Scene]:
+    url = service.resources.db.url
+    rows = Rows(url)
+    rows.do(STAND_STILL)
+    service.benchmark(metrics=["EXACT_MATCH"])
+    service.upload([pair(1, "yes", "no")])
+    for point in POINTS:
+        service.agent(point)
+    with ExitStack() as stack:
+        receivers = {point: stack.enter_context(receiving()) for point in POINTS}
+        started = stack.enter_context(
+            programs(
+                tmp_path,
+                DATABASE_URL=url,
+                MOSAICO_MASTER_KEY=MASTER_KEY,
+                MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8",
+            )
+        )
+        yield Scene(service=service, programs=started, rows=rows, receivers=receivers)
 
 
-def new_worker(house: House) -> Program:
-    worker = house.programs.worker(MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8")
-    worker.said("worker is ready")
-    return worker
+def rule_at(scene: Scene, point: str, number: int) -> Told:
+    """A rule that the next run of an agent breaks, and the endpoint that it tells of that."""
+    receiver, path = scene.receivers[point], f"round-{number}"
+    url = receiver.will(path, receiver.hang) if point == "sent" else receiver.at(path)
+    endpoint = scene.service.post("/endpoints", {"channel": "WEBHOOK", "recipient": url})
+    rule = scene.service.post(
+        "/alert-configs",
+        {
+            "name": "wrong",
+            "benchmarkId": "bench-001",
+            "agentId": point,
+            "metric": "EXACT_MATCH",
+            "condition": "LESS_THAN",
+            "threshold": 0.5,
+            "channels": ["WEBHOOK"],
+            "recipients": [url],
+        },
+    )
+    return Told(point, rule["id"], endpoint["id"], receiver)
 
 
-def calls_of(receiver: Receiver, told: str) -> int:
-    return sum(call.headers["webhook-id"] == told for call in receiver.calls)
+@contextmanager
+def stop_at(rows: Rows, told: Told) -> Iterator[Lock | None]:
+    """Keep whoever comes to a point there; None where it is the recipient who does so."""
+    point = POINTS[told.point]
+    if point.write is None:
+        yield None
+        return
+    trigger = f'"stop {told.point}"'
+    where = point.condition.format(rule=told.rule, endpoint=told.endpoint, host=told.host)
+    rows.do(
+        f"CREATE TRIGGER {trigger} BEFORE {point.write} FOR EACH ROW"
+        f" WHEN ({where}) EXECUTE FUNCTION stand_still('{told.point}')"
+    )
+    with rows.locked(told.point) as lock:
+        yield lock
+    rows.do(f"DROP TRIGGER {trigger} ON {point.write.split()[-1]}")
 
 
-def survives(house: House, receiver: Receiver, victim: Program, moment: str) -> Program:
-    """Kill a worker at some moment of a delivery; the next one, which delivers, is returned."""
-    receiver.free.clear()
-    path = f"hook-{len(house.programs.started)}"
-    url = receiver.will(path, receiver.hang) if moment == "sending" else receiver.at(path)
-    message = Message(topic="test.told", title="The pelican has landed")
-    with house.service.resources.db.begin() as session:
-        told = publish(session, message, [Target("WEBHOOK", url)])
-    if moment != "published":
-        until(lambda: calls_of(receiver, told) == 1, what=victim.log)
-    victim.kill()
-    receiver.free.set()
-    receiver.answers.clear()
-    house.rows.age_heartbeats()
-    heir = new_worker(house)
-    status = "SELECT status FROM deliveries WHERE notification_id = %s"
-    until(lambda: house.rows.value(status, told) == "DELIVERED", what=heir.log)
-    bodies = {call.body for call in receiver.calls if call.headers["webhook-id"] == told}
-    assert len(bodies) == 1
-    return heir
+def stands(told: Told, lock: Lock | None) -> bool:
+    return lock.is_awaited() if lock else bool(told.receiver.calls)
 
 
-def test_a_worker_that_is_killed_while_it_sends(house: House, receiver: Receiver) -> None:
-    survives(house, receiver, new_worker(house), "sending")
-    assert len(receiver.calls) == 2
+def kill_at_every_point(scene: Scene, number: int = 0, *, linger_s: float = 0.0) -> None:
+    """Kill a worker that stands at all points, in as many runs; another one does the rest."""
+    all_told = [rule_at(scene, point, number) for point in POINTS]
+    victim = scene.worker()
+    with ExitStack() as stopped:
+        locks = [stopped.enter_context(stop_at(scene.rows, told)) for told in all_told]
+        for told in all_told[:-1]:
+            scene.start(told)
+        until(lambda: all(map(stands, all_told[:-1], locks[:-1])), what="the points are reached")
+        scene.start(all_told[-1])
+        until(lambda: stands(all_told[-1], locks[-1]), what="the last point is reached")
+        time.sleep(linger_s)  # moves the kill to another moment, nothing waits for it
+        victim.kill()
+        scene.rows.all(HANG_UP)
+    scene.receivers["sent"].free.set()
+    scene.rows.age_heartbeats()
+    heir = scene.worker()
+    delivered = "SELECT count(*) FROM deliveries WHERE status = 'DELIVERED'"
+    until(lambda: scene.rows.value(delivered) == len(POINTS), what=heir.log)
+    for told in all_told:
+        assert_told_once(scene, told)
+    heir.kill()
+
+
+def assert_told_once(scene: Scene, told: Told) -> None:
+    """One alert, one message, one id on every call; never more calls than had to be."""
+    [alert] = scene.service.listed("/alerts", alertConfigId=told.rule)
+    assert alert["state"] == "FIRING"
+    calls = told.receiver.calls
+    assert {call.headers["webhook-id"] for call in calls} == {alert["notificationId"]}, told.point
+    assert len({call.body for call in calls}) == 1
+    assert json.loads(calls[0].body)["type"] == "alert.firing"
+    assert len(calls) == POINTS[told.point].calls, told.point
+
+
+def forget_everything(scene: Scene) -> None:
+    """As if no round had been."""
+    scene.rows.do("DELETE FROM alert_configs")
+    scene.rows.do("DELETE FROM alert_events")
+    scene.rows.do("DELETE FROM notifications")
+    for receiver in scene.receivers.values():
+        receiver.calls.clear()
+        receiver.free.clear()
+
+
+def test_an_alert_arrives_wherever_the_worker_is_killed_that_brings_it(scene: Scene) -> None:
+    kill_at_every_point(scene)
+    told = "SELECT (SELECT count(*) FROM notifications), (SELECT count(*) FROM alert_events)"
+    assert scene.rows.all(told) == [(len(POINTS), len(POINTS))]
 
 
 @pytest.mark.prove
-def test_a_hundred_killed_workers(house: House, receiver: Receiver) -> None:
+def test_a_hundred_workers_killed_at_each_point(scene: Scene) -> None:
     chance = random.Random(5)
-    worker = new_worker(house)
     for number in range(ROUNDS):
-        moment = MOMENTS[number % 3] if number < 3 else chance.choice(MOMENTS)
-        worker = survives(house, receiver, worker, moment)
-    assert len({call.headers["webhook-id"] for call in receiver.calls}) == ROUNDS
-    assert house.rows.all("SELECT DISTINCT status FROM deliveries") == [("DELIVERED",)]
+        kill_at_every_point(scene, number, linger_s=chance.uniform(0, 0.2))
+        forget_everything(scene)
