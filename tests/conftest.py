@@ -3,8 +3,11 @@ service on top of it.
 """
 
 import base64
+import gc
 import importlib
+import os
 import secrets
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +25,14 @@ from app.postgres.server import Lease
 from tests.support.postgres import cluster, drop_database, make_database
 from tests.support.recycling import Databases
 from tests.support.service import Service, running_service
+
+# A hundred processes of the service start during the tests: what the first one compiles, tests
+# included, the others only read.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Modules and tests stay as long as the process: they are not searched for garbage again and again.
+gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.fixture(scope="session")

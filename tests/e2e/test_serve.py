@@ -31,6 +31,9 @@ from tests.support.processes import (
 from tests.support.service import Service
 from tests.support.stored import Rows
 
+# One process of tests starts the tree, and once.
+pytestmark = pytest.mark.xdist_group("serve")
+
 
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
