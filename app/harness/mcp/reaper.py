@@ -1,0 +1,86 @@
+"""Ends the programs that this process started, when it is killed itself.
+
+One small process reads from a pipe which groups of processes live; the pipe ends when we do, and
+what is left by then is killed.
+"""
+
+import atexit
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from typing import Final
+
+CLOSE_S: Final = 10.0
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Reaper:
+    """Is told of every group that begins and ends; several threads may use it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._groups: set[int] = set()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def watch(self, group: int) -> None:
+        """Have this group killed when we end."""
+        with self._lock:
+            self._groups.add(group)
+            self._tell(f"+{group}\n")
+
+    def forget(self, group: int) -> None:
+        """The group has ended."""
+        with self._lock:
+            self._groups.discard(group)
+            self._tell(f"-{group}\n")
+
+    def close(self) -> None:
+        """End the process, and with it every group that is still watched."""
+        with self._lock:
+            if self._process is not None:
+                assert self._process.stdin is not None
+                self._process.stdin.close()
+                self._process.wait(CLOSE_S)
+                self._process = None
+
+    def _tell(self, line: str) -> None:
+        if self._process is None or self._process.poll() is not None:
+            self._process = _start()
+            line = "".join(f"+{group}\n" for group in self._groups)
+        assert self._process.stdin is not None
+        self._process.stdin.write(line.encode())
+
+
+def _start() -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(  # noqa: S603 - this file
+        [sys.executable, "-I", "-S", __file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={},
+        bufsize=0,
+        start_new_session=True,
+    )
+
+
+REAPER: Final = Reaper()
+atexit.register(REAPER.close)
+
+
+def main() -> None:
+    """Read which groups begin and end, until there is nothing more to read."""
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
+    groups: set[int] = set()
+    for line in sys.stdin:
+        (groups.add if line.startswith("+") else groups.discard)(int(line[1:]))
+    for group in groups:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()
