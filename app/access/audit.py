@@ -11,9 +11,13 @@ from sqlalchemy.orm import Session
 from app.access.models import AuditEntry
 from app.core import correlation
 from app.core.bodies import body_fields
+from app.core.db import sql_of, write_row
 
-# Of the table, not of the entity: an entry goes along with every write, and nobody reads it there.
-_ENTRY = insert(cast("Table", AuditEntry.__table__))
+_TABLE = cast("Table", AuditEntry.__table__)
+# Past the session: an entry goes along with every write, and nobody reads it there.
+_ENTRY = sql_of(
+    insert(_TABLE), columns=[each.key for each in _TABLE.columns if each.key not in ("seq", "at")]
+)
 
 ActorType = Literal["key", "schedule", "webhook", "event", "operator"]
 Outcome = Literal["done", "refused"]
@@ -54,7 +58,8 @@ def record(
     `action` is a verb and a noun (`create_agent`), `fields` the names of what was given.
     What an API key does is recorded already, by `witness`: call this for other actors.
     """
-    session.execute(
+    write_row(
+        session,
         _ENTRY,
         {
             "actor_type": actor.type,

@@ -1,13 +1,21 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Row, bindparam, func, literal, select, text
+from sqlalchemy import bindparam, func, literal, select, text
 from sqlalchemy.orm import Session
 
 from app.core.db import Database, sql_of
 from app.core.errors import NotFound
-from app.core.pagination import PageQuery, PageRows, encode_cursor, paged, paged_columns
+from app.core.pagination import (
+    PageQuery,
+    PageRows,
+    encode_cursor,
+    find_page,
+    page_sql,
+    paged,
+)
 from app.runs.models import BenchmarkRun, RunMetric, RunShard, TraceResult
 from app.runs.rules import RunStatus
 from app.traces.models import CollectedTrace
@@ -19,6 +27,14 @@ PAGE_BYTES = 8 * 1024 * 1024
 _RUNS = BenchmarkRun.__table__
 _NOT_SHOWN = ("plan", "metric_keys", "collection_id", "fence", "shards_total", "shards_done")
 SHOWN = select(*(column for column in _RUNS.columns if column.key not in _NOT_SHOWN))
+_NEWEST = [_RUNS.c.seq]
+_FILTERS = {
+    "benchmark_id": _RUNS.c.benchmark_id == bindparam("benchmark_id"),
+    "agent_id": _RUNS.c.agent_id == bindparam("agent_id"),
+    "status": _RUNS.c.status == bindparam("status"),
+    "since": _RUNS.c.created_at >= bindparam("since"),
+    "until": _RUNS.c.created_at < bindparam("until"),
+}
 SHOWN_RUN = sql_of(SHOWN.where(_RUNS.c.id == bindparam("run_id")))
 
 
@@ -95,7 +111,7 @@ def get_shown_run(db: Database, run_id: str) -> Mapping[str, Any]:
 
 
 def list_runs(
-    session: Session,
+    db: Database,
     query: PageQuery,
     *,
     benchmark_id: str | None = None,
@@ -103,20 +119,24 @@ def list_runs(
     status: RunStatus | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
-) -> PageRows[Row[Any]]:
+) -> PageRows[dict[str, Any]]:
     """The shown columns of runs, newest first; `since` and `until` bound their creation."""
-    statement = SHOWN
-    if benchmark_id is not None:
-        statement = statement.where(_RUNS.c.benchmark_id == benchmark_id)
-    if agent_id is not None:
-        statement = statement.where(_RUNS.c.agent_id == agent_id)
-    if status is not None:
-        statement = statement.where(_RUNS.c.status == status)
-    if since is not None:
-        statement = statement.where(_RUNS.c.created_at >= since)
-    if until is not None:
-        statement = statement.where(_RUNS.c.created_at < until)
-    return paged_columns(session, statement, keys=[_RUNS.c.seq], query=query)
+    asked = {
+        "benchmark_id": benchmark_id,
+        "agent_id": agent_id,
+        "status": status and status.value,
+        "since": since,
+        "until": until,
+    }
+    given = {name: value for name, value in asked.items() if value is not None}
+    sql = _listing(tuple(given), beyond=query.cursor is not None)
+    return find_page(db, sql, given, keys=_NEWEST, query=query)
+
+
+@cache
+def _listing(given: tuple[str, ...], *, beyond: bool) -> str:
+    statement = SHOWN.where(*(_FILTERS[name] for name in given))
+    return page_sql(statement, keys=_NEWEST, beyond=beyond)
 
 
 def find_shard(session: Session, run_seq: int, shard: int) -> RunShard | None:

@@ -67,17 +67,16 @@ def list_runs(
     until: Annotated[datetime | None, Query(alias="to", description="Created before.")] = None,
 ) -> Page[RunView]:
     """The runs, newest first."""
-    with res.db.glance() as session:
-        rows = queries.list_runs(
-            session,
-            page,
-            benchmark_id=benchmark_id,
-            agent_id=agent_id,
-            status=status,
-            since=since,
-            until=until,
-        )
-        return Page(items=[shown(run._asdict()) for run in rows.rows], next_cursor=rows.next_cursor)
+    rows = queries.list_runs(
+        res.db,
+        page,
+        benchmark_id=benchmark_id,
+        agent_id=agent_id,
+        status=status,
+        since=since,
+        until=until,
+    )
+    return Page(items=[shown(run) for run in rows.rows], next_cursor=rows.next_cursor)
 
 
 @router.get("/{runId}", dependencies=[Depends(require("read"))])

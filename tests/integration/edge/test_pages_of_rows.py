@@ -6,7 +6,14 @@ from sqlalchemy import TIMESTAMP, MetaData, delete, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from app.core.db import Database
-from app.core.pagination import BadCursor, PageQuery, encode_cursor, paged
+from app.core.pagination import (
+    BadCursor,
+    PageQuery,
+    encode_cursor,
+    find_page,
+    page_sql,
+    paged,
+)
 
 START = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 ROWS = 25
@@ -74,6 +81,26 @@ def test_pages_of_any_size_hold_every_row_once_newest_first(db: Database, limit:
 
 def test_a_list_can_go_the_other_way(db: Database) -> None:
     assert walk(db, 7, descending=False) == [f"row-{n:02}" for n in range(ROWS)]
+
+
+@pytest.mark.parametrize("limit", [1, 7, 25])
+def test_a_list_straight_from_the_driver_has_the_same_pages(db: Database, limit: int) -> None:
+    columns = PageRow.__table__.c
+    keys = [columns.created_at, columns.id]
+    pages = {
+        beyond: page_sql(select(columns.id, columns.created_at), keys=keys, beyond=beyond)
+        for beyond in (False, True)
+    }
+    found: list[str] = []
+    query = PageQuery(limit=limit)
+    while True:
+        page = find_page(db, pages[query.cursor is not None], {}, keys=keys, query=query)
+        assert len(page.rows) <= limit
+        found += [row["id"] for row in page.rows]
+        if page.next_cursor is None:
+            break
+        query = PageQuery(limit=limit, cursor=page.next_cursor)
+    assert found == walk(db, limit)
 
 
 def test_rows_that_arrive_or_go_meanwhile_move_no_other_row(db: Database) -> None:

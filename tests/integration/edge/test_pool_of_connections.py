@@ -7,7 +7,7 @@ from sqlalchemy import Text, bindparam, func, select, text
 from sqlalchemy.orm import Session
 
 from app.core import db as pool
-from app.core.db import Database, DatabaseUnavailable, libpq_url, sql_of
+from app.core.db import Database, DatabaseUnavailable, libpq_url, sql_of, write_row
 
 AN_HOUR_S = 3600.0
 
@@ -95,3 +95,16 @@ def test_a_row_on_a_dead_connection_is_told_once_and_the_connection_replaced(
     with pytest.raises(DatabaseUnavailable):
         db.find_row(ITSELF, {"said": "one"})
     assert db.find_row(ITSELF, {"said": "two"})
+
+
+def test_a_row_past_the_session_is_written_in_its_transaction(db: Database) -> None:
+    with db.begin() as session:
+        session.execute(text("CREATE TEMPORARY TABLE kept (word text UNIQUE)"))
+    told = "INSERT INTO kept VALUES (%(word)s) RETURNING word"
+    with pytest.raises(psycopg.errors.UniqueViolation), db.begin() as session:
+        assert write_row(session, told, {"word": "first"}) == {"word": "first"}
+        write_row(session, told, {"word": "first"})
+    with db.begin() as session:
+        write_row(session, told, {"word": "second"})
+    with db.begin() as session:
+        assert session.scalars(text("SELECT word FROM kept")).all() == ["second"]
