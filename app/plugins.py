@@ -1,5 +1,5 @@
-"""Everything that is found rather than imported: metrics, trace sources, checks, channels;
-what failed.
+"""Everything that is found rather than imported: metrics, trace sources, checks,
+evaluators, channels; what failed.
 """
 
 import logging
@@ -8,13 +8,14 @@ from typing import Any
 from app.core.registry import Loaded, Registry
 from app.formula import register_metric_keys
 from app.harness.bash.checking import CHECKS, load_checks
+from app.harness.mcp.evaluating import EVALUATORS, load_evaluators
 from app.metrics.registry import METRICS, load_metrics
 from app.notifications.registry import CHANNELS, load_channels
 from app.traces.registry import TRACE_SOURCES, load_trace_sources
 
 log = logging.getLogger(__name__)
 
-REGISTRIES: tuple[Registry[Any], ...] = (METRICS, TRACE_SOURCES, CHECKS, CHANNELS)
+REGISTRIES: tuple[Registry[Any], ...] = (METRICS, TRACE_SOURCES, CHECKS, EVALUATORS, CHANNELS)
 
 
 def load_plugins() -> None:
@@ -22,6 +23,7 @@ def load_plugins() -> None:
     load_metrics(_warn)
     load_trace_sources(_warn)
     load_checks(_warn)
+    load_evaluators(_warn)
     load_channels(_warn)
     register_metric_keys({*METRICS.names(), *METRICS.aliases} - {"SCORE"})
 

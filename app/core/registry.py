@@ -44,7 +44,8 @@ class Registry(Generic[T]):
 
     Built-ins are the modules of one package: each calls `register` when imported, and a failure
     stops the process. Third parties are entry points of one group: the loaded object is called
-    with the registry's `register`, and a failure is recorded in `loaded` and nothing else.
+    with the registry's `register`, and a failure is recorded in `loaded` and nothing else. Two
+    registries may share a group: an item whose `kind` is that of another is left to the other.
     `check` raises for an item that could not be used under its name.
     """
 
@@ -152,12 +153,17 @@ class Registry(Generic[T]):
         before = dict(self._items), dict(self._aliases), list(self._loaded)
         self._origin = _origin(entry_point)
         try:
-            entry_point.load()(self.register)
+            entry_point.load()(self._register_own)
         except BaseException:
             self._items, self._aliases, self._loaded = before
             raise
         finally:
             self._origin = "built-in"
+
+    def _register_own(self, name: str, item: T, *, aliases: Sequence[str] = ()) -> T:
+        if getattr(item, "kind", self.kind) != self.kind:
+            return item
+        return self.register(name, item, aliases=aliases)
 
     def _require_free(self, name: str) -> None:
         if not re.fullmatch(self._name_pattern, name):

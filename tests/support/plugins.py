@@ -10,11 +10,8 @@ import pytest
 
 from app.core.registry import Loaded, Registry
 from app.formula import dsl
-from app.harness.bash.checking import CHECKS
 from app.metrics.registry import METRICS
-from app.notifications.registry import CHANNELS
 from app.plugins import REGISTRIES
-from app.traces.registry import TRACE_SOURCES
 
 SOURCES = Path(__file__).parent / "sample_plugin"
 PACKAGE = "mosaico_sample"
@@ -36,7 +33,7 @@ def install_sample(folder: Path) -> Path:
 
 def keep_registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a test register things that are gone afterwards."""
-    for registry in (METRICS, TRACE_SOURCES, CHECKS, CHANNELS):
+    for registry in REGISTRIES:
         _keep(registry, monkeypatch)
     parser = dsl._DEFAULT
     monkeypatch.setattr(parser, "_keys", parser.known_metric_keys())

@@ -6,7 +6,7 @@ From another distribution the entry points `mosaico.evaluators` do the same.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 from app.core.registry import Loaded, Registry
 from app.harness.bash.types import Judgement, ScoreResult, ToolCallResult
@@ -75,6 +75,8 @@ class Check:
     makes such a text a poor or impossible one, for whoever writes a dataset. `reads_files` tells
     whether it needs the sandbox and not the calls alone.
     """
+
+    kind: ClassVar[str] = "check"
 
     summary: str
     find: Callable[[str, Evidence], Found]

@@ -1,0 +1,187 @@
+"""Evaluators: ways of judging an answer. One file each, found by folder.
+
+From another distribution the entry points `mosaico.evaluators` do the same, beside the checks of
+bash evaluations.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Final, NamedTuple, TypeAlias
+
+from pydantic import JsonValue
+
+from app.core.registry import Loaded, Registry, near_matches
+from app.harness.mcp.config import Evaluator
+from app.harness.mcp.judging import JUDGE_SYSTEM, judge_prompt
+from app.harness.mcp.types import Evaluation, ToolCall
+
+SHOWN: Final = 2000  # characters of an answer that are quoted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """All that may be looked at: the answer, the calls in their order, what the judge said.
+
+    `error` is why there is no answer, `judge_answer` None unless a judge was asked.
+    """
+
+    response: str
+    error: str | None = None
+    tool_calls: Sequence[ToolCall] = ()
+    judge_answer: str | None = None
+
+
+class Found(NamedTuple):
+    """Whether a criterion is met and why; None for a score without a threshold."""
+
+    passed: bool | None
+    reason: str
+    score: float | None = None
+
+
+def _nothing_to_say(_: JsonValue) -> Iterable[str]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Criterion:
+    """One way of judging an answer.
+
+    `wanted` takes from what a file says the parts that this criterion answers for, `find` judges
+    one of them, and `complaints` say why one can never be judged.
+    """
+
+    kind: ClassVar[str] = "evaluator"
+
+    summary: str
+    wanted: Callable[[Evaluator], Sequence[JsonValue]]
+    find: Callable[[JsonValue, Evidence], Found]
+    complaints: Callable[[JsonValue], Iterable[str]] = field(default=_nothing_to_say)
+
+
+class UnfitEvaluator(Exception):
+    """What was registered is no evaluator; register a `Criterion`."""
+
+
+def _check_criterion(name: str, criterion: Criterion) -> None:
+    if not isinstance(criterion, Criterion):
+        raise UnfitEvaluator(
+            f"the evaluator {name} is to be a Criterion, not {type(criterion).__name__}"
+        )
+
+
+EVALUATORS: Final[Registry[Criterion]] = Registry(
+    "evaluator", group="mosaico.evaluators", names=r"[a-z][a-z0-9_]*", check=_check_criterion
+)
+
+Ask: TypeAlias = Callable[[str, str, str], Awaitable[str]]
+"""Asks a model, given its name, a system message and a prompt, and returns its answer.
+
+Raises JudgeFailed when there is none.
+"""
+
+
+def expected_items(evaluator: Evaluator) -> list[JsonValue]:
+    """What the answer must contain, one by one; all of them count."""
+    if evaluator.expected is None:
+        return []
+    return evaluator.expected if isinstance(evaluator.expected, list) else [evaluator.expected]
+
+
+def is_pattern(item: JsonValue) -> bool:
+    """Whether an expected item is a pattern, and not a mapping to be found in the JSON."""
+    return isinstance(item, dict) and "regex" in item and item.keys() <= {"regex", "expect_match"}
+
+
+def named_check(name: str) -> Callable[[Evaluator], Sequence[JsonValue]]:
+    """The `wanted` of an evaluator that is called under `checks` by its name."""
+    return lambda evaluator: [evaluator.checks[name]] if name in evaluator.checks else []
+
+
+async def evaluate(evaluator: Evaluator, evidence: Evidence, ask: Ask) -> tuple[Evaluation, ...]:
+    """What every criterion says of an answer, in the order of their names.
+
+    Nobody is asked when the evaluator has no judge. Raises JudgeFailed when the judge gave no
+    score that can be read.
+    """
+    if evaluator.expect_error:
+        if evidence.error is None:
+            return (_no_error(evidence),)
+        evidence = replace(evidence, response=evidence.error)
+    if evaluator.prompt is not None and evaluator.model is not None:
+        answer = await ask(
+            evaluator.model,
+            JUDGE_SYSTEM.format(scale=evaluator.scale),
+            judge_prompt(evaluator, evidence.response),
+        )
+        evidence = replace(evidence, judge_answer=answer)
+    found = tuple(_evaluations(evaluator, evidence))
+    return found or (_error_alone(evidence),)
+
+
+def complaints(evaluator: Evaluator) -> Iterable[str]:
+    """What keeps an evaluator from ever judging anything."""
+    if evaluator.prompt is not None and evaluator.model is None:
+        yield "a prompt needs a model to judge with; add model"
+    if evaluator.prompt is None and evaluator.min_score is not None:
+        yield "min_score is that of a judge; add prompt and model, or remove it"
+    if evaluator.prompt is None and evaluator.model is not None:
+        yield "a model judges with a prompt; add prompt, or remove model"
+    if evaluator.min_score is not None and evaluator.min_score > evaluator.scale:
+        yield f"min_score is beyond the scale from 0 to {evaluator.scale}; set scale: 100"
+    for name in evaluator.checks:
+        if EVALUATORS.find(name) is None:
+            yield f"no evaluator is named {name!r}.{near_matches(name, EVALUATORS.names())}"
+    wanted = 0
+    for criterion in EVALUATORS:
+        for item in criterion.wanted(evaluator):
+            wanted += 1
+            yield from criterion.complaints(item)
+    if not wanted and not evaluator.expect_error and not evaluator.checks:
+        yield "it judges nothing; add expected, regex, prompt, checks or expect_error"
+
+
+def _evaluations(evaluator: Evaluator, evidence: Evidence) -> Iterable[Evaluation]:
+    for name in sorted(EVALUATORS.names()):
+        criterion = EVALUATORS.get(name)
+        for item in criterion.wanted(evaluator):
+            found = criterion.find(item, evidence)
+            yield Evaluation(
+                type=name,
+                passed=found.passed,
+                reason=found.reason,
+                expected=shown(item),
+                actual=evidence.response[:SHOWN],
+                score=found.score,
+            )
+
+
+def shown(item: JsonValue) -> str:
+    """What was wanted, for reports: a text as it is, anything else as JSON."""
+    return item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)
+
+
+def _no_error(evidence: Evidence) -> Evaluation:
+    return Evaluation(
+        type="expect_error",
+        passed=False,
+        reason="an error was expected, and there was none",
+        actual=evidence.response[:SHOWN],
+    )
+
+
+def _error_alone(evidence: Evidence) -> Evaluation:
+    """What `expect_error` says by itself: there was one."""
+    return Evaluation(
+        type="expect_error", passed=True, reason="there was an error", actual=evidence.error
+    )
+
+
+def _say_nothing(_: Loaded) -> None:
+    """Ignore a plugin that cannot be loaded; `mosaico plugins` shows it."""
+
+
+def load_evaluators(warn: Callable[[Loaded], None] = _say_nothing) -> None:
+    """Find the evaluators of this product and of other distributions, once in a process."""
+    EVALUATORS.load("app.harness.mcp.evaluators", warn)
