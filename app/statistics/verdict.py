@@ -65,6 +65,7 @@ class Note(StrEnum):
     FEW_CLUSTERS = "FEW_CLUSTERS"
     TIE = "TIE"
     CLIFF = "CLIFF"
+    UNDEFINED = "UNDEFINED"
     UNDEFINED_SOMETIMES = "UNDEFINED_SOMETIMES"
     UNPAIRED = "UNPAIRED"
 
@@ -85,6 +86,7 @@ _WORDS = {
     Note.FEW_CLUSTERS: "Fewer than ten clusters: the interval is wide, and still uncertain.",
     Note.TIE: "The metrics in a MIN or MAX are nearly tied: its value is biased.",
     Note.CLIFF: "The value stands near a threshold of its formula: it may jump by chance.",
+    Note.UNDEFINED: "One of the runs has no value to compare.",
     Note.UNDEFINED_SOMETIMES: "In some resamples the formula has no value; they are left out.",
     Note.UNPAIRED: "The runs have different items and are compared as two samples.",
 }
@@ -106,6 +108,15 @@ class VerdictRule:
     margin: float = 0.05
 
 
+class Remedy(NamedTuple):
+    """What would bring the smallest visible change under the margin: so many more trials of both
+    runs, at best where the noise within items is not known; None: only more items would.
+    """
+
+    more_trials: int | None
+    at_best: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """One KPI or metric of a run beside its baseline.
@@ -114,9 +125,9 @@ class Judgement:
     by which the geometric mean changed), with its 95 % interval; `base` and `value` are the two
     sides of it. `p_adjusted` is p until several are judged together. `mde` is the smallest change
     that is seen in four runs of five; `min_effect` and `margin` are those of the rule in the units
-    of the effect. `trials` is the mean number of trials an item; `more_trials` how many more of
-    both runs would bring the mde under the margin, None when none would, or none are needed.
-    `fixed` is the interval for these very items, from three trials on.
+    of the effect. `trials` is the mean number of trials an item. `remedy` is None where the mde is
+    under the margin, or not known. `fixed` is the interval for these very items, from three trials
+    on.
     """
 
     verdict: Verdict
@@ -138,8 +149,15 @@ class Judgement:
     estimand: Estimand = Estimand.POPULATION
     fixed: Interval | None = None
     clusters: int | None = None
-    more_trials: int | None = None
+    remedy: Remedy | None = None
     notes: tuple[Note, ...] = ()
+
+    @property
+    def more_trials(self) -> int | None:
+        """How many more trials of both runs would settle what is inconclusive."""
+        if self.verdict is not Verdict.INCONCLUSIVE or self.remedy is None:
+            return None
+        return self.remedy.more_trials
 
 
 class Adjust(Protocol):
@@ -182,7 +200,22 @@ def settled(found: Judgement) -> Judgement:
     return replace(found, verdict=decision.verdict, notes=notes)
 
 
-_OF_DECISION = {Note.FEW_ITEMS, Note.DETECTABLE_BUT_SMALL, Note.NO_DIRECTION}
+def _open(found: Judgement) -> _Decision:
+    """Inconclusive, and what would help."""
+    if found.remedy is None:
+        return _Decision(Verdict.INCONCLUSIVE)
+    if found.remedy.more_trials is None:
+        return _Decision(Verdict.INCONCLUSIVE, Note.ADD_ITEMS)
+    return _Decision(Verdict.INCONCLUSIVE, Note.AT_BEST if found.remedy.at_best else None)
+
+
+_OF_DECISION = {
+    Note.FEW_ITEMS,
+    Note.DETECTABLE_BUT_SMALL,
+    Note.NO_DIRECTION,
+    Note.ADD_ITEMS,
+    Note.AT_BEST,
+}
 
 
 def _decide(found: Judgement, effect: float) -> _Decision:
@@ -196,7 +229,7 @@ def _decide(found: Judgement, effect: float) -> _Decision:
         and -found.margin <= found.low
         and found.high <= found.margin
     )
-    return _Decision(Verdict.NO_EVIDENCE if inside else Verdict.INCONCLUSIVE)
+    return _Decision(Verdict.NO_EVIDENCE) if inside else _open(found)
 
 
 def _of_certain(found: Judgement, effect: float) -> _Decision:

@@ -1,0 +1,90 @@
+"""A formula over many rows at once gives, row by row, what it gives for one set of values."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.formula import Reference, compile_formula, format_expression
+from app.formula.ast import Expr
+from app.formula.vectorised import FormulaRows, Kind, evaluate_rows
+from tests.unit.formula.formula_strategies import FEW, numbers, unhurried
+
+A, B, C = (Reference(name, "mean") for name in "ABC")
+SEEN = st.none() | st.sampled_from([0.0, -0.0, 0.5, 1.0]) | st.floats(allow_nan=False)
+
+
+def rows_of(text: str, **columns: list[float]) -> FormulaRows:
+    known = {Reference(name, "mean"): np.array(values) for name, values in columns.items()}
+    return evaluate_rows(compile_formula(text), known)
+
+
+@given(
+    root=numbers(st.sampled_from(FEW)),
+    table=st.lists(st.lists(SEEN, min_size=len(FEW), max_size=len(FEW)), min_size=1, max_size=5),
+)
+@unhurried
+def test_every_row_has_the_bits_of_the_formula_alone(
+    root: Expr, table: list[list[float | None]]
+) -> None:
+    formula = compile_formula(format_expression(root))
+    columns = {
+        reference: np.array([np.nan if row[place] is None else row[place] for row in table])
+        for place, reference in enumerate(FEW)
+    }
+    found = evaluate_rows(formula, columns).values
+    alone = [formula.evaluate(dict(zip(FEW, row, strict=True))).value for row in table]
+    expected = np.array([np.nan if value is None else value for value in alone])
+    assert np.broadcast_to(found, expected.shape).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # A = 0.5, 0.25, missing; B = 0, 2, 3
+        ("A / B", [math.nan, 0.125, math.nan]),
+        ("COALESCE(A, B)", [0.5, 0.25, 3.0]),
+        ("IF B > 1 THEN B ELSE A", [0.5, 2.0, 3.0]),
+        ("IF B > 1 OR A > 0 THEN 1 ELSE 0", [1.0, 1.0, 1.0]),
+        ("IF A > 0 AND B > 1 THEN 1 ELSE 0", [0.0, 1.0, math.nan]),
+        ("THRESHOLD(B, 2)", [0.0, 1.0, 1.0]),
+        ("MIN(A, B)", [0.0, 0.25, math.nan]),
+        ("LOG(B)", [math.nan, math.log(2.0), math.log(3.0)]),
+        ("CLAMP(B, 1, 2.5)", [1.0, 2.0, 2.5]),
+    ],
+)
+def test_what_is_undefined_in_a_row_is_so_in_that_row_only(
+    text: str, expected: list[float]
+) -> None:
+    found = rows_of(text, A=[0.5, 0.25, math.nan], B=[0.0, 2.0, 3.0])
+    np.testing.assert_array_equal(found.values, expected)
+
+
+def test_a_minimum_of_nearly_tied_metrics_is_flagged() -> None:
+    # Row 0: A is the smaller one; of the four resamples B is in one.
+    found = rows_of("1 + MIN(A, B)", A=[0.5, 0.5, 0.5, 0.5, 0.7], B=[0.6] * 5)
+    assert found.unsteady == ((Kind.TIE, "MIN(A, B)", 0.25),)
+
+
+def test_a_minimum_with_a_clear_winner_is_not() -> None:
+    assert rows_of("MIN(A, B)", A=[0.1] * 5, B=[0.6] * 5).unsteady == ()
+
+
+def test_a_condition_that_falls_out_otherwise_in_a_twentieth_of_the_resamples_is_a_cliff() -> None:
+    values = [0.5, *[0.5] * 19, 0.4]
+    found = rows_of("IF A >= 0.5 THEN 1 ELSE 0", A=values)
+    assert found.unsteady == ((Kind.CLIFF, "A >= 0.5", 0.05),)
+    assert rows_of("THRESHOLD(A, 0.5)", A=values).unsteady[0].kind is Kind.CLIFF
+    assert rows_of("THRESHOLD(A, 0.3)", A=values).unsteady == ()
+
+
+def test_what_the_seen_value_does_not_depend_on_is_not_flagged() -> None:
+    # The minimum is computed in the second branch only, and the values as seen take the first.
+    found = rows_of("IF C > 0 THEN 1 ELSE MIN(A, B)", A=[1, 3, 1], B=[2, 2, 2], C=[1, 1, 1])
+    assert found.unsteady == ()
+
+
+def test_a_formula_of_numbers_only_has_one_row() -> None:
+    assert rows_of("1 + 1").values.tolist() == [2.0]
