@@ -83,7 +83,7 @@ class OpenAIChat:
         request: dict[str, Any] = {
             "model": self.model,
             "messages": [
-                {"role": "system", "content": system},
+                *([{"role": "system", "content": system}] if system else ()),
                 *(each for message in messages for each in wire_messages(message)),
             ],
         }

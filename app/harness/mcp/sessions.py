@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
@@ -216,21 +216,21 @@ class McpServer:
 
 
 @asynccontextmanager
-async def started_server(
-    server: PlannedServer, file: str, surroundings: Surroundings
-) -> AsyncIterator[McpServer]:
-    """A server that runs as long as the block; an error or a cancel ends it at once.
+async def started_servers(
+    servers: Sequence[PlannedServer], file: str, surroundings: Surroundings
+) -> AsyncIterator[list[McpServer]]:
+    """Servers that start together and run as long as the block; an error ends them at once.
 
     Raises: ServerFailed.
     """
-    started = McpServer(server, file, surroundings)
+    started = [McpServer(each, file, surroundings) for each in servers]
     try:
-        await started.start()
+        await asyncio.gather(*(each.start() for each in started))
         yield started
     except BaseException:
-        await started.stop(at_once=True)
+        await asyncio.gather(*(each.stop(at_once=True) for each in started))
         raise
-    await started.stop()
+    await asyncio.gather(*(each.stop() for each in started))
 
 
 def schema_tokens(name: str, description: str, schema: dict[str, Any]) -> int:

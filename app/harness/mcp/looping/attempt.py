@@ -1,0 +1,159 @@
+"""One attempt at a task, from the start of its servers to what its evaluator says."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from app.harness.limits import Spending
+from app.harness.llm.conversation import LlmFailure
+from app.harness.llm.prices import Price
+from app.harness.mcp.config import TaskType
+from app.harness.mcp.evaluating import Evidence, evaluate
+from app.harness.mcp.judging import JudgeFailed
+from app.harness.mcp.looping.conversation import Conversation
+from app.harness.mcp.looping.models import Asking, Choice, Models
+from app.harness.mcp.looping.work import Trace, Work
+from app.harness.mcp.plan import Attempt, PlannedTask
+from app.harness.mcp.servers import Servers
+from app.harness.mcp.sessions import McpServer, ServerFailed
+from app.harness.mcp.types import (
+    OUTCOMES,
+    AttemptError,
+    Ending,
+    ErrorKind,
+    Evaluation,
+    Outcome,
+    TaskResult,
+)
+
+SHOWN: Final = 500  # characters of a tool's error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workshop:
+    """What attempts are made with."""
+
+    servers: Servers
+    models: Models
+    prices: Mapping[str, Price] = field(default_factory=dict)
+
+
+async def make_attempt(attempt: Attempt, workshop: Workshop, trace: Trace) -> TaskResult:
+    """Work on a task and judge the answer. Whatever goes wrong with it is told in the result."""
+    making = _Making(attempt, workshop, trace)
+    error = await making.work()
+    if error is None:
+        error = await making.judge()
+    return making.result(error)
+
+
+class _Making:
+    """An attempt while it is made."""
+
+    def __init__(self, attempt: Attempt, workshop: Workshop, trace: Trace) -> None:
+        self._attempt = attempt
+        self._task = attempt.task
+        self._workshop = workshop
+        self._work = Work(trace=trace)
+        self._spending = Spending(
+            allowance=attempt.task.allowance, price=workshop.prices.get(attempt.task.model)
+        )
+        self._asking = Asking(workshop.models, attempt.task.endpoint, workshop.prices)
+        self._ending: Ending | None = None
+        self._evaluations: tuple[Evaluation, ...] = ()
+        self._took_s = 0.0
+
+    async def work(self) -> AttemptError | None:
+        """Let the model or the tool do it, within the limit of time; servers end with it."""
+        try:
+            async with self._workshop.servers.of(self._attempt) as servers:
+                began = time.monotonic()
+                try:
+                    async with asyncio.timeout(self._task.timeout_s):
+                        return await self._do(servers)
+                finally:
+                    self._took_s = time.monotonic() - began
+        except TimeoutError:
+            detail = f"not done within its timeout of {self._task.timeout_s:g} s"
+            error = AttemptError(kind=ErrorKind.TIMEOUT, detail=detail)
+        except ServerFailed as failure:
+            error = AttemptError(kind=failure.kind, detail=failure.detail)
+        except LlmFailure as failure:
+            error = AttemptError(kind=ErrorKind.PROVIDER, detail=failure.reason)
+        if self._task.type is TaskType.HARNESS:
+            self._ending = Ending.ERROR
+        return error
+
+    async def judge(self) -> AttemptError | None:
+        """Evaluate the answer, or the error where one is expected."""
+        evaluator = self._task.evaluator
+        if evaluator is None:
+            return None
+        evidence = Evidence(
+            response=self._work.answer() or "",
+            error=self._work.last_error(),
+            tool_calls=self._work.tool_calls,
+        )
+        try:
+            self._evaluations = await evaluate(evaluator, evidence, self._asking.ask)
+        except JudgeFailed as failure:
+            return AttemptError(kind=ErrorKind.JUDGE, detail=str(failure))
+        return None
+
+    def result(self, error: AttemptError | None) -> TaskResult:
+        task, work = self._task, self._work
+        response = work.answer()
+        if _expects_error(task):
+            response = work.last_error() or response
+        return TaskResult(
+            file=task.file,
+            scenario=task.scenario,
+            task=task.name,
+            type=task.type,
+            model=task.model,
+            servers=task.server_names(),
+            trial=self._attempt.trial,
+            outcome=OUTCOMES[error.kind] if error else Outcome.SCORED,
+            content_hash=task.content_hash(),
+            tags=task.tags,
+            error=error,
+            ending=self._ending,
+            response=response,
+            evaluations=self._evaluations,
+            llm_calls=tuple(work.llm_calls),
+            tool_calls=tuple(work.tool_calls),
+            messages=tuple(work.messages),
+            duration_ms=1000 * self._took_s,
+            cost_usd=self._spending.cost_usd if work.llm_calls else None,
+            judge=self._asking.usage(),
+        )
+
+    async def _do(self, servers: list[McpServer]) -> AttemptError | None:
+        if self._task.type is TaskType.DIRECT:
+            return await self._call_tool(servers[0])
+        choice = Choice(self._task.endpoint, self._task.model)
+        try:
+            llm = self._workshop.models.get(choice)
+            talk = Conversation(self._task, llm, servers, self._work, self._spending)
+            self._ending = await talk.run()
+        except LlmFailure as failure:
+            if failure.final:
+                self._workshop.models.give_up(choice, failure)
+            raise
+        return None
+
+    async def _call_tool(self, server: McpServer) -> AttemptError | None:
+        assert self._task.tool is not None
+        called = await server.call(self._task.tool, self._task.arguments)
+        self._work.tool_calls.append(called)
+        self._work.trace(f"{called.tool} {called.arguments} = {called.text}")
+        if called.is_error and not _expects_error(self._task):
+            said = f"{called.tool} of {called.server}: {called.text[:SHOWN]}"
+            return AttemptError(kind=ErrorKind.TOOL, detail=said)
+        return None
+
+
+def _expects_error(task: PlannedTask) -> bool:
+    return task.evaluator is not None and task.evaluator.expect_error

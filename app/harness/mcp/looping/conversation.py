@@ -1,0 +1,115 @@
+"""A model at work on one task with the tools of its servers, until one of them has enough."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from app.harness.limits import Limit, Spending
+from app.harness.llm.conversation import (
+    Llm,
+    Message,
+    Role,
+    Stop,
+    ToolResultBlock,
+    ToolUseBlock,
+    Turn,
+    user_message,
+)
+from app.harness.mcp.contents import shortened
+from app.harness.mcp.looping.toolbox import Toolbox, system_message
+from app.harness.mcp.looping.work import Work
+from app.harness.mcp.plan import PlannedTask
+from app.harness.mcp.sessions import McpServer
+from app.harness.mcp.types import Ending, LlmCall, ToolCall
+
+_ENDINGS: Final = {Limit.TOKENS: Ending.TOKEN_LIMIT, Limit.COST: Ending.COST_LIMIT}
+
+
+class Conversation:
+    """One task while a model works on it; what was done is in `work`, however it ends."""
+
+    def __init__(
+        self,
+        task: PlannedTask,
+        llm: Llm,
+        servers: Sequence[McpServer],
+        work: Work,
+        spending: Spending,
+    ) -> None:
+        self._prompts = task.prompts
+        self._max_turns = task.max_turns
+        self._llm = llm
+        self._toolbox = Toolbox(servers)
+        self._system = system_message(task.system_prompt, [each.facts for each in servers])
+        self._work = work
+        self._spending = spending
+
+    async def run(self) -> Ending:
+        """Say every prompt and let the model answer each. Raises LlmFailure, ServerFailed."""
+        ending = Ending.NATURAL
+        for prompt in self._prompts:
+            self._work.messages.append(user_message(prompt))
+            ending = await self._answered()
+            if ending is not Ending.NATURAL:
+                break
+        return ending
+
+    async def _answered(self) -> Ending:
+        while len(self._work.llm_calls) < self._max_turns:
+            limit = self._spending.reached()
+            if limit is not None:
+                return _ENDINGS[limit]
+            turn = await self._turn()
+            if turn.stop is Stop.TRUNCATED:
+                return Ending.TRUNCATED
+            uses = turn.message.tool_uses()
+            if not uses:
+                return Ending.NATURAL
+            # Some servers say "stop" and ask for tools all the same; the tools count.
+            results = tuple([await self._use(use) for use in uses])
+            self._work.messages.append(Message(role=Role.TOOL_RESULT, content=results))
+        return Ending.TURN_LIMIT
+
+    async def _turn(self) -> Turn:
+        work = self._work
+        work.trace(f"-> {len(work.messages)} messages, {len(self._toolbox.tools)} tools")
+        began = time.monotonic()
+        turn = await self._llm.turn(self._system, work.messages, self._toolbox.tools)
+        latency_ms = 1000 * (time.monotonic() - began)
+        self._spending.spend(turn.usage)
+        work.messages.append(turn.message)
+        work.llm_calls.append(
+            LlmCall(
+                input_tokens=turn.usage.input_tokens if turn.usage else None,
+                output_tokens=turn.usage.output_tokens if turn.usage else None,
+                latency_ms=latency_ms,
+                cumulative_input=self._spending.input_tokens,
+                tool_calls_made=len(turn.message.tool_uses()),
+            )
+        )
+        work.trace(f"<- {turn.stop} after {latency_ms:.0f} ms: {turn.message.text()}")
+        return turn
+
+    async def _use(self, use: ToolUseBlock) -> ToolResultBlock:
+        called = await self._call(use)
+        self._work.tool_calls.append(called)
+        self._work.trace(f"{use.name} {use.input} = {called.text}")
+        return ToolResultBlock(tool_use_id=use.id, content=called.text, is_error=called.is_error)
+
+    async def _call(self, use: ToolUseBlock) -> ToolCall:
+        route = self._toolbox.find(use.name)
+        if route is None:
+            known = ", ".join(self._toolbox.names()) or "none"
+            return _refused(use, "", use.name, f"no tool is named {use.name!r}; tools: {known}")
+        if use.flaw is not None:
+            return _refused(use, route.server.name, route.tool, use.flaw)
+        called = await route.server.call(route.tool, use.input)
+        return replace(called, text=shortened(called.text))
+
+
+def _refused(use: ToolUseBlock, server: str, tool: str, reason: str) -> ToolCall:
+    """A call that reached no server; the model reads why."""
+    return ToolCall(
+        server=server, tool=tool, arguments=use.input, text=reason, is_error=True, duration_ms=0.0
+    )

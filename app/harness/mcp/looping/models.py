@@ -1,0 +1,100 @@
+"""The models of a run: each is opened once, before anything is asked."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from app.harness.limits import Spending
+from app.harness.llm.conversation import Llm, LlmFailure, TurnSettings, user_message
+from app.harness.llm.prices import Price
+from app.harness.llm.providers import KEYS, open_llm
+from app.harness.mcp.config import TaskType
+from app.harness.mcp.judging import JudgeFailed
+from app.harness.mcp.plan import LlmEndpoint, PlannedTask
+from app.harness.mcp.types import JudgeUsage
+
+OpenModel: TypeAlias = Callable[[LlmEndpoint, str], Llm]
+
+
+def open_model(endpoint: LlmEndpoint, model: str) -> Llm:
+    """A model at an address of a benchmark file. Raises MissingKey."""
+    key = {KEYS[endpoint.provider]: endpoint.api_key} if endpoint.api_key else {}
+    return open_llm(
+        endpoint.provider,
+        model,
+        base_url=endpoint.base_url,
+        settings=TurnSettings(),
+        environment=key,
+    )
+
+
+class Choice(NamedTuple):
+    """A model and where it is asked."""
+
+    endpoint: LlmEndpoint
+    model: str
+
+
+class Models:
+    """Opens the models and judges of tasks, and remembers which of them answer no more."""
+
+    def __init__(self, tasks: Iterable[PlannedTask], opening: OpenModel) -> None:
+        choices = dict.fromkeys(choice for task in tasks for choice in choices_of(task))
+        self._models = {choice: opening(choice.endpoint, choice.model) for choice in choices}
+        self._given_up: dict[Choice, LlmFailure] = {}
+
+    def get(self, choice: Choice) -> Llm:
+        """A model. Raises the failure after which it answers nothing any more."""
+        if choice in self._given_up:
+            raise self._given_up[choice]
+        return self._models[choice]
+
+    def give_up(self, choice: Choice, failure: LlmFailure) -> None:
+        """Ask this model nothing more."""
+        self._given_up[choice] = failure
+
+    async def close(self) -> None:
+        """Give back connections."""
+        await asyncio.gather(*(model.close() for model in self._models.values()))
+
+
+def choices_of(task: PlannedTask) -> list[Choice]:
+    """The model that works on a task, if one does, and the one that judges it."""
+    names = [task.model] if task.type is TaskType.HARNESS else []
+    if task.evaluator is not None and task.evaluator.prompt and task.evaluator.model:
+        names.append(task.evaluator.model)
+    return [Choice(task.endpoint, name) for name in names]
+
+
+@dataclass(slots=True)
+class Asking:
+    """Asks the judge of one attempt, and counts what it takes."""
+
+    models: Models
+    endpoint: LlmEndpoint
+    prices: Mapping[str, Price]
+    spending: Spending | None = field(default=None, init=False)
+
+    async def ask(self, model: str, system: str, prompt: str) -> str:
+        """The answer of a judge. Raises JudgeFailed."""
+        choice = Choice(self.endpoint, model)
+        self.spending = self.spending or Spending(price=self.prices.get(model))
+        try:
+            turn = await self.models.get(choice).turn(system, [user_message(prompt)], [])
+        except LlmFailure as failure:
+            if failure.final:
+                self.models.give_up(choice, failure)
+            raise JudgeFailed(f"the judge gave no answer: {failure.reason}") from None
+        self.spending.spend(turn.usage)
+        return turn.message.text()
+
+    def usage(self) -> JudgeUsage | None:
+        """What it took; None when nobody was asked."""
+        if self.spending is None:
+            return None
+        return JudgeUsage(
+            input_tokens=self.spending.input_tokens,
+            output_tokens=self.spending.output_tokens,
+            cost_usd=self.spending.cost_usd,
+        )

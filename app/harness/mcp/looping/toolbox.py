@@ -1,0 +1,74 @@
+"""The tools of an attempt's servers under the names by which a model calls them."""
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from app.harness.llm.conversation import Tool
+from app.harness.mcp.sessions import McpServer
+from app.harness.mcp.types import ServerFacts, ToolFacts
+
+SEPARATOR: Final = "__"
+NAME_CHARS: Final = 64  # that providers take
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class Route(NamedTuple):
+    """Which tool of which server a name stands for."""
+
+    server: McpServer
+    tool: str
+
+
+class Toolbox:
+    """Finds tools by name. `server__tool` where a task names several servers, whether or not all of
+    them have tools: names must not change with what happens to run.
+    """
+
+    def __init__(self, servers: Sequence[McpServer]) -> None:
+        self._routes: dict[str, Route] = {}
+        self.tools: list[Tool] = []
+        for server in servers:
+            for tool in server.facts.tools:
+                self._add(server, tool, several=len(servers) > 1)
+
+    def find(self, name: str) -> Route | None:
+        return self._routes.get(name)
+
+    def names(self) -> list[str]:
+        return list(self._routes)
+
+    def _add(self, server: McpServer, tool: ToolFacts, *, several: bool) -> None:
+        wanted = f"{server.name}{SEPARATOR}{tool.name}" if several else tool.name
+        name = self._free(_UNFIT.sub("_", wanted)[:NAME_CHARS])
+        text = f"[{server.name}] {tool.description}" if several else tool.description
+        self._routes[name] = Route(server, tool.name)
+        self.tools.append(Tool(name=name, description=text, schema=tool.input_schema))
+
+    def _free(self, name: str) -> str:
+        """The name, or the next like it, when another tool has it already."""
+        found, number = name, 1
+        while found in self._routes:
+            number += 1
+            found = f"{name[: NAME_CHARS - 4]}_{number}"
+        return found
+
+
+def system_message(system_prompt: str | None, servers: Sequence[ServerFacts]) -> str:
+    """What a model is told before anything else: the prompt of the file, then what servers say."""
+    parts = [system_prompt] if system_prompt else []
+    for server in servers:
+        if server.instructions:
+            parts.append(f"Instructions of {server.name}:\n{server.instructions}")
+        if server.prompts:
+            parts.append(f"Prompts of {server.name}: {', '.join(server.prompts)}")
+        if server.resources:
+            parts.append(f"Resources of {server.name}: {', '.join(server.resources)}")
+    if servers:
+        tools = sum(len(server.tools) for server in servers)
+        parts.append(f"You have {_count(tools, 'tool')} of {_count(len(servers), 'server')}.")
+    return "\n\n".join(parts)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
