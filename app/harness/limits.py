@@ -24,24 +24,32 @@ class Allowance:
 
 @dataclass(slots=True, kw_only=True)
 class Spending:
-    """What was used of an allowance. What a part spends, the whole has spent."""
+    """What was used of an allowance. What a part spends, the whole has spent, each at its price."""
 
     allowance: Allowance = field(default_factory=Allowance)
     price: Price | None = None
     whole: "Spending | None" = None
     told_input: int = 0
     told_output: int = 0
+    told_usd: float = 0.0
     all_told: bool = True
 
     def spend(self, usage: Usage | None) -> None:
         """Count the tokens of one turn; None when the server did not tell them."""
+        cost = 0.0
+        if usage is not None and self.price is not None:
+            cost = self.price.of(usage.input_tokens, usage.output_tokens)
+        self._count(usage, cost)
+
+    def _count(self, usage: Usage | None, cost_usd: float) -> None:
         if usage is None:
             self.all_told = False
         else:
             self.told_input += usage.input_tokens
             self.told_output += usage.output_tokens
+            self.told_usd += cost_usd
         if self.whole is not None:
-            self.whole.spend(usage)
+            self.whole._count(usage, cost_usd)  # noqa: SLF001 - one of its kind
 
     @property
     def input_tokens(self) -> int | None:
@@ -58,14 +66,17 @@ class Spending:
         """The dollars so far; None when a price or a token is not known."""
         if self.price is None or not self.all_told:
             return None
-        return self.price.of(self.told_input, self.told_output)
+        return self.told_usd
 
     def reached(self) -> Limit | None:
         """The limit that is used up, here or in the whole, by what was told."""
-        tokens = self.told_input + self.told_output
-        if self.allowance.tokens is not None and tokens >= self.allowance.tokens:
+        return self.reached_alone() or (self.whole.reached() if self.whole is not None else None)
+
+    def reached_alone(self) -> Limit | None:
+        """The same without the whole."""
+        allowed = self.allowance
+        if allowed.tokens is not None and self.told_input + self.told_output >= allowed.tokens:
             return Limit.TOKENS
-        cost = self.price.of(self.told_input, self.told_output) if self.price else 0.0
-        if self.allowance.cost_usd is not None and cost >= self.allowance.cost_usd:
+        if allowed.cost_usd is not None and self.told_usd >= allowed.cost_usd:
             return Limit.COST
-        return self.whole.reached() if self.whole is not None else None
+        return None

@@ -31,7 +31,7 @@ from app.runs.rows import result_row
 from app.runs.rules import RunStatus, TriggerType, ValidityVerdict
 from app.traces.models import Collection
 from app.traces.queries import lock_complete
-from app.traces.registry import CollectionFailed, TracePage
+from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage
 from app.traces.service import create_collection, store_page
 
 SHARD_TRACES = 2000
@@ -190,7 +190,9 @@ def begin_run(
     rules.require_transition(run.id, RunStatus(run.status), RunStatus.RUNNING)
     query = {"dataset_ref": plan.dataset_ref, "run_name": plan.run_name}
     run.collection_id = (
-        _collected_before(session, run, plan) or create_collection(session, plan.source, query).id
+        _collected_before(session, run, plan)
+        or _made_before(session, run, plan)
+        or create_collection(session, plan.source, query).id
     )
     run.status, run.started_at = RunStatus.RUNNING, now
     run.plan, run.metric_keys = plan.document(), plan.columns
@@ -203,14 +205,32 @@ def begin_run(
 def _collected_before(session: Session, run: BenchmarkRun, plan: RunPlan) -> int | None:
     """The complete collection of the run that this one retries, where it asks for the same."""
     old = run.retry_of and session.get(BenchmarkRun, run.retry_of)
-    if not old or old.plan is None:
-        return None
-    before = RunPlan.model_validate(old.plan)
-    if (old.run_name or before.run_name) != plan.run_name or before.reads != plan.reads:
+    if not old or not _asks_the_same(old, plan):
         return None
     ours = (Collection.id == old.collection_id) & (Collection.trace_count > 0)
     collection = lock_complete(session, plan.source, ours)
     return collection.id if collection else None
+
+
+def _made_before(session: Session, run: BenchmarkRun, plan: RunPlan) -> int | None:
+    """The traces that a model made for the run that this one retries, which that run gives away:
+    they were paid for. None where the source makes none, or when somebody deletes that run just now.
+    """
+    if not TRACE_SOURCES.get(plan.source).runs_models:
+        return None
+    before = select(BenchmarkRun).where(BenchmarkRun.id == run.retry_of)
+    old = session.scalars(before.with_for_update(skip_locked=True)).one_or_none()
+    if old is None or not _asks_the_same(old, plan):
+        return None
+    collection_id, old.collection_id = old.collection_id, None
+    return collection_id
+
+
+def _asks_the_same(old: BenchmarkRun, plan: RunPlan) -> bool:
+    if old.plan is None:
+        return False
+    before = RunPlan.model_validate(old.plan)
+    return (old.run_name or before.run_name) == plan.run_name and before.reads == plan.reads
 
 
 def open_step(session: Session, run_id: str) -> Step | None:

@@ -83,12 +83,14 @@ async def attempt_task(
     """Let a model work on a task. A failure of the provider keeps what was done before it."""
     started = now_s()
     talk = _Conversation(task, llm, limits, spending)
-    failure = None
+    failure: LlmFailure | None = None
     try:
         async with asyncio.timeout(limits.time_s):
             ending = await talk.run()
     except TimeoutError:
         ending = Ending.TIME_LIMIT
+        if not talk.has_heard:  # the server's silence is no failure of the model
+            ending, failure = Ending.ERROR, LlmFailure(f"no answer within {limits.time_s:g} s")
     except LlmFailure as error:
         ending, failure = Ending.ERROR, error
     duration_ms = round(1000 * (now_s() - started))
@@ -108,12 +110,21 @@ class _Conversation:
         self._calls: list[ToolCallResult] = []
         self._turns = 0
 
+    @property
+    def has_heard(self) -> bool:
+        """Whether the model said anything yet."""
+        return self._turns > 0
+
     async def run(self) -> Ending:
-        """Talk until the model stops or a limit is reached. Raises LlmFailure."""
+        """Talk until the model stops or a limit of the task is reached. Raises LlmFailure, also for a
+        limit of the whole run: that is no failure of the model.
+        """
         while self._turns < self._max_turns:
-            limit = self._spending.reached()
+            limit = self._spending.reached_alone()
             if limit is not None:
                 return _ENDINGS[limit]
+            if (limit := self._spending.reached()) is not None:
+                raise LlmFailure(run_limit_reached(limit))
             turn = await self._llm.turn(self._system, self._messages, [BASH])
             self._turns += 1
             self._spending.spend(turn.usage)
@@ -152,6 +163,11 @@ class _Conversation:
         return ToolResultBlock(
             tool_use_id=use.id, content=tool_text(done), is_error=done.exit_code != 0
         )
+
+
+def run_limit_reached(limit: Limit) -> str:
+    """Why an attempt was cut off, or not begun."""
+    return f"the run's limit of {limit} is reached"
 
 
 def read_call(use: ToolUseBlock) -> Asked:

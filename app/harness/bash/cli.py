@@ -3,7 +3,7 @@
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -141,15 +141,15 @@ def run(
     import os
     from datetime import UTC, datetime
 
+    from app.core.input_files import BadInput
     from app.harness.bash.agent import TaskLimits
+    from app.harness.bash.outputs import require_file
     from app.harness.bash.run import Interrupted, ModelChoice, RunOptions, run_dataset
     from app.harness.bash.runner import RunLimits
     from app.harness.bash.sandbox import SandboxLimits
     from app.harness.limits import Allowance
     from app.harness.llm.conversation import TurnSettings
 
-    if (task_usd or run_usd) and not prices:
-        raise terminal.WrongUsage("a cost limit needs prices", hint="add --prices FILE")
     if only_cached and not cache:
         raise terminal.WrongUsage("nothing is cached", hint="add --cache FOLDER")
     judge = None
@@ -189,9 +189,13 @@ def run(
         resume=resume,
     )
     export = _exporter(os.environ, dataset.stem) if langfuse else None
+    if junit is not None:
+        require_file(junit)
     _load_checks()
     try:
         made = run_dataset(options, environment=os.environ, now=datetime.now(UTC))
+    except BadInput as wrong:
+        raise terminal.WrongUsage(wrong.detail, **wrong.extra) from None
     except Interrupted as interrupted:
         _show_run(interrupted.report, junit, output)
         raise typer.Exit(terminal.INTERRUPTED) from None
@@ -219,6 +223,7 @@ def report(
 
     Exit codes: 0 shown, 2 no such file or no recorded run in it.
     """
+    from app.harness.bash.outputs import write_text
     from app.harness.bash.recordings import read_report
     from app.harness.bash.reports import render
 
@@ -226,7 +231,7 @@ def report(
     if file is None:
         answer(text.removesuffix("\n"))
         return
-    file.write_text(text, encoding="utf-8", errors="replace")
+    write_text(file, text)
     tell(f"written to {file}")
 
 
@@ -314,9 +319,18 @@ def lint_command(
 
 def main() -> None:
     """Run a command of the arguments of this process."""
+    if sys.argv[1:] == ["--version"]:
+        _print_version()
     sys.excepthook = terminal.tell_unforeseen
     terminal.survive_any_text((sys.stdout, sys.stderr))
     typer.main.get_command(cli)()
+
+
+def _print_version() -> NoReturn:
+    from importlib.metadata import version
+
+    answer(f"bashkit-eval of mosaico {version('mosaico')}, bashkit {version('bashkit')}")
+    raise SystemExit
 
 
 def _load_checks() -> None:
@@ -344,11 +358,12 @@ def _exporter(environment: "Mapping[str, str]", dataset: str) -> "Callable[[Eval
 
 
 def _show_run(made: "EvalReport", junit: Path | None, output: OutputFormat) -> None:
+    from app.harness.bash.outputs import write_text
     from app.harness.bash.reports import render
     from app.harness.bash.reports.junit import junit_report
 
     if junit is not None:
-        junit.write_text(junit_report(made), encoding="utf-8")
+        write_text(junit, junit_report(made))
     answer(render(made, "json" if output is OutputFormat.JSON else "terminal").removesuffix("\n"))
 
 
@@ -382,8 +397,10 @@ def _finish(found: "Replayed", save: Path | None, output: OutputFormat) -> None:
 
 
 def _save(report: "EvalReport", folder: Path) -> None:
+    from app.harness.bash.outputs import require_folder
     from app.harness.bash.recordings import file_stem, write_report
 
+    require_folder(folder)
     path = folder / f"{file_stem(report)}-{report.settings['made_by']}.json"
     write_report(report, path)
     tell(f"written to {path}")

@@ -8,7 +8,7 @@ from app.harness.bash.runner import RunLimits, Runner, Tell, Trial
 from app.harness.bash.schemas import HarnessSettings
 from app.harness.bash.types import EvalResult
 from app.harness.limits import Allowance, Spending
-from app.harness.llm.conversation import Llm
+from app.harness.llm.conversation import Llm, Usage
 from app.harness.llm.prices import Price
 
 
@@ -21,18 +21,20 @@ async def evaluate(
     open_model: Callable[[str], Llm],
     trials: Sequence[Trial],
     tell: Tell,
+    spending: Spending,
 ) -> None:
-    """Make these attempts and tell each result as it comes. Raises GivenUp."""
-    price = _price(wanted)
+    """Make these attempts and tell each result as it comes; `spending` is that of the whole run.
+    Raises GivenUp.
+    """
     llm = open_model(wanted.model)
-    judge = Judge(open_model(wanted.judge_model), price) if wanted.judge_model else None
+    judge = Judge(open_model(wanted.judge_model), spending.price) if wanted.judge_model else None
 
     def keep(result: EvalResult) -> None:
         """Attempts that fail because nothing is answered any more are none."""
         if runner.given_up is None or result.score is not None:
             tell(result)
 
-    runner = Runner(lambda _: llm, _limits(wanted), Spending(price=price), tell=keep, judge=judge)
+    runner = Runner(lambda _: llm, _limits(wanted), spending, tell=keep, judge=judge)
     try:
         await runner.run(trials)
     finally:
@@ -51,6 +53,12 @@ def _limits(wanted: HarnessSettings) -> RunLimits:
     )
 
 
-def _price(wanted: HarnessSettings) -> Price | None:
-    told = wanted.price
-    return Price(input_usd=told.input_usd, output_usd=told.output_usd) if told else None
+def spending_of(wanted: HarnessSettings, spent: Usage) -> Spending:
+    """What a run may use, of which so much is used already."""
+    price = wanted.price
+    spending = Spending(
+        allowance=Allowance(tokens=wanted.run_tokens, cost_usd=wanted.run_usd),
+        price=Price(input_usd=price.input_usd, output_usd=price.output_usd) if price else None,
+    )
+    spending.spend(spent)
+    return spending

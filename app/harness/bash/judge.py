@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from app.harness.bash.checking import split_check
 from app.harness.bash.types import AgentTrace, EvalTask, Judgement
+from app.harness.limits import Spending
 from app.harness.llm.conversation import Llm, LlmFailure, ToolResultBlock, Turn, user_message
 from app.harness.llm.prices import Price
 
@@ -28,22 +29,30 @@ class Judge:
         self._llm = llm
         self._price = price
 
-    async def judge(self, task: EvalTask, trace: AgentTrace) -> dict[str, Judgement]:
-        """What it says, by question. Raises JudgeFailed when one answer is no judgement."""
+    async def judge(
+        self, task: EvalTask, trace: AgentTrace, whole: Spending
+    ) -> dict[str, Judgement]:
+        """What it says, by question; what that costs is part of `whole`. Raises JudgeFailed when
+        one answer is no judgement.
+        """
+        spending = Spending(price=self._price, whole=whole)
         checks = [split_check(each.check) for each in task.expectations]
         questions = dict.fromkeys(check.value for check in checks if check.name == "llm_judge")
-        return {question: await self._ask(question, task, trace) for question in questions}
+        return {each: await self._ask(each, task, trace, spending) for each in questions}
 
     async def close(self) -> None:
         """Give back connections."""
         await self._llm.close()
 
-    async def _ask(self, question: str, task: EvalTask, trace: AgentTrace) -> Judgement:
+    async def _ask(
+        self, question: str, task: EvalTask, trace: AgentTrace, spending: Spending
+    ) -> Judgement:
         asked = user_message(judge_prompt(question, task, trace))
         try:
             turn = await self._llm.turn(SYSTEM, [asked], [])
         except LlmFailure as failure:
             raise JudgeFailed(f"the judge gave no answer: {failure.reason}") from None
+        spending.spend(turn.usage)
         return read_judgement(turn, self._price)
 
 

@@ -4,9 +4,10 @@ Source: spec 013, "Interpreting results". It names no figures for tokens; ours a
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from app.harness.bash.summary import summarize
 from app.harness.bash.types import EvalReport, EvalResult, EvalSummary
 
 HEALTHY_PASS_RATE: Final = 0.90
@@ -51,8 +52,12 @@ class Profile(NamedTuple):
 
 
 def profile(report: EvalReport, summary: EvalSummary) -> Profile:
-    """The traits of a healthy run and the signals of friction, for one run."""
-    return Profile(list(_traits(summary)), list(_signals(report, summary)))
+    """The traits of a healthy run and the signals of friction, for one run.
+
+    An attempt that errored makes a run less healthy, but says nothing about the sandbox.
+    """
+    scored = replace(report, results=tuple(each for each in report.results if each.score))
+    return Profile(list(_traits(summary)), list(_signals(scored, summarize(scored))))
 
 
 def _traits(summary: EvalSummary) -> Iterable[HealthyTrait]:
@@ -123,7 +128,7 @@ def _token_ratio(results: Iterable[EvalResult]) -> float | None:
     """Mean tokens of failed tasks over those of passed ones; None without both."""
     spent: dict[bool, list[int]] = {True: [], False: []}
     for each in results:
-        if each.score is None or each.trace is None:
+        if each.trace is None:
             continue
         read, written = each.trace.total_input_tokens, each.trace.total_output_tokens
         if read is not None and written is not None:

@@ -1,7 +1,7 @@
 """What is known of a run while it goes on: kept in a file that is whole at any moment."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -12,11 +12,16 @@ from app.harness.bash.reports.markdown import markdown_report
 from app.harness.bash.runner import Trial, skipped
 from app.harness.bash.types import EvalReport, EvalResult, Outcome
 
+SHOWN: Final = 5
 SHARE_OF_TIME: Final = 20  # a run spends at most one part in so many on writing itself down
 
 
+# What a run is measured with; time and concurrency may differ when it goes on.
+CIRCUMSTANCES: Final = ("bashkit", "system_prompt", "turn_settings", "judge_model")
+
+
 class OtherRun(AppError):
-    """A run cannot be resumed with another model; name the one that began it."""
+    """A run goes on only as it began: with its model, tasks and settings; or begin a new run."""
 
     code = "other-run"
     status = 409
@@ -75,20 +80,43 @@ class Recorder:
         return whole
 
 
-def resumed(report: EvalReport, before: EvalReport, trials: Iterable[Trial]) -> EvalReport:
-    """A run with the scores of an earlier one. Raises OtherRun for another model or dataset."""
+def resumed(report: EvalReport, before: EvalReport, trials: Sequence[Trial]) -> EvalReport:
+    """A run with the scores of an earlier one. Raises OtherRun where these would not belong to it,
+    or would be lost.
+    """
+    _require_same(report, before)
+    wanted = {_key(trial) for trial in trials}
+    named = {(trial.task.id, trial.number) for trial in trials}
+    scored = [each for each in before.results if each.outcome is Outcome.SCORED]
+    lost = sorted({each.task.id for each in scored if (each.task.id, each.trial) not in named})
+    if lost:
+        raise OtherRun(
+            f"that run has scores that are not asked for now: {', '.join(lost[:SHOWN])}",
+            hint="name the same dataset, --category, --task and --trials, or begin a new run",
+        )
+    # A task that was edited meanwhile is tried again.
+    kept = tuple(each for each in scored if _key_of(each) in wanted)
+    return replace(report, timestamp=before.timestamp, results=kept)
+
+
+def _require_same(report: EvalReport, before: EvalReport) -> None:
     if (before.provider, before.model) != (report.provider, report.model):
         raise OtherRun(
             f"that run was made with {before.title()}, not with {report.title()}",
             hint="name the same --provider and --model, or begin a new run",
         )
-    wanted = {_key(trial) for trial in trials}
-    kept = [
-        each
-        for each in before.results
-        if each.outcome is Outcome.SCORED and _key_of(each) in wanted
+    changed: list[str] = [
+        name
+        for name in CIRCUMSTANCES
+        if name in before.settings and before.settings[name] != report.settings.get(name)
     ]
-    return replace(report, timestamp=before.timestamp, results=tuple(kept))
+    if before.max_turns != report.max_turns:
+        changed.append("max_turns")
+    if changed:
+        raise OtherRun(
+            f"that run was made under other circumstances: {', '.join(changed)} differ",
+            hint="give the same options, or begin a new run",
+        )
 
 
 Key = tuple[str, int]

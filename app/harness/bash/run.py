@@ -1,16 +1,21 @@
 """`bashkit-eval run` without its command line: from a dataset to a report."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import json
+import signal
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from app.core.errors import AppError, ErrorItem
+from app.core.registry import near_matches
 from app.harness.bash.dataset import SHOWN, BadDataset, Dataset, Severity, inspect_dataset
 from app.harness.bash.judge import Judge
 from app.harness.bash.lint import lint
+from app.harness.bash.outputs import require_folder
 from app.harness.bash.progress import followed
 from app.harness.bash.recorder import Recorder, resumed
 from app.harness.bash.recordings import file_stem, read_report
@@ -26,9 +31,17 @@ from app.harness.llm.turn_cache import CachedLlm
 
 
 class NoTask(AppError):
-    """No task is left to run; widen --category or --task."""
+    """A dataset has no such task or category; name those that it has."""
 
     code = "no-task"
+    status = 400
+    exit_code = 2
+
+
+class NoPrice(AppError):
+    """A limit in dollars bounds nothing without a price; add the model to the file of --prices."""
+
+    code = "no-price"
     status = 400
     exit_code = 2
 
@@ -75,27 +88,41 @@ def run_dataset(
 ) -> EvalReport:
     """Run the tasks of a dataset and return the whole report, written where that was asked for.
 
-    Raises: NoInput, BadDataset, NoTask, MissingKey, OtherRun, and Interrupted on Ctrl-C.
+    Raises: NoInput, BadDataset, NoTask, NoPrice, NoOutput, MissingKey, BadBaseUrl, OtherRun, all of
+            them before anything is asked; and Interrupted on Ctrl-C.
     """
     tasks = chosen_tasks(usable_dataset(options.dataset), options.categories, options.task_ids)
     trials = plan_trials(tasks, options.trials)
+    price = _price(options, options.model)
     llm = _open(options.model, tasks, environment)
     judge = _judge(options, tasks, environment)
     report = _empty_report(options, llm, now)
     if options.resume is not None:
         report = resumed(report, read_report(options.resume), trials)
-    recorder = Recorder(report, trials, _path(options, report))
-    spending = Spending(
-        allowance=options.allowance, price=_price(options.prices, options.model.model)
-    )
+    path = _path(options, report)
+    if path is not None:
+        require_folder(path.parent)
+    recorder = Recorder(report, trials, path)
+    spending = Spending(allowance=options.allowance, price=price)
     try:
         try:
-            asyncio.run(_run(options, llm, judge, recorder, spending))
+            with _term_as_ctrl_c():
+                asyncio.run(_run(options, llm, judge, recorder, spending))
         finally:
             recorder.write("the run broke off")
     except KeyboardInterrupt:
         raise Interrupted(recorder.close("interrupted")) from None
     return recorder.close("the run's time limit is reached")
+
+
+@contextmanager
+def _term_as_ctrl_c() -> Iterator[None]:
+    """Whoever runs this for somebody else, such as a CI server, ends it by SIGTERM."""
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def usable_dataset(path: Path) -> Dataset:
@@ -122,15 +149,26 @@ def chosen_tasks(
     dataset: Dataset, categories: Sequence[str], task_ids: Sequence[str]
 ) -> list[EvalTask]:
     """The tasks that were asked for; all of them when nothing was. Raises NoTask."""
+    _require_known("category", categories, {task.category for task in dataset.tasks})
+    _require_known("task", task_ids, {task.id for task in dataset.tasks})
     tasks = [
         task
         for task in dataset.tasks
         if (not categories or task.category in categories) and (not task_ids or task.id in task_ids)
     ]
     if not tasks:
-        known = ", ".join(sorted({task.category for task in dataset.tasks}))
-        raise NoTask("no task is of that name and category", hint=f"categories: {known}")
+        raise NoTask("none of these tasks is of these categories", hint="name one or the other")
     return tasks
+
+
+def _require_known(what: str, asked: Iterable[str], known: Collection[str]) -> None:
+    for name in asked:
+        if name not in known:
+            near = near_matches(name, sorted(known))
+            listed = ", ".join(sorted(known)[:SHOWN])
+            raise NoTask(
+                f"the dataset has no {what} {name!r}.{near}", hint=f"it has, among others: {listed}"
+            )
 
 
 async def _run(
@@ -188,18 +226,27 @@ def _judge(
 ) -> Judge | None:
     if options.judge is None:
         return None
-    price = _price(options.prices, options.judge.model)
+    price = _price(options, options.judge)
     return Judge(_open(options.judge, tasks, environment), price)
 
 
-def _price(prices: Path | None, model: str) -> Price | None:
-    return read_price(prices, model) if prices is not None else None
+def _price(options: RunOptions, choice: ModelChoice) -> Price | None:
+    """What a model costs; raises NoPrice where a limit in dollars would bound nothing."""
+    price = read_price(options.prices, choice.model) if options.prices is not None else None
+    limits = (options.allowance.cost_usd, options.limits.task_allowance.cost_usd)
+    if price is None and limits != (None, None):
+        entry = json.dumps({choice.model: {"input": 1.0, "output": 5.0}})
+        raise NoPrice(
+            f"a limit in dollars needs the price of {choice.model}",
+            hint=f"name a file with --prices that holds {entry}, dollars for a million tokens",
+        )
+    return price
 
 
 def _path(options: RunOptions, report: EvalReport) -> Path | None:
-    if options.resume is not None:
-        return options.resume
-    return options.save / f"{file_stem(report)}.json" if options.save is not None else None
+    """Where the run is written: a resumed one to its own file, or under its name to --save."""
+    name = options.resume.name if options.resume is not None else f"{file_stem(report)}.json"
+    return options.save / name if options.save is not None else options.resume
 
 
 def _empty_report(options: RunOptions, llm: Llm, now: datetime) -> EvalReport:

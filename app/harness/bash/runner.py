@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from app.harness.bash.agent import Attempt, TaskLimits, attempt_task
+from app.harness.bash.agent import Attempt, TaskLimits, attempt_task, run_limit_reached
 from app.harness.bash.checking import Evidence
 from app.harness.bash.judge import Judge, JudgeFailed
 from app.harness.bash.scoring import score_task
@@ -81,7 +81,7 @@ class Runner:
 
     async def _attempt(self, trial: Trial) -> EvalResult:
         limit = self._spending.reached()
-        reason = self._stopped or (f"the run's limit of {limit} is reached" if limit else None)
+        reason = self._stopped or (run_limit_reached(limit) if limit else None)
         if reason is not None:
             return skipped(trial, reason)
         made = await attempt_task(
@@ -111,7 +111,8 @@ class Runner:
 
     async def _scored(self, trial: Trial, made: Attempt) -> EvalResult:
         try:
-            said = await self._judge.judge(trial.task, made.trace) if self._judge else {}
+            judge = self._judge
+            said = await judge.judge(trial.task, made.trace, self._spending) if judge else {}
         except JudgeFailed as error:
             return EvalResult(
                 task=trial.task,

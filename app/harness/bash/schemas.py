@@ -1,6 +1,6 @@
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from app.core.schemas import ShortText, WireModel
 from app.harness.llm.conversation import Provider
@@ -35,4 +35,17 @@ class HarnessSettings(WireModel):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     task_seconds: Annotated[float, Field(gt=0, le=3600)] = 600.0
     task_tokens: Annotated[int, Field(ge=1)] | None = None
+    run_tokens: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Once a run has used so many, the judge's among them, nothing more is begun.",
+    )
+    run_usd: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="The same in dollars; needs a price."
+    )
     price: ModelPrice | None = Field(default=None, description="Without it costs are unknown.")
+
+    @model_validator(mode="after")
+    def _require_price(self) -> Self:
+        if self.run_usd is not None and self.price is None:
+            raise ValueError("runUsd bounds nothing without a price; give one")
+        return self

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from app.core.errors import AppError
 from app.harness.llm.conversation import Llm, Provider, TurnSettings
@@ -25,6 +26,14 @@ class MissingKey(AppError):
     exit_code = 2
 
 
+class BadBaseUrl(AppError):
+    """A server is named by an address that begins with http:// or https:// and a host."""
+
+    code = "bad-base-url"
+    status = 400
+    exit_code = 2
+
+
 def open_llm(
     provider: Provider,
     model: str,
@@ -34,11 +43,13 @@ def open_llm(
     environment: Mapping[str, str],
     http: "httpx2.AsyncClient | None" = None,
 ) -> Llm:
-    """A model of a provider. A server of one's own may want no key. Raises MissingKey.
+    """A model of a provider. A server of one's own may want no key. Raises MissingKey, BadBaseUrl.
 
     Without a client the address is called as it was given: on a command line it is the choice of
     its user. `http` is what a service goes out through.
     """
+    if base_url is not None:
+        _require_address(base_url)
     key = environment.get(KEYS[provider]) or ("none" if base_url else None)
     if key is None:
         raise MissingKey(
@@ -64,3 +75,15 @@ def open_llm(
             )
         case Provider.SCRIPTED:
             raise AssertionError("a script is opened by whoever knows the tasks")
+
+
+def _require_address(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        known = False
+    if not known:
+        raise BadBaseUrl(
+            f"{url!r} is no address of a server", hint="write it as http://localhost:8000/v1"
+        )

@@ -6,21 +6,22 @@ from dataclasses import dataclass
 from io import BytesIO
 from itertools import groupby
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from app.core.errors import NotFound
 from app.core.resources import Resources
 from app.harness.bash.background import in_background
 from app.harness.bash.dataset import parse_dataset
-from app.harness.bash.evaluation import GivenUp, evaluate
+from app.harness.bash.evaluation import GivenUp, evaluate, spending_of
 from app.harness.bash.run import chosen_tasks, require_usable
 from app.harness.bash.runner import Trial, plan_trials
 from app.harness.bash.schemas import HarnessSettings
 from app.harness.bash.scripts import read_script
 from app.harness.bash.types import EvalResult, EvalTask
 from app.harness.folder import read_below
+from app.harness.limits import Spending
 from app.harness.llm.calling import TOTAL_S
-from app.harness.llm.conversation import Llm, Provider, TurnSettings
+from app.harness.llm.conversation import Llm, Provider, TurnSettings, Usage
 from app.harness.llm.providers import KEYS, open_llm
 from app.traces.bash_results import trace_of
 from app.traces.registry import (
@@ -37,10 +38,12 @@ MAX_ANSWER: Final = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HarnessSource:
-    """Lets a model try every task; the cursor says which attempts are done, and of which tasks.
+    """Lets a model try every task; the cursor says which attempts are done, of which tasks, and
+    what was spent.
 
-    An attempt is stored with its page as soon as it has ended, so that a run that is killed makes
-    again only those that were under way.
+    An attempt is stored with its page as soon as it has a score, so that a run that is killed makes
+    again only those that were under way. Those without a score are stored last: whoever goes on
+    with a run that failed makes them again.
     """
 
     resources: Resources
@@ -49,21 +52,27 @@ class HarnessSource:
         evaluation = _prepared(self.resources, query)
         trials, total = evaluation.trials, len(evaluation.trials)
         places = {_key(trial): place for place, trial in enumerate(trials)}
-        done = _places_in(cursor, evaluation.digest)
+        done, spent = _read_cursor(cursor, evaluation.digest)
         missing = [trial for place, trial in enumerate(trials) if place not in done]
+        spending = spending_of(evaluation.settings, spent)
 
         def page(made: Sequence[EvalResult]) -> TracePage:
             done.update(places[result.task.id, result.trial] for result in made)
+            ahead = f"{evaluation.digest}:{_text_of(done)}:{_text_of_tokens(spending)}"
             return TracePage(
                 traces=tuple(map(trace_of, made)),
-                cursor=None if len(done) == total else f"{evaluation.digest}:{_text_of(done)}",
+                cursor=None if len(done) == total else ahead,
                 total=total,
             )
 
         if not missing:
             yield page([])
-        for results in evaluation.results(missing):
-            yield page(results)
+        unscored: list[EvalResult] = []
+        for results in evaluation.results(missing, spending):
+            unscored += (each for each in results if each.score is None)
+            yield page([each for each in results if each.score is not None])
+        if unscored:
+            yield page(unscored)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +84,14 @@ class _Evaluation:
     trials: Sequence[Trial]
     digest: str
 
-    def results(self, missing: Sequence[Trial]) -> Iterator[list[EvalResult]]:
+    def results(self, missing: Sequence[Trial], spending: Spending) -> Iterator[list[EvalResult]]:
         """What comes of the attempts that are missing. Raises: `CollectionFailed` when no model
         answers.
         """
         wanted = self.settings
         try:
             yield from in_background(
-                lambda tell: evaluate(wanted, self._llm, missing, tell), beat_s=BEAT_S
+                lambda tell: evaluate(wanted, self._llm, missing, tell, spending), beat_s=BEAT_S
             )
         except GivenUp as error:
             raise CollectionFailed(
@@ -200,20 +209,33 @@ def _digest(trials: Sequence[Trial]) -> str:
     return hashlib.sha256(asked.encode()).hexdigest()[:16]
 
 
-def _places_in(cursor: str | None, digest: str) -> set[int]:
-    """The attempts that are done. Raises: `CollectionFailed` when they are those of other tasks."""
+class _Done(NamedTuple):
+    """The attempts that are done, by their place in the plan, and what they took."""
+
+    places: set[int]
+    spent: Usage
+
+
+def _read_cursor(cursor: str | None, digest: str) -> _Done:
+    """How far a run came. Raises: `CollectionFailed` when it was at work on other tasks."""
     if cursor is None:
-        return set()
-    before, _, text = cursor.partition(":")
+        return _Done(set(), Usage(input_tokens=0, output_tokens=0))
+    before, text, tokens = (*cursor.split(":"), "")[:3]
     if before != digest:
         raise CollectionFailed(
             "the dataset was changed while the run was working on it; start a new run",
             code="DATASET_CHANGED",
         )
     stretches = [each.partition("-") for each in text.split(",") if each]
-    return {
-        place for first, _, last in stretches for place in range(int(first), int(last or first) + 1)
-    }
+    read, _, written = tokens.partition("+")
+    return _Done(
+        {n for first, _, last in stretches for n in range(int(first), int(last or first) + 1)},
+        Usage(input_tokens=int(read or 0), output_tokens=int(written or 0)),
+    )
+
+
+def _text_of_tokens(spending: Spending) -> str:
+    return f"{spending.told_input}+{spending.told_output}"
 
 
 def _text_of(places: Iterable[int]) -> str:

@@ -1,11 +1,9 @@
 """`bashkit-eval` as a user meets it: answers, files, exit codes."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -14,10 +12,10 @@ from typer.testing import CliRunner, Result
 
 from app.harness.bash.cli import cli
 from app.harness.bash.recordings import read_report
-from app.harness.bash.types import EvalTask, Outcome
+from app.harness.bash.types import Outcome
 from app.harness.llm.conversation import Message, Role, Stop, TextBlock
 from tests.support.bash_eval import GPT, HAIKU, recorded
-from tests.support.model_server import Asked, Raw, Said, model_server
+from tests.support.model_server import Said, model_server
 
 DEMO = Path(__file__).resolve().parents[3] / "demo" / "bash"
 TASKS, SCRIPT = DEMO / "tasks.jsonl", DEMO / "script.jsonl"
@@ -93,7 +91,16 @@ def test_a_task_that_errors_is_exit_3_whatever_the_gate(tmp_path: Path) -> None:
         ("run", "nowhere.jsonl", *PLAY),
         ("run", TASKS, "--provider", "scripted", "--model", "nowhere.jsonl"),
         ("run", TASKS, "--provider", "anthropic", "--model", "m"),
-        ("run", TASKS, *PLAY, "--run-usd", "1"),
+        ("run", TASKS, *PLAY, "--run-usd", "0"),
+        ("run", TASKS, *PLAY, "--run-usd", "1", "--prices", TASKS.parent / "nowhere.json"),
+        ("run", TASKS, *PLAY, "--prices", TASKS),
+        ("run", TASKS, "--provider", "scripted", "--model", TASKS),
+        ("run", TASKS, *PLAY, "--save", SCRIPT / "folder"),
+        ("run", TASKS, *PLAY, "--junit", SCRIPT / "junit.xml"),
+        ("run", TASKS, *PLAY, "--junit", DEMO),
+        ("run", TASKS, *PLAY, "--task", "mend_json", "--task", "nobody"),
+        ("run", TASKS, *PLAY, "--category", "pipelines", "--category", "Pipelines"),
+        ("run", TASKS, "--provider", "openai", "--model", "m", "--base-url", "localhost"),
         ("run", TASKS, *PLAY, "--only-cached"),
         ("run", TASKS, "--provider", "nobody", "--model", "m"),
         ("report", "nowhere.json"),
@@ -108,6 +115,26 @@ def test_what_cannot_be_done_is_exit_2(words: tuple[str, ...]) -> None:
     done = run(*words, ANTHROPIC_API_KEY="")
     assert done.exit_code == 2
     assert done.stdout == ""
+
+
+def test_a_limit_in_dollars_wants_the_price_of_that_model(tmp_path: Path) -> None:
+    prices = tmp_path / "prices.json"
+    prices.write_text('{"another": {"input": 1, "output": 5}}')
+    done = run(
+        "run", TASKS, "--provider", "openai", "--model", "m", "--run-usd", "1", "--prices", prices,
+        OPENAI_API_KEY="k",
+    )  # fmt: skip
+    assert done.exit_code == 2
+    assert "needs the price of m" in done.stderr
+
+
+def test_a_report_that_cannot_be_written_is_exit_2(tmp_path: Path) -> None:
+    run("run", TASKS, *PLAY, "--task", "mend_json", "--save", tmp_path)
+    [file] = tmp_path.glob("*.json")
+    done = run("report", file, "--file", tmp_path / "nowhere" / "out.html")
+    assert done.exit_code == 2
+    assert "name a place that can be written" in done.stderr
+    assert run("replay", file, "--save", file / "folder").exit_code == 2
 
 
 def test_a_dataset_with_an_unknown_check_is_not_paid_for(tmp_path: Path) -> None:
@@ -156,6 +183,15 @@ def test_a_run_is_resumed_where_it_ended(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.json")) == [file]
 
 
+def test_a_resumed_run_may_be_written_elsewhere(tmp_path: Path) -> None:
+    run("run", TASKS, *PLAY, "--save", tmp_path, "--run-tokens", "1")
+    [file] = tmp_path.glob("*.json")
+    before = file.read_bytes()
+    done = run("run", TASKS, *PLAY, "--resume", file, "--save", tmp_path / "new")
+    assert (done.exit_code, file.read_bytes()) == (0, before)
+    assert len(read_report(tmp_path / "new" / file.name).results) >= 15
+
+
 def test_answers_are_kept_and_asked_once(tmp_path: Path) -> None:
     dataset = one_task(tmp_path)
     message = Message(role=Role.ASSISTANT, content=(TextBlock(text="Done."),))
@@ -167,50 +203,34 @@ def test_answers_are_kept_and_asked_once(tmp_path: Path) -> None:
         assert len(server.asked) == 1
 
 
-def test_ctrl_c_keeps_what_was_reached(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGTERM])
+def test_whoever_is_ended_keeps_what_was_reached(tmp_path: Path, way: signal.Signals) -> None:
     """The second task hangs; the first one's result must be in the file when all is over."""
-    tasks = [
-        EvalTask(id=name, category="c", description="", prompt=name, expectations=())
+    dataset, play = tmp_path / "two.jsonl", tmp_path / "play.jsonl"
+    check = [{"check": "tool_calls_max:9"}]
+    lines = [
+        {"id": name, "category": "c", "prompt": name, "expectations": check}
         for name in ("first", "second")
     ]
-    dataset = tmp_path / "two.jsonl"
-    check = [{"check": "tool_calls_max:9"}]
-    dataset.write_text(
-        "\n".join(
-            json.dumps({"id": t.id, "category": "c", "prompt": t.prompt, "expectations": check})
-            for t in tasks
-        )
+    dataset.write_text("\n".join(map(json.dumps, lines)))
+    play.write_text(
+        '{"id": "first", "turns": []}\n{"id": "second", "turns": [["sleep 300", "sleep 300"]]}'
     )
-    message = Message(role=Role.ASSISTANT, content=(TextBlock(text="Done."),))
-
-    def plan(asked: Asked) -> Said | Raw:
-        if asked.prompt == "second":
-            time.sleep(30)
-        return Said(message=message, stop=Stop.END, usage=None)
-
-    with model_server(plan) as server:
-        program = subprocess.Popen(
-            [
-                sys.executable, "-m", "app.harness.bash.cli", "run", dataset, "--provider",
-                "openai", "--model", "m", "--base-url", server.openai_url, "--save", tmp_path,
-                "--concurrency", "1",
-            ],
-            env={**os.environ, "OPENAI_API_KEY": "k"},
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        until_asked(lambda: len(server.asked) == 2)
-        program.send_signal(signal.SIGINT)
-        _, said = program.communicate(timeout=30)
+    program = subprocess.Popen(
+        [
+            sys.executable, "-m", "app.harness.bash.cli", "run", dataset, "--provider", "scripted",
+            "--model", play, "--save", tmp_path / "saved", "--concurrency", "1",
+            "--call-seconds", "120",
+        ],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert program.stderr is not None
+    assert "2 attempts" in program.stderr.readline()
+    assert "1/2 [PASS] first" in program.stderr.readline()
+    program.send_signal(way)
+    _, said = program.communicate(timeout=60)
     assert program.returncode == 130, said
-    [file] = tmp_path.glob("eval-*.json")
+    [file] = (tmp_path / "saved").glob("eval-*.json")
     first, second = read_report(file).results
     assert first.outcome is Outcome.SCORED
     assert (second.outcome, second.reason) == (Outcome.SKIPPED, "interrupted")
-
-
-def until_asked(condition: object) -> None:
-    assert callable(condition)
-    ends = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < ends, "nothing was asked"
-        time.sleep(0.01)

@@ -135,10 +135,14 @@ def test_the_cursor_says_which_attempts_of_which_tasks_are_done(plugins: None) -
     source = importlib.import_module("app.traces.sources.harness")
     for places, text in [({0}, "0"), ({0, 1, 2, 4}, "0-2,4"), ({3, 7, 8, 12}, "3,7-8,12")]:
         assert source._text_of(places) == text
-        assert source._places_in(f"digest:{text}", "digest") == places
-    assert source._places_in("digest:", "digest") == source._places_in(None, "digest") == set()
+        spent = Usage(input_tokens=1200, output_tokens=34)
+        assert source._read_cursor(f"digest:{text}:1200+34", "digest") == (places, spent)
+    nothing = (set(), Usage(input_tokens=0, output_tokens=0))
+    assert (
+        source._read_cursor("digest:", "digest") == source._read_cursor(None, "digest") == nothing
+    )
     with pytest.raises(CollectionFailed) as caught:
-        source._places_in("digest:0-2", "other")
+        source._read_cursor("digest:0-2:7+7", "other")
     assert caught.value.error_code == "DATASET_CHANGED"
 
 
@@ -153,6 +157,7 @@ def test_a_harness_that_is_wrong_is_refused_where_it_is_written(service: Service
         ({"provider": "openai"}, "/harness/model"),
         ({**PLAYED, "apiKey": "sk-1"}, "/harness/apiKey"),
         ({**PLAYED, "trials": 0}, "/harness/trials"),
+        ({**PLAYED, "runUsd": 5}, "/harness"),
         ({**PLAYED, "baseUrl": "file:///etc/passwd"}, "/harness/baseUrl"),
         (None, "/harness"),
     ]
@@ -271,6 +276,35 @@ def test_what_the_server_does_not_answer_is_nobodys_score(service: Service) -> N
     assert (found["TASK_SCORE"]["n"], found["TASK_SCORE"]["missing"]) == (1, {"INFRA_ERROR": 1})
     assert found["COST_USD"]["mean"] == pytest.approx((100 * 1 + 10 * 10) / 1e6)
     assert results(service, run)["good#0"]["outcome"] == "infra_error"
+
+
+def test_a_retry_pays_for_no_scored_attempt_and_what_was_paid_counts(service: Service) -> None:
+    """110 tokens an attempt, 300 for the run. First good#0 is scored, half#0 is refused, and good#1
+    finds the key wrong. The retry makes half#0 (220 so far) and good#1 (330); half#1 is too much.
+    """
+    answers: list[Said | Raw] = [Raw(status=401, body=b"{}"), Raw(status=400, body=b"{}")]
+
+    def plan(asked: Asked) -> Said | Raw:
+        return answers.pop() if len(server.asked) > 1 and answers else done(asked)
+
+    with model_server(plan) as server:
+        harness = {"provider": "openai", "model": "m", "baseUrl": server.openai_url}
+        limits = {"trials": 2, "concurrency": 1, "runTokens": 300}
+        benchmark(service, {**harness, **limits}, metrics=["TASK_SCORE"])
+        failed = service.completed()
+        assert (failed["errorCode"], len(server.asked)) == ("MODEL_REFUSED", 3)
+        again = service.post(f"/benchmark-runs/{failed['id']}/retry")
+        service.work()
+        asked = [each.prompt for each in server.asked[3:]]
+    assert asked == [TASKS[1]["prompt"], TASKS[0]["prompt"]]
+    run = service.get(f"/benchmark-runs/{again['id']}")
+    assert (run["status"], run["tracesTotal"], run["validity"]) == ("COMPLETED", 4, "INVALID")
+    found = {name: each["outcome"] for name, each in results(service, run).items()}
+    assert found.pop("half#1") == "infra_error"
+    assert set(found.values()) == {"scored"}
+    service.delete(f"/benchmark-runs/{failed['id']}")
+    service.work()
+    assert len(results(service, run)) == 4
 
 
 def test_a_recorded_run_through_the_service_has_the_recorded_figures(

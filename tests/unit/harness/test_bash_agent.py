@@ -150,6 +150,17 @@ def test_a_time_limit_keeps_what_was_done() -> None:
     assert made.failure is None
 
 
+def test_a_server_that_never_answers_is_no_failure_of_the_model() -> None:
+    class Silent(Parrot):
+        async def turn(self, *_: Any) -> Turn:
+            await asyncio.sleep(60)
+            raise AssertionError
+
+    limits = TaskLimits(time_s=0.01)
+    made = asyncio.run(attempt_task(task(), Silent([]), limits, Spending()))
+    assert (made.trace.ending, str(made.failure)) == (Ending.ERROR, "no answer within 0.01 s")
+
+
 def test_tokens_and_dollars_end_a_task_before_its_next_turn() -> None:
     dear = Price(input_usd=1_000_000.0, output_usd=0.0)
     for allowance, ending in (
@@ -309,6 +320,14 @@ def test_a_judge_is_asked_once_for_each_question() -> None:
     assert found.trace.total_input_tokens == 16
 
 
+def test_what_a_judge_spends_is_part_of_the_run_at_its_own_price() -> None:
+    """10 tokens a turn: the model takes two turns at 1 $ a token, the judge one at 3 $."""
+    run = Spending(price=Price(input_usd=1e6, output_usd=1e6))
+    judge = Judge(Parrot([turn(text='{"score": 1}')]), Price(input_usd=3e6, output_usd=3e6))
+    run_all(Parrot([turn("true"), turn(text="Done.")]), JUDGED, judge=judge, spending=run)
+    assert (run.told_usd, run.told_input + run.told_output) == (2 * 10 * 1 + 10 * 3, 30)
+
+
 @pytest.mark.parametrize(
     "answer",
     ["yes", "", '{"score": 2}', '{"score": true}', '{"score": NaN}', '{"reason": "x"}', "[1]"],
@@ -390,15 +409,32 @@ def test_a_resumed_run_repeats_what_has_no_score_only() -> None:
     before = report(
         result(task(task_id="a"), True),
         EvalResult(task=task(task_id="b"), outcome=Outcome.INFRA_ERROR, reason="gone"),
-        result(task(task_id="of another dataset"), True),
     )
     trials = plan_trials([task(task_id="a"), task(task_id="b")], 1)
     kept = resumed(report(timestamp="later"), before, trials)
     assert [each.task.id for each in kept.results] == ["a"]
     assert kept.timestamp == before.timestamp
     assert [trial.task.id for trial in Recorder(kept, trials, None).missing()] == ["b"]
-    with pytest.raises(OtherRun):
-        resumed(replace(report(), model="other"), before, trials)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"model": "other"}, "not with scripted/other"),
+        ({"max_turns": 3}, "max_turns differ"),
+        ({"settings": {"judge_model": "j", "bashkit": "1"}}, "judge_model differ"),
+    ],
+)
+def test_a_run_goes_on_under_its_own_circumstances_only(changed: Any, said: str) -> None:
+    before = report(settings={"judge_model": None, "bashkit": "1"})
+    with pytest.raises(OtherRun, match=said):
+        resumed(replace(before, **changed), before, [])
+
+
+def test_a_narrower_selection_does_not_cost_the_scores_of_the_rest() -> None:
+    before = report(result(task(task_id="a"), True), result(task(task_id="b"), True))
+    with pytest.raises(OtherRun, match="not asked for now: b"):
+        resumed(report(), before, plan_trials([task(task_id="a")], 1))
 
 
 def test_a_task_that_changed_is_run_again() -> None:

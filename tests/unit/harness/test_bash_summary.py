@@ -211,6 +211,13 @@ def test_friction_shows_in_calls_categories_and_turns() -> None:
     assert names == ["tool call success < 75 %", "a category below 50 %", "turns per task > 7"]
 
 
+def test_an_error_of_the_provider_is_no_friction_in_the_sandbox() -> None:
+    gone = EvalResult(task=ONE, outcome=Outcome.INFRA_ERROR, reason="503: down")
+    run = report(gone)
+    assert profile(run, summarize(run)).signals == []
+    assert traits(run) == [False, None, None, False]
+
+
 def test_failed_tasks_that_take_twice_the_tokens_are_a_loop_of_retries() -> None:
     # 220 tokens of the failed one over 110 of the passed one.
     dear = trace(call(), total_input_tokens=200, total_output_tokens=20)
