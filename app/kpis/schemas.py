@@ -7,7 +7,10 @@ from app.core.schemas import WireModel
 
 
 class KpiValueView(WireModel):
-    """One KPI of one run. `value` is null when the KPI is undefined; the reason says why."""
+    """One KPI of one run. `value` is null when the KPI is undefined; the reason says why. `coverage`
+    is that of its least covered metric, `missing` counts the traces without a value by metric; the
+    interval is of 95 %. `verdict` compares it with the baseline, and explains itself.
+    """
 
     run_id: str
     benchmark_id: str
@@ -22,6 +25,9 @@ class KpiValueView(WireModel):
     direction: str
     within_thresholds: bool | None
     validity: str
+    gate: bool
+    coverage: float | None
+    missing: dict[str, int]
     interval_low: float | None
     interval_high: float | None
     verdict: dict[str, Any] | None

@@ -1,10 +1,10 @@
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
-from app.kpis.evaluate import KpiValue
+from app.kpis.evaluate import KpiValue, Standing
 from app.kpis.models import KpiHistory
 
 
@@ -18,9 +18,14 @@ class RunKey(NamedTuple):
 
 
 def record_kpis(
-    session: Session, run: RunKey, values: Iterable[KpiValue], validity: str, now: datetime
+    session: Session,
+    run: RunKey,
+    values: Iterable[KpiValue],
+    standings: Mapping[str, Standing],
+    validity: str,
+    now: datetime,
 ) -> None:
-    """Append the KPI values of a run to the history."""
+    """Append the KPI values of a run to the history; `standings` are by the id of the KPI."""
     session.add_all(
         KpiHistory(
             run_seq=run.seq,
@@ -37,8 +42,15 @@ def record_kpis(
             direction=value.kpi.direction,
             within_thresholds=value.within_thresholds,
             validity=validity,
+            gate=value.kpi.gate,
+            coverage=standing.coverage,
+            missing=dict(standing.missing),
+            interval_low=standing.low,
+            interval_high=standing.high,
+            verdict=standing.verdict,
             recorded_at=now,
         )
         for value in values
+        for standing in [standings.get(value.kpi.id, Standing())]
     )
     session.flush()

@@ -2,9 +2,8 @@
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import NamedTuple
 
 from sqlalchemy import text
@@ -34,7 +33,7 @@ ITEM_ROWS = text(
 )
 
 
-class _Row(NamedTuple):
+class ItemRow(NamedTuple):
     """One trace of a run."""
 
     run_seq: int
@@ -45,50 +44,33 @@ class _Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trials:
-    """One metric over the items of a run: how many values each item has, their sum and the sum of
-    their squares; nothing of an item is 0, 0, 0.
-    """
-
-    n: array[float] = field(default_factory=lambda: array("d"))
-    total: array[float] = field(default_factory=lambda: array("d"))
-    squares: array[float] = field(default_factory=lambda: array("d"))
-
-    def add(self, values: Sequence[float]) -> None:
-        """The values of the next item."""
-        self.n.append(len(values))
-        self.total.append(math.fsum(values))
-        self.squares.append(math.fsum(value * value for value in values))
-
-    def at(self, places: Iterable[int]) -> "Trials":
-        """The same for some items, in this order."""
-        places = list(places)
-        return Trials(
-            n=array("d", (self.n[place] for place in places)),
-            total=array("d", (self.total[place] for place in places)),
-            squares=array("d", (self.squares[place] for place in places)),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ItemTable:
-    """The items of a run (or of several together) in the order of their ids, and every metric of
-    them. `revisions` tells whether the expected answer is the same; `clusters` is the tag by which
-    items belong together, or the item itself; empty where none is asked for.
+    """The items of a run (or of several together) in the order of their ids, and what was measured
+    of each trace: `places` says of which item it is, `values` hold each metric, NaN where missing.
+
+    `revisions` tells whether the expected answer is the same; `clusters` is the tag by which items
+    belong together, or the item itself; empty where none is asked for.
     """
 
     items: list[str] = field(default_factory=list)
     revisions: list[str] = field(default_factory=list)
     clusters: list[str] = field(default_factory=list)
-    metrics: dict[str, Trials] = field(default_factory=dict)
+    places: "array[int]" = field(default_factory=lambda: array("l"))
+    values: "dict[str, array[float]]" = field(default_factory=dict)
 
-    def at(self, places: Sequence[int]) -> "ItemTable":
+    def at(self, items: Sequence[int]) -> "ItemTable":
         """The same for some items, in this order."""
+        moved = {old: new for new, old in enumerate(items)}
+        kept = [trace for trace, place in enumerate(self.places) if place in moved]
         return ItemTable(
-            items=[self.items[place] for place in places],
-            revisions=[self.revisions[place] for place in places],
-            clusters=[self.clusters[place] for place in places] if self.clusters else [],
-            metrics={name: trials.at(places) for name, trials in self.metrics.items()},
+            items=[self.items[place] for place in items],
+            revisions=[self.revisions[place] for place in items],
+            clusters=[self.clusters[place] for place in items] if self.clusters else [],
+            places=array("l", (moved[self.places[trace]] for trace in kept)),
+            values={
+                name: array("d", (column[trace] for trace in kept))
+                for name, column in self.values.items()
+            },
         )
 
 
@@ -130,44 +112,39 @@ def items_of_runs(
     """The wanted metrics of some runs, item by item; `columns` are the metrics of each run by its
     seq. Runs are taken together: the trials of an item in one run are added to those in the others.
 
-    Cost:    reads row by row and keeps 24 bytes an item and metric, of at most `MOST_ITEMS` items;
+    Cost:    reads row by row and keeps 8 bytes a trace and metric, of at most `MOST_ITEMS` items;
              of more, those whose ids come first by their MD5, which are the same in each run.
     """
     session.execute(text("SET LOCAL statement_timeout = 0"))
     asked = {"runs": list(columns), "most": MOST_ITEMS}
     found = session.execute(ITEM_ROWS.execution_options(yield_per=ROWS_AT_ONCE), asked)
-    rows = (_Row(*row) for row in found)
-    return reduce_items(rows, columns, wanted, cluster_field=cluster_field)
+    rows = (ItemRow(*row) for row in found)
+    return table_of_rows(rows, columns, wanted, cluster_field=cluster_field)
 
 
-def reduce_items(
-    rows: Iterator[_Row],
+def table_of_rows(
+    rows: Iterable[ItemRow],
     columns: Mapping[int, Sequence[str]],
     wanted: Sequence[str],
     *,
-    cluster_field: str | None,
+    cluster_field: str | None = None,
 ) -> ItemTable:
     """The same from rows in the order of their items."""
-    table = ItemTable(metrics={name: Trials() for name in wanted})
+    table = ItemTable(values={name: array("d") for name in wanted})
     places = {
-        run: [(name, list(names).index(name)) for name in wanted if name in names]
+        run: [list(names).index(name) if name in names else None for name in wanted]
         for run, names in columns.items()
     }
-    for item, group in groupby(rows, key=lambda row: row.item_id):
-        values: dict[str, list[float]] = {name: [] for name in wanted}
-        revision, tags = "", list[str]()
-        for row in group:
-            revision, tags = row.revision, tags or row.tags
-            for name, place in places[row.run_seq]:
-                value = row.values[place]
-                if value is not None:
-                    values[name].append(value)
-        table.items.append(item)
-        table.revisions.append(revision)
-        if cluster_field is not None:
-            table.clusters.append(_cluster(tags, cluster_field) or item)
-        for name, theirs in values.items():
-            table.metrics[name].add(theirs)
+    for row in rows:
+        if not table.items or table.items[-1] != row.item_id:
+            table.items.append(row.item_id)
+            table.revisions.append(row.revision)
+            if cluster_field is not None:
+                table.clusters.append(_cluster(row.tags, cluster_field) or row.item_id)
+        table.places.append(len(table.items) - 1)
+        for column, place in zip(table.values.values(), places[row.run_seq], strict=True):
+            value = None if place is None else row.values[place]
+            column.append(math.nan if value is None else value)
     return table
 
 

@@ -23,6 +23,7 @@ from app.runs.planning import make_plan, note_answer, trace_query
 from app.runs.reuse import measured_before
 from app.runs.rules import Validity, judge_validity
 from app.runs.scoring import Columns, RunValues, summarize
+from app.runs.verdicts import judge_run, standings
 from app.runs.write_back import request_write_back
 from app.traces.collect import collect
 from app.traces.queries import read_traces
@@ -118,8 +119,8 @@ def _require_shard(job: Job, step: service.ShardStep) -> None:
 
 
 def finish(job: Job, run_id: str) -> None:
-    """Aggregate what was measured, evaluate the KPIs, judge whether the run can be trusted, decide
-    what it means for the alerts.
+    """Aggregate what was measured, evaluate the KPIs, judge whether the run can be trusted and how it
+    stands beside its baseline, decide what it means for the alerts.
     """
     res = job.resources
     with res.db.begin() as session:
@@ -144,11 +145,14 @@ def finish(job: Job, run_id: str) -> None:
         kpis=kpis,
         aggregates=aggregates,
     )
+    verdicts = judge_run(job, step, kpis, validity)
     found = service.Finished(
         expected=tally.total,
         aggregates=aggregates,
         kpis=kpis,
+        standings=standings(kpis, aggregates, verdicts),
         validity=validity,
+        verdicts=verdicts,
         alerts=AlertEvaluationService(res.db).evaluate_alerts_for_run(run),
     )
     with res.db.begin() as session:

@@ -18,7 +18,7 @@ from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
 from app.core.sse import announce
 from app.jobs.queue import enqueue, enqueue_many
-from app.kpis.evaluate import KpiValue
+from app.kpis.evaluate import KpiValue, Standing
 from app.kpis.service import RunKey, record_kpis
 from app.metrics.aggregate import Aggregate
 from app.metrics.run_value import Note
@@ -30,6 +30,7 @@ from app.runs.queries import Stretch
 from app.runs.rows import result_row
 from app.runs.rules import RunStatus, TriggerType, ValidityVerdict
 from app.traces.models import Collection
+from app.runs.verdict_words import Verdicts
 from app.traces.queries import lock_complete
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage
 from app.traces.service import create_collection, store_page
@@ -74,15 +75,17 @@ class ShardStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """All that a completed run is found to be; `expected` is its number of traces, `alerts` what it
-    means for the rules about it.
+    """All that a completed run is found to be; `expected` is its number of traces, `standings` what
+    is stored beside each KPI, `alerts` what it means for the rules about it.
     """
 
     expected: int
     aggregates: dict[str, Aggregate]
     kpis: Sequence[KpiValue]
     validity: ValidityVerdict
+    standings: Mapping[str, Standing]
     alerts: Decisions
+    verdicts: Verdicts
 
 
 def create_run(
@@ -387,7 +390,8 @@ def finish_run(session: Session, step: Step, found: Finished, now: datetime) -> 
     rules.require_transition(run.id, RunStatus(run.status), RunStatus.COMPLETED)
     session.execute(insert(RunMetric), _metric_rows(run.seq, step.plan, found))
     key = RunKey(run.seq, run.id, run.benchmark_id, run.agent_id)
-    record_kpis(session, key, found.kpis, found.validity.validity, now)
+    record_kpis(session, key, found.kpis, found.standings, found.validity.validity, now)
+    run.verdict = found.verdicts.run
     run.validity, run.validity_reasons = found.validity.validity, list(found.validity.reasons)
     run.coverage, run.error_share = found.validity.coverage, found.validity.error_share
     record_decisions(session, found.alerts, now)
@@ -460,9 +464,13 @@ def _metric_rows(run_seq: int, plan: RunPlan, found: Finished) -> list[dict[str,
             "ordinal": ordinal,
             "version": metric.version,
             "expected": found.expected,
+            "interval_low": interval.low if interval else None,
+            "interval_high": interval.high if interval else None,
+            "verdict": found.verdicts.metrics.get(metric.column),
             "missing": dict(aggregate.missing),
             **{name: aggregate.statistic(name) for name in STORED_STATISTICS},
         }
         for ordinal, metric in enumerate(plan.metrics)
+        for interval in [found.verdicts.metric_intervals.get(metric.column)]
         for aggregate in [found.aggregates[metric.column]]
     ]

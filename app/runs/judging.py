@@ -1,0 +1,160 @@
+"""The numbers behind the verdicts of a run; computed in a child process, from tables of items.
+
+Imports numpy, and so belongs into the process that computes.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+
+import numpy as np
+
+from app.formula import Reference, compile_formula
+from app.formula.vectorised import FormulaRows, Kind, Rows, evaluate_rows
+from app.metrics.registry import column_of
+from app.runs.items import ItemTable
+from app.runs.questions import Findings, KpiInterval, KpiQuestion, MetricQuestion, Question
+from app.statistics.intervals import Interval
+from app.statistics.judging import judge, judge_resampled
+from app.statistics.means import mean_estimate
+from app.statistics.multiplicity import benjamini_hochberg
+from app.statistics.repeats import ItemSums, reduce_trials
+from app.statistics.resampling import (
+    Draws,
+    draw_items,
+    resampled_interval,
+    resampled_statistic,
+    share_at_least,
+)
+from app.statistics.verdict import (
+    Judgement,
+    Note,
+    Verdict,
+    VerdictRule,
+    judged_together,
+    no_judgement,
+)
+
+_UNSTEADY = {Kind.TIE: Note.TIE, Kind.CLIFF: Note.CLIFF}
+
+
+def answer(asked: Question) -> Findings:
+    """Every interval and every judgement of a run; the same question gives the same bits."""
+    if not asked.run.items:
+        return Findings()
+    run = _Resampled(asked.run)
+    intervals = {one.column: run.interval(one) for one in asked.metrics}
+    found = Findings(
+        metric_intervals={name: each for name, each in intervals.items() if each},
+        kpi_intervals={
+            one.id: run.kpi_interval(one, intervals.get(one.column or "")) for one in asked.kpis
+        },
+    )
+    if asked.candidate is None or asked.base is None:
+        return found
+    return _compared(asked, found, asked.base, asked.candidate)
+
+
+def _compared(asked: Question, found: Findings, base: ItemTable, candidate: ItemTable) -> Findings:
+    metrics = {one.column: one.rule for one in asked.metrics if one.rule is not None}
+    kpis = [one for one in asked.kpis if one.rule is not None]
+    if not candidate.items:
+        nothing = no_judgement(Verdict.INCONCLUSIVE, Note.NO_ITEMS)
+        return replace(
+            found,
+            metrics=dict.fromkeys(metrics, nothing),
+            kpis={one.id: nothing for one in kpis},
+        )
+    pair = _Pair(base, candidate)
+    gates = {one.id for one in kpis if one.is_gate}
+    return replace(
+        found,
+        metrics=_together({name: pair.judge_metric(name, rule) for name, rule in metrics.items()}),
+        kpis=_together({one.id: pair.judge_kpi(one) for one in kpis}, gates),
+    )
+
+
+def _together(
+    found: Mapping[str, Judgement], alone: AbstractSet[str] = frozenset()
+) -> Mapping[str, Judgement]:
+    """Judged for how many they are; those of `alone` as they stand."""
+    others = [name for name in found if name not in alone]
+    adjusted = judged_together([found[name] for name in others], benjamini_hochberg)
+    return {**found, **dict(zip(others, adjusted, strict=True))}
+
+
+class _Resampled:
+    """A run, and what it might have been with other items; each column is drawn once."""
+
+    def __init__(self, table: ItemTable, draws: Draws | None = None) -> None:
+        self.table = table
+        self.clusters = table.clusters or None
+        self.draws = draws or draw_items(len(table.items), clusters=self.clusters)
+        self._places = np.asarray(table.places, dtype=np.intp)
+        self._known: dict[Reference, Rows] = {}
+
+    def sums(self, column: str) -> ItemSums:
+        """A metric by item: trials are reduced before anything else is done."""
+        values = np.asarray(self.table.values[column])
+        return reduce_trials(self._places, values, len(self.table.items))
+
+    def formula_rows(self, text: str) -> FormulaRows:
+        """A formula as it was seen, then composed anew in every resample."""
+        formula = compile_formula(text)
+        return evaluate_rows(formula, {ref: self._rows(ref) for ref in formula.references})
+
+    def interval(self, asked: MetricQuestion) -> Interval | None:
+        found = mean_estimate(self.sums(asked.column), scale=asked.scale, clusters=self.clusters)
+        return found.interval if found else None
+
+    def kpi_interval(self, asked: KpiQuestion, plain: Interval | None) -> KpiInterval:
+        """Where a KPI lies; `plain` is the interval of the metric that it is the mean of."""
+        found = self.formula_rows(asked.formula)
+        limit, is_known = asked.threshold_min, np.isfinite(found.values[0])
+        drawn = resampled_interval(found.values, self.draws.unit_count) if is_known else None
+        return KpiInterval(
+            interval=plain or drawn,
+            reaches_threshold=None if limit is None else share_at_least(found.values, limit),
+            notes=_notes(found),
+        )
+
+    def _rows(self, reference: Reference) -> Rows:
+        if reference not in self._known:
+            values = np.asarray(self.table.values[column_of(reference.key)])
+            self._known[reference] = resampled_statistic(
+                reference.stat, values, self._places, self.draws
+            )
+        return self._known[reference]
+
+
+class _Pair:
+    """Two runs drawn together: the same items in each resample of both."""
+
+    def __init__(self, base: ItemTable, candidate: ItemTable) -> None:
+        self._after = _Resampled(candidate)
+        self._before = _Resampled(base, self._after.draws)
+        self._trials = len(candidate.places) / len(candidate.items)
+
+    def judge_metric(self, column: str, rule: VerdictRule) -> Judgement:
+        before, after = self._before.sums(column), self._after.sums(column)
+        return judge(before, after, rule, clusters=self._after.clusters)
+
+    def judge_kpi(self, asked: KpiQuestion) -> Judgement:
+        """A KPI that is a metric is judged as one; any other is composed anew in each resample."""
+        assert asked.rule is not None
+        if asked.column is not None:
+            return self.judge_metric(asked.column, asked.rule)
+        before = self._before.formula_rows(asked.formula)
+        after = self._after.formula_rows(asked.formula)
+        return judge_resampled(
+            before.values,
+            after.values,
+            asked.rule,
+            self._after.draws,
+            trials=self._trials,
+            notes=dict.fromkeys((*_notes(after), *_notes(before))),
+        )
+
+
+def _notes(found: FormulaRows) -> tuple[Note, ...]:
+    return tuple(dict.fromkeys(_UNSTEADY[each.kind] for each in found.unsteady))

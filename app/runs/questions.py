@@ -1,0 +1,61 @@
+"""What is asked of the process that computes verdicts, and what it answers; nothing here needs numpy."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from app.runs.items import ItemTable
+from app.statistics.intervals import Interval
+from app.statistics.verdict import Judgement, Note, Scale, VerdictRule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricQuestion:
+    """A metric of the run; it is compared unless `rule` is None."""
+
+    column: str
+    scale: Scale
+    rule: VerdictRule | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KpiQuestion:
+    """A KPI of the run; it is compared unless `rule` is None. A gate is judged alone. `column` is the
+    metric of which the KPI is nothing but the mean.
+    """
+
+    id: str
+    formula: str
+    column: str | None
+    is_gate: bool
+    rule: VerdictRule | None
+    threshold_min: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A run, and what of it and of its baseline are the same items, in one order."""
+
+    run: ItemTable
+    candidate: ItemTable | None
+    base: ItemTable | None
+    metrics: Sequence[MetricQuestion]
+    kpis: Sequence[KpiQuestion]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KpiInterval:
+    """Where a KPI lies, how sure it keeps its lower threshold, and what may make it jump."""
+
+    interval: Interval | None
+    reaches_threshold: float | None
+    notes: tuple[Note, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """Intervals and judgements, metrics by column and KPIs by id; what is not known is left out."""
+
+    metric_intervals: Mapping[str, Interval] = field(default_factory=dict)
+    kpi_intervals: Mapping[str, KpiInterval] = field(default_factory=dict)
+    metrics: Mapping[str, Judgement] = field(default_factory=dict)
+    kpis: Mapping[str, Judgement] = field(default_factory=dict)

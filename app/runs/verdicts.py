@@ -1,0 +1,286 @@
+"""How a run stands beside its baseline, worked out before the run is stored as ended."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.formula import Reference, compile_formula, read_reference
+from app.jobs.handlers import Job
+from app.jobs.pool import CallLost
+from app.kpis.evaluate import KpiValue, Standing
+from app.metrics.aggregate import Aggregate
+from app.metrics.registry import column_of, provider_for
+from app.metrics.run_value import is_run_metric
+from app.metrics.types import Direction, MetricSpec
+from app.runs.baselines import Baseline, find_baseline
+from app.runs.items import ItemTable, Pairing, items_of_runs, pair_items
+from app.runs.plan import Differences, PlannedMetric, differences
+from app.runs.questions import Findings, KpiQuestion, MetricQuestion, Question
+from app.runs.rules import Validity, ValidityVerdict
+from app.runs.service import Step
+from app.runs.verdict_words import (
+    FIRST_RUN,
+    Compared,
+    Verdicts,
+    told_judgement,
+    told_run,
+    withheld,
+)
+from app.statistics.anomaly import Side
+from app.statistics.verdict import Scale, Verdict, VerdictRule
+
+HARM = {
+    Direction.HIGHER_IS_BETTER: Side.LOW,
+    Direction.LOWER_IS_BETTER: Side.HIGH,
+    Direction.NEITHER: Side.BOTH,
+}
+# Units of which ratios matter: a second more is much on one and nothing on a hundred.
+RATIO_UNITS = frozenset({"ms", "s", "USD", "tokens"})
+# A change this many times the smallest that counts is one that is not to be overlooked.
+MARGIN = 2.5
+WHOLE_RUN = "it is a value of the whole run and not a mean of items, which is not compared yet"
+
+
+def judge_run(
+    job: Job, step: Step, kpis: Sequence[KpiValue], validity: ValidityVerdict
+) -> Verdicts:
+    """The verdict on every KPI and metric of a run whose traces are all measured, with intervals.
+
+    Reads the items of the run and its baseline; computes in a child process. A computation that is
+    lost costs the verdicts and not the run.
+    """
+    with job.resources.db.read() as session:
+        valid = validity.validity is Validity.VALID
+        baseline = find_baseline(session, step.run_id, step.plan) if valid else None
+        case = _Case(step=step, kpis=kpis, baseline=baseline)
+        run = items_of_runs(
+            session,
+            {step.run_seq: step.plan.columns},
+            case.columns,
+            cluster_field=step.plan.cluster_field,
+        )
+    base = _baseline_items(job, case) if baseline else None
+    pairing = pair_items(base, run) if base else None
+    job.checkpoint()
+    try:
+        found = job.pool.run(answered, case.question(run, pairing), timeout_s=job.call_timeout_s)
+    except CallLost as lost:
+        job.checkpoint()
+        return case.without_comparison(Findings(), f"it could not be computed: {lost}")
+    if not valid:
+        reasons = "; ".join(validity.reasons)
+        return case.without_comparison(found, f"the run is invalid: {reasons}", Verdict.INVALID)
+    if pairing is None:
+        return case.without_comparison(found, FIRST_RUN)
+    return case.told(found, pairing)
+
+
+def answered(asked: Question) -> Findings:
+    """The numbers of a question; numpy is imported where this is called."""
+    from app.runs.judging import answer
+
+    return answer(asked)
+
+
+def _baseline_items(job: Job, case: "_Case") -> ItemTable:
+    assert case.baseline is not None
+    job.checkpoint()
+    with job.resources.db.read() as session:
+        return items_of_runs(
+            session, {run.seq: run.plan.columns for run in case.baseline.runs}, case.columns
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    """A run about to be judged."""
+
+    step: Step
+    kpis: Sequence[KpiValue]
+    baseline: Baseline | None
+
+    @property
+    def columns(self) -> list[str]:
+        """The metrics whose value of the run is made of the values of its traces."""
+        return [metric.column for metric in self.step.plan.metrics if not is_run_metric(metric.ref)]
+
+    @property
+    def differences(self) -> Differences:
+        if self.baseline is None:
+            return Differences(frozenset(), frozenset(), ())
+        return differences(self.baseline.runs[0].plan, self.step.plan)
+
+    def question(self, run: ItemTable, pairing: Pairing | None) -> Question:
+        differs = self.differences
+        return Question(
+            run=run,
+            candidate=pairing.candidate if pairing else None,
+            base=pairing.base if pairing else None,
+            metrics=[
+                MetricQuestion(
+                    column=metric.column,
+                    scale=metric_rule(_spec(metric)).scale,
+                    rule=None if metric.column in differs.metrics else metric_rule(_spec(metric)),
+                )
+                for metric in self.step.plan.metrics
+                if metric.column in self.columns
+            ],
+            kpis=[
+                KpiQuestion(
+                    id=one.kpi.id,
+                    formula=one.kpi.formula,
+                    column=_plain_column(one.kpi.formula),
+                    is_gate=one.kpi.gate,
+                    rule=None if one.kpi.id in differs.kpis else self.kpi_rule(one),
+                    threshold_min=one.kpi.threshold_min,
+                )
+                for one in self.kpis
+                if one.value is not None and not self._of_whole_run(one)
+            ],
+        )
+
+    def kpi_rule(self, one: KpiValue) -> VerdictRule:
+        """What counts as a change of a KPI; a plain metric in its place is judged as that metric."""
+        specs = self._specs(one)
+        plain = _plain_column(one.kpi.formula)
+        side = HARM[Direction(one.kpi.direction)]
+        if one.kpi.min_effect is not None:
+            least = one.kpi.min_effect
+            return VerdictRule(side=side, min_effect=least, margin=MARGIN * least)
+        if plain is not None:
+            return VerdictRule(side=side, scale=metric_rule(specs[0]).scale)
+        shares = one.value is not None and 0 <= one.value <= 1 and all(map(_is_share, specs))
+        return VerdictRule(side=side, scale=Scale.RATE if shares else Scale.NUMBER)
+
+    def told(self, found: Findings, pairing: Pairing) -> Verdicts:
+        """What is stored of a run that was compared."""
+        assert self.baseline is not None
+        differs = self.differences
+        compared = Compared(
+            items=len(pairing.candidate.items),
+            only_base=pairing.only_base,
+            only_candidate=pairing.only_candidate,
+            revised=pairing.revised,
+        )
+        metrics = {
+            metric.column: told_judgement(
+                metric.column, found.metrics[metric.column], metric_rule(_spec(metric)).scale
+            )
+            if metric.column in found.metrics
+            else withheld(self._why_no_metric(metric, differs))
+            for metric in self.step.plan.metrics
+        }
+        kpis = {
+            one.kpi.id: told_judgement(
+                one.kpi.name, found.kpis[one.kpi.id], self.kpi_rule(one).scale, gate=one.kpi.gate
+            )
+            if one.kpi.id in found.kpis
+            else withheld(self._why_no_kpi(one, differs))
+            for one in self.kpis
+        }
+        run = told_run(
+            list(kpis.values()),
+            list(metrics.values()),
+            baseline={"mode": self.baseline.mode, "runIds": [run.id for run in self.baseline.runs]},
+            compared=compared,
+            differs=differs.told,
+        )
+        return self._verdicts(found, run, metrics, kpis)
+
+    def without_comparison(
+        self, found: Findings, reason: str, verdict: Verdict | None = None
+    ) -> Verdicts:
+        """What is stored of a run that was not compared: one reason for all of it."""
+        said = withheld(reason, verdict)
+        metrics = {metric.column: said for metric in self.step.plan.metrics}
+        return self._verdicts(found, said, metrics, {one.kpi.id: said for one in self.kpis})
+
+    def _verdicts(
+        self,
+        found: Findings,
+        run: dict[str, Any],
+        metrics: Mapping[str, dict[str, Any]],
+        kpis: Mapping[str, dict[str, Any]],
+    ) -> Verdicts:
+        return Verdicts(
+            run=run,
+            metrics=metrics,
+            kpis={kpi: said | _of_interval(found, kpi) for kpi, said in kpis.items()},
+            metric_intervals=found.metric_intervals,
+            kpi_intervals={
+                kpi: each.interval for kpi, each in found.kpi_intervals.items() if each.interval
+            },
+        )
+
+    def _why_no_metric(self, metric: PlannedMetric, differs: Differences) -> str:
+        if metric.column in differs.metrics:
+            return "the baseline does not have it in this version; rescore the baseline to compare"
+        return WHOLE_RUN
+
+    def _why_no_kpi(self, one: KpiValue, differs: Differences) -> str:
+        if one.value is None:
+            return f"it has no value: {one.reason}"
+        if one.kpi.id in differs.kpis:
+            return "its formula or its metrics changed; rescore the baseline to compare"
+        return WHOLE_RUN
+
+    def _of_whole_run(self, one: KpiValue) -> bool:
+        return not {column_of(ref.key) for ref in _references(one)} <= {*self.columns}
+
+    def _specs(self, one: KpiValue) -> list[MetricSpec]:
+        planned = {metric.column: metric for metric in self.step.plan.metrics}
+        return [_spec(planned[column_of(ref.key)]) for ref in _references(one)]
+
+
+def standings(
+    kpis: Sequence[KpiValue], aggregates: Mapping[str, Aggregate], found: Verdicts
+) -> dict[str, Standing]:
+    """What is stored beside each KPI, by its id."""
+    stored = {}
+    for one in kpis:
+        metrics = {column_of(ref.key): ref for ref in _references(one)}
+        interval = found.kpi_intervals.get(one.kpi.id)
+        stored[one.kpi.id] = Standing(
+            low=interval.low if interval else None,
+            high=interval.high if interval else None,
+            coverage=min((aggregates[name].coverage or 0.0 for name in metrics), default=None),
+            missing={
+                name: count for name in metrics if (count := sum(aggregates[name].missing.values()))
+            },
+            verdict=found.kpis.get(one.kpi.id),
+        )
+    return stored
+
+
+def metric_rule(spec: MetricSpec) -> VerdictRule:
+    """What counts as a change of a metric: two points of a share, 2 % of anything else."""
+    scale = Scale.RATIO if spec.unit in RATIO_UNITS else Scale.NUMBER
+    return VerdictRule(side=HARM[spec.direction], scale=Scale.RATE if _is_share(spec) else scale)
+
+
+def _is_share(spec: MetricSpec) -> bool:
+    return (spec.minimum, spec.maximum) == (0.0, 1.0)
+
+
+def _spec(metric: PlannedMetric) -> MetricSpec:
+    return provider_for(metric.ref).spec
+
+
+def _references(one: KpiValue) -> tuple[Reference, ...]:
+    return compile_formula(one.kpi.formula).references
+
+
+def _plain_column(formula: str) -> str | None:
+    """The metric of which a KPI is nothing but the mean."""
+    reference = read_reference(formula)
+    return column_of(reference.key) if reference and reference.stat == "mean" else None
+
+
+def _of_interval(found: Findings, kpi: str) -> dict[str, Any]:
+    each = found.kpi_intervals.get(kpi)
+    if each is None:
+        return {}
+    return {
+        "reachesThreshold": each.reaches_threshold,
+        "unsteady": [note.words for note in each.notes],
+    }
