@@ -5,9 +5,20 @@ tasks works with `app.harness.mcp.plan`.
 """
 
 from enum import StrEnum
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeGuard
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    JsonValue,
+    Tag,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+UNKNOWN_KEYS: Final = "unknown_keys"
 
 DEFAULT_MODEL: Final = "openai/gpt-5-mini"
 DEFAULT_TIMEOUT_S: Final = 120.0
@@ -26,6 +37,15 @@ class Part(BaseModel):
     """A mapping of the file; keys that it does not know are mistakes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown(cls, value: Any) -> Any:
+        unknown = [key for key in value if key not in cls.model_fields] if _is_map(value) else []
+        if unknown:
+            known = list(cls.model_fields)
+            raise PydanticCustomError(UNKNOWN_KEYS, "", {"keys": unknown, "known": known})
+        return value
 
 
 class Limits(Part):
@@ -104,6 +124,18 @@ class HttpServer(Part):
 Server = Annotated[StdioServer | HttpServer, Field(discriminator="type")]
 
 
+def _is_map(value: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
+def _task_type(value: Any) -> str:
+    return str(value.get("type", "harness")) if _is_map(value) else "harness"
+
+
+def _reference(value: Any) -> str:
+    return "name" if isinstance(value, str) else "inline"
+
+
 class Evaluator(Part):
     """How an answer is judged: by what it must contain, by a pattern, by a model, or several.
 
@@ -137,7 +169,13 @@ class TaskPart(Part):
     server: ServerNames = None
     timeout: Seconds | None = None
     tags: list[str] = []
-    evaluate: Name | Evaluator | None = None
+    evaluate: (
+        Annotated[
+            Annotated[Name, Tag("name")] | Annotated[Evaluator, Tag("inline")],
+            Discriminator(_reference),
+        ]
+        | None
+    ) = None
 
 
 class HarnessTask(TaskPart):
@@ -161,7 +199,10 @@ class DirectTask(TaskPart):
     arguments: dict[str, JsonValue] = {}
 
 
-Task = HarnessTask | DirectTask
+Task = Annotated[
+    Annotated[HarnessTask, Tag("harness")] | Annotated[DirectTask, Tag("direct")],
+    Discriminator(_task_type),
+]
 
 
 class Scenario(Part):
