@@ -29,8 +29,8 @@ from app.runs.plan import RunPlan
 from app.runs.queries import Stretch
 from app.runs.rows import result_row
 from app.runs.rules import RunStatus, TriggerType, ValidityVerdict
-from app.traces.models import Collection
 from app.runs.verdict_words import Verdicts
+from app.traces.models import Collection
 from app.traces.queries import lock_complete
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage
 from app.traces.service import create_collection, store_page
@@ -82,10 +82,10 @@ class Finished:
     expected: int
     aggregates: dict[str, Aggregate]
     kpis: Sequence[KpiValue]
-    validity: ValidityVerdict
     standings: Mapping[str, Standing]
-    alerts: Decisions
+    validity: ValidityVerdict
     verdicts: Verdicts
+    alerts: Decisions
 
 
 def create_run(
@@ -464,13 +464,13 @@ def _metric_rows(run_seq: int, plan: RunPlan, found: Finished) -> list[dict[str,
             "ordinal": ordinal,
             "version": metric.version,
             "expected": found.expected,
+            "missing": dict(aggregate.missing),
             "interval_low": interval.low if interval else None,
             "interval_high": interval.high if interval else None,
             "verdict": found.verdicts.metrics.get(metric.column),
-            "missing": dict(aggregate.missing),
             **{name: aggregate.statistic(name) for name in STORED_STATISTICS},
         }
         for ordinal, metric in enumerate(plan.metrics)
-        for interval in [found.verdicts.metric_intervals.get(metric.column)]
         for aggregate in [found.aggregates[metric.column]]
+        for interval in [found.verdicts.metric_intervals.get(metric.column)]
     ]
