@@ -2,22 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 from fastapi import Request
-from sqlalchemy import Table, insert
 from sqlalchemy.orm import Session
 
 from app.access.models import AuditEntry
 from app.core import correlation
 from app.core.bodies import body_fields
-from app.core.db import sql_of, write_row
-
-_TABLE = cast("Table", AuditEntry.__table__)
-# Past the session: an entry goes along with every write, and nobody reads it there.
-_ENTRY = sql_of(
-    insert(_TABLE), columns=[each.key for each in _TABLE.columns if each.key not in ("seq", "at")]
-)
+from app.core.db import insert_row
 
 ActorType = Literal["key", "schedule", "webhook", "event", "operator"]
 Outcome = Literal["done", "refused"]
@@ -58,9 +51,9 @@ def record(
     `action` is a verb and a noun (`create_agent`), `fields` the names of what was given.
     What an API key does is recorded already, by `witness`: call this for other actors.
     """
-    write_row(
+    insert_row(
         session,
-        _ENTRY,
+        AuditEntry,
         {
             "actor_type": actor.type,
             "actor_id": actor.id,

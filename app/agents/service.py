@@ -1,17 +1,16 @@
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from psycopg.errors import UniqueViolation
 from pydantic import SecretStr
-from sqlalchemy import Table, insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.agents import queries
 from app.agents.models import Agent
 from app.agents.schemas import AgentBody, AgentCheck, AgentCreate
-from app.core.db import sql_of, write_row
+from app.core.db import insert_row
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
 from app.core.resources import Resources
@@ -23,11 +22,6 @@ from app.traces.registry import TRACE_SOURCES, TraceQuery
 LANGFUSE = "langfuse"
 REFUSED = "LANGFUSE_AUTH"
 SECRET = "langfuse_secret_key"  # noqa: S105 - the name of a column
-# Built once: that takes longer than to write the row.
-_AGENTS = cast("Table", Agent.__table__)
-_INSERT = sql_of(
-    insert(_AGENTS).returning(*_AGENTS.columns), columns=[*AgentCreate.model_fields, "revision"]
-)
 CREDENTIALS = ("langfuse_url", "langfuse_public_key", SECRET)
 
 
@@ -36,13 +30,11 @@ def create_agent(session: Session, body: AgentCreate, box: SecretBox) -> Agent:
     agent_id = body.id or new_id()
     columns = _columns(agent_id, {**fields(body), "id": agent_id}, box)
     try:
-        made = write_row(session, _INSERT, {**columns, "revision": 1})
+        return Agent(**insert_row(session, Agent, columns))
     except UniqueViolation:
         raise Conflict(
             f"the agent id {agent_id!r} is taken; choose another or PATCH that one"
         ) from None
-    assert made is not None
-    return Agent(**made)
 
 
 def replace_agent(

@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
-from typing import Any, ClassVar, TypeAlias, cast
+from functools import cache
+from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
 
 import psycopg
 from psycopg.rows import dict_row
@@ -16,9 +17,11 @@ from sqlalchemy import (
     Insert,
     MetaData,
     Select,
+    Table,
     Text,
     create_engine,
     event,
+    insert,
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
@@ -35,6 +38,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
 from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.sql.schema import ScalarElementColumnDefault
 
 from app.core.errors import AppError, Unavailable
 
@@ -177,15 +181,40 @@ class Database:
         self.engine.dispose()
 
 
-def write_row(session: Session, sql: str, given: Mapping[str, object]) -> Row | None:
-    """Run a statement of `sql_of` in the transaction of a session, for what is written most often;
-    returns the row that it returns.
+def insert_row(
+    session: Session, entity: type[DeclarativeBase], values: Mapping[str, object]
+) -> Row:
+    """Insert one row in the transaction of a session, past the session, for what is written most
+    often; returns every column as it stands in the table.
 
-    What the session holds is not flushed before. Errors are the driver's own.
-    Cost: a quarter of the same through the session.
+    Reads:  `values` by column; a column that is left out gets its default. None is a document.
+    Errors are the driver's own, and what the session holds is not flushed before.
+    Cost:   a quarter of the same through the session.
     """
+    inserting = _inserting(cast("Table", entity.__table__), tuple(values))
     driver = cast("Driver", session.connection().connection.driver_connection)
-    return _run(driver, sql, given).fetchone()
+    row = _run(driver, inserting.sql, {**inserting.defaults, **values}).fetchone()
+    assert row is not None
+    return row
+
+
+class _Inserting(NamedTuple):
+    """A statement that inserts one row, and its parameters that are always the same."""
+
+    sql: str
+    defaults: dict[str, object]
+
+
+@cache
+def _inserting(table: Table, given: tuple[str, ...]) -> _Inserting:
+    """Built once: that takes longer than to write the row."""
+    defaults: dict[str, object] = {
+        column.key: column.default.arg
+        for column in table.columns
+        if isinstance(column.default, ScalarElementColumnDefault) and column.key not in given
+    }
+    statement = insert(table).returning(*table.columns)
+    return _Inserting(sql_of(statement, columns=[*given, *defaults]), defaults)
 
 
 def sql_of(statement: Select[Any] | Insert, *, columns: Sequence[str] | None = None) -> str:

@@ -2,8 +2,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from psycopg.errors import ForeignKeyViolation
 from sqlalchemy import insert, select, update
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
@@ -14,11 +14,12 @@ from app.alerts.service import RunNotice, record_decisions, tell_notice
 from app.benchmarks.models import Benchmark
 from app.benchmarks.queries import agents_of, get_benchmark
 from app.core.copy import copy_encoded
+from app.core.db import insert_row
 from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
 from app.core.sse import announce
 from app.jobs.queue import enqueue, enqueue_many
-from app.kpis.evaluate import KpiValue, Standing
+from app.kpis.evaluate import KpiValue
 from app.kpis.service import RunKey, record_kpis
 from app.metrics.aggregate import Aggregate
 from app.metrics.run_value import Note
@@ -29,10 +30,9 @@ from app.runs.plan import RunPlan
 from app.runs.queries import Stretch
 from app.runs.rows import result_row
 from app.runs.rules import RunStatus, TriggerType, ValidityVerdict
-from app.runs.verdict_words import Verdicts
 from app.traces.models import Collection
 from app.traces.queries import lock_complete
-from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage
+from app.traces.registry import CollectionFailed, TracePage
 from app.traces.service import create_collection, store_page
 
 SHARD_TRACES = 2000
@@ -75,16 +75,14 @@ class ShardStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """All that a completed run is found to be; `expected` is its number of traces, `standings` what
-    is stored beside each KPI, `alerts` what it means for the rules about it.
+    """All that a completed run is found to be; `expected` is its number of traces, `alerts` what it
+    means for the rules about it.
     """
 
     expected: int
     aggregates: dict[str, Aggregate]
     kpis: Sequence[KpiValue]
-    standings: Mapping[str, Standing]
     validity: ValidityVerdict
-    verdicts: Verdicts
     alerts: Decisions
 
 
@@ -105,25 +103,23 @@ def create_run(
     """
     benchmark, agent = get_benchmark(session, benchmark_id), get_agent(session, agent_id)
     require_runnable(session, benchmark, agent)
-    run = BenchmarkRun(
-        id=new_id(),
-        benchmark_id=benchmark_id,
-        agent_id=agent_id,
-        status=RunStatus.PENDING,
-        triggered_by=trigger,
-        trigger_event_id=trigger_event_id,
-        run_name=run_name,
-        retry_of=retry_of.id if retry_of else None,
-        retry_count=retry_of.retry_count + 1 if retry_of else 0,
-    )
-    session.add(run)
+    new = {
+        "id": new_id(),
+        "benchmark_id": benchmark_id,
+        "agent_id": agent_id,
+        "status": RunStatus.PENDING.value,
+        "triggered_by": trigger.value,
+        "trigger_event_id": trigger_event_id,
+        "run_name": run_name,
+        "retry_of": retry_of.id if retry_of else None,
+        "retry_count": retry_of.retry_count + 1 if retry_of else 0,
+    }
     try:
-        session.flush()
-    except IntegrityError:
+        run = BenchmarkRun(**insert_row(session, BenchmarkRun, new))
+    except ForeignKeyViolation:
         raise NotFound(
             "the benchmark or the agent was deleted at this moment; list them, and choose again"
         ) from None
-    session.refresh(run)
     enqueue(session, "runs.begin", run_id=run.id)
     return run
 
@@ -193,9 +189,7 @@ def begin_run(
     rules.require_transition(run.id, RunStatus(run.status), RunStatus.RUNNING)
     query = {"dataset_ref": plan.dataset_ref, "run_name": plan.run_name}
     run.collection_id = (
-        _collected_before(session, run, plan)
-        or _made_before(session, run, plan)
-        or create_collection(session, plan.source, query).id
+        _collected_before(session, run, plan) or create_collection(session, plan.source, query).id
     )
     run.status, run.started_at = RunStatus.RUNNING, now
     run.plan, run.metric_keys = plan.document(), plan.columns
@@ -208,32 +202,14 @@ def begin_run(
 def _collected_before(session: Session, run: BenchmarkRun, plan: RunPlan) -> int | None:
     """The complete collection of the run that this one retries, where it asks for the same."""
     old = run.retry_of and session.get(BenchmarkRun, run.retry_of)
-    if not old or not _asks_the_same(old, plan):
+    if not old or old.plan is None:
+        return None
+    before = RunPlan.model_validate(old.plan)
+    if (old.run_name or before.run_name) != plan.run_name or before.reads != plan.reads:
         return None
     ours = (Collection.id == old.collection_id) & (Collection.trace_count > 0)
     collection = lock_complete(session, plan.source, ours)
     return collection.id if collection else None
-
-
-def _made_before(session: Session, run: BenchmarkRun, plan: RunPlan) -> int | None:
-    """The traces that a model made for the run that this one retries, which that run gives away:
-    they were paid for. None where the source makes none, or when somebody deletes that run just now.
-    """
-    if not TRACE_SOURCES.get(plan.source).runs_models:
-        return None
-    before = select(BenchmarkRun).where(BenchmarkRun.id == run.retry_of)
-    old = session.scalars(before.with_for_update(skip_locked=True)).one_or_none()
-    if old is None or not _asks_the_same(old, plan):
-        return None
-    collection_id, old.collection_id = old.collection_id, None
-    return collection_id
-
-
-def _asks_the_same(old: BenchmarkRun, plan: RunPlan) -> bool:
-    if old.plan is None:
-        return False
-    before = RunPlan.model_validate(old.plan)
-    return (old.run_name or before.run_name) == plan.run_name and before.reads == plan.reads
 
 
 def open_step(session: Session, run_id: str) -> Step | None:
@@ -390,8 +366,7 @@ def finish_run(session: Session, step: Step, found: Finished, now: datetime) -> 
     rules.require_transition(run.id, RunStatus(run.status), RunStatus.COMPLETED)
     session.execute(insert(RunMetric), _metric_rows(run.seq, step.plan, found))
     key = RunKey(run.seq, run.id, run.benchmark_id, run.agent_id)
-    record_kpis(session, key, found.kpis, found.standings, found.validity.validity, now)
-    run.verdict = found.verdicts.run
+    record_kpis(session, key, found.kpis, found.validity.validity, now)
     run.validity, run.validity_reasons = found.validity.validity, list(found.validity.reasons)
     run.coverage, run.error_share = found.validity.coverage, found.validity.error_share
     record_decisions(session, found.alerts, now)
@@ -465,12 +440,8 @@ def _metric_rows(run_seq: int, plan: RunPlan, found: Finished) -> list[dict[str,
             "version": metric.version,
             "expected": found.expected,
             "missing": dict(aggregate.missing),
-            "interval_low": interval.low if interval else None,
-            "interval_high": interval.high if interval else None,
-            "verdict": found.verdicts.metrics.get(metric.column),
             **{name: aggregate.statistic(name) for name in STORED_STATISTICS},
         }
         for ordinal, metric in enumerate(plan.metrics)
         for aggregate in [found.aggregates[metric.column]]
-        for interval in [found.verdicts.metric_intervals.get(metric.column)]
     ]

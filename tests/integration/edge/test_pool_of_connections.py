@@ -3,11 +3,11 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 from psycopg.pq import TransactionStatus
-from sqlalchemy import Text, bindparam, func, select, text
-from sqlalchemy.orm import Session
+from sqlalchemy import MetaData, Text, bindparam, func, select, text
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from app.core import db as pool
-from app.core.db import Database, DatabaseUnavailable, libpq_url, sql_of, write_row
+from app.core.db import Database, DatabaseUnavailable, insert_row, libpq_url, sql_of
 
 AN_HOUR_S = 3600.0
 
@@ -97,14 +97,30 @@ def test_a_row_on_a_dead_connection_is_told_once_and_the_connection_replaced(
     assert db.find_row(ITSELF, {"said": "two"})
 
 
+class KeptTables(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Kept(KeptTables):
+    __tablename__ = "kept"
+    __table_args__ = ({"prefixes": ["TEMPORARY"]},)
+
+    word: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[str] = mapped_column(default="noun")
+    seen: Mapped[int] = mapped_column(server_default="7")
+
+
+def keep(db: Database, *words: str) -> None:
+    with db.begin() as session:
+        for word in words:
+            row = insert_row(session, Kept, {"word": word})
+            assert row == {"word": word, "kind": "noun", "seen": 7}
+
+
 def test_a_row_past_the_session_is_written_in_its_transaction(db: Database) -> None:
+    KeptTables.metadata.create_all(db.engine)
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        keep(db, "first", "first")
+    keep(db, "second")
     with db.begin() as session:
-        session.execute(text("CREATE TEMPORARY TABLE kept (word text UNIQUE)"))
-    told = "INSERT INTO kept VALUES (%(word)s) RETURNING word"
-    with pytest.raises(psycopg.errors.UniqueViolation), db.begin() as session:
-        assert write_row(session, told, {"word": "first"}) == {"word": "first"}
-        write_row(session, told, {"word": "first"})
-    with db.begin() as session:
-        write_row(session, told, {"word": "second"})
-    with db.begin() as session:
-        assert session.scalars(text("SELECT word FROM kept")).all() == ["second"]
+        assert session.scalars(select(Kept.word)).all() == ["second"]
