@@ -1,0 +1,203 @@
+"""Result files: the whole report as YAML or JSON, and the journal of a run that goes on."""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, Final, NoReturn
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from app.core.errors import AppError, ErrorItem
+from app.core.input_files import opened
+from app.harness.mcp.reports.figures import result_word
+from app.harness.mcp.types import BenchReport, TaskResult
+
+MAX_BYTES: Final = 512 * 1024 * 1024
+SHOWN: Final = 10
+JOURNAL: Final = ".partial.jsonl"
+
+_REPORT: Final = TypeAdapter(BenchReport)
+_RESULT: Final = TypeAdapter(TaskResult)
+_FastDumper: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_FastLoader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Dumper(_FastDumper):  # type: ignore[misc]
+    """Writes every value out, however often it is used."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+
+class BadResult(AppError):
+    """A file is no result of ot-bench; name one that `ot-bench run --output` wrote."""
+
+    code = "bad-bench-result"
+    status = 422
+    exit_code = 2
+
+
+def document_of(report: BenchReport) -> dict[str, Any]:
+    """The report as plain data: attempts by file, scenario and model, each with its figures."""
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for each in report.results:
+        groups.setdefault((each.file, each.scenario, each.model), []).append(_task(each))
+    return {
+        "format": "ot-bench/1",
+        "timestamp": report.timestamp,
+        "planned": report.planned,
+        "interrupted": report.interrupted,
+        "settings": report.settings,
+        "servers": [asdict(server) for server in report.servers],
+        "results": [
+            {
+                "file": file,
+                "scenario": scenario,
+                "model": model,
+                "timestamp": report.timestamp,
+                "tasks": tasks,
+            }
+            for (file, scenario, model), tasks in groups.items()
+        ],
+    }
+
+
+def json_text(report: BenchReport) -> str:
+    return json.dumps(document_of(report), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+
+
+def yaml_text(report: BenchReport) -> str:
+    plain = json.loads(json_text(report).encode("utf-8", "replace"))
+    text: str = yaml.dump(plain, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=10_000)
+    return text
+
+
+def write_report(report: BenchReport, path: Path) -> None:
+    """Write the file, JSON when its name ends so and else YAML, whole at any moment."""
+    text = json_text(report) if path.suffix == ".json" else yaml_text(report)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with NamedTemporaryFile(
+        "w", encoding="utf-8", errors="replace", dir=path.parent, delete=False
+    ) as file:
+        file.write(text)
+    Path(file.name).replace(path)
+
+
+def read_report(path: Path) -> BenchReport:
+    """The run that a file, or the journal beside where it would be, holds.
+
+    Raises: NoInput when there is no such file, BadResult when it holds something else.
+    """
+    journal = journal_of(path)
+    if not path.exists() and journal.exists():
+        path = journal
+    with opened(path) as file:
+        raw = file.read(MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES:
+        raise BadResult(f"{path} is larger than {MAX_BYTES} bytes")
+    try:
+        if path.name.endswith(JOURNAL):
+            return _of_journal(raw)
+        return _of_document(_parsed(raw))
+    except ValidationError as error:
+        raise BadResult(
+            f"{path} is no result of ot-bench",
+            errors=[
+                ErrorItem(pointer="/" + "/".join(map(str, each["loc"])), detail=each["msg"])
+                for each in error.errors(include_url=False, include_input=False)[:SHOWN]
+            ],
+            hint="name a file that `ot-bench run --output` wrote",
+        ) from None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise BadResult(
+            f"{path} is no result of ot-bench: {error}",
+            hint="name a file that `ot-bench run --output` wrote",
+        ) from None
+
+
+def journal_of(path: Path) -> Path:
+    return path if path.name.endswith(JOURNAL) else path.with_name(path.name + JOURNAL)
+
+
+class Journal:
+    """Keeps each result the moment it is there, one a line, until the whole file is written."""
+
+    def __init__(self, path: Path, begun: BenchReport) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = journal_of(path)
+        self._file = self._path.open("w", encoding="utf-8", errors="replace")
+        self._line(asdict(begun))
+
+    def add(self, result: TaskResult) -> None:
+        self._line(asdict(result))
+
+    def discard(self) -> None:
+        """The whole file is there: forget the journal."""
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _line(self, value: dict[str, Any]) -> None:
+        self._file.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+        self._file.flush()
+
+
+def _task(result: TaskResult) -> dict[str, Any]:
+    value = asdict(result)
+    name = value.pop("task")
+    del value["file"], value["scenario"]
+    return {
+        "name": name,
+        "result": result_word(result),
+        "metrics": {
+            "input_tokens": result.input_tokens,
+            "output_tokens": result.output_tokens,
+            "llm_calls": len(result.llm_calls),
+            "tool_calls": len(result.tool_calls),
+            "tools_used": sorted({f"{each.server}/{each.tool}" for each in result.tool_calls}),
+            "duration_s": result.duration_ms / 1000,
+            "cost_usd": result.cost_usd,
+            "base_context": result.base_context,
+            "context_growth_avg": result.context_growth_avg,
+            "natural_stop": result.natural_stop,
+        },
+        **value,
+    }
+
+
+def _of_document(document: dict[str, Any]) -> BenchReport:
+    results = [
+        {**task, "task": task["name"], "file": group["file"], "scenario": group["scenario"]}
+        for group in document["results"]
+        for task in group["tasks"]
+    ]
+    return _REPORT.validate_python({**document, "results": results})
+
+
+def _of_journal(raw: bytes) -> BenchReport:
+    """A last line that was cut off by a crash is passed over."""
+    head, *lines = raw.split(b"\n")
+    begun = _REPORT.validate_python({**json.loads(head), "interrupted": True})
+    results = [_RESULT.validate_python(json.loads(line)) for line in lines[:-1]]
+    return replace(begun, results=(*begun.results, *results))
+
+
+def _parsed(raw: bytes) -> Any:
+    text = raw.decode("utf-8")
+    if text.lstrip().startswith("{"):
+        return json.loads(text, parse_constant=_refuse)
+    try:
+        for event in yaml.parse(text, Loader=_FastLoader):
+            if isinstance(event, yaml.AliasEvent):
+                _refuse("an alias")
+        return yaml.load(text, Loader=_FastLoader)  # noqa: S506 - a safe loader
+    except yaml.YAMLError as error:
+        raise ValueError(str(error).splitlines()[0]) from None
+
+
+def _refuse(what: str) -> NoReturn:
+    raise ValueError(f"{what} has no place in a result")
