@@ -33,6 +33,10 @@ ServerNames: TypeAlias = ServerName | list[ServerName] | None
 ModelName = Annotated[str, Field(min_length=1, max_length=200)]
 
 
+def _is_map(value: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
 class Part(BaseModel):
     """A mapping of the file; keys that it does not know are mistakes."""
 
@@ -122,10 +126,6 @@ class HttpServer(Part):
 
 
 Server = Annotated[StdioServer | HttpServer, Field(discriminator="type")]
-
-
-def _is_map(value: Any) -> TypeGuard[dict[str, Any]]:
-    return isinstance(value, dict)
 
 
 def _task_type(value: Any) -> str:

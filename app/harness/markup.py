@@ -1,0 +1,62 @@
+"""What reports of both harnesses are marked up with: one HTML page without script, XML that is one."""
+
+import re
+from collections.abc import Iterable
+from html import escape
+from typing import Final
+
+STYLE: Final = """
+:root { color-scheme: light dark; --line: #8885; --good: #1a7f37; --bad: #cf222e; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto; padding: 0 1rem }
+table { border-collapse: collapse; margin: .5rem 0 1.5rem }
+th, td { text-align: left; padding: .25rem .75rem; border-bottom: 1px solid var(--line);
+  vertical-align: top; overflow-wrap: anywhere }
+details { border: 1px solid var(--line); border-radius: .4rem; margin: .4rem 0; padding: .4rem .8rem }
+summary { cursor: pointer }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #8881; padding: .5rem; margin: .3rem 0 }
+.who { font-weight: 600; margin: .8rem 0 0 }
+.PASS { color: var(--good) } .FAIL, .ERROR { color: var(--bad) }
+"""
+
+# XML 1.0 has no place for these, not even escaped.
+_NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def html_page(title: str, body: Iterable[str]) -> str:
+    """One file that fetches nothing from anywhere and runs nothing."""
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width">',
+            (
+                '<meta http-equiv="Content-Security-Policy"'
+                " content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+            ),
+            f"<title>{html_text(title)}</title>",
+            f"<style>{STYLE}</style></head><body>",
+            f"<h1>{html_text(title)}</h1>",
+            *body,
+            "</body></html>\n",
+        ]
+    )
+
+
+def html_table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table of texts; without titles it has no head."""
+    head = "".join(f"<th>{html_text(title)}</th>" for title in titles)
+    body = "\n".join(
+        f"<tr>{''.join(f'<td>{html_text(value)}</td>' for value in row)}</tr>" for row in rows
+    )
+    return (
+        f"<table>{f'<thead><tr>{head}</tr></thead>' if head else ''}<tbody>{body}</tbody></table>"
+    )
+
+
+def html_text(text: str) -> str:
+    return escape(text.replace("\x00", "�"))
+
+
+def xml_text(text: str) -> str:
+    """The text without what XML cannot hold."""
+    return _NOT_XML.sub("\ufffd", text)
