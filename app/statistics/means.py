@@ -17,7 +17,7 @@ from app.statistics.verdict import CONFIDENCE, Estimand, Scale
 
 _NORMAL = NormalDist()
 # Student's t is off where the skewness of the mean is larger than this; BCa follows it.
-SKEWED = 0.25
+SKEWED = 0.15
 # With fewer items the bootstrap sees too few of the tails to follow them.
 BCA_ITEMS = 15
 

@@ -51,7 +51,7 @@ class Draws:
         )
 
     def _blocks(self, width: int) -> Iterator[NDArray[np.uint16]]:
-        height = max(1, _CELLS_AT_ONCE // max(1, width))
+        height = _rows_at_once(width)
         for start in range(0, len(self.counts), height):
             yield self.counts[start : start + height]
 
@@ -70,14 +70,27 @@ def draw_items(
     if found > UNITS_AT_MOST:
         units = (random.permutation(found) % UNITS_AT_MOST)[units]
         found = UNITS_AT_MOST
-    counts = np.ones((resamples + 1, found), dtype=np.uint16)
-    for row in range(1, resamples + 1):
-        counts[row] = np.bincount(random.integers(0, found, found), minlength=found)
+    drawn = [
+        _drawn(random, min(_rows_at_once(found), resamples - start), found)
+        for start in range(0, resamples, _rows_at_once(found))
+    ]
+    counts = np.concatenate([np.ones((1, found), dtype=np.uint16), *drawn])
     return Draws(
         counts=counts,
         units=units.astype(np.intp),
         clusters=None if clusters is None else named,
     )
+
+
+def _drawn(random: np.random.Generator, rows: int, units: int) -> NDArray[np.uint16]:
+    places = random.integers(0, units, (rows, units))
+    places += np.arange(rows)[:, None] * units
+    counts = np.bincount(places.ravel(), minlength=rows * units)
+    return counts.reshape(rows, units).astype(np.uint16)
+
+
+def _rows_at_once(width: int) -> int:
+    return max(1, _CELLS_AT_ONCE // max(1, width))
 
 
 def cluster_places(clusters: Sequence[str]) -> IntArray:

@@ -43,7 +43,7 @@ def test_every_row_has_the_bits_of_the_formula_alone(
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        # A = 0.5, 0.25, missing; B = 0, 2, 3
+        # of A 0.5, 0.25 and missing, of B 0, 2 and 3
         ("A / B", [math.nan, 0.125, math.nan]),
         ("COALESCE(A, B)", [0.5, 0.25, 3.0]),
         ("IF B > 1 THEN B ELSE A", [0.5, 2.0, 3.0]),
