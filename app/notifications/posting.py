@@ -9,8 +9,8 @@ import httpx
 from app.core.errors import Invalid
 from app.core.http import check_url, outbound_client
 from app.core.resources import Resources
+from app.core.waiting import seconds_to_wait
 from app.notifications.registry import UnfitRecipient
-from app.notifications.rules import told_wait_s
 from app.notifications.text import LONGEST_LINK, one_line
 from app.notifications.types import Delivered, Failed, Gone, Outcome
 
@@ -66,7 +66,7 @@ def _outcome(response: httpx.Response, now: datetime) -> Outcome:
         return Gone(detail=detail)
     if response.is_redirect:
         return Failed(detail=f"answered {response.status_code}: redirects are not followed")
-    wait = told_wait_s(response.headers.get("retry-after"), now)
+    wait = seconds_to_wait(response.headers.get("retry-after"), now)
     return Failed(detail=detail, retry_after_s=wait)
 
 

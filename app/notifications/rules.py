@@ -1,11 +1,9 @@
 """Decisions about deliveries: when the next try is, when an endpoint is given up.
 
-Source: Standard Webhooks 1.0 (retry schedule, disabling), RFC 9110 section 10.2.3 (`Retry-After`).
+Source: Standard Webhooks 1.0 (retry schedule, disabling).
 """
 
-import re
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 DAY_S = 86_400.0
@@ -19,8 +17,6 @@ SLOW_S = 2.0
 # After as many tries that took long and failed, one after the other.
 RESTS_S = (0.0, 5.0, 300.0)
 SLOW_LANE = "notifications: slow"
-
-_SECONDS = re.compile(r"[0-9]{1,12}")
 
 
 class DeliveryStatus(StrEnum):
@@ -41,20 +37,6 @@ def wait_s(attempts: int, told_s: float | None, chance: float) -> float | None:
         return None
     spread = SCHEDULE_S[attempts] * (1 + JITTER * (2 * chance - 1))
     return max(spread, min(told_s or 0.0, DAY_S))
-
-
-def told_wait_s(header: str | None, now: datetime) -> float | None:
-    """What a `Retry-After` asks for, in seconds; None when it cannot be read."""
-    text = (header or "").strip()
-    if _SECONDS.fullmatch(text):
-        return float(text)
-    try:
-        at = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    # A date without a zone is one of those that RFC 9110 calls obsolete: it means GMT.
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return max(0.0, (at - now).total_seconds())
 
 
 def is_given_up(failing_since: datetime, now: datetime) -> bool:

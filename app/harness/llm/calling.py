@@ -4,13 +4,13 @@ The SDKs' own retries are off: they know neither quotas nor our limits.
 """
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from app.core.errors import AppError
 from app.core.http import RefusedAddress
+from app.core.waiting import seconds_to_wait
 from app.harness.llm.conversation import LlmFailure
 
 T = TypeVar("T")
@@ -112,17 +112,11 @@ def _of_status(error: StatusError, said: str) -> Failed:
     spent = status in (400, _TOO_MANY) and any(word in said.lower() for word in _FINAL_WORDS)
     if status in _FINAL_STATUS or spent:
         return Failed(reason=f"{status}: {said}", again=False, final=True)
+    if status == _NOT_FOUND:
+        said = f"{said or 'not found'} (is the model's name right, and the address?)"
+        return Failed(reason=f"{status}: {said}", again=False, final=True)
     return Failed(
         reason=f"{status}: {said}",
         again=status in _AGAIN or status >= _SERVER_ERROR,
-        final=status == _NOT_FOUND,  # no such model, or no such API there
-        wait_s=_retry_after(error.response.headers),
+        wait_s=seconds_to_wait(error.response.headers.get("retry-after")),
     )
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    try:
-        seconds = float(headers.get("retry-after", ""))
-    except ValueError:
-        return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None

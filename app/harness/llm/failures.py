@@ -118,7 +118,7 @@ def failure_of_answer(response: httpx.Response) -> Failure:
         kind=_kind(response, words),
         detail=words[:SHOWN_CHARS],
         status=status,
-        retry_after_s=seconds_to_wait(response.headers.get("retry-after", "")),
+        retry_after_s=seconds_to_wait(response.headers.get("retry-after")),
     )
 
 

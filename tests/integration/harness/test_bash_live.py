@@ -28,7 +28,7 @@ from tests.support.model_server import Asked, ModelServer, Raw, Said, model_serv
 
 KEYS = {"ANTHROPIC_API_KEY": "key-of-anthropic", "OPENAI_API_KEY": "key-of-openai"}
 PROVIDERS = [Provider.ANTHROPIC, Provider.OPENAI, Provider.OPENAI_RESPONSES]
-NOW = {"Retry-After": "0"}
+NOW = {"Retry-After": "0.001"}
 
 # The SDKs take seconds to import: one worker does it for all.
 pytestmark = pytest.mark.xdist_group("sdks of models")

@@ -142,7 +142,7 @@ def failure_of_answer(response: httpx.Response) -> Failure:
     """What an answer other than 2xx means."""
     status = response.status_code
     if status == HTTPStatus.TOO_MANY_REQUESTS:
-        wait_s = seconds_to_wait(response.headers.get("retry-after", ""))
+        wait_s = seconds_to_wait(response.headers.get("retry-after"))
         return Failure(
             kind=Kind.RATE_LIMITED, detail=_words(response), status=status, retry_after_s=wait_s
         )
