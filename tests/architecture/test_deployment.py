@@ -44,6 +44,14 @@ def test_every_setting_of_the_operator_reaches_the_containers() -> None:
         assert set(service["environment"]) == VARIABLES - of_the_image - of_one_machine
 
 
+def test_workers_read_the_datasets_of_the_operator_and_write_none() -> None:
+    worker = OURS["worker"]
+    inside = worker["environment"]["MOSAICO_HARNESS_DIR"]
+    assert f"${{MOSAICO_HARNESS_DIR:-datasets}}:{inside}:ro" in worker["volumes"]
+    assert "datasets" in COMPOSE["volumes"]
+    assert set(COMPOSE["x-mosaico"]["volumes"]) < set(worker["volumes"])
+
+
 def test_a_service_of_ours_waits_for_the_schema_and_has_no_rights_to_spare() -> None:
     for name, service in OURS.items():
         awaited = {"db": "service_healthy"}

@@ -1,6 +1,8 @@
 """What the page of bashkit-eval shows is what happens."""
 
+import json
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from typer.testing import CliRunner
 
 from app.harness.bash.checking import CHECKS, Check, Evidence, load_checks
 from app.harness.bash.cli import cli
+from app.harness.bash.schemas import HarnessSettings
 from app.harness.llm.conversation import Provider
 from tests.integration.docs.test_examples import ROOT, blocks, examples, matches
 from tests.support.bash_eval import call, evidence
@@ -24,6 +27,22 @@ def test_the_commands_of_the_page_answer_as_shown(monkeypatch: pytest.MonkeyPatc
             done = CliRunner().invoke(cli, words)
             assert done.exit_code == 0, done.output
             assert matches(done.stdout, output), done.stdout
+
+
+def test_the_task_of_the_page_is_passed_by_its_script(tmp_path: Path) -> None:
+    script, task, benchmark = blocks(PAGE, "json")
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(json.loads(task)))
+    (tmp_path / "script.jsonl").write_text(script)
+    words = ["run", "tasks.jsonl", "--provider", "scripted", "--model", "script.jsonl"]
+    done = CliRunner().invoke(cli, [str(tmp_path / w) if "." in w else w for w in words])
+    assert done.exit_code == 0, done.output
+    HarnessSettings.model_validate(json.loads(benchmark)["harness"])
+
+
+def test_the_page_names_every_field_of_a_harness() -> None:
+    text = (ROOT / PAGE).read_text()
+    names = [each.alias or name for name, each in HarnessSettings.model_fields.items()]
+    assert [name for name in names if f"`{name}`" not in text] == []
 
 
 def test_the_check_of_the_page_works() -> None:

@@ -137,7 +137,7 @@ def test_the_cursor_says_which_attempts_of_which_tasks_are_done(plugins: None) -
         assert source._text_of(places) == text
         spent = Usage(input_tokens=1200, output_tokens=34)
         assert source._read_cursor(f"digest:{text}:1200+34", "digest") == (places, spent)
-    nothing = (set(), Usage(input_tokens=0, output_tokens=0))
+    nothing = (set[int](), Usage(input_tokens=0, output_tokens=0))
     assert (
         source._read_cursor("digest:", "digest") == source._read_cursor(None, "digest") == nothing
     )

@@ -1,0 +1,204 @@
+"""Servers that misbehave: each ends its task in the documented state, and none is left behind."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.harness.mcp.stdio import Program, running_program
+from app.harness.mcp.types import ErrorKind, Outcome
+from tests.support.bench import Ran, direct_task, run
+from tests.support.mcp_servers import FAULTS, faults, http, stdio
+from tests.support.processes import lives, processes_of, until
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(autouse=True)
+def mark(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A variable that every program of a test carries; all of them have ended with the test."""
+    said = f"FAULTS_OF={os.getpid()}-{abs(hash(request.node.name))}"
+    yield said
+    until(lambda: not processes_of(said), what="all servers have ended")
+
+
+def marked(mark: str) -> dict[str, str]:
+    name, _, value = mark.partition("=")
+    return {name: value}
+
+
+def call(mark: str, tool: str, *habits: str, **arguments: object) -> Ran:
+    server = faults(*habits, **marked(mark))
+    return run(direct_task(server, tool, arguments=dict(arguments)))
+
+
+def error_of(ran: Ran) -> tuple[ErrorKind, str]:
+    assert ran.result.error is not None
+    return ran.result.error.kind, ran.result.error.detail
+
+
+def test_a_server_gets_path_and_what_is_declared_and_nothing_else(
+    mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_HOST", "x")
+    ran = call(mark, "environment")
+    assert ran.result.response is not None
+    found = json.loads(ran.result.response)
+    found.pop("LC_CTYPE", None)  # the interpreter of the server sets it itself
+    assert found == {"PATH": os.environ["PATH"], **marked(mark)}
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("die", {}, "it ended with exit code 3; it said: out of luck"),
+        ("garble", {}, "it wrote a message that cannot be read"),
+        ("flood_line", {}, "it wrote a line of more than 16777216 bytes"),
+        ("flood_lines", {}, "it wrote more than 1048576 bytes that are no messages"),
+        ("huge", {"bytes": 17_000_000}, "it wrote a line of more than 16777216 bytes"),
+    ],
+)
+def test_a_server_that_breaks_off_is_an_error_of_the_infrastructure(
+    mark: str, tool: str, arguments: dict[str, object], said: str
+) -> None:
+    ran = call(mark, tool, **arguments)
+    assert ran.result.outcome is Outcome.INFRA_ERROR
+    kind, detail = error_of(ran)
+    assert kind is ErrorKind.SERVER_DIED
+    assert detail.startswith("server 'faults' is gone: ")
+    assert said in detail
+
+
+def test_a_server_that_ends_at_its_start_says_why(mark: str) -> None:
+    kind, detail = error_of(call(mark, "echo", "dying"))
+    assert kind is ErrorKind.SERVER_START
+    assert detail.endswith("it ended with exit code 1; it said: the licence has expired")
+
+
+def test_a_server_that_hangs_at_its_start_has_its_own_timeout(mark: str) -> None:
+    server = faults("mute", timeout=0.2, **marked(mark))
+    kind, detail = error_of(run(direct_task(server, "echo")))
+    assert kind is ErrorKind.SERVER_START
+    assert detail == "server 'faults' does not start: no answer within its timeout of 0.2 s"
+
+
+def test_a_program_that_is_not_there_is_named() -> None:
+    ran = run(direct_task(stdio("s", "no-such-program"), "echo"))
+    kind, detail = error_of(ran)
+    assert kind is ErrorKind.SERVER_START
+    assert "'no-such-program' cannot be started: No such file or directory" in detail
+
+
+def test_a_server_that_cannot_be_reached_is_never_a_pass() -> None:
+    ran = run(direct_task(http("remote", "http://127.0.0.1:9/mcp"), "echo"))
+    assert ran.result.outcome is Outcome.INFRA_ERROR
+    assert ran.result.passed is None
+    kind, detail = error_of(ran)
+    assert kind is ErrorKind.SERVER_START
+    assert detail.startswith("server 'remote' does not start: ConnectError")
+
+
+def test_a_call_that_hangs_ends_with_the_time_of_its_task(mark: str) -> None:
+    server = faults("deaf", **marked(mark))
+    ran = run(direct_task(server, "hang", timeout_s=0.2))
+    assert ran.result.outcome is Outcome.TIMEOUT
+    assert error_of(ran) == (ErrorKind.TIMEOUT, "not done within its timeout of 0.2 s")
+
+
+def test_an_error_of_a_tool_stays_one_whatever_it_says(mark: str) -> None:
+    ran = call(mark, "fail", text="no matches found")
+    assert ran.result.outcome is Outcome.AGENT_ERROR
+    assert error_of(ran) == (ErrorKind.TOOL, "fail of faults: no matches found")
+    [called] = ran.result.tool_calls
+    assert called.is_error
+
+
+def test_a_result_that_is_none_is_an_error_of_the_tool(mark: str) -> None:
+    kind, detail = error_of(call(mark, "ill_formed"))
+    assert kind is ErrorKind.TOOL
+    assert "the result is not what it must be: content" in detail
+
+
+def test_logs_on_the_standard_output_are_passed_over(mark: str) -> None:
+    ran = call(mark, "echo", "chatty", text="hello")
+    assert (ran.result.outcome, ran.result.response) == (Outcome.SCORED, "hello")
+
+
+def test_a_large_result_is_whole(mark: str) -> None:
+    ran = call(mark, "huge", bytes=1_000_000)
+    assert ran.result.response == "x" * 1_000_000
+
+
+def test_tools_are_listed_page_by_page(mark: str) -> None:
+    [server] = call(mark, "echo").report.servers
+    assert len(server.tools) == 15  # in two pages of ten and five
+    assert (server.version, server.instructions) == ("1.2.3", "Expect the worst.")
+    assert (server.prompts, server.resources) == ((), ())
+
+
+def test_a_server_without_tools_starts_all_the_same(mark: str) -> None:
+    ran = call(mark, "echo", "toolless")
+    [server] = ran.report.servers
+    assert server.tools == ()
+    assert ran.result.outcome is Outcome.SCORED
+
+
+def test_what_a_server_started_ends_with_it(mark: str) -> None:
+    ran = call(mark, "family")
+    assert ran.result.response is not None
+    assert not lives(int(ran.result.response))
+
+
+def test_a_server_that_hears_nothing_is_killed(mark: str) -> None:
+    program = Program(
+        command=sys.executable,
+        args=["-I", "-S", str(FAULTS), "deaf"],
+        env=marked(mark),
+    )
+
+    async def start_and_leave() -> float:
+        async with running_program(program):
+            until(lambda: bool(processes_of(mark)))
+            left = time.monotonic()
+        return time.monotonic() - left
+
+    assert asyncio.run(start_and_leave()) < 60
+    assert processes_of(mark) == []
+
+
+START_AND_SLEEP = """
+import asyncio, sys
+from app.harness.mcp.stdio import Program, running_program
+
+async def main():
+    name, _, value = sys.argv[2].partition("=")
+    args = ["-I", "-S", sys.argv[1], "deaf"]
+    async with running_program(Program(command=sys.executable, args=args, env={name: value})):
+        print("runs", flush=True)
+        await asyncio.sleep(3600)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_no_server_outlives_the_one_who_started_it(mark: str, number: signal.Signals) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", START_AND_SLEEP, str(FAULTS), mark],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == b"runs\n"
+        assert len(processes_of(mark)) == 1
+        owner.send_signal(number)
+        owner.wait(60)
+    until(lambda: not processes_of(mark), what="the server has ended")
