@@ -1,0 +1,133 @@
+"""The cost of context: what tools take of a model's input before and while they are used."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from app.harness.mcp.types import BenchReport, ServerFacts, TaskResult
+
+
+class _Setup(NamedTuple):
+    """Tasks of one file and scenario that a model did with the same servers."""
+
+    file: str
+    scenario: str
+    model: str
+    servers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextCost:
+    """What one setup costs, as means over its attempts; None is unknown.
+
+    `schema_tokens` is an estimate from the listed schemas, `base_context` what the provider
+    counted for the first request, `of_largest` its share of the largest one in the scenario.
+    """
+
+    scenario: str
+    model: str
+    servers: tuple[str, ...]
+    attempts: int
+    passed: int
+    tools: int
+    schema_tokens: int
+    base_context: float | None
+    context_growth: float | None
+    input_tokens: float | None
+    llm_calls: float
+    cost_usd: float | None
+    of_largest: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolUse:
+    """A tool of a server: what its schema takes, and how often it was called."""
+
+    file: str
+    server: str
+    tool: str
+    tokens: int
+    calls: int
+    errors: int
+
+
+def context_costs(report: BenchReport) -> list[ContextCost]:
+    """A line for each scenario, model and set of servers, in the order of the results."""
+    groups: dict[_Setup, list[TaskResult]] = {}
+    for each in report.results:
+        if each.llm_calls:
+            setup = _Setup(each.file, each.scenario, each.model, each.servers)
+            groups.setdefault(setup, []).append(each)
+    base = {setup: _mean(each.base_context for each in group) for setup, group in groups.items()}
+    facts = {(each.file, each.name): each for each in report.servers}
+    return [
+        _cost(setup, group, _facts(setup, facts), _share(setup, base))
+        for setup, group in groups.items()
+    ]
+
+
+def tool_uses(report: BenchReport) -> list[ToolUse]:
+    """Every tool that was offered, the largest first within its server; unused ones too."""
+    return [
+        _use(server, tool.name, tool.tokens, report.results)
+        for server in report.servers
+        for tool in sorted(server.tools, key=lambda tool: (-tool.tokens, tool.name))
+    ]
+
+
+def _cost(
+    setup: _Setup, group: Sequence[TaskResult], servers: Sequence[ServerFacts], share: float | None
+) -> ContextCost:
+    return ContextCost(
+        scenario=setup.scenario,
+        model=setup.model,
+        servers=setup.servers,
+        attempts=len(group),
+        passed=sum(each.passed is True for each in group),
+        tools=sum(len(server.tools) for server in servers),
+        schema_tokens=sum(server.tokens for server in servers),
+        base_context=_mean(each.base_context for each in group),
+        context_growth=_mean(each.context_growth_avg for each in group),
+        input_tokens=_mean(each.input_tokens for each in group),
+        llm_calls=sum(len(each.llm_calls) for each in group) / len(group),
+        cost_usd=_mean(each.cost_usd for each in group),
+        of_largest=share,
+    )
+
+
+def _facts(setup: _Setup, facts: dict[tuple[str, str], ServerFacts]) -> list[ServerFacts]:
+    return [facts[setup.file, name] for name in setup.servers if (setup.file, name) in facts]
+
+
+def _share(setup: _Setup, base: dict[_Setup, float | None]) -> float | None:
+    """The base context of a setup over the largest of those that it is compared with."""
+    own = base[setup]
+    beside = [
+        value for other, value in base.items() if value is not None and other[:3] == setup[:3]
+    ]
+    return own / max(beside) if own is not None and max(beside) > 0 else None
+
+
+def _use(server: ServerFacts, tool: str, tokens: int, results: Sequence[TaskResult]) -> ToolUse:
+    calls = [
+        call
+        for result in results
+        if result.file == server.file
+        for call in result.tool_calls
+        if (call.server, call.tool) == (server.name, tool)
+    ]
+    return ToolUse(
+        file=server.file,
+        server=server.name,
+        tool=tool,
+        tokens=tokens,
+        calls=len(calls),
+        errors=sum(call.is_error for call in calls),
+    )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """The mean; None when there is nothing, or something unknown among it."""
+    listed = list(values)
+    known = [value for value in listed if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(listed) else None

@@ -1,0 +1,40 @@
+"""A run on a terminal. Texts of others are cells and never markup."""
+
+from collections.abc import Iterable
+
+from app.core.tabular import Table, print_table
+from app.core.terminal import answer, printable
+from app.harness.mcp.reports.tables import (
+    Cells,
+    context_table,
+    failure_lines,
+    headlines,
+    task_table,
+    tool_table,
+)
+from app.harness.mcp.types import BenchReport
+
+
+def print_report(report: BenchReport, *, verbose: bool = False) -> None:
+    """Tasks, what failed, the cost of context, the figures; `verbose` adds every tool."""
+    _print(task_table(report, verbose=verbose))
+    failures = failure_lines(report)
+    if failures:
+        answer("")
+        for head, why in failures:
+            answer(f"{printable(head)}: {printable(why)}")
+    tables: Iterable[Cells] = [context_table(report)]
+    if verbose:
+        tables = [*tables, tool_table(report)]
+    for cells in tables:
+        if cells.rows:
+            answer("")
+            answer(cells.title)
+            _print(cells)
+    answer("")
+    for name, text in headlines(report):
+        answer(f"{name:<10} {text}")
+
+
+def _print(cells: Cells) -> None:
+    print_table(Table(cells.heads, [[printable(cell) for cell in row] for row in cells.rows]))
