@@ -18,6 +18,7 @@ from app.kpis.router import router as kpis
 from app.metrics.router import router as metrics
 from app.notifications.router import deliveries, endpoints
 from app.notifications.router import inbox as notifications
+from app.runs.benchmark_router import router as baselines
 from app.runs.router import router as benchmark_runs
 from app.schedules.router import router as schedule_configs
 from app.schedules.router import summaries as daily_summary
@@ -38,6 +39,7 @@ SIGNED = re.compile(rf"{PREFIX}/webhooks/(langfuse|benchmarks/[^/]+/runs)")
 ROUTERS: tuple[APIRouter, ...] = (
     agents,
     benchmarks,
+    baselines,
     benchmark_runs,
     schedule_configs,
     daily_summary,

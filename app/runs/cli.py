@@ -54,10 +54,22 @@ def _traces(run: JSON) -> str:
     return f"{run['tracesProcessed']}/{cell(run['tracesTotal']) or '?'}"
 
 
+def _interval(of: JSON) -> str | None:
+    """From where to where a value lies, at 95 %."""
+    low, high = of["intervalLow"], of["intervalHigh"]
+    return None if low is None or high is None else f"{cell(low)} to {cell(high)}"
+
+
+def _verdict(of: JSON) -> str | None:
+    """The word of a verdict; nothing where no comparison was made."""
+    return (of["verdict"] or {}).get("verdict")
+
+
 COLUMNS = (
     field("id"),
     field("status"),
     field("validity"),
+    Column("verdict", _verdict),
     field("benchmarkId", "benchmark"),
     field("agentId", "agent"),
     field("runName", "run name"),
@@ -65,13 +77,18 @@ COLUMNS = (
     time_field("createdAt", "created"),
     time_field("completedAt", "completed"),
 )
-METRIC_COLUMNS = tuple(
-    field(name)
-    for name in ("metric", "mean", "n", "std", "min", "max", "p50", "p95", "p99", "coverage")
+METRIC_COLUMNS = (
+    field("metric"),
+    field("mean"),
+    Column("95 %", _interval),
+    Column("verdict", _verdict),
+    *(field(name) for name in ("n", "std", "min", "max", "p50", "p95", "p99", "coverage")),
 )
 KPI_COLUMNS = (
     field("name", "kpi"),
     field("value"),
+    Column("95 %", _interval),
+    Column("verdict", _verdict),
     field("unit"),
     Column("within thresholds", lambda kpi: kpi["withinThresholds"]),
     field("formula"),
@@ -169,11 +186,14 @@ def show_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
         answer_json(run | {"metrics": metrics, "kpis": kpis})
         return
     times = {name: when(run[name]) for name in ("createdAt", "startedAt", "completedAt")}
-    print_details(run | times)
+    print_details(run | times | {"verdict": _verdict(run)})
     for items, columns in ((metrics, METRIC_COLUMNS), (kpis, KPI_COLUMNS)):
         if items:
             answer("")
             print_table(tabulate(items, columns))
+    for said in (run, *kpis):
+        if said["verdict"]:
+            answer(cell(said["verdict"]["explanation"]))
 
 
 @cli.command("watch")
@@ -224,6 +244,21 @@ def retry_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
 
     with open_api() as api:
         run = api.post(f"{_path(run_id)}/retry")
+        _tell_started(api, run)
+    if output is OutputFormat.JSON:
+        answer_json(run)
+    else:
+        answer(cell(run["id"]))
+    tell(f"next: `mosaico runs watch {cell(run['id'])}`")
+
+
+@cli.command("rescore")
+def rescore_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
+    """Judge the traces of a run once more, by the metrics and formulas of now; print the new id."""
+    from app.core.client import open_api
+
+    with open_api() as api:
+        run = api.post(f"{_path(run_id)}/rescore")
         _tell_started(api, run)
     if output is OutputFormat.JSON:
         answer_json(run)

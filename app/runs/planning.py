@@ -37,7 +37,7 @@ def make_plan(session: Session, run_id: str, llm: LlmAccess | None) -> RunPlan:
     run = get_run(session, run_id)
     benchmark, agent = get_benchmark(session, run.benchmark_id), get_agent(session, run.agent_id)
     kpis = kpis_of(session, [benchmark.id]).get(benchmark.id, [])
-    return RunPlan(
+    plan = RunPlan(
         benchmark_id=benchmark.id,
         benchmark_revision=benchmark.revision,
         agent_id=agent.id,
@@ -56,6 +56,14 @@ def make_plan(session: Session, run_id: str, llm: LlmAccess | None) -> RunPlan:
         baseline=PlannedBaseline.model_validate(benchmark.baseline),
         judge_drift=_drift(benchmark, llm),
     )
+    return plan if run.rescore_of is None else _of_same_traces(session, plan, run.rescore_of)
+
+
+def _of_same_traces(session: Session, plan: RunPlan, origin_id: str) -> RunPlan:
+    """The same plan over the traces that an earlier run has read, and as that one read them."""
+    origin = RunPlan.model_validate(get_run(session, origin_id).plan)
+    read = ("agent_revision", "source", "dataset_ref", "run_name", "late_scores", "harness")
+    return plan.model_copy(update={name: getattr(origin, name) for name in read})
 
 
 def trace_query(session: Session, plan: RunPlan, res: Resources) -> TraceQuery:

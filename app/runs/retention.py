@@ -2,21 +2,24 @@
 
 A run that is deleted is gone at once, and so is what a purge takes from a run: its traces and their
 values. The rows themselves, which may be millions, go after it in jobs, a stretch of positions in
-each transaction. What a purge leaves are the run, its aggregates and its KPIs: the history.
+each transaction. What a purge leaves are the run, its aggregates and its KPIs: the history. A run that is pinned as
+baseline is not purged.
 """
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Select, delete, false, func, literal_column, select
+from sqlalchemy import ColumnElement, Select, delete, exists, false, func, literal_column, select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.benchmarks.models import Benchmark
+from app.core.errors import Conflict
 from app.jobs.handlers import Job
 from app.jobs.queue import enqueue
 from app.runs import queries
-from app.runs.models import BenchmarkRun, RunShard, TraceResult
+from app.runs.models import BenchmarkBaseline, BenchmarkRun, RunShard, TraceResult
 from app.runs.rules import FINAL, IllegalTransition, RunStatus
 from app.traces.models import Collection
 from app.traces.queries import lock_to_drop
@@ -31,6 +34,12 @@ A_DAY: ColumnElement[timedelta] = literal_column("INTERVAL '1 day'")
 _IS_WRITTEN_BACK = func.coalesce(
     BenchmarkRun.write_back["status"].astext.in_(("PENDING", "WRITING")), false()
 )
+
+
+class PinnedRun(Conflict):
+    """The run is the pinned baseline of later ones; unpin it, or pin another run, then delete it."""
+
+    code = "run-is-baseline"
 
 
 class Old(NamedTuple):
@@ -82,6 +91,7 @@ def _unpurged() -> Select[str, int]:
         BenchmarkRun.status.in_(FINAL),
         BenchmarkRun.purged_at.is_(None),
         ~_IS_WRITTEN_BACK,
+        ~exists().where(BenchmarkBaseline.run_id == BenchmarkRun.id),
     )
 
 
@@ -125,9 +135,15 @@ def delete_run(session: Session, run_id: str) -> None:
     measured; its traces too, unless another run judges them as well.
     """
     run = _ended(session, run_id)
-    seq, collection_id = run.seq, run.collection_id
+    seq, collection_id, benchmark_id = run.seq, run.collection_id, run.benchmark_id
     session.delete(run)
-    session.flush()
+    try:
+        session.flush()
+    except IntegrityError:
+        raise PinnedRun(
+            f"the run {run_id} is the baseline of later ones;"
+            f" DELETE /api/v1/benchmarks/{benchmark_id}/baseline first, or pin another run"
+        ) from None
     _drop(session, seq, collection_id)
 
 

@@ -102,6 +102,19 @@ def retry_run(run_id: RunId, once: Once) -> Response:
     return once(None, lambda session: view(service.retry_run(session, run_id)), location=_address)
 
 
+@router.post(
+    "/{runId}/rescore",
+    status_code=201,
+    response_model=RunView,
+    dependencies=[Depends(require("run"))],
+)
+def rescore_run(run_id: RunId, once: Once) -> Response:
+    """Judge the traces of a completed run once more, by the metrics, formulas and baseline of now.
+    Their source is not asked again, and the old values stay.
+    """
+    return once(None, lambda session: view(service.rescore_run(session, run_id)), location=_address)
+
+
 @router.get("/{runId}/results", dependencies=[Depends(require("read"))])
 def list_run_results(run_id: RunId, res: Res, page: Paging) -> Page[ResultView]:
     """What was measured, trace by trace, in the order of the source."""

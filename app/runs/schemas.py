@@ -1,5 +1,5 @@
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -30,7 +30,8 @@ class WriteBackView(WireModel):
 
 class RunView(WireModel):
     """A run. `metrics_computed` values were computed for it, `metrics_reused` taken from earlier runs
-    on the same traces. `results` is the address of what was measured, trace by trace; after
+    on the same traces; `rescoreOf` is the run whose traces it judges once more. `verdict` tells how it
+    stands beside its baseline, or as `reason` why it was not compared. `results` is the address of what was measured, trace by trace; after
     `purged_at` it is gone, while aggregates and KPIs stay.
     """
 
@@ -53,6 +54,7 @@ class RunView(WireModel):
     metrics_reused: int
     retry_count: int
     retry_of: str | None
+    rescore_of: str | None
     validity: str | None
     validity_reasons: list[str] | None
     coverage: float | None
@@ -123,3 +125,55 @@ class MetricAggregateView(WireModel):
     interval_high: float | None
     missing: dict[str, int]
     verdict: dict[str, Any] | None
+
+
+class BaselinePin(WireModel):
+    """The run that later ones are compared with."""
+
+    run_id: Identifier
+
+
+class PinnedView(WireModel):
+    """The run that the runs of an agent are compared with."""
+
+    agent_id: str
+    run_id: str
+    pinned_at: datetime
+
+
+class BaselineView(WireModel):
+    """What runs are compared with: a pinned run, else as `mode` says (`runs` of them for
+    MEAN_OF_LAST).
+    """
+
+    mode: str
+    runs: int
+    pinned: list[PinnedView]
+
+
+class PowerRequest(WireModel):
+    """How much would be measured; what is left out is as in the newest valid run. `drop` is the one
+    that should be seen.
+    """
+
+    agent_id: Identifier | None = None
+    items: Annotated[int, Field(ge=2, le=1_000_000)] | None = None
+    trials: Annotated[int, Field(ge=1, le=1_000)] | None = None
+    drop: Annotated[float, Field(gt=0)] | None = None
+
+
+class PowerView(WireModel):
+    """What a KPI or metric could see with so many items and trials, in its own unit: a drop that is
+    found in four runs of five. `trialsNeeded` is null when no number of trials shows the wanted
+    drop, or none is wanted.
+    """
+
+    kind: str
+    name: str
+    basis: str | None
+    items: int
+    trials: int
+    smallest_drop: float | None
+    trials_needed: int | None
+    items_needed: int | None
+    explanation: str

@@ -19,7 +19,7 @@ from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
 from app.core.sse import announce
 from app.jobs.queue import enqueue, enqueue_many
-from app.kpis.evaluate import KpiValue
+from app.kpis.evaluate import KpiValue, Standing
 from app.kpis.service import RunKey, record_kpis
 from app.metrics.aggregate import Aggregate
 from app.metrics.run_value import Note
@@ -30,9 +30,10 @@ from app.runs.plan import RunPlan
 from app.runs.queries import Stretch
 from app.runs.rows import result_row
 from app.runs.rules import RunStatus, TriggerType, ValidityVerdict
+from app.runs.verdict_words import Verdicts
 from app.traces.models import Collection
 from app.traces.queries import lock_complete
-from app.traces.registry import CollectionFailed, TracePage
+from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage
 from app.traces.service import create_collection, store_page
 
 SHARD_TRACES = 2000
@@ -75,14 +76,16 @@ class ShardStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """All that a completed run is found to be; `expected` is its number of traces, `alerts` what it
-    means for the rules about it.
+    """All that a completed run is found to be; `expected` is its number of traces, `standings` what
+    is stored beside each KPI, `alerts` what it means for the rules about it.
     """
 
     expected: int
     aggregates: dict[str, Aggregate]
     kpis: Sequence[KpiValue]
+    standings: Mapping[str, Standing]
     validity: ValidityVerdict
+    verdicts: Verdicts
     alerts: Decisions
 
 
@@ -95,8 +98,11 @@ def create_run(
     trigger_event_id: str | None = None,
     run_name: str | None = None,
     retry_of: BenchmarkRun | None = None,
+    rescore_of: BenchmarkRun | None = None,
 ) -> BenchmarkRun:
     """Insert a PENDING run and its first job; `trigger_event_id` names what started it.
+
+    `rescore_of` is a run whose collection it judges instead of one of its own.
 
     Raises: `NotFound` for an unknown benchmark or agent, `Invalid` when the benchmark does not
             evaluate the agent, `Conflict` when one of them is archived.
@@ -113,6 +119,8 @@ def create_run(
         "run_name": run_name,
         "retry_of": retry_of.id if retry_of else None,
         "retry_count": retry_of.retry_count + 1 if retry_of else 0,
+        "rescore_of": (rescore_of.rescore_of or rescore_of.id) if rescore_of else None,
+        "collection_id": rescore_of.collection_id if rescore_of else None,
     }
     try:
         run = BenchmarkRun(**insert_row(session, BenchmarkRun, new))
@@ -140,6 +148,27 @@ def retry_run(session: Session, run_id: str) -> BenchmarkRun:
         trigger=TriggerType.MANUAL,
         run_name=run.run_name,
         retry_of=run,
+    )
+
+
+def rescore_run(session: Session, run_id: str) -> BenchmarkRun:
+    """A new run over the traces of a completed one, by the metrics, formulas and baseline of now;
+    their source is not asked. Raises `IllegalTransition`, or `RunPurged` when they are gone.
+    """
+    run = queries.get_run(session, run_id, for_update=True)
+    rules.require_traces(run.id, run.purged_at)
+    if run.status != RunStatus.COMPLETED:
+        raise rules.IllegalTransition(
+            f"the run {run.id} is {run.status}; only COMPLETED runs are rescored."
+            " Retry it, or start a new run."
+        )
+    return create_run(
+        session,
+        run.benchmark_id,
+        run.agent_id,
+        trigger=TriggerType.MANUAL,
+        run_name=run.run_name,
+        rescore_of=run,
     )
 
 
@@ -189,7 +218,10 @@ def begin_run(
     rules.require_transition(run.id, RunStatus(run.status), RunStatus.RUNNING)
     query = {"dataset_ref": plan.dataset_ref, "run_name": plan.run_name}
     run.collection_id = (
-        _collected_before(session, run, plan) or create_collection(session, plan.source, query).id
+        run.collection_id  # of the run that is rescored
+        or _collected_before(session, run, plan)
+        or _made_before(session, run, plan)
+        or create_collection(session, plan.source, query).id
     )
     run.status, run.started_at = RunStatus.RUNNING, now
     run.plan, run.metric_keys = plan.document(), plan.columns
@@ -202,14 +234,32 @@ def begin_run(
 def _collected_before(session: Session, run: BenchmarkRun, plan: RunPlan) -> int | None:
     """The complete collection of the run that this one retries, where it asks for the same."""
     old = run.retry_of and session.get(BenchmarkRun, run.retry_of)
-    if not old or old.plan is None:
-        return None
-    before = RunPlan.model_validate(old.plan)
-    if (old.run_name or before.run_name) != plan.run_name or before.reads != plan.reads:
+    if not old or not _asks_the_same(old, plan):
         return None
     ours = (Collection.id == old.collection_id) & (Collection.trace_count > 0)
     collection = lock_complete(session, plan.source, ours)
     return collection.id if collection else None
+
+
+def _made_before(session: Session, run: BenchmarkRun, plan: RunPlan) -> int | None:
+    """The traces that a model made for the run that this one retries, which that run gives away:
+    they were paid for. None where the source makes none, or when somebody deletes that run just now.
+    """
+    if not TRACE_SOURCES.get(plan.source).runs_models:
+        return None
+    before = select(BenchmarkRun).where(BenchmarkRun.id == run.retry_of)
+    old = session.scalars(before.with_for_update(skip_locked=True)).one_or_none()
+    if old is None or not _asks_the_same(old, plan):
+        return None
+    collection_id, old.collection_id = old.collection_id, None
+    return collection_id
+
+
+def _asks_the_same(old: BenchmarkRun, plan: RunPlan) -> bool:
+    if old.plan is None:
+        return False
+    before = RunPlan.model_validate(old.plan)
+    return (old.run_name or before.run_name) == plan.run_name and before.reads == plan.reads
 
 
 def open_step(session: Session, run_id: str) -> Step | None:
@@ -366,10 +416,12 @@ def finish_run(session: Session, step: Step, found: Finished, now: datetime) -> 
     rules.require_transition(run.id, RunStatus(run.status), RunStatus.COMPLETED)
     session.execute(insert(RunMetric), _metric_rows(run.seq, step.plan, found))
     key = RunKey(run.seq, run.id, run.benchmark_id, run.agent_id)
-    record_kpis(session, key, found.kpis, found.validity.validity, now)
+    record_kpis(session, key, found.kpis, found.standings, found.validity.validity, now)
+    run.verdict = found.verdicts.run
     run.validity, run.validity_reasons = found.validity.validity, list(found.validity.reasons)
     run.coverage, run.error_share = found.validity.coverage, found.validity.error_share
-    record_decisions(session, found.alerts, now)
+    if run.rescore_of is None:  # what is judged once more wakes nobody
+        record_decisions(session, found.alerts, now)
     _end(session, run, RunStatus.COMPLETED, now)
 
 
@@ -440,8 +492,12 @@ def _metric_rows(run_seq: int, plan: RunPlan, found: Finished) -> list[dict[str,
             "version": metric.version,
             "expected": found.expected,
             "missing": dict(aggregate.missing),
+            "interval_low": interval.low if interval else None,
+            "interval_high": interval.high if interval else None,
+            "verdict": found.verdicts.metrics.get(metric.column),
             **{name: aggregate.statistic(name) for name in STORED_STATISTICS},
         }
         for ordinal, metric in enumerate(plan.metrics)
         for aggregate in [found.aggregates[metric.column]]
+        for interval in [found.verdicts.metric_intervals.get(metric.column)]
     ]

@@ -86,11 +86,12 @@ class _Batch(NamedTuple):
 def request_write_back(session: Session, run_id: str, res: Resources) -> None:
     """Put the job on the queue, in the transaction that completes the run, where the plan wants it.
 
-    It takes its turn with the collections from the same place.
+    It takes its turn with the collections from the same place. A rescored run leaves that place as
+    it is.
     """
     run = queries.get_run(session, run_id)
     plan = RunPlan.model_validate(run.plan)
-    if not (plan.write_back.kpis or plan.write_back.metrics):
+    if run.rescore_of is not None or not (plan.write_back.kpis or plan.write_back.metrics):
         return
     begin = {"at": KPIS_FIRST, "written": 0}
     try:

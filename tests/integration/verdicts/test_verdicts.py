@@ -34,3 +34,64 @@ def test_fifteen_items_that_fall_are_a_regression(service: Service, night: Night
     [metric] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
     assert metric["verdict"]["verdict"] == "REGRESSED"
     assert metric["intervalLow"] < 0.5 < metric["intervalHigh"]
+
+
+def test_the_same_night_again_is_no_evidence_of_a_change(service: Service, night: Night) -> None:
+    night("monday", traces(GOOD, items=100))
+    run = night("tuesday", traces(GOOD, items=100))
+    assert run["verdict"]["verdict"] in {"NO_EVIDENCE", "INCONCLUSIVE"}
+    assert run["verdict"]["items"] == {
+        "items": 100,
+        "only_base": 0,
+        "only_candidate": 0,
+        "revised": 0,
+    }
+
+
+def test_runs_compare_on_the_items_that_both_have(service: Service, night: Night) -> None:
+    night("monday", traces(GOOD))
+    revised = [
+        trace | {"expectedOutput": "perhaps"} if trace["itemId"] == "i-39" else trace
+        for trace in traces(GOOD, items=42)[1:]
+    ]
+    run = night("tuesday", revised)
+    # 42 items without the first: 39 are common, one of them with another expected output.
+    assert run["verdict"]["items"] == {
+        "items": 38,
+        "only_base": 1,
+        "only_candidate": 2,
+        "revised": 1,
+    }
+    assert "1 item have another expected output" in " ".join(run["verdict"]["differs"])
+
+
+def test_an_invalid_run_has_an_invalid_verdict_and_is_no_baseline(
+    service: Service, night: Night
+) -> None:
+    first = night("monday", traces(GOOD))
+    lost = [trace | {"outcome": "infra_error"} for trace in traces(GOOD)]
+    invalid = night("tuesday", lost)
+    assert (invalid["validity"], invalid["verdict"]["verdict"]) == ("INVALID", "INVALID")
+    assert "invalid" in invalid["verdict"]["reason"]
+    run = night("wednesday", traces(GOOD))
+    assert run["verdict"]["baseline"]["runIds"] == [first["id"]]
+
+
+def test_a_kpi_with_another_formula_is_not_compared_until_the_baseline_is_rescored(
+    service: Service, night: Night
+) -> None:
+    first = night("monday", traces(GOOD))
+    service.patch("/benchmarks/bench-001/kpis/quality", {"formula": "MIN(ACCURACY, 0.9)"})
+    run = night("tuesday", traces(range(20)))
+    [kpi] = service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]
+    assert kpi["verdict"]["verdict"] is None
+    assert "rescore" in kpi["verdict"]["reason"]
+    assert "the KPI quality has another formula" in run["verdict"]["differs"]
+
+    rescored = service.post(f"/benchmark-runs/{first['id']}/rescore")
+    service.work()
+    again = service.post(f"/benchmark-runs/{run['id']}/rescore")
+    service.work()
+    found = service.get(f"/benchmark-runs/{again['id']}")
+    assert found["verdict"]["baseline"]["runIds"] == [rescored["id"]]
+    assert found["verdict"]["verdict"] == "REGRESSED"
