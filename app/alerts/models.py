@@ -8,7 +8,10 @@ from app.core.db import Base
 
 
 class AlertConfig(Base):
-    """A rule about a KPI (by id) or a statistic of a metric, of one agent or of each one."""
+    """A rule about a KPI (by id) or a statistic of a metric, of one agent or of each one.
+
+    `endpoints` are the ids of those that it tells, in the order of its recipients.
+    """
 
     __tablename__ = "alert_configs"
     __table_args__ = (
@@ -28,7 +31,7 @@ class AlertConfig(Base):
     threshold: Mapped[float | None]
     severity: Mapped[str]
     channels: Mapped[list[Any]]
-    recipients: Mapped[list[Any]]
+    endpoints: Mapped[list[Any]]
     enabled: Mapped[bool]
     cooldown_minutes: Mapped[int] = mapped_column(Integer)
     for_runs: Mapped[int] = mapped_column(Integer)

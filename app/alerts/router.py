@@ -32,6 +32,8 @@ from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Page, changes, fields
+from app.notifications.models import Endpoint
+from app.notifications.queries import endpoints_by_id
 
 configs = APIRouter(prefix="/alert-configs", tags=["alerts"], responses=PROBLEMS)
 alerts = APIRouter(prefix="/alerts", tags=["alerts"], responses=PROBLEMS)
@@ -51,9 +53,12 @@ HALF = 0.5
 @configs.post(
     "", status_code=201, response_model=AlertConfigView, dependencies=[Depends(require("admin"))]
 )
-def create_alert_config(body: AlertConfigCreate, once: Once) -> Response:
+def create_alert_config(body: AlertConfigCreate, once: Once, res: Res) -> Response:
     """Add a rule: it judges every run that ends from now on."""
-    return once(body, lambda session: _view(session, service.create_config(session, body)))
+    return once(
+        body,
+        lambda session: _view(session, service.create_config(session, body, res.secrets)),
+    )
 
 
 @configs.get("", dependencies=[Depends(require("read"))])
@@ -225,7 +230,7 @@ def _edited(
 ) -> AlertConfigView:
     with res.db.begin() as session:
         match(queries.get_config(session, config_id, for_update=True).revision)
-        config = service.change_config(session, config_id, values, res.clock())
+        config = service.change_config(session, config_id, values, res.secrets, res.clock())
         return match.tagged(_view(session, config))
 
 
@@ -239,15 +244,22 @@ def _views(session: Session, rows: Iterable[AlertConfig]) -> list[AlertConfigVie
     ids = [config.id for config in found]
     standings = queries.standings_of(session, ids)
     precisions = queries.precision_of(session, ids)
-    own = AlertConfigView.model_fields.keys() - {"states", "precision"}
+    named = endpoints_by_id(session, {each for config in found for each in config.endpoints})
+    own = AlertConfigView.model_fields.keys() - {"recipients", "states", "precision"}
     return [
         AlertConfigView(
             **{name: getattr(config, name) for name in own},
+            recipients=_shown(config, named),
             states=[StandingView.model_validate(each) for each in standings[config.id]],
             precision=_precision(precisions.get(config.id, Precision())),
         )
         for config in found
     ]
+
+
+def _shown(config: AlertConfig, named: Mapping[str, Endpoint]) -> list[str]:
+    """The recipients of a rule, as they may be shown."""
+    return list(dict.fromkeys(named[each].recipient for each in config.endpoints if each in named))
 
 
 def _precision(counted: Precision) -> PrecisionView:

@@ -22,11 +22,15 @@ from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
 from app.core.registry import near_matches
 from app.core.schemas import fields
+from app.core.secrets import SecretBox
 from app.formula import compile_formula, read_reference
 from app.metrics.registry import column_of, parse_ref, provider_for
+from app.notifications.addresses import address_of, ensure_endpoints
+from app.notifications.models import Endpoint
+from app.notifications.queries import endpoints_in_order
 from app.notifications.registry import UnfitRecipient, targets_of
 from app.notifications.service import publish
-from app.notifications.types import Severity, Target
+from app.notifications.types import Severity
 
 # A rule that asks something else now has not fired, and remembers nothing.
 ASKS = frozenset(
@@ -35,8 +39,7 @@ ASKS = frozenset(
 )  # fmt: skip
 # What else is edited cannot be wrong; so a rule whose KPI is gone can still be disabled.
 CHECKED = frozenset(
-    {"benchmark_id", "agent_id", "metric", "kpi", "condition", "threshold", "channels",
-     "recipients"}
+    {"benchmark_id", "agent_id", "metric", "kpi", "condition", "threshold", "channels"}
 )  # fmt: skip
 LOUD = frozenset({EventState.RUN_FAILED, EventState.SCHEDULE_MISSED})
 
@@ -58,10 +61,13 @@ class RunNotice:
     run_seq: int | None = None
 
 
-def create_config(session: Session, body: AlertConfigCreate) -> AlertConfig:
+def create_config(session: Session, body: AlertConfigCreate, box: SecretBox) -> AlertConfig:
     """Raises: `NotFound` for an unknown benchmark or agent, `Invalid` with what is wrong."""
-    config = AlertConfig(**{**fields(body), "id": body.id or new_id()})
-    check_config(session, config)
+    values = fields(body)
+    recipients = values.pop("recipients")
+    config = AlertConfig(**{**values, "id": body.id or new_id()})
+    check_config(session, config, recipients)
+    config.endpoints = _endpoint_ids(session, config, recipients, box)
     session.add(config)
     try:
         session.flush()
@@ -78,23 +84,27 @@ def create_config(session: Session, body: AlertConfigCreate) -> AlertConfig:
 
 
 def change_config(
-    session: Session, config_id: str, values: Mapping[str, Any], now: datetime
+    session: Session, config_id: str, values: Mapping[str, Any], box: SecretBox, now: datetime
 ) -> AlertConfig:
-    """Write the given fields. What fires is resolved where the rule asks something else now.
+    """Write the given fields. What fires is resolved where the rule asks something else now. A
+    recipient as it is shown stands for the one that the rule has.
 
     Raises: as `create_config`.
     """
     config = queries.get_config(session, config_id, for_update=True)
     benchmark_id = values.get("benchmark_id", config.benchmark_id)
     wanted = {**values, "kpi": _kpi_id(session, benchmark_id, values.get("kpi"))}
-    changed = {name for name in values if getattr(config, name) != wanted[name]}
+    recipients = _whole(session, config, wanted.pop("recipients", None), box)
+    changed = {name for name in values if name in wanted and getattr(config, name) != wanted[name]}
     if changed & ASKS:
         why = "disabled" if values.get("enabled") is False else "changed"
         _forget(session, config, f"The rule was {why}.", now)
     for name in changed:
         setattr(config, name, wanted[name])
-    if changed & CHECKED:
-        check_config(session, config)
+    if changed & CHECKED or "recipients" in values:
+        check_config(session, config, recipients)
+    if values.keys() & {"channels", "recipients"}:
+        config.endpoints = _endpoint_ids(session, config, recipients, box)
     if values:
         config.revision += 1
         config.updated_at = now
@@ -110,18 +120,41 @@ def delete_config(session: Session, config_id: str, now: datetime) -> None:
     session.flush()
 
 
-def check_config(session: Session, config: AlertConfig) -> None:
+def check_config(session: Session, config: AlertConfig, recipients: Sequence[str]) -> None:
     """Raise `NotFound` or `Invalid`, with every mistake; a KPI's name becomes its id."""
     benchmark = get_benchmark(session, config.benchmark_id)
     if config.agent_id is not None:
         get_agent(session, config.agent_id)
     errors = [*_subject_errors(session, benchmark, config), *_threshold_errors(config)]
     try:
-        targets_of(config.channels, config.recipients)
+        targets_of(config.channels, recipients)
     except UnfitRecipient as error:
         errors += error.errors
     if errors:
         raise Invalid("the alert rule is not valid; see `errors`", errors=errors)
+
+
+def _endpoint_ids(
+    session: Session, config: AlertConfig, recipients: Sequence[str], box: SecretBox
+) -> list[str]:
+    targets = targets_of(config.channels, recipients)
+    return [endpoint.id for endpoint in ensure_endpoints(session, targets, box)]
+
+
+def _whole(
+    session: Session, config: AlertConfig, given: Sequence[str] | None, box: SecretBox
+) -> list[str]:
+    """Recipients with those opened that the rule has and that are given as they are shown; None:
+    those that it has.
+    """
+    shown: dict[str, list[Endpoint]] = defaultdict(list)
+    for endpoint in endpoints_in_order(session, config.endpoints):
+        shown[endpoint.recipient].append(endpoint)
+    whole: list[str] = []
+    for recipient in shown if given is None else given:
+        addresses = [address_of(endpoint, box) for endpoint in shown.get(recipient, [])]
+        whole += [address.reveal() for address in addresses if address] or [recipient]
+    return list(dict.fromkeys(whole))
 
 
 def _subject_errors(session: Session, benchmark: Benchmark, config: AlertConfig) -> list[ErrorItem]:
@@ -268,14 +301,6 @@ def delete_silence(session: Session, silence_id: str) -> None:
     session.flush()
 
 
-def targets_of_config(config: AlertConfig) -> list[Target]:
-    """Whom a rule tells; the inbox alone where a channel is not installed any more."""
-    try:
-        return targets_of(config.channels, config.recipients)
-    except UnfitRecipient:
-        return []
-
-
 def _standings(
     session: Session, config_ids: Sequence[str], agent_id: str, now: datetime
 ) -> dict[str, AlertStanding]:
@@ -399,18 +424,17 @@ def _tell(
     if not events:
         return
     holding = queries.silences_at(session, now)
-    all_targets = {target for config in everybody for target in targets_of_config(config)}
-    circles: dict[frozenset[Target], list[AlertEvent]] = defaultdict(list)
+    all_endpoints = {endpoint for config in everybody for endpoint in config.endpoints}
+    circles: dict[frozenset[str], list[AlertEvent]] = defaultdict(list)
     for event in events:
         held_by = next((each for each in holding if silences(each.matchers, event)), None)
         if held_by is not None:
             event.silence_id = held_by.id
             continue
         config = configs.get(event.config_id or "")
-        targets = set(targets_of_config(config)) if config else all_targets
-        circles[frozenset(targets)].append(event)
-    for targets_, told in circles.items():
-        notification_id = publish(session, message_of(told), sorted(targets_))
+        circles[frozenset(config.endpoints if config else all_endpoints)].append(event)
+    for circle, told in circles.items():
+        notification_id = publish(session, message_of(told), circle)
         for event in told:
             event.notification_id = notification_id
     session.add_all(events)

@@ -20,7 +20,7 @@ from app.alerts.schemas import (
     TrialView,
     rule_of,
 )
-from app.alerts.service import check_config, targets_of_config
+from app.alerts.service import check_config
 from app.core.errors import ErrorItem, Invalid
 from app.core.schemas import fields
 from app.notifications.service import publish
@@ -128,7 +128,7 @@ def send_trial(
     """Tell the recipients of a rule that somebody tries it, and what it says now."""
     sentences = [f"{each.agent_id}: {each.explanation}" for each in assessments]
     message = trial_message(config.name, config.benchmark_id, sentences)
-    notification_id = publish(session, message, targets_of_config(config))
+    notification_id = publish(session, message, config.endpoints)
     return TrialView(assessments=assessments, notification_id=notification_id)
 
 
@@ -141,8 +141,10 @@ def _config_of(session: Session, body: BacktestRequest) -> AlertConfig:
     if body.rule is None:
         assert body.alert_config_id is not None
         return queries.get_config(session, body.alert_config_id)
-    config = AlertConfig(**fields(body.rule))
-    check_config(session, config)
+    values = fields(body.rule)
+    recipients = values.pop("recipients")
+    config = AlertConfig(**values, endpoints=[])
+    check_config(session, config, recipients)
     return config
 
 

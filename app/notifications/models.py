@@ -36,6 +36,8 @@ class Notification(Base):
 class Endpoint(Base):
     """Where messages of a channel go: a recipient, and how it has answered lately.
 
+    `address` is the recipient, sealed; None once it was given up with a lost master key. What tells
+    it apart is `digest`, what may be shown of it `recipient`, and what it shares with others `host`.
     `failing_since` is the first failure after the last success. `slow_tries` counts those that took
     long, one after the other: while there are any, nothing is sent beside what goes to other slow
     endpoints, and nothing at all before `rests_until`. Both secrets are sealed; the earlier one
@@ -44,13 +46,16 @@ class Endpoint(Base):
 
     __tablename__ = "endpoints"
     __table_args__ = (
-        UniqueConstraint("channel", "recipient"),
+        UniqueConstraint("channel", "digest"),
         Index("ix_endpoints_created_at_id", "created_at", "id"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     channel: Mapped[str]
     recipient: Mapped[str]
+    address: Mapped[str | None] = mapped_column(info=SEALED)
+    digest: Mapped[str]
+    host: Mapped[str]
     secret: Mapped[str | None] = mapped_column(info=SEALED)
     earlier_secret: Mapped[str | None] = mapped_column(info=SEALED)
     earlier_until: Mapped[datetime | None]

@@ -11,7 +11,7 @@ from app.core.http import check_url, outbound_client
 from app.core.resources import Resources
 from app.core.waiting import seconds_to_wait
 from app.notifications.registry import UnfitRecipient
-from app.notifications.text import LONGEST_LINK, one_line
+from app.notifications.text import LONGEST_LINK, MORE, one_line
 from app.notifications.types import Delivered, Failed, Gone, Outcome
 
 DEADLINE_S = 15.0
@@ -45,6 +45,8 @@ def post(
 
 def check_recipient_url(recipient: str) -> httpx.URL:
     """The URL that a recipient is. Raises `UnfitRecipient`."""
+    if MORE in recipient:
+        raise UnfitRecipient("is shown cut short here; write all of it")
     plain = recipient.isascii() and recipient.isprintable() and " " not in recipient
     try:
         if not plain or len(recipient) > LONGEST_LINK:

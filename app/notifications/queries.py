@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -9,7 +9,6 @@ from app.core.errors import NotFound
 from app.core.pagination import PageQuery, PageRows, paged
 from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.rules import DeliveryStatus
-from app.notifications.types import Target
 
 DUE_AT_ONCE = 200
 
@@ -91,10 +90,10 @@ def list_endpoints(
     return paged(session, statement, keys=[Endpoint.created_at, Endpoint.id], query=query)
 
 
-def summary_targets(session: Session) -> list[Target]:
-    """Who asks for the daily summary."""
-    statement = select(Endpoint.channel, Endpoint.recipient).where(Endpoint.daily_summary)
-    return [Target(*row) for row in session.execute(statement.order_by(Endpoint.id))]
+def summary_endpoints(session: Session) -> list[str]:
+    """Who asks for the daily summary, by id."""
+    statement = select(Endpoint.id).where(Endpoint.daily_summary)
+    return list(session.scalars(statement.order_by(Endpoint.id)))
 
 
 def get_sending(session: Session, delivery_id: str, *, for_update: bool = False) -> Sending:
@@ -128,9 +127,19 @@ def list_deliveries(
 
 def endpoints_of(session: Session, deliveries: Sequence[Delivery]) -> dict[str, Endpoint]:
     """The endpoints of some deliveries, by id."""
-    ids = {delivery.endpoint_id for delivery in deliveries}
-    found = session.scalars(select(Endpoint).where(Endpoint.id.in_(ids)))
+    return endpoints_by_id(session, {delivery.endpoint_id for delivery in deliveries})
+
+
+def endpoints_by_id(session: Session, ids: Iterable[str]) -> dict[str, Endpoint]:
+    """Those of these endpoints that there are."""
+    found = session.scalars(select(Endpoint).where(Endpoint.id.in_(list(ids))))
     return {endpoint.id: endpoint for endpoint in found}
+
+
+def endpoints_in_order(session: Session, ids: Sequence[str]) -> list[Endpoint]:
+    """Those of these endpoints that there are, in this order."""
+    found = endpoints_by_id(session, ids)
+    return [found[each] for each in ids if each in found]
 
 
 def next_deliveries(

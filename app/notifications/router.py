@@ -12,7 +12,7 @@ from app.core.pagination import PageQuery, Paging
 from app.core.problems import PROBLEMS
 from app.core.schemas import Page
 from app.core.sse import Snapshot, stream
-from app.notifications import queries, service
+from app.notifications import addresses, queries, service
 from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.registry import require_target
 from app.notifications.rules import DeliveryStatus
@@ -67,13 +67,14 @@ def follow_inbox(request: Request, res: Res, hub: Hub) -> StreamingResponse:
 
 
 @inbox.post("/test", status_code=201, response_model=DeliveryView, dependencies=ADMIN)
-def send_test(body: TargetBody, once: Once) -> Response:
+def send_test(body: TargetBody, once: Once, res: Res) -> Response:
     """Send a message to a recipient, to see whether it arrives; the answer is its delivery."""
     target = Target(body.channel, body.recipient)
     require_target(target)
 
     def send(session: Session) -> DeliveryView:
-        notification_id = service.publish(session, _test_message(body.channel), [target])
+        [endpoint] = addresses.ensure_endpoints(session, [target], res.secrets)
+        notification_id = service.publish(session, _test_message(body.channel), [endpoint.id])
         sent = queries.list_deliveries(session, PageQuery(), notification_id=notification_id)
         return delivery_views(session, sent.rows)[0]
 
@@ -109,7 +110,7 @@ def unread_notification(notification_id: NotificationId, res: Res) -> Notificati
 
 
 @endpoints.post("", status_code=201, response_model=EndpointView, dependencies=ADMIN)
-def set_up_endpoint(body: EndpointBody, once: Once) -> Response:
+def set_up_endpoint(body: EndpointBody, once: Once, res: Res) -> Response:
     """Make known where messages may go, or change what goes there; the same recipient is one
     endpoint. Whom a rule names is one by itself.
     """
@@ -117,7 +118,10 @@ def set_up_endpoint(body: EndpointBody, once: Once) -> Response:
     require_target(target)
 
     def set_up(session: Session) -> EndpointView:
-        return endpoint_view(service.set_up_endpoint(session, target, body.daily_summary))
+        wanted = body.daily_summary
+        return endpoint_view(
+            addresses.set_up_endpoint(session, target, res.secrets, daily_summary=wanted)
+        )
 
     return once(body, set_up)
 
@@ -159,7 +163,7 @@ def rotate_endpoint_secret(
 
     def rotate(session: Session) -> EndpointSecretView:
         overlap = timedelta(seconds=body.earlier_ends_after_seconds)
-        made = service.rotate_secret(
+        made = addresses.rotate_secret(
             session, endpoint_id, res.secrets, res.clock(), overlap=overlap
         )
         return EndpointSecretView(secret=made.reveal())
@@ -217,17 +221,15 @@ def notification_view(row: Notification) -> NotificationView:
 
 
 def endpoint_view(row: Endpoint) -> EndpointView:
-    own = ("recipient", "secret_set")
-    columns = {name: getattr(row, name) for name in EndpointView.model_fields if name not in own}
-    recipient = service.shown_recipient(row)
-    return EndpointView(**columns, recipient=recipient, secret_set=row.secret is not None)
+    own = EndpointView.model_fields.keys() - {"secret_set"}
+    columns = {name: getattr(row, name) for name in own}
+    return EndpointView(**columns, secret_set=row.secret is not None)
 
 
 def delivery_view(row: Delivery, endpoint: Endpoint) -> DeliveryView:
     own = ("channel", "recipient")
     columns = {name: getattr(row, name) for name in DeliveryView.model_fields if name not in own}
-    recipient = service.shown_recipient(endpoint)
-    return DeliveryView(**columns, channel=endpoint.channel, recipient=recipient)
+    return DeliveryView(**columns, channel=endpoint.channel, recipient=endpoint.recipient)
 
 
 def delivery_views(session: Session, rows: list[Delivery]) -> list[DeliveryView]:

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from sqlalchemy import exists, func, select, tuple_, update
+from sqlalchemy import exists, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -15,10 +15,10 @@ from app.core.secrets import Secret, SecretBox
 from app.core.sse import announce
 from app.jobs.queue import enqueue_many
 from app.notifications import queries
+from app.notifications.addresses import address_of, signing_keys
 from app.notifications.models import Delivery, Endpoint, Notification
-from app.notifications.registry import CHANNELS, IN_APP, ChannelSpec, Outgoing
+from app.notifications.registry import CHANNELS, ChannelSpec
 from app.notifications.rules import SLOW_S, DeliveryStatus, is_given_up, lane, rest_s, wait_s
-from app.notifications.signing import new_secret
 from app.notifications.types import (
     Delivered,
     Fact,
@@ -29,7 +29,6 @@ from app.notifications.types import (
     Outcome,
     Refused,
     Severity,
-    Target,
 )
 
 INBOX = "notifications"
@@ -54,11 +53,13 @@ class DeliveryJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Try:
-    """All that one try of a delivery needs; `channel` is None where its plugin is not installed."""
+    """All that one try of a delivery needs; `channel` is None where its plugin is not installed,
+    `address` when it was given up.
+    """
 
     channel: ChannelSpec | None
     notice: Notice
-    recipient: str
+    address: Secret | None
     keys: tuple[Secret, ...]
 
 
@@ -73,9 +74,13 @@ class TryEnded:
 
 
 def publish(
-    session: Session, message: Message, targets: Iterable[Target] = (), *, once: str | None = None
+    session: Session,
+    message: Message,
+    endpoint_ids: Iterable[str] = (),
+    *,
+    once: str | None = None,
 ) -> str:
-    """Put a message into the inbox and on its way to each target; returns its id.
+    """Put a message into the inbox and on its way to each endpoint; returns its id.
 
     All of it happens when the transaction of `session` commits, or nothing. What was published
     with the same `once` before is not published again: the id is that of the first.
@@ -84,36 +89,12 @@ def publish(
     if notification_id is None:
         known = select(Notification.id).where(Notification.once_key == once)
         return session.scalars(known).one()
-    endpoints = ensure_endpoints(session, targets)
-    deliveries = [_new_delivery(notification_id, endpoint) for endpoint in endpoints]
-    session.add_all(deliveries)
+    endpoints = queries.endpoints_by_id(session, endpoint_ids)
+    session.add_all([_new_delivery(notification_id, endpoints[each]) for each in sorted(endpoints)])
     session.flush()
-    _release(session, [endpoint.id for endpoint in endpoints])
+    _release(session, sorted(endpoints))
     announce(session, INBOX)
     return notification_id
-
-
-def ensure_endpoints(session: Session, targets: Iterable[Target]) -> list[Endpoint]:
-    """The endpoints of these targets, made where there are none yet; the inbox is none."""
-    wanted = sorted({target for target in targets if target.channel != IN_APP})
-    if not wanted:
-        return []
-    rows = [
-        {"id": new_id(), "channel": target.channel, "recipient": target.recipient}
-        for target in wanted
-    ]
-    session.execute(insert(Endpoint).values(rows).on_conflict_do_nothing())
-    found = select(Endpoint).where(tuple_(Endpoint.channel, Endpoint.recipient).in_(wanted))
-    return list(session.scalars(found.order_by(Endpoint.channel, Endpoint.recipient)))
-
-
-def set_up_endpoint(session: Session, target: Target, daily_summary: bool | None) -> Endpoint:  # noqa: FBT001 - a field
-    """The endpoint of a target; None leaves as it is whether the summary goes there."""
-    [endpoint] = ensure_endpoints(session, [target])
-    if daily_summary is not None:
-        endpoint.daily_summary = daily_summary
-        session.flush()
-    return endpoint
 
 
 def begin_try(
@@ -132,20 +113,14 @@ def begin_try(
     if not _is_wanted(delivery, job):
         return None
     channel = CHANNELS.find(endpoint.channel)
-    keys = _keys(session, endpoint, box, now) if channel and channel.signed else ()
+    keys = signing_keys(session, endpoint, box, now) if channel and channel.signed else ()
     notice = Notice(
         id=notification.id,
         at=notification.created_at,
         message=Message.stored(notification.message),
         public_url=public_url,
     )
-    return Try(channel=channel, notice=notice, recipient=endpoint.recipient, keys=keys)
-
-
-def outgoing_of(tried: Try, body: bytes, now: datetime) -> Outgoing:
-    return Outgoing(
-        id=tried.notice.id, recipient=tried.recipient, body=body, keys=tried.keys, now=now
-    )
+    return Try(channel=channel, notice=notice, address=address_of(endpoint, box), keys=keys)
 
 
 def end_try(session: Session, job: DeliveryJob, ended: TryEnded) -> None:
@@ -202,23 +177,6 @@ def enable_endpoint(session: Session, endpoint_id: str, now: datetime) -> Endpoi
         )
         _start_anew(session, session.scalars(held.with_for_update()).all(), now)
     return endpoint
-
-
-def rotate_secret(
-    session: Session, endpoint_id: str, box: SecretBox, now: datetime, *, overlap: timedelta
-) -> Secret:
-    """Make a new secret, the only copy of which is the result; the earlier one signs, too, for a
-    while.
-    """
-    endpoint = queries.get_endpoint(session, endpoint_id, for_update=True)
-    if endpoint.secret is not None:
-        earlier = _open(endpoint.secret, endpoint, "secret", box)
-        endpoint.earlier_secret = _seal(earlier, endpoint, "earlier_secret", box)
-        endpoint.earlier_until = now + overlap
-    made = Secret(new_secret())
-    endpoint.secret = _seal(made, endpoint, "secret", box)
-    session.flush()
-    return made
 
 
 def mark(session: Session, notification_id: str, read_at: datetime | None) -> Notification:
@@ -304,9 +262,7 @@ def _put_on_queue(session: Session, delivery_ids: Sequence[str]) -> None:
 
 
 def _lane(endpoint: Endpoint) -> str:
-    channel = CHANNELS.find(endpoint.channel)
-    host = channel.host(endpoint.recipient) if channel else endpoint.channel
-    return lane(host, slow=endpoint.slow_tries > 0)
+    return lane(endpoint.host, slow=endpoint.slow_tries > 0)
 
 
 def _start_anew(session: Session, deliveries: Sequence[Delivery], now: datetime) -> None:
@@ -359,7 +315,7 @@ def _disabled_message(endpoint: Endpoint, reason: str) -> Message:
     return Message(
         topic=ENDPOINT_DISABLED,
         severity=Severity.WARNING,
-        title=f"{endpoint.channel} is no longer delivered to {shown_recipient(endpoint)}",
+        title=f"{endpoint.channel} is no longer delivered to {endpoint.recipient}",
         sentences=(
             f"{reason[:1].upper()}{reason[1:]}.",
             "Mend it and enable the endpoint: what was held until then is sent.",
@@ -367,28 +323,3 @@ def _disabled_message(endpoint: Endpoint, reason: str) -> Message:
         facts=(Fact("endpoint", endpoint.id),),
         link=f"/api/v1/endpoints/{endpoint.id}",
     )
-
-
-def shown_recipient(endpoint: Endpoint) -> str:
-    """The recipient, without what is as good as a password."""
-    channel = CHANNELS.find(endpoint.channel)
-    return channel.shown(endpoint.recipient) if channel else endpoint.recipient
-
-
-def _keys(
-    session: Session, endpoint: Endpoint, box: SecretBox, now: datetime
-) -> tuple[Secret, ...]:
-    if endpoint.secret is None:
-        return (rotate_secret(session, endpoint.id, box, now, overlap=timedelta()),)
-    keys = [_open(endpoint.secret, endpoint, "secret", box)]
-    if endpoint.earlier_secret and endpoint.earlier_until and endpoint.earlier_until > now:
-        keys.append(_open(endpoint.earlier_secret, endpoint, "earlier_secret", box))
-    return tuple(keys)
-
-
-def _seal(secret: Secret, endpoint: Endpoint, column: str, box: SecretBox) -> str:
-    return box.seal(secret.reveal(), table="endpoints", row=endpoint.id, column=column)
-
-
-def _open(sealed: str, endpoint: Endpoint, column: str, box: SecretBox) -> Secret:
-    return box.open(sealed, table="endpoints", row=endpoint.id, column=column)

@@ -7,6 +7,7 @@ from typing import Any
 from app.core.resources import Resources
 from app.jobs.handlers import HANDLERS, Job
 from app.notifications import service
+from app.notifications.registry import Outgoing
 from app.notifications.service import DeliveryJob, Try, TryEnded
 from app.notifications.types import Failed, Outcome
 
@@ -43,8 +44,16 @@ def tick(res: Resources) -> None:
 def _send(res: Resources, tried: Try) -> Outcome:
     if tried.channel is None:
         return Failed(detail="its channel is not installed here; `mosaico plugins` shows why")
-    body = tried.channel.render(tried.notice)
-    return tried.channel.send(res, service.outgoing_of(tried, body, res.clock()))
+    if tried.address is None:
+        return Failed(detail="its address was given up; make the endpoint known again")
+    outgoing = Outgoing(
+        id=tried.notice.id,
+        recipient=tried.address.reveal(),
+        body=tried.channel.render(tried.notice),
+        now=res.clock(),
+        keys=tried.keys,
+    )
+    return tried.channel.send(res, outgoing)
 
 
 def _end(res: Resources, trying: DeliveryJob, outcome: Outcome, took_s: float) -> None:

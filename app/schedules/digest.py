@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.core.resources import Resources
 from app.notifications.models import Notification
-from app.notifications.queries import summary_targets
+from app.notifications.queries import summary_endpoints
 from app.notifications.service import publish
 from app.notifications.types import Fact, Item, Message, Severity
 from app.runs.rules import RunStatus
@@ -51,13 +51,13 @@ def send_summary(res: Resources, when: SummaryTime) -> None:
     once = f"{TOPIC} {chosen.isoformat()}"
     with res.db.read() as session:
         told = session.scalar(select(Notification.id).where(Notification.once_key == once))
-        targets = summary_targets(session)
-        if told is not None or not targets:
+        readers = summary_endpoints(session)
+        if told is not None or not readers:
             return
         day = day_of(chosen, when.timezone, now)
         message = summary_message(summarize_day(session, day), _changes(session, day))
     with res.db.begin() as session:
-        publish(session, message, targets, once=once)
+        publish(session, message, readers, once=once)
 
 
 def summary_message(view: DailySummaryView, changes: list[str]) -> Message:

@@ -102,14 +102,17 @@ def test_an_invalid_run_is_no_baseline(ready: Service, rule: RuleMaker, night: N
 def test_five_hundred_alerts_of_one_run_are_one_message(
     ready: Service, night: Night, rows: Rows
 ) -> None:
+    url = "https://hooks.example.com/alerts"
+    endpoint = ready.post("/endpoints", {"channel": "WEBHOOK", "recipient": url})
     rows.do(
         """INSERT INTO alert_configs (id, name, benchmark_id, metric, condition, threshold, severity,
-               channels, recipients, enabled, cooldown_minutes, for_runs, keep_firing_for_runs,
+               channels, endpoints, enabled, cooldown_minutes, for_runs, keep_firing_for_runs,
                no_data, baseline_runs, revision)
            SELECT 'r-' || n, 'rule ' || n, 'bench-001', 'EXACT_MATCH', 'LESS_THAN', 0.5, 'WARNING',
-                  '["IN_APP", "WEBHOOK"]', '["https://hooks.example.com/alerts"]', true, 0, 1, 1,
+                  '["IN_APP", "WEBHOOK"]', jsonb_build_array(%s::text), true, 0, 1, 1,
                   'NO_DATA', 5, 1
-           FROM generate_series(1, 500) AS n"""
+           FROM generate_series(1, 500) AS n""",
+        endpoint["id"],
     )
     night(1)
     assert rows.value("SELECT count(*) FROM alert_events WHERE state = 'FIRING'") == 500

@@ -15,6 +15,7 @@ from fastapi.responses import Response
 from app.core.resources import Resources
 from app.jobs.pool import ProcessPool
 from app.notifications import tasks
+from app.notifications.addresses import ensure_endpoints
 from app.notifications.service import publish
 from app.notifications.types import Message, Target
 from tests.support.http import serving
@@ -93,8 +94,10 @@ class Scene:
     clock: SetClock
 
     def tell(self, *targets: Target, message: Message = TOLD, once: str | None = None) -> str:
-        with self.service.resources.db.begin() as session:
-            return publish(session, message, targets, once=once)
+        res = self.service.resources
+        with res.db.begin() as session:
+            endpoints = ensure_endpoints(session, targets, res.secrets)
+            return publish(session, message, [each.id for each in endpoints], once=once)
 
     def work(self, *, later_s: float = 0.0) -> None:
         """What a worker does, after so long."""

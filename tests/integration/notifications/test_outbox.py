@@ -12,6 +12,7 @@ from standardwebhooks.webhooks import Webhook
 
 from app.core.errors import Unavailable
 from app.notifications import posting, service
+from app.notifications.addresses import ensure_endpoints
 from app.notifications.rules import SLOW_LANE
 from app.notifications.service import publish
 from app.notifications.types import Target
@@ -42,8 +43,10 @@ def test_a_message_is_in_the_inbox_and_at_its_recipient(scene: Scene) -> None:
 
 def test_what_is_rolled_back_is_neither_told_nor_sent(scene: Scene) -> None:
     def publish_and_fail() -> None:
-        with scene.service.resources.db.begin() as session:
-            publish(session, TOLD, [Target("WEBHOOK", scene.receiver.at("hook"))])
+        res, target = scene.service.resources, Target("WEBHOOK", scene.receiver.at("hook"))
+        with res.db.begin() as session:
+            [endpoint] = ensure_endpoints(session, [target], res.secrets)
+            publish(session, TOLD, [endpoint.id])
             raise LookupError
 
     with pytest.raises(LookupError):

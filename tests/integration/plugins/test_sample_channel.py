@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from app.core.registry import Loaded
+from app.notifications.addresses import ensure_endpoints
 from app.notifications.registry import CHANNELS
 from app.notifications.service import publish
 from app.notifications.types import Message, Target
@@ -21,9 +22,14 @@ def arrived(failures: list[Loaded]) -> Any:
     return found
 
 
-def deliveries(service: Service, *recipients: str) -> dict[str, JSON]:
-    with service.resources.db.begin() as session:
-        publish(session, TOLD, [Target("SAMPLE_PIGEON", each) for each in recipients])
+def tell(service: Service, *recipients: str) -> None:
+    targets, res = [Target("SAMPLE_PIGEON", each) for each in recipients], service.resources
+    with res.db.begin() as session:
+        endpoints = ensure_endpoints(session, targets, res.secrets)
+        publish(session, TOLD, [endpoint.id for endpoint in endpoints])
+
+
+def deliveries(service: Service) -> dict[str, JSON]:
     service.work()
     return {each["recipient"]: each for each in service.get("/deliveries")["items"]}
 
@@ -33,14 +39,16 @@ def test_it_is_there_beside_what_is_built_in(arrived: Any) -> None:
 
 
 def test_its_messages_go_through_the_outbox(extended: Service, arrived: Any) -> None:
-    [delivery] = deliveries(extended, "loft-7").values()
+    tell(extended, "loft-7")
+    [delivery] = deliveries(extended).values()
     assert delivery["status"] == "DELIVERED"
     [outgoing] = arrived
     assert (outgoing.id, outgoing.body) == (delivery["notificationId"], TOLD.title.encode())
 
 
 def test_what_it_raises_is_a_failed_try_and_nobody_elses(extended: Service, arrived: Any) -> None:
-    found = deliveries(extended, "loft-lost", "loft-7")
+    tell(extended, "loft-lost", "loft-7")
+    found = deliveries(extended)
     assert found["loft-7"]["status"] == "DELIVERED"
     lost = found["loft-lost"]
     assert (lost["status"], lost["attempts"]) == ("PENDING", 1)
@@ -59,7 +67,8 @@ def test_its_recipients_are_checked(extended: Service, arrived: Any) -> None:
 def test_a_channel_that_is_gone_is_told_and_tried_again(
     extended: Service, arrived: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    tell(extended, "loft-7")
     monkeypatch.setattr(CHANNELS, "_items", {})
-    [delivery] = deliveries(extended, "loft-7").values()
+    [delivery] = deliveries(extended).values()
     assert delivery["status"] == "PENDING"
     assert "not installed here" in delivery["detail"]

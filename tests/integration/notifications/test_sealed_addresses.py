@@ -1,0 +1,201 @@
+"""Whoever knows the address of a chat can write there: it is stored sealed and shown cut short."""
+
+import base64
+import json
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from sqlalchemy import text
+
+from app.core.db import libpq_url
+from app.core.migrations import downgrade, upgrade
+from app.core.sealed import forget, sealed_columns
+from app.core.secrets import SecretBox
+from app.notifications.models import Endpoint
+from app.notifications.types import Target
+from app.tables import METADATA
+from tests.integration.notifications.conftest import Scene
+from tests.support.service import JSON
+from tests.support.stored import Rows
+
+SLACK = "https://hooks.slack.com/services/T0/B0/abcdefgh"
+SHOWN = "https://hooks.slack.com/…efgh"
+OTHER = "https://hooks.slack.com/services/T0/B0/ijklmnop"
+TEAMS = "https://prod-1.westeurope.logic.azure.com/workflows/1/invoke?sig=qrstuvwx"
+CHANNELS = {SLACK: "SLACK", TEAMS: "TEAMS"}
+KEY = base64.b64encode(bytes(range(32))).decode()
+ENDPOINTS = [column for column in sealed_columns(METADATA) if column.name == "endpoints.address"]
+
+
+@pytest.fixture
+def rows(scene: Scene) -> Rows:
+    scene.service.agent()
+    scene.service.benchmark(metrics=["EXACT_MATCH"])
+    return Rows(scene.service.resources.db.url)
+
+
+def rule(scene: Scene, *recipients: str) -> JSON:
+    return scene.service.post(
+        "/alert-configs",
+        {
+            "id": "rule-1",
+            "name": "quality falls",
+            "benchmarkId": "bench-001",
+            "metric": "EXACT_MATCH",
+            "condition": "LESS_THAN",
+            "threshold": 0.5,
+            "channels": [name for url, name in CHANNELS.items() if url in recipients],
+            "recipients": recipients,
+        },
+    )
+
+
+def addresses(scene: Scene, rule_id: str = "rule-1") -> list[str]:
+    """Whom a rule tells, opened."""
+    query = (
+        "SELECT endpoint.* FROM alert_configs AS rule, endpoints AS endpoint WHERE rule.id = :id"
+    )
+    res = scene.service.resources
+    with res.db.read() as session:
+        found = session.execute(
+            text(f"{query} AND rule.endpoints ? endpoint.id ORDER BY endpoint.channel, digest"),
+            {"id": rule_id},
+        )
+        return sorted(
+            res.secrets.open(
+                each.address, table="endpoints", row=each.id, column="address"
+            ).reveal()
+            for each in found
+        )
+
+
+def everything_stored(rows: Rows) -> str:
+    tables = rows.all(
+        "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename"
+    )
+    return json.dumps(
+        [rows.all(f"SELECT row_to_json(t)::text FROM {table} AS t") for (table,) in tables]
+    )
+
+
+def test_the_addresses_of_a_rule_are_nowhere_in_the_database_or_in_an_answer(
+    scene: Scene, rows: Rows
+) -> None:
+    made = rule(scene, SLACK, TEAMS)
+    assert made["recipients"] == [SHOWN, "https://prod-1.westeurope.logic.azure.com/…uvwx"]
+    scene.service.post("/alert-configs/rule-1/test")
+    answers = [scene.service.get(path) for path in ("/alert-configs", "/endpoints", "/deliveries")]
+    for known in (everything_stored(rows), json.dumps(answers)):
+        for address in (SLACK, TEAMS):
+            assert address[-8:] not in known
+            assert address not in known
+    assert addresses(scene) == [SLACK, TEAMS]
+
+
+def test_what_is_shown_may_be_sent_back_and_stands_for_what_is_stored(
+    scene: Scene, rows: Rows
+) -> None:
+    made = rule(scene, SLACK, TEAMS)
+    own = {"id", "states", "precision", "revision", "createdAt", "updatedAt"}
+    body = {name: value for name, value in made.items() if name not in own}
+    assert scene.service.put("/alert-configs/rule-1", body)["recipients"] == made["recipients"]
+    assert addresses(scene) == [SLACK, TEAMS]
+    scene.service.patch("/alert-configs/rule-1", {"recipients": [SHOWN, TEAMS, OTHER]})
+    assert addresses(scene) == [SLACK, OTHER, TEAMS]
+    only_slack = scene.service.patch(
+        "/alert-configs/rule-1", {"channels": ["SLACK"], "recipients": [SHOWN]}
+    )
+    assert only_slack["recipients"] == [SHOWN]
+    assert addresses(scene) == [SLACK]
+
+
+def test_channels_that_are_changed_alone_fit_the_recipients_that_there_are(
+    scene: Scene, rows: Rows
+) -> None:
+    rule(scene, SLACK, TEAMS)
+    scene.service.refused(422, "PATCH", "/alert-configs/rule-1", {"channels": ["SLACK"]})
+    assert addresses(scene) == [SLACK, TEAMS]
+
+
+def test_a_cut_address_that_the_rule_does_not_have_is_refused(scene: Scene, rows: Rows) -> None:
+    rule(scene, TEAMS)
+    problem = scene.service.refused(
+        422,
+        "PATCH",
+        "/alert-configs/rule-1",
+        {"channels": ["TEAMS", "SLACK"], "recipients": [SHOWN]},
+    )
+    assert "is shown cut short here; write all of it" in problem["errors"][0]["detail"]
+    scene.service.refused(422, "POST", "/endpoints", {"channel": "SLACK", "recipient": SHOWN})
+
+
+def test_one_recipient_is_one_endpoint_although_no_seal_is_like_another(
+    scene: Scene, rows: Rows
+) -> None:
+    rule(scene, SLACK)
+    body = {"channel": "SLACK", "recipient": SLACK}
+    assert scene.service.post("/endpoints", body) == scene.service.post("/endpoints", body)
+    assert rows.value("SELECT count(*) FROM endpoints") == 1
+
+
+def test_an_address_that_is_given_up_is_told_and_can_be_given_again(
+    scene: Scene, rows: Rows
+) -> None:
+    url = scene.receiver.at("hook")
+    told = scene.tell(Target("WEBHOOK", url))
+    with scene.service.resources.db.begin() as session:
+        assert forget(session, ENDPOINTS, scene.service.resources.secrets.sealing_id) == 1
+    scene.work()
+    assert "was given up" in scene.delivery(told)["detail"]
+    again = scene.service.post("/endpoints", {"channel": "WEBHOOK", "recipient": url})
+    assert again["id"] == scene.delivery(told)["endpointId"]
+    scene.work(later_s=10)
+    assert scene.delivery(told)["status"] == "DELIVERED"
+
+
+@pytest.fixture
+def before(fresh_database_url: str) -> Iterator[psycopg.Connection]:
+    """A database as it was before addresses were sealed, with a rule and an endpoint."""
+    downgrade(fresh_database_url, "0017")
+    with psycopg.connect(libpq_url(fresh_database_url), autocommit=True) as connection:
+        connection.execute(
+            "ALTER TABLE alert_configs DROP CONSTRAINT fk_alert_configs_benchmark_id"
+        )
+        connection.execute(
+            """INSERT INTO alert_configs (id, name, benchmark_id, metric, condition, threshold,
+                   severity, channels, recipients, enabled, cooldown_minutes, for_runs,
+                   keep_firing_for_runs, no_data, baseline_runs, revision)
+               VALUES ('r-1', 'falls', 'b-1', 'ROUGE', 'LESS_THAN', 0.5, 'WARNING',
+                   '["EMAIL", "SLACK"]', %s, true, 0, 1, 1, 'NO_DATA', 5, 1)""",
+            [json.dumps(["ops@example.org", SLACK])],
+        )
+        connection.execute(
+            "INSERT INTO endpoints (id, channel, recipient, daily_summary)"
+            " VALUES ('e-1', 'SLACK', %s, true)",
+            [SLACK],
+        )
+        yield connection
+
+
+def test_what_an_earlier_version_stored_is_sealed_and_opened_again_on_the_way_back(
+    before: psycopg.Connection, fresh_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOSAICO_MASTER_KEY", KEY)
+    upgrade(fresh_database_url)
+    found = before.execute("SELECT id, channel, recipient, address, host FROM endpoints").fetchall()
+    box = SecretBox.from_keys([KEY])
+    opened = {
+        channel: box.open(sealed, table=Endpoint.__tablename__, row=id_, column="address").reveal()
+        for id_, channel, _, sealed, _ in found
+    }
+    assert opened == {"SLACK": SLACK, "EMAIL": "ops@example.org"}
+    assert {row[1]: (row[2], row[4]) for row in found} == {
+        "SLACK": (SHOWN, "hooks.slack.com"),
+        "EMAIL": ("ops@example.org", "mail server"),
+    }
+    [(told,)] = before.execute("SELECT endpoints FROM alert_configs").fetchall()
+    assert set(told) == {row[0] for row in found} > {"e-1"}
+    downgrade(fresh_database_url, "0017")
+    [(back,)] = before.execute("SELECT recipients FROM alert_configs").fetchall()
+    assert sorted(back) == sorted(["ops@example.org", SLACK])
