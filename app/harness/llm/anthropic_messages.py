@@ -3,29 +3,28 @@
 Source: POST /v1/messages, version 2023-06-01.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import anthropic
-import httpx2
 
-from app.harness.llm.answers import JSON, read_answer, read_arguments, read_usage, text_of
-from app.harness.llm.calling import CONNECT_S, TOTAL_S, SdkErrors, call_with_retries
+from app.harness.llm.answers import JSON, read_arguments, read_usage, text_of
+from app.harness.llm.calling import SdkErrors
 from app.harness.llm.conversation import (
     Block,
+    Llm,
     Message,
+    Provider,
     Role,
     Stop,
     TextBlock,
-    Tool,
     ToolResultBlock,
     ToolUseBlock,
     Turn,
     TurnSettings,
     Usage,
 )
-from app.harness.outbound import certificates
+from app.harness.llm.sdk import Access, Asked, SdkLlm
 
 MAX_OUTPUT_TOKENS: Final = 16_000  # the API wants a number; beyond 21,333 the SDK wants streams
 
@@ -37,59 +36,37 @@ _ERRORS: Final = SdkErrors(
 _STOPS: Final[dict[Any, Stop]] = {"max_tokens": Stop.TRUNCATED, "tool_use": Stop.TOOL_USE}
 
 
-class AnthropicMessages:
+def open_messages(model: str, access: Access, settings: TurnSettings) -> Llm:
     """A model behind the Messages API, or a server that speaks it."""
+    client = anthropic.AsyncAnthropic(**access.options())
+    return SdkLlm(
+        provider=Provider.ANTHROPIC.value,
+        model=model,
+        settings=settings,
+        ask=client.messages.with_raw_response.create,
+        errors=_ERRORS,
+        write=write_request,
+        read=read_message,
+        close=client.close,
+    )
 
-    provider = "anthropic"
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        api_key: str,
-        base_url: str | None = None,
-        settings: TurnSettings | None = None,
-        http: httpx2.AsyncClient | None = None,
-    ) -> None:
-        self.model = model
-        self._settings = settings or TurnSettings()
-        self._client = anthropic.AsyncAnthropic(
-            api_key=api_key,
-            base_url=base_url,
-            max_retries=0,
-            timeout=httpx2.Timeout(TOTAL_S, connect=CONNECT_S),
-            # A redirect would take the key along.
-            http_client=http
-            or anthropic.DefaultAsyncHttpxClient(follow_redirects=False, verify=certificates()),
-        )
-
-    async def turn(self, system: str, messages: Sequence[Message], tools: Sequence[Tool]) -> Turn:
-        """The next turn of the model. Raises LlmFailure."""
-        request = self._request(system, messages, tools)
-        ask = self._client.messages.with_raw_response.create
-        answer = await call_with_retries(lambda: ask(**request), _ERRORS)
-        return read_answer(answer.http_response.content, read_message)
-
-    async def close(self) -> None:
-        await self._client.close()
-
-    def _request(
-        self, system: str, messages: Sequence[Message], tools: Sequence[Tool]
-    ) -> dict[str, Any]:
-        request: dict[str, Any] = {
-            "model": self.model,
-            "max_tokens": self._settings.max_output_tokens or MAX_OUTPUT_TOKENS,
-            "system": system,
-            "messages": [wire_message(message) for message in messages],
-        }
-        if tools:
-            request["tools"] = [
-                {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
-                for tool in tools
-            ]
-        if self._settings.temperature is not None:
-            request["temperature"] = self._settings.temperature
-        return request
+def write_request(asked: Asked) -> dict[str, Any]:
+    """The body of a request."""
+    request: dict[str, Any] = {
+        "model": asked.model,
+        "max_tokens": asked.settings.max_output_tokens or MAX_OUTPUT_TOKENS,
+        "system": asked.system,
+        "messages": [wire_message(message) for message in asked.messages],
+    }
+    if asked.tools:
+        request["tools"] = [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
+            for tool in asked.tools
+        ]
+    if asked.settings.temperature is not None:
+        request["temperature"] = asked.settings.temperature
+    return request
 
 
 def wire_message(message: Message) -> dict[str, Any]:

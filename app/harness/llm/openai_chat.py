@@ -4,27 +4,27 @@ Source: POST /v1/chat/completions.
 """
 
 import json
-from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
-import httpx2
 import openai
 
-from app.harness.llm.answers import JSON, read_answer, read_arguments, read_usage, text_of
-from app.harness.llm.calling import CONNECT_S, TOTAL_S, SdkErrors, call_with_retries
+from app.harness.llm.answers import JSON, read_arguments, read_usage, text_of
+from app.harness.llm.calling import SdkErrors
 from app.harness.llm.conversation import (
     Block,
+    Llm,
     Message,
+    Provider,
     Role,
     Stop,
     TextBlock,
-    Tool,
     ToolResultBlock,
     ToolUseBlock,
     Turn,
     TurnSettings,
 )
-from app.harness.outbound import certificates
+from app.harness.llm.sdk import Access, Asked, SdkLlm
 
 ERRORS: Final = SdkErrors(
     status=openai.APIStatusError, connection=openai.APIConnectionError, any=openai.OpenAIError
@@ -32,78 +32,49 @@ ERRORS: Final = SdkErrors(
 _STOPS: Final[dict[Any, Stop]] = {"length": Stop.TRUNCATED, "tool_calls": Stop.TOOL_USE}
 
 
-def open_client(
-    api_key: str, base_url: str | None, http: httpx2.AsyncClient | None
-) -> openai.AsyncOpenAI:
-    """The SDK's client without retries and redirects, which would take the key along."""
-    if http is None:
-        http = openai.DefaultAsyncHttpxClient(follow_redirects=False, verify=certificates())
-    return openai.AsyncOpenAI(
-        api_key=api_key,
-        base_url=base_url,
-        max_retries=0,
-        timeout=httpx2.Timeout(TOTAL_S, connect=CONNECT_S),
-        http_client=http,
+def open_chat(model: str, access: Access, settings: TurnSettings) -> Llm:
+    """A model behind the Chat Completions API, or a server that speaks it."""
+    client = openai.AsyncOpenAI(**access.options())
+    # The old name is what compatible servers know; OpenAI's newer models refuse it.
+    limit_name = "max_tokens" if access.base_url else "max_completion_tokens"
+    return SdkLlm(
+        provider=Provider.OPENAI.value,
+        model=model,
+        settings=settings,
+        ask=client.chat.completions.with_raw_response.create,
+        errors=ERRORS,
+        write=partial(write_request, limit_name),
+        read=read_completion,
+        close=client.close,
     )
 
 
-class OpenAIChat:
-    """A model behind the Chat Completions API, or a server that speaks it."""
-
-    provider = "openai"
-
-    def __init__(
-        self,
-        model: str,
-        *,
-        api_key: str,
-        base_url: str | None = None,
-        settings: TurnSettings | None = None,
-        http: httpx2.AsyncClient | None = None,
-    ) -> None:
-        self.model = model
-        self._settings = settings or TurnSettings()
-        # The old name is what compatible servers know; OpenAI's newer models refuse it.
-        self._limit_name = "max_tokens" if base_url else "max_completion_tokens"
-        self._client = open_client(api_key, base_url, http)
-
-    async def turn(self, system: str, messages: Sequence[Message], tools: Sequence[Tool]) -> Turn:
-        """The next turn of the model. Raises LlmFailure."""
-        request = self._request(system, messages, tools)
-        ask = self._client.chat.completions.with_raw_response.create
-        answer = await call_with_retries(lambda: ask(**request), ERRORS)
-        return read_answer(answer.content, read_completion)
-
-    async def close(self) -> None:
-        await self._client.close()
-
-    def _request(
-        self, system: str, messages: Sequence[Message], tools: Sequence[Tool]
-    ) -> dict[str, Any]:
-        request: dict[str, Any] = {
-            "model": self.model,
-            "messages": [
-                *([{"role": "system", "content": system}] if system else ()),
-                *(each for message in messages for each in wire_messages(message)),
-            ],
-        }
-        if tools:
-            request["tools"] = [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": tool.name,
-                        "description": tool.description,
-                        "parameters": tool.schema,
-                    },
-                }
-                for tool in tools
-            ]
-        if self._settings.max_output_tokens is not None:
-            request[self._limit_name] = self._settings.max_output_tokens
-        if self._settings.temperature is not None:
-            request["temperature"] = self._settings.temperature
-        return request
+def write_request(limit_name: str, asked: Asked) -> dict[str, Any]:
+    """The body of a request; `limit_name` is what a server calls the limit of output tokens."""
+    request: dict[str, Any] = {
+        "model": asked.model,
+        "messages": [
+            {"role": "system", "content": asked.system},
+            *(each for message in asked.messages for each in wire_messages(message)),
+        ],
+    }
+    if asked.tools:
+        request["tools"] = [
+            {
+                "type": "function",
+                "function": {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": tool.schema,
+                },
+            }
+            for tool in asked.tools
+        ]
+    if asked.settings.max_output_tokens is not None:
+        request[limit_name] = asked.settings.max_output_tokens
+    if asked.settings.temperature is not None:
+        request["temperature"] = asked.settings.temperature
+    return request
 
 
 def wire_messages(message: Message) -> list[dict[str, Any]]:

@@ -3,84 +3,70 @@
 Source: POST /v1/responses with `store: false`.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
-import httpx2
+import openai
 
-from app.harness.llm.answers import JSON, read_answer, read_arguments, read_usage, text_of
-from app.harness.llm.calling import call_with_retries
+from app.harness.llm.answers import JSON, read_arguments, read_usage, text_of
 from app.harness.llm.conversation import (
     Block,
+    Llm,
     LlmFailure,
     Message,
+    Provider,
     Role,
     Stop,
     TextBlock,
-    Tool,
     ToolResultBlock,
     ToolUseBlock,
     Turn,
     TurnSettings,
 )
-from app.harness.llm.openai_chat import ERRORS, arguments_text, open_client
+from app.harness.llm.openai_chat import ERRORS, arguments_text
+from app.harness.llm.sdk import Access, Asked, SdkLlm
 
 
-class OpenAIResponses:
-    """A model behind the Responses API."""
+def open_responses(model: str, access: Access, settings: TurnSettings) -> Llm:
+    """A model behind the Responses API, or a server that speaks it."""
+    client = openai.AsyncOpenAI(**access.options())
+    return SdkLlm(
+        provider=Provider.OPENAI_RESPONSES.value,
+        model=model,
+        settings=settings,
+        ask=client.responses.with_raw_response.create,
+        errors=ERRORS,
+        write=write_request,
+        read=read_response,
+        close=client.close,
+    )
 
-    provider = "openai-responses"
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        api_key: str,
-        base_url: str | None = None,
-        settings: TurnSettings | None = None,
-        http: httpx2.AsyncClient | None = None,
-    ) -> None:
-        self.model = model
-        self._settings = settings or TurnSettings()
-        self._client = open_client(api_key, base_url, http)
-
-    async def turn(self, system: str, messages: Sequence[Message], tools: Sequence[Tool]) -> Turn:
-        """The next turn of the model. Raises LlmFailure."""
-        request = self._request(system, messages, tools)
-        ask = self._client.responses.with_raw_response.create
-        answer = await call_with_retries(lambda: ask(**request), ERRORS)
-        return read_answer(answer.content, read_response)
-
-    async def close(self) -> None:
-        await self._client.close()
-
-    def _request(
-        self, system: str, messages: Sequence[Message], tools: Sequence[Tool]
-    ) -> dict[str, Any]:
-        request: dict[str, Any] = {
-            "model": self.model,
-            "instructions": system,
-            "input": [item for message in messages for item in wire_items(message)],
-            "store": False,
-        }
-        if tools:
-            request["tools"] = [
-                {
-                    "type": "function",
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": tool.schema,
-                    "strict": False,
-                }
-                for tool in tools
-            ]
-        if "codex" in self.model:
-            request["reasoning"] = {"effort": "high"}
-        if self._settings.max_output_tokens is not None:
-            request["max_output_tokens"] = self._settings.max_output_tokens
-        if self._settings.temperature is not None:
-            request["temperature"] = self._settings.temperature
-        return request
+def write_request(asked: Asked) -> dict[str, Any]:
+    """The body of a request."""
+    request: dict[str, Any] = {
+        "model": asked.model,
+        "instructions": asked.system,
+        "input": [item for message in asked.messages for item in wire_items(message)],
+        "store": False,
+    }
+    if asked.tools:
+        request["tools"] = [
+            {
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.schema,
+                "strict": False,
+            }
+            for tool in asked.tools
+        ]
+    if "codex" in asked.model:
+        request["reasoning"] = {"effort": "high"}
+    if asked.settings.max_output_tokens is not None:
+        request["max_output_tokens"] = asked.settings.max_output_tokens
+    if asked.settings.temperature is not None:
+        request["temperature"] = asked.settings.temperature
+    return request
 
 
 def wire_items(message: Message) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Which providers there are, and where their keys come from: the environment, nowhere else."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -9,6 +9,8 @@ from app.harness.llm.conversation import Llm, Provider, TurnSettings
 
 if TYPE_CHECKING:
     import httpx2
+
+    from app.harness.llm.sdk import Access
 
 
 KEYS: Final = {
@@ -56,23 +58,26 @@ def open_llm(
             f"{provider} wants a key, and {KEYS[provider]} is not set",
             hint=f"set {KEYS[provider]}, or name a server of your own with --base-url",
         )
+    from app.harness.llm.sdk import Access
+
+    return _opener(provider)(model, Access(key, base_url, http), settings)
+
+
+def _opener(provider: Provider) -> "Callable[[str, Access, TurnSettings], Llm]":
+    """Each SDK takes long to import, so that only the one that is used is."""
     match provider:
         case Provider.ANTHROPIC:
-            from app.harness.llm.anthropic_messages import AnthropicMessages
+            from app.harness.llm.anthropic_messages import open_messages
 
-            return AnthropicMessages(
-                model, api_key=key, base_url=base_url, settings=settings, http=http
-            )
+            return open_messages
         case Provider.OPENAI:
-            from app.harness.llm.openai_chat import OpenAIChat
+            from app.harness.llm.openai_chat import open_chat
 
-            return OpenAIChat(model, api_key=key, base_url=base_url, settings=settings, http=http)
+            return open_chat
         case Provider.OPENAI_RESPONSES:
-            from app.harness.llm.openai_responses import OpenAIResponses
+            from app.harness.llm.openai_responses import open_responses
 
-            return OpenAIResponses(
-                model, api_key=key, base_url=base_url, settings=settings, http=http
-            )
+            return open_responses
         case Provider.SCRIPTED:
             raise AssertionError("a script is opened by whoever knows the tasks")
 
