@@ -4,10 +4,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
-from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from app.core.db import Database
@@ -57,6 +55,7 @@ class Ticker:
         self._scheduler = BackgroundScheduler(timezone="UTC")
         self._clock_ahead_s = _clock_ahead_s()
         self._recomputed = threading.Event()
+        self._stopping = threading.Event()
         self._ticking = threading.Lock()
 
     def start(self) -> None:
@@ -67,7 +66,7 @@ class Ticker:
 
     def stop(self) -> None:
         """End after the tick under way."""
-        # Waiting would hold a lock that the tick needs to say when it comes again.
+        self._stopping.set()
         self._scheduler.shutdown(wait=False)
         with self._ticking:
             pass
@@ -95,19 +94,26 @@ class Ticker:
         )
 
     def _tick(self) -> None:
+        """Fire what is due, and stay for what is due within the next second.
+
+        APScheduler leaves out a start while it thinks that the last one is under way: that may
+        only happen when nothing is due before the start after it.
+        """
         with self._ticking:
-            try:
-                if not self._recomputed.is_set():
-                    recompute_all(self._db)
-                    self._recomputed.set()
-                wait_s = fire_all_due(self._db)
-            except Unavailable as error:
-                log.warning("a tick failed, the next one tries again: %s", error)
-                return
-        if wait_s < LONGEST_WAIT_S:
-            soon = datetime.now(UTC) + timedelta(seconds=wait_s)
-            with suppress(JobLookupError):  # the scheduler was stopped meanwhile
-                self._scheduler.modify_job("tick", next_run_time=soon)
+            wait_s = 0.0
+            while wait_s < LONGEST_WAIT_S and not self._stopping.wait(wait_s):
+                wait_s = self._fire()
+
+    def _fire(self) -> float:
+        """In how many seconds to come again."""
+        try:
+            if not self._recomputed.is_set():
+                recompute_all(self._db)
+                self._recomputed.set()
+            return fire_all_due(self._db)
+        except Unavailable as error:
+            log.warning("a tick failed, the next one tries again: %s", error)
+            return LONGEST_WAIT_S
 
 
 def _clock_ahead_s() -> float:

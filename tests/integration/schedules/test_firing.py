@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from app.core.db import Database
 from app.schedules import queries
+from app.schedules import tick as ticks
 from app.schedules.service import recompute
 from app.schedules.tick import Ticker, fire_all_due
 from app.traces.registry import TRACE_SOURCES, SourceRun, SourceSpec
@@ -16,7 +18,8 @@ from tests.support.stored import Rows
 
 TWO = datetime(2026, 3, 2, 2, tzinfo=UTC)
 DAY = timedelta(days=1)
-LIVENESS_S = 30.0
+AN_HOUR_S = 3600.0
+LIVENESS_S = 60.0
 
 Due = Callable[..., JSON]
 Tick = Callable[[datetime], int]
@@ -395,3 +398,23 @@ def test_a_scheduler_comes_again_when_something_is_due(ready: Service, rows: Row
         },
     )
     assert 0 < fire_all_due(ready.resources.db) <= 1.0
+
+
+def test_a_scheduler_comes_again_at_once_as_often_as_it_must(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits_s = iter([0.0] * 300)
+    over = threading.Event()
+
+    def fire(_db: Database) -> float:
+        wait_s = next(waits_s, None)
+        if wait_s is None:
+            over.set()
+        return AN_HOUR_S if wait_s is None else wait_s
+
+    monkeypatch.setattr(ticks, "LONGEST_WAIT_S", AN_HOUR_S)
+    monkeypatch.setattr(ticks, "fire_all_due", fire)
+    ticker = Ticker(service.resources.db)
+    ticker.start()
+    assert over.wait(LIVENESS_S)
+    ticker.stop()
