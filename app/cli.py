@@ -52,6 +52,9 @@ PARTS = {
         "app.metrics.cli:cli", "Score the traces of a file and print what they are worth."
     ),
     "bash-eval": Part("app.harness.bash.cli:cli", "How well a model works in a sandboxed bash."),
+    "ot-bench": Part(
+        "app.harness.mcp.cli:cli", "How well models work with MCP servers, and what these cost."
+    ),
     "formula": Part("app.formula.cli:cli", "Check and compute KPI formulas."),
     "purge": Part("app.purging:cli", "Forget the traces of old runs; their history stays."),
     "secrets": Part("app.sealing:cli", "The master keys that stored secrets are sealed with."),

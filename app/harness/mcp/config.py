@@ -120,7 +120,7 @@ class HttpServer(Part):
     """A server that is reached over streamable HTTP."""
 
     type: Literal["http"]
-    url: Annotated[str, Field(pattern=r"^https?://")]
+    url: Annotated[str, Field(pattern=r"^(https?://|\$\{)")]
     headers: dict[str, str] = Field(default={}, repr=False)
     timeout: Seconds = DEFAULT_CONNECT_S
 

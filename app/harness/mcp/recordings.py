@@ -127,11 +127,14 @@ class Journal:
     def __init__(self, path: Path, begun: BenchReport) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = journal_of(path)
-        self._file = self._path.open("w", encoding="utf-8", errors="replace")
-        self._line(asdict(begun))
+        draft = self._path.with_name(f".{self._path.name}")
+        draft.write_text(_line(asdict(begun)), encoding="utf-8", errors="replace")
+        draft.replace(self._path)
+        self._file = self._path.open("a", encoding="utf-8", errors="replace")
 
     def add(self, result: TaskResult) -> None:
-        self._line(asdict(result))
+        self._file.write(_line(asdict(result)))
+        self._file.flush()
 
     def discard(self) -> None:
         """The whole file is there: forget the journal."""
@@ -141,9 +144,9 @@ class Journal:
     def close(self) -> None:
         self._file.close()
 
-    def _line(self, value: dict[str, Any]) -> None:
-        self._file.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
-        self._file.flush()
+
+def _line(value: dict[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _task(result: TaskResult) -> dict[str, Any]:

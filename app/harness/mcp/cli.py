@@ -1,0 +1,411 @@
+"""`ot-bench`, and the same as `mosaico ot-bench`: models and MCP servers, from YAML."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.core import terminal
+from app.core.terminal import CommandGroup, Format, OutputFormat, answer, answer_json, tell, warn
+from app.harness.llm.conversation import Provider
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from app.harness.mcp.loader import BenchFile
+    from app.harness.mcp.picking import Choice
+    from app.harness.mcp.types import BenchReport
+
+MISTAKES = 2
+BELOW = 1
+
+cli = CommandGroup(
+    "ot-bench",
+    help="How well models work with MCP servers, and what the servers cost them.",
+    context_settings={"auto_envvar_prefix": "OT_BENCH"},
+)
+
+Files = Annotated[
+    list[str], typer.Argument(metavar="FILE…", help="Benchmark files, or patterns of them.")
+]
+SomeFiles = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="FILE…", help="Benchmark files, or patterns of them."),
+]
+SecretsFile = Annotated[
+    Path | None,
+    typer.Option("--secrets", help="Values of variables; config/bench-secrets.yaml if not given."),
+]
+Scenarios = Annotated[
+    list[str] | None,
+    typer.Option("--scenario", "-s", help="Only scenarios of that pattern; may be repeated."),
+]
+Tasks = Annotated[
+    list[str] | None,
+    typer.Option("--task", "-t", help="Only tasks of that pattern; may be repeated."),
+]
+Tags = Annotated[
+    list[str] | None,
+    typer.Option("--tags", "--tag", help="Only tasks with one of these tags: a,b; patterns, too."),
+]
+
+
+@cli.command("run")
+def run(
+    *,
+    files: SomeFiles = None,
+    scenario: Scenarios = None,
+    task: Tasks = None,
+    tags: Tags = None,
+    model: Annotated[
+        list[str] | None, typer.Option("--model", help="Instead of the files'; may be repeated.")
+    ] = None,
+    provider: Annotated[
+        Provider | None, typer.Option("--provider", help="How the server of models is spoken to.")
+    ] = None,
+    base_url: Annotated[
+        str | None, typer.Option("--base-url", help="A compatible server, such as a local one.")
+    ] = None,
+    trials: Annotated[
+        int, typer.Option("--trials", min=1, max=1000, help="How often each task is tried.")
+    ] = 1,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", min=1, max=64, help="How many attempts at once.")
+    ] = 4,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", min=0.001, help="Seconds of a task.")
+    ] = None,
+    secrets: SecretsFile = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option("--prices", help='Prices: {"MODEL": {"input": 1, "output": 5}}.'),
+    ] = None,
+    result: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="The result, YAML or .json; tmp/result-TIME.yaml if not given."
+        ),
+    ] = None,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="Write tmp/result-TIME.csv and …-calls.csv, too.")
+    ] = False,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", help="Write the outcome as JUnit XML there.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write everything as one page there.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", help="Result of a run to go on with.")
+    ] = None,
+    min_pass_rate: Annotated[
+        float, typer.Option("--min-pass-rate", min=0, max=1, help="Gate of the exit code.")
+    ] = 1.0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything, start and ask nothing.")
+    ] = False,
+    tui: Annotated[
+        bool, typer.Option("--tui", help="Pick a file from the favorites of config/ot-bench.yaml.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show input per call, and every tool.")
+    ] = False,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Tell each request and answer as it happens.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Tell no progress.")] = False,
+    no_color: Annotated[  # noqa: ARG001 - nothing is coloured
+        bool, typer.Option("--no-color", help="Accepted for scripts; nothing is coloured.")
+    ] = False,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """Run the tasks of benchmark files, evaluate the answers, and say what they cost.
+
+    Keys of models come from bench-secrets.yaml or the environment: OPENROUTER_API_KEY, with another
+    --base-url OPENAI_API_KEY, or ANTHROPIC_API_KEY. Exit codes: 0 the gate passes, 1 it does not, 2
+    configuration, a missing file or no task, 3 a task errored or was not reached, 130 interrupted.
+    """
+    import os
+    from datetime import UTC, datetime
+
+    from app.harness.mcp.command import Interrupted, RunOptions, free_path, make_plan, run_files
+    from app.harness.mcp.picking import find_files
+    from app.harness.mcp.planning import Overrides, Selection
+
+    _load_evaluators()
+    now = datetime.now(UTC)
+    if tui:
+        files = [str(_picked())]
+    if not files:
+        raise terminal.WrongUsage("no file is named", hint="name benchmark files, or add --tui")
+    options = RunOptions(
+        files=find_files(files),
+        selection=Selection(scenarios=scenario or (), tasks=task or (), tags=_separated(tags)),
+        overrides=Overrides(
+            models=model or (), timeout_s=timeout, provider=provider, base_url=base_url
+        ),
+        trials=trials,
+        concurrency=concurrency,
+        secrets=secrets,
+        prices=prices,
+        output=result or resume or free_path(now, ".yaml"),
+        resume=resume,
+        trace=trace,
+        quiet=quiet,
+    )
+    if dry_run:
+        plan = make_plan(options, environment=os.environ, now=now)
+        tell(f"{len(plan.missing())} attempts would be made; nothing was started or asked")
+        return
+    try:
+        made = run_files(options, environment=os.environ, now=now)
+    except Interrupted as interrupted:
+        _show(interrupted.report, output, verbose=verbose)
+        raise typer.Exit(terminal.INTERRUPTED) from None
+    _write_reports(made, now, csv=csv, junit=junit, html=html)
+    _show(made, output, verbose=verbose)
+    _leave_by_the_gate(made, min_pass_rate)
+
+
+@cli.command("list")
+def list_tasks(
+    *,
+    files: Files,
+    scenario: Scenarios = None,
+    task: Tasks = None,
+    tags: Tags = None,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """List the tasks of benchmark files. Variables need no value for it.
+
+    Exit codes: 0 listed, 2 no such file, a file that cannot be used, or no task of these names.
+    """
+    from app.core.tabular import field, print_page
+    from app.harness.mcp.loader import require_usable
+    from app.harness.mcp.planning import Keys, Overrides, Selection, plan_tasks
+
+    found = _inspected(files)
+    require_usable(found)
+    chosen = Selection(scenarios=scenario or (), tasks=task or (), tags=_separated(tags))
+    items = [
+        {
+            "file": each.file,
+            "scenario": each.scenario,
+            "task": each.name,
+            "type": each.type.value,
+            "model": each.model,
+            "servers": list(each.server_names()),
+            "tags": list(each.tags),
+        }
+        for each in plan_tasks(found, chosen, Overrides(), Keys())
+    ]
+    names = ("file", "scenario", "task", "type", "model", "servers", "tags")
+    print_page({"items": items, "nextCursor": None}, [field(name) for name in names], output)
+
+
+@cli.command("validate")
+def validate(
+    *,
+    files: Files,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings fail, too.")] = False,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """Say what is wrong with benchmark files, and what is against the conventions of names and tags.
+
+    Variables need no value for it. Exit codes: 0 nothing but warnings, 1 a warning with --strict, 2
+    an error or no such file.
+    """
+    from app.harness.mcp.loader import Severity, pointer
+
+    found = _inspected(files)
+    findings = [(file, each) for file in found for each in file.findings]
+    if output is OutputFormat.JSON:
+        items = [
+            {
+                "file": file.name,
+                "line": each.place.line,
+                "column": each.place.column,
+                "severity": each.severity.value,
+                "text": each.text,
+            }
+            for file, each in findings
+        ]
+        answer_json({"items": items, "nextCursor": None})
+    else:
+        for file, each in findings:
+            answer(f"{pointer(file, each)}: {each.severity}: {terminal.printable(each.text)}")
+    tell(f"{len(found)} files, {len(findings)} findings")
+    if any(each.severity is Severity.ERROR for _, each in findings):
+        raise typer.Exit(MISTAKES)
+    if strict and findings:
+        raise typer.Exit(BELOW)
+
+
+@cli.command("report")
+def report(
+    *,
+    result: Annotated[
+        Path, typer.Argument(metavar="RESULT", help="A file that `ot-bench run` wrote.")
+    ],
+    junit: Annotated[
+        Path | None, typer.Option("--junit", help="Write the outcome as JUnit XML there.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write everything as one page there.")
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", help="Write a row per attempt there, and …-calls.csv.")
+    ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show input per call, and every tool.")
+    ] = False,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """Show a recorded run: tasks, what failed, the cost of context, figures.
+
+    Exit codes: 0 shown, 2 no such file or no result in it.
+    """
+    from app.harness.mcp.recordings import read_report
+
+    found = read_report(result)
+    if csv is not None:
+        _write_csv(found, csv)
+    _write_pages(found, junit=junit, html=html)
+    _show(found, output, verbose=verbose)
+
+
+@cli.command("schema")
+def schema() -> None:
+    """Print the JSON Schema of benchmark files, for editors.
+
+    Exit codes: 0 printed.
+    """
+    import json
+
+    from app.harness.mcp.schema import bench_schema
+
+    answer(json.dumps(bench_schema(), indent=2))
+
+
+def main() -> None:
+    """Run a command of the arguments of this process."""
+    sys.excepthook = terminal.tell_unforeseen
+    terminal.survive_any_text((sys.stdout, sys.stderr))
+    typer.main.get_command(cli)()
+
+
+def _load_evaluators() -> None:
+    from app.harness.mcp.evaluating import load_evaluators
+
+    load_evaluators(lambda each: warn(f"the plugin {each.name} was not loaded: {each.error}"))
+
+
+def _inspected(files: "Sequence[str]") -> "list[BenchFile]":
+    from app.harness.mcp.lint import lint
+    from app.harness.mcp.loader import inspect_file
+    from app.harness.mcp.picking import find_files
+    from app.harness.mcp.secrets import Secrets
+
+    _load_evaluators()
+    paths = find_files(files)
+    return [lint(inspect_file(path, Secrets(), {}, expanded=False)) for path in paths]
+
+
+def _separated(tags: "Sequence[str] | None") -> list[str]:
+    return [tag.strip() for each in tags or () for tag in each.split(",") if tag.strip()]
+
+
+def _picked() -> Path:
+    """The file that somebody picks. A pipe is nobody."""
+    import os
+
+    from app.harness.mcp.picking import pick_file, read_favourites
+
+    favourites = read_favourites(os.environ)
+    if not (terminal.is_interactive(sys.stdin) and terminal.is_interactive(sys.stdout)):
+        raise terminal.WrongUsage(
+            "--tui asks on a terminal, and this is none", hint="name the file instead of --tui"
+        )
+    picked = pick_file(favourites, _ask)
+    if picked is None:
+        tell("nothing was chosen")
+        raise typer.Exit(0)
+    return picked
+
+
+def _ask(question: str, choices: "Sequence[Choice]") -> "Choice | None":
+    import questionary
+
+    chosen: Choice | None = questionary.select(
+        question,
+        choices=[
+            questionary.Choice(terminal.printable(each.label), value=each) for each in choices
+        ],
+    ).ask()
+    return chosen
+
+
+def _show(made: "BenchReport", output: OutputFormat, *, verbose: bool) -> None:
+    if output is OutputFormat.JSON:
+        from app.harness.mcp.recordings import document_of
+
+        answer_json(document_of(made))
+        return
+    from app.harness.mcp.reports.console import print_report
+
+    print_report(made, verbose=verbose)
+
+
+def _write_reports(
+    made: "BenchReport", now: "datetime", *, csv: bool, junit: Path | None, html: Path | None
+) -> None:
+    from app.harness.mcp.command import free_path
+
+    if csv:
+        _write_csv(made, free_path(now, ".csv"))
+    _write_pages(made, junit=junit, html=html)
+
+
+def _write_csv(made: "BenchReport", path: Path) -> None:
+    from app.harness.mcp.reports.spreadsheet import calls_csv, tasks_csv
+
+    _write(path, tasks_csv(made))
+    _write(path.with_name(f"{path.stem}-calls{path.suffix}"), calls_csv(made))
+
+
+def _write_pages(made: "BenchReport", *, junit: Path | None, html: Path | None) -> None:
+    from app.harness.mcp.reports.html import html_report
+    from app.harness.mcp.reports.junit import junit_report
+
+    if junit is not None:
+        _write(junit, junit_report(made))
+    if html is not None:
+        _write(html, html_report(made))
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8", errors="replace")
+    tell(f"written to {path}")
+
+
+def _leave_by_the_gate(made: "BenchReport", least: float) -> None:
+    """Exit as the run deserves: a run that is not complete has not passed."""
+    from app.harness.mcp.summary import Verdict, summarize, verdict
+
+    found = summarize(made)
+    decided = verdict(found, least)
+    if decided is Verdict.ERRORS:
+        tell(f"{found.errors} attempts errored, {found.missing} were not reached")
+    elif decided is Verdict.BELOW:
+        tell(f"the pass rate {found.pass_rate or 0:.1%} is below the gate {least:.1%}")
+    elif found.pass_rate is None:
+        tell("no attempt has a verdict: nothing was to be met")
+    if decided:
+        raise typer.Exit(int(decided))
+
+
+if __name__ == "__main__":
+    main()

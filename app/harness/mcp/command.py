@@ -1,0 +1,207 @@
+"""`ot-bench run` between its command line and the running: files in, files out."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from app.core.terminal import printable, tell
+from app.harness.llm.prices import Price, read_price
+from app.harness.mcp.lint import lint
+from app.harness.mcp.loader import BenchFile, inspect_file, require_usable
+from app.harness.mcp.plan import Plan, PlannedTask
+from app.harness.mcp.planning import Keys, Overrides, Selection, plan_tasks, require_keys
+from app.harness.mcp.recordings import Journal, read_report, write_report
+from app.harness.mcp.reports.figures import reason, result_word, seconds
+from app.harness.mcp.secrets import find_secrets
+from app.harness.mcp.types import (
+    AttemptEnded,
+    BenchReport,
+    Event,
+    Outcome,
+    ServerFacts,
+    ServerSeen,
+    TaskResult,
+    Traced,
+)
+
+FOLDER: Final = Path("tmp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """All that a run is told."""
+
+    files: Sequence[Path]
+    selection: Selection = field(default_factory=Selection)
+    overrides: Overrides = field(default_factory=Overrides)
+    trials: int = 1
+    concurrency: int = 4
+    secrets: Path | None = None
+    prices: Path | None = None
+    output: Path
+    resume: Path | None = None
+    trace: bool = False
+    quiet: bool = False
+
+
+class Interrupted(Exception):
+    """Somebody ended the run early; `report` holds what was reached."""
+
+    def __init__(self, report: BenchReport) -> None:
+        super().__init__("interrupted")
+        self.report = report
+
+
+def usable_files(
+    paths: Sequence[Path], secrets: Path | None, environment: Mapping[str, str]
+) -> list[BenchFile]:
+    """Files without errors, their variables filled in. Raises: NoInput, BadBenchmark, BadSecrets."""
+    found = find_secrets(secrets)
+    files = [lint(inspect_file(path, found, environment)) for path in paths]
+    require_usable(files)
+    return files
+
+
+def make_plan(options: RunOptions, *, environment: Mapping[str, str], now: datetime) -> Plan:
+    """What the options come to. Nothing is started or asked yet.
+
+    Raises: NoInput, BadBenchmark, BadSecrets, NothingSelected, BadResult.
+    """
+    files = usable_files(options.files, options.secrets, environment)
+    keys = Keys(secrets=find_secrets(options.secrets), environment=environment)
+    tasks = plan_tasks(files, options.selection, options.overrides, keys)
+    plan = Plan(
+        tasks=tasks,
+        trials=options.trials,
+        concurrency=options.concurrency,
+        prices=_prices(options.prices, tasks),
+        timestamp=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        settings=_settings(options),
+        trace=options.trace,
+    )
+    if options.resume is None:
+        return plan
+    return replace(plan, done=_done(plan, read_report(options.resume)))
+
+
+def run_files(options: RunOptions, *, environment: Mapping[str, str], now: datetime) -> BenchReport:
+    """Run the chosen tasks and write the result, each attempt kept the moment it is done.
+
+    Raises: as `make_plan`, MissingKey, and Interrupted on Ctrl-C.
+    """
+    plan = make_plan(options, environment=environment, now=now)
+    keys = Keys(secrets=find_secrets(options.secrets), environment=environment)
+    require_keys(plan.tasks, keys)
+    from app.harness.mcp.run import run_bench
+
+    recorder = _Recorder(plan, options)
+    try:
+        report = asyncio.run(run_bench(plan, recorder.hear))
+    except KeyboardInterrupt:
+        raise Interrupted(recorder.finish(recorder.so_far())) from None
+    except BaseException:
+        recorder.broke_off()
+        raise
+    return recorder.finish(report)
+
+
+def free_path(now: datetime, suffix: str, folder: Path = FOLDER) -> Path:
+    """`tmp/result-20261122-0930.csv`, numbered when there is such a file already."""
+    stem = f"result-{now.strftime('%Y%m%d-%H%M')}"
+    path = folder / f"{stem}{suffix}"
+    number = 2
+    while path.exists():
+        path = folder / f"{stem}-{number}{suffix}"
+        number += 1
+    return path
+
+
+class _Recorder:
+    """Keeps what is told in a journal, shows it, and writes the whole file in the end."""
+
+    def __init__(self, plan: Plan, options: RunOptions) -> None:
+        self._plan = plan
+        self._options = options
+        self._results: list[TaskResult] = list(plan.done)
+        self._servers: list[ServerFacts] = []
+        self._planned = sum(1 for _ in plan.attempts())
+        self._journal = Journal(options.output, self.so_far())
+
+    def hear(self, event: Event) -> None:
+        if isinstance(event, AttemptEnded):
+            self._results.append(event.result)
+            self._journal.add(event.result)
+            self._show(event.result)
+        elif isinstance(event, ServerSeen):
+            self._servers.append(event.facts)
+            if event.changed:
+                tell(f"warning: {event.facts.name} lists other tools than before")
+        elif isinstance(event, Traced):
+            tell(f"{event.key.task}: {printable(event.line)}")
+
+    def so_far(self) -> BenchReport:
+        return BenchReport(
+            timestamp=self._plan.timestamp,
+            planned=self._planned,
+            results=tuple(self._results),
+            servers=tuple(self._servers),
+            settings=self._plan.settings,
+            interrupted=True,
+        )
+
+    def finish(self, report: BenchReport) -> BenchReport:
+        write_report(report, self._options.output)
+        self._journal.discard()
+        tell(f"the result is in {self._options.output}")
+        return report
+
+    def broke_off(self) -> None:
+        """Leave the journal as it is: `--resume` goes on with it."""
+        self._journal.close()
+        tell(f"go on with --resume {self._options.output}")
+
+    def _show(self, result: TaskResult) -> None:
+        if self._options.quiet:
+            return
+        why = f": {printable(reason(result))[:300]}" if reason(result) else ""
+        tell(
+            f"[{len(self._results)}/{self._planned}] {result_word(result)}"
+            f" {printable(result.scenario)} / {printable(result.task)}"
+            f" {seconds(result.duration_ms)}{why}"
+        )
+
+
+def _done(plan: Plan, earlier: BenchReport) -> tuple[TaskResult, ...]:
+    """The attempts that need not be made again: judged, and asked the same as now."""
+    hashes = {attempt.key: attempt.task.content_hash() for attempt in plan.attempts()}
+    return tuple(
+        each
+        for each in earlier.results
+        if each.outcome is Outcome.SCORED and hashes.get(each.key) == each.content_hash
+    )
+
+
+def _prices(path: Path | None, tasks: Sequence[PlannedTask]) -> dict[str, Price]:
+    if path is None:
+        return {}
+    names = {task.model for task in tasks if task.model}
+    names |= {task.evaluator.model for task in tasks if task.evaluator and task.evaluator.model}
+    priced = {name: read_price(path, name) for name in names}
+    return {name: price for name, price in priced.items() if price is not None}
+
+
+def _settings(options: RunOptions) -> dict[str, Any]:
+    """The circumstances of a run, so that another can be made under the same."""
+    return {
+        "files": [str(path) for path in options.files],
+        "trials": options.trials,
+        "concurrency": options.concurrency,
+        "scenarios": list(options.selection.scenarios),
+        "tasks": list(options.selection.tasks),
+        "tags": list(options.selection.tags),
+        "models": list(options.overrides.models),
+        "timeout_s": options.overrides.timeout_s,
+    }
