@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from app.core import db
 from app.core.resources import Resources
 from app.metrics.types import MetricProvider, MetricSpec
 from app.traces.registry import (
@@ -125,6 +126,8 @@ def register_metrics(register: Callable[[str, Callable[..., MetricProvider]], ob
 
 
 def register_sources(register: Callable[[str, SourceSpec], object]) -> None:
+    # A statement that is stopped by a test lasts as long as the test wants.
+    db.STATEMENT_TIMEOUT_MS = 90_000
     register("gated", SourceSpec(open=_open_gated, write_scores=_write_scores))
 
 
