@@ -112,7 +112,8 @@ class McpServer:
             said = f"MCP error {error.code}: {error.message}"
             return self._called(tool, arguments, _failed(said), began)
         except (ValidationError, RuntimeError) as error:  # a result that its schema forbids
-            return self._called(tool, arguments, _failed(_first_line(error)), began)
+            said = f"the result is not what it must be: {_first_line(error)}"
+            return self._called(tool, arguments, _failed(said), began)
         return self._called(tool, arguments, result, began)
 
     async def stop(self, *, at_once: bool = False) -> None:
@@ -308,4 +309,7 @@ def _reasons(error: BaseException) -> Iterator[str]:
 
 
 def _first_line(error: BaseException) -> str:
+    if isinstance(error, ValidationError):
+        flaw = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(map(str, flaw['loc']))}: {flaw['msg']}"[:SHOWN]
     return (str(error).splitlines() or ["no reason given"])[0][:SHOWN]

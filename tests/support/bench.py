@@ -1,0 +1,122 @@
+"""Runs of ot-bench without its files: tasks, a model that plays a script, what was told."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.harness.llm.conversation import (
+    Llm,
+    Message,
+    Provider,
+    Role,
+    Stop,
+    TextBlock,
+    Tool,
+    ToolUseBlock,
+    Turn,
+    Usage,
+)
+from app.harness.mcp.config import TaskType
+from app.harness.mcp.plan import LlmEndpoint, Plan, PlannedServer, PlannedTask
+from app.harness.mcp.run import run_bench
+from app.harness.mcp.types import BenchReport, Event, TaskResult
+
+ENDPOINT = LlmEndpoint(provider=Provider.OPENAI, base_url="http://127.0.0.1:1/v1")
+
+
+def calls(
+    *uses: tuple[str, dict[str, Any]], text: str = "", tokens: tuple[int, int] | None = None
+) -> Turn:
+    """A turn that asks for tools, or only says something."""
+    blocks: list[TextBlock | ToolUseBlock] = [TextBlock(text=text)] if text else []
+    blocks += [
+        ToolUseBlock(id=f"call_{n}", name=name, input=given) for n, (name, given) in enumerate(uses)
+    ]
+    return Turn(
+        message=Message(role=Role.ASSISTANT, content=tuple(blocks)),
+        stop=Stop.TOOL_USE if uses else Stop.END,
+        usage=Usage(input_tokens=tokens[0], output_tokens=tokens[1]) if tokens else None,
+    )
+
+
+def says(text: str, tokens: tuple[int, int] | None = None) -> Turn:
+    return calls(text=text, tokens=tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a model was asked."""
+
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...]
+
+
+Play = Callable[[Request], Turn]
+
+
+@dataclass(slots=True)
+class ScriptedModel:
+    """Answers by a function of the request, or with turns in their order, the last for ever."""
+
+    play: Play
+    model: str = "m"
+    provider: str = "scripted"
+    asked: list[Request] = field(default_factory=list)
+
+    async def turn(self, system: str, messages: Sequence[Message], tools: Sequence[Tool]) -> Turn:
+        request = Request(system, tuple(messages), tuple(tools))
+        self.asked.append(request)
+        return self.play(request)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def scripted(*turns: Turn) -> ScriptedModel:
+    left = list(turns)
+    return ScriptedModel(lambda _: left.pop(0) if len(left) > 1 else left[0])
+
+
+def harness_task(*servers: PlannedServer, prompt: str = "Do it.", **more: Any) -> PlannedTask:
+    given: dict[str, Any] = {
+        "file": "bench.yaml",
+        "scenario": "s",
+        "name": "t",
+        "type": TaskType.HARNESS,
+        "model": "m",
+        "servers": servers,
+        "timeout_s": 60.0,
+        "endpoint": ENDPOINT,
+        "prompts": (prompt,),
+        **more,
+    }
+    return PlannedTask(**given)
+
+
+def direct_task(server: PlannedServer, tool: str, **more: Any) -> PlannedTask:
+    given: dict[str, Any] = {"prompts": (), "type": TaskType.DIRECT, "model": "", **more}
+    return harness_task(server, tool=tool, **given)
+
+
+@dataclass(slots=True)
+class Ran:
+    """A report, and what was told on the way to it."""
+
+    report: BenchReport
+    events: list[Event]
+
+    @property
+    def result(self) -> TaskResult:
+        [only] = self.report.results
+        return only
+
+
+def run(*tasks: PlannedTask, model: Llm | None = None, **more: Any) -> Ran:
+    """Run tasks; every model they name is this one."""
+    asked = model or scripted(says("Done."))
+    events: list[Event] = []
+    plan = Plan(tasks=tasks, **more)
+    report = asyncio.run(run_bench(plan, events.append, opening=lambda *_: asked))
+    return Ran(report, events)

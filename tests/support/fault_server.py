@@ -1,0 +1,166 @@
+"""An MCP server over stdio that behaves badly on demand: `python fault_server.py [habit…]`.
+
+Without the SDK, so that it starts at once and can say what no SDK would.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+JSON = dict[str, Any]
+
+# Habits: what it does at its start, whatever it is asked.
+MUTE = "mute"  # answers nothing
+DYING = "dying"  # says why on its standard error, and ends
+DEAF = "deaf"  # ends neither with its input nor on SIGTERM
+CHATTY = "chatty"  # writes its log to its standard output
+TOOLLESS = "toolless"  # knows of no tools at all
+
+TEXT: JSON = {"type": "object", "properties": {"text": {"type": "string"}}}
+SIZE: JSON = {"type": "object", "properties": {"bytes": {"type": "integer"}}}
+NOTHING: JSON = {"type": "object", "properties": {}}
+TOOLS: dict[str, JSON] = {
+    "echo": TEXT,
+    "count": NOTHING,
+    "fail": TEXT,
+    "image": NOTHING,
+    "nothing": NOTHING,
+    "structured": NOTHING,
+    "ill_formed": NOTHING,
+    "huge": SIZE,
+    "environment": NOTHING,
+    "family": NOTHING,
+    "die": NOTHING,
+    "hang": NOTHING,
+    "garble": NOTHING,
+    "flood_line": NOTHING,
+    "flood_lines": NOTHING,
+}
+SLEEPER = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(3600)"]
+
+
+class Server:
+    """Answers line by line until its input ends."""
+
+    def __init__(self, habits: list[str]) -> None:
+        self.habits = habits
+        self.calls = 0
+
+    def run(self) -> None:
+        if DEAF in self.habits:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if DYING in self.habits:
+            sys.exit("the licence has expired")
+        for line in sys.stdin:
+            request = json.loads(line)
+            if CHATTY in self.habits:
+                write("INFO a request has come\n{not even json\n\n")
+            if "id" in request and MUTE not in self.habits:
+                self.answer(request)
+        while DEAF in self.habits or MUTE in self.habits:
+            time.sleep(3600)
+
+    def answer(self, request: JSON) -> None:
+        method = request["method"]
+        if method == "initialize":
+            result: JSON = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "faults", "version": "1.2.3"},
+                "instructions": "Expect the worst.",
+            }
+        elif method == "tools/list" and TOOLLESS not in self.habits:
+            result = self.page(int(request.get("params", {}).get("cursor", 0)))
+        elif method == "tools/call":
+            result = self.call(request["params"]["name"], request["params"].get("arguments") or {})
+        else:
+            error = {"code": -32601, "message": "Method not found"}
+            send({"jsonrpc": "2.0", "id": request["id"], "error": error})
+            return
+        send({"jsonrpc": "2.0", "id": request["id"], "result": result})
+
+    def page(self, start: int) -> JSON:
+        """Ten tools at a time."""
+        names = list(TOOLS)[start : start + 10]
+        tools = [{"name": n, "description": f"Does {n}.", "inputSchema": TOOLS[n]} for n in names]
+        more = {"nextCursor": str(start + 10)} if start + 10 < len(TOOLS) else {}
+        return {"tools": tools, **more}
+
+    def call(self, tool: str, given: JSON) -> JSON:
+        self.calls += 1
+        DEEDS.get(tool, nothing)()
+        match tool:
+            case "count":
+                return text(str(self.calls))
+            case "fail":
+                return {**text(given.get("text", "no matches found")), "isError": True}
+            case "huge":
+                return text("x" * given["bytes"])
+            case "environment":
+                return text(json.dumps(dict(os.environ)))
+            case "family":
+                # It inherits the pipes, as the children of careless servers do.
+                return text(str(subprocess.Popen(SLEEPER).pid))
+        return ANSWERS.get(tool) or text(given.get("text", ""))
+
+
+def nothing() -> None:
+    """Most tools do no more than to answer."""
+
+
+def die() -> None:
+    sys.stderr.write("out of luck\n")
+    sys.stderr.flush()
+    os._exit(3)
+
+
+def hang() -> None:
+    time.sleep(3600)
+
+
+def garble() -> None:
+    write('{"jsonrpc": "2.0", "id": 7, "result": {\n')
+    hang()
+
+
+def flood(piece: str) -> None:
+    while True:
+        write(piece)
+
+
+def text(said: str) -> JSON:
+    return {"content": [{"type": "text", "text": said}]}
+
+
+def send(message: JSON) -> None:
+    write(json.dumps(message) + "\n")
+
+
+def write(piece: str) -> None:
+    sys.stdout.write(piece)
+    sys.stdout.flush()
+
+
+DEEDS: dict[str, Callable[[], None]] = {
+    "die": die,
+    "hang": hang,
+    "garble": garble,
+    "flood_line": partial(flood, "x" * 65536),
+    "flood_lines": partial(flood, "still working\n" * 5000),
+}
+ANSWERS: dict[str, JSON] = {
+    "image": {"content": [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]},
+    "nothing": {"content": []},
+    "structured": {"content": [], "structuredContent": {"n": 1}},
+    "ill_formed": {"content": "no list"},
+}
+
+
+if __name__ == "__main__":
+    Server(sys.argv[1:]).run()
