@@ -11,6 +11,9 @@ from typing import NamedTuple
 from app.statistics.intervals import Interval
 from app.statistics.verdict import MDE_FACTOR, Remedy
 
+# Nobody runs an item more often than this: it takes more items.
+MOST_TRIALS = 1_000
+
 
 class ChangeVariance(NamedTuple):
     """The variance of an item's change; `trial` is None where every item had one trial only, and
@@ -41,7 +44,8 @@ def visible_change(variance: ChangeVariance, *, items: int, trials: int) -> floa
 
 
 def trials_needed(variance: ChangeVariance, *, items: int, change: float) -> Remedy | None:
-    """How many trials an item make a change visible, as `more_trials` of none; None when one does.
+    """How many trials an item make a change visible, as `more_trials` of none; None when one does,
+    and a remedy without trials when not even a thousand do.
 
     With one trial an item in the past the noise within items is unknown: at best it is all there is.
     """
@@ -49,9 +53,8 @@ def trials_needed(variance: ChangeVariance, *, items: int, change: float) -> Rem
     if variance.of(1) <= bearable:
         return None
     if variance.trial is None:
-        return Remedy(_ceiling(variance.items / bearable) if bearable > 0 else None, at_best=True)
-    spare = bearable - variance.items
-    return Remedy(_ceiling(variance.trial / spare) if spare > 0 else None)
+        return Remedy(_at_most(variance.items, bearable), at_best=True)
+    return Remedy(_at_most(variance.trial, bearable - variance.items))
 
 
 def items_needed(variance: ChangeVariance, *, trials: int, change: float) -> int:
@@ -76,6 +79,10 @@ def no_worse_than(harm: Interval, margin: float) -> Inferiority:
     """
     proven = True if harm.high < margin else False if harm.low > margin else None
     return Inferiority(proven, harm.high)
+
+
+def _at_most(noise: float, spare: float) -> int | None:
+    return _ceiling(noise / spare) if noise < MOST_TRIALS * spare else None
 
 
 def _ceiling(value: float) -> int:

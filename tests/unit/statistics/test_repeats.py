@@ -1,0 +1,64 @@
+"""Trials of one item become one number: by hand, then for any trials."""
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.statistics.repeats import at_least_k, pass_at_k, pass_hat_k, reduce_trials
+
+
+def test_trials_are_reduced_by_item() -> None:
+    # Item 0 has 1 and 3, item 1 nothing but a missing value, item 2 a single 5.
+    found = reduce_trials(np.array([0, 1, 0, 2]), np.array([1.0, np.nan, 3.0, 5.0]), 3)
+    assert found.n.tolist() == [2.0, 0.0, 1.0]
+    np.testing.assert_array_equal(found.means, [2.0, np.nan, 5.0])
+    # (1 - 2)² + (3 - 2)² over 2 - 1
+    np.testing.assert_array_equal(found.within, [2.0, np.nan, np.nan])
+
+
+def test_pass_at_k_by_hand() -> None:
+    # Two of five passed: of the 10 pairs 3 hold none of them, and 1 holds both.
+    assert pass_at_k(5, 2, 2) == pytest.approx(1 - 3 / 10)
+    assert pass_hat_k(5, 2, 2) == pytest.approx(1 / 10)
+    assert at_least_k(5, 2, 2) == 1.0
+    assert at_least_k(5, 2, 3) == 0.0
+
+
+def test_of_fewer_trials_than_k_nothing_is_said() -> None:
+    assert pass_at_k(2, 2, 3) is pass_hat_k(2, 2, 3) is at_least_k(2, 2, 3) is None
+
+
+@pytest.mark.parametrize(("trials", "passed", "k"), [(3, 4, 1), (3, -1, 1), (3, 1, 0)])
+def test_impossible_counts_are_refused(trials: int, passed: int, k: int) -> None:
+    with pytest.raises(ValueError, match="no such thing"):
+        pass_at_k(trials, passed, k)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=7), st.data())
+def test_both_are_what_all_choices_of_k_trials_would_show(
+    passes: list[bool], data: st.DataObject
+) -> None:
+    k = data.draw(st.integers(1, len(passes)))
+    chosen = list(combinations(passes, k))
+    n, c = len(passes), sum(passes)
+    assert pass_at_k(n, c, k) == pytest.approx(sum(map(any, chosen)) / len(chosen))
+    assert pass_hat_k(n, c, k) == pytest.approx(sum(map(all, chosen)) / len(chosen))
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.floats(-100, 100)), min_size=1, max_size=30))
+def test_sums_give_the_mean_and_variance_of_each_item(values: list[tuple[int, float]]) -> None:
+    items = np.array([item for item, _ in values])
+    numbers = np.array([value for _, value in values])
+    found = reduce_trials(items, numbers, 4)
+    for item in range(4):
+        own = numbers[items == item]
+        if len(own):
+            assert found.means[item] == pytest.approx(own.mean(), abs=1e-9)
+        if len(own) > 1:
+            assert found.within[item] == pytest.approx(own.var(ddof=1), abs=1e-7)
+        else:
+            assert math.isnan(found.within[item])
