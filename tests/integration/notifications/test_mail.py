@@ -1,7 +1,6 @@
 """Mails, through real servers: with and without TLS and passwords, with good and bad addresses."""
 
 import datetime as dt
-import ipaddress
 import socket
 import ssl
 import threading
@@ -17,10 +16,6 @@ from typing import Any
 import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from app.core.resources import Resources
 from app.core.secrets import Secret
@@ -38,6 +33,7 @@ from app.notifications.types import (
 )
 from tests.integration.notifications.conftest import Scene
 from tests.support.service import Service, running_service
+from tests.support.tls import trusted_server
 
 NOW = dt.datetime(2026, 11, 22, 12, tzinfo=dt.UTC)
 USER, PASSWORD = b"mosaico", b"correct horse"
@@ -110,31 +106,7 @@ def mailbox() -> Mailbox:
 @pytest.fixture
 def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
     """TLS with a certificate for 127.0.0.1 that this process trusts."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a mail server of the tests")])
-    place = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    today = dt.datetime.now(dt.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(today - dt.timedelta(days=1))
-        .not_valid_after(today + dt.timedelta(days=1))
-        .add_extension(place, critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    plain = serialization.NoEncryption()
-    (tmp_path / "mail.pem").write_bytes(certificate.public_bytes(pem))
-    raw = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
-    (tmp_path / "mail.key").write_bytes(raw)
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "mail.pem"))
-    found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    found.load_cert_chain(tmp_path / "mail.pem", tmp_path / "mail.key")
-    return found
+    return trusted_server(tmp_path, monkeypatch, ["127.0.0.1"])
 
 
 def access(port: int, **more: Any) -> SmtpAccess:
