@@ -36,7 +36,7 @@ PLACES = """
                             archived, revision)
     VALUES ('b', '{}', 'local', '[]', 0.9, 0.05, false, 1);
 """
-EMPTY = "DELETE FROM schedule_configs; DELETE FROM procrastinate_jobs;"
+EMPTY = "TRUNCATE schedule_configs, schedule_fires; DELETE FROM procrastinate_jobs;"
 FILL = text(
     """
     INSERT INTO schedule_configs (id, name, benchmark_id, agent_id, cron_expression, timezone,

@@ -8,7 +8,11 @@ from app.core.db import Base
 
 
 class ScheduleConfig(Base):
-    """A benchmark that is run by the clock. `next_run_at` is null while it is disabled."""
+    """A benchmark that is run by the clock. `next_run_at` is null while it is disabled.
+
+    Each instant writes a row anew, and each index with it: there are only those that a tick or a
+    list needs.
+    """
 
     __tablename__ = "schedule_configs"
     __table_args__ = (
@@ -23,10 +27,8 @@ class ScheduleConfig(Base):
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
     description: Mapped[str | None]
-    benchmark_id: Mapped[str] = mapped_column(
-        ForeignKey("benchmarks.id", ondelete="RESTRICT"), index=True
-    )
-    agent_id: Mapped[str] = mapped_column(ForeignKey("agents.id", ondelete="RESTRICT"), index=True)
+    benchmark_id: Mapped[str] = mapped_column(ForeignKey("benchmarks.id", ondelete="RESTRICT"))
+    agent_id: Mapped[str] = mapped_column(ForeignKey("agents.id", ondelete="RESTRICT"))
     cron_expression: Mapped[str]
     timezone: Mapped[str]
     dst_policy: Mapped[str]
@@ -52,16 +54,19 @@ class ScheduleFire(Base):
 
     `until` is set where one row stands for all instants from `due_at` on. `plan` is what the
     schedule asked for when the instant was claimed: later edits change later instants only.
+    `schedule_id` is no foreign key: it would be checked for each row, though whoever writes one
+    holds the lock of its schedule. `delete_schedule` deletes these rows.
     """
 
     __tablename__ = "schedule_fires"
     __table_args__ = (
         UniqueConstraint("schedule_id", "due_at"),
         Index("ix_schedule_fires_due_at", "due_at"),
+        Index("ix_schedule_fires_run_id", "run_id", postgresql_where=text("run_id IS NOT NULL")),
     )
 
     seq: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
-    schedule_id: Mapped[str] = mapped_column(ForeignKey("schedule_configs.id", ondelete="CASCADE"))
+    schedule_id: Mapped[str]
     due_at: Mapped[datetime]
     until: Mapped[datetime | None]
     fired_at: Mapped[datetime]
@@ -70,7 +75,5 @@ class ScheduleFire(Base):
     reason: Mapped[str | None]
     detail: Mapped[str | None]
     plan: Mapped[dict[str, Any] | None]
-    run_id: Mapped[str | None] = mapped_column(
-        ForeignKey("benchmark_runs.id", ondelete="SET NULL"), index=True
-    )
+    run_id: Mapped[str | None] = mapped_column(ForeignKey("benchmark_runs.id", ondelete="SET NULL"))
     settled_at: Mapped[datetime | None]

@@ -158,6 +158,7 @@ def change_schedule(
 def delete_schedule(session: Session, schedule_id: str) -> None:
     """Delete a schedule with its history of fires. Runs that it started stay and go on."""
     session.delete(queries.get_schedule(session, schedule_id, for_update=True))
+    session.execute(delete(ScheduleFire).where(ScheduleFire.schedule_id == schedule_id))
     session.flush()
 
 
