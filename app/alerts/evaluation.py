@@ -1,7 +1,7 @@
 """What a run means for the rules about it; decided from stored rows, before anything is written."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from app.alerts import queries
@@ -41,7 +41,9 @@ METRICS_SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluatedRun:
-    """A run that is about to end, with all that it was found to be; `traces` is how many."""
+    """A run that is about to end, with all that it was found to be; `traces` is how many. Verdicts
+    are by KPI and by column.
+    """
 
     seq: int
     id: str
@@ -53,6 +55,14 @@ class EvaluatedRun:
     traces: int
     kpis: Sequence[KpiValue]
     aggregates: Mapping[str, Aggregate]
+    kpi_verdicts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    metric_verdicts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def verdict_on(self, source: Source) -> Mapping[str, Any] | None:
+        """How a KPI or the mean of a metric stands beside its baseline."""
+        if source.metric is None:
+            return self.kpi_verdicts.get(source.kpi or "")
+        return self.metric_verdicts.get(column_of(source.metric.key))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +183,8 @@ def _seen(
     needs_items = config.condition == Condition.ANOMALY_DETECTED
     try:
         reading = reading_of(source, run.kpis, run.aggregates)
+        if reading is not None:
+            reading = replace(reading, verdict=run.verdict_on(source))
         readings = stored.readings(source, with_items=needs_items)
     except Unavailable:
         raise

@@ -42,7 +42,7 @@ PAST_RUNS = text(
 )
 KPI_VALUES = text(
     """
-    SELECT run_seq, kpi_id, name, value, undefined_reason, formula, direction, unit
+    SELECT run_seq, kpi_id, name, value, undefined_reason, formula, direction, unit, verdict
     FROM kpi_history WHERE run_seq = ANY(:runs) AND kpi_id = :kpi
     """
 )
@@ -102,12 +102,15 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What one run says about a subject; `resolution` is what one changed trace moves it."""
+    """What one run says about a subject; `resolution` is what one changed trace moves it, `verdict`
+    how it stands beside its baseline.
+    """
 
     subject: Subject
     point: RunPoint | None
     reason: str | None = None
     resolution: float = 0.0
+    verdict: Mapping[str, Any] | None = None
 
 
 class Source(NamedTuple):
@@ -168,6 +171,7 @@ class StoredValues:
         self._traces = sum(run.traces or 0 for run in runs)
         self._readings: dict[tuple[Source, bool], dict[int, Reading]] = {}
         self._aggregates: dict[str, dict[int, Aggregate]] = {}
+        self._verdicts: dict[tuple[str, int], dict[str, Any] | None] = {}
         self._items: dict[str, dict[int, dict[str, ItemSum]]] = {}
 
     def readings(self, source: Source, *, with_items: bool) -> dict[int, Reading]:
@@ -183,9 +187,12 @@ class StoredValues:
         for row in rows:
             self._load({column_of(ref.key) for ref in compile_formula(row.formula).references})
         return {
-            row.run_seq: kpi_reading(
-                row.name, row.direction, row.formula, row.value, row.undefined_reason,
-                self._of_run(row.run_seq),
+            row.run_seq: replace(
+                kpi_reading(
+                    row.name, row.direction, row.formula, row.value, row.undefined_reason,
+                    self._of_run(row.run_seq),
+                ),
+                verdict=row.verdict,
             )
             for row in rows
         }  # fmt: skip
@@ -196,7 +203,10 @@ class StoredValues:
         column = column_of(reference.key)
         self._load({column})
         return {
-            seq: metric_reading(reference, found) for seq, found in self._aggregates[column].items()
+            seq: replace(
+                metric_reading(reference, found), verdict=self._verdicts.get((column, seq))
+            )
+            for seq, found in self._aggregates[column].items()
         }
 
     def _load(self, columns: set[str]) -> None:
@@ -207,6 +217,7 @@ class StoredValues:
         rows = self._session.execute(METRIC_VALUES, {"runs": self._seqs, "names": missing})
         for row in rows.mappings():
             self._aggregates[row["metric"]][row["run_seq"]] = _aggregate(dict(row))
+            self._verdicts[row["metric"], row["run_seq"]] = row["verdict"]
 
     def _of_run(self, seq: int) -> dict[str, Aggregate]:
         return {name: found[seq] for name, found in self._aggregates.items() if seq in found}
@@ -270,6 +281,7 @@ def observe(
         reason=reading.reason,
         history=history[-WINDOW:],
         resolution=reading.resolution,
+        verdict=reading.verdict,
     )
 
 

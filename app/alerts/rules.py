@@ -1,7 +1,7 @@
 """When a rule fires, and what follows from it: conditions and states, decided without a database."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -13,6 +13,17 @@ from app.statistics.anomaly import Judged, Learning, RunPoint, Side, judge_run
 TOLERANCE = 1e-9
 SMALLEST_RATE_CHANGE = 0.02
 SMALLEST_SHARE = 0.02
+VERDICT_DETAILS = (
+    "verdict",
+    "effect",
+    "low",
+    "high",
+    "p",
+    "pAdjusted",
+    "items",
+    "trials",
+    "method",
+)
 TOO_LARGE = "the values of {} are too large to be compared"
 
 
@@ -26,6 +37,7 @@ class Condition(StrEnum):
     PERCENTAGE_DROP = "PERCENTAGE_DROP"
     PERCENTAGE_RISE = "PERCENTAGE_RISE"
     ANOMALY_DETECTED = "ANOMALY_DETECTED"
+    REGRESSED = "REGRESSED"
 
     @property
     def looks_back(self) -> bool:
@@ -101,13 +113,14 @@ class Subject:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """A run and the comparable ones before it, oldest first. `reason` says why there is no value;
-    `resolution` is what one changed trace moves it.
+    `resolution` is what one changed trace moves it, `verdict` how it stands beside its baseline.
     """
 
     value: float | None
     reason: str | None = None
     history: Sequence[RunPoint] = ()
     resolution: float = 0.0
+    verdict: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +166,8 @@ def evaluate_condition(rule: Rule, subject: Subject, seen: Observation) -> Asses
     if seen.value is None:
         reason = seen.reason or "it was not computed"
         return _no_data(f"{subject.name} has no value: {reason}")
+    if rule.condition is Condition.REGRESSED:
+        return _regressed(subject, seen.value, seen.verdict or {})
     if rule.condition is Condition.ANOMALY_DETECTED:
         return _anomaly(rule, subject, seen, seen.value)
     assert rule.threshold is not None, "checked when the rule was saved"
@@ -295,6 +310,24 @@ def _anomaly(rule: Rule, subject: Subject, seen: Observation, value: float) -> A
         f" {number(found.high)} was to be expected after {runs(found.history)}"
         f" ({found.method}, z {number(found.z)}, limit {number(found.critical)}).{slide}{small}",
         details=_details(found),
+    )
+
+
+def _regressed(subject: Subject, value: float, verdict: Mapping[str, Any]) -> Assessment:
+    """What the comparison with the baseline says; where it decides nothing, nothing changes."""
+    found = {
+        "REGRESSED": Outcome.BREACH,
+        "NO_EVIDENCE": Outcome.HEALTHY,
+        "IMPROVED": Outcome.HEALTHY,
+    }.get(verdict.get("verdict") or "", Outcome.LEARNING)
+    return Assessment(
+        outcome=found,
+        value=value,
+        baseline=verdict.get("base"),
+        visible=verdict.get("mde"),
+        explanation=verdict.get("explanation")
+        or f"{subject.name} is {number(value)}, and was not compared with a baseline.",
+        details={key: verdict[key] for key in VERDICT_DETAILS if verdict.get(key) is not None},
     )
 
 

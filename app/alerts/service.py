@@ -192,6 +192,8 @@ def _kpi_id(session: Session, benchmark_id: str, wanted: str | None) -> str | No
 
 def _threshold_errors(config: AlertConfig) -> list[ErrorItem]:
     condition = Condition(config.condition)
+    if condition is Condition.REGRESSED:
+        return _verdict_errors(config)
     if config.threshold is None:
         if condition is Condition.ANOMALY_DETECTED:
             return []
@@ -200,6 +202,19 @@ def _threshold_errors(config: AlertConfig) -> list[ErrorItem]:
         detail = f"{condition} with 0 fires at every change; send another number"
         return [ErrorItem(pointer="/threshold", detail=detail)]
     return []
+
+
+def _verdict_errors(config: AlertConfig) -> list[ErrorItem]:
+    """A verdict is on a KPI or on the mean of a metric, and says itself what counts as a change."""
+    errors = []
+    if config.threshold is not None:
+        detail = "REGRESSED takes none: what counts is `minEffect` of the KPI; leave it out"
+        errors.append(ErrorItem(pointer="/threshold", detail=detail))
+    reference = read_reference(config.metric) if config.metric else None
+    if reference is not None and reference.stat != "mean":
+        detail = f"REGRESSED looks at the mean of a metric; name {reference.key} alone, or a KPI"
+        errors.append(ErrorItem(pointer="/metric", detail=detail))
+    return errors
 
 
 def record_decisions(session: Session, decisions: Decisions, now: datetime) -> None:

@@ -133,6 +133,7 @@ def finish(job: Job, run_id: str) -> None:
     validity = judge_validity(
         tally, min_coverage=step.plan.min_coverage, max_error_share=step.plan.max_error_share
     )
+    verdicts = judge_run(job, step, kpis, validity)
     run = EvaluatedRun(
         seq=step.run_seq,
         id=run_id,
@@ -144,8 +145,9 @@ def finish(job: Job, run_id: str) -> None:
         traces=tally.total,
         kpis=kpis,
         aggregates=aggregates,
+        kpi_verdicts=verdicts.kpis,
+        metric_verdicts=verdicts.metrics,
     )
-    verdicts = judge_run(job, step, kpis, validity)
     found = service.Finished(
         expected=tally.total,
         aggregates=aggregates,

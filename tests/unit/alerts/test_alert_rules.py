@@ -263,3 +263,25 @@ def test_ten_percent_below_the_mean_of_five_healthy_nights_is_a_false_alarm_in_t
         alarms += found.outcome is B
     # 8.3 % ± 3 standard errors of 0.7 points.
     assert 0.062 < alarms / 1500 < 0.105
+
+
+@pytest.mark.parametrize(
+    ("verdict", "outcome"),
+    [
+        ("REGRESSED", Outcome.BREACH),
+        ("IMPROVED", Outcome.HEALTHY),
+        ("NO_EVIDENCE", Outcome.HEALTHY),
+        ("INCONCLUSIVE", Outcome.LEARNING),
+        (None, Outcome.LEARNING),
+    ],
+)
+def test_a_regression_is_a_breach_and_an_open_question_changes_nothing(
+    verdict: str | None, outcome: Outcome
+) -> None:
+    said = {"verdict": verdict, "base": 0.9, "mde": 0.1, "explanation": "It fell."}
+    found = evaluate_condition(
+        Rule(condition=Condition.REGRESSED),
+        Subject(name="quality"),
+        Observation(value=0.5, verdict=said),
+    )
+    assert (found.outcome, found.baseline, found.explanation) == (outcome, 0.9, "It fell.")
