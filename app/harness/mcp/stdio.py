@@ -60,7 +60,7 @@ class StdioLink:
         self._process = process
         self._output = asyncio.StreamReader(limit=LINE_BYTES)
         self._errors = _Tail()
-        self._input: asyncio.StreamWriter
+        self._input: asyncio.StreamWriter | None = None
         self._transports: list[asyncio.BaseTransport] = []
         self._noise = 0
 
@@ -69,11 +69,12 @@ class StdioLink:
         loop, process = asyncio.get_running_loop(), self._process
         protocol = asyncio.StreamReaderProtocol(self._output)
         output, _ = await loop.connect_read_pipe(lambda: protocol, process.stdout)
+        self._transports.append(output)
         errors, _ = await loop.connect_read_pipe(lambda: self._errors, process.stderr)
+        self._transports.append(errors)
         flow = asyncio.StreamReaderProtocol(asyncio.StreamReader())
-        input_, _ = await loop.connect_write_pipe(lambda: flow, process.stdin)
-        self._transports = [output, errors]
-        self._input = asyncio.StreamWriter(input_, flow, None, loop)
+        writing, _ = await loop.connect_write_pipe(lambda: flow, process.stdin)
+        self._input = asyncio.StreamWriter(writing, flow, None, loop)
 
     async def receive(self) -> SessionMessage:
         """The next message of the program. Raises anyio.EndOfStream when none comes any more."""
@@ -93,6 +94,7 @@ class StdioLink:
     async def send(self, item: SessionMessage) -> None:
         """Write one message. Raises anyio.BrokenResourceError when nobody reads any more."""
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        assert self._input is not None
         try:
             self._input.write(text.encode() + b"\n")
             await self._input.drain()
@@ -147,7 +149,7 @@ class StdioLink:
 
     async def end(self) -> None:
         """See the program end: asked, told, and killed after two seconds; then nothing is left."""
-        with suppress(OSError, RuntimeError, AttributeError):
+        if self._input is not None:
             self._input.close()
         began = time.monotonic()
         if not await self._ended(began + ASKED_S):
@@ -156,8 +158,22 @@ class StdioLink:
         self._signal(signal.SIGKILL)
         await self._ended(began + END_S + END_S)
         REAPER.forget(self._process.pid)
-        for each in self._transports:
-            each.close()
+        await self._close_pipes()
+
+    async def _close_pipes(self) -> None:
+        process = self._process
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        for transport in self._transports:
+            transport.close()
+        await asyncio.sleep(0)  # the loop lets go of what is closed in its next round
+        if self._input is not None and not process.stdin.closed:  # nobody read what was written
+            self._input.transport.abort()
+            await asyncio.sleep(0)
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            with suppress(OSError):
+                pipe.close()
 
     async def _ended(self, deadline: float) -> bool:
         while self._process.poll() is None:

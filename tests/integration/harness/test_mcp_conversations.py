@@ -1,0 +1,370 @@
+"""A model with tools: what it is told, what it may use, and how its work ends."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from app.harness.limits import Allowance
+from app.harness.llm.conversation import LlmFailure, Message, Role, Stop, ToolResultBlock, Turn
+from app.harness.llm.prices import Price
+from app.harness.mcp.config import Evaluator
+from app.harness.mcp.evaluating import load_evaluators
+from app.harness.mcp.plan import Plan
+from app.harness.mcp.run import run_bench
+from app.harness.mcp.types import (
+    AttemptBegan,
+    AttemptEnded,
+    Ending,
+    ErrorKind,
+    Outcome,
+    ServerSeen,
+    TaskResult,
+    Traced,
+)
+from tests.support.bench import (
+    Request,
+    ScriptedModel,
+    calls,
+    direct_task,
+    harness_task,
+    run,
+    says,
+    scripted,
+)
+from tests.support.mcp_servers import faults
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _evaluators() -> None:
+    load_evaluators()
+
+
+def results_of(message: Message) -> list[ToolResultBlock]:
+    return [block for block in message.content if isinstance(block, ToolResultBlock)]
+
+
+def failing(failure: LlmFailure, *, after: int = 0) -> ScriptedModel:
+    def play(request: Request) -> Turn:
+        if len(request.messages) > after:
+            raise failure
+        return calls(("echo", {"text": "x"}))
+
+    return ScriptedModel(play)
+
+
+def test_a_model_uses_a_tool_and_answers() -> None:
+    model = scripted(calls(("echo", {"text": "hello"}), tokens=(100, 5)), says("It says hello."))
+    result = run(harness_task(faults()), model=model).result
+    assert (result.outcome, result.ending) == (Outcome.SCORED, Ending.NATURAL)
+    assert result.response == "It says hello."
+    assert [(call.server, call.tool, call.text) for call in result.tool_calls] == [
+        ("faults", "echo", "hello")
+    ]
+    roles = [message.role for message in result.messages]
+    assert roles == [Role.USER, Role.ASSISTANT, Role.TOOL_RESULT, Role.ASSISTANT]
+    assert result.natural_stop
+
+
+def test_without_servers_there_are_no_tools_and_no_system_message() -> None:
+    model = scripted(says("42"))
+    result = run(harness_task(), model=model).result
+    [asked] = model.asked
+    assert (asked.tools, asked.system) == ((), "")
+    assert (result.outcome, result.response) == (Outcome.SCORED, "42")
+
+
+def test_one_server_s_tools_keep_their_names() -> None:
+    model = scripted(says("Done."))
+    run(harness_task(faults(), system_prompt="Be brief."), model=model)
+    [asked] = model.asked
+    assert (asked.tools[0].name, asked.tools[0].description) == ("echo", "Does echo.")
+    assert asked.system == (
+        "Be brief.\n\nInstructions of faults:\nExpect the worst.\n\nYou have 15 tools of 1 server."
+    )
+
+
+def test_several_servers_stand_before_the_names_of_their_tools() -> None:
+    model = scripted(calls(("b__echo", {"text": "x"})), says("Done."))
+    result = run(harness_task(faults(name="a"), faults("toolless", name="b")), model=model).result
+    first = model.asked[0]
+    assert first.tools[0].name == "a__echo"
+    assert first.tools[0].description == "[a] Does echo."
+    assert "You have 15 tools of 2 servers." in first.system
+    # A server without tools leaves the names of the others as they are, and has none itself.
+    [refused] = result.tool_calls
+    assert refused.is_error
+    assert refused.text.startswith("no tool is named 'b__echo'; tools: a__echo, ")
+
+
+def test_prompts_are_said_one_after_the_other_and_the_last_answer_counts() -> None:
+    model = scripted(says("one"), calls(("count", {})), says("two"))
+    task = harness_task(faults(), prompts=("First.", "Second."))
+    result = run(task, model=model).result
+    assert [message.text() for message in result.messages if message.role is Role.USER] == [
+        "First.",
+        "Second.",
+    ]
+    assert result.response == "two"
+    assert [len(asked.messages) for asked in model.asked] == [1, 3, 5]
+
+
+def test_what_was_used_is_counted_call_by_call() -> None:
+    """Inputs 100, 160, 260: base 100, growth (60 + 100) / 2 = 80; 520 · 1 $ + 60 · 2 $ a million."""
+    count: tuple[str, dict[str, Any]] = ("count", {})
+    model = scripted(
+        calls(count, tokens=(100, 10)), calls(count, count, tokens=(160, 20)), says("3", (260, 30))
+    )
+    result = run(
+        harness_task(faults()), model=model, prices={"m": Price(input_usd=1.0, output_usd=2.0)}
+    ).result
+    assert [call.cumulative_input for call in result.llm_calls] == [100, 260, 520]
+    assert [call.tool_calls_made for call in result.llm_calls] == [1, 2, 0]
+    assert [call.text for call in result.tool_calls] == ["1", "2", "3"]
+    assert (result.base_context, result.context_growth_avg) == (100, 80)
+    assert (result.input_tokens, result.output_tokens) == (520, 60)
+    assert result.cost_usd == pytest.approx(640e-6)
+
+
+def test_the_price_of_an_unknown_model_is_unknown() -> None:
+    assert run(harness_task(), model=scripted(says("x", (1, 1)))).result.cost_usd is None
+
+
+def test_arguments_that_cannot_be_read_are_told_to_the_model() -> None:
+    flawed = calls(("echo", {}))
+    block = flawed.message.tool_uses()[0]
+    message = Message(
+        role=Role.ASSISTANT,
+        content=(
+            type(block)(id="c", name="echo", input={}, flaw="the arguments are not valid JSON"),
+        ),
+    )
+    model = scripted(Turn(message=message, stop=Stop.TOOL_USE, usage=None), says("Sorry."))
+    result = run(harness_task(faults()), model=model).result
+    [told] = results_of(result.messages[2])
+    assert (told.content, told.is_error) == ("the arguments are not valid JSON", True)
+    assert result.outcome is Outcome.SCORED
+
+
+@pytest.mark.parametrize(
+    ("limits", "ending", "turns"),
+    [
+        ({"max_turns": 3}, Ending.TURN_LIMIT, 3),
+        ({"allowance": Allowance(tokens=250)}, Ending.TOKEN_LIMIT, 3),  # 110, 220, 330
+        ({"allowance": Allowance(cost_usd=0.00015)}, Ending.COST_LIMIT, 2),  # 0.00012 a turn
+    ],
+)
+def test_a_model_that_never_stops_is_stopped(
+    limits: Mapping[str, Any], ending: Ending, turns: int
+) -> None:
+    endless = scripted(calls(("count", {}), text="Once more.", tokens=(100, 10)))
+    prices = {"m": Price(input_usd=1.0, output_usd=2.0)}
+    result = run(harness_task(faults(), **limits), model=endless, prices=prices).result
+    assert (result.ending, result.natural_stop) == (ending, False)
+    assert len(result.llm_calls) == turns
+    assert (result.outcome, result.response) == (Outcome.SCORED, "Once more.")
+
+
+def test_an_answer_that_is_cut_off_ends_the_task() -> None:
+    cut = Turn(message=says("I was ab").message, stop=Stop.TRUNCATED, usage=None)
+    result = run(harness_task(prompts=("a", "b")), model=scripted(cut)).result
+    assert (result.ending, result.response) == (Ending.TRUNCATED, "I was ab")
+    assert len(result.llm_calls) == 1
+
+
+def test_a_provider_that_fails_is_an_error_and_keeps_what_was_done() -> None:
+    model = failing(LlmFailure("500: busy"), after=1)
+    result = run(harness_task(faults()), model=model).result
+    assert (result.outcome, result.ending) == (Outcome.INFRA_ERROR, Ending.ERROR)
+    assert result.error is not None
+    assert (result.error.kind, result.error.detail) == (ErrorKind.PROVIDER, "500: busy")
+    assert len(result.tool_calls) == 1
+
+
+def test_a_model_that_answers_nothing_any_more_is_asked_nothing_any_more() -> None:
+    model = failing(LlmFailure("401: wrong key", final=True))
+    tasks = [harness_task(name=name) for name in ("a", "b", "c")]
+    report = run(*tasks, model=model, concurrency=1).report
+    assert len(model.asked) == 1
+    assert {result.outcome for result in report.results} == {Outcome.INFRA_ERROR}
+
+
+def test_a_server_that_dies_under_a_model_ends_its_task() -> None:
+    model = scripted(calls(("echo", {"text": "x"})), calls(("die", {})), says("Fine!"))
+    result = run(harness_task(faults()), model=model).result
+    assert result.outcome is Outcome.INFRA_ERROR
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.SERVER_DIED
+    assert len(model.asked) == 2
+
+
+class Asleep(ScriptedModel):
+    """Never answers; knows whether it was left alone."""
+
+    left = False
+
+    async def turn(self, *_: object) -> Turn:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            self.left = True
+            raise
+        raise AssertionError
+
+
+def test_a_timeout_ends_the_request_and_nothing_is_asked_afterwards() -> None:
+    model = Asleep(lambda _: says(""))
+    result = run(harness_task(timeout_s=0.05), model=model).result
+    assert (result.outcome, result.ending) == (Outcome.TIMEOUT, Ending.ERROR)
+    assert model.left
+
+
+def test_a_long_result_is_cut_for_the_model_and_kept_in_the_record() -> None:
+    model = scripted(calls(("huge", {"bytes": 500_000})), says("Long."))
+    result = run(harness_task(faults()), model=model).result
+    [told] = results_of(result.messages[2])
+    assert told.content.endswith("\n[100000 more characters are left out]")
+    assert result.tool_calls[0].content[0].text == "x" * 500_000
+
+
+@pytest.mark.parametrize(("expected", "passed"), [("not found", True), ("timed out", False)])
+def test_an_expected_error_is_judged_by_its_text(expected: str, passed: bool) -> None:
+    evaluator = Evaluator(expect_error=True, expected=expected)
+    task = direct_task(faults(), "fail", arguments={"text": "not found"}, evaluator=evaluator)
+    result = run(task).result
+    assert (result.outcome, result.response) == (Outcome.SCORED, "not found")
+    assert result.passed is passed
+
+
+def test_an_error_that_was_expected_and_did_not_come_fails() -> None:
+    evaluator = Evaluator(expect_error=True, expected="fine")
+    task = direct_task(faults(), "echo", arguments={"text": "fine"}, evaluator=evaluator)
+    assert run(task).result.passed is False
+
+
+def judged(answer: str) -> TaskResult:
+    """What becomes of the answer of a model when another judges it like this."""
+
+    def play(request: Request) -> Turn:
+        return says(answer if "judge" in request.system else "Blue.", (10, 2))
+
+    evaluator = Evaluator(
+        prompt="Is {response} what {expected} is?", expected="lu", model="m", min_score=80
+    )
+    prices = {"m": Price(input_usd=1.0, output_usd=2.0)}
+    return run(harness_task(evaluator=evaluator), model=ScriptedModel(play), prices=prices).result
+
+
+def test_a_judge_is_counted_apart_from_the_model_under_test() -> None:
+    result = judged('{"score": 90, "reason": "yes"}')
+    assert (result.outcome, result.passed) == (Outcome.SCORED, True)
+    assert len(result.llm_calls) == 1
+    assert result.judge is not None
+    assert (result.judge.input_tokens, result.judge.output_tokens) == (10, 2)
+    assert result.judge.cost_usd == pytest.approx(14e-6)
+
+
+def test_a_judge_that_says_nothing_of_use_is_an_error_of_the_judge() -> None:
+    result = judged("Lovely.")
+    assert (result.outcome, result.passed) == (Outcome.JUDGE_ERROR, None)
+    assert result.response == "Blue."
+
+
+def test_every_task_has_servers_of_its_own() -> None:
+    tasks = [direct_task(faults(), "count", name=name) for name in ("a", "b")]
+    assert [result.response for result in run(*tasks).report.results] == ["1", "1"]
+
+
+def test_tasks_of_a_scenario_may_share_a_server() -> None:
+    tasks = [direct_task(faults(), "count", name=n, share_servers=True) for n in ("a", "b", "c")]
+    other = direct_task(faults(), "count", name="d", scenario="other", share_servers=True)
+    found = [result.response for result in run(*tasks, other).report.results]
+    assert sorted(str(each) for each in found[:3]) == ["1", "2", "3"]
+    assert found[3] == "1"
+
+
+def test_a_shared_server_that_died_is_started_anew() -> None:
+    tools = ["count", "die", "count"]
+    tasks = [
+        direct_task(faults(), tool, name=str(n), share_servers=True) for n, tool in enumerate(tools)
+    ]
+    report = run(*tasks, concurrency=1).report
+    assert [result.response for result in report.results] == ["1", None, "1"]
+
+
+def test_a_shared_server_that_does_not_start_is_tried_once() -> None:
+    server = faults("mute", timeout=0.2)
+    tasks = [direct_task(server, "count", name=n, share_servers=True) for n in ("a", "b", "c")]
+    report = run(*tasks, concurrency=1).report
+    assert {each.error.kind for each in report.results if each.error} == {ErrorKind.SERVER_START}
+    assert len(report.results) == 3
+
+
+def test_all_that_happens_is_told_as_it_happens() -> None:
+    model = scripted(calls(("echo", {"text": "x"})), says("Done."))
+    ran = run(harness_task(faults()), model=model, trace=True)
+    kinds = [type(event) for event in ran.events if not isinstance(event, Traced)]
+    assert kinds == [AttemptBegan, ServerSeen, AttemptEnded]
+    lines = [event.line for event in ran.events if isinstance(event, Traced)]
+    assert lines[0] == "-> 1 messages, 15 tools"
+    assert "echo {'text': 'x'} = x" in lines
+
+
+def test_a_server_that_comes_back_with_other_tools_is_told() -> None:
+    tasks = [
+        direct_task(faults(*habits), "echo", name=name)
+        for name, habits in (("a", ()), ("b", ()), ("c", ("toolless",)))
+    ]
+    ran = run(*tasks, concurrency=1)
+    seen = [event for event in ran.events if isinstance(event, ServerSeen)]
+    assert [event.changed for event in seen] == [False, True]
+
+
+def test_only_what_is_missing_is_run() -> None:
+    done = run(harness_task(name="a")).result
+    model = scripted(says("Anew."))
+    report = run(harness_task(name="a"), harness_task(name="b"), model=model, done=(done,)).report
+    assert [result.response for result in report.results] == ["Done.", "Anew."]
+    assert len(model.asked) == 1
+    assert report.complete
+
+
+def test_every_task_is_tried_as_often_as_was_asked() -> None:
+    report = run(harness_task(name="a"), harness_task(name="b"), trials=2).report
+    assert [(result.task, result.trial) for result in report.results] == [
+        ("a", 0),
+        ("b", 0),
+        ("a", 1),
+        ("b", 1),
+    ]
+
+
+def test_a_cancel_keeps_what_was_told_and_stops_the_rest() -> None:
+    told: list[str] = []
+
+    async def cancel() -> None:
+        plan = Plan(
+            tasks=(harness_task(name="a"), direct_task(faults(), "hang", name="b")), concurrency=1
+        )
+        began: list[AttemptBegan] = []
+        second = asyncio.Event()
+
+        def listen(event: object) -> None:
+            if isinstance(event, AttemptEnded):
+                told.append(event.result.task)
+            elif isinstance(event, AttemptBegan):
+                began.append(event)
+                if len(began) == 2:
+                    second.set()
+
+        running = asyncio.create_task(
+            run_bench(plan, listen, opening=lambda *_: scripted(says("Done.")))
+        )
+        await second.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(cancel())
+    assert told == ["a"]
