@@ -172,18 +172,19 @@ def _wait_until_ready(
 ) -> bool:
     """Wait for the first good answer; False when the service is told to stop before it."""
     deadline = time.monotonic() + READY_S
-    while not stopping.wait(WATCH_S):
-        for child in children:
-            if child.process.poll() is not None:
-                raise DidNotStart(
-                    f"{child.command} ended with {child.process.returncode} while starting;"
-                    " its messages above say why"
-                )
-        with contextlib.suppress(httpx.HTTPError):
-            if httpx.get(f"{base_url(settings)}/readyz", trust_env=False).is_success:
-                return True
-        if time.monotonic() > deadline:
-            raise DidNotStart(f"the API was not ready within {READY_S:g} s")
+    with httpx.Client(base_url=base_url(settings), trust_env=False) as client:
+        while not stopping.wait(WATCH_S):
+            for child in children:
+                if child.process.poll() is not None:
+                    raise DidNotStart(
+                        f"{child.command} ended with {child.process.returncode} while starting;"
+                        " its messages above say why"
+                    )
+            with contextlib.suppress(httpx.HTTPError):
+                if client.get("/readyz").is_success:
+                    return True
+            if time.monotonic() > deadline:
+                raise DidNotStart(f"the API was not ready within {READY_S:g} s")
     return False
 
 
