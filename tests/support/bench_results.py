@@ -1,0 +1,74 @@
+"""Results of ot-bench as small as a test wants them."""
+
+from typing import Any
+
+from app.harness.mcp.config import TaskType
+from app.harness.mcp.types import (
+    BenchReport,
+    Evaluation,
+    LlmCall,
+    Outcome,
+    ServerFacts,
+    TaskResult,
+    ToolCall,
+    ToolFacts,
+)
+
+PASSED = Evaluation(type="contains", passed=True, reason="found", expected="a", actual="a")
+FAILED = Evaluation(type="contains", passed=False, reason="not found in the answer", expected="b")
+
+
+def result(task: str = "compare:base", **given: Any) -> TaskResult:
+    """An attempt that passed."""
+    values: dict[str, Any] = {
+        "file": "bench.yaml",
+        "scenario": "s",
+        "task": task,
+        "type": TaskType.HARNESS,
+        "model": "m",
+        "servers": (),
+        "trial": 0,
+        "outcome": Outcome.SCORED,
+        "content_hash": "0" * 16,
+        "response": "a",
+        "evaluations": (PASSED,),
+    }
+    return TaskResult(**{**values, **given})
+
+
+def llm_calls(*inputs: int | None) -> tuple[LlmCall, ...]:
+    """Requests with these tokens read, ten written each."""
+    read: int | None = 0
+    calls = []
+    for tokens in inputs:
+        read = None if read is None or tokens is None else read + tokens
+        calls.append(
+            LlmCall(
+                input_tokens=tokens,
+                output_tokens=10,
+                latency_ms=5.0,
+                cumulative_input=read,
+                tool_calls_made=1,
+            )
+        )
+    return tuple(calls)
+
+
+def tool_call(server: str, tool: str, *, is_error: bool = False) -> ToolCall:
+    return ToolCall(
+        server=server, tool=tool, arguments={}, text="x", is_error=is_error, duration_ms=1.0
+    )
+
+
+def server(name: str, **tools: int) -> ServerFacts:
+    """A server whose tools take so many tokens."""
+    listed = tuple(
+        ToolFacts(name=tool, description="", input_schema={}, tokens=tokens)
+        for tool, tokens in tools.items()
+    )
+    return ServerFacts(file="bench.yaml", name=name, version=None, instructions=None, tools=listed)
+
+
+def bench_report(*results: TaskResult, **given: Any) -> BenchReport:
+    values = {"timestamp": "2026-11-22T09:30:00Z", "planned": len(results), "results": results}
+    return BenchReport(**{**values, **given})

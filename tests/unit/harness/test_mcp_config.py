@@ -1,0 +1,283 @@
+"""Benchmark files: what is read, what is refused and where, which variables are filled in."""
+
+from pathlib import Path
+
+import pytest
+
+from app.harness.mcp.config import Bench, HttpServer, StdioServer
+from app.harness.mcp.evaluating import load_evaluators
+from app.harness.mcp.lint import lint
+from app.harness.mcp.loader import BenchFile, Severity, inspect_text, pointer
+from app.harness.mcp.schema import bench_schema
+from app.harness.mcp.secrets import (
+    BadSecrets,
+    NoSuchVariable,
+    Secrets,
+    expand,
+    find_secrets,
+    read_secrets,
+)
+from app.harness.mcp.yaml_text import MAX_BYTES, BadYaml, Place, parse_yaml
+
+SCENARIO = """
+scenarios:
+  - name: s
+    tasks:
+      - name: compare:base
+        prompt: How much is ${PRICE}?
+"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _evaluators() -> None:
+    load_evaluators()
+
+
+def inspected(text: str, environment: dict[str, str] | None = None, **secrets: str) -> BenchFile:
+    found = Secrets(values=secrets, looked=(Path("config/bench-secrets.yaml"),))
+    return lint(inspect_text(text.encode(), "b.yaml", found, environment or {}))
+
+
+def errors(file: BenchFile) -> list[str]:
+    return [f"{pointer(file, each)} {each.text}" for each in file.errors]
+
+
+def warnings(file: BenchFile) -> list[str]:
+    return [each.text for each in file.findings if each.severity is Severity.WARNING]
+
+
+def bench(file: BenchFile) -> Bench:
+    assert file.errors == []
+    assert file.bench is not None
+    return file.bench
+
+
+def task(text: str) -> str:
+    """A file with one task, whose lines begin on line 5."""
+    lines = "".join(f"        {line}\n" for line in text.splitlines())
+    return f"scenarios:\n  - name: s\n    tasks:\n      - name: compare:base\n{lines}"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("no", "no"),
+        ("012", 12),
+        ("1:30", "1:30"),
+        ("0x1F", 31),
+        ("0o17", 15),
+        ("1e3", 1000.0),
+        (".5", 0.5),
+        ("~", None),
+        ("", None),
+        ("True", True),
+        ("'true'", "true"),
+        ("2026-11-22", "2026-11-22"),
+        ("1_000", "1_000"),
+        ("+7", 7),
+    ],
+)
+def test_plain_scalars_follow_the_core_schema(text: str, value: object) -> None:
+    read = parse_yaml(f"a: {text}\n".encode()).value["a"]
+    assert (read, type(read)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "said"),
+    [
+        (b"a: &x 1\nb: 2", Place(1, 4), "aliases"),
+        (b"a: *x", Place(1, 4), "aliases"),
+        (b"a: 1\nb: 2\na: 3", Place(3, 1), "the key 'a' stands on line 1 already"),
+        (b"a: !!python/name:os.system x", Place(1, 4), "tag"),
+        (b"a: [1,\n  2", Place(2, 4), "expected ',' or ']'"),
+        (b"a: 1\n---\nb: 2\n", Place(2, 1), "single document"),
+        (b"a:\n  b: .nan", Place(2, 6), "no number of JSON"),
+        (b"? [a]\n: 1", Place(1, 3), "a key must be a text"),
+        (b"a: 1\nb: \xff", Place(2, 1), "not UTF-8"),
+        (b"a\nb: \x00", Place(2, 1), "character"),
+        (b"[" * 65 + b"]" * 65, Place(1, 65), "more than 64 levels"),
+        (b"#" * (MAX_BYTES + 1), Place(1, 1), "larger than"),
+    ],
+)
+def test_what_is_refused_is_told_with_its_place(text: bytes, place: Place, said: str) -> None:
+    with pytest.raises(BadYaml) as raised:
+        parse_yaml(text)
+    assert raised.value.place == place
+    assert said in raised.value.text
+
+
+def test_a_bench_has_the_defaults_of_the_specification() -> None:
+    found = bench(inspected(SCENARIO))
+    assert found.defaults.timeout == 120
+    assert found.defaults.model == "openai/gpt-5-mini"
+    assert found.defaults.system_prompt is None
+
+
+def test_an_unknown_key_is_told_with_line_column_and_a_suggestion() -> None:
+    file = inspected(task("prompt: hi\ntag: [compare]"))
+    assert errors(file) == ["b.yaml:6:9 the key 'tag' is not known. Did you mean tags?"]
+
+
+def test_every_mistake_of_a_file_is_told_at_once() -> None:
+    file = inspected(
+        "servers:\n  a:\n    type: stdio\n    comand: x\n  b:\n    type: http\n    url: ftp://x\n"
+        "scenarios:\n  - name: s\n    tasks: []\n"
+    )
+    places = [error.split()[0] for error in errors(file)]
+    assert places == ["b.yaml:4:5", "b.yaml:7:10", "b.yaml:10:12"]
+
+
+def test_an_empty_file_is_no_bench() -> None:
+    assert [error.split()[0] for error in errors(inspected(""))] == ["b.yaml:1:1"]
+
+
+def test_a_value_of_the_wrong_type_is_not_turned_into_another() -> None:
+    file = inspected(task("prompt: hi\ntimeout: no"))
+    assert errors(file) == [
+        "b.yaml:6:18 scenarios/0/tasks/0/harness/timeout: input should be a valid number"
+    ]
+    assert any("YAML 1.1" in text for text in warnings(file))
+
+
+def test_a_server_or_evaluator_that_nobody_defined_is_a_mistake_of_the_file() -> None:
+    file = inspected("servers:\n  time:\n    type: stdio\n    command: x\n" + task(
+        "prompt: hi\nserver: [tme]\nevaluate: accuracy"
+    ))  # fmt: skip
+    assert errors(file) == [
+        "b.yaml:10:17 no server is named 'tme'. Did you mean time?",
+        "b.yaml:11:19 no evaluator is named 'accuracy'.",
+    ]
+
+
+def test_a_direct_task_names_its_tool_and_one_server() -> None:
+    [tool, server] = errors(inspected(task("type: direct")))
+    assert "add tool" in tool
+    assert "calls one server" in server
+
+
+def test_a_prompt_of_delimiters_alone_is_a_mistake() -> None:
+    file = inspected(task("prompt: |\n  ---PROMPT---\n\n  ---PROMPT---"))
+    assert errors(file) == ["b.yaml:5:17 the prompt has no text; write one"]
+
+
+def test_names_that_stand_twice_are_mistakes() -> None:
+    twice = "      - name: compare:base\n        prompt: hi\n"
+    file = inspected(f"scenarios:\n  - name: s\n    tasks:\n{twice}{twice}")
+    assert errors(file) == ["b.yaml:6:15 a task is named 'compare:base' already"]
+
+
+def test_names_and_tags_against_the_conventions_are_warned_of() -> None:
+    file = inspected("scenarios:\n  - name: s\n    tasks:\n      - name: Base\n"
+                     "        prompt: hi\n        tags: [compare, bse]\n")  # fmt: skip
+    assert file.errors == []
+    assert warnings(file) == [
+        "the name 'Base' is not of the form category:subcategory:detail",
+        "the tag 'bse' is none of the taxonomy. Did you mean base?",
+    ]
+
+
+def test_variables_are_filled_in_from_secrets_and_prompts_are_left_alone() -> None:
+    servers = (
+        "servers:\n  web:\n    type: http\n    url: ${URL:-http://127.0.0.1:1/mcp}\n"
+        '    headers:\n      Authorization: "Bearer ${TOKEN}"\n'
+    )
+    found = bench(inspected(servers + SCENARIO, TOKEN="s3cret"))
+    web = found.servers["web"]
+    assert isinstance(web, HttpServer)
+    assert (web.url, web.headers) == (
+        "http://127.0.0.1:1/mcp", {"Authorization": "Bearer s3cret"},
+    )  # fmt: skip
+    assert "s3cret" not in repr(found)
+    assert "${PRICE}" in found.scenarios[0].tasks[0].prompt  # type: ignore[union-attr]
+
+
+def test_a_variable_without_a_value_is_told_with_its_name_and_the_file_to_mend() -> None:
+    servers = "servers:\n  web:\n    type: http\n    url: http://a/${MY_VAR}\n"
+    [error] = errors(inspected(servers + SCENARIO, {"MY_VAR": "of the host"}))
+    assert error.startswith("b.yaml:4:10 servers/web/url: the variable MY_VAR has no value")
+    assert "config/bench-secrets.yaml" in error
+    assert "of the host" not in error
+
+
+def test_the_environment_of_a_program_comes_from_secrets_first_and_then_from_the_host() -> None:
+    servers = (
+        "servers:\n  a:\n    type: stdio\n    command: x\n    pass_env: [LANG]\n    env:\n"
+        "      HOME: ${HOME}\n      KEY: ${KEY}\n      PLAIN: v\n"
+    )
+    host = {"HOME": "/h", "KEY": "of the host", "LANG": "C", "OTHER": "stays"}
+    a = bench(inspected(servers + SCENARIO, host, KEY="secret")).servers["a"]
+    assert isinstance(a, StdioServer)
+    assert a.env == {"HOME": "/h", "KEY": "secret", "PLAIN": "v", "LANG": "C"}
+
+
+def test_arguments_of_a_program_are_not_filled_in_from_the_host() -> None:
+    servers = "servers:\n  a:\n    type: stdio\n    command: x\n    args: ['${HOME}']\n"
+    [error] = errors(inspected(servers + SCENARIO, {"HOME": "/h"}))
+    assert error.startswith("b.yaml:5:12 servers/a/args/0: the variable HOME has no value")
+
+
+def test_a_variable_that_is_passed_on_must_be_set() -> None:
+    servers = "servers:\n  a:\n    type: stdio\n    command: x\n    pass_env: [NOBODY]\n"
+    [error] = errors(inspected(servers + SCENARIO))
+    assert "the variable NOBODY is not set" in error
+
+
+def test_a_header_that_still_holds_a_variable_is_refused() -> None:
+    servers = "servers:\n  w:\n    type: http\n    url: http://a\n    headers: {A: '${T}'}\n"
+    [error] = errors(inspected(servers + SCENARIO, T="${OTHER}"))
+    assert "a header still holds a variable" in error
+
+
+def test_expanded_text_is_not_expanded_again() -> None:
+    values = {"A": "${B}", "B": "no", "EMPTY": ""}
+    assert expand("x${A}y", values.get) == "x${B}y"
+    assert expand("[${EMPTY:-default}]", values.get) == "[]"
+    assert expand("${C:-a b}", values.get) == "a b"
+    assert expand("$${A} $A {A}", values.get) == "${A} $A {A}"
+    for malformed in ("${", "${1}", "${A-b}", "${}"):
+        with pytest.raises(NoSuchVariable):
+            expand(malformed, values.get)
+
+
+def test_secrets_are_texts_as_they_stand_there(tmp_path: Path) -> None:
+    path = tmp_path / "bench-secrets.yaml"
+    path.write_text("PIN: 0123\nRATE: 1e5\nYES: yes\nNONE:\nQUOTED: 'a: b'\n")
+    values = {"PIN": "0123", "RATE": "1e5", "YES": "yes", "NONE": "", "QUOTED": "a: b"}
+    assert read_secrets(path).values == values
+
+
+@pytest.mark.parametrize("text", ["KEY: [hidden]", "- hidden", "KEY: 'hidden", "A: 1\nA: hidden"])
+def test_a_file_of_secrets_that_cannot_be_used_is_told_without_what_it_holds(
+    tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(text)
+    with pytest.raises(BadSecrets) as raised:
+        read_secrets(path)
+    assert str(path) in str(raised.value)
+    assert "hidden" not in f"{raised.value}{raised.value.extra}"
+
+
+def test_a_file_of_secrets_is_looked_for_in_the_project_and_then_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
+    assert find_secrets(None).values == {}
+    of_user = tmp_path / "user" / "mosaico" / "bench-secrets.yaml"
+    of_user.parent.mkdir(parents=True)
+    of_user.write_text("A: user")
+    assert find_secrets(None).values == {"A": "user"}
+    of_project = tmp_path / "config" / "bench-secrets.yaml"
+    of_project.parent.mkdir()
+    of_project.write_text("A: project")
+    assert find_secrets(None).values == {"A": "project"}
+    with pytest.raises(BadSecrets):
+        find_secrets(tmp_path / "nowhere.yaml")
+
+
+def test_the_schema_knows_every_key_and_no_other() -> None:
+    schema = bench_schema()
+    assert set(schema["properties"]) == set(Bench.model_fields)
+    assert {each["additionalProperties"] for each in schema["$defs"].values()
+            if each.get("type") == "object"} == {False}  # fmt: skip

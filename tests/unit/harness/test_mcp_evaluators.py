@@ -1,0 +1,247 @@
+"""What evaluators say of answers."""
+
+import asyncio
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from app.harness.mcp.config import Evaluator
+from app.harness.mcp.evaluating import EVALUATORS, Evidence, complaints, evaluate, load_evaluators
+from app.harness.mcp.evaluators.number import numbers_in
+from app.harness.mcp.judging import JudgeFailed, judge_prompt, read_judgement
+from app.harness.mcp.types import Evaluation
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _evaluators() -> None:
+    load_evaluators()
+
+
+async def nobody(model: str, system: str, prompt: str) -> str:
+    raise AssertionError("no judge is to be asked")
+
+
+def judged(response: str, *, error: str | None = None, **spec: Any) -> tuple[Evaluation, ...]:
+    evidence = Evidence(response=response, error=error)
+    return asyncio.run(evaluate(Evaluator(**spec), evidence, nobody))
+
+
+def passes(response: str, expected: Any) -> bool:
+    return all(each.passed for each in judged(response, expected=expected))
+
+
+def test_a_text_is_found_anywhere_with_its_own_case() -> None:
+    assert passes("It is Paris.", "Paris")
+    assert not passes("It is paris.", "Paris")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["42", "It is 42.", "42%", "$42", "(42)", "**42**", "42.0", "a=42,b=1", "[1,42,200]", "4.2e1",
+     '{"n":42}', "[100,42]", "answer:42", "4_2? no, 42", "10-42"],
+)  # fmt: skip
+def test_a_number_is_found_where_it_stands_by_itself(answer: str) -> None:
+    assert passes(answer, 42)
+
+
+@pytest.mark.parametrize(
+    "answer", ["142", "420", "42.5", "-42", "4.42", "v42", "42nd", "10:42", "1.42.3",
+               "1,042", "0x42", "4,2", ""],
+)  # fmt: skip
+def test_a_number_is_not_found_within_another(answer: str) -> None:
+    assert not passes(answer, 42)
+
+
+def test_thousands_may_be_grouped_and_signs_count() -> None:
+    assert passes("1,234,567.5 in all", 1234567.5)
+    assert passes("[100,200]", 200)
+    assert passes("it fell to -3", -3)
+    assert not passes("it fell by 3", -3)
+    assert passes("0.1", 0.1)
+
+
+@settings(max_examples=50)
+@given(number=st.integers(-(10**12), 10**12), digit=st.integers(1, 9))
+def test_any_integer_is_found_alone_and_in_prose_but_not_with_a_digit_before(
+    number: int, digit: int
+) -> None:
+    assert passes(f"the result is {number}, as said", number)
+    assert not passes(f"{digit}{abs(number)}", abs(number))
+
+
+@given(st.text())
+def test_numbers_of_any_text_are_finite_numbers(text: str) -> None:
+    assert all(isinstance(each, Decimal) and each.is_finite() for each in numbers_in(text))
+
+
+def test_booleans_are_looked_for_as_json_writes_them() -> None:
+    assert passes('{"ok": true}', True)
+    assert not passes("True", True)
+    assert not passes("untrue", True)
+
+
+def test_all_items_of_a_list_must_be_found_and_each_is_told() -> None:
+    found = judged("a and 7", expected=["a", 7, {"regex": r"b\b"}])
+    assert [(each.type, each.passed) for each in found] == [
+        ("contains", True),
+        ("number", True),
+        ("regex", False),
+    ]
+
+
+def test_a_pattern_is_searched_for_and_may_be_unwanted() -> None:
+    assert passes("HTTP 200 OK", {"regex": r"HTTP \d{3}"})
+    [unwanted] = judged("no error here", regex="error", expect_match=False)
+    assert unwanted.passed is False
+    [absent] = judged("all is well", regex="error", expect_match=False)
+    assert absent.passed is True
+
+
+def test_a_pattern_takes_time_linear_in_the_answer() -> None:
+    assert not passes("a" * 200_000, {"regex": "(a+)+$x"})
+
+
+def test_values_of_a_mapping_are_compared_and_more_may_be_there() -> None:
+    answer = (
+        'Here you are:\n```json\n{"city": "Oslo", "days": [{"t": 3.0, "x": 1}], "ok": true}\n```'
+    )
+    assert passes(answer, {"city": "Oslo", "days": [{"t": 3}]})
+    assert passes(answer, {"city": {"regex": "^Os"}})
+    [wrong] = judged(answer, expected={"days": [{"t": 4}]})
+    assert (wrong.passed, wrong.reason) == (False, "/days/0/t is 3.0, not 4")
+    [missing] = judged(answer, expected={"country": "no"})
+    assert missing.reason == "/country is missing"
+    assert not passes(answer, {"ok": 1})
+    assert not passes("city: Oslo", {"city": "Oslo"})
+
+
+def test_an_expected_error_is_evaluated_like_an_answer() -> None:
+    [found] = judged("", error="timed out after 3 s", expect_error=True, expected="timed out")
+    assert found.passed is True
+    [other] = judged("", error="connection refused", expect_error=True, expected=["timed out"])
+    assert other.passed is False
+    [alone] = judged("", error="connection refused", expect_error=True)
+    assert alone.passed is True
+    [none] = judged("all went well", expect_error=True, expected="well")
+    assert (none.passed, none.reason) == (False, "an error was expected, and there was none")
+
+
+def test_a_judge_is_given_the_answer_and_what_is_expected() -> None:
+    asked = []
+
+    async def ask(model: str, system: str, prompt: str) -> str:
+        asked.append((model, system, prompt))
+        return 'Well.\n{"score": 80, "reason": "nearly"} and more'
+
+    spec = Evaluator(
+        prompt="Is {response} right? Expected: {expected} {other}",
+        model="j",
+        min_score=75,
+        expected="four",
+    )
+    found = asyncio.run(evaluate(spec, Evidence(response="{expected}"), ask))
+    assert [(each.type, each.passed, each.score) for each in found] == [
+        ("contains", False, None),
+        ("judge", True, 0.8),
+    ]
+    [(model, system, prompt)] = asked
+    assert (model, prompt) == ("j", "Is {expected} right? Expected: four {other}")
+    assert "to 100 (fully)" in system
+
+
+def test_a_score_without_a_threshold_is_neither_pass_nor_fail() -> None:
+    async def ask(model: str, system: str, prompt: str) -> str:
+        return '{"score": 0.5, "reason": "half"}'
+
+    spec = Evaluator(prompt="{response}", model="j", scale=1)
+    [found] = asyncio.run(evaluate(spec, Evidence(response="x"), ask))
+    assert (found.passed, found.score, found.reason) == (None, 0.5, "0.5 of 1: half")
+
+
+@pytest.mark.parametrize(
+    ("answer", "scale", "score"),
+    [
+        ('{"score": 0, "reason": ""}', 100, 0),
+        ('{"a": 1} {"score": 7.5}', 100, 7.5),
+        ("I give it 8/10.", 100, 80),
+        ("8 / 10", 1, 0.8),
+        ("{not json} 10/10", 100, 100),
+    ],
+)
+def test_a_score_is_read(answer: str, scale: int, score: float) -> None:
+    assert read_judgement(answer, scale).score == pytest.approx(score)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["", "good", '{"score": "80"}', '{"score": true}', '{"score": 101}', '{"score": -1}',
+     '{"score": NaN}', "11/10", "8/100", "{" * 5000],
+)  # fmt: skip
+def test_an_answer_without_a_score_is_an_error_of_the_judge(answer: str) -> None:
+    with pytest.raises(JudgeFailed):
+        read_judgement(answer, 100)
+
+
+def test_a_long_answer_loses_its_middle_before_it_is_judged() -> None:
+    spec = Evaluator(prompt="{response}", model="j")
+    prompt = judge_prompt(spec, "a" * 100_000 + "middle" + "z" * 100_000)
+    assert len(prompt) < 110_000
+    assert "middle" not in prompt
+    assert prompt.endswith("z")
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"prompt": "{response}"}, "a prompt needs a model"),
+        ({"expected": "a", "min_score": 3}, "min_score is that of a judge"),
+        ({"expected": "a", "model": "m"}, "a model judges with a prompt"),
+        ({"prompt": "p", "model": "m", "scale": 1, "min_score": 80}, "beyond the scale"),
+        ({"expected": " "}, "found in any answer"),
+        ({"regex": "(?=a)"}, "look-around is not supported"),
+        ({"expected": [{"regex": "("}]}, "cannot be used"),
+        ({"expected": [{"rgex": "a"}]}, "a pattern is written {regex: …}"),
+        ({"expected": {}}, "an empty mapping is met by any JSON"),
+        ({"expected": [["a"]]}, "a list within a list"),
+        ({}, "it judges nothing"),
+        ({"checks": {"nobody": 1}}, "no evaluator is named 'nobody'"),
+    ],
+)
+def test_an_evaluator_that_could_never_judge_is_told_of_before_the_run(
+    spec: dict[str, Any], said: str
+) -> None:
+    assert any(said in text for text in complaints(Evaluator(**spec)))
+
+
+def test_a_sound_evaluator_has_no_complaints() -> None:
+    sound = Evaluator(expected=["a", 1, {"regex": "b"}], prompt="{response}", model="m")
+    assert list(complaints(sound)) == []
+    assert list(complaints(Evaluator(expect_error=True))) == []
+
+
+def test_a_scale_is_one_of_two() -> None:
+    with pytest.raises(ValidationError):
+        Evaluator.model_validate({"prompt": "p", "model": "m", "scale": 10})
+
+
+def test_what_is_built_in() -> None:
+    built_in = {each.name for each in EVALUATORS.loaded if each.origin == "built-in"}
+    assert built_in == {"contains", "fields", "judge", "literal", "number", "regex"}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=40)
+@given(st.dictionaries(st.text().filter(lambda key: key != "regex"), JSON, min_size=1, max_size=3))
+def test_any_mapping_is_found_in_its_own_json(value: Any) -> None:
+    assert "regex" in json.dumps(value) or passes(f"so: {json.dumps(value)}.", value)

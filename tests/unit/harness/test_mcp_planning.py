@@ -1,0 +1,187 @@
+"""From benchmark files to what is run."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.harness.limits import Allowance
+from app.harness.llm.conversation import Provider
+from app.harness.llm.providers import MissingKey
+from app.harness.mcp.config import TaskType
+from app.harness.mcp.evaluating import load_evaluators
+from app.harness.mcp.lint import lint
+from app.harness.mcp.loader import inspect_text
+from app.harness.mcp.plan import Plan, PlannedTask
+from app.harness.mcp.planning import (
+    OPENROUTER,
+    Keys,
+    NothingSelected,
+    Overrides,
+    Selection,
+    plan_tasks,
+    require_keys,
+)
+from app.harness.mcp.secrets import Secrets
+
+BENCH = """
+defaults:
+  timeout: 60
+  model: of-the-file
+  system_prompt: Be brief.
+  limits: {tokens: 1000}
+  direct: {server: a, tool: echo, arguments: {x: 1, y: 1}, tags: [direct]}
+  harness: {timeout: 90, limits: {turns: 5}}
+servers:
+  a: {type: stdio, command: x}
+  b: {type: stdio, command: y}
+evaluators:
+  four: {expected: 4}
+scenarios:
+  - name: one
+    tasks:
+      - {name: "compare:base", prompt: hi, tags: [compare], evaluate: four}
+      - name: compare:all-mcps
+        prompt: |
+          first
+          ---PROMPT---
+          ---PROMPT---
+          second
+        server: [a, b]
+        timeout: 5
+        model: of-the-task
+        system_prompt: null
+        limits: {turns: 2, cost_usd: 0.5}
+        tags: [all-mcps]
+  - name: two
+    share_servers: true
+    tasks:
+      - {name: "tool:x:y", type: direct, arguments: {y: 2}}
+"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _evaluators() -> None:
+    load_evaluators()
+
+
+def planned(
+    text: str = BENCH, *, keys: Keys | None = None, selection: Selection | None = None, **given: Any
+) -> tuple[PlannedTask, ...]:
+    file = lint(inspect_text(text.encode(), "b.yaml", Secrets(), {}))
+    assert file.errors == []
+    return plan_tasks([file], selection or Selection(), Overrides(**given), keys or Keys())
+
+
+def test_a_task_has_the_defaults_of_its_type_and_of_the_file() -> None:
+    base, _, _ = planned()
+    assert (base.timeout_s, base.model, base.system_prompt) == (90, "of-the-file", "Be brief.")
+    assert (base.max_turns, base.allowance) == (5, Allowance(tokens=1000))
+    assert base.servers == ()
+    assert base.evaluator is not None
+    assert base.evaluator.expected == 4
+
+
+def test_a_task_overrides_each_of_them() -> None:
+    _, every, _ = planned()
+    assert (every.timeout_s, every.model, every.system_prompt) == (5, "of-the-task", None)
+    assert (every.max_turns, every.allowance) == (2, Allowance(tokens=1000, cost_usd=0.5))
+    assert every.server_names() == ("a", "b")
+    assert every.prompts == ("first", "second")
+
+
+def test_a_direct_task_needs_no_model() -> None:
+    _, _, direct = planned()
+    assert (direct.type, direct.model, direct.tool) == (TaskType.DIRECT, "", "echo")
+    assert direct.arguments == {"x": 1, "y": 2}
+    assert (direct.timeout_s, direct.share_servers) == (60, True)
+    assert direct.tags == ("direct",)
+
+
+def test_a_task_may_do_without_the_server_of_its_type() -> None:
+    text = BENCH.replace("harness: {", "harness: {server: a, ").replace(
+        "prompt: hi,", "prompt: hi, server: null,"
+    )
+    base, _, _ = planned(text)
+    assert base.servers == ()
+
+
+@pytest.mark.parametrize(
+    ("selection", "names"),
+    [
+        (Selection(), ["compare:base", "compare:all-mcps", "tool:x:y"]),
+        (Selection(scenarios=["tw*"]), ["tool:x:y"]),
+        (Selection(tasks=["*:base", "tool:*"]), ["compare:base", "tool:x:y"]),
+        (Selection(tags=["direct", "all*"]), ["compare:all-mcps", "tool:x:y"]),
+        (Selection(scenarios=["one"], tags=["compare"]), ["compare:base"]),
+    ],
+)
+def test_tasks_are_chosen_by_patterns(selection: Selection, names: list[str]) -> None:
+    assert [task.name for task in planned(selection=selection)] == names
+
+
+def test_a_choice_that_leaves_nothing_is_an_error() -> None:
+    with pytest.raises(NothingSelected):
+        planned(selection=Selection(tags=["nobody"]))
+
+
+def test_several_models_are_run_one_by_one_and_direct_tasks_once() -> None:
+    tasks = planned(models=["m1", "m2"], timeout_s=1.0)
+    assert [(task.name, task.model) for task in tasks] == [
+        ("compare:base", "m1"),
+        ("compare:base", "m2"),
+        ("compare:all-mcps", "m1"),
+        ("compare:all-mcps", "m2"),
+        ("tool:x:y", ""),
+    ]
+    assert {task.timeout_s for task in tasks} == {1.0}
+
+
+def test_models_are_asked_at_openrouter_unless_somebody_says_otherwise() -> None:
+    keys = Keys(
+        secrets=Secrets(values={"OPENROUTER_API_KEY": "of-the-router"}),
+        environment={"OPENAI_API_KEY": "openai", "ANTHROPIC_API_KEY": "anthropic"},
+    )
+    base = planned(keys=keys)[0].endpoint
+    assert (base.base_url, base.api_key) == (OPENROUTER, "of-the-router")
+    local = planned(keys=keys, base_url="http://127.0.0.1:1/v1")[0].endpoint
+    assert (local.base_url, local.api_key) == ("http://127.0.0.1:1/v1", "openai")
+    claude = planned(keys=keys, provider=Provider.ANTHROPIC)[0].endpoint
+    assert (claude.provider, claude.base_url, claude.api_key) == (
+        Provider.ANTHROPIC, None, "anthropic",
+    )  # fmt: skip
+    assert "of-the-router" not in repr(base)
+    llm = "llm: {base_url: 'http://127.0.0.1:2/v1', api_key: of-the-file}\n"
+    own = planned(llm + BENCH, keys=keys)[0].endpoint
+    assert (own.base_url, own.api_key) == ("http://127.0.0.1:2/v1", "of-the-file")
+
+
+def test_a_key_that_is_missing_is_told_before_anything_is_asked() -> None:
+    keys = Keys(secrets=Secrets(looked=(Path("config/bench-secrets.yaml"),)))
+    base, _, direct = planned(keys=keys)
+    with pytest.raises(MissingKey) as raised:
+        require_keys([base], keys)
+    assert "OPENROUTER_API_KEY" in str(raised.value)
+    require_keys([direct], keys)
+
+
+def test_trials_come_one_round_after_another() -> None:
+    plan = Plan(tasks=planned(), trials=2)
+    assert [(each.task.name, each.trial) for each in plan.attempts()] == [
+        (name, trial)
+        for trial in (0, 1)
+        for name in ("compare:base", "compare:all-mcps", "tool:x:y")
+    ]
+
+
+def test_the_hash_of_a_task_tells_what_is_asked_and_not_where_it_stands() -> None:
+    base, every, _ = planned()
+    assert base.content_hash() == planned(BENCH.replace("name: one", "name: uno"))[0].content_hash()
+    assert (
+        base.content_hash() != planned(BENCH.replace("prompt: hi", "prompt: ho"))[0].content_hash()
+    )
+    assert (
+        every.content_hash() != planned(BENCH.replace("command: y", "command: z"))[1].content_hash()
+    )
+    with_key = BENCH.replace("command: y", "command: y, env: {KEY: k}")
+    assert every.content_hash() == planned(with_key)[1].content_hash()

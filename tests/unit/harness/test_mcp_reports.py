@@ -1,0 +1,240 @@
+"""What results come to: figures, gate, reports, files."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+import yaml
+
+from app.core.input_files import NoInput
+from app.harness.llm.conversation import user_message
+from app.harness.mcp.context_cost import context_costs, tool_uses
+from app.harness.mcp.recordings import (
+    BadResult,
+    Journal,
+    document_of,
+    journal_of,
+    read_report,
+    write_report,
+)
+from app.harness.mcp.reports.console import print_report
+from app.harness.mcp.reports.figures import result_word
+from app.harness.mcp.reports.html import html_report
+from app.harness.mcp.reports.junit import junit_report
+from app.harness.mcp.reports.spreadsheet import calls_csv, escaped, tasks_csv
+from app.harness.mcp.summary import Verdict, summarize, verdict
+from app.harness.mcp.types import (
+    AttemptError,
+    BenchReport,
+    ErrorKind,
+    Evaluation,
+    Outcome,
+    TaskResult,
+)
+from tests.support.bench_results import (
+    FAILED,
+    PASSED,
+    bench_report,
+    llm_calls,
+    result,
+    server,
+    tool_call,
+)
+
+SCORE = Evaluation(type="judge", passed=None, reason="80 of 100: fine", score=0.8)
+ERROR = AttemptError(kind=ErrorKind.SERVER_START, detail="'time' does not start")
+NASTY = "[/x] [bold]a[/bold] :smile: <b>&</b> ]]> \x00\x1b[31m =1+1"
+
+
+def erred(task: str = "compare:mcp", **given: object) -> TaskResult:
+    return result(task, outcome=Outcome.INFRA_ERROR, error=ERROR, evaluations=(), **given)
+
+
+def rich_report() -> BenchReport:
+    return bench_report(
+        result(llm_calls=llm_calls(100), messages=(user_message(NASTY),), cost_usd=0.25),
+        result(
+            "compare:all-mcps",
+            servers=("a", "b"),
+            llm_calls=llm_calls(400, 460, 560),
+            tool_calls=(tool_call("a", "echo"), tool_call("a", "echo", is_error=True)),
+            evaluations=(PASSED, replace(FAILED, reason=NASTY)),
+            response=NASTY,
+        ),
+        erred(),
+        servers=(server("a", echo=50, sum=70), server("b", get=30)),
+    )
+
+
+def test_base_context_and_growth_are_those_of_the_specification() -> None:
+    # 100 → 160 → 260: it grows by 60 and by 100, on average by 80
+    grown = result(llm_calls=llm_calls(100, 160, 260))
+    assert (grown.base_context, grown.context_growth_avg) == (100, 80)
+    assert (grown.input_tokens, grown.output_tokens) == (520, 30)
+    assert [call.cumulative_input for call in grown.llm_calls] == [100, 260, 520]
+    once = result(llm_calls=llm_calls(100))
+    assert (once.base_context, once.context_growth_avg) == (100, 0)
+    unknown = result(llm_calls=llm_calls(100, None))
+    assert (unknown.input_tokens, unknown.context_growth_avg) == (None, None)
+    direct = result()
+    assert (direct.base_context, direct.context_growth_avg) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "word"),
+    [
+        (result(), "PASS"),
+        (result(evaluations=(PASSED, FAILED)), "FAIL"),
+        (result(evaluations=()), "-"),
+        (result(evaluations=(SCORE,)), "80"),
+        (result(evaluations=(SCORE, PASSED)), "PASS"),
+        (erred(), "ERROR"),
+        (result(outcome=Outcome.SKIPPED, evaluations=()), "SKIP"),
+    ],
+)
+def test_the_word_for_an_attempt(attempt: TaskResult, word: str) -> None:
+    assert result_word(attempt) == word
+
+
+@pytest.mark.parametrize(
+    ("report", "least", "decided"),
+    [
+        (bench_report(result()), 1.0, Verdict.PASSED),
+        (bench_report(result(), result(evaluations=(FAILED,))), 1.0, Verdict.BELOW),
+        (bench_report(result(), result(evaluations=(FAILED,))), 0.5, Verdict.PASSED),
+        (bench_report(result(), erred()), 0.0, Verdict.ERRORS),
+        (bench_report(result(), planned=2), 0.0, Verdict.ERRORS),
+        (bench_report(result(evaluations=(SCORE,))), 1.0, Verdict.PASSED),
+    ],
+)
+def test_the_gate(report: BenchReport, least: float, decided: Verdict) -> None:
+    assert verdict(summarize(report), least) is decided
+
+
+def test_the_cost_of_context_sets_servers_side_by_side() -> None:
+    none, both = context_costs(rich_report())
+    assert (none.servers, none.tools, none.schema_tokens, none.base_context) == ((), 0, 0, 100)
+    assert (both.servers, both.tools, both.schema_tokens) == (("a", "b"), 3, 150)
+    # 400 → 460 → 560: base 400, growth 80; the base of the first is a quarter of it
+    assert (both.base_context, both.context_growth, both.llm_calls) == (400, 80, 3)
+    assert (none.of_largest, both.of_largest) == (0.25, 1.0)
+    assert (none.cost_usd, both.cost_usd) == (0.25, None)
+
+
+def test_every_tool_is_listed_with_its_calls_the_largest_first() -> None:
+    found = [(use.server, use.tool, use.calls, use.errors) for use in tool_uses(rich_report())]
+    assert found == [("a", "sum", 0, 0), ("a", "echo", 2, 1), ("b", "get", 0, 0)]
+
+
+def test_texts_of_others_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    print_report(rich_report(), verbose=True)
+    shown = capsys.readouterr().out
+    assert r"[/x] [bold]a[/bold] :smile: <b>&</b> ]]> \x00\x1b[31m =1+1" in shown
+    assert "\x1b" not in shown
+    assert "never" in shown
+
+
+def test_the_page_holds_texts_as_texts_and_no_script() -> None:
+    page = html_report(rich_report())
+    assert "<b>&</b>" not in page
+    assert "&lt;b&gt;&amp;&lt;/b&gt;" in page
+    assert "<script" not in page
+    assert "\x00" not in page
+
+
+def test_junit_counts_failures_and_errors_apart() -> None:
+    suite = ET.fromstring(junit_report(rich_report()))
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "3", "failures": "1", "errors": "1", "skipped": "0",
+    }  # fmt: skip
+    assert [[child.tag for child in case] for case in suite] == [[], ["failure"], ["error"]]
+
+
+def test_csv_has_the_columns_of_the_specification() -> None:
+    rows = list(csv.DictReader(io.StringIO(tasks_csv(rich_report()))))
+    assert list(rows[0]) == [
+        "scenario", "task", "model", "server", "result", "total_input", "total_output",
+        "llm_calls", "tool_calls", "duration_s", "cost_usd", "base_context", "context_growth_avg",
+    ]  # fmt: skip
+    assert [row["result"] for row in rows] == ["PASS", "FAIL", "ERROR"]
+    assert [row["context_growth_avg"] for row in rows] == ["0.0", "80.0", ""]
+    calls = list(csv.DictReader(io.StringIO(calls_csv(rich_report()))))
+    assert [call["cumulative_input"] for call in calls] == ["100", "400", "860", "1420"]
+
+
+@pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@a", "\t=1", "  =1", "\r=1"])
+def test_a_cell_that_would_be_computed_is_escaped(cell: str) -> None:
+    assert escaped(cell) == f"'{cell}"
+
+
+def test_numbers_and_plain_texts_are_not_escaped() -> None:
+    assert [escaped(cell) for cell in (-1, 2.5, "a=b", "-", "", None)] == [
+        -1, 2.5, "a=b", "-", "", None,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["result.yaml", "result.json"])
+def test_a_result_file_is_read_as_it_was_written(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "below" / name
+    write_report(rich_report(), path)
+    found = read_report(path)
+    assert found.results == rich_report().results
+    assert found.servers == rich_report().servers
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_the_document_has_the_groups_of_the_original() -> None:
+    [group] = document_of(rich_report())["results"]
+    assert (group["scenario"], group["model"]) == ("s", "m")
+    task = group["tasks"][1]
+    assert (task["name"], task["result"]) == ("compare:all-mcps", "FAIL")
+    assert task["metrics"]["base_context"] == 400
+    assert task["metrics"]["tools_used"] == ["a/echo"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{", "a: &x [1]\nb: *x", "results: [{}]", '{"results": NaN}', "\xff",
+     '{"timestamp": "t", "planned": 1, "results": [{"file": "f", "scenario": "s", "tasks": [{}]}]}'],
+)  # fmt: skip
+def test_what_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(BadResult):
+        read_report(path)
+
+
+def test_a_journal_is_read_up_to_where_it_was_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    first, second, third = rich_report().results
+    begun = bench_report(first, planned=3, interrupted=True)
+    journal = Journal(path, begun)
+    journal.add(second)
+    journal.add(third)
+    journal.close()
+    file = journal_of(path)
+    file.write_bytes(file.read_bytes()[:-20])
+    assert read_report(path).results == (first, second)
+    assert read_report(path).interrupted
+    journal.discard()
+    with pytest.raises(NoInput):
+        read_report(path)
+
+
+def test_aliases_are_not_written_however_often_a_value_is_used(tmp_path: Path) -> None:
+    shared = {"deep": ["x"] * 3}
+    path = tmp_path / "r.yaml"
+    write_report(bench_report(settings={"a": shared, "b": shared}), path)
+    assert yaml.safe_load(path.read_text())["settings"] == {"a": shared, "b": shared}
+    assert "&" not in path.read_text()
+
+
+def test_json_and_yaml_say_the_same(tmp_path: Path) -> None:
+    write_report(rich_report(), tmp_path / "r.yaml")
+    write_report(rich_report(), tmp_path / "r.json")
+    in_yaml = yaml.safe_load((tmp_path / "r.yaml").read_text())
+    assert in_yaml == json.loads((tmp_path / "r.json").read_text())
