@@ -24,6 +24,7 @@ from app.core.terminal import (
     DryRun,
     Format,
     OutputFormat,
+    WrongUsage,
     Yes,
     answer,
     answer_json,
@@ -61,6 +62,16 @@ KPI_COLUMNS = (
     field("thresholdMin", "min"),
     field("thresholdMax", "max"),
     field("revision"),
+)
+PIN_COLUMNS = (field("agentId", "agent"), field("runId", "run"), time_field("pinnedAt", "pinned"))
+POWER_COLUMNS = (
+    field("kind"),
+    field("name"),
+    field("items"),
+    field("trials"),
+    field("smallestDrop", "smallest drop"),
+    field("trialsNeeded", "trials needed"),
+    field("itemsNeeded", "items needed"),
 )
 
 
@@ -167,6 +178,71 @@ def delete_benchmark(*, benchmark: BenchmarkId, yes: Yes = False, dry_run: DryRu
 
     path, what = f"{PATH}/{segment(benchmark)}", f"the benchmark {cell(benchmark)}"
     delete_thing(path, what, yes=yes, dry_run=dry_run)
+
+
+@cli.command("baseline")
+def show_baseline(
+    *,
+    benchmark: BenchmarkId,
+    pin: Annotated[
+        str | None, typer.Option("--pin", metavar="RUN", help="Compare later runs with this one.")
+    ] = None,
+    unpin: Annotated[
+        bool, typer.Option("--unpin", help="Compare runs with those before them again.")
+    ] = False,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """Show what runs are compared with; pin a run, or unpin it."""
+    from app.core.client import open_api, segment
+
+    if pin is not None and unpin:
+        raise WrongUsage("--pin and --unpin exclude each other", hint="give one of them")
+    path = f"{PATH}/{segment(benchmark)}/baseline"
+    with open_api() as api:
+        if pin is not None:
+            api.put(path, {"runId": pin})
+        elif unpin:
+            api.delete(path)
+        found = api.get(path)
+    if output is OutputFormat.JSON:
+        answer_json(found)
+        return
+    print_details({"mode": found["mode"], "runs": found["runs"]})
+    if found["pinned"]:
+        answer("")
+        print_table(tabulate(found["pinned"], PIN_COLUMNS))
+
+
+@cli.command("power")
+def show_power(
+    benchmark: BenchmarkId,
+    items: Annotated[
+        int | None, typer.Option("--items", min=2, help="As in the newest run if left out.")
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option("--trials", min=1, help="Of each item; as in the newest run.")
+    ] = None,
+    drop: Annotated[
+        float | None, typer.Option("--drop", help="A drop that should be seen.")
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", help="Of its runs.", autocompletion=ids_at("/agents"))
+    ] = None,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """Tell the smallest drop that so many items and trials show, and what a smaller one would cost."""
+    from app.core.client import open_api, segment
+
+    asked = {"items": items, "trials": trials, "drop": drop, "agentId": agent}
+    body = {name: value for name, value in asked.items() if value is not None}
+    with open_api() as api:
+        found = api.post(f"{PATH}/{segment(benchmark)}/power", body)["items"]
+    if output is OutputFormat.JSON:
+        answer_json(found)
+        return
+    print_table(tabulate(found, POWER_COLUMNS))
+    for each in found:
+        tell(cell(each["explanation"]))
 
 
 def _kpi(text: str) -> JSON:

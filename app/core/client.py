@@ -122,6 +122,9 @@ class Api:
     def patch(self, path: str, body: JSON) -> JSON:
         return self._json("PATCH", path, {}, json=body)
 
+    def put(self, path: str, body: JSON) -> JSON:
+        return self._json("PUT", path, {}, json=body)
+
     def tagged(self, path: str) -> Tagged:
         """What is at a path, to be edited."""
         response = self._answered(self._send("GET", path, {}))

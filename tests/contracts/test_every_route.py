@@ -88,7 +88,7 @@ def test_a_route_declares_the_role_it_needs(route: RouteContext) -> None:
 
 @every_route
 def test_a_route_that_changes_something_needs_more_than_reading(route: RouteContext) -> None:
-    exempt = re.search(r"/(validate|evaluate|preview|backtest)$", route.path or "")
+    exempt = re.search(r"/(validate|evaluate|preview|backtest|power)$", route.path or "")
     if CHANGING & (route.methods or set()) and not exempt:
         assert {"run", "admin"} & set(roles(route.dependant)) or is_signed(route.dependant)
 
