@@ -2,7 +2,6 @@ import multiprocessing
 import stat
 from datetime import timedelta
 from multiprocessing.queues import Queue
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +23,7 @@ from app.core.db import Database
 from app.core.secret_files import UnsafeSecretFile
 from app.core.secrets import Secret
 from tests.integration.access.toy_service import START, Clock
+from tests.support.first_starts import make_first_key
 
 CONFIGURED = Secret("a key that the operator chose")
 OTHER = Secret("another key of the operator's")
@@ -252,14 +252,6 @@ def test_a_short_configured_key_is_refused_without_showing_it(db: Database, tmp_
 PROCESSES = 4
 
 
-def start(url: str, folder: str, gate: Barrier, created: "Queue[bool]") -> None:
-    db = Database(url, pool_size=1)
-    db.ping()
-    gate.wait(60)
-    created.put(ensure_first_admin_key(db, Path(folder), None).created)
-    db.dispose()
-
-
 def test_processes_that_start_at_once_make_one_key(
     db: Database, database_url: str, tmp_path: Path
 ) -> None:
@@ -267,7 +259,7 @@ def test_processes_that_start_at_once_make_one_key(
     gate = context.Barrier(PROCESSES)
     created: Queue[bool] = context.Queue()
     starts = [
-        context.Process(target=start, args=(database_url, str(tmp_path), gate, created))
+        context.Process(target=make_first_key, args=(database_url, str(tmp_path), gate, created))
         for _ in range(PROCESSES)
     ]
     for process in starts:

@@ -1,18 +1,17 @@
 """Child processes that hang, die, or outlive whom they worked for."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
 
 from app.jobs.pool import CallHung, CallLost, ChildDied, OutOfMemory, PoolClosed, ProcessPool
+from tests.support.pool_calls import add, die, fill, nothing, quit_process, refuse, sleep
 from tests.support.processes import LIVENESS_S, ROOT, lives, until
 
 GENEROUS_S = 60.0
@@ -20,45 +19,11 @@ GENEROUS_S = 60.0
 # A call that never lets another thread of its process run, in a process that is then killed.
 BUSY_OWNER = """
 from app.jobs import pool
-from tests.integration.jobs.test_pool import nothing, spin
+from tests.support.pool_calls import nothing, spin
 pool.ORPHAN_S = -57.0  # three seconds after the call began, long before the owner gives up
 if __name__ == "__main__":
     pool.ProcessPool(1, warm_up=nothing).run(spin, timeout_s=60.0)
 """
-
-
-def nothing() -> None:
-    """Warm nothing up."""
-
-
-def add(a: int, b: int) -> int:
-    return a + b
-
-
-def sleep(seconds: float) -> None:
-    time.sleep(seconds)
-
-
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGSEGV)
-
-
-def spin() -> None:
-    """Compute for ages inside one instruction of the interpreter."""
-    print(os.getpid(), flush=True)  # noqa: T201 - to the test
-    re.match("(a+)+$", "a" * 60 + "b")
-
-
-def fill(memory: int) -> int:
-    return len(bytearray(memory))
-
-
-def quit_process() -> None:
-    raise SystemExit(0)
-
-
-def refuse() -> None:
-    raise RuntimeError("not today")
 
 
 @pytest.fixture

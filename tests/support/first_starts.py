@@ -1,0 +1,18 @@
+"""What a process does that starts beside others on one database, alone in a file: each of them
+loads it.
+"""
+
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+from app.access.service import ensure_first_admin_key
+from app.core.db import Database
+
+
+def make_first_key(url: str, folder: str, gate: Barrier, created: "Queue[bool]") -> None:
+    db = Database(url, pool_size=1)
+    db.ping()
+    gate.wait(60)
+    created.put(ensure_first_admin_key(db, Path(folder), None).created)
+    db.dispose()

@@ -1,0 +1,40 @@
+"""What children of a pool are asked to do: they load this file and little else."""
+
+import os
+import re
+import signal
+import time
+
+
+def nothing() -> None:
+    """Warm nothing up."""
+
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+def sleep(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def spin() -> None:
+    """Compute for ages inside one instruction of the interpreter."""
+    print(os.getpid(), flush=True)  # noqa: T201 - to the test
+    re.match("(a+)+$", "a" * 60 + "b")
+
+
+def fill(memory: int) -> int:
+    return len(bytearray(memory))
+
+
+def quit_process() -> None:
+    raise SystemExit(0)
+
+
+def refuse() -> None:
+    raise RuntimeError("not today")
