@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -223,6 +224,32 @@ def watch_run(
     elif not jsonl:
         answer("\t".join(filter(None, (run["status"], run["validity"]))))
     _end(run, exit_status=exit_status)
+
+
+@cli.command("report")
+def report_run(
+    *,
+    run: RunId,
+    html: Annotated[bool, typer.Option("--html", help="As one page that fetches nothing.")] = False,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Where to write it; - is stdout.")
+    ] = Path("-"),
+) -> None:
+    """Write a run as a page: KPIs with their history, metrics, alerts, the worst traces."""
+    from app.core.client import open_api
+    from app.harness.bash.outputs import write_text
+    from app.runs.report import html_report
+    from app.runs.reporting import report_of
+
+    if not html:
+        raise WrongUsage("no form is named", hint="mosaico runs report RUN --html run.html")
+    with open_api() as api:
+        page = html_report(report_of(api, run))
+    if file == Path("-"):
+        answer(page)
+        return
+    write_text(file, page)
+    tell(f"run {cell(run)} is reported in {file}")
 
 
 @cli.command("cancel")

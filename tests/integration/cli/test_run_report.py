@@ -1,0 +1,46 @@
+"""A run as a page, as a user asks for it."""
+
+from pathlib import Path
+
+from tests.integration.cli.conftest import Shell
+from tests.support.service import Service, pair
+
+
+def test_a_run_is_written_as_one_page(mosaico: Shell, service: Service, tmp_path: Path) -> None:
+    service.agent()
+    service.benchmark(
+        metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE", "unit": "points"}]
+    )
+    rule = {"name": "quality falls", "benchmarkId": "bench-001", "kpi": "quality"}
+    service.post("/alert-configs", {**rule, "condition": "PERCENTAGE_DROP", "threshold": 10})
+    service.upload([pair(1), pair(2)], run_name="monday")
+    service.completed(runName="monday")
+    worse = [pair(1), pair(2, output="nothing of it", url="https://langfuse.example/t/2")]
+    service.upload(worse, run_name="tuesday")
+    run = service.completed(runName="tuesday")
+    file = tmp_path / "run.html"
+    told = mosaico.ok("runs", "report", run["id"], "--html", str(file))
+    page = file.read_text()
+    assert f"is reported in {file}" in told.stderr
+    assert "<h1>bench-001: agent-001, tuesday</h1>" in page
+    assert "<td>0.5 points</td>" in page
+    assert "<svg" in page
+    assert "quality fell by 50 % to 0.5" in page
+    assert '<a href="https://langfuse.example/t/2" rel="noreferrer">t-2</a>' in page
+    worst = page[page.index("Worst of 2 traces by ROUGE") :]
+    assert worst.index("t-2") < worst.index("t-1")
+    assert mosaico.ok("runs", "report", run["id"], "--html").stdout.strip() == page.strip()
+
+
+def test_a_run_that_measured_nothing_is_reported_too(mosaico: Shell, service: Service) -> None:
+    service.agent()
+    service.benchmark(metrics=["ROUGE"])
+    run = service.completed(runName="nowhere")
+    page = mosaico.ok("runs", "report", run["id"], "--html").stdout
+    assert f"FAILED: {run['errorCode']}" in page
+    assert "RUN_FAILED" in page
+
+
+def test_a_form_is_to_be_named_and_a_run_is_to_be_there(mosaico: Shell, service: Service) -> None:
+    assert mosaico("runs", "report", "none").exit_code == 2
+    assert mosaico("runs", "report", "none", "--html").exit_code == 66
