@@ -54,7 +54,7 @@ def write_request(limit_name: str, asked: Asked) -> dict[str, Any]:
     request: dict[str, Any] = {
         "model": asked.model,
         "messages": [
-            {"role": "system", "content": asked.system},
+            *([{"role": "system", "content": asked.system}] if asked.system else ()),
             *(each for message in asked.messages for each in wire_messages(message)),
         ],
     }
