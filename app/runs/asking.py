@@ -51,16 +51,20 @@ def measure_traces(
     job: Job,
     run_seq: int,
     checkpoint: Checkpoint,
+    kept_for: str = "",
 ) -> list[TraceMeasurements]:
     """Every metric of every trace of a shard, in order: first those that are computed, then those
-    that ask a model. `checkpoint` raises when there is nothing to wait for any more.
+    that ask a model. `checkpoint` raises when there is nothing to wait for any more; `kept_for` names
+    whom answers are kept for, where they are not for everybody.
     """
     remote = tuple(ref for ref in refs if is_remote(ref))
     local = tuple(ref for ref in refs if ref not in remote)
     computed = score_traces(traces, local, job, checkpoint)
     if not remote:
         return computed
-    asked = ask_traces(traces, remote, job=job, run_seq=run_seq, checkpoint=checkpoint)
+    asked = ask_traces(
+        traces, remote, job=job, run_seq=run_seq, checkpoint=checkpoint, kept_for=kept_for
+    )
     return [_woven(refs, local, *rows) for rows in zip(computed, asked, strict=True)]
 
 
@@ -71,6 +75,7 @@ def ask_traces(
     job: Job,
     run_seq: int,
     checkpoint: Checkpoint,
+    kept_for: str = "",
 ) -> list[TraceMeasurements]:
     """The values of metrics that ask a model, one row a trace.
 
@@ -84,8 +89,8 @@ def ask_traces(
         asking = _Asking(
             job=job,
             checkpoint=checkpoint,
-            endpoint=access.base_url,
-            fetching=Fetching(job, run_seq, access.base_url, crew),
+            endpoint=access.base_url + kept_for,
+            fetching=Fetching(job, run_seq, access.base_url + kept_for, crew),
         )
         for start in range(0, len(traces), TRACES_AT_ONCE):
             rows += asking.rows(traces[start : start + TRACES_AT_ONCE], refs)

@@ -19,9 +19,10 @@ from app.metrics.aggregate import Aggregate
 from app.metrics.registry import column_of
 from app.runs import queries, service
 from app.runs.asking import measure_traces
+from app.runs.drift import find_drift
 from app.runs.planning import make_plan, note_answer, trace_query
 from app.runs.reuse import measured_before
-from app.runs.rules import Validity, judge_validity
+from app.runs.rules import Validity, judge_validity, with_reason
 from app.runs.scoring import Columns, RunValues, summarize
 from app.runs.verdicts import judge_run, standings
 from app.runs.write_back import request_write_back
@@ -130,8 +131,11 @@ def finish(job: Job, run_id: str) -> None:
     columns = _columns(job, step)
     aggregates, tally = _with_run_values(job, step, columns.aggregates()), columns.tally()
     kpis = evaluate_kpis(step.plan.kpis, _statistics(aggregates))
-    validity = judge_validity(
-        tally, min_coverage=step.plan.min_coverage, max_error_share=step.plan.max_error_share
+    validity = with_reason(
+        judge_validity(
+            tally, min_coverage=step.plan.min_coverage, max_error_share=step.plan.max_error_share
+        ),
+        find_drift(job, step, job.checkpoint),
     )
     verdicts = judge_run(job, step, kpis, validity)
     run = EvaluatedRun(

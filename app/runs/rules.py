@@ -1,8 +1,10 @@
 """Decisions about runs: which state may follow which, and whether a run can be trusted."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from math import fsum
 
 from app.core.errors import AppError, Conflict
 
@@ -139,4 +141,32 @@ def judge_validity(tally: Tally, *, min_coverage: float, max_error_share: float)
         reasons=tuple(reasons),
         coverage=coverage,
         error_share=error_share,
+    )
+
+
+def with_reason(found: ValidityVerdict, reason: str | None) -> ValidityVerdict:
+    """The same, and invalid for one more reason where there is one."""
+    if reason is None:
+        return found
+    return replace(found, validity=Validity.INVALID, reasons=(*found.reasons, reason))
+
+
+def drift_reason(
+    judge: str, gold: Sequence[float], scores: Sequence[float | None], *, max_error: float
+) -> str | None:
+    """Why a judge is not to be trusted, by its scores of answers that people scored; None where it
+    is. Without half of the scores nothing is known.
+    """
+    known = [
+        score - wanted for score, wanted in zip(scores, gold, strict=True) if score is not None
+    ]
+    if 2 * len(known) < len(gold):
+        return f"{judge} scored {len(known)} of {len(gold)} answers with gold scores only"
+    error = fsum(map(abs, known)) / len(known)
+    if error <= max_error:
+        return None
+    leaning = "kinder" if fsum(known) > 0 else "stricter"
+    return (
+        f"the judge drifted: {judge} is {leaning} than the gold scores of {len(gold)} answers, by"
+        f" {error:.3g} in the mean, at most {max_error:g} may be"
     )

@@ -12,6 +12,7 @@ from app.runs.rules import (
     RunStatus,
     Tally,
     Validity,
+    drift_reason,
     judge_validity,
     require_retryable,
     require_transition,
@@ -123,3 +124,18 @@ def test_a_verdict_has_reasons_exactly_when_the_run_is_invalid(
     assert 0 <= verdict.error_share <= 1
     if not total:
         assert verdict.validity is Validity.INVALID
+
+
+def test_a_judge_is_trusted_as_far_as_it_scores_like_people() -> None:
+    # Off by 0.1 and 0.3: 0.2 in the mean, on the strict side.
+    gold, scores = [1.0, 0.5], [0.9, 0.2]
+    assert drift_reason("J", gold, scores, max_error=0.21) is None
+    reason = drift_reason("J", gold, scores, max_error=0.19)
+    assert reason is not None
+    assert "J is stricter than the gold scores of 2 answers, by 0.2" in reason
+
+
+def test_a_judge_that_does_not_answer_is_not_trusted() -> None:
+    reason = drift_reason("J", [1.0, 0.5, 0.0], [1.0, None, None], max_error=1.0)
+    assert reason == "J scored 1 of 3 answers with gold scores only"
+    assert drift_reason("J", [1.0, 0.5], [1.0, None], max_error=0.0) is None
