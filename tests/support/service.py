@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from app.main import create_app
 from tests.support.http import serving
 
 JSON = dict[str, Any]
+
+READY_S = 60.0
 
 
 def ndjson(traces: Iterable[Mapping[str, Any]]) -> bytes:
@@ -145,3 +148,18 @@ def running_service(resources: Resources, pool: ProcessPool) -> Iterator[Service
     with serving(create_app(resources), lifespan=True) as client:
         client.headers["Authorization"] = f"Bearer {key.token.reveal()}"
         yield Service(client=client, resources=resources, pool=pool)
+
+
+@contextmanager
+def at_work(service: Service) -> Iterator[None]:
+    """A worker that does jobs as they come, until the block ends."""
+    ready = threading.Event()
+    worker = Worker(service.resources, HANDLERS, service.pool, concurrency=2)
+    thread = threading.Thread(target=lambda: asyncio.run(worker.run(on_ready=ready.set)))
+    thread.start()
+    try:
+        assert ready.wait(READY_S)
+        yield
+    finally:
+        worker.stop()
+        thread.join()

@@ -3,13 +3,12 @@
 import re
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 from app.alerts.rules import AlertState, Condition, NoDataPolicy
 from app.alerts.schemas import AlertConfigBody
 from tests.integration.docs.test_examples import ROOT, blocks, examples, matches
-from tests.support.service import Service, pair
+from tests.support.service import Service, at_work, pair
 
 PAGE = "docs/alerts.md"
 
@@ -28,10 +27,7 @@ def test_the_commands_of_the_page_answer_as_shown(ready: Service, tmp_path: Path
         "API": f"{url}/api/v1",
         "MOSAICO_DATA_DIR": str(tmp_path),
     }
-    over = threading.Event()
-    worker = threading.Thread(target=lambda: _work_until(over, ready))
-    worker.start()
-    try:
+    with at_work(ready):
         for block in blocks(PAGE, "console"):
             for command, output in examples(block):
                 done = subprocess.run(
@@ -45,14 +41,6 @@ def test_the_commands_of_the_page_answer_as_shown(ready: Service, tmp_path: Path
                 )
                 shown = f"{command}\n{done.stdout}{done.stderr}"
                 assert matches(done.stdout.replace('":', '": ').replace(',"', ', "'), output), shown
-    finally:
-        over.set()
-        worker.join()
-
-
-def _work_until(over: threading.Event, service: Service) -> None:
-    while not over.wait(0.05):
-        service.work()
 
 
 def test_every_field_condition_state_and_policy_is_on_the_page() -> None:

@@ -1,10 +1,8 @@
 """`mosaico` as a user types it, against a service of the test's own."""
 
-import asyncio
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli import cli
-from app.jobs.handlers import HANDLERS
-from app.jobs.worker import Worker
-from tests.support.service import Service
-
-READY_S = 60.0
+from tests.support.service import Service, at_work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +63,5 @@ def mosaico(service: Service) -> Shell:
 @pytest.fixture
 def worker(service: Service) -> Iterator[None]:
     """A worker that does jobs until the test ends."""
-    ready = threading.Event()
-    working = Worker(service.resources, HANDLERS, service.pool, concurrency=2)
-    thread = threading.Thread(target=lambda: asyncio.run(working.run(on_ready=ready.set)))
-    thread.start()
-    try:
-        assert ready.wait(READY_S)
+    with at_work(service):
         yield
-    finally:
-        working.stop()
-        thread.join()
