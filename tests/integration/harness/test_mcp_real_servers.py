@@ -1,0 +1,315 @@
+"""Servers of the protocol's makers, driven by a model behind the real SDKs of the providers."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from socket import create_connection, create_server
+
+import pytest
+
+from app.harness.llm.conversation import (
+    Message,
+    Provider,
+    Role,
+    Stop,
+    TextBlock,
+    ToolUseBlock,
+    Usage,
+)
+from app.harness.mcp.plan import LlmEndpoint, Plan, PlannedServer, PlannedTask
+from app.harness.mcp.run import run_bench
+from app.harness.mcp.types import (
+    BenchReport,
+    ContentKind,
+    Ending,
+    ErrorKind,
+    Outcome,
+    TaskResult,
+)
+from tests.support.bench import direct_task, harness_task
+from tests.support.mcp_servers import http, node_programs, node_server, stdio
+from tests.support.model_server import Asked, ModelServer, Raw, Said, model_server
+from tests.support.processes import until
+
+PROVIDERS = [Provider.ANTHROPIC, Provider.OPENAI, Provider.OPENAI_RESPONSES]
+NOW = {"Retry-After": "0.001"}
+
+# The SDKs take seconds to import: one worker does it for all.
+pytestmark = pytest.mark.xdist_group("sdks of models")
+
+
+def endpoint(server: ModelServer, provider: Provider) -> LlmEndpoint:
+    url = server.url if provider is Provider.ANTHROPIC else server.openai_url
+    return LlmEndpoint(provider=provider, base_url=url, api_key="key-of-the-tests")
+
+
+def asks(tool: str, **given: object) -> Said:
+    use = ToolUseBlock(id="call_1", name=tool, input=given)
+    return Said(
+        message=Message(role=Role.ASSISTANT, content=(use,)),
+        stop=Stop.TOOL_USE,
+        usage=Usage(input_tokens=50, output_tokens=5),
+    )
+
+
+def ends(text: str) -> Said:
+    return Said(
+        message=Message(role=Role.ASSISTANT, content=(TextBlock(text=text),)),
+        stop=Stop.END,
+        usage=Usage(input_tokens=70, output_tokens=3),
+    )
+
+
+def in_turn(*answers: Said | Raw) -> Callable[[Asked], Said | Raw]:
+    """Each request gets the next answer, and the last one for ever."""
+    left = list(answers)
+    return lambda _: left.pop(0) if len(left) > 1 else left[0]
+
+
+def use_sum(asked: Asked) -> Said:
+    """Asks for the sum, and says what it was told."""
+    if asked.turn == 0:
+        return asks(name_of_sum(asked), a=19, b=23)
+    return ends("The sum is 42." if "42" in json.dumps(asked.body) else "No idea.")
+
+
+def name_of_sum(asked: Asked) -> str:
+    tools: list[str] = [each.get("function", each)["name"] for each in asked.body["tools"]]
+    return next(name for name in tools if name.endswith("get-sum"))
+
+
+@contextmanager
+def everything_over_http(port: int) -> Iterator[bool]:
+    """The server on a port; False when somebody else has taken it."""
+    program = [str(node_programs() / "mcp-server-everything"), "streamableHttp"]
+    env = {"PATH": os.environ["PATH"], "PORT": str(port)}
+    with subprocess.Popen(
+        program, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        until(lambda: process.poll() is not None or listens(port))
+        try:
+            yield process.poll() is None
+        finally:
+            process.kill()
+
+
+def listens(port: int) -> bool:
+    try:
+        create_connection(("127.0.0.1", port), timeout=60).close()
+    except OSError:
+        return False
+    return True
+
+
+def free_port() -> int:
+    with create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="module")
+def remote() -> Iterator[str]:
+    """The address of `everything` over streamable HTTP."""
+    node_programs()
+    for _ in range(10):
+        port = free_port()
+        with everything_over_http(port) as started:
+            if started:
+                yield f"http://127.0.0.1:{port}/mcp"
+                return
+    pytest.fail("no port was free")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """One run with all servers, each started once, and what the models were asked."""
+
+    by_task: dict[str, TaskResult]
+    report: BenchReport
+    asked: list[Asked]
+    folder: Path
+
+    def __getitem__(self, task: str) -> TaskResult:
+        return self.by_task[task]
+
+
+@pytest.fixture(scope="module")
+def results(remote: str, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    folder = tmp_path_factory.mktemp("files")
+    everything = node_server("everything", "stdio", env={"DECLARED": "yes"})
+    files = node_server("filesystem", str(folder))
+    memory = node_server("memory", env={"MEMORY_FILE_PATH": str(folder / "memory.jsonl")})
+    clock = stdio("time", sys.executable, "-m", "mcp_server_time", "--local-timezone=UTC")
+    distant = http("distant", remote)
+
+    def call(
+        name: str, server: PlannedServer, tool: str, timeout_s: float = 60, **given: object
+    ) -> PlannedTask:
+        return direct_task(
+            server, tool, name=name, arguments=given, timeout_s=timeout_s, share_servers=True
+        )
+
+    long = {"duration": 3600, "steps": 10}
+    entity = {"name": "Ada", "entityType": "person", "observations": ["likes engines"]}
+    with model_server(use_sum) as models:
+        tasks = [
+            call("environment", everything, "get-env"),
+            call("image", everything, "get-tiny-image"),
+            call("missing tool", everything, "no-such-tool"),
+            call("wrong arguments", everything, "get-sum", a="x"),
+            call("too long", everything, "trigger-long-running-operation", 0.5, **long),
+            call("echo from afar", distant, "echo", message="hello"),
+            call("too long from afar", distant, "trigger-long-running-operation", 0.5, **long),
+            call("write", files, "write_file", path=str(folder / "a.txt"), content="written"),
+            call("outside", files, "read_text_file", path="/etc/hostname"),
+            call("remember", memory, "create_entities", entities=[entity]),
+            call(
+                "convert",
+                clock,
+                "convert_time",
+                source_timezone="Europe/Berlin",
+                time="12:00",
+                target_timezone="Asia/Tokyo",
+            ),
+            *(
+                harness_task(
+                    everything,
+                    name=f"sum with {provider}",
+                    endpoint=endpoint(models, provider),
+                    share_servers=True,
+                )
+                for provider in PROVIDERS
+            ),
+            harness_task(
+                everything,
+                memory,
+                name="sum of two servers",
+                endpoint=endpoint(models, Provider.OPENAI),
+                share_servers=True,
+            ),
+        ]
+        plan = Plan(tasks=tuple(tasks), concurrency=len(tasks))
+        report = asyncio.run(run_bench(plan, lambda _: None))
+    by_task = {result.task: result for result in report.results}
+    return Results(by_task=by_task, report=report, asked=models.asked, folder=folder)
+
+
+def test_a_server_sees_path_and_what_is_declared(results: Results) -> None:
+    found = json.loads(results["environment"].response or "")
+    assert found == {"PATH": os.environ["PATH"], "DECLARED": "yes"}
+
+
+def test_an_image_is_recorded_by_type_and_size(results: Results) -> None:
+    [called] = results["image"].tool_calls
+    [image] = [each for each in called.content if each.kind is ContentKind.IMAGE]
+    assert image.mime_type == "image/png"
+    assert image.size is not None
+    assert f"[image, image/png, {image.size} bytes]" in called.text
+
+
+@pytest.mark.parametrize("task", ["missing tool", "wrong arguments", "outside"])
+def test_what_a_tool_refuses_is_an_error_of_the_task(results: Results, task: str) -> None:
+    result = results[task]
+    assert result.outcome is Outcome.AGENT_ERROR
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.TOOL
+    [called] = result.tool_calls
+    assert called.is_error
+
+
+@pytest.mark.parametrize("task", ["too long", "too long from afar"])
+def test_an_operation_that_takes_too_long_is_left(results: Results, task: str) -> None:
+    assert results[task].outcome is Outcome.TIMEOUT
+
+
+def test_a_server_over_http_answers_as_one_beside_us(results: Results) -> None:
+    assert results["echo from afar"].response == "Echo: hello"
+    tools = {server.name: [tool.name for tool in server.tools] for server in results.report.servers}
+    assert tools["distant"] == tools["everything"]
+    assert len(tools["everything"]) == 13
+
+
+def test_files_are_written_and_memories_kept(results: Results) -> None:
+    assert (results.folder / "a.txt").read_text() == "written"
+    assert "likes engines" in (results.folder / "memory.jsonl").read_text()
+
+
+def test_the_time_in_tokyo_is_told(results: Results) -> None:
+    """Berlin is at +1 or +2, Tokyo at +9: noon is 20:00 or 19:00 there."""
+    assert results["convert"].outcome is Outcome.SCORED
+    assert any(hour in (results["convert"].response or "") for hour in ("T20:00", "T19:00"))
+
+
+def test_servers_introduce_themselves(results: Results) -> None:
+    servers = {server.name: server for server in results.report.servers}
+    assert set(servers) == {"distant", "everything", "filesystem", "memory", "time"}
+    assert len(servers["everything"].prompts) == 4
+    assert len(servers["everything"].resources) == 7
+    assert servers["everything"].instructions
+    assert (servers["filesystem"].prompts, servers["filesystem"].resources) == ((), ())
+    assert all(server.tokens > 0 for server in servers.values())
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_every_provider_s_model_adds_up(results: Results, provider: Provider) -> None:
+    result = results[f"sum with {provider}"]
+    assert (result.outcome, result.ending) == (Outcome.SCORED, Ending.NATURAL)
+    assert result.response == "The sum is 42."
+    assert [(call.server, call.tool) for call in result.tool_calls] == [("everything", "get-sum")]
+    assert [call.cumulative_input for call in result.llm_calls] == [50, 120]
+
+
+def test_tools_of_two_servers_bear_their_names(results: Results) -> None:
+    assert results["sum of two servers"].response == "The sum is 42."
+    names = {
+        each["function"]["name"]
+        for asked in results.asked
+        for each in asked.body.get("tools", ())
+        if "function" in each
+    }
+    assert {"everything__get-sum", "memory__read_graph", "get-sum"} <= names
+
+
+def ask(*answers: Said | Raw, timeout_s: float = 60) -> tuple[TaskResult, list[Asked]]:
+    """A task without tools at a provider that answers like this."""
+    with model_server(in_turn(*answers)) as server:
+        task = harness_task(endpoint=endpoint(server, Provider.OPENAI), timeout_s=timeout_s)
+        report = asyncio.run(run_bench(Plan(tasks=(task,)), lambda _: None))
+    return report.results[0], server.asked
+
+
+def test_without_tools_none_are_mentioned() -> None:
+    result, [asked] = ask(ends("Hello."))
+    assert result.response == "Hello."
+    assert "tools" not in asked.body
+    assert [message["role"] for message in asked.body["messages"]] == ["user"]
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_provider_is_asked_again(status: int) -> None:
+    busy = Raw(status=status, body=b'{"error": {"message": "busy"}}', headers=NOW)
+    result, asked = ask(busy, ends("Hello."))
+    assert (result.outcome, len(asked)) == (Outcome.SCORED, 2)
+
+
+@pytest.mark.parametrize("status", [401, 429, 500])
+def test_a_provider_that_never_answers_is_an_error_and_no_pass(status: int) -> None:
+    broken = Raw(status=status, body=b'{"error": {"message": "broken"}}', headers=NOW)
+    result, _ = ask(broken)
+    assert (result.outcome, result.passed) == (Outcome.INFRA_ERROR, None)
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.PROVIDER
+    assert result.error.detail.startswith(str(status))
+
+
+def test_a_provider_that_wants_us_to_wait_does_not_outlast_the_task() -> None:
+    later = Raw(status=429, body=b'{"error": {"message": "busy"}}', headers={"Retry-After": "100"})
+    result, asked = ask(later, ends("Hello."), timeout_s=0.5)
+    assert result.outcome is Outcome.TIMEOUT
+    assert len(asked) <= 1
