@@ -3,8 +3,7 @@
 import asyncio
 import json
 import signal
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -106,23 +105,12 @@ def run_dataset(
     spending = Spending(allowance=options.allowance, price=price)
     try:
         try:
-            with _term_as_ctrl_c():
-                asyncio.run(_run(options, llm, judge, recorder, spending))
+            asyncio.run(_run(options, llm, judge, recorder, spending))
         finally:
             recorder.write("the run broke off")
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         raise Interrupted(recorder.close("interrupted")) from None
     return recorder.close("the run's time limit is reached")
-
-
-@contextmanager
-def _term_as_ctrl_c() -> Iterator[None]:
-    """Whoever runs this for somebody else, such as a CI server, ends it by SIGTERM."""
-    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def usable_dataset(path: Path) -> Dataset:
@@ -178,6 +166,7 @@ async def _run(
     recorder: Recorder,
     spending: Spending,
 ) -> None:
+    _end_on_sigterm()
     missing = recorder.missing()
     with followed(len(missing)) as show:
 
@@ -198,6 +187,13 @@ async def _run(
             await llm.close()
             if judge is not None:
                 await judge.close()
+
+
+def _end_on_sigterm() -> None:
+    """Whoever runs this for somebody else, such as a CI server, ends it so."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
 def _for_trials(options: RunOptions, llm: Llm) -> Callable[[int], Llm]:

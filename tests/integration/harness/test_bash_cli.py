@@ -224,11 +224,15 @@ def test_whoever_is_ended_keeps_what_was_reached(tmp_path: Path, way: signal.Sig
         ],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert program.stderr is not None
-    assert "2 attempts" in program.stderr.readline()
-    assert "1/2 [PASS] first" in program.stderr.readline()
-    program.send_signal(way)
-    _, said = program.communicate(timeout=60)
+    with program:
+        try:
+            assert program.stderr is not None
+            assert "2 attempts" in program.stderr.readline()
+            assert "1/2 [PASS] first" in program.stderr.readline()
+            program.send_signal(way)
+            _, said = program.communicate(timeout=120)
+        finally:
+            program.kill()
     assert program.returncode == 130, said
     [file] = (tmp_path / "saved").glob("eval-*.json")
     first, second = read_report(file).results
