@@ -18,6 +18,7 @@ from benchmarks import (
     metrics,
     scale,
     schedules,
+    statistics,
     storage,
     takeover,
 )
@@ -26,6 +27,7 @@ from benchmarks.rows import BenchRow
 GROUPS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "metrics": metrics.measure,
     "formula": formula.measure,
+    "statistics": statistics.measure,
     "storage": storage.measure,
     "memory": memory.measure,
     "takeover": takeover.measure,

@@ -1,0 +1,118 @@
+"""Row V1: a night's verdicts, from two runs of 1000 items × 5 trials to 20 KPIs with intervals.
+
+The peer is scipy's `bootstrap` on the same work: the differences of the same items, resampled as
+often, one KPI after the other. It knows neither formulas of several metrics nor trials, so it gets
+every KPI as one number an item beforehand.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from app.formula import CompiledFormula, Reference, compile_formula
+from app.formula.vectorised import evaluate_rows
+from app.statistics.anomaly import Side
+from app.statistics.judging import judge_resampled
+from app.statistics.multiplicity import benjamini_hochberg
+from app.statistics.repeats import FloatArray
+from app.statistics.resampling import RESAMPLES, Draws, draw_items, resampled_statistic
+from app.statistics.verdict import Judgement, VerdictRule, judged_together
+from benchmarks.rows import BenchRow, interleave
+
+ITEMS, TRIALS, KPIS = 1000, 5, 20
+ROUNDS = 3
+GOAL_SECONDS = 2.0
+RULE = VerdictRule(side=Side.LOW)
+PLACES = np.repeat(np.arange(ITEMS), TRIALS)
+
+
+class Night(NamedTuple):
+    """The values of every metric by trace, of the baseline and of the candidate."""
+
+    base: dict[str, FloatArray]
+    candidate: dict[str, FloatArray]
+
+
+def measure() -> Iterator[BenchRow]:
+    """One row against scipy, and one for the seconds."""
+    night, formulas = _night(), _formulas()
+    ours, peer = interleave(
+        lambda: _verdicts(night, formulas),
+        lambda: _scipy(night),
+        repeat=ROUNDS,
+        clock=time.process_time,
+    )
+    shape = f"{ITEMS} items × {TRIALS} trials × {KPIS} KPIs, {RESAMPLES} resamples"
+    yield BenchRow(
+        name="V1 verdicts",
+        goal=f"under {GOAL_SECONDS:g} s of CPU",
+        ratio=ours,
+        holds=ours < GOAL_SECONDS,
+        note=f"seconds: {shape}",
+    )
+    yield BenchRow(
+        name="V1 scipy",
+        goal="faster",
+        ratio=peer / ours,
+        holds=peer > ours,
+        note=f"{peer:.2f} s against {ours:.2f} s of CPU: {shape}",
+    )
+
+
+def _verdicts(night: Night, formulas: list[CompiledFormula]) -> list[Judgement]:
+    draws = draw_items(ITEMS)
+    base, candidate = (_columns(run, draws) for run in night)
+    found = [
+        judge_resampled(
+            evaluate_rows(formula, base).values,
+            evaluate_rows(formula, candidate).values,
+            RULE,
+            draws,
+            trials=TRIALS,
+        )
+        for formula in formulas
+    ]
+    return judged_together(found, benjamini_hochberg)
+
+
+def _columns(run: dict[str, FloatArray], draws: Draws) -> dict[Reference, FloatArray]:
+    return {
+        Reference(key, "mean"): resampled_statistic("mean", values, PLACES, draws)
+        for key, values in run.items()
+    }
+
+
+def _scipy(night: Night) -> None:
+    from scipy.stats import bootstrap
+
+    for key in night.base:
+        items = [run[key].reshape(ITEMS, TRIALS).mean(axis=1) for run in night]
+        bootstrap(
+            (items[1] - items[0],),
+            np.mean,
+            n_resamples=RESAMPLES,
+            method="percentile",
+            random_state=np.random.default_rng(0),
+        )
+
+
+def _night() -> Night:
+    random = np.random.default_rng(6)
+    difficulty = random.beta(4, 1, (KPIS, ITEMS))[:, PLACES]
+    runs = [(random.random(difficulty.shape) < difficulty).astype(float) for _ in range(2)]
+    return Night(*({f"M{k}": run[k] for k in range(KPIS)} for run in runs))
+
+
+def _formulas() -> list[CompiledFormula]:
+    """Sums, shares, minima and conditions of neighbouring metrics, five of each."""
+    texts = (
+        "WEIGHTED_SUM(M{a}:0.5, M{b}:0.5)",
+        "2 * M{a} * M{b} / (M{a} + M{b})",
+        "MIN(M{a}, M{b})",
+        "IF M{a} >= 0.75 THEN M{b} ELSE SQRT(M{a})",
+    )
+    return [
+        compile_formula(texts[k % len(texts)].format(a=k, b=(k + 1) % KPIS)) for k in range(KPIS)
+    ]
