@@ -14,6 +14,7 @@ from benchmarks import (
     collecting,
     formula,
     langfuse,
+    mcp,
     memory,
     metrics,
     scale,
@@ -36,6 +37,7 @@ GROUPS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "cli": cli.measure,
     "langfuse": langfuse.measure,
     "bash": bash_eval.measure,
+    "mcp": mcp.measure,
     "api": api.measure,
 }
 ONLY_BY_NAME: dict[str, Callable[[], Iterator[BenchRow]]] = {"collecting": collecting.measure}
