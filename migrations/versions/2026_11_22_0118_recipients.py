@@ -1,4 +1,4 @@
-"""sealed recipients"""
+"""sealed recipients; views for dashboards"""
 
 import hashlib
 from urllib.parse import urlsplit
@@ -13,6 +13,40 @@ down_revision = '0017'
 branch_labels = None
 depends_on = None
 
+# What dashboards read, and a role may that may read nothing else: no texts, no addresses, no secrets.
+VIEWS = {
+    'run_history': """
+        SELECT id AS run_id, benchmark_id, agent_id, run_name, status, triggered_by, validity,
+               coverage, error_share, traces_total, verdict ->> 'verdict' AS verdict, error_code,
+               created_at, started_at, completed_at,
+               extract(epoch FROM completed_at - started_at)::float8 AS seconds
+        FROM benchmark_runs""",
+    'kpi_values': """
+        SELECT run_id, benchmark_id, agent_id, kpi_id, name AS kpi, value, undefined_reason, unit,
+               direction, within_thresholds, validity, interval_low, interval_high,
+               verdict ->> 'verdict' AS verdict, recorded_at
+        FROM kpi_history""",
+    'metric_values': """
+        SELECT run.id AS run_id, run.benchmark_id, run.agent_id, run.validity, run.completed_at,
+               metric.metric, metric.n, metric.mean, metric.std, metric.p50, metric.p95,
+               metric.coverage, metric.interval_low, metric.interval_high
+        FROM run_metrics AS metric JOIN benchmark_runs AS run ON run.seq = metric.run_seq""",
+    'alert_history': """
+        SELECT id AS alert_id, state, config_id AS alert_config_id, name, severity, benchmark_id,
+               agent_id, run_id, episode, value, baseline, explanation,
+               silence_id IS NOT NULL AS silenced, verdict, created_at
+        FROM alert_events""",
+    'alert_standings': """
+        SELECT rule.id AS alert_config_id, rule.name, rule.severity, rule.benchmark_id,
+               standing.agent_id, standing.state, standing.value, standing.baseline,
+               standing.explanation, standing.fired_at, standing.evaluated_at
+        FROM alert_states AS standing JOIN alert_configs AS rule ON rule.id = standing.config_id
+        WHERE standing.run_seq > 0""",
+    'delivery_history': """
+        SELECT delivery.id AS delivery_id, delivery.notification_id, endpoint.channel,
+               delivery.status, delivery.attempts, delivery.created_at, delivery.delivered_at
+        FROM deliveries AS delivery JOIN endpoints AS endpoint ON endpoint.id = delivery.endpoint_id""",
+}
 JSON_LIST = postgresql.JSONB(none_as_null=True)
 
 
@@ -28,9 +62,13 @@ def upgrade() -> None:
     op.alter_column('endpoints', 'host', nullable=False)
     op.alter_column('alert_configs', 'endpoints', nullable=False)
     op.drop_column('alert_configs', 'recipients')
+    for name, query in VIEWS.items():
+        op.execute(f'CREATE VIEW {name} AS {query}')
 
 
 def downgrade() -> None:
+    for name in reversed(VIEWS):
+        op.execute(f'DROP VIEW {name}')
     op.add_column('alert_configs', sa.Column('recipients', JSON_LIST, nullable=True))
     _open_endpoints()
     op.execute(

@@ -1,0 +1,104 @@
+"""The dashboard's queries, by a role that may read its views and nothing else."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+from tests.integration.docs.test_examples import blocks
+from tests.integration.safety.conftest import RoleWith
+from tests.support.postgres import url_of
+from tests.support.service import Service, pair
+
+DASHBOARD = json.loads(Path("docs/grafana/mosaico.json").read_text())
+PANELS = {panel["title"]: panel["targets"][0]["rawSql"] for panel in DASHBOARD["panels"]}
+OTHERS = [
+    *(each["target"]["rawSql"] for each in DASHBOARD["annotations"]["list"]),
+    *(each["query"] for each in DASHBOARD["templating"]["list"] if each["type"] == "query"),
+]
+
+
+def as_grafana_sends_it(query: str) -> str:
+    """The query with what Grafana puts in the place of its macros and variables."""
+    query = re.sub(
+        r"\$__timeFilter\((\w+)\)", r"\1 BETWEEN now() - interval '30 days' AND now()", query
+    )
+    return query.replace("$benchmark", "'bench-001','other'").replace("$agent", "'agent-001'")
+
+
+def seed(service: Service) -> None:
+    """Two nights; the second fires an alert, and its message was sent to somebody who is away."""
+    service.agent()
+    service.benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
+    service.post(
+        "/alert-configs",
+        {
+            "name": "quality falls",
+            "benchmarkId": "bench-001",
+            "kpi": "quality",
+            "condition": "PERCENTAGE_DROP",
+            "threshold": 10,
+            "channels": ["WEBHOOK"],
+            "recipients": ["http://127.0.0.1:1/nobody"],
+        },
+    )
+    for night, output in (("night-1", "a b c d"), ("night-2", "x")):
+        service.upload([pair(1, output=output)], run_name=night)
+        service.completed(runName=night)
+
+
+@pytest.fixture
+def reader(
+    service: Service, role_with: RoleWith, superuser_url: str
+) -> Iterator["psycopg.Connection[Any]"]:
+    """The role that the page describes, on a database with data."""
+    seed(service)
+    url = role_with("")
+    address = urlsplit(url)
+    [commands] = [each for each in blocks("docs/deployment.md", "sql") if "mosaico_grafana" in each]
+    _, rest = commands.split(";", 1)  # the role is there already
+    here = url_of(superuser_url, address.path.lstrip("/"))
+    with psycopg.connect(here, autocommit=True) as connection:
+        connection.execute(rest.replace("mosaico_grafana", str(address.username)).encode())
+    with psycopg.connect(url, autocommit=True) as connection:
+        yield connection
+
+
+def test_every_query_of_the_dashboard_finds_what_there_is(
+    reader: "psycopg.Connection[Any]",
+) -> None:
+    found = {
+        title: reader.execute(as_grafana_sends_it(query).encode()).fetchall()
+        for title, query in PANELS.items()
+    }
+    assert [title for title, rows in found.items() if not rows] == []
+    assert found["Firing now"] == [(1,)]
+    assert [(row[1], row[2]) for row in found["KPIs"]] == [
+        ("bench-001, agent-001: quality", 1.0),
+        ("bench-001, agent-001: quality", 0.0),
+    ]
+    assert found["Alerts"][0][1:3] == ("FIRING", "quality falls")
+    assert found["Deliveries"][0][:3] == ("WEBHOOK", "PENDING", 1)
+    for query in OTHERS:
+        assert reader.execute(as_grafana_sends_it(query).encode()).fetchall()
+
+
+def test_its_role_may_read_no_table(reader: "psycopg.Connection[Any]") -> None:
+    for table in ("endpoints", "collected_traces", "benchmark_runs", "api_keys"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            reader.execute(f"SELECT 1 FROM {table}".encode())
+
+
+def test_every_panel_has_the_fields_that_its_kind_draws() -> None:
+    for panel in DASHBOARD["panels"]:
+        [target] = panel["targets"]
+        times = " AS time" in target["rawSql"]
+        assert target["format"] == ("time_series" if panel["type"] == "timeseries" else "table")
+        assert times or panel["type"] != "timeseries"
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(set(ids)) == len(ids)
