@@ -3,6 +3,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from sqlalchemy import func, select
+from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
@@ -29,11 +30,11 @@ class Timetable(NamedTuple):
     next_run_at: datetime
 
 
-class DueSchedule(NamedTuple):
-    """What a tick needs to know of a schedule."""
+class DueTogether(NamedTuple):
+    """Schedules that are due for the same reason, by id."""
 
-    id: str
     timetable: Timetable
+    ids: list[str]
 
 
 class LockedFire(NamedTuple):
@@ -87,19 +88,24 @@ def list_fires(session: Session, schedule_id: str, query: PageQuery) -> PageRows
     return paged(session, statement, keys=[ScheduleFire.due_at], query=query)
 
 
-def claim_due(session: Session, now: datetime, limit: int) -> list[DueSchedule]:
+def claim_due(session: Session, now: datetime, limit: int) -> list[DueTogether]:
     """Some schedules that are due, oldest first, leaving out what others hold.
 
     Locks:   each of them until the transaction ends.
     """
-    statement = (
-        select(ScheduleConfig.id, *(getattr(ScheduleConfig, name) for name in Timetable._fields))
+    claimed = (
+        select(ScheduleConfig.id, *(getattr(ScheduleConfig, each) for each in Timetable._fields))
         .where(ScheduleConfig.next_run_at <= now)
         .order_by(ScheduleConfig.next_run_at)
         .limit(limit)
         .with_for_update(skip_locked=True)
+        .cte()
+        .c
     )
-    return [DueSchedule(row[0], Timetable(*row[1:])) for row in session.execute(statement)]
+    timetable = [claimed[name] for name in Timetable._fields]
+    ids = func.array_agg(aggregate_order_by(claimed.id, claimed.id))
+    statement = select(*timetable, ids).group_by(*timetable).order_by(claimed.next_run_at, ids)
+    return [DueTogether(Timetable(*together), ids) for *together, ids in session.execute(statement)]
 
 
 def claim_waiting(

@@ -22,7 +22,7 @@ from app.runs.service import cancel_run, create_run, require_runnable
 from app.schedules import queries, rules
 from app.schedules.cron import DstPolicy
 from app.schedules.models import ScheduleConfig, ScheduleFire
-from app.schedules.queries import DueSchedule, Timetable
+from app.schedules.queries import Timetable
 from app.schedules.rules import (
     ConcurrencyPolicy,
     FireStatus,
@@ -172,7 +172,7 @@ def fire_due(session: Session, now: datetime, limit: int) -> int:
     fires: list[NewFires] = []
     advanced: list[dict[str, Any]] = []
     room = MOST_FIRES
-    for timetable, together in _by_timetable(claimed).items():
+    for timetable, together in claimed:
         try:
             plan = _plan(timetable, now)
         except Invalid as error:
@@ -191,7 +191,7 @@ def fire_due(session: Session, now: datetime, limit: int) -> int:
     if advanced:
         _enqueue_starts(session, _insert_fires(session, fires, TriggerType.SCHEDULED, now))
         session.execute(ADVANCE, {"advanced": json.dumps(advanced)})
-    return len(claimed)
+    return sum(len(due.ids) for due in claimed)
 
 
 def recompute(session: Session, now: datetime, after_id: str, limit: int) -> str | None:
@@ -362,14 +362,6 @@ def _enqueue_starts(session: Session, pending: PendingFires) -> None:
 
 def _text(instant: datetime | None) -> str | None:
     return instant.isoformat() if instant else None
-
-
-def _by_timetable(claimed: Sequence[DueSchedule]) -> dict[Timetable, list[str]]:
-    """The schedules that are due for the same reason share one plan."""
-    together: dict[Timetable, list[str]] = {}
-    for schedule_id, timetable in claimed:
-        together.setdefault(timetable, []).append(schedule_id)
-    return together
 
 
 def _new_fires(ids: Sequence[str], plan: TickPlan) -> list[NewFires]:
