@@ -1,5 +1,9 @@
-"""S1: 10 000 schedules that are due in one second, beside APScheduler with its own job store."""
+"""S1: 10 000 schedules that are due in one second, beside APScheduler with its own job store.
 
+Both begin with the rows in place and take turns; after a minute no new turn begins.
+"""
+
+import pickle
 import tempfile
 import threading
 import time
@@ -10,6 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from apscheduler.job import Job
 from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
 from apscheduler.schedulers.background import BackgroundScheduler
 from sqlalchemy import text
@@ -21,7 +26,8 @@ from benchmarks.rows import BenchRow
 from tests.support.postgres import cluster, drop_database, make_database
 
 SCHEDULES = 10_000
-ROUNDS = 3  # the peer takes so long that one of it is enough
+ROUNDS = 3
+ENOUGH_S = 60.0
 LATEST_S = 2.0
 GOAL = 20.0
 GRACE_S = 3600
@@ -63,11 +69,20 @@ class Lateness(NamedTuple):
     last_s: float
 
 
+class Round(NamedTuple):
+    """One turn of each."""
+
+    ours: Lateness
+    peer: Lateness
+
+
 def measure() -> Iterator[BenchRow]:
+    rounds: list[Round] = []
+    begun = time.monotonic()
     with _database() as db:
-        rounds = [_ours(db) for _ in range(ROUNDS)]
-        peer = _peer(db)
-    ours = Lateness(min(each.fired for each in rounds), median(each.last_s for each in rounds))
+        while not rounds or (len(rounds) < ROUNDS and time.monotonic() - begun < ENOUGH_S):
+            rounds.append(Round(_ours(db), _peer(db)))
+    ours, peer = (_usual([each[side] for each in rounds]) for side in (0, 1))
     ratio = peer.last_s / ours.last_s
     holds = ours.fired == peer.fired == SCHEDULES and ours.last_s <= LATEST_S and ratio >= GOAL
     yield BenchRow(
@@ -76,8 +91,12 @@ def measure() -> Iterator[BenchRow]:
         ratio,
         holds,
         f"{ours.fired} due in one second, each once: the last {ours.last_s:.2f} s late"
-        f" against {peer.last_s:.1f} s ({peer.fired})",
+        f" against {peer.last_s:.1f} s ({peer.fired}); median of {len(rounds)}",
     )
+
+
+def _usual(rounds: list[Lateness]) -> Lateness:
+    return Lateness(min(each.fired for each in rounds), median(each.last_s for each in rounds))
 
 
 def _ours(db: Database) -> Lateness:
@@ -103,24 +122,36 @@ def _ours(db: Database) -> Lateness:
 def _peer(db: Database) -> Lateness:
     """The same number of cron jobs that do nothing but note the time."""
     _noted.clear()
+    store = SQLAlchemyJobStore(engine=db.engine)
     scheduler = BackgroundScheduler(
-        jobstores={"default": SQLAlchemyJobStore(engine=db.engine)},
-        job_defaults={"misfire_grace_time": GRACE_S},
-        timezone="UTC",
+        jobstores={"default": store}, job_defaults={"misfire_grace_time": GRACE_S}, timezone="UTC"
     )
     scheduler.start(paused=True)
-    due = _whole_second(datetime.now(UTC) + timedelta(seconds=90))
+    due = _whole_second(datetime.now(UTC) + LEAD)
     try:
-        for number in range(SCHEDULES):
-            scheduler.add_job(
-                note, "cron", second=due.second, minute=due.minute, id=str(number), max_instances=1
-            )
-        _wait_until(lambda: datetime.now(UTC) >= due - LEAD)
+        scheduler.remove_all_jobs()
+        first = scheduler.add_job(note, "cron", second=due.second, minute=due.minute, id="0")
+        _fill_store(db, store, first)
         scheduler.resume()
         _wait_until(lambda: len(_noted) >= SCHEDULES)
         return Lateness(len(_noted), max(_noted) - due.timestamp())
     finally:
         scheduler.shutdown()
+
+
+def _fill_store(db: Database, store: SQLAlchemyJobStore, first: Job) -> None:
+    """More jobs like the first one, at once: one by one they take longer than they take to fire."""
+    state = first.__getstate__()
+    rows = [
+        {
+            "id": str(number),
+            "next_run_time": first.next_run_time.timestamp(),
+            "job_state": pickle.dumps({**state, "id": str(number)}, store.pickle_protocol),
+        }
+        for number in range(1, SCHEDULES)
+    ]
+    with db.begin() as session:
+        session.execute(store.jobs_t.insert(), rows)
 
 
 def note() -> None:
