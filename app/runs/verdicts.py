@@ -38,6 +38,8 @@ HARM = {
 RATIO_UNITS = frozenset({"ms", "s", "USD", "tokens"})
 # A change this many times the smallest that counts is one that is not to be overlooked.
 MARGIN = 2.5
+# Ten seconds of work for 100,000 traces; a machine may be busy with other things.
+LONGEST_S = 600.0
 WHOLE_RUN = "it is a value of the whole run and not a mean of items, which is not compared yet"
 
 
@@ -63,7 +65,7 @@ def judge_run(
     pairing = pair_items(base, run) if base else None
     job.checkpoint()
     try:
-        found = job.pool.run(answered, case.question(run, pairing), timeout_s=job.call_timeout_s)
+        found = job.pool.run(answered, case.question(run, pairing), timeout_s=LONGEST_S)
     except CallLost as lost:
         job.checkpoint()
         return case.without_comparison(Findings(), f"it could not be computed: {lost}")

@@ -235,3 +235,20 @@ def test_a_large_upload_that_is_refused_says_why_and_not_that_the_service_is_awa
     stranger = Shell(variables={**mosaico.variables, "MOSAICO_API_KEY": "wrong-key"})
     refused = stranger("datasets", "upload", file, "--name", "n", "--run-name", "r")
     assert (refused.exit_code, refused.stdout) == (77, "")
+
+
+def test_a_baseline_is_pinned_and_unpinned_and_the_power_is_told(
+    mosaico: Shell, service: Service
+) -> None:
+    service.agent()
+    service.benchmark(metrics=["ACCURACY"], measures=[{"name": "right", "formula": "ACCURACY"}])
+    service.upload([pair(number, "yes", "no" if number < 2 else "yes") for number in range(8)])
+    run = service.completed()
+    pinned = mosaico.ok("benchmarks", "baseline", "bench-001", "--pin", run["id"])
+    assert run["id"] in pinned.stdout
+    assert run["id"] not in mosaico.ok("benchmarks", "baseline", "bench-001", "--unpin").stdout
+    told = mosaico.ok("benchmarks", "power", "bench-001", "--drop", "0.1")
+    assert "right" in told.stdout
+    assert "is seen in four runs of five" in told.stderr
+    wrong = mosaico("benchmarks", "baseline", "bench-001", "--unpin", "--pin", run["id"])
+    assert wrong.exit_code == 2

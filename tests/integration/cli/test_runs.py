@@ -242,3 +242,14 @@ def test_on_a_terminal_tables_are_framed_and_times_are_ages(
     assert " ago" in shown or "now" in shown
     assert "\x1b" not in shown  # no colour, so none is the only carrier of anything
     assert "\t" not in shown
+
+
+def test_a_run_is_shown_with_its_verdict_and_rescored(
+    mosaico: Shell, service: Service, ready: None
+) -> None:
+    run = service.completed()
+    shown = mosaico.ok("runs", "show", run["id"]).stdout
+    assert "95 %" in shown
+    assert "First run: there is no earlier valid run" in shown
+    again = mosaico.ok("runs", "rescore", run["id"]).stdout.strip()
+    assert service.get(f"/benchmark-runs/{again}")["rescoreOf"] == run["id"]
