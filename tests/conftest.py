@@ -15,14 +15,13 @@ import pytest
 
 from app.core.addresses import OWN_SERVERS
 from app.core.db import Database
-from app.core.migrations import upgrade
 from app.core.resources import Resources
 from app.core.secrets import SecretBox
 from app.jobs.pool import ProcessPool
 from app.metrics.registry import load_metrics
 from app.plugins import load_plugins
 from app.postgres.server import Lease
-from tests.support.postgres import cluster, drop_database, make_database
+from tests.support.postgres import cluster, drop_database, make_migrated_database
 from tests.support.recycling import Databases
 from tests.support.service import Service, running_service
 
@@ -46,8 +45,7 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory, worker_id: str) ->
 def migrated_template(postgres_server: Lease, worker_id: str) -> Iterator[str]:
     """The name of a migrated database that nobody uses, to be copied."""
     name = f"template_{worker_id}"
-    drop_database(postgres_server.url, name)
-    upgrade(make_database(postgres_server.url, name))
+    make_migrated_database(postgres_server.url, name)
     yield name
     drop_database(postgres_server.url, name)
 

@@ -6,10 +6,12 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import psycopg
 from psycopg import sql
 
+from app.core.migrations import upgrade
 from app.postgres.launch import APP_ROLE
 from app.postgres.server import EmbeddedPostgres, Lease
 
 ONE_AT_A_TIME = 7_202_611
+MIGRATED = "migrated"
 
 
 def cluster(tmp_root: Path) -> Lease:
@@ -37,6 +39,21 @@ def make_database(lease_url: str, name: str, template: str | None = None) -> str
         ),
     )
     return url_of(lease_url, name)
+
+
+def make_migrated_database(lease_url: str, name: str) -> None:
+    """A new database of our schema: the first process that asks migrates one, and each copies it."""
+    with psycopg.connect(lease_url, autocommit=True) as connection:
+        # Nobody may use a database while it is copied.
+        connection.execute("SELECT pg_advisory_lock(%s)", [ONE_AT_A_TIME])
+        found = connection.execute("SELECT FROM pg_database WHERE datname = %s", [MIGRATED])
+        if found.fetchone() is None:
+            drop_database(lease_url, "migrating")
+            upgrade(make_database(lease_url, "migrating"))
+            rename = sql.SQL("ALTER DATABASE {} RENAME TO {}")
+            connection.execute(rename.format(sql.Identifier("migrating"), sql.Identifier(MIGRATED)))
+        drop_database(lease_url, name)
+        make_database(lease_url, name, template=MIGRATED)
 
 
 def drop_database(lease_url: str, name: str) -> None:
