@@ -433,27 +433,42 @@ def _tell(
     *,
     everybody: Iterable[AlertConfig] = (),
 ) -> None:
-    """Store events and publish those that no silence holds: one message for each circle of
-    recipients, of all that this circle is to know.
+    """Store events and publish those that no silence holds: all of them as one message of the inbox,
+    and to each recipient, as one message too, those that it is to know.
     """
     if not events:
         return
     holding = queries.silences_at(session, now)
-    all_endpoints = {endpoint for config in everybody for endpoint in config.endpoints}
-    circles: dict[frozenset[str], list[AlertEvent]] = defaultdict(list)
+    everyone = list(dict.fromkeys(each for config in everybody for each in config.endpoints))
+    known: dict[str, list[AlertEvent]] = defaultdict(list)
     for event in events:
         held_by = next((each for each in holding if silences(each.matchers, event)), None)
         if held_by is not None:
             event.silence_id = held_by.id
             continue
         config = configs.get(event.config_id or "")
-        circles[frozenset(config.endpoints if config else all_endpoints)].append(event)
-    for circle, told in circles.items():
-        notification_id = publish(session, message_of(told), circle)
-        for event in told:
-            event.notification_id = notification_id
+        for endpoint_id in config.endpoints if config else everyone:
+            known[endpoint_id].append(event)
+    _publish(session, [event for event in events if event.silence_id is None], known)
     session.add_all(events)
     session.flush()
+
+
+def _publish(
+    session: Session, told: Sequence[AlertEvent], known: Mapping[str, Sequence[AlertEvent]]
+) -> None:
+    """One message of everything, and one for each set of recipients that are to know some of it."""
+    if not told:
+        return
+    readers: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for endpoint_id, events in known.items():
+        readers[tuple(event.id for event in events)].append(endpoint_id)
+    of_everything = readers.pop(tuple(event.id for event in told), [])
+    notification_id = publish(session, message_of(told), of_everything)
+    for event in told:
+        event.notification_id = notification_id
+    for endpoint_ids in readers.values():
+        publish(session, message_of(known[endpoint_ids[0]]), endpoint_ids, listed=False)
 
 
 def _invalid(run: EvaluatedRun) -> RunNotice:

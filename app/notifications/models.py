@@ -12,7 +12,8 @@ class Notification(Base):
     """A message of the inbox, which is also what its deliveries bring.
 
     `message` is a `types.Message` as JSON. While a notification has a `once_key`, the same thing
-    is not told again.
+    is not told again. One that is not `listed` is no message of the inbox: what it tells is part of
+    one that is.
     """
 
     __tablename__ = "notifications"
@@ -29,6 +30,7 @@ class Notification(Base):
     title: Mapped[str]
     message: Mapped[dict[str, Any]]
     once_key: Mapped[str | None] = mapped_column(unique=True)
+    listed: Mapped[bool] = mapped_column(Boolean, server_default="true")
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     read_at: Mapped[datetime | None]
 

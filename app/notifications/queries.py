@@ -54,7 +54,7 @@ def get_notification(
 def list_notifications(
     session: Session, query: PageQuery, *, unread: bool | None = None
 ) -> PageRows[Notification]:
-    statement = select(Notification)
+    statement = select(Notification).where(Notification.listed)
     if unread is not None:
         is_unread = Notification.read_at.is_(None)
         statement = statement.where(is_unread if unread else ~is_unread)
@@ -63,7 +63,7 @@ def list_notifications(
 
 
 def count_unread(session: Session) -> int:
-    statement = select(func.count()).where(Notification.read_at.is_(None))
+    statement = select(func.count()).where(Notification.read_at.is_(None), Notification.listed)
     return session.scalar(statement) or 0
 
 

@@ -79,13 +79,15 @@ def publish(
     endpoint_ids: Iterable[str] = (),
     *,
     once: str | None = None,
+    listed: bool = True,
 ) -> str:
     """Put a message into the inbox and on its way to each endpoint; returns its id.
 
     All of it happens when the transaction of `session` commits, or nothing. What was published
-    with the same `once` before is not published again: the id is that of the first.
+    with the same `once` before is not published again: the id is that of the first. What is not
+    `listed` is only part of a message that the inbox has.
     """
-    notification_id = _insert_notification(session, message, once)
+    notification_id = _insert_notification(session, message, once, listed=listed)
     if notification_id is None:
         known = select(Notification.id).where(Notification.once_key == once)
         return session.scalars(known).one()
@@ -209,7 +211,9 @@ def _is_wanted(delivery: Delivery, job: DeliveryJob) -> bool:
     return delivery.status == DeliveryStatus.PENDING and delivery.round == job.round
 
 
-def _insert_notification(session: Session, message: Message, once: str | None) -> str | None:
+def _insert_notification(
+    session: Session, message: Message, once: str | None, *, listed: bool
+) -> str | None:
     document = message.document()
     row = insert(Notification).values(
         id=new_id(),
@@ -218,6 +222,7 @@ def _insert_notification(session: Session, message: Message, once: str | None) -
         title=document["title"],
         message=document,
         once_key=once,
+        listed=listed,
     )
     statement = row.on_conflict_do_nothing(index_elements=[Notification.once_key])
     return session.scalars(statement.returning(Notification.id)).one_or_none()

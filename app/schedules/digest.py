@@ -105,6 +105,7 @@ def _items(view: DailySummaryView) -> Iterator[Item]:
 def _changes(session: Session, day: Day) -> list[str]:
     """The titles of the alerts of a day, oldest first."""
     statement = select(Notification.title).where(
+        Notification.listed,
         Notification.topic.startswith(ALERTS),
         Notification.topic != TESTS,
         Notification.created_at >= day.since,

@@ -51,6 +51,7 @@ JSON_LIST = postgresql.JSONB(none_as_null=True)
 
 
 def upgrade() -> None:
+    op.add_column('notifications', sa.Column('listed', sa.Boolean(), server_default='true', nullable=False))
     for name in ('address', 'digest', 'host'):
         op.add_column('endpoints', sa.Column(name, sa.Text(), nullable=True))
     op.add_column('alert_configs', sa.Column('endpoints', JSON_LIST, nullable=True))
@@ -82,6 +83,7 @@ def downgrade() -> None:
     op.create_unique_constraint('uq_endpoints_channel_recipient', 'endpoints', ['channel', 'recipient'])
     for name in ('address', 'digest', 'host'):
         op.drop_column('endpoints', name)
+    op.drop_column('notifications', 'listed')
 
 
 def _box():

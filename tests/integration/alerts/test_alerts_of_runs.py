@@ -122,6 +122,28 @@ def test_five_hundred_alerts_of_one_run_are_one_message(
     assert rows.value("SELECT count(*) FROM deliveries") == 1
 
 
+def test_each_recipient_gets_one_message_of_what_it_is_to_know(
+    ready: Service, rule: RuleMaker, night: Night, rows: Rows
+) -> None:
+    one, other = "https://one.example.com/", "https://other.example.com/"
+    for name, recipients in (("a", [one]), ("b", [one, other]), ("c", [other]), ("d", [])):
+        rule(id=f"rule-{name}", name=name, condition="LESS_THAN", threshold=0.8,
+             channels=["WEBHOOK"] if recipients else [], recipients=recipients)  # fmt: skip
+    night(5)
+    [message] = inbox(ready)
+    assert [item["title"] for item in message["items"]] == [f"Firing: {name}" for name in "abcd"]
+    assert {each["notificationId"] for each in ready.listed("/alerts")} == {message["id"]}
+    sent = {
+        each["recipient"]: ready.get(f"/notifications/{each['notificationId']}")
+        for each in ready.listed("/deliveries")
+    }
+    assert {to: [item["title"][-1] for item in told["items"]] for to, told in sent.items()} == {
+        one: ["a", "b"],
+        other: ["b", "c"],
+    }
+    assert rows.value("SELECT count(*) FROM deliveries") == 2
+
+
 def test_a_silence_keeps_an_alert_from_being_told_but_not_from_being_judged(
     ready: Service, rule: RuleMaker, night: Night
 ) -> None:
