@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
+import httpx2
 import mcp_types
 from mcp.client.session import ClientSession
 from mcp.client.streamable_http import streamable_http_client
@@ -41,6 +42,19 @@ EVERY_SERVER: Final = OutboundPolicy(allowed=networks_of("0.0.0.0/0,::/0"))
 # What goes wrong with a server is told in results; the SDK would print it besides.
 for _name in ("mcp", "client"):
     logging.getLogger(_name).setLevel(logging.CRITICAL + 1)
+
+# The SDK's tasks raise groups of whatever went wrong in them.
+_BROKEN: Final = (
+    ExceptionGroup,
+    NotStarted,
+    MCPError,
+    AppError,
+    httpx2.HTTPError,
+    httpx2.InvalidURL,
+    OSError,
+    RuntimeError,
+    ValueError,
+)
 
 Page = TypeVar("Page", bound=mcp_types.PaginatedResult)
 Listing = Callable[..., Awaitable[Page]]
@@ -148,7 +162,7 @@ class McpServer:
                     return
                 started.set_result(facts)
                 await self._leaving.wait()
-        except Exception as error:  # noqa: BLE001 - the SDK raises groups of anything
+        except _BROKEN as error:
             self._lost = self._lost or await self._reason(error)
         finally:
             self._lost = self._lost or "it was stopped"
@@ -225,13 +239,13 @@ async def started_servers(
     Raises: ServerFailed.
     """
     started = [McpServer(each, file, surroundings) for each in servers]
+    in_peace = False
     try:
         await asyncio.gather(*(each.start() for each in started))
         yield started
-    except BaseException:
-        await asyncio.gather(*(each.stop(at_once=True) for each in started))
-        raise
-    await asyncio.gather(*(each.stop() for each in started))
+        in_peace = True
+    finally:
+        await asyncio.gather(*(each.stop(at_once=not in_peace) for each in started))
 
 
 def schema_tokens(name: str, description: str, schema: dict[str, Any]) -> int:

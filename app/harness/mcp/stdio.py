@@ -92,14 +92,14 @@ class StdioLink:
         raise anyio.EndOfStream
 
     async def send(self, item: SessionMessage) -> None:
-        """Write one message. Raises anyio.BrokenResourceError when nobody reads any more."""
+        """Hand one message to the program. Raises anyio.BrokenResourceError when it reads no more.
+
+        Nobody waits until it is read: who asks waits for the answer, within limits of its own.
+        """
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-        assert self._input is not None
-        try:
-            self._input.write(text.encode() + b"\n")
-            await self._input.drain()
-        except OSError:
-            raise anyio.BrokenResourceError from None
+        if self._input is None or self._input.is_closing():
+            raise anyio.BrokenResourceError
+        self._input.write(text.encode() + b"\n")
 
     async def aclose(self) -> None:
         """The session closes its streams; the pipes are closed with the program."""
@@ -209,13 +209,14 @@ async def running_program(program: Program) -> AsyncIterator[StdioLink]:
     kills it at once. Raises: NotStarted.
     """
     link = StdioLink(_spawn(program))
+    in_peace = False
     try:
         await link.connect()
         yield link
-    except BaseException:
-        link.kill()
-        raise
+        in_peace = True
     finally:
+        if not in_peace:
+            link.kill()
         with anyio.CancelScope(shield=True):
             await link.end()
 

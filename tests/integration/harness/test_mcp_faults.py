@@ -220,3 +220,14 @@ def test_no_server_outlives_a_process_that_is_killed(mark: str) -> None:
         owner.kill()
         owner.wait(60)
     until(lambda: not processes_of(mark), what="the servers have ended")
+
+
+def test_a_server_that_reads_nothing_more_ends_all_the_same(mark: str) -> None:
+    """The second call fills its pipe, and nobody empties that."""
+    server = faults(env=marked(mark))
+    tasks = [
+        direct_task(server, tool, name=tool, arguments=given, timeout_s=0.2, share_servers=True)
+        for tool, given in (("hang", {}), ("echo", {"text": "x" * 1_000_000}))
+    ]
+    report = run(*tasks, concurrency=1).report
+    assert [result.outcome for result in report.results] == [Outcome.TIMEOUT, Outcome.TIMEOUT]
