@@ -9,6 +9,8 @@ from typing import NamedTuple
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from app.statistics.verdict import MIN_ITEMS
+
 # More items tell nothing that changes a verdict: 20,000 show differences of half a point.
 MOST_ITEMS = 20_000
 ROWS_AT_ONCE = 2_000
@@ -78,11 +80,13 @@ class ItemTable:
 class Pairing:
     """Two runs over the items that both have, in one order, and how many only one of them has.
 
-    `revised` items have another expected answer now, so that their values cannot be compared.
+    `revised` items have another expected answer now, so that their values cannot be compared. Runs
+    with next to no item in common are not `paired`: they are compared as two samples of all items.
     """
 
     base: ItemTable
     candidate: ItemTable
+    paired: bool
     only_base: int
     only_candidate: int
     revised: int
@@ -93,9 +97,11 @@ def pair_items(base: ItemTable, candidate: ItemTable) -> Pairing:
     places = {item: place for place, item in enumerate(base.items)}
     common = [(places[item], place) for place, item in enumerate(candidate.items) if item in places]
     same = [(old, new) for old, new in common if base.revisions[old] == candidate.revisions[new]]
+    paired = len(same) >= MIN_ITEMS or min(len(base.items), len(candidate.items)) < MIN_ITEMS
     return Pairing(
-        base=base.at([old for old, _ in same]),
-        candidate=candidate.at([new for _, new in same]),
+        base=base.at([old for old, _ in same]) if paired else base,
+        candidate=candidate.at([new for _, new in same]) if paired else candidate,
+        paired=paired,
         only_base=len(base.items) - len(common),
         only_candidate=len(candidate.items) - len(common),
         revised=len(common) - len(same),

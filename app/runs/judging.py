@@ -20,6 +20,7 @@ from app.statistics.means import mean_estimate
 from app.statistics.multiplicity import benjamini_hochberg
 from app.statistics.repeats import ItemSums, reduce_trials
 from app.statistics.resampling import (
+    SEED,
     Draws,
     draw_items,
     resampled_interval,
@@ -65,7 +66,7 @@ def _compared(asked: Question, found: Findings, base: ItemTable, candidate: Item
             metrics=dict.fromkeys(metrics, nothing),
             kpis={one.id: nothing for one in kpis},
         )
-    pair = _Pair(base, candidate)
+    pair = (_Pair if asked.paired else _Samples)(base, candidate)
     gates = {one.id for one in kpis if one.is_gate}
     return replace(
         found,
@@ -101,7 +102,7 @@ class _Resampled:
     def formula_rows(self, text: str) -> FormulaRows:
         """A formula as it was seen, then composed anew in every resample."""
         formula = compile_formula(text)
-        return evaluate_rows(formula, {ref: self._rows(ref) for ref in formula.references})
+        return evaluate_rows(formula, {ref: self.rows(ref) for ref in formula.references})
 
     def interval(self, asked: MetricQuestion) -> Interval | None:
         found = mean_estimate(self.sums(asked.column), scale=asked.scale, clusters=self.clusters)
@@ -118,7 +119,8 @@ class _Resampled:
             notes=_notes(found),
         )
 
-    def _rows(self, reference: Reference) -> Rows:
+    def rows(self, reference: Reference) -> Rows:
+        """A statistic of a metric: as it was seen, then in every resample."""
         if reference not in self._known:
             values = np.asarray(self.table.values[column_of(reference.key)])
             self._known[reference] = resampled_statistic(
@@ -154,6 +156,41 @@ class _Pair:
             trials=self._trials,
             notes=dict.fromkeys((*_notes(after), *_notes(before))),
         )
+
+
+class _Samples:
+    """Two runs of other items: each drawn by itself, and compared as two samples."""
+
+    def __init__(self, base: ItemTable, candidate: ItemTable) -> None:
+        self._after = _Resampled(candidate)
+        own = draw_items(len(base.items), clusters=base.clusters or None, seed=SEED + 1)
+        self._before = _Resampled(base, own)
+        self._trials = len(candidate.places) / len(candidate.items)
+
+    def judge_metric(self, column: str, rule: VerdictRule) -> Judgement:
+        reference = Reference(column, "mean")
+        return self._judgement(self._before.rows(reference), self._after.rows(reference), rule, ())
+
+    def judge_kpi(self, asked: KpiQuestion) -> Judgement:
+        assert asked.rule is not None
+        before = self._before.formula_rows(asked.formula)
+        after = self._after.formula_rows(asked.formula)
+        notes = (*_notes(after), *_notes(before))
+        return self._judgement(before.values, after.values, asked.rule, notes)
+
+    def _judgement(
+        self, before: Rows, after: Rows, rule: VerdictRule, notes: tuple[Note, ...]
+    ) -> Judgement:
+        smaller = min(self._before.draws, self._after.draws, key=lambda draws: draws.unit_count)
+        found = judge_resampled(
+            before,
+            after,
+            rule,
+            smaller,
+            trials=self._trials,
+            notes=dict.fromkeys((Note.UNPAIRED, *notes)),
+        )
+        return replace(found, method="bootstrap of two samples")
 
 
 def _notes(found: FormulaRows) -> tuple[Note, ...]:

@@ -33,13 +33,16 @@ class KpiQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A run, and what of it and of its baseline are the same items, in one order."""
+    """A run, and what of it and of its baseline is compared: the same items in one order where they
+    are `paired`, else all of both.
+    """
 
     run: ItemTable
     candidate: ItemTable | None
     base: ItemTable | None
     metrics: Sequence[MetricQuestion]
     kpis: Sequence[KpiQuestion]
+    paired: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

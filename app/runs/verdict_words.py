@@ -115,7 +115,9 @@ def told_run(
         "explanation": " ".join(
             [
                 _summary(counts, "KPIs" if kpis else "metrics") if verdict else f"{reason}.",
-                f"Compared over {_count(compared.items, 'item')}.",
+                f"Compared over {_count(compared.items, 'item')}."
+                if compared.items
+                else "They have too few items in common, and are compared as two samples.",
                 *(f"Unlike the baseline, {difference}." for difference in differing),
             ]
         ),

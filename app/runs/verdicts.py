@@ -89,7 +89,10 @@ def _baseline_items(job: Job, case: "_Case") -> ItemTable:
     job.checkpoint()
     with job.resources.db.read() as session:
         return items_of_runs(
-            session, {run.seq: run.plan.columns for run in case.baseline.runs}, case.columns
+            session,
+            {run.seq: run.plan.columns for run in case.baseline.runs},
+            case.columns,
+            cluster_field=case.step.plan.cluster_field,
         )
 
 
@@ -118,6 +121,7 @@ class _Case:
             run=run,
             candidate=pairing.candidate if pairing else None,
             base=pairing.base if pairing else None,
+            paired=pairing.paired if pairing else True,
             metrics=[
                 MetricQuestion(
                     column=metric.column,
@@ -159,7 +163,7 @@ class _Case:
         assert self.baseline is not None
         differs = self.differences
         compared = Compared(
-            items=len(pairing.candidate.items),
+            items=len(pairing.candidate.items) if pairing.paired else 0,
             only_base=pairing.only_base,
             only_candidate=pairing.only_candidate,
             revised=pairing.revised,

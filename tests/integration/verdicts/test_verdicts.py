@@ -95,3 +95,17 @@ def test_a_kpi_with_another_formula_is_not_compared_until_the_baseline_is_rescor
     found = service.get(f"/benchmark-runs/{again['id']}")
     assert found["verdict"]["baseline"]["runIds"] == [rescored["id"]]
     assert found["verdict"]["verdict"] == "REGRESSED"
+
+
+def test_runs_without_a_common_item_are_compared_as_two_samples(
+    service: Service, night: Night
+) -> None:
+    night("monday", traces(GOOD))
+    others = [trace | {"itemId": f"other-{trace['itemId']}"} for trace in traces(range(30))]
+    run = night("tuesday", others)
+    # 35 of 40 and 10 of 40, which nobody would call chance.
+    assert run["verdict"]["verdict"] == "REGRESSED"
+    assert "two samples" in run["verdict"]["explanation"]
+    [metric] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+    assert metric["verdict"]["effect"] == pytest.approx(-0.625)
+    assert "UNPAIRED" in metric["verdict"]["notes"]
