@@ -95,10 +95,20 @@ def _resource_of(request: Request) -> Resource:
     """
     created: str | None = getattr(request.state, "created", None)
     if created is not None:
-        return Resource(*created.split("/")[-2:])
-    steps = [step for step in request.scope["path"].split("/") if step]
-    given = {str(value) for value in request.path_params.values()}
-    named = [at for at in range(1, len(steps)) if steps[at] in given]
+        return _last_member(created)
+    steps = request.scope["path"].split("/")
+    template = request.scope["route"].path.split("/")
+    # From the end: a prefix stands in the address, not in every template.
+    named = [at for at in range(-1, -len(template) - 1, -1) if template[at].startswith("{")]
     if not named:
         return Resource(steps[-1], None)
-    return Resource(steps[named[-1] - 1], steps[named[-1]][:MOST_CHARACTERS])
+    return Resource(steps[named[0] - 1], steps[named[0]][:MOST_CHARACTERS])
+
+
+def _last_member(address: str) -> Resource:
+    """Of `/api/v1/benchmarks/b/kpis/k` the KPI k, of `/api/v1/schedule-configs/s/fires` the
+    schedule s.
+    """
+    steps = address.removeprefix("/api/v1/").strip("/").split("/")
+    last = len(steps) // 2 * 2
+    return Resource(*steps[last - 2 : last])

@@ -82,6 +82,12 @@ ADVANCE = text(
 )
 
 
+class StillRunning(Conflict):
+    """A run of the schedule is under way and may not be joined; wait for its end, or cancel it."""
+
+    code = "schedule-still-running"
+
+
 class NewFires(NamedTuple):
     """A due instant of some schedules, which is about to have its rows in `schedule_fires`."""
 
@@ -214,9 +220,11 @@ def trigger(session: Session, schedule_id: str, now: datetime) -> ScheduleFire:
     """Fire a schedule now, whether it is enabled or not; its timetable stays as it is.
 
     Without a pattern the run starts here; with one a job asks the source first.
-    Raises: as starting a run does.
+    Raises: `StillRunning` when it would only be skipped; else as starting a run does.
     """
     schedule = queries.get_schedule(session, schedule_id, for_update=True)
+    if schedule.concurrency_policy == ConcurrencyPolicy.FORBID:
+        _require_none_under_way(session, schedule_id)
     pending = _insert_fires(session, [NewFires([schedule.id], now)], TriggerType.MANUAL, now)
     for seq in pending.plain:
         start_fire(session, seq, now)
@@ -225,6 +233,16 @@ def trigger(session: Session, schedule_id: str, now: datetime) -> ScheduleFire:
     fire = queries.find_fire(session, seq)
     assert fire is not None
     return fire
+
+
+def _require_none_under_way(session: Session, schedule_id: str) -> None:
+    under_way = queries.runs_under_way(session, schedule_id)
+    if under_way:
+        raise StillRunning(
+            f"the run {under_way[0]} of the schedule {schedule_id!r} is under way, and its"
+            " concurrencyPolicy is FORBID; wait for its end, cancel it, or start a run beside it:"
+            " POST /api/v1/benchmark-runs"
+        )
 
 
 def start_fire(session: Session, seq: int, now: datetime, found: ListedRun | None = None) -> None:

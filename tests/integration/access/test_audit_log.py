@@ -61,6 +61,30 @@ def test_every_change_leaves_who_did_what_to_what_with_which_fields(service: Ser
     assert "sk-lf" not in service.send("GET", "/audit").text
 
 
+def test_a_thing_that_is_named_as_a_part_of_the_address_is_no_other_thing(
+    service: Service,
+) -> None:
+    service.agent("agents")
+    service.benchmark("kpis", metrics=["ROUGE"])
+    body = {"name": "s", "benchmarkId": "kpis", "agentId": "agents"}
+    service.post("/schedule-configs", {"id": "fires", "cronExpression": "0 0 2 * * *", **body})
+    run = service.post("/schedule-configs/fires/trigger")["runId"]
+    service.post(f"/benchmark-runs/{run}/cancel")
+    service.post("/benchmarks/kpis/kpis", {"id": "benchmarks", "name": "k", "formula": "ROUGE"})
+    service.delete("/benchmarks/kpis/kpis/benchmarks")
+    service.delete("/schedule-configs/fires")
+    assert [kind[1:3] for kind in told(service)] == [
+        ("agents", "agents"),
+        ("benchmarks", "kpis"),
+        ("schedule-configs", "fires"),
+        ("schedule-configs", "fires"),
+        ("benchmark-runs", run),
+        ("kpis", "benchmarks"),
+        ("kpis", "benchmarks"),
+        ("schedule-configs", "fires"),
+    ]
+
+
 def test_a_line_names_key_request_and_address(service: Service) -> None:
     service.post("/agents", {"id": "a", "name": "A"}, **{"X-Request-Id": "night-7"})
     (line,) = lines(service)

@@ -121,6 +121,16 @@ def test_a_schedule_is_triggered_now_and_tells_the_run(ready: Service) -> None:
     assert after["nextRunAt"] == created["nextRunAt"]
 
 
+def test_what_would_only_be_skipped_is_not_triggered_by_hand(ready: Service) -> None:
+    scheduled(ready)
+    run = ready.post("/schedule-configs/s-1/trigger")["runId"]
+    told = ready.refused(409, "POST", "/schedule-configs/s-1/trigger")
+    assert run in told["detail"]
+    assert len(ready.listed("/schedule-configs/s-1/fires")) == 1
+    ready.post(f"/benchmark-runs/{run}/cancel")
+    assert ready.post("/schedule-configs/s-1/trigger")["status"] == "STARTED"
+
+
 def test_a_preview_gives_words_instants_and_the_changes_of_the_clocks(service: Service) -> None:
     seen = service.post(
         "/schedule-configs/preview",
