@@ -17,10 +17,9 @@ from app.harness.llm.conversation import (
     user_message,
 )
 from app.harness.mcp.contents import shortened
-from app.harness.mcp.looping.toolbox import Toolbox, system_message
+from app.harness.mcp.looping.toolbox import Toolbox, ToolServer, system_message
 from app.harness.mcp.looping.work import Work
 from app.harness.mcp.plan import PlannedTask
-from app.harness.mcp.sessions import McpServer
 from app.harness.mcp.types import Ending, LlmCall, ToolCall
 
 _ENDINGS: Final = {Limit.TOKENS: Ending.TOKEN_LIMIT, Limit.COST: Ending.COST_LIMIT}
@@ -33,7 +32,7 @@ class Conversation:
         self,
         task: PlannedTask,
         llm: Llm,
-        servers: Sequence[McpServer],
+        servers: Sequence[ToolServer],
         work: Work,
         spending: Spending,
     ) -> None:

@@ -2,21 +2,29 @@
 
 import re
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from app.harness.llm.conversation import Tool
-from app.harness.mcp.sessions import McpServer
-from app.harness.mcp.types import ServerFacts, ToolFacts
+from app.harness.mcp.types import ServerFacts, ToolCall, ToolFacts
 
 SEPARATOR: Final = "__"
 NAME_CHARS: Final = 64  # that providers take
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
+class ToolServer(Protocol):
+    """A started server, as far as its tools are concerned."""
+
+    name: str
+    facts: ServerFacts
+
+    async def call(self, tool: str, arguments: dict[str, Any]) -> ToolCall: ...
+
+
 class Route(NamedTuple):
     """Which tool of which server a name stands for."""
 
-    server: McpServer
+    server: ToolServer
     tool: str
 
 
@@ -25,7 +33,7 @@ class Toolbox:
     them have tools: names must not change with what happens to run.
     """
 
-    def __init__(self, servers: Sequence[McpServer]) -> None:
+    def __init__(self, servers: Sequence[ToolServer]) -> None:
         self._routes: dict[str, Route] = {}
         self.tools: list[Tool] = []
         for server in servers:
@@ -38,7 +46,7 @@ class Toolbox:
     def names(self) -> list[str]:
         return list(self._routes)
 
-    def _add(self, server: McpServer, tool: ToolFacts, *, several: bool) -> None:
+    def _add(self, server: ToolServer, tool: ToolFacts, *, several: bool) -> None:
         wanted = f"{server.name}{SEPARATOR}{tool.name}" if several else tool.name
         name = self._free(_UNFIT.sub("_", wanted)[:NAME_CHARS])
         text = f"[{server.name}] {tool.description}" if several else tool.description

@@ -1,0 +1,79 @@
+"""By which names a model calls the tools of servers, and what it is told of them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from app.harness.mcp.looping.toolbox import NAME_CHARS, Toolbox, system_message
+from app.harness.mcp.types import ServerFacts, ToolCall, ToolFacts
+
+
+@dataclass(slots=True)
+class Offering:
+    """A server that is only looked at."""
+
+    name: str
+    facts: ServerFacts
+
+    async def call(self, tool: str, arguments: dict[str, Any]) -> ToolCall:
+        raise AssertionError(f"nobody calls {tool} with {arguments}")
+
+
+def offering(name: str, *tools: str, **more: Any) -> Offering:
+    listed = tuple(
+        ToolFacts(name=tool, description=f"Does {tool}.", input_schema={}, tokens=1)
+        for tool in tools
+    )
+    given: dict[str, Any] = {"version": None, "instructions": None, **more}
+    return Offering(name, ServerFacts(file="f", name=name, tools=listed, **given))
+
+
+def test_a_single_server_s_tools_are_called_as_it_calls_them() -> None:
+    box = Toolbox([offering("files", "read", "write")])
+    assert box.names() == ["read", "write"]
+    assert [tool.description for tool in box.tools] == ["Does read.", "Does write."]
+
+
+def test_tools_of_several_servers_bear_the_server_s_name() -> None:
+    box = Toolbox([offering("a", "read"), offering("b", "read")])
+    assert box.names() == ["a__read", "b__read"]
+    assert [tool.description for tool in box.tools] == ["[a] Does read.", "[b] Does read."]
+    route = box.find("b__read")
+    assert route is not None
+    assert (route.server.name, route.tool) == ("b", "read")
+    assert box.find("read") is None
+
+
+def test_a_second_server_changes_names_even_without_tools() -> None:
+    assert Toolbox([offering("a", "read"), offering("b")]).names() == ["a__read"]
+
+
+def test_what_providers_do_not_take_in_a_name_is_replaced() -> None:
+    box = Toolbox([offering("a", "files.read/all", "x" * 100)])
+    assert box.names() == ["files_read_all", "x" * NAME_CHARS]
+    route = box.find("files_read_all")
+    assert route is not None
+    assert route.tool == "files.read/all"
+
+
+def test_names_that_become_the_same_are_numbered() -> None:
+    box = Toolbox([offering("a", "read.it", "read/it", "x" * 64, "x" * 65)])
+    assert box.names() == ["read_it", "read_it_2", "x" * 64, "x" * 60 + "_2"]
+    assert [box.find(name) is not None for name in box.names()] == [True] * 4
+
+
+def test_a_model_is_told_what_servers_say_of_themselves() -> None:
+    talkative = offering(
+        "a", "read", instructions="Read first.", prompts=("p", "q"), resources=("demo://1",)
+    )
+    assert system_message("Be brief.", [talkative.facts, offering("b", "x", "y").facts]) == (
+        "Be brief.\n\n"
+        "Instructions of a:\nRead first.\n\n"
+        "Prompts of a: p, q\n\n"
+        "Resources of a: demo://1\n\n"
+        "You have 3 tools of 2 servers."
+    )
+
+
+def test_without_servers_a_model_is_told_what_the_file_says() -> None:
+    assert system_message(None, []) == ""
+    assert system_message("Be brief.", []) == "Be brief."
