@@ -181,9 +181,10 @@ def kill_at_every_point(scene: Scene, number: int = 0, *, linger_s: float = 0.0)
         locks = [stopped.enter_context(stop_at(scene.rows, told)) for told in all_told]
         for told in all_told[:-1]:
             scene.start(told)
-        until(lambda: all(map(stands, all_told[:-1], locks[:-1])), what="the points are reached")
+        until(lambda: not victim.runs or all(map(stands, all_told[:-1], locks[:-1])))
         scene.start(all_told[-1])
-        until(lambda: stands(all_told[-1], locks[-1]), what="the last point is reached")
+        until(lambda: not victim.runs or stands(all_told[-1], locks[-1]))
+        assert victim.runs, f"it ended with {victim.process.returncode}:\n{victim.log}"
         time.sleep(linger_s)  # moves the kill to another moment, nothing waits for it
         victim.kill()
         scene.rows.all(HANG_UP)
