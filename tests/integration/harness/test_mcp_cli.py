@@ -1,0 +1,322 @@
+"""`ot-bench` as a user meets it: answers, files, exit codes."""
+
+import asyncio
+import csv
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pexpect
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from app.harness.llm.conversation import Message, Role, Stop, TextBlock, Usage
+from app.harness.mcp.cli import cli
+from app.harness.mcp.looping.attempt import make_attempt
+from app.harness.mcp.recordings import journal_of, read_report, write_report
+from app.harness.mcp.types import Outcome
+from tests.support.mcp_servers import FAULTS
+from tests.support.model_server import Asked, ModelServer, Said, model_server
+
+ROOT = Path(__file__).resolve().parents[3]
+BENCHES = ROOT / "demo" / "bench"
+LIMIT_S = 60
+
+SERVERS = f"""
+description: what echoes
+defaults: {{timeout: 60}}
+servers:
+  faults:
+    type: stdio
+    command: {json.dumps(sys.executable)}
+    args: [-I, -S, {json.dumps(str(FAULTS))}]
+    timeout: 60
+"""
+DIRECT = (
+    SERVERS
+    + """
+scenarios:
+  - name: direct
+    share_servers: true
+    tasks:
+      - name: tool:echo:right
+        type: direct
+        server: faults
+        tool: echo
+        arguments: {text: good morning}
+        tags: [tool]
+        evaluate: {expected: good morning}
+      - name: tool:echo:wrong
+        type: direct
+        server: faults
+        tool: echo
+        arguments: {text: good evening}
+        tags: [error]
+        evaluate: {expected: good morning}
+"""
+)
+ASKING = (
+    SERVERS
+    + """
+scenarios:
+  - name: asked
+    tasks:
+      - {name: "compare:base", prompt: "How much is 6 x 7?", evaluate: {expected: 42}}
+      - {name: "compare:mcp", prompt: "How much is 6 x 7?", server: faults, evaluate: {expected: 42}}
+"""
+)
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder without files, and a user without configuration and keys."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
+    for name in ("OPENROUTER_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OT_BENCH_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def ot_bench(*arguments: str | Path, **environment: str) -> Result:
+    return CliRunner().invoke(cli, [*map(str, arguments)], env=environment)
+
+
+def bench_file(text: str, name: str = "bench.yaml") -> Path:
+    path = Path(name)
+    path.write_text(text)
+    return path
+
+
+def answers(asked: Asked) -> Said:
+    """Says 42 [/x]: what looks like markup must break nothing."""
+    said = Message(role=Role.ASSISTANT, content=(TextBlock(text="It is 42 [/x]."),))
+    return Said(message=said, stop=Stop.END, usage=Usage(input_tokens=100, output_tokens=7))
+
+
+@pytest.fixture
+def model() -> Iterator[ModelServer]:
+    with model_server(answers) as server:
+        yield server
+
+
+def test_a_run_that_passes_writes_its_result_and_exits_with_0() -> None:
+    done = ot_bench(
+        "run", bench_file(DIRECT), "--tags", "tool,nobody", "--csv", "--junit", "out/j.xml",
+        "--html", "out/page.html",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    [result] = Path("tmp").glob("result-*.yaml")
+    assert [each.task for each in read_report(result).results] == ["tool:echo:right"]
+    [per_task, per_call] = sorted(Path("tmp").glob("*.csv"), key=lambda path: len(path.name))
+    [row] = csv.DictReader(per_task.read_text().splitlines())
+    assert (row["task"], row["server"], row["result"]) == ("tool:echo:right", "faults", "PASS")
+    assert per_call.name == f"{per_task.stem}-calls.csv"
+    assert ET.parse("out/j.xml").getroot().get("failures") == "0"
+    assert "<script" not in Path("out/page.html").read_text()
+    assert not list(Path("tmp").glob("*partial*"))
+
+
+def test_a_run_below_the_gate_exits_with_1_and_says_why() -> None:
+    file = bench_file(DIRECT)
+    below = ot_bench("run", file, "--output", "r.json")
+    assert below.exit_code == 1
+    assert "the pass rate 50.0% is below the gate 100.0%" in below.stderr
+    assert "not found in the answer" in below.stdout
+    assert ot_bench("run", file, "--min-pass-rate", "0.5").exit_code == 0
+    shown = ot_bench("report", "r.json")
+    assert shown.exit_code == 0
+    assert "50.0 % (1 passed, 1 failed)" in shown.stdout
+
+
+def test_a_task_that_errs_exits_with_3() -> None:
+    text = DIRECT.replace("tool: echo", "tool: die", 1)
+    done = ot_bench("run", bench_file(text), "--task", "*:right", "--min-pass-rate", "0")
+    assert done.exit_code == 3
+    assert "ERROR" in done.stdout
+
+
+def test_models_are_compared_by_what_their_tools_cost(model: ModelServer) -> None:
+    done = ot_bench(
+        "run", bench_file(ASKING), "--base-url", model.openai_url, "--trials", "2", "--verbose"
+    )
+    assert done.exit_code == 0, done.output
+    assert "Cost of context" in done.stdout
+    assert "never" in done.stdout
+    assert len(model.asked) == 4
+    [file] = Path("tmp").glob("result-*.yaml")
+    [group] = yaml.safe_load(file.read_text())["results"]
+    assert group["model"] == "openai/gpt-5-mini"
+    assert {task["response"] for task in group["tasks"]} == {"It is 42 [/x]."}
+    assert [task["metrics"]["base_context"] for task in group["tasks"]] == [100] * 4
+
+
+def test_a_run_is_resumed_from_where_it_was_ended(model: ModelServer) -> None:
+    file = bench_file(ASKING)
+    arguments = ("run", file, "--base-url", model.openai_url, "--output", "r.yaml")
+    assert ot_bench(*arguments).exit_code == 0
+    whole = read_report(Path("r.yaml"))
+    part = [each for each in whole.results if each.task == "compare:base"]
+    write_report(type(whole)(timestamp="t", planned=2, results=tuple(part)), Path("part.yaml"))
+    model.asked.clear()
+    assert (
+        ot_bench("run", file, "--base-url", model.openai_url, "--resume", "part.yaml").exit_code
+        == 0
+    )
+    assert len(model.asked) == 1
+    resumed = read_report(Path("part.yaml"))
+    assert [each.task for each in resumed.results] == ["compare:base", "compare:mcp"]
+    changed = bench_file(ASKING.replace("6 x 7", "21 x 2"))
+    model.asked.clear()
+    assert (
+        ot_bench("run", changed, "--base-url", model.openai_url, "--resume", "r.yaml").exit_code
+        == 0
+    )
+    assert len(model.asked) == 2
+
+
+def test_what_was_done_before_ctrl_c_is_kept(
+    model: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ended_by_somebody(attempt: object, *rest: object) -> object:
+        if attempt.task.name == "compare:mcp":  # type: ignore[attr-defined]
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.sleep(LIMIT_S)
+        return await make_attempt(attempt, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("app.harness.mcp.run.make_attempt", ended_by_somebody)
+    done = ot_bench(
+        "run", bench_file(ASKING), "--base-url", model.openai_url, "--output", "r.yaml",
+        "--concurrency", "1",
+    )  # fmt: skip
+    assert done.exit_code == 130
+    kept = read_report(Path("r.yaml"))
+    assert kept.interrupted
+    assert [(each.task, each.outcome) for each in kept.results] == [
+        ("compare:base", Outcome.SCORED)
+    ]
+    assert not journal_of(Path("r.yaml")).exists()
+
+
+def test_a_key_that_is_missing_is_told_before_anything_is_started() -> None:
+    done = ot_bench("run", bench_file(ASKING))
+    assert done.exit_code == 2
+    assert "OPENROUTER_API_KEY is not set" in done.stderr
+    assert not Path("tmp").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run"],
+        ["run", "nowhere.yaml"],
+        ["run", "bench.yaml", "nowhere.yaml"],
+        ["run", "nothing-*.yaml"],
+        ["run", "bench.yaml", "--task", "nobody"],
+        ["run", "broken.yaml"],
+        ["run", "bench.yaml", "--secrets", "nowhere.yaml"],
+        ["run", "bench.yaml", "--resume", "nowhere.yaml"],
+        ["run", "--tui"],
+        ["report", "bench.yaml"],
+        ["validate", "broken.yaml"],
+    ],
+)
+def test_mistakes_exit_with_2_and_start_nothing(arguments: list[str]) -> None:
+    bench_file(DIRECT)
+    bench_file("scenarios: [", "broken.yaml")
+    done = ot_bench(*arguments)
+    assert done.exit_code == 2, done.output
+    assert done.stderr
+    assert not Path("tmp").exists()
+
+
+def test_a_dry_run_checks_everything_and_starts_nothing() -> None:
+    done = ot_bench("run", bench_file(ASKING), bench_file(DIRECT, "other.yaml"), "--dry-run")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "4 attempts would be made" in done.stderr
+    assert not Path("tmp").exists()
+
+
+def test_patterns_and_names_are_run_in_their_order_each_file_once() -> None:
+    Path("deep").mkdir()
+    for name in ("b.yaml", "a.yaml", "deep/c.yaml"):
+        bench_file(DIRECT, name)
+    listed = ot_bench("list", "b.yaml", "*.yaml", "**/c.yaml", "--json")
+    items = json.loads(listed.stdout)["items"]
+    assert list(dict.fromkeys(item["file"] for item in items)) == [
+        "b.yaml",
+        "a.yaml",
+        "deep/c.yaml",
+    ]
+
+
+def test_findings_are_told_with_their_places_and_strict_makes_them_count() -> None:
+    file = bench_file(DIRECT.replace("tags: [tool]", "tags: [xyz]"))
+    found = ot_bench("validate", file, "--json")
+    [item] = json.loads(found.stdout)["items"]
+    assert (item["severity"], item["text"]) == (
+        "warning", "the tag 'xyz' is none of the taxonomy.",
+    )  # fmt: skip
+    assert found.exit_code == 0
+    assert ot_bench("validate", file, "--strict").exit_code == 1
+
+
+def test_the_benches_of_the_demo_keep_the_conventions() -> None:
+    done = ot_bench("validate", "--strict", BENCHES / "*.yaml")
+    assert done.exit_code == 0, done.output
+    names = {path.name for path in BENCHES.iterdir()}
+    assert {"compare.yaml", "features.yaml"} <= names
+    assert all(name.startswith("tool_") for name in names - {"compare.yaml", "features.yaml"})
+    assert "python_exec.yaml" not in names
+    for path in BENCHES.iterdir():
+        found = yaml.safe_load(path.read_text())
+        assert found["description"]
+        prompt = found["defaults"].get("system_prompt")
+        wanted = "Execute code and return results. Never retry successful calls."
+        assert prompt == (wanted if path.name == "features.yaml" else None)
+
+
+def test_the_comparison_has_no_server_one_all_and_one_tool() -> None:
+    listed = ot_bench("list", BENCHES / "compare.yaml", "--json")
+    servers = [item["servers"] for item in json.loads(listed.stdout)["items"]]
+    assert [len(each) for each in servers] == [0, 1, 4, 1]
+    assert servers[3] == ["onetool"]
+
+
+def test_the_schema_is_one_json_document() -> None:
+    assert json.loads(ot_bench("schema").stdout)["title"] == "Bench"
+
+
+def test_a_favorite_is_picked_on_a_terminal() -> None:
+    for name in ("one.yaml", "benches/two.yaml", "benches/deep/three.yml", "benches/.git/no.yaml"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        bench_file(DIRECT, name)
+    Path("config").mkdir()
+    Path("config/ot-bench.yaml").write_text(
+        "favorites:\n  - {name: first, path: one.yaml}\n  - {name: all, path: benches/}\n"
+    )
+    child = pexpect.spawn(
+        sys.executable,
+        ["-m", "app.harness.mcp.cli", "run", "--tui", "--dry-run", "--task", "*:right"],
+        env={
+            "PYTHONPATH": str(ROOT),
+            "PATH": "/usr/bin:/bin",
+            "TERM": "xterm",
+            "HOME": ".",
+        },
+        encoding="utf-8",
+        timeout=LIMIT_S,
+        dimensions=(40, 200),
+    )
+    child.expect("first - what echoes")
+    child.expect("all")
+    child.send("\x1b[B\r")
+    child.expect("deep/three.yml - what echoes")
+    child.expect("two.yaml")
+    child.send("\x1b[B\r")
+    child.expect("1 attempts would be made")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
