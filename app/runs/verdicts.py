@@ -1,5 +1,6 @@
 """How a run stands beside its baseline, worked out before the run is stored as ended."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,8 @@ from app.runs.verdict_words import (
 )
 from app.statistics.anomaly import Side
 from app.statistics.verdict import Scale, Verdict, VerdictRule
+
+log = logging.getLogger(__name__)
 
 HARM = {
     Direction.HIGHER_IS_BETTER: Side.LOW,
@@ -66,8 +69,9 @@ def judge_run(
     job.checkpoint()
     try:
         found = job.pool.run(answered, case.question(run, pairing), timeout_s=LONGEST_S)
-    except CallLost as lost:
+    except (CallLost, ArithmeticError, ValueError) as lost:
         job.checkpoint()
+        log.warning("no verdict on run %s", step.run_id, exc_info=True)
         return case.without_comparison(Findings(), f"it could not be computed: {lost}")
     if not valid:
         reasons = "; ".join(validity.reasons)

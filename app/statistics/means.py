@@ -122,7 +122,11 @@ def bca_interval(values: FloatArray, *, seed: int = SEED) -> Interval:
     Source: Efron 1987; agrees with scipy's `bootstrap(method="BCa")` within the noise of resampling.
     """
     draws = draw_items(len(values), seed=seed)
-    rows = np.sort(draws.sums(values[:, None])[1:, 0] / len(values))
+    per_unit = np.stack(
+        [np.bincount(draws.units, weights, draws.unit_count) for weights in (values, None)], axis=1
+    )
+    totals, items = draws.sums(per_unit.astype(np.float64))[1:].T
+    rows = np.sort(totals / items)
     below = (float((rows < values.mean()).mean()) + float((rows <= values.mean()).mean())) / 2
     bias = _NORMAL.inv_cdf(min(max(below, 1 / len(rows)), 1 - 1 / len(rows)))
     acceleration = skewness(values) / (6 * math.sqrt(len(values)))
