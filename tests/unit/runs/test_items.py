@@ -1,0 +1,68 @@
+"""Runs item by item: trials stay with their item, and only the same items are paired."""
+
+import math
+from array import array
+
+from app.runs.items import ItemRow, ItemTable, pair_items, table_of_rows
+from app.runs.judging import answer
+from app.runs.questions import MetricQuestion, Question
+from app.statistics.verdict import Scale
+
+
+def row(
+    item: str, *values: float | None, tags: tuple[str, ...] = (), revision: str = "r"
+) -> ItemRow:
+    return ItemRow(1, item, revision, [*tags], [*values])
+
+
+def table(*items: str, revision: str = "r") -> ItemTable:
+    rows = [row(item, float(place), revision=revision) for place, item in enumerate(items)]
+    return table_of_rows(rows, {1: ["A"]}, ["A"])
+
+
+def test_trials_stay_with_their_item_and_what_is_missing_is_no_zero() -> None:
+    rows = [row("a", 1.0, 2.0), row("a", None, 3.0), row("b", 0.0, None)]
+    found = table_of_rows(rows, {1: ["A", "B"]}, ["B", "C"])
+    assert (found.items, [*found.places]) == (["a", "b"], [0, 0, 1])
+    assert [*found.values["B"]][:2] == [2.0, 3.0]
+    assert math.isnan(found.values["B"][2])
+    assert all(map(math.isnan, found.values["C"]))
+
+
+def test_items_of_one_tag_are_a_cluster_and_others_stand_alone() -> None:
+    rows = [row("a", 1.0, tags=("x", "topic:b", "topic:a")), row("b", 1.0, tags=("topics:a",))]
+    found = table_of_rows(rows, {1: ["A"]}, ["A"], cluster_field="topic")
+    assert found.clusters == ["topic:a", "b"]
+
+
+def test_only_the_same_items_are_paired() -> None:
+    before, after = table(*"abcdef"), table(*"bcdefg")
+    found = pair_items(before, after)
+    assert found.paired
+    assert found.base.items == found.candidate.items == [*"bcdef"]
+    assert [*found.base.values["A"]] == [1, 2, 3, 4, 5]
+    assert [*found.candidate.values["A"]] == [0, 1, 2, 3, 4]
+    assert (found.only_base, found.only_candidate, found.revised) == (1, 1, 0)
+
+
+def test_items_with_another_expected_answer_are_other_items() -> None:
+    found = pair_items(table(*"abcdef"), table(*"abcdef", revision="new"))
+    assert (found.paired, found.revised) == (False, 6)
+    assert found.candidate.items == [*"abcdef"]
+
+
+def test_a_skewed_metric_of_many_items_has_an_interval() -> None:
+    # 6 of 3,000 graded items are 0.1 and the others 0.9: skewed, and more than are drawn one by one.
+    count = 3000
+    many = ItemTable(
+        items=[f"{number:04d}" for number in range(count)],
+        revisions=["r"] * count,
+        places=array("l", range(count)),
+        values={"A": array("d", [0.1] * 6 + [0.9] * (count - 6))},
+    )
+    metric = MetricQuestion(column="A", scale=Scale.RATE, rule=None)
+    asked = Question(run=many, candidate=None, base=None, metrics=[metric], kpis=[])
+    interval = answer(asked).metric_intervals["A"]
+    mean = 0.9 - 0.8 * 6 / count
+    assert interval.low < mean < interval.high
+    assert answer(asked).metric_intervals["A"] == interval
