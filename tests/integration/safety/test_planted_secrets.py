@@ -150,6 +150,15 @@ def send_in_every_way(scene: Scene, talkative: str) -> None:
     planted["Langfuse webhook secret"] = canary("lf-whsec_", 40)
     body = {"name": "hook", "secret": planted["Langfuse webhook secret"]}
     scene.ask("POST", f"{api}/langfuse-secrets", status=201, json=body)
+    for name, host, status in (
+        ("chat", "hooks.slack.com", 201),
+        ("lost chat", "chat.example", 422),
+    ):
+        planted[f"address of a {name}"] = canary("T0/B0/")
+        recipient = f"https://{host}/services/{planted[f'address of a {name}']}"
+        endpoint = {"channel": "SLACK", "recipient": recipient}
+        scene.ask("POST", f"{api}/endpoints", status=status, json=endpoint)
+    scene.ask("GET", f"{api}/endpoints", status=200)
 
     def sent(name: str, prefix: str = "", size: int = 24) -> str:
         planted[name] = canary(prefix, size)
