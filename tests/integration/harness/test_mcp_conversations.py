@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ from tests.support.bench import (
     says,
     scripted,
 )
-from tests.support.mcp_servers import faults
+from tests.support.mcp_servers import faults, stdio
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -217,6 +218,8 @@ def test_a_timeout_ends_the_request_and_nothing_is_asked_afterwards() -> None:
     model = Asleep(lambda _: says(""))
     result = run(harness_task(timeout_s=0.05), model=model).result
     assert (result.outcome, result.ending) == (Outcome.TIMEOUT, Ending.ERROR)
+    assert result.error is not None
+    assert result.error.detail == "not done within its timeout of 0.05 s; it waited for m"
     assert model.left
 
 
@@ -293,12 +296,14 @@ def test_a_shared_server_that_died_is_started_anew() -> None:
     assert [result.response for result in report.results] == ["1", None, "1"]
 
 
-def test_a_shared_server_that_does_not_start_is_tried_once() -> None:
-    server = faults("mute", timeout=0.2)
+def test_a_shared_server_that_does_not_start_is_tried_once(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    server = stdio("s", "sh", "-c", 'echo started >> "$FILE"', env={"FILE": str(starts)})
     tasks = [direct_task(server, "count", name=n, share_servers=True) for n in ("a", "b", "c")]
     report = run(*tasks, concurrency=1).report
-    assert {each.error.kind for each in report.results if each.error} == {ErrorKind.SERVER_START}
-    assert len(report.results) == 3
+    kinds = [result.error.kind for result in report.results if result.error]
+    assert kinds == [ErrorKind.SERVER_START] * 3
+    assert starts.read_text() == "started\n"
 
 
 def test_all_that_happens_is_told_as_it_happens() -> None:

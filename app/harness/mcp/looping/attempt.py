@@ -76,7 +76,8 @@ class _Making:
                 finally:
                     self._took_s = time.monotonic() - began
         except TimeoutError:
-            detail = f"not done within its timeout of {self._task.timeout_s:g} s"
+            awaited = f"; it waited for {self._work.awaited}" if self._work.awaited else ""
+            detail = f"not done within its timeout of {self._task.timeout_s:g} s{awaited}"
             error = AttemptError(kind=ErrorKind.TIMEOUT, detail=detail)
         except ServerFailed as failure:
             error = AttemptError(kind=failure.kind, detail=failure.detail)
@@ -146,6 +147,7 @@ class _Making:
 
     async def _call_tool(self, server: McpServer) -> AttemptError | None:
         assert self._task.tool is not None
+        self._work.awaited = f"{self._task.tool} of {server.name}"
         called = await server.call(self._task.tool, self._task.arguments)
         self._work.tool_calls.append(called)
         self._work.trace(f"{called.tool} {called.arguments} = {called.text}")

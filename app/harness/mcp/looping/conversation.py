@@ -73,6 +73,7 @@ class Conversation:
     async def _turn(self) -> Turn:
         work = self._work
         work.trace(f"-> {len(work.messages)} messages, {len(self._toolbox.tools)} tools")
+        work.awaited = self._llm.model
         began = time.monotonic()
         turn = await self._llm.turn(self._system, work.messages, self._toolbox.tools)
         latency_ms = 1000 * (time.monotonic() - began)
@@ -103,6 +104,7 @@ class Conversation:
             return _refused(use, "", use.name, f"no tool is named {use.name!r}; tools: {known}")
         if use.flaw is not None:
             return _refused(use, route.server.name, route.tool, use.flaw)
+        self._work.awaited = f"{route.tool} of {route.server.name}"
         called = await route.server.call(route.tool, use.input)
         return replace(called, text=shortened(called.text))
 

@@ -15,12 +15,13 @@ def untraced(_: str) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Work:
-    """Said, asked and called. `trace` is told each step."""
+    """Said, asked and called. `trace` is told each step; `awaited` is who was to answer last."""
 
     messages: list[Message] = field(default_factory=list)
     llm_calls: list[LlmCall] = field(default_factory=list)
     tool_calls: list[ToolCall] = field(default_factory=list)
     trace: Trace = untraced
+    awaited: str | None = None
 
     def answer(self) -> str | None:
         """The last that the model said; of a direct task what its tool answered."""
