@@ -15,7 +15,7 @@ from app.main import Server
 from tests.integration.edge.toy_things import THINGS, Shelf, toy_app
 from tests.support.http import serving
 
-LIVENESS_S = 30
+LIVENESS_S = 60
 STREAMS = 60
 
 

@@ -1,4 +1,5 @@
 import gzip
+import threading
 import time
 import zlib
 from collections.abc import Iterator, Sequence
@@ -50,7 +51,7 @@ def strangers_server() -> FastAPI:  # noqa: C901 - one small route per misbehavi
     @app.get("/trickle")
     def trickle() -> StreamingResponse:
         def drops() -> Iterator[bytes]:
-            for _ in range(200):
+            for _ in range(2_000):
                 yield b"x"
                 time.sleep(0.05)
 
@@ -106,12 +107,25 @@ def test_an_answer_that_cannot_be_unpacked_is_an_error(
 
 
 def test_a_trickling_answer_ends_at_the_deadline_of_the_whole_request(url: str) -> None:
-    # 200 drops, one each 0.05 s, would take 10 s; none of them alone is late.
+    # 2,000 drops, one each 0.05 s, would take 100 s; none of them alone is late.
     with outbound_client(timeout_s=0.5, max_bytes=MIB, policy=OWN_SERVERS) as client:
         began = time.monotonic()
         with pytest.raises(httpx.TimeoutException):
             client.get(f"{url}/trickle")
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 60
+
+
+def test_a_name_that_is_not_resolved_ends_at_the_deadline_too(url: str) -> None:
+    over = threading.Event()
+
+    def stuck(_host: str, _port: int) -> list[IPAddress]:
+        over.wait(60)
+        return []
+
+    with outbound_client(timeout_s=0.2, max_bytes=MIB, policy=OWN_SERVERS, resolve=stuck) as client:
+        with pytest.raises(httpx.ConnectTimeout, match="not resolved in time"):
+            client.get(url)
+        over.set()
 
 
 def test_redirects_are_shown_and_not_followed(url: str, outbound: httpx.Client) -> None:
