@@ -1,7 +1,6 @@
 """A benchmark whose traces are made by a model at work: through the API, without any key."""
 
 import dataclasses
-import importlib
 import json
 import threading
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ from app.core.addresses import PUBLIC_ONLY
 from app.core.resources import LlmAccess, Resources
 from app.core.secrets import Secret
 from app.harness.llm.conversation import Message, Role, Stop, TextBlock, Usage
-from app.traces.registry import CollectionFailed
 from tests.support.bash_eval import HAIKU, recorded_report
 from tests.support.model_server import Asked, ModelServer, Raw, Said, model_server, recorded_plan
 from tests.support.service import JSON, Service, pointers
@@ -119,38 +117,6 @@ def test_a_task_is_tried_as_often_as_is_wanted(service: Service) -> None:
     assert sorted(results(service, run)) == ["good#0", "good#1", "good#2"]
 
 
-def test_nothing_outside_of_the_operators_folder_is_read(service: Service, folder: Path) -> None:
-    """Which names those are is told in the unit tests of the folder."""
-    write_lines(folder.parent / "outside.jsonl", TASKS)
-    (folder / "linked.jsonl").symlink_to(folder.parent / "outside.jsonl")
-    benchmark(service, PLAYED)
-    for name in ("../outside.jsonl", "linked.jsonl"):
-        service.patch("/benchmarks/bench-001", {"datasetRef": name})
-        run = service.completed()
-        assert (run["status"], run["errorCode"]) == ("FAILED", "DATASET_NOT_FOUND"), name
-        assert str(folder) not in run["errorMessage"]
-
-
-def test_the_cursor_says_which_attempts_of_which_tasks_are_done(plugins: None) -> None:
-    source = importlib.import_module("app.traces.sources.harness")
-    for places, text in [({0}, "0"), ({0, 1, 2, 4}, "0-2,4"), ({3, 7, 8, 12}, "3,7-8,12")]:
-        assert source._text_of(places) == text
-        spent = Usage(input_tokens=1200, output_tokens=34)
-        assert source._read_cursor(f"digest:{text}:1200+34", "digest") == (places, spent)
-    nothing = (set[int](), Usage(input_tokens=0, output_tokens=0))
-    assert (
-        source._read_cursor("digest:", "digest") == source._read_cursor(None, "digest") == nothing
-    )
-    with pytest.raises(CollectionFailed) as caught:
-        source._read_cursor("digest:0-2:7+7", "other")
-    assert caught.value.error_code == "DATASET_CHANGED"
-
-
-def test_the_script_of_a_scripted_model_is_read_from_there_only(service: Service) -> None:
-    benchmark(service, {"provider": "scripted", "model": "../play.jsonl"})
-    assert service.completed()["errorCode"] == "DATASET_NOT_FOUND"
-
-
 def test_a_harness_that_is_wrong_is_refused_where_it_is_written(service: Service) -> None:
     wrong: list[tuple[JSON | None, str]] = [
         ({"provider": "clever", "model": "m"}, "/harness/provider"),
@@ -174,24 +140,6 @@ def test_a_model_is_named_only_where_one_is_asked(service: Service) -> None:
     service.refused(422, "PATCH", "/benchmarks/bench-001", {"source": "local"})
     changed = service.patch("/benchmarks/bench-001", {"source": "local", "harness": None})
     assert changed["harness"] is None
-
-
-def test_a_missing_key_is_told_before_anything_begins(service: Service) -> None:
-    benchmark(service, PLAYED)
-    for provider in ("anthropic", "openai", "openai-responses"):
-        harness = {"provider": provider, "model": "m"}
-        service.patch("/benchmarks/bench-001", {"harness": harness})
-        run = service.completed()
-        assert (run["status"], run["errorCode"]) == ("FAILED", "MISSING_KEY")
-        assert "_API_KEY is not set" in run["errorMessage"]
-
-
-def test_a_service_without_a_folder_says_so(service: Service) -> None:
-    bare = dataclasses.replace(
-        service, resources=dataclasses.replace(service.resources, options={})
-    )
-    benchmark(bare, PLAYED)
-    assert bare.completed()["errorCode"] == "HARNESS_NOT_CONFIGURED"
 
 
 def test_a_dataset_that_cannot_be_used_says_which_lines(service: Service, folder: Path) -> None:
