@@ -47,11 +47,21 @@ class Reaper:
                 self._process = None
 
     def _tell(self, line: str) -> None:
-        if self._process is None or self._process.poll() is not None:
-            self._process = _start()
-            line = "".join(f"+{group}\n" for group in self._groups)
+        if self._process is None:
+            self._begin()
+            return
         assert self._process.stdin is not None
-        self._process.stdin.write(line.encode())
+        try:
+            self._process.stdin.write(line.encode())
+        except BrokenPipeError:  # somebody ended it
+            self._process.stdin.close()
+            self._process.wait(CLOSE_S)
+            self._begin()
+
+    def _begin(self) -> None:
+        self._process = _start()
+        assert self._process.stdin is not None
+        self._process.stdin.write("".join(f"+{group}\n" for group in self._groups).encode())
 
 
 def _start() -> "subprocess.Popen[bytes]":

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from app.harness.mcp.reaper import Reaper
 from app.harness.mcp.stdio import Program, running_program
 from app.harness.mcp.types import ErrorKind, Outcome
 from tests.support.bench import Ran, direct_task, run
@@ -233,3 +235,20 @@ def test_a_server_that_reads_nothing_more_ends_all_the_same(mark: str) -> None:
     ]
     report = run(*tasks, concurrency=1).report
     assert [result.outcome for result in report.results] == [Outcome.TIMEOUT, Outcome.TIMEOUT]
+
+
+def test_a_reaper_that_was_killed_is_replaced_by_one_that_knows_as_much(mark: str) -> None:
+    def sleeper() -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-I", "-S", str(FAULTS), "deaf"]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, env=marked(mark), stdin=pipe, start_new_session=True)
+
+    reaper = Reaper()
+    with sleeper() as first, sleeper() as second:
+        reaper.watch(first.pid)
+        assert reaper._process is not None
+        reaper._process.kill()
+        reaper._process.wait(60)
+        reaper.watch(second.pid)
+        reaper.close()
+        assert (first.wait(60), second.wait(60)) == (-signal.SIGKILL, -signal.SIGKILL)
