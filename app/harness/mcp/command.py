@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -97,15 +98,12 @@ def run_files(options: RunOptions, *, environment: Mapping[str, str], now: datet
     require_keys(plan.tasks, keys)
     from app.harness.mcp.run import run_bench
 
-    recorder = _Recorder(plan, options)
-    try:
-        report = asyncio.run(run_bench(plan, recorder.hear))
-    except KeyboardInterrupt:
-        raise Interrupted(recorder.finish(recorder.so_far())) from None
-    except BaseException:
-        recorder.broke_off()
-        raise
-    return recorder.finish(report)
+    with closing(_Recorder(plan, options)) as recorder:
+        try:
+            report = asyncio.run(run_bench(plan, recorder.hear))
+        except KeyboardInterrupt:
+            raise Interrupted(recorder.finish(recorder.so_far())) from None
+        return recorder.finish(report)
 
 
 def free_path(now: datetime, suffix: str, folder: Path = FOLDER) -> Path:
@@ -158,10 +156,10 @@ class _Recorder:
         tell(f"the result is in {self._options.output}")
         return report
 
-    def broke_off(self) -> None:
-        """Leave the journal as it is: `--resume` goes on with it."""
-        self._journal.close()
-        tell(f"go on with --resume {self._options.output}")
+    def close(self) -> None:
+        """Without a whole file the journal stays as it is: `--resume` goes on with it."""
+        if self._journal.close():
+            tell(f"the run broke off; go on with --resume {self._options.output}")
 
     def _show(self, result: TaskResult) -> None:
         if self._options.quiet:

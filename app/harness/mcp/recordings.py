@@ -141,8 +141,10 @@ class Journal:
         self._file.close()
         self._path.unlink(missing_ok=True)
 
-    def close(self) -> None:
+    def close(self) -> bool:
+        """Write nothing more; tells whether it is still there to go on with."""
         self._file.close()
+        return self._path.exists()
 
 
 def _line(value: dict[str, Any]) -> str:

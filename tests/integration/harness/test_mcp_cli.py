@@ -320,3 +320,24 @@ def test_a_favorite_is_picked_on_a_terminal() -> None:
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == 0
+
+
+def test_a_run_that_breaks_off_leaves_a_journal_to_go_on_with(
+    model: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(attempt: object, *rest: object) -> object:
+        if attempt.task.name == "compare:mcp":  # type: ignore[attr-defined]
+            raise RuntimeError("of the program")
+        return await make_attempt(attempt, *rest)  # type: ignore[arg-type]
+
+    file = bench_file(ASKING)
+    arguments = ("run", file, "--base-url", model.openai_url, "--concurrency", "1")
+    with monkeypatch.context() as patched:
+        patched.setattr("app.harness.mcp.run.make_attempt", broken)
+        done = ot_bench(*arguments, "--output", "r.yaml")
+    assert done.exit_code == 1
+    assert not Path("r.yaml").exists()
+    assert "go on with --resume r.yaml" in done.stderr
+    assert ot_bench(*arguments, "--resume", "r.yaml").exit_code == 0
+    assert len(model.asked) == 2
+    assert len(read_report(Path("r.yaml")).results) == 2

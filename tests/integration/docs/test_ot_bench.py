@@ -1,0 +1,80 @@
+"""What the page of ot-bench shows is what happens."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from app.core.registry import Registry
+from app.harness.bash.checking import CHECKS, Check, Found
+from app.harness.mcp.cli import cli
+from app.harness.mcp.config import Evaluator
+from app.harness.mcp.evaluating import EVALUATORS, Criterion, complaints, load_evaluators
+from app.harness.mcp.evaluating import Found as Verdict
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def blocks(language: str) -> list[str]:
+    text = (ROOT / "docs" / "ot-bench.md").read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture
+def _registries(monkeypatch: pytest.MonkeyPatch) -> None:
+    load_evaluators()
+    for registry in (EVALUATORS, CHECKS):
+        for name in ("_items", "_aliases", "_loaded"):
+            monkeypatch.setattr(registry, name, getattr(registry, name).copy())
+
+
+def test_the_commands_of_the_page_print_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    [console] = blocks("console")
+    for part in re.split(r"^\$ ot-bench ", console, flags=re.MULTILINE)[1:]:
+        command, _, output = part.partition("\n")
+        done = CliRunner().invoke(cli, command.split())
+        assert (done.exit_code, done.stdout) == (0, output)
+
+
+def test_the_file_of_the_page_keeps_the_conventions(tmp_path: Path) -> None:
+    path = tmp_path / "bench.yaml"
+    path.write_text(blocks("yaml")[0])
+    done = CliRunner().invoke(cli, ["validate", "--strict", str(path)])
+    assert done.exit_code == 0, done.output
+    assert (
+        CliRunner().invoke(cli, ["run", str(path), "--dry-run"], env={"HOME": "/h"}).exit_code == 0
+    )
+
+
+@pytest.mark.usefixtures("_registries")
+def test_the_evaluator_of_the_page_can_be_used_by_its_name() -> None:
+    [block] = blocks("python")
+    exec(compile(block, "docs/ot-bench.md", "exec"), {})
+    assert list(complaints(Evaluator(checks={"calls_max": 3}))) == []
+
+
+@pytest.mark.usefixtures("_registries")
+def test_one_entry_point_gives_checks_and_evaluators_to_their_registries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check = Check(summary="s", find=lambda _, __: Found(True, ""))
+    criterion = Criterion(summary="s", wanted=lambda _: [], find=lambda _, __: Verdict(True, ""))
+
+    def register(add: Callable[[str, Any], object]) -> None:
+        add("a_check", check)
+        add("an_evaluator", criterion)
+
+    offered = SimpleNamespace(name="both", value="both:register", dist=None, load=lambda: register)
+    monkeypatch.setattr("app.core.registry.entry_points", lambda **_: [offered])
+    failures: list[Any] = []
+    registries: tuple[Registry[Any], ...] = (CHECKS, EVALUATORS)
+    for registry in registries:
+        registry.load_entry_points(failures.append)
+    assert failures == []
+    assert (CHECKS.find("a_check"), CHECKS.find("an_evaluator")) == (check, None)
+    assert (EVALUATORS.find("a_check"), EVALUATORS.find("an_evaluator")) == (None, criterion)
