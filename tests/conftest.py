@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from app.core.addresses import OWN_SERVERS
 from app.core.db import Database
@@ -32,6 +33,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Modules and tests stay as long as the process: they are not searched for garbage again and again.
 gc.set_threshold(50_000, 20, 20)
+
+# How long an example takes says how busy the machine is, and nothing about the code.
+settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("house")
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """Features of the items that flipped: by hand, then as scipy has it."""
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import fisher_exact
 
@@ -19,6 +19,7 @@ def test_all_flipped_items_of_one_tag_are_one_way_of_many() -> None:
 
 
 @given(FEW, FEW, FEW, FEW)
+@settings(max_examples=50)
 def test_both_equal_scipy(a: int, b: int, c: int, d: int) -> None:
     assume(a + b and c + d)
     counts = Counts(chosen_with=a, chosen=a + b, others_with=c, others=c + d)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import permutation_test, ttest_rel, wilcoxon
 from statsmodels.regression.linear_model import OLS
@@ -36,7 +36,8 @@ def test_differences_that_cancel_are_no_evidence() -> None:
     assert sign_flip_p(np.array([0.1, 0.2, -0.3])) == 1.0
 
 
-@given(DIFFERENCES)
+@given(st.lists(TENTHS, min_size=2, max_size=7).map(np.array))
+@settings(max_examples=15)
 def test_the_exact_flip_equals_scipy(differences: np.ndarray) -> None:
     reference = permutation_test(
         (differences,), np.sum, permutation_type="samples", n_resamples=np.inf, vectorized=False
@@ -58,6 +59,7 @@ def test_the_paired_t_test_by_hand() -> None:
 
 
 @given(st.lists(st.tuples(TENTHS, TENTHS), min_size=2, max_size=30))
+@settings(max_examples=30)
 def test_the_paired_t_test_equals_scipy(pairs: list[tuple[float, float]]) -> None:
     first, second = (np.array(side) for side in zip(*pairs, strict=True))
     differences = second - first
@@ -72,6 +74,7 @@ def test_items_that_all_changed_alike_are_certain_and_those_that_did_not_are_not
 
 
 @given(DIFFERENCES)
+@settings(max_examples=30)
 def test_wilcoxon_equals_scipy(differences: np.ndarray) -> None:
     if differences.any():
         reference = wilcoxon(

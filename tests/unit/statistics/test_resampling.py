@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.metrics.aggregate import aggregate
@@ -28,6 +28,7 @@ def drawn_traces(traces: list[tuple[int, float | None]], counts: list[int]) -> l
 
 
 @given(TRACES)
+@settings(max_examples=50)
 def test_every_row_shows_the_aggregate_of_the_traces_that_were_drawn(
     traces: list[tuple[int, float | None]],
 ) -> None:

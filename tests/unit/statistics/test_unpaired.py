@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import fisher_exact, ttest_ind
 from statsmodels.stats.proportion import confint_proportions_2indep
@@ -47,6 +47,7 @@ def test_of_no_items_every_difference_is_possible() -> None:
 
 
 @given(COUNTS, COUNTS)
+@settings(max_examples=30)
 def test_passes_of_other_items_are_told_apart_by_fisher(
     first: tuple[int, int], second: tuple[int, int]
 ) -> None:
