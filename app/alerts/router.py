@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 from app.access.deps import caller_of, require
 from app.access.idempotency import Once
 from app.alerts import queries, service, trials
+from app.alerts.configs import change_config, create_config, delete_config
 from app.alerts.models import AlertConfig, AlertEvent
 from app.alerts.queries import Precision, Told
 from app.alerts.schemas import (
@@ -57,7 +58,7 @@ def create_alert_config(body: AlertConfigCreate, once: Once, res: Res) -> Respon
     """Add a rule: it judges every run that ends from now on."""
     return once(
         body,
-        lambda session: _view(session, service.create_config(session, body, res.secrets)),
+        lambda session: _view(session, create_config(session, body, res.secrets)),
     )
 
 
@@ -113,7 +114,7 @@ def delete_alert_config(config_id: ConfigId, res: Res, match: IfMatch) -> None:
     """Delete a rule; what fires is resolved, and its alerts stay."""
     with res.db.begin() as session:
         match(queries.get_config(session, config_id, for_update=True).revision)
-        service.delete_config(session, config_id, res.clock())
+        delete_config(session, config_id, res.clock())
 
 
 @configs.post("/{alertConfigId}/test", dependencies=[Depends(require("run"))])
@@ -230,7 +231,7 @@ def _edited(
 ) -> AlertConfigView:
     with res.db.begin() as session:
         match(queries.get_config(session, config_id, for_update=True).revision)
-        config = service.change_config(session, config_id, values, res.secrets, res.clock())
+        config = change_config(session, config_id, values, res.secrets, res.clock())
         return match.tagged(_view(session, config))
 
 

@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 
 from app.alerts import queries
 from app.alerts.backtest import Replay, ReplayedRun, replay
+from app.alerts.configs import check_config
 from app.alerts.history import PastRun, Source, StoredValues, past_runs
 from app.alerts.messages import trial_message
 from app.alerts.models import AlertConfig
@@ -20,7 +21,6 @@ from app.alerts.schemas import (
     TrialView,
     rule_of,
 )
-from app.alerts.service import check_config
 from app.core.errors import ErrorItem, Invalid
 from app.core.schemas import fields
 from app.notifications.service import publish
