@@ -14,10 +14,12 @@ import ssl
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib.metadata import version
+from threading import Thread
 from typing import Any, Protocol
 
 import httpcore
@@ -222,7 +224,8 @@ class CheckedNetwork(httpcore.NetworkBackend):
     ) -> httpcore.NetworkStream:
         options = list(socket_options or ())
         failure: httpcore.NetworkError | httpcore.TimeoutException | None = None
-        for address in checked_addresses(host, port, self._policy, self._resolve):
+        resolve = _in_time(self._resolve, _remaining(timeout))
+        for address in checked_addresses(host, port, self._policy, resolve):
             try:
                 stream = self._network.connect_tcp(
                     str(address), port, _remaining(timeout), local_address, options
@@ -309,6 +312,30 @@ def checked_addresses(
         if fault is not None:
             raise RefusedAddress(f"{host} is at {address}: {fault}.")
     return addresses
+
+
+def _in_time(resolve: Resolver, seconds: float | None) -> Resolver:
+    """The same, given up after so many seconds: the resolver of the machine takes no deadline, so
+    it is asked in a thread that ends when it answers.
+    """
+
+    def resolve_in_time(host: str, port: int) -> Sequence[IPAddress]:
+        answer = Future[Sequence[IPAddress]]()
+
+        def ask() -> None:
+            try:
+                answer.set_result(resolve(host, port))
+            except httpcore.ConnectError as error:
+                answer.set_exception(error)
+
+        asking = Thread(target=ask, name="resolver", daemon=True)
+        asking.start()
+        asking.join(seconds)
+        if not answer.done():
+            raise httpcore.ConnectTimeout(f"the name {host!r} was not resolved in time")
+        return answer.result()
+
+    return resolve_in_time
 
 
 def _pair_in(credentials: str) -> tuple[str, ...]:
