@@ -192,6 +192,7 @@ def test_a_resumed_run_may_be_written_elsewhere(tmp_path: Path) -> None:
     assert len(read_report(tmp_path / "new" / file.name).results) >= 15
 
 
+@pytest.mark.xdist_group("sdks of models")
 def test_answers_are_kept_and_asked_once(tmp_path: Path) -> None:
     dataset = one_task(tmp_path)
     message = Message(role=Role.ASSISTANT, content=(TextBlock(text="Done."),))

@@ -12,7 +12,17 @@ from app.traces.bash_results import read_bash_results
 from app.traces.ndjson import read_traces
 from app.traces.types import Outcome as TraceOutcome
 from app.traces.types import ToolCall, Trace
-from tests.support.bash_eval import RECORDINGS, call, recorded, report, result, task, trace
+from tests.support.bash_eval import (
+    HAIKU,
+    RECORDINGS,
+    SONNET,
+    call,
+    recorded,
+    report,
+    result,
+    task,
+    trace,
+)
 from tests.support.service import JSON, Service
 
 # Passed, score and calls of the recorded runs, as their own summaries have them.
@@ -86,12 +96,22 @@ def test_what_ended_an_attempt_is_its_outcome() -> None:
     assert found[0].scores["TASK_PASSED"] == found[0].scores["NATURAL_STOP"] == 0
 
 
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_the_traces_of_a_recorded_run_have_its_figures(name: str) -> None:
+    traces = traces_in(recorded(name).read_bytes())
+    passed, points = (
+        sum(each.scores[of] for each in traces) for of in ("TASK_PASSED", "TASK_POINTS")
+    )
+    calls = sum(len(each.tool_calls or ()) for each in traces)
+    assert (passed, points, calls) == RECORDED[name]
+
+
 def test_recorded_runs_are_measured_as_they_were(service: Service) -> None:
     service.agent()
     points = {"key": "SCORE", "options": {"name": "TASK_POINTS"}}
     service.benchmark(datasetRef="bash", metrics=["TASK_PASSED", points, "TOOL_CALLS"])
     runs = {}
-    for name in RECORDINGS:
+    for name in (HAIKU, SONNET):
         stored = imported(service, recorded(name).read_bytes())
         assert stored.status_code == 201, stored.text
         assert stored.json()["runName"] == name.removesuffix(".json")
