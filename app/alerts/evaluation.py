@@ -11,7 +11,6 @@ from app.alerts.history import (
     Source,
     StoredValues,
     Stretch,
-    changed_traces,
     confirmed_stretches,
     observe,
     past_runs,
@@ -28,6 +27,7 @@ from app.alerts.rules import (
     evaluate_condition,
 )
 from app.alerts.schemas import rule_of
+from app.alerts.traces import changed_traces
 from app.core.db import Database
 from app.core.errors import AppError, Unavailable
 from app.formula import compile_formula
