@@ -73,11 +73,17 @@ def _first(differences: Iterable[str | None]) -> str | None:
 def flaws(wanted: JsonValue) -> Iterable[str]:
     if isinstance(wanted, list):
         yield "a list within a list of what is expected has no meaning; write its items"
-    elif isinstance(wanted, dict) and len(wanted) == 1 and near_matches(*wanted, ["regex"]):
+    elif isinstance(wanted, dict) and _looks_like_a_pattern(wanted):
         yield f"a pattern is written {{regex: …}}, not {{{next(iter(wanted))}: …}}"
     elif not wanted:
         yield "an empty mapping is met by any JSON; write what it is to hold"
     yield from _pattern_flaws(wanted)
+
+
+def _looks_like_a_pattern(wanted: dict[str, Any]) -> bool:
+    """Whether its only key is nearly `regex`."""
+    keys = list(wanted)
+    return len(keys) == 1 and bool(near_matches(keys[0], ["regex"]))
 
 
 def _pattern_flaws(wanted: Any) -> Iterable[str]:
