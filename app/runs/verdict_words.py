@@ -66,6 +66,7 @@ def told_judgement(
         "base": found.base,
         "value": found.value,
         "scale": scale,
+        "side": found.side,
         "items": found.n_items,
         "trials": found.trials,
         "moreTrials": found.more_trials,

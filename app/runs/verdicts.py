@@ -15,7 +15,7 @@ from app.metrics.run_value import is_run_metric
 from app.metrics.types import Direction, MetricSpec
 from app.runs.baselines import Baseline, find_baseline
 from app.runs.items import ItemTable, Pairing, items_of_runs, pair_items
-from app.runs.plan import Differences, PlannedMetric, differences
+from app.runs.plan import Differences, PlannedMetric, RunPlan, differences
 from app.runs.questions import Findings, KpiQuestion, MetricQuestion, Question
 from app.runs.rules import Validity, ValidityVerdict
 from app.runs.service import Step
@@ -57,7 +57,7 @@ def judge_run(
     with job.resources.db.read() as session:
         valid = validity.validity is Validity.VALID
         baseline = find_baseline(session, step.run_id, step.plan) if valid else None
-        case = _Case(step=step, kpis=kpis, baseline=baseline)
+        case = Case(plan=step.plan, kpis=kpis, baseline=baseline)
         run = items_of_runs(
             session,
             {step.run_seq: step.plan.columns},
@@ -88,7 +88,7 @@ def answered(asked: Question) -> Findings:
     return answer(asked)
 
 
-def _baseline_items(job: Job, case: "_Case") -> ItemTable:
+def _baseline_items(job: Job, case: "Case") -> ItemTable:
     assert case.baseline is not None
     job.checkpoint()
     with job.resources.db.read() as session:
@@ -96,28 +96,28 @@ def _baseline_items(job: Job, case: "_Case") -> ItemTable:
             session,
             {run.seq: run.plan.columns for run in case.baseline.runs},
             case.columns,
-            cluster_field=case.step.plan.cluster_field,
+            cluster_field=case.plan.cluster_field,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Case:
+class Case:
     """A run about to be judged."""
 
-    step: Step
+    plan: RunPlan
     kpis: Sequence[KpiValue]
     baseline: Baseline | None
 
     @property
     def columns(self) -> list[str]:
         """The metrics whose value of the run is made of the values of its traces."""
-        return [metric.column for metric in self.step.plan.metrics if not is_run_metric(metric.ref)]
+        return [metric.column for metric in self.plan.metrics if not is_run_metric(metric.ref)]
 
     @property
     def differences(self) -> Differences:
         if self.baseline is None:
             return Differences(frozenset(), frozenset(), ())
-        return differences(self.baseline.runs[0].plan, self.step.plan)
+        return differences(self.baseline.runs[0].plan, self.plan)
 
     def question(self, run: ItemTable, pairing: Pairing | None) -> Question:
         differs = self.differences
@@ -132,7 +132,7 @@ class _Case:
                     scale=metric_rule(_spec(metric)).scale,
                     rule=None if metric.column in differs.metrics else metric_rule(_spec(metric)),
                 )
-                for metric in self.step.plan.metrics
+                for metric in self.plan.metrics
                 if metric.column in self.columns
             ],
             kpis=[
@@ -178,7 +178,7 @@ class _Case:
             )
             if metric.column in found.metrics
             else withheld(self._why_no_metric(metric, differs))
-            for metric in self.step.plan.metrics
+            for metric in self.plan.metrics
         }
         kpis = {
             one.kpi.id: told_judgement(
@@ -202,7 +202,7 @@ class _Case:
     ) -> Verdicts:
         """What is stored of a run that was not compared: one reason for all of it."""
         said = withheld(reason, verdict)
-        metrics = {metric.column: said for metric in self.step.plan.metrics}
+        metrics = {metric.column: said for metric in self.plan.metrics}
         return self._verdicts(found, said, metrics, {one.kpi.id: said for one in self.kpis})
 
     def _verdicts(
@@ -238,7 +238,7 @@ class _Case:
         return not {column_of(ref.key) for ref in _references(one)} <= {*self.columns}
 
     def _specs(self, one: KpiValue) -> list[MetricSpec]:
-        planned = {metric.column: metric for metric in self.step.plan.metrics}
+        planned = {metric.column: metric for metric in self.plan.metrics}
         return [_spec(planned[column_of(ref.key)]) for ref in _references(one)]
 
 
