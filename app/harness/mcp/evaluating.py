@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from app.core.registry import Loaded, Registry, near_matches
 from app.harness.mcp.config import Evaluator
-from app.harness.mcp.judging import JUDGE_SYSTEM, judge_prompt
+from app.harness.mcp.judging import JUDGE_SYSTEM, JudgeFailed, judge_prompt
 from app.harness.mcp.types import Evaluation, ToolCall
 
 SHOWN: Final = 2000  # characters of an answer that are quoted
@@ -94,6 +94,17 @@ def is_pattern(item: JsonValue) -> bool:
     return isinstance(item, dict) and "regex" in item and item.keys() <= {"regex", "expect_match"}
 
 
+def names_error(evaluator: Evaluator) -> bool:
+    """Whether it expects an error and says which: by something that its text must hold."""
+    wanted = [item for item in expected_items(evaluator) if not _is_unwanted(item)]
+    named = bool(wanted) or (evaluator.regex is not None and evaluator.expect_match)
+    return evaluator.expect_error and named
+
+
+def _is_unwanted(item: JsonValue) -> bool:
+    return is_pattern(item) and isinstance(item, dict) and item.get("expect_match") is False
+
+
 def named_check(name: str) -> Callable[[Evaluator], Sequence[JsonValue]]:
     """The `wanted` of an evaluator that is called under `checks` by its name."""
     return lambda evaluator: [evaluator.checks[name]] if name in evaluator.checks else []
@@ -103,7 +114,7 @@ async def evaluate(evaluator: Evaluator, evidence: Evidence, ask: Ask) -> tuple[
     """What every criterion says of an answer, in the order of their names.
 
     Nobody is asked when the evaluator has no judge. Raises JudgeFailed when the judge gave no
-    score that can be read.
+    score that can be read, or an evaluator itself failed.
     """
     if evaluator.expect_error:
         if evidence.error is None:
@@ -146,7 +157,7 @@ def _evaluations(evaluator: Evaluator, evidence: Evidence) -> Iterable[Evaluatio
     for name in sorted(EVALUATORS.names()):
         criterion = EVALUATORS.get(name)
         for item in criterion.wanted(evaluator):
-            found = criterion.find(item, evidence)
+            found = _found(name, criterion, item, evidence)
             yield Evaluation(
                 type=name,
                 passed=found.passed,
@@ -155,6 +166,16 @@ def _evaluations(evaluator: Evaluator, evidence: Evidence) -> Iterable[Evaluatio
                 actual=evidence.response[:SHOWN],
                 score=found.score,
             )
+
+
+def _found(name: str, criterion: Criterion, item: JsonValue, evidence: Evidence) -> Found:
+    try:
+        return criterion.find(item, evidence)
+    except JudgeFailed:
+        raise
+    except Exception as error:  # noqa: BLE001 - of a plugin: an error of its task, not of the run
+        told = f"{type(error).__name__}: {error}"[:300]
+        raise JudgeFailed(f"the evaluator {name} failed: {told}") from None
 
 
 def shown(item: JsonValue) -> str:

@@ -19,7 +19,7 @@ _OUT_OF_TEN: Final = re.compile(r"(?<![\d.])(\d{1,2}(?:\.\d{1,4})?)\s?/\s?10(?![
 
 
 class JudgeFailed(Exception):
-    """The judge gave no score."""
+    """Nobody could judge: the judge gave no score, or an evaluator failed."""
 
 
 class Judged(NamedTuple):

@@ -40,7 +40,7 @@ class ErrorKind(StrEnum):
     TOOL = "tool"  # a direct call was answered with an error
     PROVIDER = "provider"  # the model gave no answer
     TIMEOUT = "timeout"  # the attempt took longer than its timeout
-    JUDGE = "judge"  # the judge gave no score
+    JUDGE = "judge"  # the judge gave no score, or an evaluator failed
     INTERRUPTED = "interrupted"  # somebody ended the run
 
 

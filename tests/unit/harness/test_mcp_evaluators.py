@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from app.harness.mcp.config import Evaluator
-from app.harness.mcp.evaluating import EVALUATORS, Evidence, complaints, evaluate, load_evaluators
+from app.harness.mcp.evaluating import (
+    EVALUATORS,
+    Criterion,
+    Evidence,
+    complaints,
+    evaluate,
+    load_evaluators,
+    named_check,
+)
 from app.harness.mcp.evaluators.number import numbers_in
 from app.harness.mcp.judging import JudgeFailed, judge_prompt, read_judgement
 from app.harness.mcp.types import Evaluation
@@ -244,3 +252,13 @@ JSON = st.recursive(
 @given(st.dictionaries(st.text().filter(lambda key: key != "regex"), JSON, min_size=1, max_size=3))
 def test_any_mapping_is_found_in_its_own_json(value: Any) -> None:
     assert "regex" in json.dumps(value) or passes(f"so: {json.dumps(value)}.", value)
+
+
+def test_an_evaluator_that_fails_is_an_error_of_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(wanted: Any, evidence: Evidence) -> Any:
+        raise IndexError(f"{wanted} of {evidence.response}")
+
+    criterion = Criterion(summary="s", wanted=named_check("broken"), find=find)
+    monkeypatch.setattr(EVALUATORS, "_items", {**EVALUATORS._items, "broken": criterion})
+    with pytest.raises(JudgeFailed, match="the evaluator broken failed: IndexError: 1 of x"):
+        judged("x", checks={"broken": 1})
