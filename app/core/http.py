@@ -224,8 +224,12 @@ class CheckedNetwork(httpcore.NetworkBackend):
     ) -> httpcore.NetworkStream:
         options = list(socket_options or ())
         failure: httpcore.NetworkError | httpcore.TimeoutException | None = None
-        resolve = _in_time(self._resolve, _remaining(timeout))
-        for address in checked_addresses(host, port, self._policy, resolve):
+        answer = asked(host, port, self._policy, self._resolve)
+        try:
+            addresses = answer.result(_remaining(timeout))
+        except TimeoutError as error:
+            raise httpcore.ConnectTimeout(f"the name {host!r} was not resolved in time") from error
+        for address in addresses:
             try:
                 stream = self._network.connect_tcp(
                     str(address), port, _remaining(timeout), local_address, options
@@ -314,28 +318,23 @@ def checked_addresses(
     return addresses
 
 
-def _in_time(resolve: Resolver, seconds: float | None) -> Resolver:
-    """The same, given up after so many seconds: the resolver of the machine takes no deadline, so
-    it is asked in a thread that ends when it answers.
+def asked(
+    host: str, port: int, policy: OutboundPolicy, resolve: Resolver
+) -> Future[Sequence[IPAddress]]:
+    """What `checked_addresses` will say: the resolver of the machine takes no deadline, so it is
+    asked in a thread that keeps nobody waiting, not even the end of the process.
     """
+    answer = Future[Sequence[IPAddress]]()
+    answer.set_running_or_notify_cancel()
 
-    def resolve_in_time(host: str, port: int) -> Sequence[IPAddress]:
-        answer = Future[Sequence[IPAddress]]()
+    def ask() -> None:
+        try:
+            answer.set_result(checked_addresses(host, port, policy, resolve))
+        except Exception as error:  # noqa: BLE001 - raised where the answer is waited for
+            answer.set_exception(error)
 
-        def ask() -> None:
-            try:
-                answer.set_result(resolve(host, port))
-            except httpcore.ConnectError as error:
-                answer.set_exception(error)
-
-        asking = Thread(target=ask, name="resolver", daemon=True)
-        asking.start()
-        asking.join(seconds)
-        if not answer.done():
-            raise httpcore.ConnectTimeout(f"the name {host!r} was not resolved in time")
-        return answer.result()
-
-    return resolve_in_time
+    Thread(target=ask, name="resolver", daemon=True).start()
+    return answer
 
 
 def _pair_in(credentials: str) -> tuple[str, ...]:

@@ -23,8 +23,8 @@ from app.core.http import (
     AnswerTooLarge,
     Resolver,
     SocketOption,
+    asked,
     check_url,
-    checked_addresses,
     resolved,
 )
 
@@ -133,9 +133,7 @@ class CheckedAsyncNetwork(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[SocketOption] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         try:
-            addresses = await asyncio.to_thread(
-                checked_addresses, host, port, self._policy, self._resolve
-            )
+            addresses = await asyncio.wrap_future(asked(host, port, self._policy, self._resolve))
         except httpcore.ConnectError as error:
             raise httpcore2.ConnectError(str(error)) from error
         failure: Exception | None = None

@@ -1,6 +1,7 @@
 """The async way out refuses what the other one refuses, also from inside an SDK."""
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from ipaddress import ip_address
 
@@ -104,6 +105,20 @@ def test_a_request_ends_at_its_deadline() -> None:
 
     with pytest.raises(httpx2.ReadTimeout):
         asyncio.run(get())
+
+
+def test_a_name_that_is_not_resolved_keeps_nobody_beyond_the_deadline() -> None:
+    over, ended = threading.Event(), []
+
+    def stuck(_host: str, _port: int) -> Sequence[IPAddress]:
+        over.wait(60)
+        ended.append(True)
+        return []
+
+    with pytest.raises(httpx2.ReadTimeout):
+        posted("http://slow.example/", resolve=stuck, timeout_s=0.2)
+    assert not ended
+    over.set()
 
 
 @pytest.mark.parametrize("provider", [each for each in Provider if each is not Provider.SCRIPTED])
