@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from app.core.errors import Unavailable
 from app.harness.llm.crew import Arrived, Batch, Crew
-from app.harness.llm.failures import PASSING, Kind, LlmUnavailable, NoAnswer
+from app.harness.llm.failures import PASSING, LlmUnavailable, NoAnswer
 from app.harness.llm.types import EmbeddingRequest, ModelAnswer, ModelRequest, request_key
 from app.harness.llm.wire import Reply
 from app.jobs.handlers import Job
@@ -86,23 +86,24 @@ class Fetching:
             case Reply(answers=answers):
                 self._unanswered = 0
                 found |= zip(self._keys(batch), answers, strict=True)
-            case NoAnswer(failure=failure) if failure.kind is Kind.REFUSED and len(batch) > 1:
-                half = len(batch) // 2  # one text too long spoils all
-                return [batch[:half], batch[half:]]
             case NoAnswer(failure=failure):
+                self._count_unanswered(result)
+                if len(batch) > 1:
+                    half = len(batch) // 2  # one text may spoil all, or all be too much at once
+                    return [batch[:half], batch[half:]]
                 lost = Failed(FailureKind.JUDGE_ERROR, f"the model gave no answer: {failure}")
                 found |= dict.fromkeys(self._keys(batch), lost)
-                self._count_unanswered(result, len(batch))
             case error:
                 raise error
         return []
 
-    def _count_unanswered(self, error: NoAnswer, count: int) -> None:
-        self._unanswered = self._unanswered + count if error.failure.kind in PASSING else 0
+    def _count_unanswered(self, error: NoAnswer) -> None:
+        self._unanswered = self._unanswered + 1 if error.failure.kind in PASSING else 0
         if self._unanswered >= MOST_UNANSWERED:
+            server = self._endpoint.partition("#")[0]
             raise LlmUnavailable(
-                f"The server of models at {self._endpoint} does not answer: {error}. Check that it"
-                " runs and that MOSAICO_LLM_BASE_URL is right, then retry the run."
+                f"The server of models at {server} does not answer: {error}. Check that it runs and"
+                " that MOSAICO_LLM_BASE_URL is right, then retry the run."
             )
 
     def _look_up(self, checkpoint: Checkpoint) -> None:

@@ -11,6 +11,7 @@ import pytest
 from starlette.responses import HTMLResponse, Response
 
 from app.core.clock import utc_now
+from app.harness.llm.failures import LlmUnavailable
 from app.harness.llm.types import Usage
 from app.jobs.handlers import HandBack, Job
 from app.metrics.types import MetricRef
@@ -234,23 +235,48 @@ def test_similarity_asks_for_many_texts_at_once_and_each_only_once(
     assert models.embedded == ["three"]
 
 
+@pytest.mark.parametrize("status", [400, 500])
 def test_one_text_that_is_too_long_costs_its_own_traces_only(
-    service: Service, models: Models
+    status: int, service: Service, models: Models
 ) -> None:
     def limited(asked: Asked) -> Response | None:
         long = any("x" * 50 in text for text in asked.texts)
-        return refusal(400, "maximum context length exceeded") if long else None
+        return refusal(status, "maximum context length exceeded") if long else None
 
     models.faults.append(limited)
     service.benchmark(metrics=["SEMANTIC_SIMILARITY"])
-    service.upload(outputs("a", "b", "x" * 50, "c", "d", "e"))
+    service.upload(outputs("a", "b", "x" * 50, "c", "d", "e", "f", "g", "h", "i"))
     rows = list(by_trace(service, service.completed()).values())
-    assert [row["values"]["SEMANTIC_SIMILARITY"] is None for row in rows] == [
-        False, False, True, False, False, False,
-    ]  # fmt: skip
-    why = rows[2]["missing"]["SEMANTIC_SIMILARITY"]
+    missing = {row["traceId"]: row["missing"] for row in rows if row["missing"]}
+    assert list(missing) == ["t-2"]
+    why = missing["t-2"]["SEMANTIC_SIMILARITY"]
     assert why["failed"] == "JUDGE_ERROR"
     assert "maximum context length" in why["detail"]
+
+
+def test_texts_that_are_too_many_at_once_are_asked_for_in_smaller_numbers(
+    service: Service, models: Models
+) -> None:
+    models.faults.append(lambda asked: refusal(504, "too slow") if len(asked.texts) > 3 else None)
+    service.benchmark(metrics=["SEMANTIC_SIMILARITY"])
+    service.upload(outputs(*(f"answer {number}" for number in range(9))))
+    run = service.completed()
+    assert (run["status"], run["errorShare"]) == ("COMPLETED", 0.0)
+
+
+@pytest.mark.parametrize("metric", ["LLM_JUDGE", "SEMANTIC_SIMILARITY"])
+def test_a_server_that_answers_nothing_is_given_up(
+    metric: str, service: Service, models: Models
+) -> None:
+    models.faults.append(always(refusal(503, "overloaded")))
+    traces = [
+        Trace(trace_id=f"t-{n}", item_id="i", input="?", expected_output="is", output=f"{n}")
+        for n in range(40)
+    ]
+    job = Job(resources=service.resources, pool=service.pool, must_stop=lambda: False)
+    ref = MetricRef.of(metric, {"model": JUDGE})
+    with pytest.raises(LlmUnavailable, match=f"at {models.url} does not answer: 503 overloaded"):
+        ask_traces(traces, (ref,), job=job, run_seq=1, checkpoint=lambda: None, kept_for="#run-1")
 
 
 @pytest.mark.parametrize(
