@@ -11,6 +11,8 @@ from typing import ClassVar, Final, NamedTuple, Protocol
 from app.core.registry import Loaded, Registry
 from app.harness.bash.types import Judgement, ScoreResult, ToolCallResult
 
+SHOWN: Final = 300  # characters of what a broken check says
+
 
 class FileUnreadable(Exception):
     """A path of the sandbox holds nothing that can be read."""
@@ -110,11 +112,24 @@ def split_check(text: str) -> Named:
     return Named(name, value)
 
 
+class CheckBroke(Exception):
+    """A check raised something, so that nobody knows whether it is met."""
+
+
 def run_check(text: str, weight: float, evidence: Evidence) -> ScoreResult:
-    """What one check of a dataset says; an unknown one fails and keeps its weight."""
+    """What one check of a dataset says; an unknown one fails and keeps its weight.
+
+    Raises CheckBroke.
+    """
     name, value = split_check(text)
     check = CHECKS.find(name)
-    found = check.find(value, evidence) if check else Found(False, f"unknown check type: {name}")
+    try:
+        found = (
+            check.find(value, evidence) if check else Found(False, f"unknown check type: {name}")
+        )
+    except Exception as error:  # noqa: BLE001 - of a plugin: an error of its task, not of the run
+        told = f"{type(error).__name__}: {error}"[:SHOWN]
+        raise CheckBroke(f"the check {name} broke: {told}") from None
     return ScoreResult(
         check=text,
         passed=found.passed,

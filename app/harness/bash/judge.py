@@ -19,7 +19,11 @@ LONGEST_TRANSCRIPT: Final = 60_000  # characters
 
 
 class JudgeFailed(Exception):
-    """The judge gave no score."""
+    """The judge gave no score. `final` means that it would give none for another task either."""
+
+    def __init__(self, reason: str, *, final: bool = False) -> None:
+        super().__init__(reason)
+        self.final = final
 
 
 class Judge:
@@ -51,7 +55,8 @@ class Judge:
         try:
             turn = await self._llm.turn(SYSTEM, [asked], [])
         except LlmFailure as failure:
-            raise JudgeFailed(f"the judge gave no answer: {failure.reason}") from None
+            told = f"the judge gave no answer: {failure.reason}"
+            raise JudgeFailed(told, final=failure.final) from None
         spending.spend(turn.usage)
         return read_judgement(turn, self._price)
 

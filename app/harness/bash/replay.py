@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from app.harness.bash.checking import CHECKS, Evidence, split_check
 from app.harness.bash.sandbox import BASHKIT_VERSION, DEFAULT_LIMITS, Sandbox, SandboxLimits
-from app.harness.bash.scoring import score_task
+from app.harness.bash.scoring import scored
 from app.harness.bash.types import (
     AgentTrace,
     EvalReport,
@@ -106,7 +106,7 @@ def _replayed(result: EvalResult, limits: SandboxLimits) -> EvalResult:
     calls = execute(result, sandbox)
     trace = _with_calls(result.trace, calls)
     evidence = Evidence(calls=calls, files=sandbox, judgements=_judgements(result))
-    return replace(result, trace=trace, score=score_task(result.task, evidence))
+    return scored(replace(result, trace=trace), evidence)
 
 
 def _rescored(result: EvalResult, limits: SandboxLimits) -> EvalResult:
@@ -117,7 +117,7 @@ def _rescored(result: EvalResult, limits: SandboxLimits) -> EvalResult:
     evidence = Evidence(
         calls=result.trace.tool_calls, files=sandbox, judgements=_judgements(result)
     )
-    return replace(result, score=score_task(result.task, evidence))
+    return scored(result, evidence)
 
 
 def _with_calls(trace: AgentTrace, calls: Sequence[ToolCallResult]) -> AgentTrace:

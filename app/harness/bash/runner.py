@@ -8,7 +8,7 @@ from typing import NamedTuple
 from app.harness.bash.agent import Attempt, TaskLimits, attempt_task, run_limit_reached
 from app.harness.bash.checking import Evidence
 from app.harness.bash.judge import Judge, JudgeFailed
-from app.harness.bash.scoring import score_task
+from app.harness.bash.scoring import scored
 from app.harness.bash.types import EvalResult, EvalTask, Outcome
 from app.harness.limits import Allowance, Spending
 from app.harness.llm.conversation import Llm, LlmFailure
@@ -101,29 +101,24 @@ class Runner:
     def _failed(self, trial: Trial, made: Attempt, failure: LlmFailure) -> EvalResult:
         if failure.final:
             self._stopped = f"given up: {failure.reason}"
-        return EvalResult(
-            task=trial.task,
-            trial=trial.number,
-            trace=made.trace,
-            outcome=Outcome.INFRA_ERROR,
-            reason=failure.reason,
-        )
+        return _unscored(trial, made, Outcome.INFRA_ERROR, failure.reason)
 
     async def _scored(self, trial: Trial, made: Attempt) -> EvalResult:
         try:
             judge = self._judge
             said = await judge.judge(trial.task, made.trace, self._spending) if judge else {}
         except JudgeFailed as error:
-            return EvalResult(
-                task=trial.task,
-                trial=trial.number,
-                trace=made.trace,
-                outcome=Outcome.JUDGE_ERROR,
-                reason=str(error),
-            )
+            if error.final:
+                self._stopped = f"given up: {error}"
+            return _unscored(trial, made, Outcome.JUDGE_ERROR, str(error))
         evidence = Evidence(calls=made.trace.tool_calls, files=made.sandbox, judgements=said)
-        score = score_task(trial.task, evidence)
-        return EvalResult(task=trial.task, trial=trial.number, trace=made.trace, score=score)
+        return scored(EvalResult(task=trial.task, trial=trial.number, trace=made.trace), evidence)
+
+
+def _unscored(trial: Trial, made: Attempt, outcome: Outcome, reason: str) -> EvalResult:
+    return EvalResult(
+        task=trial.task, trial=trial.number, trace=made.trace, outcome=outcome, reason=reason
+    )
 
 
 def skipped(trial: Trial, reason: str) -> EvalResult:

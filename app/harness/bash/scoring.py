@@ -1,11 +1,21 @@
 """From what happened to a score: every expectation of a task, asked of the evidence."""
 
-from app.harness.bash.checking import Evidence, run_check
-from app.harness.bash.types import EvalTask, TaskScore
+from dataclasses import replace
+
+from app.harness.bash.checking import CheckBroke, Evidence, run_check
+from app.harness.bash.types import EvalResult, EvalTask, Outcome, TaskScore
+
+
+def scored(result: EvalResult, evidence: Evidence) -> EvalResult:
+    """An attempt with its score; one whose checks cannot tell has none, and says why."""
+    try:
+        return replace(result, score=score_task(result.task, evidence))
+    except CheckBroke as error:
+        return replace(result, score=None, outcome=Outcome.JUDGE_ERROR, reason=str(error))
 
 
 def score_task(task: EvalTask, evidence: Evidence) -> TaskScore:
-    """What was met of a task; a check may have taken its own weight away."""
+    """What was met of a task; a check may have taken its own weight away. Raises CheckBroke."""
     results = tuple(
         run_check(expectation.check, expectation.weight, evidence)
         for expectation in task.expectations

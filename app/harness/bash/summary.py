@@ -114,12 +114,13 @@ def _rate(score: float, max_score: float) -> float:
 
 
 def _judgements(scored: Iterable[EvalResult]) -> list[Judgement]:
+    """What was asked of the judge: a question that a task has twice is asked once."""
     return [
-        result.judgement
+        judgement
         for each in scored
         if each.score is not None
-        for result in each.score.results
-        if result.judgement is not None
+        for judgement in {one.check: one.judgement for one in each.score.results}.values()
+        if judgement is not None
     ]
 
 

@@ -24,8 +24,7 @@ class Arguments(NamedTuple):
 def read_answer(body: bytes, read: Callable[[JSON], Turn]) -> Turn:
     """The turn that an answer holds. Raises LlmFailure when it holds none."""
     try:
-        answer = json.loads(body)
-        return read(answer)
+        return read(_storable(json.loads(body)))
     except (ValueError, RecursionError, KeyError, IndexError, TypeError, AttributeError):
         shown = body[:SHOWN].decode("utf-8", "replace")
         raise LlmFailure(f"the answer cannot be read: {shown!r}") from None
@@ -35,7 +34,7 @@ def read_arguments(given: Any) -> Arguments:
     """The object that arguments are, or that a text of JSON stands for; no text is an empty one."""
     if isinstance(given, str) and given.strip():
         try:
-            given = json.loads(given)
+            given = _storable(json.loads(given))
         except (ValueError, RecursionError) as error:
             return Arguments({}, f"the arguments are not valid JSON: {error}")
     elif not given:
@@ -43,6 +42,14 @@ def read_arguments(given: Any) -> Arguments:
     if not isinstance(given, dict):
         return Arguments({}, "the arguments are not a JSON object")
     return Arguments(given, None)
+
+
+def _storable(value: Any) -> Any:
+    """The same as files and requests can hold it: halves of characters, which models write now and
+    then, are replaced. Raises ValueError for a number that JSON has no text for.
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return json.loads(text.encode("utf-8", "replace"))
 
 
 def text_of(value: Any) -> str:

@@ -177,7 +177,9 @@ def test_an_answer_that_is_cut_off_is_no_natural_stop(provider: Provider) -> Non
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("arguments", ['{"commands": "echo', "[1]", '"echo x"'])
+@pytest.mark.parametrize(
+    "arguments", ['{"commands": "echo', "[1]", '"echo x"', '{"commands": "echo", "n": NaN}']
+)
 def test_malformed_arguments_are_told_to_the_model(provider: Provider, arguments: str) -> None:
     answers = (said("x", arguments=arguments), said("echo better"), said(text="Done."))
     with model_server(in_order(*answers)) as server:
@@ -186,6 +188,17 @@ def test_malformed_arguments_are_told_to_the_model(provider: Provider, arguments
     [flaw] = trace.messages[2].content
     assert "arguments" in getattr(flaw, "content", "")
     assert getattr(flaw, "is_error", False)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_half_a_character_is_replaced(provider: Provider) -> None:
+    """No request, sandbox or file could hold it, and the run would break off."""
+    half = r'{"commands": "echo \ud83d"}'
+    answers = (said("x", text="\ud83d", arguments=half), said(text="Done."))
+    with model_server(in_order(*answers)) as server:
+        trace, _, failure = attempt(server, provider)
+    assert failure is None
+    assert [each.stdout for each in trace.tool_calls] == ["?\n"]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

@@ -16,10 +16,11 @@ from app.harness.bash.agent import (
     read_call,
     tool_text,
 )
-from app.harness.bash.checking import load_checks
+from app.harness.bash.checking import CHECKS, Check, Found, load_checks
 from app.harness.bash.judge import Judge, JudgeFailed, judge_prompt, read_judgement
 from app.harness.bash.recorder import OtherRun, Recorder, resumed
 from app.harness.bash.recordings import read_report
+from app.harness.bash.replay import rescore
 from app.harness.bash.runner import RunLimits, Runner, Trial, plan_trials
 from app.harness.bash.sandbox import SandboxLimits, sandbox_prompt
 from app.harness.bash.types import Ending, EvalResult, EvalTask, Outcome
@@ -143,8 +144,8 @@ def test_the_system_prompt_is_the_task_s_or_that_of_the_tool() -> None:
 
 
 def test_a_time_limit_keeps_what_was_done() -> None:
-    sandbox = SandboxLimits(timeout_s=20)
-    made = attempt(turn("echo x"), turn("sleep 20"), time_s=0.3, sandbox=sandbox)
+    sandbox = SandboxLimits(timeout_s=600)
+    made = attempt(turn("echo x"), turn("sleep 600"), time_s=1.0, sandbox=sandbox)
     assert made.trace.ending is Ending.TIME_LIMIT
     assert [each.commands for each in made.trace.tool_calls] == ["echo x"]
     assert made.failure is None
@@ -268,8 +269,8 @@ def test_the_allowance_of_a_run_is_shared_by_its_tasks() -> None:
 
 
 def test_the_time_of_a_run_ends_it_with_what_there_is() -> None:
-    parrot = Parrot([turn(text="Done."), turn("sleep 20")])
-    found = run_all(parrot, task(task_id="a"), task(task_id="b"), time_s=0.3)
+    parrot = Parrot([turn(text="Done."), turn("sleep 600")])
+    found = run_all(parrot, task(task_id="a"), task(task_id="b"), time_s=1.0)
     assert [each.task.id for each in found] == ["a"]
 
 
@@ -336,6 +337,28 @@ def test_an_answer_that_is_no_judgement_is_an_error_of_the_judge(answer: str) ->
     found = judged(answer)
     assert (found.outcome, found.score) == (Outcome.JUDGE_ERROR, None)
     assert found.reason
+
+
+def test_a_judge_that_answers_nobody_ends_the_run() -> None:
+    """Whatever the model did for the tasks that are left, nobody would score it."""
+    judge = Judge(Parrot([LlmFailure("401: wrong key", final=True)]))
+    model = Parrot([turn(text="Done.")])
+    found = run_all(model, JUDGED, replace(JUDGED, id="next"), judge=judge)
+    assert [each.outcome for each in found] == [Outcome.JUDGE_ERROR, Outcome.SKIPPED]
+    assert found[1].reason == "given up: the judge gave no answer: 401: wrong key"
+    assert len(model.heard) == 1
+
+
+def test_a_check_that_breaks_costs_its_task_the_score_and_the_run_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken = Check(summary="divides by zero", find=lambda _, __: Found(1 // 0 > 0, ""))
+    find = CHECKS.find
+    monkeypatch.setattr(CHECKS, "find", lambda name: broken if name == "broken" else find(name))
+    found = run_all(Parrot([turn(text="Done.")]), task("broken:x"), task("tool_calls_max:0"))
+    assert [each.outcome for each in found] == [Outcome.JUDGE_ERROR, Outcome.SCORED]
+    assert (found[0].reason or "").startswith("the check broken broke: ZeroDivisionError")
+    assert rescore(report(replace(found[1], task=task("broken:x")))).agreement.checks.all == 0
 
 
 def test_a_long_transcript_loses_its_middle() -> None:

@@ -55,7 +55,7 @@ def test_no_call_at_all_is_no_success() -> None:
     assert says("exit_code:-1") == (True, "expected -1, got -1")
 
 
-@pytest.mark.parametrize("value", ["zero", "", " 0", "1.0", "٣"])
+@pytest.mark.parametrize("value", ["zero", "", " 0", "1.0", "٣", "9" * 5000])
 def test_an_exit_code_that_is_no_number_is_zero(value: str) -> None:
     assert says(f"exit_code:{value}", call(code=0)) == (True, "expected 0, got 0")
 
@@ -102,7 +102,7 @@ def test_a_pattern_that_cannot_be_searched_in_linear_time_fails_and_says_so(patt
 def test_a_catastrophic_pattern_takes_no_time(pattern: str) -> None:
     started = time.monotonic()
     says(f"stdout_regex:{pattern}", call("a" * 200_000 + "!"))
-    assert time.monotonic() - started < 5.0
+    assert time.monotonic() - started < 60  # tried one after the other: for ever
 
 
 def test_standard_error_is_empty_when_no_call_wrote_to_it() -> None:
@@ -152,6 +152,7 @@ def test_calls_are_counted() -> None:
 def test_a_limit_that_is_no_number_is_none() -> None:
     assert says("tool_calls_min:many") == (True, "expected >= 0, got 0")
     assert says("tool_calls_max:few", call()) == (True, f"expected <= {2**64 - 1}, got 1")
+    assert says(f"tool_calls_min:{'9' * 5000}") == (True, "expected >= 0, got 0")
 
 
 def test_without_a_judge_its_check_passes_and_weighs_nothing() -> None:

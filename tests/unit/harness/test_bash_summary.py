@@ -94,8 +94,8 @@ def test_what_the_judge_costs_stands_apart() -> None:
     judged = result(ONE, True)
     assert judged.score is not None
     said = Judgement(score=1.0, reason="r", input_tokens=7, output_tokens=3, cost_usd=0.5)
-    one = replace(judged.score.results[0], judgement=said)
-    summary = summarize(report(replace(judged, score=replace(judged.score, results=(one,)))))
+    one = replace(judged.score.results[0], judgement=said)  # a task may ask it twice
+    summary = summarize(report(replace(judged, score=replace(judged.score, results=(one, one)))))
     assert (summary.judge_input_tokens, summary.judge_output_tokens) == (7, 3)
     assert (summary.judge_cost_usd, summary.total_cost_usd) == (0.5, None)
     assert summary.total_input_tokens == 100

@@ -6,16 +6,17 @@ from collections.abc import Iterable
 from app.harness.bash.checking import CHECKS, Check, Complaint, Evidence, Found
 
 NO_CALL = -1
+_CODE = re.compile(r"[+-]?[0-9]{1,9}")
 
 
 def exit_code(value: str, evidence: Evidence) -> Found:
-    expected = int(value) if re.fullmatch(r"[+-]?[0-9]+", value) else 0
+    expected = int(value) if _CODE.fullmatch(value) else 0
     actual = evidence.calls[-1].exit_code if evidence.calls else NO_CALL
     return Found(actual == expected, f"expected {expected}, got {actual}")
 
 
 def complaints(value: str) -> Iterable[Complaint]:
-    if not re.fullmatch(r"[+-]?[0-9]+", value):
+    if not _CODE.fullmatch(value):
         yield Complaint(f"{value!r} is no exit code and is read as 0")
 
 

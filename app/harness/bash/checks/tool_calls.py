@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from app.harness.bash.checking import CHECKS, Check, Complaint, Evidence, Found
 
 NO_LIMIT = 2**64 - 1
-_COUNT = re.compile(r"\+?[0-9]+")
+_COUNT = re.compile(r"\+?[0-9]{1,19}")
 
 
 def tool_calls_min(value: str, evidence: Evidence) -> Found:
