@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from app.core.registry import Loaded, Registry, near_matches
 from app.harness.mcp.config import Evaluator
 from app.harness.mcp.judging import JUDGE_SYSTEM, JudgeFailed, judge_prompt
-from app.harness.mcp.types import Evaluation, ToolCall
+from app.harness.mcp.types import OUTCOMES, AttemptError, Evaluation, Outcome, ToolCall
 
 SHOWN: Final = 2000  # characters of an answer that are quoted
 
@@ -94,10 +94,18 @@ def is_pattern(item: JsonValue) -> bool:
     return isinstance(item, dict) and "regex" in item and item.keys() <= {"regex", "expect_match"}
 
 
-def names_error(evaluator: Evaluator) -> bool:
-    """Whether it expects an error and says which: by something that its text must hold."""
+def names_error(evaluator: Evaluator, error: AttemptError) -> bool:
+    """Whether an error that ended an attempt may be the one that is expected: its text is named.
+
+    Of a server or a provider by the words before the colon, as they stand: a pattern for the errors
+    of a tool may well be found in what others said, or in the "No such file" of a missing program.
+    """
     wanted = [item for item in expected_items(evaluator) if not _is_unwanted(item)]
-    named = bool(wanted) or (evaluator.regex is not None and evaluator.expect_match)
+    if OUTCOMES[error.kind] is Outcome.INFRA_ERROR:
+        words = error.detail.partition(": ")[0]
+        named = any(isinstance(item, str) and words in item for item in wanted)
+    else:
+        named = bool(wanted) or (evaluator.regex is not None and evaluator.expect_match)
     return evaluator.expect_error and named
 
 

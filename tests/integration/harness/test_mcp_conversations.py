@@ -179,7 +179,8 @@ def test_a_provider_that_fails_is_an_error_and_keeps_what_was_done() -> None:
     result = run(harness_task(faults()), model=model).result
     assert (result.outcome, result.ending) == (Outcome.INFRA_ERROR, Ending.ERROR)
     assert result.error is not None
-    assert (result.error.kind, result.error.detail) == (ErrorKind.PROVIDER, "500: busy")
+    assert result.error.kind is ErrorKind.PROVIDER
+    assert result.error.detail == "the model gave no answer: 500: busy"
     assert len(result.tool_calls) == 1
 
 
@@ -246,6 +247,57 @@ def test_an_error_that_was_expected_and_did_not_come_fails() -> None:
     assert run(task).result.passed is False
 
 
+@pytest.mark.parametrize(
+    ("named", "passed"),
+    [
+        ({"expected": "not done within its timeout"}, True),
+        ({"regex": "waited for hang"}, True),
+        ({}, None),
+        ({"expected": "no such zone"}, None),
+        ({"regex": "no such zone", "expect_match": False}, None),
+    ],
+)
+def test_a_timeout_is_the_expected_error_only_where_its_text_is_named(
+    named: dict[str, Any], passed: bool | None
+) -> None:
+    evaluator = Evaluator(expect_error=True, **named)
+    task = direct_task(faults(), "hang", evaluator=evaluator, timeout_s=0.2)
+    result = run(task).result
+    assert result.passed is passed
+    assert result.outcome is (Outcome.SCORED if passed else Outcome.TIMEOUT)
+    assert not passed or result.response == (
+        "not done within its timeout of 0.2 s; it waited for hang of faults"
+    )
+
+
+@pytest.mark.parametrize(
+    ("named", "passed"),
+    [
+        ({}, None),
+        ({"expected": "No such file"}, None),  # why it did not start, as a tool might say
+        ({"expected": "does not start"}, None),
+        ({"regex": ".", "prompt": "{response}", "model": "m", "min_score": 1}, None),
+        ({"expected": "server 's' does not start"}, True),
+        ({"expected": "server 's' does not start: 'no-such-program' cannot be started"}, True),
+        ({"expected": ["server 's' does not start", "no answer"]}, None),
+    ],
+)
+def test_a_server_that_does_not_start_is_no_pass_unless_that_is_expected(
+    named: dict[str, Any], passed: bool | None
+) -> None:
+    evaluator = Evaluator(expect_error=True, **named)
+    result = run(direct_task(stdio("s", "no-such-program"), "echo", evaluator=evaluator)).result
+    assert result.passed is passed
+    assert result.outcome is (Outcome.SCORED if passed else Outcome.INFRA_ERROR)
+
+
+def test_a_refused_key_is_not_the_error_that_a_tool_should_give() -> None:
+    model = failing(LlmFailure("401: wrong key", final=True))
+    evaluator = Evaluator(expect_error=True, expected=401)
+    result = run(harness_task(faults(), evaluator=evaluator), model=model).result
+    assert (result.outcome, result.passed) == (Outcome.INFRA_ERROR, None)
+
+
 def judged(answer: str) -> TaskResult:
     """What becomes of the answer of a model when another judges it like this."""
 
@@ -272,6 +324,23 @@ def test_a_judge_that_says_nothing_of_use_is_an_error_of_the_judge() -> None:
     result = judged("Lovely.")
     assert (result.outcome, result.passed) == (Outcome.JUDGE_ERROR, None)
     assert result.response == "Blue."
+
+
+class SleepingJudge(Asleep):
+    """Answers tasks at once, and judges for ever."""
+
+    async def turn(self, *asked: object) -> Turn:
+        return await super().turn() if "judge" in str(asked[0]) else says("Blue.")
+
+
+def test_a_judge_has_no_more_time_than_the_task() -> None:
+    evaluator = Evaluator(prompt="{response}", model="m")
+    judge = SleepingJudge(lambda _: says(""))
+    result = run(harness_task(evaluator=evaluator, timeout_s=0.2), model=judge).result
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.JUDGE
+    assert result.error.detail == "the judge gave no answer within 0.2 s"
+    assert judge.left
 
 
 def test_every_task_has_servers_of_its_own() -> None:

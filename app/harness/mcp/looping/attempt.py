@@ -10,7 +10,7 @@ from app.harness.limits import Spending
 from app.harness.llm.conversation import LlmFailure
 from app.harness.llm.prices import Price
 from app.harness.mcp.config import TaskType
-from app.harness.mcp.evaluating import Evidence, evaluate
+from app.harness.mcp.evaluating import Evidence, evaluate, names_error
 from app.harness.mcp.judging import JudgeFailed
 from app.harness.mcp.looping.conversation import Conversation
 from app.harness.mcp.looping.models import Asking, Choice, Models
@@ -43,10 +43,7 @@ class Workshop:
 async def make_attempt(attempt: Attempt, workshop: Workshop, trace: Trace) -> TaskResult:
     """Work on a task and judge the answer. Whatever goes wrong with it is told in the result."""
     making = _Making(attempt, workshop, trace)
-    error = await making.work()
-    if error is None:
-        error = await making.judge()
-    return making.result(error)
+    return making.result(await making.judge(await making.work()))
 
 
 class _Making:
@@ -82,25 +79,35 @@ class _Making:
         except ServerFailed as failure:
             error = AttemptError(kind=failure.kind, detail=failure.detail)
         except LlmFailure as failure:
-            error = AttemptError(kind=ErrorKind.PROVIDER, detail=failure.reason)
+            said = f"the model gave no answer: {failure.reason}"
+            error = AttemptError(kind=ErrorKind.PROVIDER, detail=said)
         if self._task.type is TaskType.HARNESS:
             self._ending = Ending.ERROR
         return error
 
-    async def judge(self) -> AttemptError | None:
-        """Evaluate the answer, or the error where one is expected."""
+    async def judge(self, error: AttemptError | None) -> AttemptError | None:
+        """Evaluate the answer, or the error where one is expected; returns the error that stays.
+
+        One that ended the attempt is the expected one only if its text is named and found.
+        """
         evaluator = self._task.evaluator
-        if evaluator is None:
-            return None
+        if evaluator is None or (error is not None and not names_error(evaluator, error)):
+            return error
         evidence = Evidence(
             response=self._work.answer() or "",
-            error=self._work.last_error(),
+            error=error.detail if error else self._work.last_error(),
             tool_calls=self._work.tool_calls,
         )
         try:
-            self._evaluations = await evaluate(evaluator, evidence, self._asking.ask)
-        except JudgeFailed as failure:
-            return AttemptError(kind=ErrorKind.JUDGE, detail=str(failure))
+            async with asyncio.timeout(self._task.timeout_s):
+                found = await evaluate(evaluator, evidence, self._asking.ask)
+        except (JudgeFailed, TimeoutError) as failure:
+            late = f"the judge gave no answer within {self._task.timeout_s:g} s"
+            return error or AttemptError(kind=ErrorKind.JUDGE, detail=str(failure) or late)
+        if error is not None and any(each.passed is False for each in found):
+            return error
+        self._evaluations = found
+        self._work.failure = error.detail if error else None
         return None
 
     def result(self, error: AttemptError | None) -> TaskResult:
