@@ -38,7 +38,7 @@ def serving(
             _wait_until_started(server, thread)
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
             # It meets no certificates; to read those of this machine takes longer than many tests.
-            with httpx.Client(base_url=url, trust_env=False, verify=False, timeout=30) as client:
+            with httpx.Client(base_url=url, trust_env=False, verify=False, timeout=60) as client:
                 yield client
         finally:
             server.should_exit = True

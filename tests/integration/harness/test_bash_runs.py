@@ -304,7 +304,7 @@ def test_a_cancelled_run_asks_no_more(service: Service, held: threading.Event) -
         while len(server.asked) < 2:
             held.wait(0.01)
         service.post(f"/benchmark-runs/{run['id']}/cancel")
-        working.join(30)
+        working.join(60)
         assert not working.is_alive()
         assert len(server.asked) == 2
     assert service.get(f"/benchmark-runs/{run['id']}")["status"] == "CANCELLED"

@@ -99,7 +99,7 @@ def test_a_request_ends_at_its_deadline() -> None:
     async def get() -> None:
         server = await asyncio.start_server(trickle, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        client = outbound_async_client(timeout_s=0.2, max_bytes=5000, policy=OWN_SERVERS)
+        client = outbound_async_client(timeout_s=1.0, max_bytes=5000, policy=OWN_SERVERS)
         async with server, client:
             await client.get(f"http://127.0.0.1:{port}/")
 

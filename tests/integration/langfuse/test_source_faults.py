@@ -224,4 +224,4 @@ def test_whoever_waits_for_a_page_is_heard_all_the_time(langfuse: StandIn, fault
     assert (beat.traces, beat.cursor is None) == ((), False)
     pages.close()  # type: ignore[attr-defined]
     # Liveness: it neither waits for the server nor for the time that the server named.
-    assert time.monotonic() - started < BEAT_S + 15
+    assert time.monotonic() - started < BEAT_S + 60

@@ -21,7 +21,7 @@ from app.notifications.types import Message, Target
 from tests.support.http import serving
 from tests.support.service import JSON, Service, running_service
 
-LIVENESS_S = 30
+LIVENESS_S = 60
 TOLD = Message(topic="test.told", title="The pelican has landed")
 
 

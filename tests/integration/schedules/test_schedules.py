@@ -12,6 +12,7 @@ def scheduled(service: Service, **more: object) -> JSON:
 
 
 def test_a_new_schedule_has_the_defaults_of_the_handover(ready: Service) -> None:
+    before = datetime.now(UTC)
     created = scheduled(ready)
     assert created | NIGHTLY == created
     assert {
@@ -30,8 +31,7 @@ def test_a_new_schedule_has_the_defaults_of_the_handover(ready: Service) -> None
         "disabledReason": None,
     }.items() <= created.items()
     due = datetime.fromisoformat(created["nextRunAt"])
-    now = datetime.now(UTC)
-    assert now < due <= now + timedelta(days=1)
+    assert before < due <= datetime.now(UTC) + timedelta(days=1)
     assert (due.hour, due.minute, due.second) == (2, 0, 0)
     assert ready.get("/schedule-configs/s-1") == created
     assert ready.get("/schedule-configs")["items"] == [created]

@@ -9,7 +9,7 @@ from app.harness.bash.background import in_background
 from app.harness.bash.runner import Tell
 from tests.support.bash_eval import result, task
 
-LIVENESS_S = 30
+LIVENESS_S = 60
 FIRST, SECOND = result(task(task_id="a"), True), result(task(task_id="b"), True)
 
 

@@ -10,7 +10,8 @@ import pytest
 from app.harness.bash.checking import FileKind, FileUnreadable
 from app.harness.bash.sandbox import Sandbox, SandboxLimits, sandbox_prompt
 
-SHORT = SandboxLimits(timeout_s=0.3)
+SHORT = SandboxLimits(timeout_s=1.0)
+LIVENESS_S = 60.0  # each of these would otherwise take ten minutes, or for ever
 
 
 def output(commands: str, **files: str) -> str:
@@ -107,7 +108,7 @@ def test_no_network_is_reached(attempt: str) -> None:
     "commands",
     [
         "while :; do :; done",
-        "sleep 60",
+        "sleep 600",
         ":(){ :|:& };:; wait",
         "f() { f; }; f",
         "yes",
@@ -120,7 +121,7 @@ def test_nothing_runs_or_grows_for_ever(commands: str) -> None:
     sandbox = Sandbox({}, SHORT)
     started = time.monotonic()
     done = sandbox.run(commands)
-    assert time.monotonic() - started < 10.0
+    assert time.monotonic() - started < LIVENESS_S
     assert len(done.stdout) <= 2 * 1024 * 1024
     assert sandbox.run("echo on").stdout == "on\n"
 
@@ -131,7 +132,7 @@ def test_a_variable_does_not_outgrow_the_memory_of_the_sandbox() -> None:
     assert "memory limit exceeded" in done.stderr
 
 
-@pytest.mark.parametrize("commands", ["sleep 20", "while :; do :; done"])
+@pytest.mark.parametrize("commands", ["sleep 600", "while :; do :; done"])
 def test_a_call_ends_when_the_model_said_so_and_the_sandbox_goes_on(commands: str) -> None:
     async def run() -> None:
         sandbox = Sandbox({}, SandboxLimits(max_commands=10**9, max_loop_iterations=10**9))
@@ -143,13 +144,13 @@ def test_a_call_ends_when_the_model_said_so_and_the_sandbox_goes_on(commands: st
 
     started = time.monotonic()
     asyncio.run(run())
-    assert time.monotonic() - started < 10.0
+    assert time.monotonic() - started < LIVENESS_S
 
 
 def test_a_call_that_is_given_up_does_not_go_on() -> None:
     async def run() -> None:
         sandbox = Sandbox({})
-        call = asyncio.create_task(sandbox.execute("sleep 20; echo late > /tmp/late"))
+        call = asyncio.create_task(sandbox.execute("sleep 600; echo late > /tmp/late"))
         await asyncio.sleep(0.05)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -158,11 +159,11 @@ def test_a_call_that_is_given_up_does_not_go_on() -> None:
 
     started = time.monotonic()
     asyncio.run(run())
-    assert time.monotonic() - started < 10.0
+    assert time.monotonic() - started < LIVENESS_S
 
 
 def test_a_time_beyond_the_limit_of_the_sandbox_does_not_count() -> None:
     async def run() -> str:
-        return (await Sandbox({}, SHORT).execute("sleep 20", timeout_ms=60_000)).stderr
+        return (await Sandbox({}, SHORT).execute("sleep 600", timeout_ms=60_000)).stderr
 
     assert "execution timeout" in asyncio.run(run())

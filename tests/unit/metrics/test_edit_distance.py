@@ -69,7 +69,7 @@ def test_texts_longer_than_a_strip_are_compared_across_its_edge() -> None:
 
 
 def test_long_texts_take_no_more_than_moments() -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
     assert levenshtein("ab" * 5000, "ba" * 5000) == 2
     assert levenshtein("ab" * 5000, "cd" * 5000) == 10_000
-    assert time.perf_counter() - begun < 20  # a table of 10⁸ cells in Python takes a minute
+    assert time.process_time() - begun < 20  # a table of 10⁸ cells in Python takes a minute

@@ -14,7 +14,7 @@ def test_items_come_in_order_and_signs_of_life_while_none_is_ready() -> None:
 
     def slow() -> Generator[str, None, None]:
         yield "a"
-        ready.wait(30)
+        ready.wait(60)
         yield "b"
 
     found = attended(slow(), Stop(), beat_s=0.01)
@@ -49,7 +49,7 @@ def test_when_the_consumer_leaves_the_waits_of_the_background_end() -> None:
     found = attended(waiting(), stop, beat_s=0.01)
     assert next(found) is None
     found.close()  # type: ignore[attr-defined]
-    assert ended.wait(30)
+    assert ended.wait(60)
 
 
 def test_a_background_that_has_made_an_item_is_closed_with_its_consumer() -> None:
