@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -47,7 +47,7 @@ class Acquaintance:
 
 @dataclass(slots=True)
 class _Place:
-    """A shared server, once it runs, and how many attempts may still want it.
+    """A shared server, once it runs, how many attempts may still want it, and how many use which.
 
     One that does not start is not tried again: every attempt would wait for its timeout.
     """
@@ -55,6 +55,7 @@ class _Place:
     awaited: int
     server: McpServer | None = None
     failure: ServerFailed | None = None
+    users: Counter[McpServer] = field(default_factory=Counter)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -73,10 +74,16 @@ class Servers:
     async def of(self, attempt: Attempt) -> AsyncIterator[list[McpServer]]:
         """The servers of an attempt in the order of its task. Raises ServerFailed."""
         if attempt.task.share_servers:
+            used: list[McpServer] = []
             try:
-                yield [await self._share(attempt, each) for each in attempt.task.servers]
+                for each in attempt.task.servers:
+                    used += [await self._share(attempt, each)]
+                yield used
+            except TimeoutError:
+                await self._replace_hanging(attempt, used)
+                raise
             finally:
-                await self._leave(attempt)
+                await self._leave(attempt, used)
             return
         task = attempt.task
         async with started_servers(task.servers, task.file, self._surroundings) as started:
@@ -103,9 +110,22 @@ class Servers:
                     place.failure = failure
                     raise
                 self._acquaintance.meet(place.server.facts)
+            place.users[place.server] += 1
             return place.server
 
-    async def _leave(self, attempt: Attempt) -> None:
+    async def _replace_hanging(self, attempt: Attempt, used: Sequence[McpServer]) -> None:
+        """Give no other attempt a server that answers no more; those that use it may go on."""
+        for key, server in zip(_shared(attempt), used, strict=True):
+            place = self._places[key]
+            if await server.hangs() and place.server is server:
+                place.server = None
+
+    async def _leave(self, attempt: Attempt, used: Sequence[McpServer]) -> None:
+        for key, server in zip(_shared(attempt), used, strict=False):
+            place = self._places[key]
+            place.users[server] -= 1
+            if not place.users[server] and server is not place.server:
+                await server.stop(at_once=True)
         for key in _shared(attempt):
             place = self._places[key]
             place.awaited -= 1

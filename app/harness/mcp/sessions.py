@@ -31,6 +31,7 @@ from app.harness.outbound import outbound_async_client
 
 ANSWER_BYTES: Final = 16 * 1024 * 1024
 REQUEST_S: Final = 3600.0  # over HTTP; tasks have limits of their own
+PING_S: Final = 2.0
 MAX_PAGES: Final = 100
 CHARS_PER_TOKEN: Final = 4
 SHOWN: Final = 300  # characters of what a server says
@@ -89,6 +90,7 @@ class McpServer:
         self._session: ClientSession
         self._link: StdioLink | None = None
         self._lost: str | None = None
+        self._left_unanswered = False
         self._owner: asyncio.Task[None] | None = None
         self._leaving = asyncio.Event()
 
@@ -119,6 +121,9 @@ class McpServer:
         began = time.monotonic()
         try:
             result = await self._session.call_tool(tool, arguments)
+        except asyncio.CancelledError:
+            self._left_unanswered = True
+            raise
         except MCPError as error:
             if error.code == mcp_types.CONNECTION_CLOSED:
                 await self._settle()
@@ -129,6 +134,20 @@ class McpServer:
             said = f"the result is not what it must be: {_first_line(error)}"
             return self._called(tool, arguments, _failed(said), began)
         return self._called(tool, arguments, result, began)
+
+    async def hangs(self) -> bool:
+        """Whether it does not even answer a ping, after a call that nobody waits for any more."""
+        if self.lost or not self._left_unanswered:
+            return False
+        try:
+            async with asyncio.timeout(PING_S):
+                await self._session.send_ping()
+        except TimeoutError:
+            return True
+        except (MCPError, ValidationError, RuntimeError):  # an answer of some kind, or its end
+            pass
+        self._left_unanswered = False
+        return False
 
     async def stop(self, *, at_once: bool = False) -> None:
         """End it: politely, or at once because nobody waits for it any more."""

@@ -365,6 +365,25 @@ def test_a_shared_server_that_died_is_started_anew() -> None:
     assert [result.response for result in report.results] == ["1", None, "1"]
 
 
+def test_a_shared_server_that_hangs_is_started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stays alive, answers no ping either, and would hold up every task after this one."""
+    monkeypatch.setattr("app.harness.mcp.sessions.PING_S", 0.1)
+    wanted = [("count", 60.0), ("hang", 0.2), ("count", 60.0)]
+    tasks = [
+        direct_task(faults(), tool, name=str(n), share_servers=True, timeout_s=timeout_s)
+        for n, (tool, timeout_s) in enumerate(wanted)
+    ]
+    report = run(*tasks, concurrency=1).report
+    assert [result.response for result in report.results] == ["1", None, "1"]
+
+
+def test_a_shared_server_is_kept_when_it_was_the_model_that_took_too_long() -> None:
+    slow = harness_task(faults(), name="slow", share_servers=True, timeout_s=0.05)
+    after, last = (direct_task(faults(), "count", name=n, share_servers=True) for n in "ab")
+    report = run(after, slow, last, model=Asleep(lambda _: says("")), concurrency=1).report
+    assert [result.response for result in report.results] == ["1", None, "2"]
+
+
 def test_a_shared_server_that_does_not_start_is_tried_once(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     server = stdio("s", "sh", "-c", 'echo started >> "$FILE"', env={"FILE": str(starts)})

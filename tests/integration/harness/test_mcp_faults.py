@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from app.harness.mcp.reaper import Reaper
+from app.harness.mcp.sessions import Surroundings, started_servers
 from app.harness.mcp.stdio import Program, running_program
 from app.harness.mcp.types import ErrorKind, Outcome
 from tests.support.bench import Ran, direct_task, run
@@ -228,13 +229,16 @@ def test_no_server_outlives_a_process_that_is_killed(mark: str) -> None:
 
 def test_a_server_that_reads_nothing_more_ends_all_the_same(mark: str) -> None:
     """The second call fills its pipe, and nobody empties that."""
-    server = faults(env=marked(mark))
-    tasks = [
-        direct_task(server, tool, name=tool, arguments=given, timeout_s=0.2, share_servers=True)
-        for tool, given in (("hang", {}), ("echo", {"text": "x" * 1_000_000}))
-    ]
-    report = run(*tasks, concurrency=1).report
-    assert [result.outcome for result in report.results] == [Outcome.TIMEOUT, Outcome.TIMEOUT]
+
+    async def call_twice() -> None:
+        around = Surroundings(path=os.environ["PATH"])
+        async with started_servers([faults(env=marked(mark))], "bench.yaml", around) as [server]:
+            for tool, given in (("hang", {}), ("echo", {"text": "x" * 1_000_000})):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.2):
+                        await server.call(tool, given)
+
+    asyncio.run(call_twice())
 
 
 def test_a_reaper_that_was_killed_is_replaced_by_one_that_knows_as_much(mark: str) -> None:
