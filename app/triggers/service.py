@@ -179,23 +179,23 @@ def note_event(
     subject: str,
     now: datetime,
     *,
-    details: dict[str, Any] | None = None,
+    details: dict[str, str] | None = None,
 ) -> None:
     """Record that something changed which a benchmark waits for.
 
-    Those of one thing that follow within `DEBOUNCE` of the first are taken for one event, with the
-    details of the last.
+    Those of one thing that follow within `DEBOUNCE` of the first are taken for one event; runs of
+    one dataset that bear other names are other things.
     """
     noted = details or {}
     if not _starts(session, event_type, subject, noted):
         return
     row = insert(TriggerEvent).values(
         **_new_event(event_type, subject, now),
-        once_key=digest(event_type, subject),
+        once_key=digest(event_type, subject, *sorted(noted.values())),
         details=noted,
         due_at=now + DEBOUNCE,
     )
-    changed = {"times": TriggerEvent.times + 1, "details": row.excluded.details}
+    changed = {"times": TriggerEvent.times + 1}
     session.execute(row.on_conflict_do_update(index_elements=[TriggerEvent.once_key], set_=changed))
 
 

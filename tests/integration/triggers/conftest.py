@@ -110,6 +110,7 @@ def scene(
         service.agent()
         service.benchmark(evaluates=["agent-001"], metrics=["ROUGE"])
         service.upload([pair(1)])
+        service.work()
         with httpx.Client(base_url=service.client.base_url, trust_env=False) as stranger:
             yield Scene(service=service, stranger=stranger, clock=clock)
 

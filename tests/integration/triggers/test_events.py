@@ -95,6 +95,21 @@ def test_an_upload_runs_the_benchmarks_that_would_read_it(scene: Scene) -> None:
     assert {(run["runName"], run["triggeredBy"]) for run in runs} == {("night-2", "EVENT")}
 
 
+def test_uploads_of_two_runs_that_follow_each_other_are_both_judged(scene: Scene) -> None:
+    scene.triggers(datasetUpdated=True)
+    scene.service.benchmark(
+        "first-run", evaluates=["agent-001"], triggers={"datasetUpdated": True}, runName="night-2"
+    )
+    scene.service.upload([pair(1)], run_name="night-2")
+    scene.service.upload([pair(2)], run_name="night-3")
+    scene.tick(seconds=31)
+    assert {(run["benchmarkId"], run["runName"]) for run in scene.runs()} == {
+        ("bench-001", "night-2"),
+        ("bench-001", "night-3"),
+        ("first-run", "night-2"),
+    }
+
+
 def test_triggers_that_mean_nothing_are_refused(scene: Scene) -> None:
     refused: list[tuple[str, Any]] = [
         ("/evaluates", {"triggers": {"agentUpdated": True}, "evaluates": []}),
