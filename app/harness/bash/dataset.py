@@ -1,10 +1,10 @@
 """Datasets: one task in JSON a line; blank lines and comments (`#`, `//`) are passed over."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from app.core.errors import AppError, ErrorItem
 from app.core.input_files import opened
@@ -100,7 +100,15 @@ def load_dataset(path: Path) -> Dataset:
 def inspect_dataset(path: Path) -> Dataset:
     """The same, but whatever is wrong with the lines is only told. Raises NoInput."""
     with opened(path) as file:
-        return parse_dataset(file)
+        return parse_dataset(bounded_lines(file))
+
+
+def bounded_lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file up to the first that is longer than MAX_LINE, of which only that is read."""
+    while line := file.readline(MAX_LINE + 1):
+        yield line
+        if len(line) > MAX_LINE:
+            return
 
 
 def parse_dataset(lines: Iterable[bytes]) -> Dataset:
@@ -109,6 +117,9 @@ def parse_dataset(lines: Iterable[bytes]) -> Dataset:
     findings: list[Finding] = []
     first_seen: dict[str, int] = {}
     for number, raw in enumerate(lines, start=1):
+        if len(raw) > MAX_LINE:
+            findings.append(_error(number, f"is longer than {MAX_LINE} bytes"))
+            continue
         line = raw.strip().removeprefix(b"\xef\xbb\xbf")
         if not line or line.startswith((b"#", b"//")):
             continue
@@ -131,8 +142,6 @@ def _require_new(task_id: str, number: int, first_seen: dict[str, int]) -> None:
 
 
 def _task_of_line(line: bytes, number: int, findings: list[Finding]) -> EvalTask:
-    if len(line) > MAX_LINE:
-        raise _Refused(f"is longer than {MAX_LINE} bytes")
     try:
         value = parse_json(line)
     except MalformedJson as error:

@@ -7,6 +7,7 @@ from typing import Any
 from app.core.errors import AppError
 from app.core.input_files import BadInput, opened
 from app.core.strict_json import parse_json
+from app.harness.bash.dataset import bounded_lines
 from app.harness.bash.types import EvalTask
 from app.harness.llm.scripted import Script, ScriptedLlm
 
@@ -17,7 +18,7 @@ def open_script(path: Path, tasks: Iterable[EvalTask]) -> ScriptedLlm:
     One task a line; every inner list is a turn. Raises: NoInput, BadInput.
     """
     with opened(path) as file:
-        return read_script(file, tasks, name=str(path))
+        return read_script(bounded_lines(file), tasks, name=str(path))
 
 
 def read_script(lines: Iterable[bytes], tasks: Iterable[EvalTask], *, name: str) -> ScriptedLlm:

@@ -95,6 +95,8 @@ def test_a_task_that_errors_is_exit_3_whatever_the_gate(tmp_path: Path) -> None:
         ("run", TASKS, *PLAY, "--run-usd", "1", "--prices", TASKS.parent / "nowhere.json"),
         ("run", TASKS, *PLAY, "--prices", TASKS),
         ("run", TASKS, "--provider", "scripted", "--model", TASKS),
+        ("run", TASKS, "--provider", "scripted", "--model", "/dev/zero"),
+        ("run", "/dev/zero", *PLAY),
         ("run", TASKS, *PLAY, "--save", SCRIPT / "folder"),
         ("run", TASKS, *PLAY, "--junit", SCRIPT / "junit.xml"),
         ("run", TASKS, *PLAY, "--junit", DEMO),

@@ -9,7 +9,7 @@ from app.harness.bash.compare import Diagnosis, NothingInCommon, compare
 from app.harness.bash.recordings import file_stem, parse_report, read_report, write_report
 from app.harness.bash.reports import REPORTS, render
 from app.harness.bash.reports.comparison import comparison_report
-from app.harness.bash.reports.figures import percent
+from app.harness.bash.reports.figures import amount, percent
 from app.harness.bash.types import EvalReport, EvalResult, Outcome
 from app.harness.llm.conversation import Message, Role, TextBlock, ToolResultBlock, ToolUseBlock
 from tests.support.bash_eval import (
@@ -106,6 +106,11 @@ def test_both_rates_are_named() -> None:
     assert "Overall rate      50.0 % (1 of 2 weighted points)" in shown
     assert "[FAIL] one (file_operations) - 1/2" in shown
     assert "       stdout_contains:x: d" in shown
+
+
+def test_a_score_of_nothing_has_no_sign() -> None:
+    """The original recorded the sum of nothing as -0."""
+    assert [amount(score) for score in (-0.0, 0, 2.5, 7.0)] == ["0", "0", "2.5", "7"]
 
 
 def test_what_is_not_all_is_never_shown_as_all() -> None:

@@ -26,8 +26,8 @@ def seconds(milliseconds: float) -> str:
 
 
 def amount(value: float) -> str:
-    """A score without needless decimals: `7`, `2.5`."""
-    return f"{value:g}"
+    """A score without needless decimals: `7`, `2.5`; the original recorded a score of nothing as -0."""
+    return f"{value + 0.0:g}"
 
 
 def dollars(value: float | None) -> str:
