@@ -24,6 +24,7 @@ class ContextCost:
     counted for the first request, `of_largest` its share of the largest one in the scenario.
     """
 
+    file: str
     scenario: str
     model: str
     servers: tuple[str, ...]
@@ -79,6 +80,7 @@ def _cost(
     setup: _Setup, group: Sequence[TaskResult], servers: Sequence[ServerFacts], share: float | None
 ) -> ContextCost:
     return ContextCost(
+        file=setup.file,
         scenario=setup.scenario,
         model=setup.model,
         servers=setup.servers,

@@ -22,6 +22,7 @@ from app.harness.mcp.recordings import (
     write_report,
 )
 from app.harness.mcp.reports.console import print_report
+from app.harness.mcp.reports.context_plot import context_plots
 from app.harness.mcp.reports.figures import result_word
 from app.harness.mcp.reports.html import html_report
 from app.harness.mcp.reports.junit import junit_report
@@ -123,6 +124,25 @@ def test_the_cost_of_context_sets_servers_side_by_side() -> None:
     assert (both.base_context, both.context_growth, both.llm_calls) == (400, 80, 3)
     assert (none.of_largest, both.of_largest) == (0.25, 1.0)
     assert (none.cost_usd, both.cost_usd) == (0.25, None)
+
+
+def test_the_cost_of_context_is_plotted_with_the_largest_over_the_whole_width() -> None:
+    page = ET.fromstring("".join(["<p>", *context_plots(rich_report()), "</p>"]))
+    [plot] = page.findall("svg")
+    widths = [float(bar.get("width", "")) for bar in plot.iter("rect")]
+    # in all 100 and 400 + 460 + 560 = 1420 tokens, of these 100 and 400 at first
+    assert widths == pytest.approx([45.1, 45.1, 640, 180.3])
+    assert [label.text for label in plot.iter("text")] == [
+        "no server: 100 first, 100 in all",
+        "a, b: 400 first, 1420 in all",
+    ]
+    assert "<svg" in html_report(rich_report())
+
+
+def test_one_set_of_servers_is_no_comparison_and_unknown_tokens_are_no_bar() -> None:
+    alone = result(llm_calls=llm_calls(100))
+    unknown = result(servers=("a",), llm_calls=llm_calls(None))
+    assert list(context_plots(bench_report(alone, unknown))) == []
 
 
 def test_every_tool_is_listed_with_its_calls_the_largest_first() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from app.harness.llm.conversation import Block, TextBlock, ToolUseBlock
 from app.harness.markup import html_page, html_table, html_text
+from app.harness.mcp.reports.context_plot import LEGEND, context_plots
 from app.harness.mcp.reports.figures import (
     name_of,
     reason,
@@ -33,6 +34,7 @@ def html_report(report: BenchReport) -> str:
             html_table((), headlines(report)),
             *_section(task_table(report, verbose=True)),
             *_section(context_table(report)),
+            *_plots(report),
             *_section(tool_table(report)),
             "<h2>Attempts</h2>",
             *(line for each in report.results for line in _attempt(each)),
@@ -44,6 +46,13 @@ def _section(cells: Cells) -> Iterable[str]:
     if cells.rows:
         yield f"<h2>{html_text(cells.title)}</h2>"
         yield html_table(cells.heads, cells.rows)
+
+
+def _plots(report: BenchReport) -> Iterable[str]:
+    plots = list(context_plots(report))
+    if plots:
+        yield from plots
+        yield f"<p>{LEGEND}</p>"
 
 
 def _attempt(result: TaskResult) -> Iterable[str]:
