@@ -198,6 +198,12 @@ def test_a_circle_before_the_end_is_an_error(langfuse: StandIn) -> None:
     assert caught.value.error_code == "BAD_RESPONSE"
 
 
+def test_a_circle_among_the_calls_is_an_error_and_no_smaller_sum(langfuse: StandIn) -> None:
+    langfuse.experiment(run="long", items=900, calls_per_item=3)
+    langfuse.inject(RepeatingCursor(), path="/v2/observations", on=ALWAYS)
+    assert code_of(langfuse, run_name="long") == "BAD_RESPONSE"
+
+
 def test_a_server_without_the_api_is_told(langfuse: StandIn) -> None:
     langfuse.inject(HtmlPage(status=404), on=ALWAYS)
     assert code_of(langfuse) == "BAD_RESPONSE"

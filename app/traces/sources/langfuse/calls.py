@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
+from app.traces.sources.langfuse.failures import BadResponse
 from app.traces.sources.langfuse.spending import Span, span_of
 from app.traces.sources.langfuse.windows import RowPage
 
@@ -25,7 +26,10 @@ class Calls:
         self._waiting = defaultdict[str, list[Span]](list)
 
     def read_since(self, moment: int) -> None:
-        """Read on until every call that began at `moment` or later is there."""
+        """Read on until every call that began at `moment` or later is there.
+
+        Raises: `BadResponse` when the server goes in a circle: no count tells what is missing.
+        """
         while self._reached > moment - ORDER_SLACK_MS:
             page = next(self._pages, None)
             if page is None:
@@ -45,6 +49,11 @@ class Calls:
         return max(newest, self._reached) + ORDER_SLACK_MS
 
     def _keep(self, page: RowPage) -> None:
+        if page.circled:
+            raise BadResponse(
+                "Langfuse gave the same page of calls twice, so that tokens and costs cannot be"
+                " added up; report it to the operator of the server, then retry"
+            )
         spans = [span for span in map(span_of, page.rows) if span is not None]
         for span in spans:
             self._waiting[span.trace_id].append(span)
