@@ -14,8 +14,9 @@ from app.core.schemas import Page
 from app.core.sse import Snapshot, stream
 from app.kpis.queries import kpis_of_run
 from app.kpis.schemas import KpiValueView
-from app.runs import queries, retention, rules, service
+from app.runs import comparing, queries, retention, rules, service
 from app.runs.answers import spending_of_run
+from app.runs.comparison import Comparison
 from app.runs.models import BenchmarkRun
 from app.runs.queries import TraceRow
 from app.runs.rules import RunStatus, TriggerType
@@ -77,6 +78,21 @@ def list_runs(
         until=until,
     )
     return Page(items=[shown(run) for run in rows.rows], next_cursor=rows.next_cursor)
+
+
+@router.get("/compare", dependencies=[Depends(require("read"))])
+def compare_runs(
+    res: Res,
+    base: Annotated[str, Query(description="The run to compare with.")],
+    candidate: Annotated[str, Query(description="The run that is judged.")],
+    metric: Annotated[
+        str | None, Query(description="Tell the items whose value of this metric turned round.")
+    ] = None,
+) -> Comparison:
+    """Hold one completed run against another of the same benchmark: KPIs and metrics with verdicts,
+    the items that turned round and what they have in common, latency, tokens and cost.
+    """
+    return comparing.compare_runs(res, base, candidate, metric=metric)
 
 
 @router.get("/{runId}", dependencies=[Depends(require("read"))])

@@ -1,0 +1,220 @@
+"""Two stored runs held against each other: read in transactions, computed outside of them."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import NamedTuple
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from app.core.errors import Conflict, Invalid, Unavailable
+from app.core.resources import Resources
+from app.jobs.pool import CallLost, ProcessPool
+from app.kpis.evaluate import KpiValue
+from app.kpis.queries import kpis_of_run
+from app.metrics.registry import load_metrics
+from app.runs.baselines import EarlierRun, valid_runs_before
+from app.runs.comparison import ComparedRun, Comparison, OtherAgent, TraceLink
+from app.runs.flips import Night, item_means
+from app.runs.items import items_of_runs
+from app.runs.models import BenchmarkRun
+from app.runs.plan import RunPlan
+from app.runs.queries import get_run
+from app.runs.rules import RunStatus, Validity, require_traces
+from app.runs.side_by_side import (
+    MOST_FLIPS,
+    Asked,
+    Compute,
+    Numbers,
+    SideOfComparison,
+    TwoRuns,
+    compare,
+    flip_metric,
+    flips_of,
+    numbers,
+)
+from app.runs.traits import Link, links_of_items, traits_of_run
+from app.runs.verdicts import Case
+
+MOST_OTHER_AGENTS = 8
+# Runs of other agents that were made within half a day of the candidate are of the same night.
+SAME_NIGHT = timedelta(hours=12)
+LONGEST_S = 120.0
+LONGEST_TURN_S = 60.0
+
+# One child at a time: a process of the API has little memory and no wish for more of them.
+_TURN = threading.BoundedSemaphore(1)
+
+
+class RunNotComparable(Conflict):
+    """The run has not completed, so there is nothing to compare; wait for it, or name another."""
+
+    code = "run-not-comparable"
+
+
+class ComparisonBusy(Unavailable):
+    """Another comparison is being computed; try again in a minute."""
+
+    code = "comparison-busy"
+
+
+class ComparisonLost(Unavailable):
+    """The comparison could not be computed; try again, or compare runs of fewer traces."""
+
+    code = "comparison-lost"
+
+
+def in_a_child(asked: Asked) -> Numbers:
+    """The numbers of a comparison from a process that ends with it, and takes numpy along.
+
+    Raises: `ComparisonBusy`, `ComparisonLost`.
+    """
+    if not _TURN.acquire(timeout=LONGEST_TURN_S):
+        raise ComparisonBusy
+    try:
+        pool = ProcessPool(1, warm_up=load_metrics)
+        try:
+            return pool.run(numbers, asked, timeout_s=LONGEST_S)
+        except CallLost as lost:
+            raise ComparisonLost(
+                f"the comparison could not be computed: {lost}; try again, or compare runs of"
+                " fewer traces"
+            ) from lost
+        finally:
+            pool.close()
+    finally:
+        _TURN.release()
+
+
+def compare_runs(
+    res: Resources,
+    base_id: str,
+    candidate_id: str,
+    compute: Compute = in_a_child,
+    *,
+    metric: str | None = None,
+) -> Comparison:
+    """The candidate beside the base, item by item; `metric` is the one whose flips are told.
+
+    Raises: `RunNotComparable`, `NoSuchMetric`, `Invalid` for runs of two benchmarks.
+    """
+    with res.db.read() as session:
+        runs = [_comparable(session, run_id) for run_id in (base_id, candidate_id)]
+        if runs[0].benchmark_id != runs[1].benchmark_id:
+            raise Invalid(
+                f"{base_id} is a run of {runs[0].benchmark_id!r} and {candidate_id} of"
+                f" {runs[1].benchmark_id!r}; name two runs of one benchmark"
+            )
+        base, candidate = (_side(session, run) for run in runs)
+        values = _kpi_values(session, runs[1], candidate.plan)
+    two = TwoRuns(base=base, candidate=candidate, kpis=values)
+    chosen = flip_metric(two, metric)
+    with res.db.read() as session:
+        others, nights = _other_agents(session, runs[1], chosen) if chosen else ([], [])
+    found = flips_of(two, chosen)[:MOST_FLIPS] if chosen else []
+    with res.db.read() as session:
+        links = _links(session, runs, [flip.item_id for flip in found])
+    whole = replace(two, metric=chosen, others=others, nights=nights, links=links)
+    return compare(whole, compute)
+
+
+def _comparable(session: Session, run_id: str) -> BenchmarkRun:
+    run = get_run(session, run_id)
+    if run.status != RunStatus.COMPLETED:
+        raise RunNotComparable(
+            f"the run {run_id} is {run.status}; wait until it is COMPLETED, or name another one"
+        )
+    require_traces(run.id, run.purged_at)
+    return run
+
+
+def _side(session: Session, run: BenchmarkRun) -> SideOfComparison:
+    plan = RunPlan.model_validate(run.plan)
+    columns = Case(plan=plan, kpis=(), baseline=None).columns
+    return SideOfComparison(
+        shown=ComparedRun(
+            id=run.id,
+            benchmark_id=run.benchmark_id,
+            agent_id=run.agent_id,
+            run_name=run.run_name,
+            created_at=run.created_at,
+            validity=run.validity,
+            traces=run.traces_total or 0,
+        ),
+        plan=plan,
+        table=items_of_runs(
+            session, {run.seq: plan.columns}, columns, cluster_field=plan.cluster_field
+        ),
+        traits=traits_of_run(session, run.seq),
+        reasons=run.validity_reasons or () if run.validity != Validity.VALID else (),
+    )
+
+
+def _kpi_values(session: Session, run: BenchmarkRun, plan: RunPlan) -> list[KpiValue]:
+    stored = {kpi.kpi_id: kpi for kpi in kpis_of_run(session, run.seq)}
+    return [
+        KpiValue(kpi=kpi, value=stored[kpi.id].value, reason=stored[kpi.id].undefined_reason)
+        for kpi in plan.kpis
+        if kpi.id in stored
+    ]
+
+
+class _Others(NamedTuple):
+    agents: list[OtherAgent]
+    nights: list[Night]
+
+
+def _other_agents(session: Session, run: BenchmarkRun, column: str) -> _Others:
+    """The last valid run of each other agent in the night of a run, beside its valid one before."""
+    newest = (
+        select(func.max(BenchmarkRun.seq))
+        .where(
+            BenchmarkRun.benchmark_id == run.benchmark_id,
+            BenchmarkRun.agent_id != run.agent_id,
+            BenchmarkRun.status == RunStatus.COMPLETED,
+            BenchmarkRun.validity == Validity.VALID,
+            BenchmarkRun.purged_at.is_(None),
+            BenchmarkRun.rescore_of.is_(None),
+            BenchmarkRun.created_at.between(
+                run.created_at - SAME_NIGHT, run.created_at + SAME_NIGHT
+            ),
+        )
+        .group_by(BenchmarkRun.agent_id)
+    )
+    statement = select(BenchmarkRun).where(BenchmarkRun.seq.in_(newest))
+    statement = statement.order_by(BenchmarkRun.agent_id).limit(MOST_OTHER_AGENTS)
+    found = _Others([], [])
+    for other in session.scalars(statement).all():
+        [*before] = valid_runs_before(session, other, 1)
+        if not before:
+            continue
+        after = EarlierRun(other.seq, other.id, RunPlan.model_validate(other.plan))
+        means = [_means(session, each, column) for each in (before[0], after)]
+        found.agents.append(
+            OtherAgent(agent_id=other.agent_id, run_id=other.id, base_run_id=before[0].id)
+        )
+        found.nights.append(Night(other.agent_id, *means))
+    return found
+
+
+def _means(session: Session, run: EarlierRun, column: str) -> dict[str, float]:
+    table = items_of_runs(session, {run.seq: run.plan.columns}, [column])
+    return item_means(table, column)
+
+
+def _links(
+    session: Session, runs: Sequence[BenchmarkRun], items: Sequence[str]
+) -> dict[str, list[TraceLink]]:
+    found: dict[str, list[TraceLink]] = {}
+    base, candidate = (links_of_items(session, run, items) for run in runs)
+    for link in candidate:
+        found.setdefault(link.item_id, []).append(_link(link, is_base=False))
+    for link in base:
+        found.setdefault(link.item_id, []).append(_link(link, is_base=True))
+    return found
+
+
+def _link(link: Link, *, is_base: bool) -> TraceLink:
+    return TraceLink(side="base" if is_base else "candidate", trace_id=link.trace_id, url=link.url)

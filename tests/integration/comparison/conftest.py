@@ -1,0 +1,44 @@
+"""Nights of two agents that pass some of their items."""
+
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import TypeAlias
+
+import pytest
+
+from tests.support.service import JSON, Service, pair
+
+ITEMS = 40
+
+Night: TypeAlias = Callable[..., JSON]
+
+
+def traces(failed: Collection[int], **more: object) -> list[JSON]:
+    """One right or wrong answer to each item; the first ten items are sums."""
+    return [
+        pair(
+            number,
+            "yes",
+            "no" if number in failed else "yes",
+            tags=["kind:sum" if number < 10 else "kind:text"],
+            toolCalls=[{"name": "search" if number < 10 else "fetch"}],
+            url=f"https://langfuse.example/t/{number}",
+            **more,
+        )
+        for number in range(ITEMS)
+    ]
+
+
+def _run(service: Service, name: str, uploaded: list[JSON], agent: str = "agent-001") -> JSON:
+    service.upload(uploaded, run_name=name)
+    return service.completed(runName=name, agentId=agent)
+
+
+@pytest.fixture
+def night(service: Service) -> Night:
+    """A run over the traces of one night, by the name of the night."""
+    service.agent()
+    service.benchmark(
+        metrics=["ACCURACY"], measures=[{"id": "quality", "name": "quality", "formula": "ACCURACY"}]
+    )
+    return partial(_run, service)
