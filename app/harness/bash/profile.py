@@ -85,6 +85,8 @@ def _traits(summary: EvalSummary) -> Iterable[HealthyTrait]:
         met=not weak if summary.by_category else None,
         found=", ".join(weak) or "none",
     )
+    if summary.tasks_skipped:  # of these nothing is known
+        yield HealthyTrait(name="no task skipped", met=None, found=str(summary.tasks_skipped))
 
 
 def _signals(report: EvalReport, summary: EvalSummary) -> Iterable[FrictionSignal]:

@@ -22,6 +22,7 @@ def summarize(report: EvalReport) -> EvalSummary:
     total, so that a run with errors is never at 100 %. Skipped tasks count nowhere else.
     """
     attempted = [each for each in report.results if each.outcome is not Outcome.SKIPPED]
+    skipped = [each for each in report.results if each.outcome is Outcome.SKIPPED]
     scored = [each for each in attempted if each.score is not None]
     errored = [each for each in attempted if each.score is None]
     traces = [each.trace for each in attempted if each.trace is not None]
@@ -39,8 +40,9 @@ def summarize(report: EvalReport) -> EvalSummary:
         overall_rate=_rate(score, max_score) if attempted else None,
         tasks_scored=len(scored),
         tasks_errored=len(errored),
-        tasks_skipped=len(report.results) - len(attempted),
-        error_reasons=dict(Counter(each.reason or "unknown" for each in errored)),
+        tasks_skipped=len(skipped),
+        error_reasons=_reasons(errored),
+        skip_reasons=_reasons(skipped),
         natural_stops=stops,
         natural_stop_rate=stops / len(traces) if traces else None,
         total_turns=sum(trace.turns for trace in traces),
@@ -79,6 +81,10 @@ def count_repeated(trace: AgentTrace) -> int:
         before.exit_code != 0 and before.commands == after.commands
         for before, after in pairwise(trace.tool_calls)
     )
+
+
+def _reasons(results: Iterable[EvalResult]) -> dict[str, int]:
+    return dict(Counter(each.reason or "unknown" for each in results))
 
 
 def _by_category(attempted: Sequence[EvalResult]) -> dict[str, CategorySummary]:

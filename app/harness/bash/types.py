@@ -184,6 +184,7 @@ class EvalSummary:
     tasks_errored: int
     tasks_skipped: int
     error_reasons: dict[str, int]
+    skip_reasons: dict[str, int]
     natural_stops: int
     natural_stop_rate: float | None
     total_turns: int

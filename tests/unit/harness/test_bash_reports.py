@@ -128,6 +128,14 @@ def test_errored_tasks_are_shown_with_their_reason() -> None:
     assert "[ERROR] one #2 (file_operations) - overloaded" in render(report(lost), "terminal")
 
 
+def test_why_tasks_were_skipped_is_shown_beside_how_many() -> None:
+    left = EvalResult(task=ONE, outcome=Outcome.SKIPPED, reason="<out of> money", trial=1)
+    run = report(result(ONE, True, True), left)
+    assert "Skipped           <out of> money (1)" in render(run, "terminal")
+    assert "- **Skipped**: &lt;out of&gt; money (1)" in render(run, "markdown")
+    assert "&lt;out of&gt; money</td><td>1</td>" in render(run, "html")
+
+
 def test_the_layout_of_the_original_is_kept_to_the_byte() -> None:
     shown = render(
         report(

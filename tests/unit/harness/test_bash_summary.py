@@ -74,6 +74,7 @@ def test_skipped_tasks_were_not_attempted() -> None:
     skipped = EvalResult(task=TWO, outcome=Outcome.SKIPPED, reason="interrupted")
     summary = summarize(report(result(ONE, True), skipped))
     assert (summary.total_tasks, summary.tasks_skipped, summary.pass_rate) == (1, 1, 1.0)
+    assert summary.skip_reasons == {"interrupted": 1}
 
 
 def test_an_empty_run_has_no_rates() -> None:
@@ -186,6 +187,13 @@ def test_a_run_that_passes_all_with_few_turns_is_healthy() -> None:
     good = report(result(ONE, True, calls=[call()]))
     assert profile(good, summarize(good)).is_healthy
     assert profile(good, summarize(good)).signals == []
+
+
+def test_a_run_that_skipped_tasks_is_not_called_healthy() -> None:
+    skipped = EvalResult(task=TWO, outcome=Outcome.SKIPPED, reason="interrupted")
+    part = report(result(ONE, True, calls=[call()]), skipped)
+    assert traits(part) == [True, True, True, True, None]
+    assert not profile(part, summarize(part)).is_healthy
 
 
 def test_limits_of_health_are_exclusive() -> None:

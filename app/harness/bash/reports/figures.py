@@ -1,5 +1,7 @@
 """Figures as all reports write them."""
 
+from typing import NamedTuple
+
 from app.harness.bash.types import Ending, EvalResult, EvalSummary, Outcome
 
 _ENDINGS = {
@@ -117,6 +119,22 @@ def headlines(summary: EvalSummary) -> list[tuple[str, str]]:
             )
         )
     return lines
+
+
+class Reason(NamedTuple):
+    """Why tasks have no score, in the words of others."""
+
+    name: str
+    why: str
+    tasks: int
+
+
+def reasons(summary: EvalSummary) -> list[Reason]:
+    """Every reason for which tasks of a run errored or were skipped."""
+    return [
+        *(Reason("Error", why, tasks) for why, tasks in summary.error_reasons.items()),
+        *(Reason("Skipped", why, tasks) for why, tasks in summary.skip_reasons.items()),
+    ]
 
 
 def _tokens(summary: EvalSummary) -> str:

@@ -11,6 +11,7 @@ from app.harness.bash.reports.figures import (
     mark,
     name_of,
     percent,
+    reasons,
     seconds,
 )
 from app.harness.bash.summary import summarize
@@ -27,7 +28,7 @@ def html_report(report: EvalReport) -> str:
         [
             f"<p>{html_text(report.timestamp)}, at most {report.max_turns} turns a task</p>",
             html_table((), headlines(summary)),
-            *_errors(summary),
+            *_reasons(summary),
             *_categories(summary),
             *_profile(profile(report, summary)),
             "<h2>Tasks</h2>",
@@ -36,11 +37,11 @@ def html_report(report: EvalReport) -> str:
     )
 
 
-def _errors(summary: EvalSummary) -> Iterable[str]:
-    if summary.error_reasons:
-        yield "<h2>Errors</h2>"
-        rows = [(why, str(count)) for why, count in summary.error_reasons.items()]
-        yield html_table(("Why", "Tasks"), rows)
+def _reasons(summary: EvalSummary) -> Iterable[str]:
+    rows = [(name, why, str(count)) for name, why, count in reasons(summary)]
+    if rows:
+        yield "<h2>Without a score</h2>"
+        yield html_table(("", "Why", "Tasks"), rows)
 
 
 def _categories(summary: EvalSummary) -> Iterable[str]:

@@ -12,6 +12,7 @@ from app.harness.bash.reports.figures import (
     mark,
     name_of,
     percent,
+    reasons,
     seconds,
 )
 from app.harness.bash.summary import summarize
@@ -29,7 +30,7 @@ def markdown_report(report: EvalReport) -> str:
             f"- **Date**: {cell(report.timestamp)}",
             f"- **Turn limit**: {report.max_turns}",
             *(f"- **{name}**: {text}" for name, text in headlines(summary)),
-            *(f"- **Error**: {cell(why)} ({n})" for why, n in summary.error_reasons.items()),
+            *(f"- **{name}**: {cell(why)} ({n})" for name, why, n in reasons(summary)),
             "",
             "## By category",
             "",

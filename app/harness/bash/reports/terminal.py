@@ -11,6 +11,7 @@ from app.harness.bash.reports.figures import (
     mark,
     name_of,
     percent,
+    reasons,
     seconds,
 )
 from app.harness.bash.summary import summarize
@@ -27,7 +28,7 @@ def terminal_report(report: EvalReport) -> str:
         "",
         "Summary",
         *(f"  {name:<18}{text}" for name, text in headlines(summary)),
-        *(f"  {'Error':<18}{printable(why)} ({n})" for why, n in summary.error_reasons.items()),
+        *(f"  {name:<18}{printable(why)} ({n})" for name, why, n in reasons(summary)),
         "",
         "By category",
         *_categories(summary),
