@@ -16,7 +16,7 @@ from app.harness.mcp.reports.figures import (
 from app.harness.mcp.summary import summarize
 from app.harness.mcp.types import BenchReport
 
-BAR: int = 24
+BAR: int = 12
 
 
 class Cells(NamedTuple):
