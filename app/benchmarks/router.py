@@ -28,7 +28,7 @@ from app.core.etags import IfMatch, IfNoneMatch
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
 from app.core.schemas import Page, changes, fields
-from app.harness.bash.schemas import HarnessSettings
+from app.harness.ordering import read_order
 
 router = APIRouter(prefix="/benchmarks", tags=["benchmarks"], responses=PROBLEMS)
 
@@ -185,7 +185,7 @@ def views(session: Session, benchmarks: Sequence[Benchmark]) -> list[BenchmarkVi
             triggers=Triggers.model_validate(benchmark.triggers),
             late_scores=benchmark.late_scores,
             write_back=WriteBack.model_validate(benchmark.write_back),
-            harness=benchmark.harness and HarnessSettings.model_validate(benchmark.harness),
+            harness=read_order(benchmark.harness) if benchmark.harness is not None else None,
             cluster_field=benchmark.cluster_field,
             baseline=BaselineChoice.model_validate(benchmark.baseline),
             judge_drift=benchmark.judge_drift and JudgeDrift.model_validate(benchmark.judge_drift),

@@ -15,7 +15,7 @@ from app.benchmarks.triggers import Triggers
 from app.core.errors import Invalid
 from app.core.schemas import UNSET, Identifier, JsonObject, LongText, ShortText, WireModel
 from app.core.strict_json import MalformedJson, parse_json
-from app.harness.bash.schemas import HarnessSettings
+from app.harness.ordering import HarnessOrder
 from app.metrics.types import Direction
 
 MAX_KPIS = 100
@@ -225,8 +225,10 @@ class BenchmarkBody(WireModel):
     triggers: Triggers = Field(default_factory=Triggers)
     late_scores: LateScores = False
     write_back: WriteBack = Field(default_factory=WriteBack)
-    harness: HarnessSettings | None = Field(
-        default=None, description="Which model works on the dataset, for the source `harness`."
+    harness: HarnessOrder | None = Field(
+        default=None,
+        description="Which model works on the dataset, or what of a YAML of ot-bench is run; for"
+        " the source `harness`.",
     )
     cluster_field: ClusterField = None
     baseline: BaselineChoice = Field(
@@ -259,7 +261,7 @@ class BenchmarkPatch(WireModel):
     triggers: Triggers = UNSET
     late_scores: LateScores = UNSET
     write_back: WriteBack = UNSET
-    harness: HarnessSettings | None = None
+    harness: HarnessOrder | None = None
     cluster_field: ClusterField = None
     baseline: BaselineChoice = UNSET
     judge_drift: JudgeDrift | None = None
@@ -283,7 +285,7 @@ class BenchmarkView(WireModel):
     triggers: Triggers
     late_scores: bool
     write_back: WriteBack
-    harness: HarnessSettings | None
+    harness: HarnessOrder | None
     cluster_field: str | None
     baseline: BaselineChoice
     judge_drift: JudgeDrift | None

@@ -23,6 +23,7 @@ from app.benchmarks.triggers import Triggers
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
 from app.core.schemas import fields
+from app.harness.ordering import misfit, read_order
 from app.metrics.types import MetricRef
 from app.traces.registry import TRACE_SOURCES
 
@@ -53,7 +54,7 @@ def create_benchmark(session: Session, body: BenchmarkCreate, now: datetime) -> 
     _require_none(
         _errors(session, values)
         + _write_back_errors(body.source, body.write_back)
-        + _harness_errors(body.source, named=body.harness is not None)
+        + _harness_errors(body.source, body.dataset_ref, body.harness)
     )
     benchmark = Benchmark(**_columns({**values, "id": body.id or new_id()}))
     session.add(benchmark)
@@ -83,7 +84,7 @@ def change_benchmark(
     _require_none(
         _errors(session, values)
         + _write_back_errors(source, write_back)
-        + _harness_errors(source, named=harness is not None)
+        + _harness_errors(source, values.get("dataset_ref", benchmark.dataset_ref), harness)
     )
     for name, value in _columns(values).items():
         setattr(benchmark, name, value)
@@ -293,17 +294,25 @@ def _write_back_errors(source: str, wanted: WriteBack) -> list[ErrorItem]:
     return [ErrorItem(pointer="/writeBack", detail=detail)]
 
 
-def _harness_errors(source: str, *, named: bool) -> list[ErrorItem]:
-    """Whether a model is named exactly where one is asked; an unknown source is told elsewhere."""
+def _harness_errors(source: str, dataset_ref: str | None, harness: Any) -> list[ErrorItem]:
+    """Whether something is ordered exactly where a model is asked, and what fits the dataset; an
+    unknown source is told elsewhere.
+    """
     spec = TRACE_SOURCES.find(source)
-    if spec is None or spec.runs_models == named:
+    if spec is None:
         return []
-    detail = (
-        f"the source {source!r} asks no model; leave harness out, or set it to null"
-        if named
-        else f'the source {source!r} asks a model; name it as {{"provider": …, "model": …}}'
-    )
-    return [ErrorItem(pointer="/harness", detail=detail)]
+    detail = None
+    if harness is None:
+        if spec.runs_models:
+            detail = (
+                f'the source {source!r} asks a model; name it as {{"provider": …, "model": …}}, or'
+                " send {} for a YAML of ot-bench"
+            )
+    elif spec.runs_models:
+        detail = misfit(dataset_ref, read_order(harness))
+    else:
+        detail = f"the source {source!r} asks no model; leave harness out, or set it to null"
+    return [ErrorItem(pointer="/harness", detail=detail)] if detail else []
 
 
 def _trigger_errors(session: Session, benchmark: Benchmark) -> list[ErrorItem]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from app.formula import compile_formula, format_formula
-from app.harness.bash.schemas import HarnessSettings
+from app.harness.ordering import HarnessOrder
 from app.kpis.evaluate import PlannedKpi
 from app.metrics.registry import column_of
 from app.metrics.types import MetricRef
@@ -34,7 +34,7 @@ class PlannedMetric(_Frozen):
 # Which model answers, what it costs and how fast is what is measured, not how; what a run may not
 # begin any more is missing, and the run says so.
 _MEASURED = {
-    "provider", "model", "base_url", "concurrency", "price", "run_tokens", "run_usd",
+    "provider", "model", "base_url", "concurrency", "price", "prices", "run_tokens", "run_usd",
 }  # fmt: skip
 
 
@@ -46,7 +46,7 @@ class Reads(NamedTuple):
     agent_id: str
     agent_revision: int
     late_scores: bool
-    harness: HarnessSettings | None
+    harness: HarnessOrder | None
 
 
 class PlannedWriteBack(_Frozen):
@@ -96,7 +96,7 @@ class RunPlan(_Frozen):
     min_coverage: float
     max_error_share: float
     late_scores: bool = False
-    harness: HarnessSettings | None = None
+    harness: HarnessOrder | None = None
     write_back: PlannedWriteBack = PlannedWriteBack()
     cluster_field: str | None = None
     baseline: PlannedBaseline = PlannedBaseline()
@@ -133,7 +133,7 @@ class RunPlan(_Frozen):
             "metrics": sorted((metric.column, metric.version) for metric in self.metrics),
             "kpis": sorted((kpi.name, format_formula(kpi.formula)) for kpi in self.kpis),
             **({"lateScores": True} if self.late_scores else {}),
-            **({"harness": _conditions(self.harness)} if self.harness else {}),
+            **({"harness": _conditions(self.harness)} if self.harness is not None else {}),
         }
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()
 
@@ -176,6 +176,6 @@ def _other_conditions(before: RunPlan, now: RunPlan) -> Iterator[str]:
         yield "the model works under other conditions (prompt, limits or judge)"
 
 
-def _conditions(harness: HarnessSettings) -> dict[str, Any]:
+def _conditions(harness: HarnessOrder) -> dict[str, Any]:
     """Under which limits, and with which judge, a model works."""
     return harness.model_dump(mode="json", exclude=_MEASURED)

@@ -10,9 +10,9 @@ from app.benchmarks.schemas import JudgeDrift
 from app.benchmarks.service import refs_of
 from app.core.resources import LlmAccess, Resources
 from app.formula import compile_formula
-from app.harness.bash.schemas import HarnessSettings
 from app.harness.llm.failures import LlmNotConfigured
 from app.harness.llm.types import ModelKind
+from app.harness.ordering import read_order
 from app.kpis.evaluate import PlannedKpi
 from app.metrics.registry import column_of, parse_ref, provider_for, ref_of_column
 from app.metrics.remote import is_remote, kind_of
@@ -50,7 +50,7 @@ def make_plan(session: Session, run_id: str, llm: LlmAccess | None) -> RunPlan:
         min_coverage=benchmark.min_coverage,
         max_error_share=benchmark.max_error_share,
         late_scores=benchmark.late_scores,
-        harness=benchmark.harness and HarnessSettings.model_validate(benchmark.harness),
+        harness=read_order(benchmark.harness) if benchmark.harness is not None else None,
         write_back=PlannedWriteBack.model_validate(benchmark.write_back),
         cluster_field=benchmark.cluster_field,
         baseline=PlannedBaseline.model_validate(benchmark.baseline),

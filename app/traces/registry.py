@@ -9,7 +9,7 @@ from app.core.errors import AppError
 from app.core.registry import Loaded, Registry
 from app.core.resources import Resources
 from app.core.secrets import Secret
-from app.harness.bash.schemas import HarnessSettings
+from app.harness.ordering import HarnessOrder
 from app.traces.types import Trace
 
 
@@ -39,7 +39,7 @@ class TraceQuery:
     dataset_ref: str | None
     run_name: str | None
     late_scores: bool = False
-    harness: HarnessSettings | None = None
+    harness: HarnessOrder | None = None
     url: str | None = None
     public_key: str | None = None
     secret_key: Secret | None = None
@@ -137,8 +137,8 @@ class SourceSpec:
     (its `run_name` is not looked at), and raises what `pages` does; None where a source has no
     runs that could be listed. `write_scores` writes all it is given, or raises as `pages` does;
     what it yields meanwhile are signs of life. All three go over the network: never inside a
-    transaction. `runs_models`: the traces are made on the spot, by the model that the benchmark
-    names in `harness`.
+    transaction. `runs_models`: the traces are made on the spot, as the benchmark orders in
+    `harness`.
     """
 
     open: Callable[[Resources], TraceSource]

@@ -6,12 +6,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from app.harness.bash.runner import Tell
-from app.harness.bash.types import EvalResult
-
-Work = Callable[[Tell], Coroutine[Any, Any, None]]
+T = TypeVar("T")
+Work = Callable[[Callable[[T], None]], Coroutine[Any, Any, None]]
 
 
 class _Running(NamedTuple):
@@ -21,20 +19,20 @@ class _Running(NamedTuple):
     task: "asyncio.Task[None]"
 
 
-class _Taken(NamedTuple):
+class _Taken(NamedTuple, Generic[T]):
     """What was told meanwhile, and whether nothing more comes."""
 
-    results: list[EvalResult]
+    results: list[T]
     ended: bool
 
 
-def in_background(work: Work, *, beat_s: float) -> Generator[list[EvalResult], None, None]:
+def in_background(work: Work[T], *, beat_s: float) -> Generator[list[T], None, None]:
     """What the work tells, as soon as it does; an empty list whenever `beat_s` brought nothing.
 
     When the consumer leaves, the work is cancelled and waited for. Raises what the work raises,
     once all that it told was handed on.
     """
-    told: SimpleQueue[EvalResult | None] = SimpleQueue()
+    told: SimpleQueue[T | None] = SimpleQueue()
     started: Future[_Running] = Future()
 
     async def run() -> None:
@@ -57,8 +55,8 @@ def in_background(work: Work, *, beat_s: float) -> Generator[list[EvalResult], N
             _end(started.result())
 
 
-def _take(told: "SimpleQueue[EvalResult | None]", beat_s: float) -> _Taken:
-    results: list[EvalResult] = []
+def _take(told: "SimpleQueue[T | None]", beat_s: float) -> _Taken[T]:
+    results: list[T] = []
     with suppress(Empty):
         result = told.get(timeout=beat_s)
         while result is not None:

@@ -98,7 +98,8 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All that a run is told; `done` are the results of an earlier part of it.
+    """All that a run is told; `done` are the results of an earlier part of it, `made` are attempts
+    whose results somebody else keeps.
 
     `prices` are by the name of the model; of a model that is not there the cost is unknown.
     """
@@ -108,6 +109,7 @@ class Plan:
     concurrency: int = 4
     prices: Mapping[str, Price] = field(default_factory=dict)
     done: tuple[TaskResult, ...] = ()
+    made: frozenset[AttemptKey] = frozenset()
     timestamp: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
     trace: bool = False
@@ -119,8 +121,8 @@ class Plan:
                 yield Attempt(task=task, trial=trial)
 
     def missing(self) -> list[Attempt]:
-        """The attempts that `done` does not hold."""
-        known = {result.key for result in self.done}
+        """The attempts that neither `done` nor `made` holds."""
+        known = self.made.union(result.key for result in self.done)
         return [attempt for attempt in self.attempts() if attempt.key not in known]
 
 

@@ -1,0 +1,155 @@
+"""A file of ot-bench at work, as a benchmark orders it."""
+
+import hashlib
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from app.core.resources import Resources
+from app.harness.bash.background import in_background
+from app.harness.limits import Spending
+from app.harness.llm.calling import TOTAL_S
+from app.harness.llm.conversation import Llm, TurnSettings, Usage
+from app.harness.llm.prices import Price
+from app.harness.llm.providers import KEYS, open_llm
+from app.harness.mcp.lint import lint
+from app.harness.mcp.loader import inspect_text, require_usable
+from app.harness.mcp.plan import Attempt, LlmEndpoint, Plan
+from app.harness.mcp.planning import Keys, Overrides, Selection, plan_tasks, require_keys
+from app.harness.mcp.schemas import BenchSettings
+from app.harness.mcp.secrets import find_secrets
+from app.harness.mcp.types import AttemptEnded, ErrorKind, Event, Outcome, TaskResult
+from app.traces.bench_results import trace_of
+from app.traces.making import Made, read_file
+from app.traces.registry import CollectionFailed
+
+BEAT_S: Final = 1.0
+MAX_ANSWER: Final = 32 * 1024 * 1024
+OWN: Final = "MOSAICO_"  # variables of this service; no server is given them
+
+_SETTLED: Final = (Outcome.SCORED, Outcome.AGENT_ERROR, Outcome.TIMEOUT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchMaking:
+    """The attempts of a file, all that can be wrong about it known."""
+
+    resources: Resources
+    plan: Plan
+
+    @property
+    def total(self) -> int:
+        return self.plan.trials * len(self.plan.tasks)
+
+    @property
+    def digest(self) -> str:
+        asked = ",".join(f"{_name(each)}#{each.task.content_hash()}" for each in self._attempts())
+        return hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    def spending(self, spent: Usage) -> Spending:
+        """Limits of tokens and dollars are those of the tasks, in the file."""
+        spending = Spending()
+        spending.spend(spent)
+        return spending
+
+    def make(self, places: Collection[int], spending: Spending) -> Iterator[Sequence[Made]]:
+        """Raises: `CollectionFailed` when nothing came of any attempt, for the model's sake."""
+        place_of = {each.key: place for place, each in enumerate(self._attempts())}
+        made = frozenset(key for key, place in place_of.items() if place not in places)
+        plan = replace(self.plan, made=made)
+        answered, refusal = False, ""
+
+        async def work(tell: Callable[[TaskResult], None]) -> None:
+            await self._run(plan, tell)
+
+        pages = in_background(work, beat_s=BEAT_S)
+        try:
+            for results in pages:
+                for result in results:
+                    spending.spend(_usage(result))
+                    if result.error is not None and result.error.kind is ErrorKind.PROVIDER:
+                        refusal = result.error.detail
+                    else:
+                        answered = True
+                yield [_made(each, place_of[each.key]) for each in results]
+        finally:
+            pages.close()
+        if refusal and not answered:
+            raise CollectionFailed(
+                f"no model answered any task: {refusal}; mend that, then retry the run",
+                code="MODEL_REFUSED",
+            )
+
+    async def _run(self, plan: Plan, tell: Callable[[TaskResult], None]) -> None:
+        # The SDKs take seconds to import; a service that runs no file does without.
+        from app.harness.mcp.run import run_bench
+        from app.harness.mcp.sessions import Surroundings
+
+        def hear(event: Event) -> None:
+            if isinstance(event, AttemptEnded):
+                tell(event.result)
+
+        around = Surroundings(
+            path=os.environ.get("PATH", os.defpath), policy=self.resources.outbound
+        )
+        await run_bench(plan, hear, surroundings=around, opening=self._llm)
+
+    def _llm(self, endpoint: LlmEndpoint, model: str) -> Llm:
+        from app.harness.outbound import outbound_async_client
+
+        key = endpoint.api_key
+        return open_llm(
+            endpoint.provider,
+            model,
+            base_url=endpoint.base_url,
+            settings=TurnSettings(),
+            environment={KEYS[endpoint.provider]: key} if key else {},
+            http=outbound_async_client(
+                timeout_s=TOTAL_S, max_bytes=MAX_ANSWER, policy=self.resources.outbound
+            ),
+        )
+
+    def _attempts(self) -> list[Attempt]:
+        return list(self.plan.attempts())
+
+
+def order_bench(resources: Resources, dataset_ref: str, wanted: BenchSettings) -> BenchMaking:
+    """Raises: `CollectionFailed`, or what the file, its secrets or its keys are found to lack."""
+    secrets = find_secrets(None)
+    around = {name: value for name, value in os.environ.items() if not name.startswith(OWN)}
+    file = lint(inspect_text(read_file(resources, dataset_ref), dataset_ref, secrets, around))
+    require_usable([file])
+    keys = Keys(
+        secrets=secrets,
+        environment={name: key.reveal() for name, key in resources.model_keys.items()},
+    )
+    chosen = Selection(scenarios=wanted.scenarios, tasks=wanted.tasks, tags=wanted.tags)
+    models = Overrides(models=[wanted.model] if wanted.model else [])
+    tasks = plan_tasks([file], chosen, models, keys)
+    require_keys(tasks, keys)
+    plan = Plan(
+        tasks=tasks,
+        trials=wanted.trials,
+        concurrency=wanted.concurrency,
+        prices={
+            model: Price(input_usd=price.input_usd, output_usd=price.output_usd)
+            for model, price in wanted.prices.items()
+        },
+    )
+    return BenchMaking(resources=resources, plan=plan)
+
+
+def _made(result: TaskResult, place: int) -> Made:
+    return Made(place=place, trace=trace_of(result), settled=result.outcome in _SETTLED)
+
+
+def _name(attempt: Attempt) -> str:
+    return "/".join(map(str, attempt.key))
+
+
+def _usage(result: TaskResult) -> Usage | None:
+    read, written = result.input_tokens, result.output_tokens
+    if read is None or written is None:
+        return None
+    return Usage(input_tokens=read, output_tokens=written)

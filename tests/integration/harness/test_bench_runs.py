@@ -1,0 +1,222 @@
+"""A benchmark whose traces are made by models and servers of MCP, as a YAML of the operator says."""
+
+import dataclasses
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.resources import Resources
+from app.harness.llm.conversation import Message, Role, Stop, TextBlock, ToolUseBlock, Usage
+from app.harness.mcp.schemas import BenchSettings
+from app.traces.bench_making import order_bench
+from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery
+from tests.support.mcp_servers import FAULTS
+from tests.support.model_server import Asked, Raw, Said, model_server
+from tests.support.service import JSON, Service, pointers
+
+# The SDKs take seconds to import: one worker does it for all.
+pytestmark = pytest.mark.xdist_group("sdks of models")
+
+METRICS = ["TASK_PASSED", "TASK_SCORE", "TOOL_CALL_SUCCESS_RATE", "INPUT_TOKENS", "COST_USD"]
+ORDER = BenchSettings(trials=2, concurrency=1)
+DIRECT: JSON = {
+    "name": "tool:faults:echo",
+    "type": "direct",
+    "tool": "echo",
+    "arguments": {"text": "a"},
+    "tags": ["direct"],
+    "evaluate": {"expected": "a"},
+}
+
+
+def bench(*tasks: JSON, url: str = "http://127.0.0.1:1/v1", env: JSON | None = None) -> str:
+    """A file: JSON is YAML, too."""
+    server = {
+        "type": "stdio",
+        "command": sys.executable,
+        "args": ["-I", "-S", str(FAULTS)],
+        "env": env or {},
+    }
+    of_all = {"server": "faults"}
+    return json.dumps(
+        {
+            "llm": {"base_url": url, "api_key": "key-of-the-file"},
+            "defaults": {"model": "m", "direct": of_all, "harness": of_all},
+            "servers": {"faults": server},
+            "scenarios": [{"name": "all", "share_servers": True, "tasks": list(tasks)}],
+        }
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    root = tmp_path / "datasets"
+    root.mkdir()
+    return root
+
+
+@pytest.fixture
+def service_resources(service_resources: Resources, folder: Path) -> Resources:
+    return dataclasses.replace(
+        service_resources, options={**service_resources.options, "harness_dir": str(folder)}
+    )
+
+
+def benchmark(service: Service, harness: JSON, **more: Any) -> JSON:
+    service.agent()
+    fields = {"datasetRef": "bench.yaml", "metrics": METRICS, **more}
+    return service.benchmark(source="harness", harness=harness, **fields)
+
+
+def results(service: Service, run: JSON) -> dict[str, JSON]:
+    return {
+        each["traceId"]: each for each in service.listed(f"/benchmark-runs/{run['id']}/results")
+    }
+
+
+def calls_then_answers(asked: Asked) -> Said:
+    """Calls the tool of the server once, and says what it was told."""
+    if asked.turn == 0:
+        use = ToolUseBlock(id="c", name="echo", input={"text": "blue"})
+        said, stop = Message(role=Role.ASSISTANT, content=(use,)), Stop.TOOL_USE
+    else:
+        said = Message(role=Role.ASSISTANT, content=(TextBlock(text="It is blue."),))
+        stop = Stop.END
+    usage = Usage(input_tokens=100 * (asked.turn + 1), output_tokens=10)
+    return Said(message=said, stop=stop, usage=usage)
+
+
+def test_models_and_servers_are_measured_like_any_other_agent(
+    service: Service, folder: Path
+) -> None:
+    """The model reads 100 and 200 tokens and writes 10 twice; at 1 and 10 dollars a million that is
+    500 millionths. It passes, and so does the direct call; the third task is not met.
+    """
+    ask = {"name": "tool:faults:ask", "prompt": "Which?", "evaluate": {"expected": "blue"}}
+    wrong = {**DIRECT, "name": "tool:faults:wrong", "evaluate": {"expected": ["a", "b"]}}
+    with model_server(calls_then_answers) as server:
+        (folder / "bench.yaml").write_text(bench(ask, DIRECT, wrong, url=server.openai_url))
+        benchmark(
+            service,
+            {"prices": {"m": {"inputUsd": 1, "outputUsd": 10}}},
+            measures=[{"name": "pass rate", "formula": "TASK_PASSED"}],
+        )
+        run = service.completed()
+        keys = {
+            value
+            for each in server.asked
+            for name, value in each.headers.items()
+            if name.lower() == "authorization"
+        }
+    assert (run["status"], run["tracesTotal"], run["validity"]) == ("COMPLETED", 3, "VALID"), run
+    found = {
+        each["metric"]: each for each in service.listed(f"/benchmark-runs/{run['id']}/metrics")
+    }
+    assert found["TASK_PASSED"]["mean"] == pytest.approx(2 / 3)
+    assert found["TASK_SCORE"]["mean"] == pytest.approx((1 + 1 + 1 / 2) / 3)
+    assert found["TOOL_CALL_SUCCESS_RATE"]["mean"] == 1
+    assert found["INPUT_TOKENS"]["sum"] == 300
+    assert found["COST_USD"]["sum"] == pytest.approx(500e-6)
+    kpis = {each["name"]: each["value"] for each in service.listed("/kpi-history")}
+    assert kpis == {"pass rate": pytest.approx(2 / 3)}
+    assert sorted(results(service, run)) == [
+        f"all/tool:faults:{name}#0" for name in ("ask", "echo", "wrong")
+    ]
+    assert keys == {"Bearer key-of-the-file"}
+
+
+def test_a_benchmark_chooses_among_the_tasks_of_a_file(service: Service, folder: Path) -> None:
+    other = {**DIRECT, "name": "tool:faults:other", "tags": ["error"]}
+    (folder / "bench.yaml").write_text(bench(DIRECT, other))
+    benchmark(service, {"tags": ["dir*"], "trials": 2})
+    run = service.completed()
+    assert sorted(results(service, run)) == [f"all/tool:faults:echo#{n}" for n in (0, 1)]
+
+
+def test_an_order_that_does_not_fit_is_refused_where_it_is_written(service: Service) -> None:
+    wrong: list[tuple[str, JSON | None, str]] = [
+        ("bench.yaml", {"provider": "openai", "model": "m"}, "/harness"),
+        ("tasks.jsonl", {"model": "m"}, "/harness"),
+        ("bench.yaml", None, "/harness"),
+        ("bench.yaml", {"servers": {}}, "/harness/servers"),
+        ("bench.yaml", {"baseUrl": "http://127.0.0.1/"}, "/harness/baseUrl"),
+        ("bench.yaml", {"prices": {"m": {"inputUsd": -1, "outputUsd": 1}}},
+         "/harness/prices/m/inputUsd"),
+        ("bench.yaml", {"trials": 0}, "/harness/trials"),
+    ]  # fmt: skip
+    for dataset, harness, pointer in wrong:
+        body = {"datasetRef": dataset, "source": "harness", "harness": harness}
+        assert pointers(service.refused(422, "POST", "/benchmarks", body)) == [pointer]
+    benchmark(service, {})
+    service.refused(422, "PATCH", "/benchmarks/bench-001", {"datasetRef": "tasks.jsonl"})
+
+
+def test_a_file_that_cannot_be_used_fails_the_run_before_anything_starts(
+    service: Service, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is a variable of the service itself ever given to a server."""
+    monkeypatch.setenv("MOSAICO_MASTER_KEY", "of-the-service")
+    benchmark(service, {})
+    for text, code, told in [
+        (bench(DIRECT, env={"X": "${MOSAICO_MASTER_KEY}"}), "BAD_BENCHMARK_FILE", "MASTER_KEY"),
+        (bench({**DIRECT, "server": "fault"}), "BAD_BENCHMARK_FILE", "faults"),
+        (bench(DIRECT).replace("direct", "drect"), "BAD_BENCHMARK_FILE", "drect"),
+    ]:
+        (folder / "bench.yaml").write_text(text)
+        run = service.completed()
+        assert (run["status"], run["errorCode"]) == ("FAILED", code)
+        assert told in run["errorMessage"]
+        assert "of-the-service" not in run["errorMessage"]
+
+
+def test_a_model_that_answers_nothing_fails_the_run(service: Service, folder: Path) -> None:
+    ask = {"name": "tool:faults:ask", "prompt": "Which?"}
+    wrong = Raw(status=401, body=b'{"error": {"message": "wrong key"}}')
+    with model_server(lambda _: wrong) as server:
+        (folder / "bench.yaml").write_text(bench(ask, url=server.openai_url))
+        benchmark(service, {"model": "other"})
+        run = service.completed()
+    assert (run["status"], run["errorCode"]) == ("FAILED", "MODEL_REFUSED")
+    assert "wrong key" in run["errorMessage"]
+    assert [each.body["model"] for each in server.asked] == ["other"]
+
+
+def pages(resources: Resources, cursor: str | None = None) -> Iterator[TracePage]:
+    query = TraceQuery(dataset_ref="bench.yaml", run_name=None, harness=ORDER)
+    return TRACE_SOURCES.get("harness").open(resources).pages(query, cursor)
+
+
+def test_a_run_that_is_killed_repeats_no_attempt_that_is_done(
+    service_resources: Resources, folder: Path
+) -> None:
+    """Of first#0, second#0, first#1, second#1 those of the first task are done. The server that the
+    others share counts its calls.
+    """
+    count = {**DIRECT, "tool": "count", "arguments": {}}
+    second = {**count, "name": "tool:faults:second"}
+    (folder / "bench.yaml").write_text(bench(count, second))
+    digest = order_bench(service_resources, "bench.yaml", ORDER).digest
+    rest = list(pages(service_resources, f"{digest}:0,2:7+7"))
+    found = [(trace.trace_id, trace.output) for page in rest for trace in page.traces]
+    assert found == [(f"all/tool:faults:second#{n}", f"{n + 1}") for n in (0, 1)]
+    assert (rest[-1].cursor, rest[-1].total) == (None, 4)
+    (folder / "bench.yaml").write_text(bench(DIRECT, second))
+    with pytest.raises(CollectionFailed, match="was changed"):
+        list(pages(service_resources, f"{digest}:0,2:7+7"))
+
+
+def test_whoever_leaves_a_run_leaves_no_server_behind(
+    service_resources: Resources, folder: Path
+) -> None:
+    hang = {**DIRECT, "name": "tool:faults:hang", "tool": "hang", "arguments": {}}
+    (folder / "bench.yaml").write_text(bench(DIRECT, hang))
+    before = threading.active_count()
+    running = pages(service_resources)
+    assert next(page.traces for page in running if page.traces)
+    del running
+    assert threading.active_count() <= before
