@@ -366,14 +366,18 @@ def _certificates() -> ssl.SSLContext:
 
 def _gunzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
     decoder = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    begun = False  # no byte at all is an empty answer, such as that of a 204
     try:
         for piece in pieces:
+            begun = True
             yield decoder.decompress(piece, PIECE)
             while decoder.unconsumed_tail:
                 yield decoder.decompress(decoder.unconsumed_tail, PIECE)
+            if decoder.unused_data:  # the decoder would keep it all, beyond any cap
+                raise httpx.DecodingError("the server's gzip goes on after its end")
     except zlib.error as error:
         raise httpx.DecodingError(f"the server's gzip is broken: {error}") from error
-    if not decoder.eof:
+    if begun and not decoder.eof:
         raise httpx.DecodingError("the server's gzip ends too early")
 
 

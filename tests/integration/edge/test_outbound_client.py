@@ -40,6 +40,15 @@ def strangers_server() -> FastAPI:  # noqa: C901 - one small route per misbehavi
     def cut() -> Response:
         return Response(gzip.compress(b"x" * 9999)[:-12], headers={"Content-Encoding": "gzip"})
 
+    @app.get("/more")
+    def more() -> Response:
+        body = gzip.compress(b"x" * 9999) + b"y" * MIB
+        return Response(body, headers={"Content-Encoding": "gzip"})
+
+    @app.get("/nothing")
+    def nothing() -> Response:
+        return Response(status_code=204, headers={"Content-Encoding": "gzip"})
+
     @app.get("/strange")
     def strange() -> Response:
         return Response(b"x", headers={"Content-Encoding": "br"})
@@ -98,12 +107,18 @@ def test_the_cap_counts_what_a_compressed_answer_unfolds_to(
         outbound.get(f"{url}/bomb")
 
 
-@pytest.mark.parametrize("path", ["cut", "strange"])
+@pytest.mark.parametrize("path", ["cut", "more", "strange"])
 def test_an_answer_that_cannot_be_unpacked_is_an_error(
     path: str, url: str, outbound: httpx.Client
 ) -> None:
     with pytest.raises(httpx.DecodingError):
         outbound.get(f"{url}/{path}")
+
+
+def test_an_answer_without_a_byte_is_empty_however_it_would_have_been_packed(
+    url: str, outbound: httpx.Client
+) -> None:
+    assert outbound.get(f"{url}/nothing").content == b""
 
 
 def test_a_trickling_answer_ends_at_the_deadline_of_the_whole_request(url: str) -> None:
