@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from app.harness.mcp.evaluating import (
 from app.harness.mcp.evaluators.number import numbers_in
 from app.harness.mcp.judging import JudgeFailed, judge_prompt, read_judgement
 from app.harness.mcp.types import Evaluation
+from tests.support.bench_results import tool_call
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -138,6 +140,43 @@ def test_an_expected_error_is_evaluated_like_an_answer() -> None:
     assert (none.passed, none.reason) == (False, "an error was expected, and there was none")
 
 
+def finds(check: str, wanted: Any) -> tuple[bool | None, str]:
+    """What a check says of three calls: a/get with 1, b/put, a/get with 2."""
+    calls = [
+        replace(tool_call(server, tool), arguments=given)
+        for server, tool, given in (
+            ("a", "get", {"n": 1}),
+            ("b", "put", {}),
+            ("a", "get", {"n": 2}),
+        )
+    ]
+    evidence = Evidence(response="", tool_calls=calls)
+    [found] = asyncio.run(evaluate(Evaluator(checks={check: wanted}), evidence, nobody))
+    return found.passed, found.reason
+
+
+def test_tools_that_were_to_be_called_were_called() -> None:
+    assert finds("called", "get") == (True, "called")
+    assert finds("called", ["a/get", "put"]) == (True, "called")
+    assert finds("called", ["get", "b/get"]) == (False, "never called: b/get")
+
+
+def test_tools_are_called_one_after_the_other() -> None:
+    assert finds("order", ["get", "put", "get"]) == (True, "called in this order")
+    assert finds("order", ["get", "get"]) == (True, "called in this order")
+    assert finds("order", ["put", "get", "get"]) == (False, "no call of get after get")
+
+
+def test_a_call_has_the_arguments_that_were_to_be_given() -> None:
+    def given(**arguments: Any) -> tuple[bool | None, str]:
+        return finds("called_with", {"tool": "get", "arguments": arguments})
+
+    assert given(n=1) == (True, "called with these arguments")
+    assert given() == (True, "called with these arguments")
+    assert given(n=3) == (False, "in the last call /n is 2, not 3")
+    assert finds("called_with", {"tool": "x", "arguments": {}}) == (False, "never called: x")
+
+
 def test_a_judge_is_given_the_answer_and_what_is_expected() -> None:
     asked = []
 
@@ -217,6 +256,10 @@ def test_a_long_answer_loses_its_middle_before_it_is_judged() -> None:
         ({"expected": [["a"]]}, "a list within a list"),
         ({}, "it judges nothing"),
         ({"checks": {"nobody": 1}}, "no evaluator is named 'nobody'"),
+        ({"checks": {"called": [1]}}, "the names of at least 1 tools"),
+        ({"checks": {"order": ["a"]}}, "the names of at least 2 tools"),
+        ({"checks": {"called_with": {"tool": "a"}}}, "written {tool: …, arguments: {…}}"),
+        ({"checks": {"called_with": {"tool": "a", "arguments": []}}}, "a mapping of arguments"),
     ],
 )
 def test_an_evaluator_that_could_never_judge_is_told_of_before_the_run(
@@ -238,7 +281,8 @@ def test_a_scale_is_one_of_two() -> None:
 
 def test_what_is_built_in() -> None:
     built_in = {each.name for each in EVALUATORS.loaded if each.origin == "built-in"}
-    assert built_in == {"contains", "fields", "judge", "literal", "number", "regex"}
+    of_answers = {"contains", "fields", "judge", "literal", "number", "regex"}
+    assert built_in == of_answers | {"called", "called_with", "order"}
 
 
 JSON = st.recursive(

@@ -29,7 +29,7 @@ def mappings(evaluator: Evaluator) -> list[JsonValue]:
 
 def has_fields(wanted: JsonValue, evidence: Evidence) -> Found:
     """The best of the JSON objects in the answer decides what is told."""
-    differences = [_difference(wanted, found, "") for found in objects_in(evidence.response)]
+    differences = [difference(wanted, found) for found in objects_in(evidence.response)]
     if not differences:
         return Found(False, "the answer holds no JSON object")
     if None in differences:
@@ -37,7 +37,7 @@ def has_fields(wanted: JsonValue, evidence: Evidence) -> Found:
     return Found(False, differences[0] or "")
 
 
-def _difference(wanted: Any, found: Any, path: str) -> str | None:
+def difference(wanted: Any, found: Any, path: str = "") -> str | None:
     """Where the first value differs, and how; None when all that is wanted is there."""
     if is_pattern(wanted):
         return _pattern_difference(wanted, found, path)
@@ -47,7 +47,7 @@ def _difference(wanted: Any, found: Any, path: str) -> str | None:
         if not isinstance(found, list) or len(found) != len(wanted):
             return f"{path} is no list of {len(wanted)}"
         pairs = enumerate(zip(wanted, found, strict=True))
-        return _first(_difference(each, other, f"{path}/{i}") for i, (each, other) in pairs)
+        return _first(difference(each, other, f"{path}/{i}") for i, (each, other) in pairs)
     is_same = wanted == found and isinstance(wanted, bool) == isinstance(found, bool)
     return None if is_same else f"{path} is {found!r:.80}, not {wanted!r:.80}"
 
@@ -63,7 +63,7 @@ def _mapping_difference(wanted: dict[str, Any], found: Any, path: str) -> str | 
     missing = [key for key in wanted if key not in found]
     if missing:
         return f"{path}/{missing[0]} is missing"
-    return _first(_difference(wanted[key], found[key], f"{path}/{key}") for key in wanted)
+    return _first(difference(wanted[key], found[key], f"{path}/{key}") for key in wanted)
 
 
 def _first(differences: Iterable[str | None]) -> str | None:
@@ -77,7 +77,7 @@ def flaws(wanted: JsonValue) -> Iterable[str]:
         yield f"a pattern is written {{regex: …}}, not {{{next(iter(wanted))}: …}}"
     elif not wanted:
         yield "an empty mapping is met by any JSON; write what it is to hold"
-    yield from _pattern_flaws(wanted)
+    yield from pattern_flaws(wanted)
 
 
 def _looks_like_a_pattern(wanted: dict[str, Any]) -> bool:
@@ -86,7 +86,8 @@ def _looks_like_a_pattern(wanted: dict[str, Any]) -> bool:
     return len(keys) == 1 and bool(near_matches(keys[0], ["regex"]))
 
 
-def _pattern_flaws(wanted: Any) -> Iterable[str]:
+def pattern_flaws(wanted: Any) -> Iterable[str]:
+    """Which patterns somewhere in a value cannot be used."""
     if is_pattern(wanted):
         try:
             compile_pattern(str(wanted["regex"]))
@@ -94,7 +95,7 @@ def _pattern_flaws(wanted: Any) -> Iterable[str]:
             yield f"the pattern {wanted['regex']!r} cannot be used: {invalid}"
     elif isinstance(wanted, dict | list):
         for each in wanted.values() if isinstance(wanted, dict) else wanted:
-            yield from _pattern_flaws(each)
+            yield from pattern_flaws(each)
 
 
 EVALUATORS.register(
