@@ -2,14 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
-from app.harness.bash.recordings import file_stem, parse_report
 from app.harness.bash.types import AgentTrace, Ending, EvalReport, EvalResult
 from app.harness.bash.types import Outcome as BashOutcome
 from app.harness.llm.conversation import Message, Role
-from app.traces.collect import storable
-from app.traces.ndjson import line_of
 from app.traces.types import Outcome, ToolCall, Trace
 
 LONGEST_ID: Final = 200
@@ -19,20 +16,6 @@ _OUTCOMES: Final = {
     BashOutcome.INFRA_ERROR: Outcome.INFRA_ERROR,
     BashOutcome.JUDGE_ERROR: Outcome.JUDGE_ERROR,
 }
-
-
-class BashResults(NamedTuple):
-    """A recorded run as an upload: what it is called, and its traces as lines."""
-
-    run_name: str
-    lines: list[bytes]
-
-
-def read_bash_results(raw: bytes) -> BashResults:
-    """A result file, ours or that of the original program. Raises: BadRecording."""
-    report = parse_report(raw, name="the body")
-    lines = [line_of(storable(trace)) for trace in traces_of(report)]
-    return BashResults(file_stem(report)[:LONGEST_ID], lines)
 
 
 def traces_of(report: EvalReport) -> Iterator[Trace]:

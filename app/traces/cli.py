@@ -60,7 +60,10 @@ def upload(
 def import_results(
     *,
     file: Annotated[
-        Path, typer.Argument(metavar="RESULT.json", help="A run of bashkit-eval; - is stdin.")
+        Path,
+        typer.Argument(
+            metavar="RESULT.json", help="A run of bashkit-eval or ot-bench; - is stdin."
+        ),
     ],
     name: Annotated[str, typer.Option("--name", help="Name of the dataset.")],
     run_name: Annotated[
@@ -71,7 +74,7 @@ def import_results(
     ] = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Import a recorded bash evaluation as the traces of one run, and print the upload's id."""
+    """Import a recorded run of bashkit-eval or ot-bench as traces, and print the upload's id."""
     from app.core.client import open_api
     from app.core.input_files import opened, pieces
 

@@ -10,7 +10,7 @@ from app.core.problems import PROBLEMS
 from app.core.schemas import Page, ShortText
 from app.core.uploads import JsonUpload, NdjsonUpload, lines_of
 from app.traces import queries, service
-from app.traces.bash_results import read_bash_results
+from app.traces.imports import read_results
 from app.traces.schemas import LocalDatasetView
 
 router = APIRouter(prefix="/local-datasets", tags=["local datasets"], responses=PROBLEMS)
@@ -84,7 +84,7 @@ def upload_traces(
     openapi_extra=RESULT_BODY,
     dependencies=[Depends(require("run"))],
 )
-def import_bash_results(
+def import_results(
     upload: JsonUpload,
     once: Once,
     name: Annotated[ShortText, Query(description="Name of the dataset.")],
@@ -94,8 +94,8 @@ def import_bash_results(
     ] = None,
     replace: Annotated[bool, Query(description="Take the place of an earlier upload.")] = False,
 ) -> Response:
-    """Import the result file of a bash evaluation as traces of one run, ready to be benchmarked."""
-    found = read_bash_results(upload.file.read())
+    """Import the result file of a bash evaluation or of ot-bench as traces of one run."""
+    found = read_results(upload.file.read())
     return once(
         upload.sha256,
         lambda session: LocalDatasetView.model_validate(

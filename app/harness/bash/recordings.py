@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -41,13 +41,24 @@ def read_report(path: Path) -> EvalReport:
 
 def parse_report(raw: bytes, *, name: str) -> EvalReport:
     """The same from bytes; `name` is what errors call them."""
+    return report_of(parse_document(raw, name=name), name=name)
+
+
+def parse_document(raw: bytes, *, name: str) -> Any:
+    """The JSON of bytes, whatever it is. Raises: BadRecording."""
     try:
-        return _REPORT.validate_python(json.loads(raw, parse_constant=_refuse))
+        return json.loads(raw, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        if not isinstance(error, ValidationError):
-            raise BadRecording(
-                f"{name} is not JSON: {error}", hint="name a file that `run --save` wrote"
-            ) from None
+        raise BadRecording(
+            f"{name} is not JSON: {error}", hint="name a file that `run --save` wrote"
+        ) from None
+
+
+def report_of(document: Any, *, name: str) -> EvalReport:
+    """The run that a parsed file holds. Raises: BadRecording."""
+    try:
+        return _REPORT.validate_python(document)
+    except ValidationError as error:
         raise BadRecording(
             f"{name} is no result of a bash evaluation",
             errors=[

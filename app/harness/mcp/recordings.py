@@ -1,6 +1,7 @@
 """Result files: the whole report as YAML or JSON, and the journal of a run that goes on."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -17,6 +18,7 @@ from app.harness.mcp.types import BenchReport, TaskResult
 MAX_BYTES: Final = 512 * 1024 * 1024
 SHOWN: Final = 10
 JOURNAL: Final = ".partial.jsonl"
+FORMAT: Final = "ot-bench/1"
 
 _REPORT: Final = TypeAdapter(BenchReport)
 _RESULT: Final = TypeAdapter(TaskResult)
@@ -45,7 +47,7 @@ def document_of(report: BenchReport) -> dict[str, Any]:
     for each in report.results:
         groups.setdefault((each.file, each.scenario, each.model), []).append(_task(each))
     return {
-        "format": "ot-bench/1",
+        "format": FORMAT,
         "timestamp": report.timestamp,
         "planned": report.planned,
         "interrupted": report.interrupted,
@@ -97,13 +99,31 @@ def read_report(path: Path) -> BenchReport:
         raw = file.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:
         raise BadResult(f"{path} is larger than {MAX_BYTES} bytes")
+    if path.name.endswith(JOURNAL):
+        return _checked(lambda: _of_journal(raw), str(path))
+    return _checked(lambda: _of_document(_parsed(raw)), str(path))
+
+
+def report_of(document: Any, name: str) -> BenchReport:
+    """The run that a parsed file holds; `name` is what errors call it. Raises: BadResult."""
+    return _checked(lambda: _of_document(document), name)
+
+
+def is_report(document: Any) -> bool:
+    """Whether a parsed file says that it is a result of ot-bench."""
+    return isinstance(document, dict) and document.get("format") == FORMAT
+
+
+def journal_of(path: Path) -> Path:
+    return path if path.name.endswith(JOURNAL) else path.with_name(path.name + JOURNAL)
+
+
+def _checked(read: Callable[[], BenchReport], name: str) -> BenchReport:
     try:
-        if path.name.endswith(JOURNAL):
-            return _of_journal(raw)
-        return _of_document(_parsed(raw))
+        return read()
     except ValidationError as error:
         raise BadResult(
-            f"{path} is no result of ot-bench",
+            f"{name} is no result of ot-bench",
             errors=[
                 ErrorItem(pointer="/" + "/".join(map(str, each["loc"])), detail=each["msg"])
                 for each in error.errors(include_url=False, include_input=False)[:SHOWN]
@@ -112,13 +132,9 @@ def read_report(path: Path) -> BenchReport:
         ) from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise BadResult(
-            f"{path} is no result of ot-bench: {error}",
+            f"{name} is no result of ot-bench: {error}",
             hint="name a file that `ot-bench run --output` wrote",
         ) from None
-
-
-def journal_of(path: Path) -> Path:
-    return path if path.name.endswith(JOURNAL) else path.with_name(path.name + JOURNAL)
 
 
 class Journal:

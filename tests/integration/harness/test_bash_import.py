@@ -8,7 +8,7 @@ import pytest
 
 from app.harness.bash.reports.structured import json_report
 from app.harness.bash.types import Ending, Outcome
-from app.traces.bash_results import read_bash_results
+from app.traces.imports import read_results
 from app.traces.ndjson import read_traces
 from app.traces.types import Outcome as TraceOutcome
 from app.traces.types import ToolCall, Trace
@@ -47,7 +47,7 @@ def imported(service: Service, raw: bytes, **more: Any) -> httpx.Response:
 
 
 def traces_in(raw: bytes) -> list[Trace]:
-    return list(read_traces(read_bash_results(raw).lines))
+    return list(read_traces(read_results(raw).lines))
 
 
 def small(**more: Any) -> bytes:

@@ -1,0 +1,34 @@
+"""Recorded runs of the harnesses as uploads."""
+
+from typing import NamedTuple
+
+from app.harness.bash import recordings as bash_recordings
+from app.harness.mcp import recordings as bench_recordings
+from app.traces import bash_results, bench_results
+from app.traces.collect import storable
+from app.traces.ndjson import line_of
+
+NAME = "the body"
+
+
+class Recorded(NamedTuple):
+    """A recorded run as an upload: what it is called, and its traces as lines."""
+
+    run_name: str
+    lines: list[bytes]
+
+
+def read_results(raw: bytes) -> Recorded:
+    """A result file as JSON: of ot-bench, of a bash evaluation, or of the original of the latter.
+
+    Raises: BadRecording, BadResult.
+    """
+    document = bash_recordings.parse_document(raw, name=NAME)
+    if bench_recordings.is_report(document):
+        bench = bench_recordings.report_of(document, NAME)
+        name, traces = bench_results.stem_of(bench), bench_results.traces_of(bench)
+    else:
+        bash = bash_recordings.report_of(document, name=NAME)
+        name, traces = bash_recordings.file_stem(bash), bash_results.traces_of(bash)
+    lines = [line_of(storable(trace)) for trace in traces]
+    return Recorded(name[: bash_results.LONGEST_ID], lines)

@@ -1,0 +1,57 @@
+"""A recorded run of ot-bench becomes the traces of a run, and flows like any other."""
+
+import json
+
+import pytest
+
+from app.harness.mcp.recordings import json_text
+from app.harness.mcp.types import BenchReport
+from app.traces.bench_results import traces_of
+from app.traces.imports import read_results
+from app.traces.ndjson import read_traces
+from tests.support.bench_results import FAILED, bench_report, llm_calls, result, tool_call
+from tests.support.service import Service
+
+
+def two_attempts() -> BenchReport:
+    return bench_report(
+        result(
+            llm_calls=llm_calls(100, 160), tool_calls=(tool_call("a", "t"),), duration_ms=1500.0
+        ),
+        result("compare:one", evaluations=(FAILED,)),
+    )
+
+
+def test_what_is_read_is_what_was_recorded() -> None:
+    report = two_attempts()
+    found = read_results(json_text(report).encode())
+    assert found.run_name == "bench-m-2026-11-22-093000"
+    assert list(read_traces(found.lines)) == list(traces_of(report))
+
+
+def test_a_recorded_run_is_measured(service: Service) -> None:
+    service.agent()
+    service.benchmark(datasetRef="mcp", metrics=["TASK_PASSED", "INPUT_TOKENS", "TOOL_CALLS"])
+    stored = service.send(
+        "POST",
+        "/local-datasets/import",
+        content=json_text(two_attempts()).encode(),
+        params={"name": "mcp"},
+        headers={"Content-Type": "application/json"},
+    )
+    assert stored.status_code == 201, stored.text
+    run = service.completed(runName=stored.json()["runName"])
+    metrics = service.listed(f"/benchmark-runs/{run['id']}/metrics")
+    assert [each["sum"] for each in metrics] == [1, 260, 1]
+
+
+@pytest.mark.parametrize("results", [None, [{}], [{"file": "f", "scenario": "s", "tasks": [1]}]])
+def test_what_is_no_recorded_run_is_refused(service: Service, results: object) -> None:
+    answer = service.send(
+        "POST",
+        "/local-datasets/import",
+        content=json.dumps({"format": "ot-bench/1", "results": results}).encode(),
+        params={"name": "mcp"},
+        headers={"Content-Type": "application/json"},
+    )
+    assert (answer.status_code, answer.json()["type"]) == (422, "/problems/bad-bench-result")
