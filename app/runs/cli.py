@@ -34,6 +34,7 @@ from app.core.terminal import (
     is_interactive,
     tell,
 )
+from app.runs.compare_cli import compare_runs
 from app.runs.rules import RunStatus
 
 if TYPE_CHECKING:
@@ -250,6 +251,9 @@ def report_run(
         return
     write_text(file, page)
     tell(f"run {cell(run)} is reported in {file}")
+
+
+cli.command("compare")(compare_runs)
 
 
 @cli.command("cancel")

@@ -92,7 +92,7 @@ def compare_runs(
     res: Resources,
     base_id: str,
     candidate_id: str,
-    compute: Compute = in_a_child,
+    compute: Compute | None = None,
     *,
     metric: str | None = None,
 ) -> Comparison:
@@ -117,7 +117,7 @@ def compare_runs(
     with res.db.read() as session:
         links = _links(session, runs, [flip.item_id for flip in found])
     whole = replace(two, metric=chosen, others=others, nights=nights, links=links)
-    return compare(whole, compute)
+    return compare(whole, compute or in_a_child)
 
 
 def _comparable(session: Session, run_id: str) -> BenchmarkRun:

@@ -1,0 +1,112 @@
+"""`mosaico runs compare`: two runs side by side."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from app.core.completion import ids_at
+from app.core.tabular import JSON, Column, cell, field, print_table, tabulate
+from app.core.terminal import Format, OutputFormat, answer, answer_json
+
+PATH = "/benchmark-runs"
+# Two large runs are computed in a minute, after the comparison that somebody else asked for.
+PATIENCE_S = 200.0
+
+
+def _said(name: str) -> Column:
+    return Column(name, lambda item: item["verdict"].get(name))
+
+
+def _interval(item: JSON) -> str | None:
+    low, high = item["verdict"].get("low"), item["verdict"].get("high")
+    return None if low is None or high is None else f"{cell(low)} to {cell(high)}"
+
+
+FIGURES = (
+    _said("verdict"),
+    _said("base"),
+    _said("value"),
+    _said("effect"),
+    Column("95 %", _interval),
+    Column("p", lambda item: item["verdict"].get("pAdjusted")),
+    _said("mde"),
+)
+FLIP_COLUMNS = (
+    field("itemId", "item"),
+    field("base"),
+    field("candidate"),
+    field("cause"),
+    field("fellFor", "fell for"),
+    Column("traces", lambda item: [each["url"] or each["traceId"] for each in item["traces"]]),
+)
+SHARED_COLUMNS = (
+    field("feature"),
+    Column("of those that fell", lambda item: f"{item['fellWith']} of {item['fell']}"),
+    Column("of the others", lambda item: f"{item['othersWith']} of {item['others']}"),
+    field("pAdjusted", "p"),
+)
+
+
+def compare_runs(
+    *,
+    base: Annotated[
+        str,
+        typer.Argument(
+            metavar="BASE", help="Id of the run to compare with.", autocompletion=ids_at(PATH)
+        ),
+    ],
+    candidate: Annotated[
+        str,
+        typer.Argument(
+            metavar="CANDIDATE", help="Id of the run that is judged.", autocompletion=ids_at(PATH)
+        ),
+    ],
+    metric: Annotated[
+        str | None,
+        typer.Option("--metric", help="Tell the items whose value of this one turned round."),
+    ] = None,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """Hold one run against another: verdicts, the items that turned round, what these share."""
+    from app.core.client import open_api
+
+    asked = {"base": base, "candidate": candidate} | ({"metric": metric} if metric else {})
+    with open_api(PATIENCE_S) as api:
+        found = api.get(f"{PATH}/compare", **asked)
+    if output is OutputFormat.JSON:
+        answer_json(found)
+        return
+    answer(cell(found["verdict"]["explanation"]))
+    _part(None, found["kpis"], (field("name", "kpi"), *FIGURES))
+    _part(None, [*found["metrics"], *found["usage"]], (field("metric"), *FIGURES))
+    for each in (*found["kpis"], *found["usage"]):
+        answer(cell(each["verdict"]["explanation"]))
+    _items(found)
+
+
+def _items(found: JSON) -> None:
+    flips, weight = found["flips"], found["deadWeight"]
+    if flips:
+        title = f"By {flips['metric']} {flips['fell']} items fell and {flips['rose']} rose."
+        _part(title, flips["items"], FLIP_COLUMNS)
+    _part(
+        "What those that fell have more often than the others:",
+        found["overRepresented"],
+        SHARED_COLUMNS,
+    )
+    if weight and (weight["alwaysPass"] or weight["alwaysFail"]):
+        answer("")
+        answer(
+            f"In all {weight['runs']} runs {weight['alwaysPass']} items pass and"
+            f" {weight['alwaysFail']} fail: they tell nothing apart."
+        )
+
+
+def _part(title: str | None, items: Sequence[dict[str, Any]], columns: Sequence[Column]) -> None:
+    if not items:
+        return
+    answer("")
+    if title:
+        answer(cell(title))
+    print_table(tabulate(items, columns))

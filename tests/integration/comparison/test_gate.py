@@ -1,0 +1,125 @@
+"""`mosaico gate`: the exit code that a CI server reads."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from app.cli import cli
+from app.runs import comparing
+from app.runs.side_by_side import numbers
+from tests.integration.comparison.conftest import Night, traces
+from tests.support.service import Service, ndjson
+
+
+def gate(*words: str | Path, env: dict[str, str] | None = None) -> Result:
+    return CliRunner().invoke(cli, ["gate", *map(str, words)], env=env or {})
+
+
+@pytest.fixture
+def files(tmp_path: Path, plugins: None) -> Path:
+    """A folder with nights of which it is known what they are."""
+    for name, failed in (("good", range(3)), ("bad", range(15)), ("like", range(1, 4))):
+        (tmp_path / f"{name}.jsonl").write_bytes(ndjson(traces(failed)))
+    lost = [trace | {"outcome": "infra_error"} for trace in traces(())]
+    (tmp_path / "lost.jsonl").write_bytes(ndjson(lost))
+    (tmp_path / "none.jsonl").write_bytes(b"")
+    return tmp_path
+
+
+def of_files(folder: Path, run: str, *words: str) -> Result:
+    return gate(
+        "--run", folder / run, "--baseline", folder / "good.jsonl", "--metrics", "ACCURACY", *words
+    )
+
+
+@pytest.mark.parametrize(
+    ("run", "words", "code"),
+    [
+        ("bad.jsonl", (), 1),
+        # Of 40 items three fail, then three others: nobody can tell, and 0.5 would have been seen.
+        ("like.jsonl", (), 4),
+        ("like.jsonl", ("--inconclusive", "pass"), 0),
+        ("like.jsonl", ("--max-drop", "ACCURACY=0.5"), 0),
+        ("like.jsonl", ("--prove-no-worse-than", "ACCURACY=0.2"), 0),
+        ("like.jsonl", ("--prove-no-worse-than", "ACCURACY=0.05"), 4),
+        ("lost.jsonl", (), 3),
+        ("none.jsonl", (), 2),
+        ("like.jsonl", ("--max-drop", "SPEED=0.5"), 2),
+        ("like.jsonl", ("--max-drop", "ACCURACY=-1"), 2),
+        ("like.jsonl", ("--max-drop", "ACCURACY"), 2),
+        ("nowhere.jsonl", (), 2),
+    ],
+)
+def test_the_exit_code_says_how_it_went(
+    files: Path, run: str, words: tuple[str, ...], code: int
+) -> None:
+    result = of_files(files, run, *words)
+    assert result.exit_code == code, result.output
+
+
+def test_a_file_needs_another_file(files: Path) -> None:
+    assert gate("--run", files / "bad.jsonl").exit_code == 2
+
+
+def test_reports_are_written_for_ci_and_for_a_pull_request(files: Path) -> None:
+    junit = files / "gate.xml"
+    kpi = ("--kpi", "quality=ACCURACY", "--junit", str(junit))
+    result = of_files(files, "bad.jsonl", *kpi, "--format", "markdown")
+    # 37 of 40 pass, then 25.
+    assert "| ❌ | quality | worse by at most 0.02 | 0.925 | 0.625 |" in result.stdout
+    suite = ET.fromstring(junit.read_text())
+    assert (suite.get("tests"), suite.get("failures")) == ("1", "1")
+    [document] = map(json.loads, of_files(files, "bad.jsonl", *kpi, "--json").stdout.splitlines())
+    assert document["outcome"] == "REGRESSION"
+    assert document["lines"][0]["effect"] == pytest.approx(-0.3)
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comparisons are computed in this process, which has numpy anyway."""
+    monkeypatch.setattr(comparing, "in_a_child", numbers)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_runs_of_the_service_pass_the_gate_or_do_not(service: Service, night: Night) -> None:
+    env = {
+        "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
+        "MOSAICO_API_KEY": service.client.headers["Authorization"].removeprefix("Bearer "),
+    }
+
+    def codes(*runs: Iterable[str]) -> list[int]:
+        return [gate("--run", *words, env=env).exit_code for words in runs]
+
+    first = night("monday", traces(range(3)))
+    worse = night("tuesday", traces(range(15)))
+    invalid = night("wednesday", [each | {"outcome": "infra_error"} for each in traces(())])
+    failed = service.completed(runName="nobody-uploaded-it")
+    # The first has nothing to be held against; the second has the first, which is its baseline.
+    assert codes([first["id"]], [worse["id"]], [invalid["id"]], [failed["id"]]) == [4, 1, 3, 3]
+    back = [first["id"], "--baseline", worse["id"], "--max-drop", "quality=0.1"]
+    assert codes(back, [worse["id"], "--metrics", "ROUGE"], ["nobody"]) == [0, 2, 66]
+    running = service.start(runName="monday")
+    assert codes([running["id"]]) == [2]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_runs_are_compared_on_the_command_line(service: Service, night: Night) -> None:
+    env = {
+        "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
+        "MOSAICO_API_KEY": service.client.headers["Authorization"].removeprefix("Bearer "),
+    }
+    first = night("monday", traces([39]))
+    worse = night("tuesday", traces(range(10)))
+    words = ["runs", "compare", first["id"], worse["id"]]
+    told = CliRunner().invoke(cli, words, env=env)
+    assert told.exit_code == 0, told.output
+    assert "quality fell by 0.225, from 0.975 to 0.75" in told.stdout
+    assert "By ACCURACY 10 items fell and 1 rose." in told.stdout
+    assert "https://langfuse.example/t/0" in told.stdout
+    assert "tag:kind:sum\t10 of 10\t0 of 30" in told.stdout
+    document = json.loads(CliRunner().invoke(cli, [*words, "--json"], env=env).stdout)
+    assert document["flips"]["fell"] == 10

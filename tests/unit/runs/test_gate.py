@@ -1,0 +1,180 @@
+"""What a gate makes of a comparison, without a run."""
+
+from typing import Any
+
+import pytest
+
+from app.runs.comparison import ComparedRun, Comparison, KpiComparison
+from app.runs.gate import GateOutcome, GateTerms, NothingToGate, decide, judgement_of
+from app.runs.gate_reports import gate_junit, gate_markdown
+from app.runs.verdict_words import told_judgement
+from app.statistics.anomaly import Side
+from app.statistics.verdict import Judgement, Scale, Verdict, settled
+
+NO_TERMS = GateTerms()
+
+
+def judged(
+    effect: float, half_width: float, p: float, *, side: Side = Side.LOW, items: int = 40
+) -> Judgement:
+    """A rate that changed by `effect`, of which an interval is known."""
+    return settled(
+        Judgement(
+            verdict=Verdict.INCONCLUSIVE,
+            effect=effect,
+            low=effect - half_width,
+            high=effect + half_width,
+            p=p,
+            p_adjusted=p,
+            mde=0.1,
+            n_items=items,
+            trials=1.0,
+            method="made up",
+            base=0.9,
+            value=0.9 + effect,
+            min_effect=0.02,
+            margin=0.05,
+            side=side,
+        )
+    )
+
+
+def compared(
+    kpis: dict[str, Judgement],
+    *,
+    gates: tuple[str, ...] = (),
+    traces: int = 40,
+    verdict: dict[str, Any] | None = None,
+) -> Comparison:
+    def run(run_id: str) -> ComparedRun:
+        return ComparedRun(
+            id=run_id,
+            benchmark_id="bench",
+            agent_id="agent",
+            run_name=None,
+            created_at=None,
+            validity="VALID",
+            traces=traces,
+        )
+
+    return Comparison(
+        base=run("before"),
+        candidate=run("now"),
+        verdict=verdict or {"verdict": "NO_EVIDENCE", "reason": None, "differs": []},
+        kpis=[
+            KpiComparison(
+                kpi_id=name,
+                name=name,
+                gate=name in gates,
+                verdict=told_judgement(name, each, Scale.RATE),
+            )
+            for name, each in kpis.items()
+        ],
+        metrics=[],
+        usage=[],
+        flips=None,
+        over_represented=[],
+        other_agents=[],
+        dead_weight=None,
+    )
+
+
+WORSE = judged(-0.2, 0.1, 0.001)
+SAME = judged(0.0, 0.04, 0.9)
+UNSURE = judged(-0.03, 0.1, 0.4)
+
+
+def test_what_was_told_is_the_judgement_again() -> None:
+    assert judgement_of(told_judgement("q", WORSE, Scale.RATE)) == WORSE
+
+
+@pytest.mark.parametrize(
+    ("kpi", "outcome"),
+    [
+        (WORSE, GateOutcome.REGRESSION),
+        (SAME, GateOutcome.PASS),
+        (UNSURE, GateOutcome.INCONCLUSIVE),
+        (judged(0.2, 0.1, 0.001), GateOutcome.PASS),
+        (judged(0.2, 0.1, 0.001, side=Side.HIGH), GateOutcome.REGRESSION),
+    ],
+)
+def test_a_gate_reads_the_verdict(kpi: Judgement, outcome: GateOutcome) -> None:
+    assert decide(compared({"quality": kpi}), NO_TERMS).outcome is outcome
+
+
+def test_the_loudest_kpi_speaks_for_the_gate() -> None:
+    found = decide(compared({"a": SAME, "b": UNSURE, "c": WORSE}), NO_TERMS)
+    assert found.outcome is GateOutcome.REGRESSION
+    assert [line.outcome for line in found.lines] == [
+        GateOutcome.PASS,
+        GateOutcome.INCONCLUSIVE,
+        GateOutcome.REGRESSION,
+    ]
+
+
+def test_only_kpis_marked_as_gates_are_held_where_some_are() -> None:
+    found = decide(compared({"a": SAME, "b": WORSE}, gates=("a",)), NO_TERMS)
+    assert (found.outcome, [line.name for line in found.lines]) == (GateOutcome.PASS, ["a"])
+
+
+def test_only_named_kpis_are_held_where_some_are_named() -> None:
+    found = decide(compared({"a": SAME, "b": WORSE}), GateTerms(max_drop={"a": 0.05}))
+    assert [line.name for line in found.lines] == ["a"]
+
+
+def test_a_larger_drop_is_allowed_when_that_is_asked_for() -> None:
+    comparison = compared({"quality": WORSE})
+    assert decide(comparison, GateTerms(max_drop={"quality": 0.25})).outcome is GateOutcome.PASS
+    dropped = decide(comparison, GateTerms(max_drop={"quality": 0.1}))
+    assert dropped.outcome is GateOutcome.REGRESSION
+
+
+def test_several_kpis_are_adjusted_by_holm() -> None:
+    # Each p = 0.03 alone would do; of two the smaller counts twice: 0.06.
+    single, double = judged(-0.2, 0.1, 0.03), judged(-0.2, 0.1, 0.03)
+    assert decide(compared({"a": single}), NO_TERMS).outcome is GateOutcome.REGRESSION
+    both = decide(compared({"a": single, "b": double}), NO_TERMS)
+    assert both.outcome is GateOutcome.INCONCLUSIVE
+    assert [line.p_adjusted for line in both.lines] == pytest.approx([0.06, 0.06])
+
+
+@pytest.mark.parametrize(
+    ("kpi", "outcome"),
+    [
+        # The interval of the change: -0.04…0.04, -0.13…0.07, -0.3…-0.1; and of a price its mirror.
+        (SAME, GateOutcome.PASS),
+        (UNSURE, GateOutcome.INCONCLUSIVE),
+        (WORSE, GateOutcome.REGRESSION),
+        (judged(0.2, 0.1, 0.001, side=Side.HIGH), GateOutcome.REGRESSION),
+        (judged(-0.2, 0.1, 0.001, side=Side.HIGH), GateOutcome.PASS),
+        (judged(0.0, 0.04, 0.9, side=Side.BOTH), GateOutcome.PASS),
+        (judged(0.2, 0.1, 0.001, side=Side.BOTH), GateOutcome.REGRESSION),
+    ],
+)
+def test_a_proof_reads_the_interval(kpi: Judgement, outcome: GateOutcome) -> None:
+    found = decide(compared({"quality": kpi}), GateTerms(proved={"quality": 0.05}))
+    assert found.outcome is outcome
+
+
+def test_an_invalid_run_never_passes() -> None:
+    verdict = {"verdict": "INVALID", "reason": "the candidate is invalid: coverage is 10.0%"}
+    found = decide(compared({"quality": SAME}, verdict=verdict), NO_TERMS)
+    assert (found.outcome, found.reason) == (GateOutcome.INVALID, verdict["reason"])
+    assert "<error" in gate_junit(found)
+
+
+def test_no_case_and_no_such_kpi_are_mistakes() -> None:
+    with pytest.raises(NothingToGate, match="no case"):
+        decide(compared({"quality": SAME}, traces=0), NO_TERMS)
+    with pytest.raises(NothingToGate, match=r"'speed'.*quality"):
+        decide(compared({"quality": SAME}), GateTerms(max_drop={"speed": 0.1}))
+    with pytest.raises(NothingToGate, match="neither"):
+        decide(compared({}), NO_TERMS)
+
+
+def test_reports_show_no_text_as_markup() -> None:
+    found = decide(compared({"<b>|quality": WORSE}), NO_TERMS)
+    assert "\\<b\\>\\|quality" in gate_markdown(found)
+    junit = gate_junit(found)
+    assert 'failures="1"' in junit
+    assert "&lt;b&gt;|quality" in junit
