@@ -23,7 +23,7 @@ BELOW = 1
 
 cli = CommandGroup(
     "ot-bench",
-    help="How well models work with MCP servers, and what the servers cost them.",
+    help="How well models work with MCP servers, and what these cost.",
     context_settings={"auto_envvar_prefix": "OT_BENCH"},
 )
 

@@ -41,7 +41,7 @@ def mosaico(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
 def test_the_commands_are_those_that_are_promised() -> None:
     promised = {"serve", "api", "worker", "db", "agents", "benchmarks", "runs", "score", "formula"}
     promised |= {"plugins", "datasets", "keys", "audit", "secrets", "purge", "bash-eval"}
-    promised |= {"schedules", "cron", "scheduler", "notify", "inbox", "alerts"}
+    promised |= {"schedules", "cron", "scheduler", "notify", "inbox", "alerts", "ot-bench", "gate"}
     assert promised == {leaf.words[0] for leaf in ALL}
     assert {"runs start", "runs list", "runs show", "runs watch"} <= set(NAMES)
 
