@@ -4,10 +4,13 @@ import asyncio
 import json
 import signal
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from app.core.errors import AppError, ErrorItem
 from app.core.registry import near_matches
@@ -101,7 +104,9 @@ def run_dataset(
     path = _path(options, report)
     if path is not None:
         require_folder(path.parent)
+        path = path if options.resume is not None else _unshared(path)
     recorder = Recorder(report, trials, path)
+    recorder.write()
     spending = Spending(allowance=options.allowance, price=price)
     try:
         try:
@@ -245,6 +250,16 @@ def _path(options: RunOptions, report: EvalReport) -> Path | None:
     return options.save / name if options.save is not None else options.resume
 
 
+def _unshared(path: Path) -> Path:
+    """The file, made now, or one beside it: another run may have begun in the same second."""
+    for name in chain((path.name,), (f"{path.stem}-{number}.json" for number in count(2))):
+        with suppress(FileExistsError):
+            own = path.with_name(name)
+            own.touch(exist_ok=False)
+            return own
+    raise AssertionError("numbers do not end")
+
+
 def _empty_report(options: RunOptions, llm: Llm, now: datetime) -> EvalReport:
     return EvalReport(
         provider=llm.provider,
@@ -260,6 +275,7 @@ def _settings(options: RunOptions) -> dict[str, Any]:
     """The circumstances of a run, so that another can be made under the same."""
     return {
         "dataset": options.dataset.name,
+        "server": _host(options.model.base_url),
         "bashkit": BASHKIT_VERSION,
         "system_prompt": sandbox_prompt(),
         "trials": options.trials,
@@ -268,3 +284,8 @@ def _settings(options: RunOptions) -> dict[str, Any]:
         "turn_settings": asdict(options.model.settings),
         "judge_model": options.judge.model if options.judge else None,
     }
+
+
+def _host(base_url: str | None) -> str | None:
+    """Host and port, without what is no one else's business; None is the provider's own server."""
+    return None if base_url is None else urlsplit(base_url).netloc.rpartition("@")[2]

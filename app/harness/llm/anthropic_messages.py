@@ -78,7 +78,9 @@ def wire_message(message: Message) -> dict[str, Any]:
 def _wire(block: Block) -> list[dict[str, Any]]:
     match block:
         case TextBlock(text=text):
-            return [{"type": "text", "text": text}] if text else []  # empty ones are refused
+            return (
+                [{"type": "text", "text": text}] if text.strip() else []
+            )  # blank ones are refused
         case ToolUseBlock():
             return [{"type": "tool_use", "id": block.id, "name": block.name, "input": block.input}]
         case ToolResultBlock():

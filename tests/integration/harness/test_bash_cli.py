@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -12,8 +13,9 @@ from typer.testing import CliRunner, Result
 
 from app.harness.bash.cli import cli
 from app.harness.bash.recordings import read_report
+from app.harness.bash.run import ModelChoice, RunOptions, run_dataset
 from app.harness.bash.types import Outcome
-from app.harness.llm.conversation import Message, Role, Stop, TextBlock
+from app.harness.llm.conversation import Message, Provider, Role, Stop, TextBlock
 from tests.support.bash_eval import GPT, HAIKU, recorded
 from tests.support.model_server import Said, model_server
 
@@ -185,6 +187,21 @@ def test_a_run_is_resumed_where_it_ended(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.json")) == [file]
 
 
+def test_runs_that_begin_in_the_same_second_have_files_of_their_own(tmp_path: Path) -> None:
+    options = RunOptions(
+        dataset=TASKS,
+        model=ModelChoice(provider=Provider.SCRIPTED, model=str(SCRIPT)),
+        task_ids=["mend_json"],
+        save=tmp_path,
+    )
+    for _ in range(3):
+        run_dataset(options, environment={}, now=datetime(2026, 2, 9, 5, 45, 58, tzinfo=UTC))
+    stem = "eval-scripted-script-2026-02-09-054558"
+    files = {f"{stem}{number}.json" for number in ("", "-2", "-3")}
+    assert {file.name for file in tmp_path.glob("*.json")} == files
+    assert all(read_report(tmp_path / file).results[0].passed() for file in files)
+
+
 def test_a_resumed_run_may_be_written_elsewhere(tmp_path: Path) -> None:
     run("run", TASKS, *PLAY, "--save", tmp_path, "--run-tokens", "1")
     [file] = tmp_path.glob("*.json")
@@ -201,7 +218,10 @@ def test_answers_are_kept_and_asked_once(tmp_path: Path) -> None:
     words = ("run", dataset, "--provider", "openai", "--model", "m", "--cache", tmp_path / "cache")
     with model_server(lambda _: Said(message=message, stop=Stop.END, usage=None)) as server:
         address = ("--base-url", server.openai_url)
-        assert run(*words, *address).exit_code == 1
+        saved = run(*words, *address, "--save", tmp_path / "saved")
+        assert saved.exit_code == 1
+        [file] = (tmp_path / "saved").glob("*.json")
+        assert read_report(file).settings["server"] == server.url.removeprefix("http://")
         assert run(*words, *address, "--only-cached").exit_code == 1
         assert len(server.asked) == 1
 

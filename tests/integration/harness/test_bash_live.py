@@ -190,6 +190,14 @@ def test_malformed_arguments_are_told_to_the_model(provider: Provider, arguments
     assert getattr(flaw, "is_error", False)
 
 
+def test_blank_texts_are_not_sent_back_to_a_server_that_refuses_them() -> None:
+    answers = (said("echo x", text=" \n"), said(text="Done."))
+    with model_server(in_order(*answers)) as server:
+        _, _, failure = attempt(server, Provider.ANTHROPIC)
+    assert failure is None
+    assert [each["type"] for each in server.asked[1].body["messages"][1]["content"]] == ["tool_use"]
+
+
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_half_a_character_is_replaced(provider: Provider) -> None:
     """No request, sandbox or file could hold it, and the run would break off."""
