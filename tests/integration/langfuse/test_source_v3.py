@@ -9,7 +9,7 @@ from app.traces.types import Outcome, ToolCall, Trace
 from tests.integration.langfuse.collecting import collected
 from tests.integration.langfuse.test_source import ODD_NAMES
 from tests.support.langfuse import ScorePlan, StandIn
-from tests.support.langfuse.mishaps import Says, TimedOut
+from tests.support.langfuse.mishaps import ALWAYS, Says, TimedOut
 from tests.support.langfuse.records import SOME_NIGHT
 
 TONE = ScorePlan(name="Tone", value=0.5)
@@ -113,6 +113,25 @@ def test_a_server_that_cannot_answer_so_much_is_asked_for_fewer_traces(
     ids_above = Says(status=422, content={"message": "Request timed out"})
     langfuse_v3.inject(ids_above, path="/traces", on={1, 2, 3})
     assert len(collected(langfuse_v3).traces) == 40
+
+
+def test_a_dataset_that_is_too_large_by_the_hundred_is_read_in_smaller_pages(
+    langfuse_v3: StandIn,
+) -> None:
+    langfuse_v3.experiment(items=130)
+    langfuse_v3.inject(TimedOut(above=30), path="/dataset-items", on=ALWAYS)
+    expected = {
+        item: trace.expected_output for item, trace in collected(langfuse_v3).by_item.items()
+    }
+    assert expected == {f"dataset-1-{number}": f"answer {number}" for number in range(130)}
+
+
+def test_a_trace_whose_calls_are_too_large_by_the_hundred_is_read_in_smaller_pages(
+    langfuse_v3: StandIn,
+) -> None:
+    langfuse_v3.experiment(items=2, calls_per_item=130)
+    langfuse_v3.inject(TimedOut(above=30), path="/observations", on=ALWAYS)
+    assert [trace.turns for trace in collected(langfuse_v3).traces] == [130, 130]
 
 
 def test_a_server_that_knows_no_filters_is_asked_trace_by_trace(langfuse_v3: StandIn) -> None:

@@ -1,6 +1,7 @@
 """The third generation of the API: dataset runs, traces, and observations by trace."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ FEWEST_IDS: Final = 1
 NAMES_SHOWN: Final = 10
 RUNS_LISTED: Final = 20
 RUN_ITEM_FIELDS: Final = ("id", "datasetItemId", "traceId", "observationId", "createdAt")
+ITEM_FIELDS: Final = ("id", "expectedOutput")
 RUN_PAGES_SEARCHED: Final = 10
 NO_EXPECTED_OUTPUT: Final = "expected-output-gone"
 
@@ -188,23 +190,18 @@ class V3Reader:
     def _run_items(self, dataset_id: str, name: str, *, page: int, limit: int) -> "_Page":
         asked: Parameters = {"datasetId": dataset_id, "runName": name, "limit": limit}
         try:
-            found = self._page("/dataset-run-items", asked, page)
+            return self._page("/dataset-run-items", asked, page, RUN_ITEM_FIELDS)
         except NotThere:
             return _Page([], 0)
-        # A large run has very many of them: only what is needed is kept.
-        rows = [{field: row.get(field) for field in RUN_ITEM_FIELDS} for row in found.rows]
-        return _Page(rows, found.total_pages)
 
     def _fill(self, spool: ItemSpool, run: FoundRun, wanted: set[str]) -> None:
         """Read the dataset as it was when the run began, as far as the run needs it."""
         asked = {"datasetName": run.dataset_name, "version": moment(run.start), "limit": ROWS}
-        first = self._page("/dataset-items", asked, 1)
+        read = partial(self._page_in_parts, "/dataset-items", asked, fields=ITEM_FIELDS)
+        first = read(1)
         spool.add(first.rows)
         missing = wanted - {str(row.get("id")) for row in first.rows}
-        works = (
-            partial(self._page, "/dataset-items", asked, page)
-            for page in range(2, first.total_pages + 1)
-        )
+        works = (partial(read, page) for page in range(2, first.total_pages + 1))
         for page in in_order(works, ahead=IN_FLIGHT):
             spool.add(page.rows)
             missing -= {str(row.get("id")) for row in page.rows}
@@ -260,17 +257,40 @@ class V3Reader:
             {"type": "stringOptions", "column": column, "operator": "any of", "value": list(values)}
         ]
         asked: Parameters = {"filter": json.dumps(asks), "limit": ROWS, **more}
+        read = self._page if len(values) > FEWEST_IDS else self._page_in_parts
         page, pages = 0, 1
         while page < pages:
             page += 1
-            found = self._page(path, asked, page)
+            found = read(path, asked, page)
             yield from found.rows
             pages = found.total_pages if found.rows else 0
 
-    def _page(self, path: str, asked: Parameters, page: int) -> "_Page":
+    def _page_in_parts(
+        self, path: str, asked: Parameters, page: int, fields: Sequence[str] = ()
+    ) -> "_Page":
+        """A page put together of smaller ones, as far as the server cannot give it at once."""
+        try:
+            return self._page(path, asked, page, fields)
+        except AskForLess:
+            limit = int(asked["limit"] or 1)
+            parts = next((number for number in (2, 5) if limit % number == 0), None)
+            if parts is None:
+                raise
+        smaller, last = {**asked, "limit": limit // parts}, page * parts
+        found = self._page_in_parts(path, smaller, last - parts + 1, fields)
+        rows, total = list(found.rows), found.total_pages
+        for number in range(last - parts + 2, min(last, total) + 1):
+            rows += self._page_in_parts(path, smaller, number, fields).rows
+        return _Page(rows, math.ceil(total / parts))
+
+    def _page(self, path: str, asked: Parameters, page: int, fields: Sequence[str] = ()) -> "_Page":
+        """A page; of its rows, which may be very many, only the `fields` that are needed."""
         document = self.client.get(path, {**asked, "page": page})
         total = number_of(meta_of(document).get("totalPages"))
-        return _Page(rows_of(document, f"GET {path}"), int(total or 1))
+        rows = rows_of(document, f"GET {path}")
+        if fields:
+            rows = [{field: row.get(field) for field in fields} for row in rows]
+        return _Page(rows, int(total or 1))
 
 
 class _Page(NamedTuple):
