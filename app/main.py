@@ -18,8 +18,8 @@ from sqlalchemy import QueuePool
 from starlette.routing import BaseRoute
 
 from app import api
-from app.access.audit import witness
 from app.access.service import ensure_first_admin_key
+from app.access.witness import witness
 from app.core import etags, problems
 from app.core.answers import AnswerHeaders
 from app.core.bodies import Bodies

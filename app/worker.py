@@ -6,8 +6,8 @@ import os
 import signal
 import threading
 
-from app.access.idempotency import purge_expired
 from app.access.limits import purge_windows
+from app.access.service import purge_expired
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.jobs.handlers import HANDLERS

@@ -7,11 +7,11 @@ from fastapi import BackgroundTasks, Request, Security
 from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from app.access import audit
 from app.access.keyring import KeyRing
 from app.access.limits import MINUTE_S, FailureLimit, RequestLimit
 from app.access.queries import KnownKey
 from app.access.rules import RoleName, covers
+from app.access.witness import witness
 from app.core.answers import add_header
 from app.core.deps import READING
 from app.core.errors import Forbidden, Unauthorized
@@ -156,7 +156,7 @@ def _record_refusal(request: Request) -> None:
         return
     held: Resources = request.app.state.resources
     with held.db.begin() as session:
-        audit.witness(request, session, outcome="refused")
+        witness(request, session, outcome="refused")
 
 
 def _gate(request: Request) -> Gate:

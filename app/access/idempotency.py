@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Header, Request, Response
@@ -21,7 +21,6 @@ from sqlalchemy.orm import Session
 from app.access.deps import caller_of
 from app.access.models import IdempotencyKey
 from app.core.answers import add_header
-from app.core.batches import delete_some
 from app.core.deps import resources
 from app.core.errors import Conflict, Invalid
 from app.core.etags import find_etag
@@ -182,11 +181,6 @@ async def _once_only(request: Request, idempotency_key: KeyHeader = None) -> Onc
 
 
 Once = Annotated[OnceOnly, Depends(_once_only)]
-
-
-def purge_expired(session: Session, now: datetime) -> int:
-    """Forget some of the answers that no client may ask for any more; see `delete_some`."""
-    return delete_some(session, IdempotencyKey, IdempotencyKey.expires_at <= now)
 
 
 def _claim(request: Request, key: str, body: BaseModel | str | None) -> Claim:

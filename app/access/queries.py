@@ -11,7 +11,7 @@ from app.access.models import ApiKey, AuditEntry
 from app.access.rules import Spelling, digest, parse_token, spelling
 from app.access.schemas import ApiKeyView, AuditView
 from app.core.errors import NotFound
-from app.core.pagination import PageQuery, paged
+from app.core.keyset import PageQuery, paged
 from app.core.schemas import Page
 
 CONFIGURED_KEY_ID = "admin-env"

@@ -8,7 +8,7 @@ from sqlalchemy import delete, func, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from app.access.models import ApiKey
+from app.access.models import ApiKey, IdempotencyKey
 from app.access.queries import CONFIGURED_KEY_ID, get_key_row
 from app.access.rules import (
     FileKey,
@@ -22,6 +22,7 @@ from app.access.rules import (
     new_token,
     parse_token,
 )
+from app.core.batches import delete_some
 from app.core.clock import Clock, utc_now
 from app.core.db import Database
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
@@ -254,3 +255,11 @@ def _revoke_first_keys(session: Session, *, now: datetime) -> None:
         .where(ApiKey.name == FIRST_KEY_NAME, ApiKey.revoked_at.is_(None))
         .values(revoked_at=now)
     )
+
+
+def purge_expired(session: Session, now: datetime) -> int:
+    """Forget some of the answers to repeated requests that nobody may ask for any more.
+
+    See `delete_some`.
+    """
+    return delete_some(session, IdempotencyKey, IdempotencyKey.expires_at <= now)

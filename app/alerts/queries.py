@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.alerts.models import AlertConfig, AlertEvent, AlertSilence, AlertStanding
 from app.core.errors import NotFound
-from app.core.pagination import PageQuery, PageRows, paged
+from app.core.keyset import PageQuery, PageRows, paged
 
 RUN_AGENTS = text(
     "SELECT DISTINCT agent_id FROM benchmark_runs WHERE benchmark_id = :benchmark ORDER BY 1 LIMIT 50"
@@ -158,6 +158,16 @@ def list_events(session: Session, query: PageQuery, told: Told) -> PageRows[Aler
     wanted = [column == value for column, value in columns.items() if value is not None]
     statement = select(AlertEvent).where(*wanted)
     return paged(session, statement, keys=[AlertEvent.created_at, AlertEvent.id], query=query)
+
+
+def held_events(session: Session, event_ids: Sequence[str]) -> list[AlertEvent]:
+    """Those of these alerts that a silence kept from being told, oldest first."""
+    if not event_ids:
+        return []
+    statement = select(AlertEvent).where(
+        AlertEvent.id.in_(event_ids), AlertEvent.silence_id.is_not(None)
+    )
+    return list(session.scalars(statement.order_by(AlertEvent.id)))
 
 
 def get_silence(session: Session, silence_id: str) -> AlertSilence:

@@ -5,7 +5,7 @@ from sqlalchemy.orm import Session
 
 from app.benchmarks.models import Benchmark, BenchmarkAgent, KpiDefinition
 from app.core.errors import NotFound
-from app.core.pagination import PageQuery, PageRows, paged
+from app.core.keyset import PageQuery, PageRows, paged
 
 
 class BenchmarkNotFound(NotFound):

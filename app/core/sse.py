@@ -23,16 +23,14 @@ from fastapi import Request
 from fastapi.encoders import jsonable_encoder
 from fastapi.responses import Response, StreamingResponse
 from psycopg import sql
-from sqlalchemy import text
-from sqlalchemy.orm import Session
 from starlette.types import Receive, Scope, Send
 
+from app.core.announcing import CHANNEL
 from app.core.db import libpq_url
 from app.core.errors import Unavailable
 
 log = structlog.stdlib.get_logger(__name__)
 
-CHANNEL = "mosaico_events"
 HEARTBEAT_S = 15.0
 BURST_S = 0.1
 FIRST_RETRY_S = 0.1
@@ -51,11 +49,6 @@ class Snapshot:
     data: Any
     id: str | None = None
     final: bool = False
-
-
-def announce(session: Session, key: str, *, channel: str = CHANNEL) -> None:
-    """Wake the streams of a key when this transaction commits; nothing happens if it does not."""
-    session.execute(text("SELECT pg_notify(:channel, :key)"), {"channel": channel, "key": key})
 
 
 class EventHub:

@@ -8,7 +8,8 @@ from sqlalchemy.orm import Session
 from app.access.deps import require
 from app.access.idempotency import Once
 from app.core.deps import Hub, Res
-from app.core.pagination import PageQuery, Paging
+from app.core.keyset import PageQuery
+from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
 from app.core.schemas import Page
 from app.core.sse import Snapshot, stream

@@ -8,11 +8,11 @@ from sqlalchemy import exists, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
+from app.core.announcing import announce
 from app.core.batches import delete_some
 from app.core.errors import Conflict
 from app.core.ids import new_id
 from app.core.secrets import Secret, SecretBox
-from app.core.sse import announce
 from app.jobs.queue import enqueue_many
 from app.notifications import queries
 from app.notifications.addresses import address_of, signing_keys

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.core.db import Database, sql_of
 from app.core.errors import NotFound
-from app.core.pagination import (
+from app.core.keyset import (
     PageQuery,
     PageRows,
     encode_cursor,
@@ -37,6 +37,20 @@ _FILTERS = {
 }
 SHOWN_RUN = sql_of(SHOWN.where(_RUNS.c.id == bindparam("run_id")))
 
+# A plain yes or no: why not is found out by whoever asks for it.
+RUNNABLE = text(
+    """
+    SELECT EXISTS (
+        SELECT FROM benchmarks AS benchmark, agents AS agent
+        WHERE benchmark.id = :benchmark_id AND NOT benchmark.archived
+          AND agent.id = :agent_id AND NOT agent.archived
+          AND (EXISTS (SELECT FROM benchmark_agents AS evaluated
+                       WHERE evaluated.benchmark_id = benchmark.id
+                         AND evaluated.agent_id = agent.id)
+               OR NOT EXISTS (SELECT FROM benchmark_agents AS evaluated
+                              WHERE evaluated.benchmark_id = benchmark.id)))
+    """
+)
 
 STRETCHES = text(
     """
@@ -87,6 +101,12 @@ class TraceValues(NamedTuple):
     position: int
     trace_id: str
     values: list[float | None]
+
+
+def is_runnable(session: Session, benchmark_id: str, agent_id: str) -> bool:
+    """Whether `require_runnable` would let a run of the two start; asked with every new run."""
+    asked = {"benchmark_id": benchmark_id, "agent_id": agent_id}
+    return bool(session.scalar(RUNNABLE, asked))
 
 
 def get_run(session: Session, run_id: str, *, for_update: bool = False) -> BenchmarkRun:

@@ -13,11 +13,11 @@ from app.alerts.schemas import EventState
 from app.alerts.service import RunNotice, record_decisions, tell_notice
 from app.benchmarks.models import Benchmark
 from app.benchmarks.queries import agents_of, get_benchmark
+from app.core.announcing import announce
 from app.core.copy import copy_encoded
 from app.core.db import insert_row
 from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
-from app.core.sse import announce
 from app.jobs.queue import enqueue, enqueue_many
 from app.kpis.evaluate import KpiValue, Standing
 from app.kpis.service import RunKey, record_kpis
@@ -107,8 +107,9 @@ def create_run(
     Raises: `NotFound` for an unknown benchmark or agent, `Invalid` when the benchmark does not
             evaluate the agent, `Conflict` when one of them is archived.
     """
-    benchmark, agent = get_benchmark(session, benchmark_id), get_agent(session, agent_id)
-    require_runnable(session, benchmark, agent)
+    if not queries.is_runnable(session, benchmark_id, agent_id):
+        benchmark, agent = get_benchmark(session, benchmark_id), get_agent(session, agent_id)
+        require_runnable(session, benchmark, agent)
     new = {
         "id": new_id(),
         "benchmark_id": benchmark_id,

@@ -7,7 +7,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
-from app.core.pagination import PageQuery, PageRows, paged
+from app.core.keyset import PageQuery, PageRows, paged
 from app.runs.models import BenchmarkRun
 from app.runs.rules import FINAL
 from app.schedules.models import ScheduleConfig, ScheduleFire

@@ -4,7 +4,7 @@ from sqlalchemy import ColumnElement, Row, func, select
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
-from app.core.pagination import PageQuery, PageRows, paged
+from app.core.keyset import PageQuery, PageRows, paged
 from app.traces.models import CollectedTrace, Collection, LocalDataset, LocalTrace
 from app.traces.types import Outcome, ToolCall, Trace
 

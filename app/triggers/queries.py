@@ -8,7 +8,7 @@ from app.agents.models import Agent
 from app.benchmarks.models import Benchmark, BenchmarkAgent
 from app.benchmarks.triggers import Triggers
 from app.core.errors import NotFound
-from app.core.pagination import PageQuery, PageRows, paged
+from app.core.keyset import PageQuery, PageRows, paged
 from app.triggers.models import RunWatch, SeenRun, TriggerEvent, WebhookSecret
 from app.triggers.rules import EventStatus, EventType, LangfuseEvent, fits
 

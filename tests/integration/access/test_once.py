@@ -10,8 +10,8 @@ from fastapi import FastAPI
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
-from app.access.idempotency import purge_expired
 from app.access.models import IdempotencyKey
+from app.access.service import purge_expired
 from app.core.db import Database
 from app.core.resources import Resources
 from tests.integration.access.toy_service import Call, Client, Clock, Workshop, toy_app

@@ -6,7 +6,7 @@ from sqlalchemy import TIMESTAMP, MetaData, delete, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from app.core.db import Database
-from app.core.pagination import (
+from app.core.keyset import (
     BadCursor,
     PageQuery,
     encode_cursor,

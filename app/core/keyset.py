@@ -1,0 +1,177 @@
+"""Lists in pages that stay stable while rows come and go: keyset, never offset.
+
+Source: Markus Winand, "We need tool support for keyset pagination"; Postgres row comparison.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+from sqlalchemy import Integer, Select, bindparam, literal, tuple_
+from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.sql.elements import KeyedColumnElement
+
+from app.core.db import Database, sql_of
+from app.core.errors import ErrorItem, Invalid
+from app.core.strict_json import MAX_INTEGER, MIN_INTEGER, storable_text_flaw
+
+T = TypeVar("T")
+S = TypeVar("S", bound=Select[Any])
+
+DEFAULT_LIMIT = 50
+MAX_LIMIT = 200
+MAX_CURSOR = 1024
+
+_BEYOND, _LIMIT = "beyond_", "page_limit"
+
+Key: TypeAlias = InstrumentedAttribute[Any] | KeyedColumnElement[Any]
+CursorValue: TypeAlias = str | int | datetime
+
+
+class BadCursor(Invalid):
+    """The cursor is not one that this list gave; start again without a cursor."""
+
+    code = "bad-cursor"
+
+
+@dataclass(frozen=True, slots=True)
+class PageQuery:
+    """Which page a client asks for: `?limit=50&cursor=…`."""
+
+    limit: int = DEFAULT_LIMIT
+    cursor: str | None = None
+
+
+class PageRows(NamedTuple, Generic[T]):
+    """The rows of one page and the cursor of the next; None on the last page."""
+
+    rows: list[T]
+    next_cursor: str | None
+
+
+def paged(
+    session: Session,
+    statement: Select[T],
+    *,
+    keys: Sequence[Key],
+    query: PageQuery,
+    descending: bool = True,
+) -> PageRows[T]:
+    """One page of a `select(Entity)`, ordered by `keys`.
+
+    Reads:  keys that are never null and together unique; an index on them makes it fast.
+    Raises: `BadCursor` when the cursor does not fit the keys.
+    """
+    rows = session.scalars(_ordered(statement, keys, query, descending=descending))
+    return _cut(list(rows), query, lambda row: [getattr(row, key.key) for key in keys])
+
+
+def page_sql(
+    statement: Select[Any], *, keys: Sequence[KeyedColumnElement[Any]], beyond: bool
+) -> str:
+    """The text of one page of a `select` of columns, `keys` among them, for `find_page`.
+
+    `beyond` when the page begins after a cursor. Build it once: that takes longer than the page.
+    """
+    if beyond:
+        marks = (bindparam(f"{_BEYOND}{key.key}", type_=key.type) for key in keys)
+        statement = statement.where(tuple_(*keys) < tuple_(*marks))
+    limit = bindparam(_LIMIT, type_=Integer)
+    return sql_of(statement.order_by(*(key.desc() for key in keys)).limit(limit))
+
+
+def find_page(
+    db: Database,
+    sql: str,
+    given: Mapping[str, object],
+    *,
+    keys: Sequence[KeyedColumnElement[Any]],
+    query: PageQuery,
+) -> PageRows[dict[str, Any]]:
+    """One page of a list straight from the driver, for those that are asked most often.
+
+    Reads:  `sql` of `page_sql` with the same keys, beyond a cursor if the query has one.
+    Raises: `BadCursor` when the cursor does not fit the keys.
+    Cost:   half of the same through a session.
+    """
+    marks = _marks(keys, query.cursor) if query.cursor is not None else []
+    beyond = {f"{_BEYOND}{key.key}": mark for key, mark in zip(keys, marks, strict=False)}
+    rows = db.find_rows(sql, {**given, **beyond, _LIMIT: query.limit + 1})
+    return _cut(rows, query, lambda row: [row[key.key] for key in keys])
+
+
+def encode_cursor(values: Sequence[CursorValue]) -> str:
+    """An opaque text for the place after a row with these key values."""
+    document = json.dumps([_tagged(value) for value in values], separators=(",", ":"))
+    return base64.urlsafe_b64encode(document.encode()).rstrip(b"=").decode()
+
+
+def decode_cursor(text: str) -> list[CursorValue]:
+    """The key values of a cursor; raises `BadCursor` on anything that `encode_cursor` never made."""
+    try:
+        padded = text.encode("ascii") + b"=" * (-len(text) % 4)
+        document = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        return [_untagged(*item) for item in document]
+    except (binascii.Error, ValueError, TypeError, RecursionError):
+        raise _bad_cursor() from None
+
+
+def _tagged(value: CursorValue) -> list[str | int]:
+    if isinstance(value, datetime):
+        return ["t", value.isoformat()]
+    return ["i", value] if isinstance(value, int) else ["s", value]
+
+
+def _untagged(tag: str, value: Any) -> CursorValue:
+    if tag == "i" and type(value) is int and MIN_INTEGER <= value <= MAX_INTEGER:
+        return value
+    if tag == "s" and isinstance(value, str) and storable_text_flaw(value) is None:
+        return value
+    if tag == "t":
+        instant = datetime.fromisoformat(value)
+        if instant.tzinfo is not None:
+            return instant
+    raise ValueError(tag)
+
+
+def _ordered(statement: S, keys: Sequence[Key], query: PageQuery, *, descending: bool) -> S:
+    if query.cursor is not None:
+        statement = statement.where(_beyond(keys, query.cursor, descending=descending))
+    order = [key.desc() if descending else key.asc() for key in keys]
+    return statement.order_by(*order).limit(query.limit + 1)
+
+
+def _cut(
+    rows: list[T], query: PageQuery, values_of: Callable[[T], Sequence[CursorValue]]
+) -> PageRows[T]:
+    if len(rows) <= query.limit:
+        return PageRows(rows, None)
+    shown = rows[: query.limit]
+    return PageRows(shown, encode_cursor(values_of(shown[-1])))
+
+
+def _beyond(keys: Sequence[Key], cursor: str, *, descending: bool) -> Any:
+    values = _marks(keys, cursor)
+    row = tuple_(*keys)
+    mark = tuple_(*(literal(value, key.type) for key, value in zip(keys, values, strict=True)))
+    return row < mark if descending else row > mark
+
+
+def _marks(keys: Sequence[Key], cursor: str) -> list[CursorValue]:
+    values = decode_cursor(cursor)
+    fits = len(values) == len(keys) and all(
+        isinstance(value, key.type.python_type) for key, value in zip(keys, values, strict=False)
+    )
+    if not fits:
+        raise _bad_cursor()
+    return values
+
+
+def _bad_cursor() -> BadCursor:
+    return BadCursor(
+        errors=[ErrorItem(pointer="cursor", detail="is not a cursor of this list; leave it out")]
+    )
