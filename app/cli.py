@@ -37,7 +37,9 @@ PARTS = {
     ),
     "datasets": Part("app.traces.cli:cli", "Traces that the service keeps itself."),
     "runs": Part("app.runs.cli:cli", "Benchmark runs: start, watch, read."),
-    "gate": Part("app.runs.gate_cli:cli", "Let a run pass, or say why not."),
+    "gate": Part(
+        "app.runs.gate_cli:cli", "Hold a run against its baseline, and let it pass or not."
+    ),
     "schedules": Part(
         "app.schedules.cli:cli", "Schedules: what runs by the clock, and what became of it."
     ),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PATH = "/benchmark-runs"
 FILES = frozenset({".jsonl", ".ndjson"})
 
-cli = CommandGroup("gate", help="Let a run pass, or say why not.")
+cli = CommandGroup("gate", help="Hold a run against its baseline, and let it pass or not.")
 
 
 class GateFormat(StrEnum):
