@@ -12,7 +12,7 @@ from app.alerts import queries
 from app.alerts.evaluation import Decision, Decisions, EvaluatedRun
 from app.alerts.messages import message_of, silences
 from app.alerts.models import AlertConfig, AlertEvent, AlertSilence, AlertStanding
-from app.alerts.rules import AlertState, Standing, advance
+from app.alerts.rules import AlertState, Outcome, Standing, advance
 from app.alerts.schemas import EventState, SilenceCreate, rule_of
 from app.core.errors import Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
@@ -55,13 +55,16 @@ def record_decisions(session: Session, decisions: Decisions, now: datetime) -> N
         return
     configs = queries.lock_enabled(session, ids)
     standings = _standings(session, sorted(configs), run.agent_id, now)
-    events = []
+    events, episodes = [], []
     for decision in decisions.items:
         config, standing = configs.get(decision.config_id), standings.get(decision.config_id)
         if config is None or standing is None or config.revision != decision.revision:
             continue
         if standing.run_seq < run.seq:
+            if standing.episode and decision.assessment.outcome is Outcome.BREACH:
+                episodes.append(standing.episode)
             events += _move(config, standing, run, decision, now)
+    _tell_late(session, episodes, configs, now)
     _tell(session, events, configs, now)
 
 
@@ -274,6 +277,20 @@ def _tell(
     _publish(session, [event for event in events if event.silence_id is None], known)
     session.add_all(events)
     session.flush()
+
+
+def _tell_late(
+    session: Session, episodes: Sequence[str], configs: Mapping[str, AlertConfig], now: datetime
+) -> None:
+    """Tell of what a silence held when it began to fire, and which still does after the silence."""
+    holding = queries.silences_at(session, now)
+    of_runs: dict[str | None, list[AlertEvent]] = defaultdict(list)
+    for event in queries.held_events(session, episodes):
+        if not any(silences(each.matchers, event) for each in holding):
+            event.silence_id = None
+            of_runs[event.run_id].append(event)
+    for events in of_runs.values():
+        _tell(session, events, configs, now)
 
 
 def _publish(

@@ -159,6 +159,24 @@ def test_a_silence_keeps_an_alert_from_being_told_but_not_from_being_judged(
     assert inbox(ready) == []
 
 
+def test_what_still_fires_when_its_silence_is_over_is_told_with_the_next_run(
+    ready: Service, rule: RuleMaker, night: Night
+) -> None:
+    rule(condition="LESS_THAN", threshold=0.8)
+    silence = {"id": "quiet", "matchers": {"name": "*"}, "endsAt": "2099-01-01T00:00:00Z"}
+    ready.post("/silences", silence)
+    night(5)
+    night(5)
+    assert inbox(ready) == []
+    ready.delete("/silences/quiet")
+    night(5)
+    night(5)
+    [message] = inbox(ready)
+    assert message["title"].startswith("Firing: quality falls")
+    [alert] = ready.listed("/alerts")
+    assert (alert["silenceId"], alert["notificationId"]) == (None, message["id"])
+
+
 def test_what_a_true_alert_told_is_not_taken_for_normal(
     ready: Service, rule: RuleMaker, night: Night
 ) -> None:
