@@ -1,16 +1,15 @@
 """What came of a task of ot-bench, as a trace like any other."""
 
 import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from app.harness.llm.conversation import Role
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.reports.figures import reason
-from app.harness.mcp.types import BenchReport, Evaluation, Outcome, TaskResult
+from app.harness.mcp.scores import asked_of, expected_of, task_scores
+from app.harness.mcp.types import BenchReport, Outcome, TaskResult
 from app.traces.types import Outcome as TraceOutcome
 from app.traces.types import ToolCall, Trace
 
@@ -50,10 +49,7 @@ def traces_of(report: BenchReport) -> Iterator[Trace]:
 def trace_of(result: TaskResult, told: Iterable[str] = ()) -> Trace:
     """One attempt at one task; `told` is added to the name of its item.
 
-    What was expected and what is not met stand on a line each. Scores: TASK_PASSED is 1 or 0, and
-    absent when there was nothing to be met; TASK_SCORE the mean of what the evaluators say;
-    NATURAL_STOP, BASE_CONTEXT and CONTEXT_GROWTH_AVG where a model was asked. The hash of what was
-    asked is a tag: only attempts that share it can be compared.
+    The hash of what was asked is a tag: only attempts that share it can be compared.
     """
     item_id = _short(" · ".join([f"{result.scenario}/{result.task}", *filter(None, told)]))
     asked = result.type is TaskType.HARNESS
@@ -62,9 +58,8 @@ def trace_of(result: TaskResult, told: Iterable[str] = ()) -> Trace:
         item_id=item_id,
         trial=result.trial,
         outcome=_OUTCOMES.get(result.outcome, TraceOutcome.INFRA_ERROR),
-        input=_input(result),
-        expected_output="\n".join(each.expected for each in result.evaluations if each.expected)
-        or None,
+        input=asked_of(result),
+        expected_output=expected_of(result),
         output=result.response,
         error=reason(result) or None,
         tags=(*result.tags, f"task:{result.content_hash}"),
@@ -74,7 +69,7 @@ def trace_of(result: TaskResult, told: Iterable[str] = ()) -> Trace:
         latency_ms=result.duration_ms,
         tool_calls=_calls(result),
         turns=len(result.llm_calls) if asked else None,
-        scores=_scores(result),
+        scores=task_scores(result),
     )
 
 
@@ -98,15 +93,6 @@ def _short(name: str) -> str:
     return f"{name[: LONGEST_ID - 14]}…-{digest}"
 
 
-def _input(result: TaskResult) -> str | None:
-    """The prompts, or the call of a direct task; None when nothing was asked."""
-    if result.type is TaskType.DIRECT:
-        called = [{"tool": each.tool, "arguments": each.arguments} for each in result.tool_calls]
-        return json.dumps(called[0], ensure_ascii=False) if called else None
-    said = (each.text() for each in result.messages if each.role is Role.USER)
-    return "\n\n".join(text for text in said if text) or None
-
-
 def _calls(result: TaskResult) -> tuple[ToolCall, ...]:
     several = len(result.servers) > 1
     return tuple(
@@ -118,24 +104,3 @@ def _calls(result: TaskResult) -> tuple[ToolCall, ...]:
         )
         for call in result.tool_calls
     )
-
-
-def _scores(result: TaskResult) -> dict[str, float]:
-    outcome = _OUTCOMES.get(result.outcome, TraceOutcome.INFRA_ERROR)
-    if outcome.is_missing:
-        return {}
-    found = {
-        "TASK_PASSED": 0.0 if outcome.is_agent_failure else result.passed,
-        "TASK_SCORE": 0.0 if outcome.is_agent_failure else _share_met(result.evaluations),
-        "NATURAL_STOP": result.natural_stop if result.type is TaskType.HARNESS else None,
-        "BASE_CONTEXT": result.base_context,
-        "CONTEXT_GROWTH_AVG": result.context_growth_avg,
-    }
-    return {name: float(value) for name, value in found.items() if value is not None}
-
-
-def _share_met(evaluations: tuple[Evaluation, ...]) -> float | None:
-    """The mean of what was said, a verdict as 1 or 0; None when nothing was."""
-    said = [each.passed if each.score is None else each.score for each in evaluations]
-    known = [float(value) for value in said if value is not None]
-    return sum(known) / len(known) if known else None

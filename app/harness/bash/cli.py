@@ -343,7 +343,8 @@ def _exporter(environment: "Mapping[str, str]", dataset: str) -> "Callable[[Eval
     """Writes a run to Langfuse; what it needs is looked for before anything is paid."""
     from datetime import UTC, datetime
 
-    from app.harness.bash.langfuse_export import export_run, langfuse_access
+    from app.harness.bash.langfuse_export import export_run
+    from app.harness.langfuse_export import langfuse_access
 
     access = langfuse_access(environment)
 

@@ -11,7 +11,7 @@ from app.core.terminal import CommandGroup, Format, OutputFormat, answer, answer
 from app.harness.llm.conversation import Provider
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from app.harness.mcp.loader import BenchFile
@@ -103,6 +103,9 @@ def run(
     min_pass_rate: Annotated[
         float, typer.Option("--min-pass-rate", min=0, max=1, help="Gate of the exit code.")
     ] = 1.0,
+    langfuse: Annotated[
+        bool, typer.Option("--langfuse", help="Write the run to Langfuse as a dataset run, too.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, start and ask nothing.")
     ] = False,
@@ -124,8 +127,9 @@ def run(
     """Run the tasks of benchmark files, evaluate the answers, and say what they cost.
 
     Keys of models come from bench-secrets.yaml or the environment: OPENROUTER_API_KEY, with another
-    --base-url OPENAI_API_KEY, or ANTHROPIC_API_KEY. Exit codes: 0 the gate passes, 1 it does not, 2
-    configuration, a missing file or no task, 3 a task errored or was not reached, 130 interrupted.
+    --base-url OPENAI_API_KEY, or ANTHROPIC_API_KEY; those of --langfuse from LANGFUSE_PUBLIC_KEY
+    and LANGFUSE_SECRET_KEY. Exit codes: 0 the gate passes, 1 it does not, 2 configuration, a missing
+    file or no task, 3 a task errored or was not reached, 130 interrupted.
     """
     import os
     from datetime import UTC, datetime
@@ -159,6 +163,7 @@ def run(
         plan = make_plan(options, environment=os.environ, now=now)
         tell(f"{len(plan.missing())} attempts would be made; nothing was started or asked")
         return
+    export = _exporter(os.environ, options.files[0].stem) if langfuse else None
     try:
         made = run_files(options, environment=os.environ, now=now)
     except Interrupted as interrupted:
@@ -166,6 +171,8 @@ def run(
         raise typer.Exit(terminal.INTERRUPTED) from None
     _write_reports(made, now, csv=csv, junit=junit, html=html)
     _show(made, output, verbose=verbose)
+    if export is not None:
+        export(made)
     _leave_by_the_gate(made, min_pass_rate)
 
 
@@ -356,6 +363,25 @@ def _show(made: "BenchReport", output: OutputFormat, *, verbose: bool) -> None:
     from app.harness.mcp.reports.console import print_report
 
     print_report(made, verbose=verbose)
+
+
+def _exporter(environment: "Mapping[str, str]", dataset: str) -> "Callable[[BenchReport], None]":
+    """Writes a run to Langfuse; what it needs is looked for before anything is paid."""
+    from datetime import UTC, datetime
+
+    from app.harness.langfuse_export import langfuse_access
+    from app.harness.mcp.langfuse_export import export_run
+
+    access = langfuse_access(environment)
+
+    def export(made: "BenchReport") -> None:
+        done = export_run(made, access, dataset=dataset, now=datetime.now(UTC))
+        tell(
+            f"{done.attempts} attempts are in Langfuse: dataset {done.dataset!r}, run"
+            f" {done.run_name!r}"
+        )
+
+    return export
 
 
 def _write_reports(

@@ -9,8 +9,9 @@ from typer.testing import CliRunner
 from app.core.clock import utc_now
 from app.core.secrets import Secret
 from app.harness.bash.cli import cli
-from app.harness.bash.langfuse_export import ExportFailed, LangfuseAccess, export_run
+from app.harness.bash.langfuse_export import export_run
 from app.harness.bash.types import Outcome
+from app.harness.langfuse_export import ExportFailed, LangfuseAccess
 from app.harness.llm.conversation import Message, Role, TextBlock, user_message
 from tests.integration.langfuse.collecting import collected
 from tests.support.bash_eval import call, report, result, task, trace

@@ -1,0 +1,77 @@
+"""A run of ot-bench that the SDK of Langfuse wrote, read back as a benchmark would read it."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from typer.testing import CliRunner
+
+from app.core.clock import utc_now
+from app.core.secrets import Secret
+from app.harness.langfuse_export import LangfuseAccess
+from app.harness.llm.conversation import user_message
+from app.harness.mcp.cli import cli
+from app.harness.mcp.config import TaskType
+from app.harness.mcp.langfuse_export import export_run
+from app.harness.mcp.types import Ending, Outcome
+from tests.integration.langfuse.collecting import collected
+from tests.support.bench_results import FAILED, bench_report, llm_calls, result, tool_call
+from tests.support.langfuse import stand_in
+
+NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
+
+
+def test_a_run_is_read_back_as_it_was_written() -> None:
+    asked = result(
+        ending=Ending.NATURAL,
+        servers=("a",),
+        llm_calls=llm_calls(100, 160),
+        messages=(user_message("Do it."),),
+        tool_calls=(tool_call("a", "t"), tool_call("a", "t", is_error=True)),
+        duration_ms=1500.0,
+        cost_usd=0.5,
+    )
+    direct = result(
+        "tool:a:t",
+        type=TaskType.DIRECT,
+        model="",
+        content_hash="1" * 16,
+        servers=("a",),
+        evaluations=(FAILED,),
+        tool_calls=(tool_call("a", "t"),),
+    )
+    lost = result("lost", outcome=Outcome.INFRA_ERROR, evaluations=())
+    with stand_in() as langfuse:
+        access = LangfuseAccess(
+            url=langfuse.url,
+            public_key=langfuse.public_key,
+            secret_key=Secret(langfuse.secret_key),
+        )
+        done = export_run(bench_report(asked, direct, lost), access, dataset="mcp", now=NOW)
+        assert done == ("mcp", "bench-2026-11-22-020000", 2)
+        found = collected(
+            langfuse, dataset_ref="mcp", run_name=done.run_name, late_scores=True, now=utc_now()
+        ).traces
+    first, second = sorted(found, key=lambda trace: trace.item_id)
+    assert first.item_id.startswith("s/compare:base-")
+    assert (first.input, first.expected_output, first.output) == ("Do it.", "a", "a")
+    assert (first.input_tokens, first.output_tokens, first.cost_usd) == (260, 20, 0.5)
+    assert {each.name: each.ok for each in first.tool_calls or ()}.keys() == {"a/t"}
+    assert first.scores == {
+        "TASK_PASSED": 1,
+        "TASK_SCORE": 1,
+        "NATURAL_STOP": 1,
+        "BASE_CONTEXT": 100,
+        "CONTEXT_GROWTH_AVG": 60,
+        "DURATION_MS": 1500,
+    }
+    assert json.loads(second.input or "") == {"tool": "t", "arguments": {}}
+    assert second.scores == {"TASK_PASSED": 0, "TASK_SCORE": 0, "DURATION_MS": 0}
+
+
+def test_missing_keys_are_told_before_anything_is_paid(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    done = CliRunner().invoke(cli, ["run", "demo/bench/tool_time.yaml", "--langfuse"])
+    assert done.exit_code == 2
+    assert "LANGFUSE_PUBLIC_KEY" in done.output
