@@ -59,10 +59,13 @@ class Found(NamedTuple):
 
 
 class Complaint(NamedTuple):
-    """What makes a check a poor one; a fatal complaint makes it one that never can pass."""
+    """What makes a check a poor one: a fatal complaint one that never can pass, an unsteady one
+    that passes by accident, depending on when it is tried.
+    """
 
     text: str
     fatal: bool = False
+    unsteady: bool = False
 
 
 def _nothing_to_say(_: str) -> Iterable[Complaint]:

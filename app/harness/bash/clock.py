@@ -13,11 +13,12 @@ _SMALL_NUMBER = re.compile(r"(?<![0-9{,\\])[0-9]{1,2}\.[*+]|\.[*+][0-9]{1,2}(?![
 def clock_complaints(pattern: str) -> Iterable[Complaint]:
     """Why a valid pattern may match by accident, depending on when it is tried."""
     if is_met_by_a_clock(pattern):
-        yield Complaint(f"the pattern {pattern!r} may match what a clock shows")
+        yield Complaint(f"the pattern {pattern!r} may match what a clock shows", unsteady=True)
     elif _SMALL_NUMBER.search(pattern):
         yield Complaint(
             f"the pattern {pattern!r} has a number of one or two digits beside any text:"
-            " times and sizes of listings hold it, too"
+            " times and sizes of listings hold it, too",
+            unsteady=True,
         )
 
 

@@ -150,7 +150,7 @@ def is_unsteady(check: str) -> bool:
     """Whether a check may pass by accident, depending on when it is tried."""
     name, value = split_check(check)
     kind = CHECKS.find(name)
-    return kind is not None and any(not each.fatal for each in kind.complaints(value))
+    return kind is not None and any(each.unsteady for each in kind.complaints(value))
 
 
 def _differs(each: ChangedCheck) -> bool:

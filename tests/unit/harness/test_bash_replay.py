@@ -70,6 +70,14 @@ def test_unsteady_checks_do_not_count() -> None:
     assert [each.unsteady for each in again.changed] == [True]
 
 
+def test_a_poor_check_that_no_clock_can_meet_counts() -> None:
+    asked = task("exit_code:zero", "stdout_contains:")
+    old = report(result(asked, True, True, calls=[call(commands="false")]))
+    again = replay(old).agreement
+    assert again.checks == (1, 2)
+    assert [each.unsteady for each in again.changed] == [False]
+
+
 def test_rescoring_looks_at_the_recorded_calls_and_the_new_files() -> None:
     old = recording()
     printed = replace(old.results[0].trace.tool_calls[1], commands="echo never")  # type: ignore[union-attr]

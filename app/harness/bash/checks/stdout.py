@@ -29,10 +29,11 @@ def text_complaints(text: str) -> Iterable[Complaint]:
         yield Complaint("the text is empty and found in any output")
     elif re.fullmatch(r"[0-9]{1,2}", text):
         yield Complaint(
-            f"{text!r} has one or two digits only: times and sizes of listings hold it, too"
+            f"{text!r} has one or two digits only: times and sizes of listings hold it, too",
+            unsteady=True,
         )
     elif is_met_by_a_clock(re.escape(text)):
-        yield Complaint(f"{text!r} may be found in what a clock shows")
+        yield Complaint(f"{text!r} may be found in what a clock shows", unsteady=True)
 
 
 def pattern_complaints(text: str) -> Iterable[Complaint]:
