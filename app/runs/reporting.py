@@ -31,15 +31,12 @@ def report_of(api: Api, run_id: str) -> RunReport:
 
 
 def _history(api: Api, kpi: JSON) -> list[float]:
-    """The values of a KPI in the valid runs up to this one, oldest first."""
+    """The values of a KPI in the valid runs before this one, oldest first, and its own."""
     asked = {name: kpi[name] for name in ("benchmarkId", "agentId")}
-    page = api.page("/kpi-history", limit=RUNS_BACK, kpi=kpi["kpiId"], **asked)
-    earlier = [each for each in page["items"] if each["recordedAt"] <= kpi["recordedAt"]]
-    return [
-        each["value"]
-        for each in reversed(earlier)
-        if each["value"] is not None and (each["validity"] == "VALID" or each == kpi)
-    ]
+    asked |= {"kpi": kpi["kpiId"], "to": kpi["recordedAt"]}
+    earlier = api.page("/kpi-history", limit=RUNS_BACK - 1, **asked)["items"]
+    valid = [each for each in reversed(earlier) if each["validity"] == "VALID"]
+    return [each["value"] for each in (*valid, kpi) if each["value"] is not None]
 
 
 def _direction(api: Api, metric: str) -> str:

@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+
+from app.runs import reporting
 from tests.integration.cli.conftest import Shell
 from tests.support.service import Service, pair
 
@@ -30,6 +33,18 @@ def test_a_run_is_written_as_one_page(mosaico: Shell, service: Service, tmp_path
     worst = page[page.index("Worst of 2 traces by ROUGE") :]
     assert worst.index("t-2") < worst.index("t-1")
     assert mosaico.ok("runs", "report", run["id"], "--html").stdout.strip() == page.strip()
+
+
+def test_the_history_of_an_old_run_ends_with_that_run(
+    mosaico: Shell, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.agent()
+    service.benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
+    service.upload([pair(1)])
+    _, second, _ = [service.completed() for _ in range(3)]
+    monkeypatch.setattr(reporting, "RUNS_BACK", 2)
+    page = mosaico.ok("runs", "report", second["id"], "--html").stdout
+    assert "<title>2 runs, from 1 to 1</title>" in page
 
 
 def test_a_run_that_measured_nothing_is_reported_too(mosaico: Shell, service: Service) -> None:
