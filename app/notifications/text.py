@@ -1,5 +1,6 @@
 """Texts of users, made inert: what they call things gives no orders to whoever shows it."""
 
+import re
 import unicodedata
 from urllib.parse import urljoin, urlsplit
 
@@ -7,7 +8,7 @@ MORE = "…"
 LONGEST_LINK = 2048
 
 # Mail programs and chats turn these into links by themselves.
-_DEFANGED = (("://", "[://]"), ("www.", "www[.]"))
+_LINKED = re.compile(r"://|(?<=www)\.", re.IGNORECASE)
 
 
 def one_line(text: str, limit: int) -> str:
@@ -19,10 +20,7 @@ def one_line(text: str, limit: int) -> str:
 
 def unlinked(text: str, limit: int) -> str:
     """A line in which nothing looks like a link to a program that makes links of texts."""
-    line = one_line(text, limit)
-    for told, shown in _DEFANGED:
-        line = line.replace(told, shown)
-    return line
+    return _LINKED.sub(lambda found: f"[{found.group()}]", one_line(text, limit))
 
 
 def followable(link: str | None, public_url: str) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 from app.core.resources import Resources
 from app.notifications.layout import Line, MessageLayout, Run, layout_of
 from app.notifications.posting import check_recipient_url, post
-from app.notifications.registry import CHANNELS, ChannelSpec, Outgoing, UnfitRecipient
+from app.notifications.registry import CHANNELS, ChannelSpec, Outgoing, UnfitRecipient, host_of
 from app.notifications.types import Notice, Outcome
 
 HOSTS = ("hooks.slack.com", "hooks.slack-gov.com")
@@ -54,7 +54,7 @@ def send(res: Resources, outgoing: Outgoing) -> Outcome:
 
 def shown(recipient: str) -> str:
     """Whoever knows all of it can write to the channel."""
-    return f"https://{HOSTS[0]}/…{recipient[-SHOWN_END:]}"
+    return f"https://{host_of(recipient)}/…{recipient[-SHOWN_END:]}"
 
 
 def _blocks(layout: MessageLayout) -> list[dict[str, Any]]:

@@ -190,6 +190,11 @@ def test_a_message_of_slack_has_at_most_fifty_blocks() -> None:
     assert document["blocks"][-1]["elements"][0]["elements"][0]["text"] == "and 460 more"
 
 
+def test_what_mail_programs_take_for_a_link_is_taken_apart() -> None:
+    told = unlinked("see www.evil.example, WWW.evil.example or HTTPS://evil.example", 200)
+    assert told == "see www[.]evil.example, WWW[.]evil.example or HTTPS[://]evil.example"
+
+
 def test_links_lead_to_this_service_or_to_pages() -> None:
     assert followable("/api/v1/alerts/1", PUBLIC) == f"{PUBLIC}/api/v1/alerts/1"
     assert followable("https://langfuse.example/t/1?x=1", PUBLIC) is not None

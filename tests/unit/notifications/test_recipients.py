@@ -83,6 +83,8 @@ def test_what_does_not_fit_is_told_for_each_entry() -> None:
 
 def test_what_is_as_good_as_a_password_is_not_shown() -> None:
     assert CHANNELS.get("SLACK").shown(SLACK) == "https://hooks.slack.com/…cdef"
+    government = SLACK.replace("slack.com", "slack-gov.com")
+    assert CHANNELS.get("SLACK").shown(government) == "https://hooks.slack-gov.com/…cdef"
     assert "sig=" not in CHANNELS.get("TEAMS").shown(TEAMS)
     assert CHANNELS.get("WEBHOOK").shown(f"{HOOK}?token=7") == f"{HOOK}?…"
     assert CHANNELS.get("EMAIL").shown(MAIL) == MAIL
