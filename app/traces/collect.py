@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from app.traces.ndjson import LONGEST_ID
 from app.traces.registry import CollectionFailed, TracePage, TraceQuery, TraceSource
 from app.traces.types import ToolCall, Trace
 
@@ -19,7 +20,8 @@ TEXTS = ("trace_id", "item_id", "input", "expected_output", "output", "error", "
 def collect(source: TraceSource, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
     """The pages of a source after `cursor`, each trace storable.
 
-    Raises: `CollectionFailed` when a cursor comes again, besides what the source raises.
+    Raises: `CollectionFailed` when a cursor comes again, or for an id that no index can hold,
+            besides what the source raises.
     """
     seen = {cursor}
     for page in source.pages(query, cursor):
@@ -37,6 +39,7 @@ def storable(trace: Trace) -> Trace:
     characters: NUL and lone surrogates become U+FFFD, and a cut text says so at its end. A number
     that is not finite, or that no column holds, is unknown.
     """
+    _require_short(trace.trace_id)
     changed: dict[str, Any] = {
         name: cleaned
         for name in TEXTS
@@ -52,6 +55,15 @@ def storable(trace: Trace) -> Trace:
             _storable(name): score for name, score in trace.scores.items() if math.isfinite(score)
         }
     return dataclasses.replace(trace, **changed) if changed else trace
+
+
+def _require_short(trace_id: str) -> None:
+    if len(trace_id) > LONGEST_ID:
+        raise CollectionFailed(
+            f"a trace has an id of {len(trace_id)} characters, {trace_id[:40]!r}…; give traces ids"
+            f" of at most {LONGEST_ID} characters",
+            code="BAD_RESPONSE",
+        )
 
 
 def _unstorable_numbers(trace: Trace) -> Iterator[str]:

@@ -46,6 +46,13 @@ def test_a_source_that_turns_in_a_circle_is_stopped() -> None:
         list(collect(Shelf(page("5", "a")), QUERY, "5"))
 
 
+def test_an_id_that_no_index_can_hold_is_told() -> None:
+    assert storable(Trace(trace_id="t" * 256, item_id="i")).trace_id == "t" * 256
+    with pytest.raises(CollectionFailed, match=r"an id of 257 characters, 't+'…") as caught:
+        list(collect(Shelf(page(None, "t" * 257)), QUERY, None))
+    assert caught.value.error_code == "BAD_RESPONSE"
+
+
 def test_signs_of_life_may_come_as_often_as_a_source_waits() -> None:
     pages = [page("1"), page("1"), page("2", "a"), page("2"), page("2"), page(None, "b")]
     assert list(collect(Shelf(*pages), QUERY, "1")) == pages
