@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from queue import Empty, SimpleQueue
@@ -41,9 +41,13 @@ def in_background(work: Work[T], *, beat_s: float) -> Generator[list[T], None, N
         started.set_result(_Running(asyncio.get_running_loop(), task))
         await work(told.put)
 
+    def close(_: "Future[None]") -> None:
+        started.cancel()  # for work that never began
+        told.put(None)
+
     with ThreadPoolExecutor(1, "evaluation") as pool:
         done = pool.submit(copy_context().run, lambda: asyncio.run(run()))
-        done.add_done_callback(lambda _: told.put(None))
+        done.add_done_callback(close)
         try:
             ended = False
             while not ended:
@@ -52,7 +56,8 @@ def in_background(work: Work[T], *, beat_s: float) -> Generator[list[T], None, N
                     yield results
             done.result()
         finally:
-            _end(started.result())
+            with suppress(CancelledError):
+                _end(started.result())
 
 
 def _take(told: "SimpleQueue[T | None]", beat_s: float) -> _Taken[T]:

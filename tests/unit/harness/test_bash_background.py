@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -45,6 +47,21 @@ def test_what_it_raises_comes_after_what_it_told() -> None:
     assert next(pages) == [FIRST]
     with pytest.raises(LookupError, match="lost"):
         next(pages)
+
+
+def test_work_that_cannot_begin_is_told_and_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run_out(main: Coroutine[Any, Any, None]) -> None:
+        main.close()
+        raise OSError("too many open files")
+
+    async def work(tell: Tell) -> None:
+        tell(FIRST)
+
+    monkeypatch.setattr(asyncio, "run", run_out)
+    with pytest.raises(OSError, match="too many open files"):
+        list(in_background(work, beat_s=LIVENESS_S))
 
 
 def test_when_nobody_listens_any_more_it_is_cancelled_and_waited_for() -> None:
