@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from app.core.terminal import printable, tell
+from app.core.terminal import WrongUsage, printable, tell
 from app.harness.llm.prices import Price, read_price
 from app.harness.mcp.lint import lint
 from app.harness.mcp.loader import BenchFile, inspect_file, require_usable
@@ -22,7 +22,6 @@ from app.harness.mcp.types import (
     BenchReport,
     Event,
     Outcome,
-    ServerFacts,
     ServerSeen,
     TaskResult,
     Traced,
@@ -69,7 +68,7 @@ def usable_files(
 def make_plan(options: RunOptions, *, environment: Mapping[str, str], now: datetime) -> Plan:
     """What the options come to. Nothing is started or asked yet.
 
-    Raises: NoInput, BadBenchmark, BadSecrets, NothingSelected, BadResult.
+    Raises: NoInput, BadBenchmark, BadSecrets, NothingSelected, BadResult, WrongUsage.
     """
     files = usable_files(options.files, options.secrets, environment)
     keys = Keys(secrets=find_secrets(options.secrets), environment=environment)
@@ -85,7 +84,10 @@ def make_plan(options: RunOptions, *, environment: Mapping[str, str], now: datet
     )
     if options.resume is None:
         return plan
-    return replace(plan, done=_done(plan, read_report(options.resume)))
+    earlier = read_report(options.resume)
+    if options.output == options.resume:
+        _require_the_same(plan, earlier, options.resume)
+    return replace(plan, done=_done(plan, earlier), servers=earlier.servers)
 
 
 def run_files(options: RunOptions, *, environment: Mapping[str, str], now: datetime) -> BenchReport:
@@ -124,7 +126,7 @@ class _Recorder:
         self._plan = plan
         self._options = options
         self._results: list[TaskResult] = list(plan.done)
-        self._servers: list[ServerFacts] = []
+        self._servers = {(each.file, each.name): each for each in plan.servers}
         self._planned = sum(1 for _ in plan.attempts())
         self._journal = Journal(options.output, self.so_far())
 
@@ -134,7 +136,8 @@ class _Recorder:
             self._journal.add(event.result)
             self._show(event.result)
         elif isinstance(event, ServerSeen):
-            self._servers.append(event.facts)
+            self._servers[event.facts.file, event.facts.name] = event.facts
+            self._journal.meet(event.facts)
             if event.changed:
                 tell(f"warning: {event.facts.name} lists other tools than before")
         elif isinstance(event, Traced):
@@ -145,7 +148,7 @@ class _Recorder:
             timestamp=self._plan.timestamp,
             planned=self._planned,
             results=tuple(self._results),
-            servers=tuple(self._servers),
+            servers=tuple(self._servers.values()),
             settings=self._plan.settings,
             interrupted=True,
         )
@@ -169,6 +172,19 @@ class _Recorder:
             f"[{len(self._results)}/{self._planned}] {result_word(result)}"
             f" {printable(result.scenario)} / {printable(result.task)}"
             f" {seconds(result.duration_ms)}{why}"
+        )
+
+
+def _require_the_same(plan: Plan, earlier: BenchReport, path: Path) -> None:
+    """Refuse to write over attempts that this run would not have in its result."""
+    planned = {attempt.key for attempt in plan.attempts()}
+    lost = [each.key for each in earlier.results if each.key not in planned]
+    if lost:
+        key = lost[0]
+        raise WrongUsage(
+            f"{path} holds {len(lost)} attempts that are not chosen now, as {key.scenario} /"
+            f" {key.task} of {key.file}; they would be lost",
+            hint="choose the same tasks, models and trials, or name another file with --output",
         )
 
 

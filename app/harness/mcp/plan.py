@@ -14,7 +14,7 @@ from app.harness.limits import Allowance
 from app.harness.llm.conversation import Provider
 from app.harness.llm.prices import Price
 from app.harness.mcp.config import DEFAULT_TURNS, Evaluator, HttpServer, StdioServer, TaskType
-from app.harness.mcp.types import AttemptKey, TaskResult
+from app.harness.mcp.types import AttemptKey, ServerFacts, TaskResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +98,8 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All that a run is told; `done` are the results of an earlier part of it, `made` are attempts
-    whose results somebody else keeps.
+    """All that a run is told; `done` are the results of an earlier part of it and `servers` those
+    that it met, `made` are attempts whose results somebody else keeps.
 
     `prices` are by the name of the model; of a model that is not there the cost is unknown.
     """
@@ -109,6 +109,7 @@ class Plan:
     concurrency: int = 4
     prices: Mapping[str, Price] = field(default_factory=dict)
     done: tuple[TaskResult, ...] = ()
+    servers: tuple[ServerFacts, ...] = ()
     made: frozenset[AttemptKey] = frozenset()
     timestamp: str = ""
     settings: dict[str, Any] = field(default_factory=dict)

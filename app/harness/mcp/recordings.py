@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from app.core.errors import AppError, ErrorItem
 from app.core.input_files import opened
 from app.harness.mcp.reports.figures import result_word
-from app.harness.mcp.types import BenchReport, TaskResult
+from app.harness.mcp.types import BenchReport, ServerFacts, TaskResult
 
 MAX_BYTES: Final = 512 * 1024 * 1024
 SHOWN: Final = 10
@@ -22,6 +22,8 @@ FORMAT: Final = "ot-bench/1"
 
 _REPORT: Final = TypeAdapter(BenchReport)
 _RESULT: Final = TypeAdapter(TaskResult)
+_FACTS: Final = TypeAdapter(ServerFacts)
+_SERVER: Final = "server"
 _FastDumper: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _FastLoader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -149,8 +151,11 @@ class Journal:
         self._file = self._path.open("a", encoding="utf-8", errors="replace")
 
     def add(self, result: TaskResult) -> None:
-        self._file.write(_line(asdict(result)))
-        self._file.flush()
+        self._write(asdict(result))
+
+    def meet(self, server: ServerFacts) -> None:
+        """Keep what a server is; one that changed is there again."""
+        self._write({_SERVER: asdict(server)})
 
     def discard(self) -> None:
         """The whole file is there: forget the journal."""
@@ -161,6 +166,10 @@ class Journal:
         """Write nothing more; tells whether it is still there to go on with."""
         self._file.close()
         return self._path.exists()
+
+    def _write(self, value: dict[str, Any]) -> None:
+        self._file.write(_line(value))
+        self._file.flush()
 
 
 def _line(value: dict[str, Any]) -> str:
@@ -203,8 +212,11 @@ def _of_journal(raw: bytes) -> BenchReport:
     """A last line that was cut off by a crash is passed over."""
     head, *lines = raw.split(b"\n")
     begun = _REPORT.validate_python({**json.loads(head), "interrupted": True})
-    results = [_RESULT.validate_python(json.loads(line)) for line in lines[:-1]]
-    return replace(begun, results=(*begun.results, *results))
+    values = [json.loads(line) for line in lines[:-1]]
+    results = [_RESULT.validate_python(value) for value in values if _SERVER not in value]
+    met = [_FACTS.validate_python(value[_SERVER]) for value in values if _SERVER in value]
+    servers = {(each.file, each.name): each for each in (*begun.servers, *met)}
+    return replace(begun, results=(*begun.results, *results), servers=tuple(servers.values()))
 
 
 def _parsed(raw: bytes) -> Any:

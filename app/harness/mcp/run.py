@@ -36,7 +36,7 @@ async def run_bench(
     """
     around = surroundings or Surroundings(path=os.environ.get("PATH", os.defpath))
     missing = plan.missing()
-    met = Acquaintance(events)
+    met = Acquaintance(events, plan.servers)
     workshop = Workshop(
         servers=Servers(missing, around, met),
         models=Models([attempt.task for attempt in missing], opening),

@@ -23,11 +23,14 @@ class Shared(NamedTuple):
 
 
 class Acquaintance:
-    """Tells of every server that is met for the first time, or that has changed since."""
+    """Tells of every server that is met for the first time, or that has changed since.
 
-    def __init__(self, tell: Seen) -> None:
+    `known` are those of an earlier part of the run.
+    """
+
+    def __init__(self, tell: Seen, known: Iterable[ServerFacts] = ()) -> None:
         self._tell = tell
-        self._known: dict[tuple[str, str], ServerFacts] = {}
+        self._known = {(facts.file, facts.name): facts for facts in known}
 
     def meet(self, facts: ServerFacts) -> None:
         """Compare a server that has just started with what it was before."""

@@ -342,3 +342,30 @@ def test_a_run_that_breaks_off_leaves_a_journal_to_go_on_with(
     assert ot_bench(*arguments, "--resume", "r.yaml").exit_code == 0
     assert len(model.asked) == 2
     assert len(read_report(Path("r.yaml")).results) == 2
+
+
+def test_a_resumed_run_knows_the_servers_of_its_first_part() -> None:
+    """They are started no more; what their tools take of the context is told all the same."""
+    file = bench_file(DIRECT)
+    assert ot_bench("run", file, "--tags", "tool", "--output", "r.yaml").exit_code == 0
+    first = read_report(Path("r.yaml")).servers
+    assert ot_bench("run", file, "--tags", "tool", "--resume", "r.yaml").exit_code == 0
+    assert read_report(Path("r.yaml")).servers == first != ()
+
+
+def test_a_resumed_run_does_not_lose_what_is_not_chosen_now() -> None:
+    file = bench_file(DIRECT)
+    assert (
+        ot_bench("run", file, "--tags", "tool", "--trials", "2", "--output", "r.yaml").exit_code
+        == 0
+    )
+    refused = ot_bench("run", file, "--tags", "tool", "--resume", "r.yaml")
+    assert refused.exit_code == 2
+    assert "r.yaml holds 1 attempts that are not chosen now" in refused.stderr
+    assert len(read_report(Path("r.yaml")).results) == 2
+    assert (
+        ot_bench(
+            "run", file, "--tags", "tool", "--resume", "r.yaml", "--output", "s.yaml"
+        ).exit_code
+        == 0
+    )

@@ -233,6 +233,7 @@ def test_a_journal_is_read_up_to_where_it_was_cut_off(tmp_path: Path) -> None:
     first, second, third = rich_report().results
     begun = bench_report(first, planned=3, interrupted=True)
     journal = Journal(path, begun)
+    journal.meet(server("a", echo=50))
     journal.add(second)
     journal.add(third)
     journal.close()
@@ -240,6 +241,7 @@ def test_a_journal_is_read_up_to_where_it_was_cut_off(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:-20])
     assert read_report(path).results == (first, second)
     assert read_report(path).interrupted
+    assert read_report(path).servers == (server("a", echo=50),)
     journal.discard()
     with pytest.raises(NoInput):
         read_report(path)
