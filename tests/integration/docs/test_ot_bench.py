@@ -1,5 +1,6 @@
 """What the page of ot-bench shows is what happens."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,19 +10,22 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from app.benchmarks.schemas import BenchmarkCreate
 from app.core.registry import Registry
 from app.harness.bash.checking import CHECKS, Check, Found
 from app.harness.mcp.cli import cli
 from app.harness.mcp.config import Evaluator
 from app.harness.mcp.evaluating import EVALUATORS, Criterion, complaints, load_evaluators
 from app.harness.mcp.evaluating import Found as Verdict
+from app.harness.mcp.schemas import BenchSettings
+from app.harness.ordering import misfit
 
 ROOT = Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs" / "ot-bench.md"
 
 
 def blocks(language: str) -> list[str]:
-    text = (ROOT / "docs" / "ot-bench.md").read_text()
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
 
 
 @pytest.fixture
@@ -78,3 +82,29 @@ def test_one_entry_point_gives_checks_and_evaluators_to_their_registries(
     assert failures == []
     assert (CHECKS.find("a_check"), CHECKS.find("an_evaluator")) == (check, None)
     assert (EVALUATORS.find("a_check"), EVALUATORS.find("an_evaluator")) == (None, criterion)
+
+
+def test_the_benchmark_of_the_page_orders_a_file_of_the_demo() -> None:
+    [block] = blocks("json")
+    benchmark = BenchmarkCreate.model_validate(json.loads(block))
+    assert isinstance(benchmark.harness, BenchSettings)
+    assert misfit(benchmark.dataset_ref, benchmark.harness) is None
+    assert (ROOT / "demo" / "bench" / (benchmark.dataset_ref or "")).is_file()
+
+
+def test_the_page_names_every_field_of_a_harness() -> None:
+    names = [each.alias or name for name, each in BenchSettings.model_fields.items()]
+    assert [name for name in names if f"`{name}`" not in PAGE.read_text()] == []
+
+
+def test_every_test_and_file_that_the_page_names_is_there() -> None:
+    text = PAGE.read_text()
+    tests = [path.read_text() for path in (ROOT / "tests").glob("*/*/test_*bench*.py")]
+    tests += [path.read_text() for path in (ROOT / "tests").glob("*/harness/test_mcp_*.py")]
+    defined = {
+        name for test in tests for name in re.findall(r"^def (test_\w+)", test, re.MULTILINE)
+    }
+    assert set(re.findall(r"`(test_\w+)`", text)) - defined == set()
+    files = set(re.findall(r"`(demo/bench/\w+\.yaml)`", text))
+    assert {path for path in files if not (ROOT / path).is_file()} == set()
+    assert files == {f"demo/bench/{path.name}" for path in (ROOT / "demo" / "bench").iterdir()}
