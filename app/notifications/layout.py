@@ -36,7 +36,7 @@ class MessageLayout:
 def layout_of(notice: Notice, *, most_items: int, most_lines: int = MOST_LINES) -> MessageLayout:
     """The lines of a message; how many items are left out is said in the last section."""
     message, public_url = notice.message, notice.public_url
-    sections = [tuple(_lines(message, public_url))[:most_lines]]
+    sections = [_cut(tuple(_lines(message, public_url)), most_lines)]
     sections += [
         (_heading(item, public_url), *_lines_of_item(item, most_lines))
         for item in message.items[:most_items]
@@ -66,7 +66,14 @@ def _heading(item: Item, public_url: str) -> Line:
 
 
 def _lines_of_item(item: Item, most: int) -> tuple[Line, ...]:
-    return (*_sentences(item.sentences), *map(_fact, item.facts))[:most]
+    return _cut((*_sentences(item.sentences), *map(_fact, item.facts)), most)
+
+
+def _cut(lines: tuple[Line, ...], most: int) -> tuple[Line, ...]:
+    """At most so many lines, the last of which says how many others there are."""
+    if len(lines) <= most:
+        return lines
+    return (*lines[: most - 1], (Run(f"and {len(lines) - most + 1} more lines"),))
 
 
 def _sentences(sentences: tuple[str, ...]) -> Iterator[Line]:

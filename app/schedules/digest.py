@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
+from typing import NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from app.core.resources import Resources
@@ -21,7 +22,14 @@ TICK_S = 60.0
 TOPIC = "summary.daily"
 ALERTS = "alert."
 TESTS = "alert.test"
-MOST_CHANGES = 50
+MOST_TITLES = 20
+
+
+class Alerts(NamedTuple):
+    """What was told of alerts on a day: how many messages, and the titles of the first of them."""
+
+    count: int
+    titles: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,22 +63,22 @@ def send_summary(res: Resources, when: SummaryTime) -> None:
         if told is not None or not readers:
             return
         day = day_of(chosen, when.timezone, now)
-        message = summary_message(summarize_day(session, day), _changes(session, day))
+        message = summary_message(summarize_day(session, day), _alerts(session, day))
     with res.db.begin() as session:
         publish(session, message, readers, once=once)
 
 
-def summary_message(view: DailySummaryView, changes: list[str]) -> Message:
-    """What a summary says; `changes` are the titles of the alerts of its day."""
+def summary_message(view: DailySummaryView, alerts: Alerts) -> Message:
+    """What a summary says, with the alerts of its day."""
     total = sum(view.runs.values())
-    trouble = view.failed_runs or view.disabled_schedules or view.idle_schedules or changes
+    trouble = view.failed_runs or view.disabled_schedules or view.idle_schedules or alerts.count
     return Message(
         topic=TOPIC,
         title=f"{view.day}: {_count(total, 'run')}, {view.runs.get(RunStatus.FAILED, 0)} failed, "
-        f"{_count(len(changes), 'alert')}, "
+        f"{_count(alerts.count, 'alert')}, "
         f"{_count(len(view.idle_schedules), 'schedule')} without a run",
         severity=Severity.WARNING if trouble else Severity.INFO,
-        sentences=tuple(changes),
+        sentences=(*alerts.titles, *_more(alerts)),
         facts=(
             *(Fact(status, str(count)) for status, count in sorted(view.runs.items())),
             Fact("invalid", str(view.invalid_runs)),
@@ -102,16 +110,25 @@ def _items(view: DailySummaryView) -> Iterator[Item]:
         )
 
 
-def _changes(session: Session, day: Day) -> list[str]:
-    """The titles of the alerts of a day, oldest first."""
-    statement = select(Notification.title).where(
+def _more(alerts: Alerts) -> Iterator[str]:
+    left_out = alerts.count - len(alerts.titles)
+    if left_out:
+        yield f"and {_count(left_out, 'alert')} more"
+
+
+def _alerts(session: Session, day: Day) -> Alerts:
+    """The alerts of a day, oldest first."""
+    told = (
         Notification.listed,
         Notification.topic.startswith(ALERTS),
         Notification.topic != TESTS,
         Notification.created_at >= day.since,
         Notification.created_at < day.until,
     )
-    return list(session.scalars(statement.order_by(Notification.created_at).limit(MOST_CHANGES)))
+    in_order = (Notification.created_at, Notification.id)
+    titles = select(Notification.title).where(*told).order_by(*in_order)
+    count = session.scalar(select(func.count()).select_from(Notification).where(*told)) or 0
+    return Alerts(count, list(session.scalars(titles.limit(MOST_TITLES))))
 
 
 def _count(number: int, what: str) -> str:

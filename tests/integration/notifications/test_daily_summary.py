@@ -4,7 +4,9 @@ import json
 from datetime import UTC, date, datetime, time, timedelta
 
 import pytest
+from sqlalchemy import update
 
+from app.notifications.models import Notification
 from app.notifications.types import Message
 from app.schedules.digest import SummaryTime, due_day, send_summary
 from tests.integration.notifications.conftest import Scene
@@ -59,3 +61,19 @@ def test_it_goes_once_to_those_who_ask_and_tells_what_went_wrong(scene: Scene) -
     assert item["title"] == "run of bench-001 for agent-001 failed"
     assert item["sentences"] == [run["errorMessage"]]
     assert item["link"] == f"https://mosaico.example/api/v1/benchmark-runs/{run['id']}"
+
+
+def test_it_counts_the_alerts_that_it_does_not_name(scene: Scene) -> None:
+    for number in range(25):
+        scene.tell(message=Message(topic="alert.firing", title=f"Firing: {number}"))
+    with scene.service.resources.db.begin() as session:
+        session.execute(update(Notification).values(created_at=scene.clock()))
+    url = scene.receiver.at("hook")
+    scene.service.post("/endpoints", {"channel": "WEBHOOK", "recipient": url, "dailySummary": True})
+    scene.clock.go_on(timedelta(days=1).total_seconds())
+    when = SummaryTime(at=time(0), timezone="UTC")
+    send_summary(scene.service.resources, when)
+    scene.work()
+    told = json.loads(scene.receiver.calls[-1].body)["data"]
+    assert ", 25 alerts, " in told["title"]
+    assert told["sentences"][-2:] == ["Firing: 19", "and 5 alerts more"]

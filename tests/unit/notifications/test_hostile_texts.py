@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.notifications.layout import layout_of
 from app.notifications.registry import CHANNELS, load_channels
 from app.notifications.text import followable, one_line, unlinked
 from app.notifications.types import Fact, Item, Message, Notice, Severity
@@ -188,6 +189,13 @@ def test_a_message_of_slack_has_at_most_fifty_blocks() -> None:
     document = rendered("SLACK", notice_of("pelican", items=500))
     assert len(document["blocks"]) <= 50
     assert document["blocks"][-1]["elements"][0]["elements"][0]["text"] == "and 460 more"
+
+
+def test_lines_that_are_left_out_are_counted() -> None:
+    message = Message(topic="test", title="long", sentences=("one",) * 40, link="/api/v1/alerts/1")
+    notice = Notice(id="01", at=datetime(2026, 11, 22, tzinfo=UTC), message=message, public_url="")
+    [section] = layout_of(notice, most_items=1).sections
+    assert [run.text for line in section for run in line] == ["one"] * 29 + ["and 11 more lines"]
 
 
 def test_what_mail_programs_take_for_a_link_is_taken_apart() -> None:
