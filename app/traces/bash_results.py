@@ -1,10 +1,13 @@
 """What a model did on a task in a sandboxed bash, as a trace like any other."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import fsum
+from statistics import fmean
 from typing import Final
 
-from app.harness.bash.types import AgentTrace, Ending, EvalReport, EvalResult
+from app.harness.bash.summary import judgements_of
+from app.harness.bash.types import AgentTrace, Ending, EvalReport, EvalResult, Judgement
 from app.harness.bash.types import Outcome as BashOutcome
 from app.harness.llm.conversation import Message, Role
 from app.traces.types import Outcome, ToolCall, Trace
@@ -29,8 +32,9 @@ def trace_of(result: EvalResult) -> Trace:
     """One attempt at one task.
 
     The checks of the task stand for the expected output, one on each line. Scores: TASK_SCORE is
-    the share of TASK_POINTS_MAX that TASK_POINTS are, TASK_PASSED and NATURAL_STOP are 1 or 0. The
-    hash of what was asked is a tag: only attempts that share it can be compared.
+    the share of TASK_POINTS_MAX that TASK_POINTS are, TASK_PASSED and NATURAL_STOP are 1 or 0. What
+    a judge said is JUDGE_SCORE, the mean over its questions; what that took are JUDGE_TOKENS and
+    JUDGE_USD. The hash of what was asked is a tag: only attempts that share it can be compared.
     """
     task, done = result.task, result.trace
     task_id = task.id if len(task.id) <= LONGEST_ID else f"{task.id[:LONGEST_ID]}…"
@@ -94,4 +98,18 @@ def _scores(result: EvalResult) -> dict[str, float]:
         }
     if result.trace is not None and result.score is not None:
         scores["NATURAL_STOP"] = float(result.trace.natural_stop)
-    return scores
+    return scores | _judged(judgements_of([result]))
+
+
+def _judged(said: Sequence[Judgement]) -> dict[str, float]:
+    """What a judge said and took, as far as it is known."""
+    if not said:
+        return {}
+    found = {"JUDGE_SCORE": fmean(each.score for each in said)}
+    tokens = [n for each in said for n in (each.input_tokens, each.output_tokens)]
+    if None not in tokens:
+        found["JUDGE_TOKENS"] = float(sum(filter(None, tokens)))
+    dollars = [each.cost_usd for each in said]
+    if None not in dollars:
+        found["JUDGE_USD"] = fsum(filter(None, dollars))
+    return found

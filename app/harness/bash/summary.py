@@ -27,7 +27,7 @@ def summarize(report: EvalReport) -> EvalSummary:
     errored = [each for each in attempted if each.score is None]
     traces = [each.trace for each in attempted if each.trace is not None]
     calls, ok = sum(trace.tool_call_count for trace in traces), sum(t.calls_ok() for t in traces)
-    judgements = _judgements(scored)
+    judgements = judgements_of(scored)
     score, max_score = _score(attempted), _max_score(attempted)
     passed = sum(each.passed() for each in scored)
     stops = sum(trace.natural_stop for trace in traces)
@@ -119,7 +119,7 @@ def _rate(score: float, max_score: float) -> float:
     return score / max_score if max_score > 0 else 1.0
 
 
-def _judgements(scored: Iterable[EvalResult]) -> list[Judgement]:
+def judgements_of(scored: Iterable[EvalResult]) -> list[Judgement]:
     """What was asked of the judge: a question that a task has twice is asked once."""
     return [
         judgement

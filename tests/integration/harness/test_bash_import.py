@@ -1,13 +1,14 @@
 """A recorded bash evaluation becomes the traces of a run, and flows like any other."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
 from app.harness.bash.reports.structured import json_report
-from app.harness.bash.types import Ending, Outcome
+from app.harness.bash.types import Ending, Judgement, Outcome
 from app.traces.imports import read_results
 from app.traces.ndjson import read_traces
 from app.traces.types import Outcome as TraceOutcome
@@ -79,6 +80,24 @@ def test_an_attempt_is_a_trace_with_all_that_it_took() -> None:
             "NATURAL_STOP": 1,
         },
     )
+
+
+def test_what_a_judge_said_and_took_stands_apart() -> None:
+    """Two questions: (0.5 + 1) / 2, and 7 + 3 + 8 + 2 tokens; the price of one is not known."""
+    found = result(task("llm_judge:kind?", "llm_judge:brief?"), True, True)
+    assert found.score is not None
+    said = (
+        Judgement(score=0.5, reason="r", input_tokens=7, output_tokens=3, cost_usd=0.5),
+        Judgement(score=1.0, reason="r", input_tokens=8, output_tokens=2),
+    )
+    judged = tuple(
+        replace(each, judgement=one) for each, one in zip(found.score.results, said, strict=True)
+    )
+    found = replace(found, score=replace(found.score, results=judged))
+    [read] = traces_in(json_report(report(found)).encode())
+    assert (read.scores["JUDGE_SCORE"], read.scores["JUDGE_TOKENS"]) == (0.75, 20)
+    assert "JUDGE_USD" not in read.scores
+    assert read.input_tokens == 100
 
 
 def test_what_ended_an_attempt_is_its_outcome() -> None:
