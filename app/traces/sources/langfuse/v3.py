@@ -49,6 +49,7 @@ NAMES_SHOWN: Final = 10
 RUNS_LISTED: Final = 20
 RUN_ITEM_FIELDS: Final = ("id", "datasetItemId", "traceId", "observationId", "createdAt")
 ITEM_FIELDS: Final = ("id", "expectedOutput")
+LONG_FIELDS: Final = ("input", "output", "metadata")
 RUN_PAGES_SEARCHED: Final = 10
 NO_EXPECTED_OUTPUT: Final = "expected-output-gone"
 
@@ -209,7 +210,8 @@ class V3Reader:
                 return
 
     def _traces(self, items: Sequence[_RunItem], spool: ItemSpool) -> tuple[Trace, ...]:
-        bulk = self._bulk(sorted({item.trace_id for item in items}))
+        linked = frozenset(item.span_id for item in items)
+        bulk = self._bulk(sorted({item.trace_id for item in items}), linked)
         expected = spool.find([item.item_id for item in items])
         return tuple(
             _trace(item, bulk, expected.get(item.item_id), self.link)
@@ -217,18 +219,18 @@ class V3Reader:
             if item.trace_id in bulk.traces
         )
 
-    def _bulk(self, ids: Sequence[str]) -> _Bulk:
+    def _bulk(self, ids: Sequence[str], linked: frozenset[str | None]) -> _Bulk:
         """Traces with observations and scores; in smaller groups when the server asks for it."""
         try:
-            return self._bulk_at_once(ids)
+            return self._bulk_at_once(ids, linked)
         except AskForLess as refusal:
             if len(ids) <= FEWEST_IDS:
                 raise refusal.instead from None
             half = len(ids) // 2
-            first, second = self._bulk(ids[:half]), self._bulk(ids[half:])
+            first, second = self._bulk(ids[:half], linked), self._bulk(ids[half:], linked)
             return first.with_more(second)
 
-    def _bulk_at_once(self, ids: Sequence[str]) -> _Bulk:
+    def _bulk_at_once(self, ids: Sequence[str], linked: frozenset[str | None]) -> _Bulk:
         rows = self._filtered("/traces", "id", ids, fields="core,io,scores,observations,metrics")
         traces = {str(row.get("id")): row for row in rows if row.get("id") in ids}
         for trace_id in ids:
@@ -238,7 +240,7 @@ class V3Reader:
             return _Bulk({}, {}, {})
         observations: dict[str, list[JSON]] = {}
         for row in self._filtered("/observations", "traceId", list(traces)):
-            observations.setdefault(str(row.get("traceId")), []).append(row)
+            observations.setdefault(str(row.get("traceId")), []).append(_slim(row, linked))
         scores = by_trace(self._filtered("/v2/scores", "traceId", list(traces)))
         return _Bulk(traces, observations, dict(scores))
 
@@ -367,6 +369,14 @@ def _trace(item: _RunItem, bulk: _Bulk, dataset_item: JSON | None, link: Link) -
             task_id=task.id if task else "",
         ),
     )
+
+
+def _slim(row: JSON, linked: frozenset[str | None]) -> JSON:
+    """An observation without the texts of a call: only those of what may be the task are read."""
+    is_root = row.get("parentObservationId") is None
+    if is_root or row.get("name") == TASK_SPAN or row.get("id") in linked:
+        return row
+    return {name: value for name, value in row.items() if name not in LONG_FIELDS}
 
 
 def _task(item: _RunItem, spans: Sequence[Span]) -> Task | None:

@@ -132,11 +132,11 @@ def newest_first(
 ) -> Iterator[RowPage]:
     """The rows of `parts` in their order, read by up to `ahead` requests at once.
 
-    `fetch` runs in other threads. The order depends on the rows alone, not on their speed. Fewer
-    requests are made ahead when pages are large.
+    `fetch` runs in other threads. The order depends on the rows alone, not on their speed. The
+    first request is made alone; how large its page is tells how many are made ahead, and so on.
     """
     waiting, flights, circle = deque(parts), deque[_Flight](), _Circle()
-    allowed = ahead
+    allowed = 1
     while waiting or flights:
         while waiting and len(flights) < allowed:
             first, *older = waiting.popleft().newest(pace.width or _EVER)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -173,8 +174,23 @@ def test_large_pages_are_not_read_far_ahead() -> None:
         return Fetched(rows=[{"id": str(part.start)}], rest=[], size_bytes=32 * 1024 * 1024)
 
     found = newest_first([Part(start=0, end=100, limit=1)], fetch, pace=Pace(width=1), ahead=4)
-    next(found)
-    assert len(asked) == 4
-    for _ in range(10):
+    for number in range(1, 11):
         next(found)
-    assert len(asked) == 11
+        assert len(asked) == number
+
+
+def test_small_pages_are_read_ahead_once_the_first_of_them_is_there() -> None:
+    asked: list[Part] = []
+    four = Barrier(4, timeout=60)
+
+    def fetch(part: Part) -> Fetched:
+        asked.append(part)
+        if len(asked) > 1:
+            four.wait()  # fails unless so many are asked for at once
+        return Fetched(rows=[{"id": str(part.start)}], rest=[], size_bytes=1024)
+
+    found = newest_first([Part(start=0, end=100, limit=1)], fetch, pace=Pace(width=1), ahead=4)
+    next(found)
+    assert len(asked) == 1
+    next(found)
+    assert len(asked) == 5
