@@ -172,7 +172,9 @@ class _Usage(NamedTuple):
 
     @classmethod
     def of(cls, details: Mapping[str, Any]) -> "_Usage":
-        """Tokens by the words in their keys; a total stands in for the side that is not told."""
+        """Tokens by the words in their keys; a total stands in for the side that is not told, and
+        tells whether finer figures, such as of cached tokens, are parts of the plain ones.
+        """
         amounts = {
             name.lower(): int(amount)
             for name, value in details.items()
@@ -181,6 +183,8 @@ class _Usage(NamedTuple):
         read = _named(amounts, "input", "prompt")
         written = _named(amounts, "output", "completion")
         total = amounts.get("total")
+        if total is not None and total < (read or 0) + (written or 0):
+            read, written = amounts.get("input", read), amounts.get("output", written)
         if total is not None:
             if read is None:
                 read = max(total - (written or 0), 0)

@@ -144,6 +144,10 @@ def test_a_call_that_failed_without_usage_used_nothing() -> None:
         ({"total": 10}, (10, 0)),
         ({"output": 3, "total": 10}, (7, 3)),
         ({"input": 7, "total": 10}, (7, 3)),
+        # Finer figures stand beside the plain ones, or are parts of them: the total tells.
+        ({"input": 20, "input_cached_tokens": 80, "output": 9, "total": 109}, (100, 9)),
+        ({"input": 100, "input_cached_tokens": 80, "output": 9, "total": 109}, (100, 9)),
+        ({"input": 7, "output": 9, "output_reasoning": 5, "total": 16}, (7, 9)),
         ({}, (None, None)),
         ({"input": None, "output": "3"}, (None, None)),
     ],
