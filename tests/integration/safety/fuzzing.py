@@ -179,6 +179,8 @@ def fuzzer_of(service: Service) -> Fuzzer:
         "name": "support",
         "runName": "night-2",
     }
+    compare = "GET /api/v1/benchmark-runs/compare"
+    known |= {f"{compare} {side}": known["runId"] for side in ("base", "candidate")}
     known["alertId"] = service.get("/alerts", state="FIRING")["items"][0]["id"]
     delivery = service.post("/notifications/test", endpoint)
     known |= {"deliveryId": delivery["id"], "notificationId": delivery["notificationId"]}
