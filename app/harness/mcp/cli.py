@@ -155,6 +155,7 @@ def run(
         secrets=secrets,
         prices=prices,
         output=result or resume or free_path(now, ".yaml"),
+        pages=[path for path in (junit, html) if path is not None],
         resume=resume,
         trace=trace,
         quiet=quiet,
@@ -412,8 +413,10 @@ def _write_pages(made: "BenchReport", *, junit: Path | None, html: Path | None) 
 
 
 def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8", errors="replace")
+    from app.harness.bash.outputs import require_file, write_text
+
+    require_file(path)
+    write_text(path, text)
     tell(f"written to {path}")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from app.core.terminal import WrongUsage, printable, tell
+from app.harness.bash.outputs import require_file
 from app.harness.llm.prices import Price, read_price
 from app.harness.mcp.lint import lint
 from app.harness.mcp.loader import BenchFile, inspect_file, require_usable
@@ -32,7 +33,7 @@ FOLDER: Final = Path("tmp")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """All that a run is told."""
+    """All that a run is told; `pages` are what others will write of its result."""
 
     files: Sequence[Path]
     selection: Selection = field(default_factory=Selection)
@@ -42,6 +43,7 @@ class RunOptions:
     secrets: Path | None = None
     prices: Path | None = None
     output: Path
+    pages: Sequence[Path] = ()
     resume: Path | None = None
     trace: bool = False
     quiet: bool = False
@@ -93,11 +95,13 @@ def make_plan(options: RunOptions, *, environment: Mapping[str, str], now: datet
 def run_files(options: RunOptions, *, environment: Mapping[str, str], now: datetime) -> BenchReport:
     """Run the chosen tasks and write the result, each attempt kept the moment it is done.
 
-    Raises: as `make_plan`, MissingKey, and Interrupted on Ctrl-C.
+    Raises: as `make_plan`, MissingKey, NoOutput, and Interrupted on Ctrl-C.
     """
     plan = make_plan(options, environment=environment, now=now)
     keys = Keys(secrets=find_secrets(options.secrets), environment=environment)
     require_keys(plan.tasks, keys)
+    for place in (options.output, *options.pages):
+        require_file(place)
     from app.harness.mcp.run import run_bench
 
     with closing(_Recorder(plan, options)) as recorder:

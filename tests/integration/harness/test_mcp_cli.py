@@ -232,6 +232,15 @@ def test_mistakes_exit_with_2_and_start_nothing(arguments: list[str]) -> None:
     assert not Path("tmp").exists()
 
 
+@pytest.mark.parametrize("option", ["--output", "--html", "--junit"])
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_started(option: str) -> None:
+    Path("file").touch()
+    refused = ot_bench("run", bench_file(DIRECT), option, "file/r.yaml")
+    assert refused.exit_code == 2
+    assert "name a place that can be written" in refused.stderr
+    assert "PASS" not in refused.stderr
+
+
 def test_a_dry_run_checks_everything_and_starts_nothing() -> None:
     done = ot_bench("run", bench_file(ASKING), bench_file(DIRECT, "other.yaml"), "--dry-run")
     assert (done.exit_code, done.stdout) == (0, "")
