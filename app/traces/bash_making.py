@@ -1,7 +1,7 @@
 """A model at work on tasks in a sandboxed bash, as a benchmark orders it."""
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Final
@@ -11,10 +11,10 @@ from app.harness.bash.background import in_background
 from app.harness.bash.dataset import parse_dataset
 from app.harness.bash.evaluation import GivenUp, evaluate, spending_of
 from app.harness.bash.run import chosen_tasks, require_usable
-from app.harness.bash.runner import Tell, Trial, plan_trials
+from app.harness.bash.runner import Trial, plan_trials
 from app.harness.bash.schemas import HarnessSettings
 from app.harness.bash.scripts import read_script
-from app.harness.bash.types import EvalTask
+from app.harness.bash.types import EvalResult, EvalTask
 from app.harness.limits import Spending
 from app.harness.llm.calling import TOTAL_S
 from app.harness.llm.conversation import Llm, Provider, TurnSettings, Usage
@@ -52,11 +52,9 @@ class BashMaking:
         wanted = self.settings
         missing = [trial for place, trial in enumerate(self.trials) if place in places]
         place_of = {_key(trial): place for place, trial in enumerate(self.trials)}
-
-        async def work(tell: Tell) -> None:
-            await evaluate(wanted, self._llm, missing, tell, spending)
-
-        pages = in_background(work, beat_s=BEAT_S)
+        pages: Generator[list[EvalResult], None, None] = in_background(
+            lambda tell: evaluate(wanted, self._llm, missing, tell, spending), beat_s=BEAT_S
+        )
         try:
             for page in pages:
                 yield [

@@ -2,9 +2,9 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from app.core.resources import Resources
 from app.harness.bash.background import in_background
@@ -19,7 +19,7 @@ from app.harness.mcp.plan import Attempt, LlmEndpoint, Plan
 from app.harness.mcp.planning import Keys, Overrides, Selection, plan_tasks, require_keys
 from app.harness.mcp.schemas import BenchSettings
 from app.harness.mcp.secrets import find_secrets
-from app.harness.mcp.types import AttemptEnded, ErrorKind, Event, Outcome, TaskResult
+from app.harness.mcp.types import AttemptEnded, BenchReport, ErrorKind, Event, Outcome, TaskResult
 from app.traces.bench_results import trace_of
 from app.traces.making import Made, read_file
 from app.traces.registry import CollectionFailed
@@ -59,11 +59,9 @@ class BenchMaking:
         made = frozenset(key for key, place in place_of.items() if place not in places)
         plan = replace(self.plan, made=made)
         answered, refusal = False, ""
-
-        async def work(tell: Callable[[TaskResult], None]) -> None:
-            await self._run(plan, tell)
-
-        pages = in_background(work, beat_s=BEAT_S)
+        pages: Generator[list[TaskResult], None, None] = in_background(
+            lambda tell: self._run(plan, tell), beat_s=BEAT_S
+        )
         try:
             for results in pages:
                 for result in results:
@@ -81,7 +79,9 @@ class BenchMaking:
                 code="MODEL_REFUSED",
             )
 
-    async def _run(self, plan: Plan, tell: Callable[[TaskResult], None]) -> None:
+    def _run(
+        self, plan: Plan, tell: Callable[[TaskResult], None]
+    ) -> Coroutine[Any, Any, BenchReport]:
         # The SDKs take seconds to import; a service that runs no file does without.
         from app.harness.mcp.run import run_bench
         from app.harness.mcp.sessions import Surroundings
@@ -93,7 +93,7 @@ class BenchMaking:
         around = Surroundings(
             path=os.environ.get("PATH", os.defpath), policy=self.resources.outbound
         )
-        await run_bench(plan, hear, surroundings=around, opening=self._llm)
+        return run_bench(plan, hear, surroundings=around, opening=self._llm)
 
     def _llm(self, endpoint: LlmEndpoint, model: str) -> Llm:
         from app.harness.outbound import outbound_async_client

@@ -38,7 +38,9 @@ MAY_BE_ASYNC = {
 MAY_CATCH_EVERYTHING = {
     "app/core/problems.py",
     "app/core/registry.py",
+    "app/harness/bash/checking.py",
     "app/harness/llm/crew.py",
+    "app/harness/mcp/evaluating.py",
     "app/jobs/worker.py",
     "app/metrics/engine.py",
     "app/postgres/server.py",

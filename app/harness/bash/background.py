@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
-Work = Callable[[Callable[[T], None]], Coroutine[Any, Any, None]]
+Work = Callable[[Callable[[T], None]], Coroutine[Any, Any, object]]
 
 
 class _Running(NamedTuple):
