@@ -5,10 +5,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from rouge_score.rouge_scorer import RougeScorer
-from sacrebleu.metrics.bleu import BLEU
 
+from tests.support.references import IN_ONE_PROCESS, Reference
 from tests.support.service import JSON, Service
+
+pytestmark = IN_ONE_PROCESS
+rouge_scorer = Reference("rouge_score.rouge_scorer")
+sacrebleu = Reference("sacrebleu.metrics.bleu")
 
 TRACES = Path(__file__).parents[4] / "shared" / "data" / "mosaico" / "traces.jsonl"
 RUNS = "/benchmark-runs"
@@ -27,8 +30,8 @@ def test_rouge_and_bleu_of_real_traces_are_those_of_the_references(service: Serv
     run = service.completed()
     assert (run["status"], run["validity"], run["tracesProcessed"]) == ("COMPLETED", "VALID", 100)
 
-    scorer = RougeScorer(["rougeL", "rouge1", "rouge2"])
-    bleu = BLEU(effective_order=True)
+    scorer = rouge_scorer.RougeScorer(["rougeL", "rouge1", "rouge2"])
+    bleu = sacrebleu.BLEU(effective_order=True)
     rows = service.listed(f"{RUNS}/{run['id']}/results", limit=30)
     assert [row["traceId"] for row in rows] == [line["traceId"] for line in lines]
     expected: list[JSON] = []

@@ -8,12 +8,15 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from rouge_score import rouge_scorer
 
 from app.traces.types import Outcome
 from demo.agent import HANDBOOK, read_questions, record
 from demo.retrieval import read_handbook
 from demo.tools import SETTINGS
+from tests.support.references import IN_ONE_PROCESS, Reference
+
+pytestmark = IN_ONE_PROCESS
+rouge_scorer = Reference("rouge_score.rouge_scorer")
 
 DEMO = HANDBOOK.parent
 QUESTIONS = read_questions(DEMO / "questions.jsonl")

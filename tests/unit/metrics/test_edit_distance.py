@@ -5,10 +5,13 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nltk.metrics.distance import edit_distance
 
 from app.metrics import edit_distance as module
 from app.metrics.edit_distance import levenshtein
+from tests.support.references import IN_ONE_PROCESS, Reference
+
+pytestmark = IN_ONE_PROCESS
+nltk_distance = Reference("nltk.metrics.distance")
 
 few_letters = st.text("abc", max_size=24)
 
@@ -37,14 +40,14 @@ def test_the_distance_is_that_found_by_hand(one: str, other: str, distance: int)
 
 @given(few_letters, few_letters)
 def test_the_distance_is_that_of_nltk(one: str, other: str) -> None:
-    assert levenshtein(one, other) == edit_distance(one, other)
+    assert levenshtein(one, other) == nltk_distance.edit_distance(one, other)
 
 
 @given(few_letters, few_letters, st.sampled_from([1, 2, 3, 7]))
 def test_strips_of_any_width_give_the_same_distance(one: str, other: str, width: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_STRIP", width)
-        assert levenshtein(one, other) == edit_distance(one, other)
+        assert levenshtein(one, other) == nltk_distance.edit_distance(one, other)
 
 
 @given(few_letters, few_letters, few_letters)

@@ -1,24 +1,26 @@
 """The label mode of PRECISION, RECALL, F1_SCORE and ACCURACY is that of scikit-learn."""
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 
 from app.metrics.registry import load_metrics, provider_for
 from app.metrics.run_value import run_value, summary_of
 from app.metrics.types import MetricRef, OptionValue, RunMetric
 from app.traces.types import Trace
+from tests.support.references import IN_ONE_PROCESS, Reference
+
+pytestmark = IN_ONE_PROCESS
+sklearn_metrics = Reference("sklearn.metrics")
 
 load_metrics()
 
-REFERENCES: Final[dict[str, Callable[..., Any]]] = {
-    "PRECISION": precision_score,
-    "RECALL": recall_score,
-    "F1_SCORE": f1_score,
+REFERENCES: Final = {
+    "PRECISION": "precision_score",
+    "RECALL": "recall_score",
+    "F1_SCORE": "f1_score",
 }
 
 labels = st.sampled_from(["cat", "dog", "emu", "Fox Terrier", "0", "-1"])
@@ -48,7 +50,9 @@ def columns(found: Pairs) -> tuple[list[str], list[str]]:
 def test_the_averages_over_labels_are_those_of_scikit_learn(
     found: Pairs, key: str, mode: str
 ) -> None:
-    wanted = REFERENCES[key](*columns(found), average=mode, zero_division=0)
+    wanted = getattr(sklearn_metrics, REFERENCES[key])(
+        *columns(found), average=mode, zero_division=0
+    )
     assert of_run(found, key, labels=mode) == pytest.approx(wanted, abs=1e-12)
 
 
@@ -60,7 +64,7 @@ def test_in_binary_mode_the_positive_label_has_the_value_of_scikit_learn(
     # Where nobody expected or gave the label, scikit-learn has a warning and no number.
     value = of_run(found, key, labels="binary", positive=positive)
     if any(positive in pair for pair in found):
-        [wanted] = REFERENCES[key](
+        [wanted] = getattr(sklearn_metrics, REFERENCES[key])(
             *columns(found), average=None, labels=[positive], zero_division=0
         )
         assert value == pytest.approx(wanted, abs=1e-12)
@@ -71,5 +75,5 @@ def test_in_binary_mode_the_positive_label_has_the_value_of_scikit_learn(
 @settings(deadline=None)
 @given(pairs, modes)
 def test_accuracy_is_that_of_scikit_learn_in_every_mode(found: Pairs, mode: str) -> None:
-    wanted = accuracy_score(*columns(found))
+    wanted = sklearn_metrics.accuracy_score(*columns(found))
     assert of_run(found, "ACCURACY", labels=mode) == pytest.approx(wanted, abs=1e-12)

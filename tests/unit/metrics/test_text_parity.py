@@ -6,15 +6,18 @@ from typing import Final
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from rouge_score.rouge_scorer import RougeScorer
-from rouge_score.tokenizers import DefaultTokenizer
-from sacrebleu import sentence_bleu
-from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from app.metrics.registry import load_metrics, provider_for
 from app.metrics.types import MetricRef
 from app.metrics.words import bleu_words, rouge_words, stemmed_rouge_words
 from app.traces.types import Trace
+from tests.support.references import IN_ONE_PROCESS, Reference
+
+pytestmark = IN_ONE_PROCESS
+rouge_scorer = Reference("rouge_score.rouge_scorer")
+rouge_tokenizers = Reference("rouge_score.tokenizers")
+sacrebleu = Reference("sacrebleu")
+tokenizer_13a = Reference("sacrebleu.tokenizers.tokenizer_13a")
 
 TOLERANCE: Final = 1e-12
 LONG: Final = ("the quick, brown fox 3.5 jumps over 1,000 lazy dogs - and runs. " * 1600)[:100_000]
@@ -67,7 +70,7 @@ def value(key: str, expected: str, output: str, **options: bool) -> float:
 
 
 def assert_rouge_is_equal(expected: str, output: str, *, stemmed: bool) -> None:
-    theirs = RougeScorer(["rougeL", "rouge1", "rouge2"], use_stemmer=stemmed).score(
+    theirs = rouge_scorer.RougeScorer(["rougeL", "rouge1", "rouge2"], use_stemmer=stemmed).score(
         expected, output
     )
     for key, kind in (("ROUGE", "rougeL"), ("ROUGE_1", "rouge1"), ("ROUGE_2", "rouge2")):
@@ -76,7 +79,7 @@ def assert_rouge_is_equal(expected: str, output: str, *, stemmed: bool) -> None:
 
 
 def assert_bleu_is_equal(expected: str, output: str) -> None:
-    theirs = sentence_bleu(output, [expected], use_effective_order=True).score / 100
+    theirs = sacrebleu.sentence_bleu(output, [expected], use_effective_order=True).score / 100
     ours = value("BLEU", expected, output)
     assert abs(ours - theirs) <= TOLERANCE, (expected, output)
 
@@ -101,10 +104,12 @@ def test_any_two_texts_score_as_the_references_say(expected: str, output: str) -
 @settings(max_examples=500, deadline=None)
 @given(texts)
 def test_any_text_is_cut_into_the_words_of_the_references(text: str) -> None:
-    assert [word.decode() for word in rouge_words(text)] == DefaultTokenizer().tokenize(text)
-    stemmed = DefaultTokenizer(use_stemmer=True).tokenize(text)
+    assert [
+        word.decode() for word in rouge_words(text)
+    ] == rouge_tokenizers.DefaultTokenizer().tokenize(text)
+    stemmed = rouge_tokenizers.DefaultTokenizer(use_stemmer=True).tokenize(text)
     assert [word.decode() for word in stemmed_rouge_words(text)] == stemmed
-    theirs = Tokenizer13a()(text.rstrip()).split()  # type: ignore[no-untyped-call]
+    theirs = tokenizer_13a.Tokenizer13a()(text.rstrip()).split()
     assert [word.decode("utf-8", "surrogatepass") for word in bleu_words(text)] == theirs
 
 

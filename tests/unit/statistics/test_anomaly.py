@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from app.statistics.anomaly import (
     Finding,
@@ -19,6 +18,10 @@ from app.statistics.anomaly import (
     judge_run,
 )
 from app.statistics.student import t_quantile
+from tests.support.references import IN_ONE_PROCESS, Reference
+
+pytestmark = IN_ONE_PROCESS
+stats = Reference("scipy.stats")
 
 values = st.floats(min_value=-1e6, max_value=1e6, allow_nan=False)
 

@@ -3,9 +3,12 @@
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy.stats import fisher_exact
 
 from app.statistics.association import Counts, fisher_greater, fisher_p, over_represented
+from tests.support.references import IN_ONE_PROCESS, Reference
+
+pytestmark = IN_ONE_PROCESS
+stats = Reference("scipy.stats")
 
 FEW = st.integers(0, 15)
 
@@ -24,8 +27,8 @@ def test_both_equal_scipy(a: int, b: int, c: int, d: int) -> None:
     assume(a + b and c + d)
     counts = Counts(chosen_with=a, chosen=a + b, others_with=c, others=c + d)
     table = [[a, b], [c, d]]
-    assert fisher_p(counts) == pytest.approx(fisher_exact(table).pvalue, abs=1e-12)
-    expected = fisher_exact(table, alternative="greater").pvalue
+    assert fisher_p(counts) == pytest.approx(stats.fisher_exact(table).pvalue, abs=1e-12)
+    expected = stats.fisher_exact(table, alternative="greater").pvalue
     assert fisher_greater(counts) == pytest.approx(expected, abs=1e-12)
 
 

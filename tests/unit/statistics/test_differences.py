@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import permutation_test, ttest_rel, wilcoxon
-from statsmodels.regression.linear_model import OLS
 
 from app.statistics.differences import (
     cluster_flip_p,
@@ -18,6 +16,11 @@ from app.statistics.differences import (
     wilcoxon_p,
 )
 from app.statistics.means import clustered_error, standard_error
+from tests.support.references import IN_ONE_PROCESS, Reference
+
+pytestmark = IN_ONE_PROCESS
+stats = Reference("scipy.stats")
+linear_model = Reference("statsmodels.regression.linear_model")
 
 TENTHS = st.integers(-10, 10).map(lambda tenths: tenths / 10)
 DIFFERENCES = st.lists(TENTHS, min_size=2, max_size=9).map(np.array)
@@ -39,7 +42,7 @@ def test_differences_that_cancel_are_no_evidence() -> None:
 @given(st.lists(TENTHS, min_size=2, max_size=7).map(np.array))
 @settings(max_examples=15)
 def test_the_exact_flip_equals_scipy(differences: np.ndarray) -> None:
-    reference = permutation_test(
+    reference = stats.permutation_test(
         (differences,), np.sum, permutation_type="samples", n_resamples=np.inf, vectorized=False
     )
     assert sign_flip_p(differences) == pytest.approx(min(1.0, reference.pvalue), abs=1e-12)
@@ -64,7 +67,7 @@ def test_the_paired_t_test_equals_scipy(pairs: list[tuple[float, float]]) -> Non
     first, second = (np.array(side) for side in zip(*pairs, strict=True))
     differences = second - first
     if standard_error(differences) > 1e-9:
-        expected = ttest_rel(second, first).pvalue
+        expected = stats.ttest_rel(second, first).pvalue
         assert paired_t_p(differences) == pytest.approx(expected, abs=1e-12)
 
 
@@ -77,7 +80,7 @@ def test_items_that_all_changed_alike_are_certain_and_those_that_did_not_are_not
 @settings(max_examples=30)
 def test_wilcoxon_equals_scipy(differences: np.ndarray) -> None:
     if differences.any():
-        reference = wilcoxon(
+        reference = stats.wilcoxon(
             differences, zero_method="pratt", method="asymptotic", correction=False
         )
         assert wilcoxon_p(differences) == pytest.approx(reference.pvalue, abs=1e-9)
@@ -120,7 +123,7 @@ def test_the_clustered_error_equals_statsmodels() -> None:
     places = random.integers(0, 8, 50)
     places[:8] = np.arange(8)
     values = random.normal(size=50) + random.normal(size=8)[places]
-    fit = OLS(values, np.ones(50)).fit(
+    fit = linear_model.OLS(values, np.ones(50)).fit(
         cov_type="cluster", cov_kwds={"groups": places, "use_correction": True}
     )
     # statsmodels multiplies by (n - 1)/(n - 1) for a lone constant, and by C/(C - 1) as we do.

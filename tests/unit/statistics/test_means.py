@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import bootstrap, skew, t
 
 from app.statistics.intervals import wilson_interval
 from app.statistics.means import (
@@ -19,6 +18,10 @@ from app.statistics.means import (
 from app.statistics.repeats import ItemSums, reduce_trials
 from app.statistics.student import two_sided_p
 from app.statistics.verdict import Estimand, Scale
+from tests.support.references import IN_ONE_PROCESS, Reference
+
+pytestmark = IN_ONE_PROCESS
+stats = Reference("scipy.stats")
 
 
 def run_of(*items: list[float]) -> ItemSums:
@@ -93,13 +96,13 @@ def test_skewed_means_are_resampled() -> None:
     assert found.interval is not None
     assert found.method == "BCa"
     assert found.interval.high - found.mean > found.mean - found.interval.low
-    assert skewness(values) == pytest.approx(skew(values))
+    assert skewness(values) == pytest.approx(stats.skew(values))
     assert skewness(np.ones(3)) == 0.0
 
 
 def test_the_bca_interval_agrees_with_scipy() -> None:
     values = np.random.default_rng(4).lognormal(0.0, 0.8, 40)
-    expected = bootstrap(
+    expected = stats.bootstrap(
         (values,), np.mean, n_resamples=50_000, rng=np.random.default_rng(1), method="BCa"
     ).confidence_interval
     found = bca_interval(values)
@@ -133,7 +136,7 @@ def test_the_design_effect_of_ten_by_ten() -> None:
 @pytest.mark.parametrize("degrees", [1, 2, 4.5, 36, 1999])
 def test_tails_of_student_equal_scipy(degrees: float) -> None:
     for value in (-3.0, 0.0, 0.1, 1.5, 8.0, 40.0):
-        expected = 2 * t.sf(abs(value), degrees)
+        expected = 2 * stats.t.sf(abs(value), degrees)
         assert two_sided_p(value, degrees) == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 

@@ -3,10 +3,13 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import false_discovery_control
-from statsmodels.stats.multitest import multipletests
 
 from app.statistics.multiplicity import benjamini_hochberg, holm
+from tests.support.references import IN_ONE_PROCESS, Reference
+
+pytestmark = IN_ONE_PROCESS
+stats = Reference("scipy.stats")
+multitest = Reference("statsmodels.stats.multitest")
 
 P_VALUES = st.lists(st.floats(min_value=0.0, max_value=1.0), min_size=1, max_size=20)
 
@@ -28,13 +31,13 @@ def test_one_p_value_stays_and_none_stays_none() -> None:
 
 @given(P_VALUES)
 def test_benjamini_hochberg_equals_scipy(p_values: list[float]) -> None:
-    expected = false_discovery_control(p_values).tolist()
+    expected = stats.false_discovery_control(p_values).tolist()
     assert benjamini_hochberg(p_values) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("p_values", [[0.02, 0.01, 0.03], [0.5, 0.5, 0.001, 0.9]])
 def test_holm_equals_statsmodels(p_values: list[float]) -> None:
-    expected = multipletests(p_values, method="holm")[1].tolist()
+    expected = multitest.multipletests(p_values, method="holm")[1].tolist()
     assert holm(p_values) == pytest.approx(expected, abs=1e-12)
 
 

@@ -5,7 +5,6 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
 
 from app.statistics.intervals import (
     Interval,
@@ -13,6 +12,10 @@ from app.statistics.intervals import (
     wilson_interval,
 )
 from app.statistics.paired import compare_passes, mcnemar
+from tests.support.references import IN_ONE_PROCESS, Reference
+
+pytestmark = IN_ONE_PROCESS
+stats = Reference("scipy.stats")
 
 COUNTS = st.integers(min_value=0, max_value=60)
 
@@ -44,7 +47,7 @@ def test_mcnemar_equals_the_binomial_test(b: int, c: int) -> None:
     assert found.mid_p <= found.exact <= 1.0
     assert mcnemar(c, b) == found
     if b + c:
-        assert found.exact == pytest.approx(binomtest(b, b + c).pvalue, rel=1e-12)
+        assert found.exact == pytest.approx(stats.binomtest(b, b + c).pvalue, rel=1e-12)
 
 
 def test_mcnemar_of_thousands_is_still_a_number() -> None:
@@ -69,7 +72,7 @@ def test_wilson_intervals_end_at_zero_and_one() -> None:
 @given(st.integers(min_value=1, max_value=500), st.data())
 def test_the_wilson_interval_equals_scipy(n: int, data: st.DataObject) -> None:
     k = data.draw(st.integers(min_value=0, max_value=n))
-    reference = binomtest(k, n).proportion_ci(method="wilson")
+    reference = stats.binomtest(k, n).proportion_ci(method="wilson")
     found = wilson_interval(k, n)
     assert found.low == pytest.approx(reference.low, abs=1e-12)
     assert found.high == pytest.approx(reference.high, abs=1e-12)

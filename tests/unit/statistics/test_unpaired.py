@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import fisher_exact, ttest_ind
-from statsmodels.stats.proportion import confint_proportions_2indep
 
 from app.statistics.anomaly import Side
 from app.statistics.intervals import Interval, difference_interval, wilson_interval
 from app.statistics.repeats import ItemSums
 from app.statistics.unpaired import judge_unpaired
 from app.statistics.verdict import Note, Scale, Verdict, VerdictRule
+from tests.support.references import IN_ONE_PROCESS, Reference
+
+pytestmark = IN_ONE_PROCESS
+stats = Reference("scipy.stats")
+proportion = Reference("statsmodels.stats.proportion")
 
 RATE = VerdictRule(side=Side.LOW)
 COUNTS = st.tuples(st.integers(0, 20), st.integers(0, 20)).filter(any)
@@ -37,7 +40,7 @@ def test_the_interval_of_two_shares_joins_those_of_each_at_a_right_angle() -> No
 def test_the_interval_of_two_shares_equals_statsmodels(
     first: tuple[int, int], second: tuple[int, int]
 ) -> None:
-    low, high = confint_proportions_2indep(*second, *first, method="newcomb")
+    low, high = proportion.confint_proportions_2indep(*second, *first, method="newcomb")
     found = difference_interval(*first, *second)
     assert (found.low, found.high) == pytest.approx((low, high), abs=1e-12)
 
@@ -52,7 +55,7 @@ def test_passes_of_other_items_are_told_apart_by_fisher(
     first: tuple[int, int], second: tuple[int, int]
 ) -> None:
     found = judge_unpaired(passes(*first), passes(*second), RATE)
-    assert found.p == pytest.approx(fisher_exact([first, second]).pvalue, abs=1e-12)
+    assert found.p == pytest.approx(stats.fisher_exact([first, second]).pvalue, abs=1e-12)
     assert Note.UNPAIRED in found.notes
     assert found.n_items == min(sum(first), sum(second))
 
@@ -67,7 +70,7 @@ def test_means_of_other_items_are_told_apart_by_welch() -> None:
     first, second = random.normal(5, 1, 30), random.normal(4, 3, 12)
     rule = VerdictRule(side=Side.LOW, scale=Scale.NUMBER)
     found = judge_unpaired(run_of(first), run_of(second), rule)
-    expected = ttest_ind(second, first, equal_var=False)
+    expected = stats.ttest_ind(second, first, equal_var=False)
     interval = expected.confidence_interval()
     assert found.p == pytest.approx(expected.pvalue, rel=1e-9)
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high), rel=1e-9)
