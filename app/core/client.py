@@ -116,6 +116,10 @@ class Api:
     def get(self, path: str, **parameters: str | int | bool | None) -> JSON:
         return self._json("GET", path, parameters)
 
+    def get_text(self, path: str, **parameters: str | int | bool | None) -> str:
+        """What is no JSON: a picture."""
+        return self._answered(self._send("GET", path, parameters)).text
+
     def post(self, path: str, body: JSON | None = None) -> JSON:
         return self._json("POST", path, {}, json=body)
 

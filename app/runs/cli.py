@@ -34,7 +34,7 @@ from app.core.terminal import (
     is_interactive,
     tell,
 )
-from app.runs.compare_cli import compare_runs
+from app.runs.compare_cli import compare_runs, plot_run
 from app.runs.rules import RunStatus
 
 if TYPE_CHECKING:
@@ -254,6 +254,7 @@ def report_run(
 
 
 cli.command("compare")(compare_runs)
+cli.command("plot")(plot_run)
 
 
 @cli.command("cancel")

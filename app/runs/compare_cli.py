@@ -1,13 +1,14 @@
-"""`mosaico runs compare`: two runs side by side."""
+"""`mosaico runs compare` and `mosaico runs plot`: two runs side by side, in words and pictures."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from app.core.completion import ids_at
 from app.core.tabular import JSON, Column, cell, field, print_table, tabulate
-from app.core.terminal import Format, OutputFormat, answer, answer_json
+from app.core.terminal import Format, OutputFormat, answer, answer_json, tell
 
 PATH = "/benchmark-runs"
 # Two large runs are computed in a minute, after the comparison that somebody else asked for.
@@ -83,6 +84,45 @@ def compare_runs(
     for each in (*found["kpis"], *found["usage"]):
         answer(cell(each["verdict"]["explanation"]))
     _items(found)
+
+
+def plot_run(
+    *,
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="Id of a run.", autocompletion=ids_at(PATH))
+    ],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE.svg", help="Where to write it; - is stdout.")
+    ] = Path("-"),
+    kpi: Annotated[
+        str | None, typer.Option("--kpi", help="Id or name of the KPI to show over time.")
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against",
+            metavar="RUN",
+            help="Show what changed since this run.",
+            autocompletion=ids_at(PATH),
+        ),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option("--metric", help="With --against: show its change item by item."),
+    ] = None,
+) -> None:
+    """Draw a run as SVG: a KPI up to it with verdicts, what changed, or every item."""
+    from app.core.client import open_api, segment
+    from app.harness.bash.outputs import write_text
+
+    asked = {"kpi": kpi, "against": against, "metric": metric}
+    with open_api(PATIENCE_S) as api:
+        picture = api.get_text(f"{PATH}/{segment(run)}/plot", **asked)
+    if file == Path("-"):
+        answer(picture.rstrip("\n"))
+        return
+    write_text(file, picture)
+    tell(f"run {cell(run)} is drawn in {file}")
 
 
 def _items(found: JSON) -> None:

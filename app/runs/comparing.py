@@ -101,7 +101,7 @@ def compare_runs(
     Raises: `RunNotComparable`, `NoSuchMetric`, `Invalid` for runs of two benchmarks.
     """
     with res.db.read() as session:
-        runs = [_comparable(session, run_id) for run_id in (base_id, candidate_id)]
+        runs = [comparable(session, run_id) for run_id in (base_id, candidate_id)]
         if runs[0].benchmark_id != runs[1].benchmark_id:
             raise Invalid(
                 f"{base_id} is a run of {runs[0].benchmark_id!r} and {candidate_id} of"
@@ -120,7 +120,8 @@ def compare_runs(
     return compare(whole, compute or in_a_child)
 
 
-def _comparable(session: Session, run_id: str) -> BenchmarkRun:
+def comparable(session: Session, run_id: str) -> BenchmarkRun:
+    """The run, whose traces are all there. Raises: `RunNotComparable`, besides `get_run`."""
     run = get_run(session, run_id)
     if run.status != RunStatus.COMPLETED:
         raise RunNotComparable(

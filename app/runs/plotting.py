@@ -1,0 +1,109 @@
+"""Which picture of a run is drawn, and from what."""
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.core.errors import Invalid, NotFound
+from app.core.resources import Resources
+from app.kpis.models import KpiHistory
+from app.kpis.queries import kpis_of_run
+from app.metrics.registry import provider_for
+from app.metrics.types import Direction
+from app.runs.charts import Change, ItemChange, Reading, changes_chart, items_chart, kpi_trend
+from app.runs.comparing import comparable, compare_runs
+from app.runs.flips import item_means
+from app.runs.items import items_of_runs, pair_items
+from app.runs.models import BenchmarkRun
+from app.runs.plan import RunPlan
+from app.runs.queries import get_run
+from app.runs.rules import Validity
+from app.statistics.verdict import Verdict
+
+RUNS_BACK = 60
+
+
+class NothingToPlot(NotFound):
+    """The run has no such KPI; `GET /api/v1/benchmark-runs/{runId}/kpis` lists those it has."""
+
+    code = "nothing-to-plot"
+
+
+def trend_picture(res: Resources, run_id: str, kpi: str | None) -> str:
+    """A KPI of the agent up to this run; the first by name when none is named."""
+    with res.db.read() as session:
+        run = get_run(session, run_id)
+        known = kpis_of_run(session, run.seq)
+        chosen = [each for each in known if kpi in (None, each.kpi_id, each.name)]
+        if not chosen:
+            names = ", ".join(each.name for each in known) or "none"
+            raise NothingToPlot(f"the run {run_id} has no KPI {kpi or 'at all'!r}; it has {names}")
+        history = _history(session, run, chosen[0])
+    readings = [found for each in reversed(history) if (found := _reading(each))]
+    title = f"{chosen[0].name} of {run.agent_id} in {run.benchmark_id}"
+    return kpi_trend(title, readings, chosen[0].unit)
+
+
+def changes_picture(res: Resources, run_id: str, against: str) -> str:
+    """The KPIs of a run beside another one, its metrics where it has none."""
+    found = compare_runs(res, against, run_id)
+    kpis = [(each.name, each.verdict) for each in found.kpis]
+    said = kpis or [(each.metric, each.verdict) for each in found.metrics]
+    changes = [
+        Change(name, one["effect"], one["low"], one["high"], one["margin"], one["verdict"])
+        for name, one in said
+        if one.get("low") is not None and one.get("high") is not None
+    ]
+    return changes_chart(f"{run_id} against {against}: changes with 95 % intervals", changes)
+
+
+def items_picture(res: Resources, run_id: str, against: str, metric: str) -> str:
+    """The change of each item that both runs have, by one metric."""
+    with res.db.read() as session:
+        runs = [comparable(session, each) for each in (against, run_id)]
+        plans = [RunPlan.model_validate(run.plan) for run in runs]
+        found = next((one for one in plans[1].metrics if one.column == metric), None)
+        if found is None or metric not in plans[0].columns:
+            raise Invalid(f"not both runs have the metric {metric!r}; name one that both have")
+        base, candidate = (
+            items_of_runs(session, {run.seq: plan.columns}, [metric])
+            for run, plan in zip(runs, plans, strict=True)
+        )
+    pairing = pair_items(base, candidate)
+    before, after = (
+        item_means(table, metric) if pairing.paired else {}
+        for table in (pairing.base, pairing.candidate)
+    )
+    less = provider_for(found.ref).spec.direction is Direction.LOWER_IS_BETTER
+    changes = [ItemChange(item, after[item] - before[item]) for item in after if item in before]
+    return items_chart(
+        f"{metric} item by item, {run_id} against {against}", changes, less_is_better=less
+    )
+
+
+def _history(session: Session, run: BenchmarkRun, kpi: KpiHistory) -> list[KpiHistory]:
+    """The values up to one run, newest first."""
+    statement = (
+        select(KpiHistory)
+        .where(
+            KpiHistory.benchmark_id == run.benchmark_id,
+            KpiHistory.agent_id == run.agent_id,
+            KpiHistory.kpi_id == kpi.kpi_id,
+            KpiHistory.id <= kpi.id,
+        )
+        .order_by(KpiHistory.id.desc())
+        .limit(RUNS_BACK)
+    )
+    return list(session.scalars(statement))
+
+
+def _reading(kpi: KpiHistory) -> Reading | None:
+    if kpi.value is None:
+        return None
+    verdict = (kpi.verdict or {}).get("verdict")
+    return Reading(
+        label=f"{kpi.recorded_at:%Y-%m-%d}",
+        value=kpi.value,
+        low=kpi.interval_low,
+        high=kpi.interval_high,
+        verdict=Verdict.INVALID if kpi.validity != Validity.VALID else verdict,
+    )

@@ -1,0 +1,58 @@
+"""Pictures of stored runs, by the route and by the command."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from app.cli import cli
+from app.runs import comparing
+from app.runs.side_by_side import numbers
+from tests.integration.comparison.conftest import Night, traces
+from tests.support.service import JSON, Service
+
+
+@pytest.fixture
+def two_runs(service: Service, night: Night, monkeypatch: pytest.MonkeyPatch) -> list[JSON]:
+    """A good night, then one on which ten items fall; compared in this process."""
+    monkeypatch.setattr(comparing, "in_a_child", numbers)
+    return [night("monday", traces([39])), night("tuesday", traces(range(10)))]
+
+
+def test_a_run_is_drawn_in_three_ways(service: Service, two_runs: list[JSON]) -> None:
+    base, worse = (run["id"] for run in two_runs)
+    path = f"/benchmark-runs/{worse}/plot"
+    trend = service.send("GET", path)
+    assert trend.headers["content-type"] == "image/svg+xml"
+    assert "default-src 'none'" in trend.headers["content-security-policy"]
+    assert "quality of agent-001 in bench-001" in trend.text
+    assert "runs: 2, the last at 0.75, REGRESSED" in trend.text
+    first = service.send("GET", f"/benchmark-runs/{base}/plot")
+    assert "runs: 1, the last at 0.975, not compared" in first.text
+    changes = service.send("GET", path, params={"against": base})
+    assert "quality -0.225" in changes.text
+    items = service.send("GET", path, params={"against": base, "metric": "ACCURACY"})
+    assert "40 items: 10 worse, 1 better, -0.225 in the mean" in items.text
+
+
+def test_what_cannot_be_drawn_is_refused(service: Service, two_runs: list[JSON]) -> None:
+    path = f"/benchmark-runs/{two_runs[1]['id']}/plot"
+    problem = service.refused(404, "GET", path, params={"kpi": "speed"})
+    assert problem["type"].endswith("nothing-to-plot")
+    service.refused(422, "GET", path, params={"metric": "ACCURACY"})
+    service.refused(422, "GET", path, params={"against": two_runs[0]["id"], "metric": "ROUGE"})
+
+
+def test_a_picture_is_written_into_a_file(
+    service: Service, two_runs: list[JSON], tmp_path: Path
+) -> None:
+    env = {
+        "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
+        "MOSAICO_API_KEY": service.client.headers["Authorization"].removeprefix("Bearer "),
+    }
+    file = tmp_path / "run.svg"
+    words = ["runs", "plot", two_runs[1]["id"]]
+    told = CliRunner().invoke(cli, [*words, str(file)], env=env)
+    assert (told.exit_code, told.stdout) == (0, "")
+    assert file.read_text(encoding="utf-8").startswith("<svg")
+    assert CliRunner().invoke(cli, words, env=env).stdout == file.read_text(encoding="utf-8")
