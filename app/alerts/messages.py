@@ -103,13 +103,19 @@ def _title(events: Sequence[Event]) -> str:
     first = events[0]
     where = f"{first.benchmark_id}, {first.agent_id}"
     if len(events) == 1:
-        return f"{WORDS[first.state].capitalize()}: {first.name} ({where})"
+        return f"{_heading(first)} ({where})"
     counts = [
         f"{count} {words}"
         for state, words in WORDS.items()
         if (count := sum(event.state == state for event in events))
     ]
     return f"{len(events)} alerts: {', '.join(counts)} ({where})"
+
+
+def _heading(event: Event) -> str:
+    """What happened, to which rule or schedule; what happens to a run needs no other name."""
+    words = WORDS[event.state]
+    return words.capitalize() if event.name == words else f"{words.capitalize()}: {event.name}"
 
 
 def _item(event: Event) -> Item:
@@ -119,7 +125,7 @@ def _item(event: Event) -> Item:
     if event.baseline is not None:
         facts.append(Fact("baseline", number(event.baseline)))
     return Item(
-        title=f"{WORDS[event.state].capitalize()}: {event.name}",
+        title=_heading(event),
         sentences=(event.explanation, *_sentences(event.traces[:TRACES_TOLD])),
         facts=tuple(facts),
         link=f"/api/v1/alerts/{event.id}",

@@ -10,13 +10,14 @@ from app.core.errors import Invalid
 from app.core.http import check_url, outbound_client
 from app.core.resources import Resources
 from app.core.waiting import seconds_to_wait
-from app.notifications.registry import UnfitRecipient
+from app.notifications.registry import UnfitRecipient, host_of
 from app.notifications.text import LONGEST_LINK, MORE, one_line
 from app.notifications.types import Delivered, Failed, Gone, Outcome
 
 DEADLINE_S = 15.0
 MAX_BYTES = 64 * 1024
 TOLD_CHARS = 200
+SHOWN_END = 4
 
 
 def post(
@@ -56,6 +57,11 @@ def check_recipient_url(recipient: str) -> httpx.URL:
     except httpx.InvalidURL:
         raise UnfitRecipient("is no URL; write it as https://server.example/path") from None
     return url
+
+
+def cut_short(recipient: str) -> str:
+    """A URL of which whoever knows all of it can write to a chat, as it may be shown."""
+    return f"https://{host_of(recipient)}/{MORE}{recipient[-SHOWN_END:]}"
 
 
 def _outcome(response: httpx.Response, now: datetime) -> Outcome:

@@ -10,19 +10,18 @@ from typing import Any
 
 from app.core.resources import Resources
 from app.notifications.layout import Line, MessageLayout, Run, layout_of
-from app.notifications.posting import check_recipient_url, post
-from app.notifications.registry import CHANNELS, ChannelSpec, Outgoing, UnfitRecipient, host_of
+from app.notifications.posting import check_recipient_url, cut_short, post
+from app.notifications.registry import CHANNELS, ChannelSpec, Outgoing, UnfitRecipient
 from app.notifications.types import Notice, Outcome
 
 HOSTS = ("hooks.slack.com", "hooks.slack-gov.com")
 LONGEST_HEADER = 150
 MOST_ITEMS = 40  # a message has at most 50 blocks
-SHOWN_END = 4
 
 
 def check(recipient: str) -> None:
     url = check_recipient_url(recipient)
-    if url.scheme != "https" or url.host not in HOSTS:
+    if url.scheme != "https" or url.host not in HOSTS or url.path == "/":
         raise UnfitRecipient(
             "is no incoming webhook of Slack; write it as https://hooks.slack.com/services/…"
         )
@@ -52,11 +51,6 @@ def send(res: Resources, outgoing: Outgoing) -> Outcome:
     return post(res, outgoing.recipient, outgoing.body, {}, outgoing.now)
 
 
-def shown(recipient: str) -> str:
-    """Whoever knows all of it can write to the channel."""
-    return f"https://{host_of(recipient)}/…{recipient[-SHOWN_END:]}"
-
-
 def _blocks(layout: MessageLayout) -> list[dict[str, Any]]:
     sections = [section for section in layout.sections if section]
     return [{"type": "rich_text", "elements": [_lines(section)]} for section in sections]
@@ -77,4 +71,4 @@ def _element(run: Run) -> dict[str, Any]:
     return {"type": "text", "text": run.text, **style}
 
 
-CHANNELS.register("SLACK", ChannelSpec(check=check, render=render, send=send, shown=shown))
+CHANNELS.register("SLACK", ChannelSpec(check=check, render=render, send=send, shown=cut_short))

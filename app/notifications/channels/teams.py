@@ -11,7 +11,7 @@ from typing import Any
 
 from app.core.resources import Resources
 from app.notifications.layout import Line, MessageLayout, Run, layout_of
-from app.notifications.posting import check_recipient_url, post
+from app.notifications.posting import check_recipient_url, cut_short, post
 from app.notifications.registry import CHANNELS, ChannelSpec, Outgoing, UnfitRecipient
 from app.notifications.types import Notice, Outcome
 
@@ -19,7 +19,6 @@ WORKFLOWS = (".logic.azure.com", ".logic.azure.us", ".logic.azure.cn", ".api.pow
 RETIRED = (".webhook.office.com", "outlook.office.com")
 MAX_BYTES = 28 * 1024
 MOST_ITEMS = 40
-SHOWN_END = 4
 
 
 def check(recipient: str) -> None:
@@ -28,7 +27,7 @@ def check(recipient: str) -> None:
         raise UnfitRecipient(
             "is a connector, which Teams has retired; make a webhook in Workflows and write its URL"
         )
-    if url.scheme != "https" or not url.host.endswith(WORKFLOWS):
+    if url.scheme != "https" or not url.host.endswith(WORKFLOWS) or url.path == "/":
         raise UnfitRecipient(
             "is no webhook of Workflows; write the URL that Workflows shows, at …logic.azure.com"
             " or …api.powerplatform.com"
@@ -45,11 +44,6 @@ def render(notice: Notice) -> bytes:
 
 def send(res: Resources, outgoing: Outgoing) -> Outcome:
     return post(res, outgoing.recipient, outgoing.body, {}, outgoing.now)
-
-
-def shown(recipient: str) -> str:
-    """Whoever knows all of it can write to the channel."""
-    return f"{recipient[: recipient.index('/', len('https://'))]}/…{recipient[-SHOWN_END:]}"
 
 
 def _with_items(notice: Notice, most: int) -> bytes:
@@ -92,4 +86,4 @@ def _text_run(run: Run) -> dict[str, Any]:
     return {"type": "TextRun", "text": run.text, **weight, **link}
 
 
-CHANNELS.register("TEAMS", ChannelSpec(check=check, render=render, send=send, shown=shown))
+CHANNELS.register("TEAMS", ChannelSpec(check=check, render=render, send=send, shown=cut_short))

@@ -73,6 +73,7 @@ def test_an_invalid_run_raises_its_own_notice_and_holds_the_others(
     invalid = night(0, silent=5)
     assert invalid["validity"] == "INVALID"
     assert told(ready) == [("RUN_INVALID", "run invalid")]
+    assert inbox(ready)[0]["title"] == "Run invalid (bench-001, agent-001)"
     assert state(ready) == "OK"
     [alert] = ready.listed("/alerts")
     assert "coverage is 50.0%" in alert["explanation"]
