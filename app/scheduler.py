@@ -22,7 +22,6 @@ WATCH_S = 1.0
 def run_scheduler(settings: Settings) -> None:
     """Tick until SIGTERM or SIGINT. Any number of these may run beside each other."""
     set_up_logs(settings)
-    logging.getLogger("apscheduler").setLevel(logging.ERROR)
     stopping = threading.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: stopping.set())

@@ -136,6 +136,8 @@ def _route(log_format: LogFormat, shared: list[structlog.typing.Processor]) -> N
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [], True
         logger.setLevel(logging.WARNING)
+    # It warns whenever a tick takes longer than its interval, which is nothing to act upon.
+    logging.getLogger("apscheduler").setLevel(logging.ERROR)
 
 
 def _renderer(log_format: LogFormat) -> structlog.typing.Processor:

@@ -178,7 +178,13 @@ class Worker:
         ticker = BackgroundScheduler(timezone="UTC")
         for name, (interval_s, tick) in self._ticks.items():
             ticker.add_job(
-                _survive(name, tick), "interval", seconds=interval_s, max_instances=1, coalesce=True
+                _survive(name, tick),
+                "interval",
+                seconds=interval_s,
+                id=name,
+                max_instances=1,
+                coalesce=True,
+                misfire_grace_time=None,  # one that is late is done, not left out
             )
         ticker.start()
         return ticker
