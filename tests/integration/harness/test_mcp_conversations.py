@@ -199,6 +199,10 @@ def test_a_server_that_dies_under_a_model_ends_its_task() -> None:
     assert result.error is not None
     assert result.error.kind is ErrorKind.SERVER_DIED
     assert len(model.asked) == 2
+    assert [(call.tool, call.is_error) for call in result.tool_calls] == [
+        ("echo", False),
+        ("die", True),
+    ]
 
 
 class Asleep(ScriptedModel):

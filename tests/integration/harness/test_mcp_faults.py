@@ -114,6 +114,9 @@ def test_a_call_that_hangs_ends_with_the_time_of_its_task(mark: str) -> None:
     kind, detail = error_of(ran)
     assert kind is ErrorKind.TIMEOUT
     assert detail == "not done within its timeout of 1 s; it waited for hang of faults"
+    [called] = ran.result.tool_calls
+    assert (called.tool, called.text, called.is_error) == ("hang", "(no answer)", True)
+    assert ran.result.response is None
 
 
 def test_an_error_of_a_tool_stays_one_whatever_it_says(mark: str) -> None:

@@ -72,6 +72,7 @@ class _Making:
                         return await self._do(servers)
                 finally:
                     self._took_s = time.monotonic() - began
+                    self._work.end()
         except TimeoutError:
             awaited = f"; it waited for {self._work.awaited}" if self._work.awaited else ""
             detail = f"not done within its timeout of {self._task.timeout_s:g} s{awaited}"
@@ -96,7 +97,7 @@ class _Making:
         evidence = Evidence(
             response=self._work.answer() or "",
             error=error.detail if error else self._work.last_error(),
-            tool_calls=self._work.tool_calls,
+            tool_calls=self._work.all_calls(),
         )
         try:
             async with asyncio.timeout(self._task.timeout_s):
@@ -131,7 +132,7 @@ class _Making:
             response=response,
             evaluations=self._evaluations,
             llm_calls=tuple(work.llm_calls),
-            tool_calls=tuple(work.tool_calls),
+            tool_calls=tuple(work.all_calls()),
             messages=tuple(work.messages),
             duration_ms=1000 * self._took_s,
             cost_usd=self._spending.cost_usd if work.llm_calls else None,
@@ -154,10 +155,9 @@ class _Making:
 
     async def _call_tool(self, server: McpServer) -> AttemptError | None:
         assert self._task.tool is not None
-        self._work.awaited = f"{self._task.tool} of {server.name}"
+        self._work.ask_tool(server.name, self._task.tool, self._task.arguments)
         called = await server.call(self._task.tool, self._task.arguments)
-        self._work.tool_calls.append(called)
-        self._work.trace(f"{called.tool} {called.arguments} = {called.text}")
+        self._work.add_call(called)
         if called.is_error and not _expects_error(self._task):
             said = f"{called.tool} of {called.server}: {called.text[:SHOWN]}"
             return AttemptError(kind=ErrorKind.TOOL, detail=said)

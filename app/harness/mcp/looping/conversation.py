@@ -93,8 +93,7 @@ class Conversation:
 
     async def _use(self, use: ToolUseBlock) -> ToolResultBlock:
         called = await self._call(use)
-        self._work.tool_calls.append(called)
-        self._work.trace(f"{use.name} {use.input} = {called.text}")
+        self._work.add_call(called)
         return ToolResultBlock(tool_use_id=use.id, content=called.text, is_error=called.is_error)
 
     async def _call(self, use: ToolUseBlock) -> ToolCall:
@@ -104,7 +103,7 @@ class Conversation:
             return _refused(use, "", use.name, f"no tool is named {use.name!r}; tools: {known}")
         if use.flaw is not None:
             return _refused(use, route.server.name, route.tool, use.flaw)
-        self._work.awaited = f"{route.tool} of {route.server.name}"
+        self._work.ask_tool(route.server.name, route.tool, use.input)
         called = await route.server.call(route.tool, use.input)
         return replace(called, text=shortened(called.text))
 

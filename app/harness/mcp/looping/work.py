@@ -1,16 +1,39 @@
 """What was done on a task so far; it outlives a timeout and a failure."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
 from app.harness.llm.conversation import Message, Role
 from app.harness.mcp.types import LlmCall, ToolCall
 
 Trace = Callable[[str], None]
 
+NO_ANSWER: Final = "(no answer)"
+
 
 def untraced(_: str) -> None:
     """Nobody looks on."""
+
+
+class _Waiting(NamedTuple):
+    """A call that is not answered yet; `began` is of the monotonic clock."""
+
+    server: str
+    tool: str
+    arguments: dict[str, Any]
+    began: float
+
+    def given_up(self) -> ToolCall:
+        return ToolCall(
+            server=self.server,
+            tool=self.tool,
+            arguments=self.arguments,
+            text=NO_ANSWER,
+            is_error=True,
+            duration_ms=1000 * (time.monotonic() - self.began),
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,6 +49,28 @@ class Work:
     trace: Trace = untraced
     awaited: str | None = None
     failure: str | None = None
+    _waiting: _Waiting | None = None
+    _unanswered: list[ToolCall] = field(default_factory=list)
+
+    def ask_tool(self, server: str, tool: str, arguments: dict[str, Any]) -> None:
+        """A call begins."""
+        self.awaited = f"{tool} of {server}"
+        self._waiting = _Waiting(server, tool, arguments, time.monotonic())
+
+    def add_call(self, call: ToolCall) -> None:
+        """A call was answered, or refused before it reached a server."""
+        self.tool_calls.append(call)
+        self._waiting = None
+        self.trace(f"{call.tool} {call.arguments} = {call.text}")
+
+    def end(self) -> None:
+        """Nobody waits any more."""
+        if self._waiting is not None:
+            self._unanswered = [self._waiting.given_up()]
+
+    def all_calls(self) -> list[ToolCall]:
+        """Every call in its order, the one that never was answered as an error."""
+        return self.tool_calls + self._unanswered
 
     def answer(self) -> str | None:
         """The last that the model said; of a direct task what its tool answered."""
