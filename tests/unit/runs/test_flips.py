@@ -1,0 +1,85 @@
+"""Items that turned round, and for whom."""
+
+import math
+
+import pytest
+
+from app.runs.flips import Cause, Dead, Night, dead_weight, explain_fall, flipped, item_means
+from app.runs.items import ItemRow, table_of_rows
+from app.runs.traits import TraitRow, traits_of_rows
+from app.statistics.verdict import Scale
+from app.traces.types import Outcome
+
+
+def test_trials_of_an_item_are_averaged_and_missing_ones_left_out() -> None:
+    rows = [("a", 1.0), ("a", 0.0), ("b", None), ("c", 1.0), ("c", None)]
+    table = table_of_rows(
+        [ItemRow(0, item, "r", [], [value]) for item, value in rows], {0: ["M"]}, ["M"]
+    )
+    assert item_means(table, "M") == {"a": 0.5, "c": 1.0}
+
+
+def test_an_item_turns_round_when_half_of_its_trials_do() -> None:
+    base = {"fell": 1.0, "half": 1.0, "less": 1.0, "rose": 0.0, "gone": 1.0}
+    now = {"fell": 0.0, "half": 0.5, "less": 0.6, "rose": 1.0, "new": 0.0}
+    found = flipped(base, now, Scale.RATE, less_is_better=False)
+    assert [(flip.item_id, flip.harm) for flip in found] == [
+        ("fell", 1.0),
+        ("half", 0.5),
+        ("rose", -1.0),
+    ]
+
+
+def test_less_may_be_better_and_an_amount_turns_by_half_of_itself() -> None:
+    base, now = {"a": 100.0, "b": 100.0, "c": 0.0, "d": 0.0}, {"a": 150, "b": 149, "c": 1, "d": 0}
+    found = flipped(base, now, Scale.RATIO, less_is_better=True)
+    assert [flip.item_id for flip in found] == ["a", "c"]
+
+
+GOOD, BAD = {"i": 1.0}, {"i": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("nights", "cause", "fell_for"),
+    [
+        ([], None, []),
+        ([Night("x", {}, BAD)], None, []),
+        ([Night("x", GOOD, BAD), Night("y", GOOD, BAD)], Cause.ENVIRONMENT, ["x", "y"]),
+        ([Night("x", GOOD, BAD), Night("y", GOOD, GOOD)], Cause.SOME_AGENTS, ["x"]),
+        # One that rose did not fall.
+        ([Night("x", BAD, GOOD), Night("y", GOOD, GOOD)], Cause.AGENT, []),
+    ],
+)
+def test_what_falls_for_all_is_the_environment(
+    nights: list[Night], cause: Cause | None, fell_for: list[str]
+) -> None:
+    found = explain_fall("i", nights, Scale.RATE, less_is_better=False)
+    assert (found.cause, list(found.fell_for)) == (cause, fell_for)
+
+
+def test_items_that_come_out_the_same_everywhere_are_dead_weight() -> None:
+    runs = [{"a": 1.0, "b": 0.0, "c": 1.0, "d": 1.0}, {"a": 1.0, "b": 0.0, "c": 0.5}]
+    assert dead_weight(runs, less_is_better=False) == Dead(["a"], ["b"])
+    assert dead_weight(runs, less_is_better=True) == Dead(["b"], ["a"])
+    assert dead_weight([], less_is_better=False) == Dead([], [])
+
+
+def test_tags_tools_and_bad_ends_are_features_of_an_item() -> None:
+    def row(item: str, tools: list[str], outcome: Outcome, latency: float | None) -> TraitRow:
+        return TraitRow(item, "r", ["kind:sum"], outcome, tools, (latency, None, None))
+
+    found = traits_of_rows(
+        [
+            row("a", ["search", "search"], Outcome.SCORED, 10.0),
+            row("a", [], Outcome.TIMEOUT, None),
+            row("b", ["fetch"], Outcome.SCORED, 30.0),
+        ]
+    )
+    assert found.features == {
+        "tag:kind:sum": {"a", "b"},
+        "tool:search": {"a"},
+        "tool:fetch": {"b"},
+        "ended:timeout": {"a"},
+    }
+    latency = found.usage.values["latency_ms"]
+    assert [each for each in latency if not math.isnan(each)] == [10.0, 30.0]
