@@ -121,12 +121,8 @@ def create_schedule(session: Session, body: ScheduleCreate, now: datetime) -> Sc
     schedule.next_run_at = first if schedule.enabled else None
     session.add(schedule)
     try:
-        session.flush()
-    except IntegrityError as error:
-        if getattr(error.orig, "sqlstate", None) == "23503":  # foreign key
-            raise NotFound(
-                "the benchmark or the agent was deleted at this moment; choose another"
-            ) from None
+        _write(session)
+    except IntegrityError:
         raise Conflict(
             f"the schedule id {schedule.id!r} is taken; choose another or PATCH that one"
         ) from None
@@ -141,6 +137,7 @@ def change_schedule(
 
     When it is due is computed anew from now where that may have changed; who enables a schedule
     forgives its failures.
+    Raises: as `create_schedule`; `ScheduleNotFound`.
     """
     schedule = queries.get_schedule(session, schedule_id, for_update=True)
     changed = {name for name, value in values.items() if getattr(schedule, name) != value}
@@ -157,7 +154,7 @@ def change_schedule(
     if values:
         schedule.revision += 1
         schedule.updated_at = now
-    session.flush()
+    _write(session)
     return schedule
 
 
@@ -393,6 +390,18 @@ def _plan(due: Timetable, now: datetime) -> TickPlan:
         catchup_window=timedelta(seconds=due.catchup_window_seconds),
     )
     return rules.plan_tick(_timing(due), misfires, due.next_run_at, now)
+
+
+def _write(session: Session) -> None:
+    """Raises: `NotFound` when what a schedule names has just been deleted."""
+    try:
+        session.flush()
+    except IntegrityError as error:
+        if getattr(error.orig, "sqlstate", None) == "23503":  # foreign key
+            raise NotFound(
+                "the benchmark or the agent was deleted at this moment; choose another"
+            ) from None
+        raise
 
 
 def _timing(schedule: ScheduleConfig | Timetable) -> Timing:

@@ -3,6 +3,11 @@
 import re
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
+from app.agents.queries import get_agent
+from app.core.errors import NotFound
+from app.schedules.service import change_schedule
 from tests.integration.schedules.conftest import NIGHTLY
 from tests.support.service import JSON, Service, pointers
 
@@ -102,6 +107,18 @@ def test_what_a_schedule_needs_is_not_deleted_under_it(ready: Service) -> None:
     scheduled(ready)
     for path in ("/benchmarks/bench-001", "/agents/agent-001"):
         assert "schedules" in ready.refused(409, "DELETE", path)["detail"]
+
+
+def test_a_schedule_is_not_given_an_agent_that_is_deleted_at_this_moment(ready: Service) -> None:
+    scheduled(ready)
+    ready.agent("agent-002")
+    with ready.resources.db.begin() as session:
+        agent = get_agent(session, "agent-002")
+        ready.delete("/agents/agent-002")
+        with pytest.raises(NotFound, match="deleted at this moment"):
+            change_schedule(session, "s-1", {"agent_id": agent.id}, ready.resources.clock())
+        session.rollback()
+    assert ready.get("/schedule-configs/s-1")["agentId"] == "agent-001"
 
 
 def test_a_taken_id_is_a_conflict(ready: Service) -> None:
