@@ -2,10 +2,8 @@
 
 from datetime import datetime
 
-from pydantic import AwareDatetime
-
 from app.access.rules import RoleName
-from app.core.schemas import ShortText, WireModel
+from app.core.schemas import Instant, ShortText, WireModel
 
 
 class ApiKeyCreate(WireModel):
@@ -13,7 +11,7 @@ class ApiKeyCreate(WireModel):
 
     name: ShortText
     role: RoleName = "read"
-    expires_at: AwareDatetime | None = None
+    expires_at: Instant | None = None
 
 
 class ApiKeyView(WireModel):

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Protocol
 from pydantic import Field
 
 from app.alerts.rules import AlertState, Condition, NoDataPolicy, Outcome, Rule
-from app.core.schemas import UNSET, Identifier, LongText, ShortText, StoredText, WireModel
+from app.core.schemas import UNSET, Identifier, Instant, LongText, ShortText, StoredText, WireModel
 from app.notifications.types import Severity
 
 A_YEAR_MINUTES = 366 * 24 * 60
@@ -252,8 +252,8 @@ class SilenceCreate(WireModel):
 
     id: Identifier | None = None
     matchers: Matchers
-    starts_at: datetime | None = Field(default=None, description="Now when left out.")
-    ends_at: datetime
+    starts_at: Instant | None = Field(default=None, description="Now when left out.")
+    ends_at: Instant
     comment: LongText | None = None
 
 

@@ -2,9 +2,17 @@
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+)
 from pydantic import StringConstraints as Text
 from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -131,6 +139,15 @@ def _without_controls(text: str) -> str:
     return text
 
 
+def _in_utc(instant: datetime) -> datetime:
+    try:
+        return instant.astimezone(UTC)
+    except OverflowError:
+        raise PydanticCustomError(
+            "end_of_calendar", "is at the end of the calendar; send another instant"
+        ) from None
+
+
 def _bounded_object(value: dict[str, Any]) -> dict[str, Any]:
     try:
         check_json(value)
@@ -152,4 +169,5 @@ ShortText = Annotated[
 ]
 LongText = Annotated[str, Field(max_length=MAX_TEXT)]
 StoredText = Annotated[str, Field(max_length=MAX_STORED_TEXT)]
+Instant = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 JsonObject = Annotated[dict[str, Any], AfterValidator(_bounded_object)]

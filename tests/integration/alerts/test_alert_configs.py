@@ -154,6 +154,9 @@ def test_a_silence_names_something_and_ends(ready: Service) -> None:
     ]
     quiet = {"matchers": {"severity": "INFO"}, "endsAt": "2020-01-01T00:00:00Z"}
     assert pointers(ready.refused(422, "POST", "/silences", quiet)) == ["/endsAt"]
+    for never in ("2099-01-01T00:00:00", "9999-12-31T23:59:59-14:00"):
+        unstorable = {**quiet, "endsAt": never}
+        assert pointers(ready.refused(422, "POST", "/silences", unstorable)) == ["/endsAt"]
     made = ready.post("/silences", {**quiet, "id": "s-1", "endsAt": later, "comment": "move"})
     assert ready.get("/silences/s-1") == made
     assert [each["id"] for each in ready.listed("/silences", active="true")] == ["s-1"]

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import Field, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from app.core.schemas import (
     Identifier,
+    Instant,
     JsonObject,
     LongText,
     Page,
@@ -132,6 +133,18 @@ def test_absent_means_keep_and_null_means_clear() -> None:
 def test_the_last_page_says_null() -> None:
     page = Page[Part](items=[Part(part_count=1)])
     assert page.model_dump_json() == '{"items":[{"partCount":1}],"nextCursor":null}'
+
+
+@pytest.mark.parametrize(
+    "text", ["2099-01-01T00:00:00", "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"]
+)
+def test_an_instant_has_a_zone_and_is_one_in_utc_too(text: str) -> None:
+    instants = TypeAdapter(Instant)
+    assert (
+        instants.validate_python("2026-11-22T07:00:00+01:00").isoformat().endswith("06:00:00+00:00")
+    )
+    with pytest.raises(ValidationError):
+        instants.validate_python(text)
 
 
 @given(st.integers())
