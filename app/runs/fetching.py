@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Final, TypeAlias
 
 from app.core.errors import Unavailable
@@ -87,7 +88,9 @@ class Fetching:
                 self._unanswered = 0
                 found |= zip(self._keys(batch), answers, strict=True)
             case NoAnswer(failure=failure):
-                self._count_unanswered(result)
+                # A server that fails at several texts may fail at one of them only.
+                if len(batch) == 1 or failure.status != HTTPStatus.INTERNAL_SERVER_ERROR:
+                    self._count_unanswered(result)
                 if len(batch) > 1:
                     half = len(batch) // 2  # one text may spoil all, or all be too much at once
                     return [batch[:half], batch[half:]]

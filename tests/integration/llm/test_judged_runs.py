@@ -3,6 +3,7 @@ twice, and what it took.
 """
 
 import json
+from array import array
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -11,12 +12,16 @@ import pytest
 from starlette.responses import HTMLResponse, Response
 
 from app.core.clock import utc_now
-from app.harness.llm.failures import LlmUnavailable
-from app.harness.llm.types import Usage
+from app.harness.llm.crew import Arrived, Batch, Crew
+from app.harness.llm.failures import Failure, Kind, LlmUnavailable, NoAnswer
+from app.harness.llm.types import EmbeddingAnswer, EmbeddingRequest, Usage, request_key
+from app.harness.llm.wire import Reply
 from app.jobs.handlers import HandBack, Job
-from app.metrics.types import MetricRef
+from app.metrics.types import Failed, MetricRef
+from app.runs import fetching
 from app.runs.answers import KEPT, Spent, keep_answers, purge_old_answers
 from app.runs.asking import ask_traces
+from app.runs.fetching import Fetching
 from app.runs.service import RunEnded
 from app.traces.types import Trace
 from tests.support.llm import (
@@ -262,6 +267,36 @@ def test_texts_that_are_too_many_at_once_are_asked_for_in_smaller_numbers(
     service.upload(outputs(*(f"answer {number}" for number in range(9))))
     run = service.completed()
     assert (run["status"], run["errorShare"]) == ("COMPLETED", 0.0)
+
+
+class InTurn(Crew):
+    """Asks one batch after the other; fails at those that hold a text with an x."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+
+    def put(self, batch: Batch) -> None:
+        self.batches.append(batch)
+
+    def take(self, timeout_s: float) -> list[Arrived]:  # noqa: ARG002
+        batch = self.batches.pop(0)
+        if any(isinstance(one, EmbeddingRequest) and "x" in one.text for one in batch):
+            failure = Failure(kind=Kind.SERVER, detail="too long", status=500)
+            return [Arrived(batch, NoAnswer(failure))]
+        answers = tuple(EmbeddingAnswer(array("f", [1.0])) for _ in batch)
+        return [Arrived(batch, Reply(answers, Usage(1, 0, None)))]
+
+
+def test_texts_that_a_server_fails_at_are_found_in_however_many_batches(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "TEXTS_AT_ONCE", 4)
+    job = Job(resources=service.resources, pool=service.pool, must_stop=lambda: False)
+    texts = [f"{number}x" if number % 4 == 0 else f"{number}" for number in range(48)]
+    wanted = [EmbeddingRequest(model=EMBEDDER, text=text) for text in texts]
+    found = Fetching(job, 1, "server", InTurn()).fetch(wanted, lambda: None)
+    failed = [isinstance(found[request_key("server", one)], Failed) for one in wanted]
+    assert failed == ["x" in text for text in texts]
 
 
 @pytest.mark.parametrize("metric", ["LLM_JUDGE", "SEMANTIC_SIMILARITY"])
