@@ -15,7 +15,7 @@ from app.harness.mcp.lint import lint
 from app.harness.mcp.loader import BenchFile, inspect_file, require_usable
 from app.harness.mcp.plan import Plan, PlannedTask
 from app.harness.mcp.planning import Keys, Overrides, Selection, plan_tasks, require_keys
-from app.harness.mcp.recordings import Journal, read_report, write_report
+from app.harness.mcp.recordings import Journal, journal_of, read_report, write_report
 from app.harness.mcp.reports.figures import reason, result_word, seconds
 from app.harness.mcp.secrets import find_secrets
 from app.harness.mcp.types import (
@@ -113,11 +113,11 @@ def run_files(options: RunOptions, *, environment: Mapping[str, str], now: datet
 
 
 def free_path(now: datetime, suffix: str, folder: Path = FOLDER) -> Path:
-    """`tmp/result-20261122-0930.csv`, numbered when there is such a file already."""
+    """`tmp/result-20261122-0930.csv`, numbered when there is such a file, or a run that makes it."""
     stem = f"result-{now.strftime('%Y%m%d-%H%M')}"
     path = folder / f"{stem}{suffix}"
     number = 2
-    while path.exists():
+    while path.exists() or journal_of(path).exists():
         path = folder / f"{stem}-{number}{suffix}"
         number += 1
     return path

@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -16,6 +17,7 @@ from typer.testing import CliRunner, Result
 
 from app.harness.llm.conversation import Message, Role, Stop, TextBlock, Usage
 from app.harness.mcp.cli import cli
+from app.harness.mcp.command import free_path
 from app.harness.mcp.looping.attempt import make_attempt
 from app.harness.mcp.recordings import journal_of, read_report, write_report
 from app.harness.mcp.types import Outcome
@@ -351,6 +353,17 @@ def test_a_run_that_breaks_off_leaves_a_journal_to_go_on_with(
     assert ot_bench(*arguments, "--resume", "r.yaml").exit_code == 0
     assert len(model.asked) == 2
     assert len(read_report(Path("r.yaml")).results) == 2
+
+
+def test_a_run_of_the_same_minute_has_a_file_of_its_own(tmp_path: Path) -> None:
+    now = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
+    first = free_path(now, ".yaml", tmp_path)
+    assert first.name == "result-20261122-0930.yaml"
+    journal_of(first).touch()  # it is under way
+    assert free_path(now, ".yaml", tmp_path).name == "result-20261122-0930-2.yaml"
+    first.touch()
+    journal_of(first).unlink()
+    assert free_path(now, ".yaml", tmp_path).name == "result-20261122-0930-2.yaml"
 
 
 def test_a_resumed_run_knows_the_servers_of_its_first_part() -> None:
