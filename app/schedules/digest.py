@@ -28,7 +28,7 @@ MOST_TITLES = 20
 class Alerts(NamedTuple):
     """What was told of alerts on a day: how many messages, and the titles of the first of them."""
 
-    count: int
+    total: int
     titles: list[str]
 
 
@@ -71,11 +71,11 @@ def send_summary(res: Resources, when: SummaryTime) -> None:
 def summary_message(view: DailySummaryView, alerts: Alerts) -> Message:
     """What a summary says, with the alerts of its day."""
     total = sum(view.runs.values())
-    trouble = view.failed_runs or view.disabled_schedules or view.idle_schedules or alerts.count
+    trouble = view.failed_runs or view.disabled_schedules or view.idle_schedules or alerts.total
     return Message(
         topic=TOPIC,
         title=f"{view.day}: {_count(total, 'run')}, {view.runs.get(RunStatus.FAILED, 0)} failed, "
-        f"{_count(alerts.count, 'alert')}, "
+        f"{_count(alerts.total, 'alert')}, "
         f"{_count(len(view.idle_schedules), 'schedule')} without a run",
         severity=Severity.WARNING if trouble else Severity.INFO,
         sentences=(*alerts.titles, *_more(alerts)),
@@ -111,7 +111,7 @@ def _items(view: DailySummaryView) -> Iterator[Item]:
 
 
 def _more(alerts: Alerts) -> Iterator[str]:
-    left_out = alerts.count - len(alerts.titles)
+    left_out = alerts.total - len(alerts.titles)
     if left_out:
         yield f"and {_count(left_out, 'alert')} more"
 
@@ -127,8 +127,8 @@ def _alerts(session: Session, day: Day) -> Alerts:
     )
     in_order = (Notification.created_at, Notification.id)
     titles = select(Notification.title).where(*told).order_by(*in_order)
-    count = session.scalar(select(func.count()).select_from(Notification).where(*told)) or 0
-    return Alerts(count, list(session.scalars(titles.limit(MOST_TITLES))))
+    total = session.scalar(select(func.count()).select_from(Notification).where(*told)) or 0
+    return Alerts(total, list(session.scalars(titles.limit(MOST_TITLES))))
 
 
 def _count(number: int, what: str) -> str:
