@@ -9,8 +9,8 @@ from typing import NamedTuple
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from app.core.db import Database
 from app.core.errors import Conflict, Invalid, Unavailable
-from app.core.resources import Resources
 from app.jobs.pool import CallLost, ProcessPool
 from app.kpis.evaluate import KpiValue
 from app.kpis.queries import kpis_of_run
@@ -25,15 +25,11 @@ from app.runs.queries import get_run
 from app.runs.rules import RunStatus, Validity, require_traces
 from app.runs.side_by_side import (
     MOST_FLIPS,
-    Asked,
-    Compute,
-    Numbers,
     SideOfComparison,
     TwoRuns,
     compare,
     flip_metric,
     flips_of,
-    numbers,
 )
 from app.runs.traits import Link, links_of_items, traits_of_run
 from app.runs.verdicts import Case
@@ -44,7 +40,7 @@ SAME_NIGHT = timedelta(hours=12)
 LONGEST_S = 120.0
 LONGEST_TURN_S = 60.0
 
-# One child at a time: a process of the API has little memory and no wish for more of them.
+# One child at a time: a service has little memory, and a child takes more than all the rest of it.
 _TURN = threading.BoundedSemaphore(1)
 
 
@@ -66,17 +62,22 @@ class ComparisonLost(Unavailable):
     code = "comparison-lost"
 
 
-def in_a_child(asked: Asked) -> Numbers:
-    """The numbers of a comparison from a process that ends with it, and takes numpy along.
+def compare_in_child(
+    db: Database, base_id: str, candidate_id: str, *, metric: str | None = None
+) -> Comparison:
+    """`compare_runs` in a process that ends with it, and takes the items and numpy along.
 
-    Raises: `ComparisonBusy`, `ComparisonLost`.
+    Raises: `ComparisonBusy`, `ComparisonLost`, besides what `compare_runs` does.
     """
+    with db.read() as session:
+        _two_runs(session, base_id, candidate_id)  # what is refused takes no process
     if not _TURN.acquire(timeout=LONGEST_TURN_S):
         raise ComparisonBusy
     try:
         pool = ProcessPool(1, warm_up=load_metrics)
         try:
-            return pool.run(numbers, asked, timeout_s=LONGEST_S)
+            asked = (db.url, base_id, candidate_id, metric)
+            return pool.run(_compare_stored, *asked, timeout_s=LONGEST_S)
         except CallLost as lost:
             raise ComparisonLost(
                 f"the comparison could not be computed: {lost}; try again, or compare runs of"
@@ -88,36 +89,43 @@ def in_a_child(asked: Asked) -> Numbers:
         _TURN.release()
 
 
+def _compare_stored(url: str, base_id: str, candidate_id: str, metric: str | None) -> Comparison:
+    db = Database(url, pool_size=1, name="mosaico-compare")
+    try:
+        return compare_runs(db, base_id, candidate_id, metric=metric)
+    finally:
+        db.engine.dispose()
+
+
 def compare_runs(
-    res: Resources,
-    base_id: str,
-    candidate_id: str,
-    compute: Compute | None = None,
-    *,
-    metric: str | None = None,
+    db: Database, base_id: str, candidate_id: str, *, metric: str | None = None
 ) -> Comparison:
     """The candidate beside the base, item by item; `metric` is the one whose flips are told.
 
     Raises: `RunNotComparable`, `NoSuchMetric`, `Invalid` for runs of two benchmarks.
     """
-    with res.db.read() as session:
-        runs = [comparable(session, run_id) for run_id in (base_id, candidate_id)]
-        if runs[0].benchmark_id != runs[1].benchmark_id:
-            raise Invalid(
-                f"{base_id} is a run of {runs[0].benchmark_id!r} and {candidate_id} of"
-                f" {runs[1].benchmark_id!r}; name two runs of one benchmark"
-            )
+    with db.read() as session:
+        runs = _two_runs(session, base_id, candidate_id)
         base, candidate = (_side(session, run) for run in runs)
         values = _kpi_values(session, runs[1], candidate.plan)
     two = TwoRuns(base=base, candidate=candidate, kpis=values)
     chosen = flip_metric(two, metric)
-    with res.db.read() as session:
+    with db.read() as session:
         others, nights = _other_agents(session, runs[1], chosen) if chosen else ([], [])
     found = flips_of(two, chosen)[:MOST_FLIPS] if chosen else []
-    with res.db.read() as session:
+    with db.read() as session:
         links = _links(session, runs, [flip.item_id for flip in found])
-    whole = replace(two, metric=chosen, others=others, nights=nights, links=links)
-    return compare(whole, compute or in_a_child)
+    return compare(replace(two, metric=chosen, others=others, nights=nights, links=links))
+
+
+def _two_runs(session: Session, base_id: str, candidate_id: str) -> list[BenchmarkRun]:
+    runs = [comparable(session, run_id) for run_id in (base_id, candidate_id)]
+    if runs[0].benchmark_id != runs[1].benchmark_id:
+        raise Invalid(
+            f"{base_id} is a run of {runs[0].benchmark_id!r} and {candidate_id} of"
+            f" {runs[1].benchmark_id!r}; name two runs of one benchmark"
+        )
+    return runs
 
 
 def comparable(session: Session, run_id: str) -> BenchmarkRun:

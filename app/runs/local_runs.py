@@ -33,7 +33,6 @@ from app.runs.side_by_side import (
     TwoRuns,
     compare,
     flip_metric,
-    numbers,
 )
 from app.runs.traits import TraitRow, traits_of_rows
 from app.traces.ndjson import read_traces
@@ -103,7 +102,6 @@ def compare_files(base: Path, candidate: Path, measures: Measures) -> Comparison
     two = TwoRuns(base=sides[0], candidate=sides[1], kpis=values)
     return compare(
         TwoRuns(base=sides[0], candidate=sides[1], kpis=values, metric=flip_metric(two, None)),
-        numbers,
     )
 
 

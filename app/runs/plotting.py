@@ -9,8 +9,9 @@ from app.kpis.models import KpiHistory
 from app.kpis.queries import kpis_of_run
 from app.metrics.registry import provider_for
 from app.metrics.types import Direction
+from app.runs import comparing
 from app.runs.charts import Change, ItemChange, Reading, changes_chart, items_chart, kpi_trend
-from app.runs.comparing import comparable, compare_runs
+from app.runs.comparing import comparable
 from app.runs.flips import item_means
 from app.runs.items import items_of_runs, pair_items
 from app.runs.models import BenchmarkRun
@@ -45,7 +46,7 @@ def trend_picture(res: Resources, run_id: str, kpi: str | None) -> str:
 
 def changes_picture(res: Resources, run_id: str, against: str) -> str:
     """The KPIs of a run beside another one, its metrics where it has none."""
-    found = compare_runs(res, against, run_id)
+    found = comparing.compare_in_child(res.db, against, run_id)
     kpis = [(each.name, each.verdict) for each in found.kpis]
     said = kpis or [(each.metric, each.verdict) for each in found.metrics]
     changes = [

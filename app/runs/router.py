@@ -95,7 +95,7 @@ def compare_runs(
     """Hold one completed run against another of the same benchmark: KPIs and metrics with verdicts,
     the items that turned round and what they have in common, latency, tokens and cost.
     """
-    return comparing.compare_runs(res, base, candidate, metric=metric)
+    return comparing.compare_in_child(res.db, base, candidate, metric=metric)
 
 
 @router.get("/{runId}", dependencies=[Depends(require("read"))])

@@ -1,10 +1,7 @@
-"""Two runs side by side: which numbers are asked for, and what they amount to, in words that need no
-statistics. Pure, but for `numbers`, which belongs into the process that computes.
-"""
+"""Two runs side by side: what is asked of them, and what it amounts to in plain words."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
 
 from app.core.errors import Invalid
 from app.kpis.evaluate import KpiValue
@@ -75,40 +72,10 @@ class TwoRuns:
     links: Mapping[str, Sequence[TraceLink]] = field(default_factory=dict)
 
 
-class Asked(NamedTuple):
-    """What the computing process is asked; a feature is given by the items that have it."""
-
-    verdicts: Question
-    usage: Question
-    features: Mapping[str, frozenset[str]]
-    fell: frozenset[str]
-    items: frozenset[str]
-
-
-class Numbers(NamedTuple):
-    """What it answers."""
-
-    verdicts: Findings
-    usage: Findings
-    shared: Sequence[OverRepresented]
-
-
-Compute: TypeAlias = Callable[[Asked], Numbers]
-
-
-def numbers(asked: Asked) -> Numbers:
-    """The numbers of a comparison; numpy is imported where this is called."""
+def compare(two: TwoRuns) -> Comparison:
+    """The candidate beside the base; imports numpy."""
     from app.runs.judging import answer
 
-    return Numbers(
-        answer(asked.verdicts),
-        answer(asked.usage),
-        over_represented(asked.features, asked.fell, asked.items),
-    )
-
-
-def compare(two: TwoRuns, compute: Compute) -> Comparison:
-    """The same of two runs that are read already."""
     base, candidate = two.base, two.candidate
     earlier = EarlierRun(0, base.shown.id, base.plan)
     case = Case(
@@ -118,16 +85,10 @@ def compare(two: TwoRuns, compute: Compute) -> Comparison:
     flips = flips_of(two, two.metric) if two.metric else []
     usage = pair_items(base.traits.usage, candidate.traits.usage)
     fell = frozenset(flip.item_id for flip in flips if flip.harm > 0)
-    found = compute(
-        Asked(
-            case.question(candidate.table, pairing),
-            _usage_question(candidate.traits.usage, usage),
-            candidate.traits.features,
-            fell,
-            frozenset(pairing.candidate.items),
-        )
-    )
-    verdicts = _verdicts(two, case, found.verdicts, pairing)
+    found = answer(case.question(candidate.table, pairing))
+    spent = answer(_usage_question(candidate.traits.usage, usage))
+    items = frozenset(pairing.candidate.items)
+    verdicts = _verdicts(two, case, found, pairing)
     return Comparison(
         base=base.shown,
         candidate=candidate.shown,
@@ -149,10 +110,12 @@ def compare(two: TwoRuns, compute: Compute) -> Comparison:
             MetricComparison(
                 metric=name, verdict=told_judgement(_USAGE_NAMES[name], judgement, Scale.RATIO)
             )
-            for name, judgement in found.usage.metrics.items()
+            for name, judgement in spent.metrics.items()
         ],
         flips=_told_flips(two, flips),
-        over_represented=[_shared(each) for each in found.shared],
+        over_represented=[
+            _shared(each) for each in over_represented(candidate.traits.features, fell, items)
+        ],
         other_agents=list(two.others),
         dead_weight=_dead(two),
     )

@@ -1,9 +1,11 @@
 """Two runs held against each other: what changed, which items turned round, what these share."""
 
+import pickle
+
 import pytest
 
 from app.runs.comparing import compare_runs
-from app.runs.side_by_side import numbers
+from app.runs.side_by_side import NoSuchMetric
 from tests.integration.comparison.conftest import Night, traces
 from tests.support.service import JSON, Service
 
@@ -12,7 +14,7 @@ COMPARE = "/benchmark-runs/compare"
 
 def compared(service: Service, base: JSON, candidate: JSON, **more: str) -> JSON:
     """The same as the route answers, but computed in this process."""
-    found = compare_runs(service.resources, base["id"], candidate["id"], numbers, **more)
+    found = compare_runs(service.resources.db, base["id"], candidate["id"], **more)
     return found.model_dump(mode="json")
 
 
@@ -109,9 +111,11 @@ def test_what_cannot_be_compared_is_refused(service: Service, night: Night) -> N
     )
     assert problem["type"].endswith("run-not-comparable")
     service.refused(404, "GET", COMPARE, params={"base": "none", "candidate": run["id"]})
-    service.refused(
-        422, "GET", COMPARE, params={"base": run["id"], "candidate": run["id"], "metric": "ROUGE"}
-    )
+    with pytest.raises(NoSuchMetric, match="name one of ACCURACY") as refused:
+        compared(service, run, run, metric="ROUGE")
+    # It crosses from one process to the other as it is.
+    again = pickle.loads(pickle.dumps(refused.value))
+    assert (again.detail, again.error_code) == (refused.value.detail, "metric-not-compared")
     service.benchmark("other", metrics=["ACCURACY"])
     other = service.completed(benchmarkId="other", runName="monday")
     service.refused(422, "GET", COMPARE, params={"base": run["id"], "candidate": other["id"]})

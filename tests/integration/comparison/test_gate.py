@@ -10,7 +10,6 @@ from typer.testing import CliRunner, Result
 
 from app.cli import cli
 from app.runs import comparing
-from app.runs.side_by_side import numbers
 from tests.integration.comparison.conftest import Night, traces
 from tests.support.service import Service, ndjson
 
@@ -81,7 +80,7 @@ def test_reports_are_written_for_ci_and_for_a_pull_request(files: Path) -> None:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Comparisons are computed in this process, which has numpy anyway."""
-    monkeypatch.setattr(comparing, "in_a_child", numbers)
+    monkeypatch.setattr(comparing, "compare_in_child", comparing.compare_runs)
 
 
 @pytest.mark.usefixtures("at_once")
