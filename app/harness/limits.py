@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from app.harness.llm.conversation import Usage
 from app.harness.llm.prices import Price
@@ -20,6 +21,14 @@ class Allowance:
 
     tokens: int | None = None
     cost_usd: float | None = None
+
+
+class Spent(NamedTuple):
+    """What a run used before it was interrupted, the judge included, each model at its price."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: float = 0.0
 
 
 @dataclass(slots=True, kw_only=True)

@@ -34,7 +34,8 @@ class PlannedMetric(_Frozen):
 # Which model answers, what it costs and how fast is what is measured, not how; what a run may not
 # begin any more is missing, and the run says so.
 _MEASURED = {
-    "provider", "model", "base_url", "concurrency", "price", "prices", "run_tokens", "run_usd",
+    "provider", "model", "base_url", "concurrency", "price", "judge_price", "prices", "run_tokens",
+    "run_usd",
 }  # fmt: skip
 
 

@@ -15,9 +15,9 @@ from app.harness.bash.runner import Trial, plan_trials
 from app.harness.bash.schemas import HarnessSettings
 from app.harness.bash.scripts import read_script
 from app.harness.bash.types import EvalResult, EvalTask
-from app.harness.limits import Spending
+from app.harness.limits import Spending, Spent
 from app.harness.llm.calling import TOTAL_S
-from app.harness.llm.conversation import Llm, Provider, TurnSettings, Usage
+from app.harness.llm.conversation import Llm, Provider, TurnSettings
 from app.harness.llm.providers import KEYS, open_llm
 from app.traces.bash_results import trace_of
 from app.traces.making import Made, read_file
@@ -44,7 +44,7 @@ class BashMaking:
         asked = ",".join(f"{trial.task.content_hash()}#{trial.number}" for trial in self.trials)
         return hashlib.sha256(asked.encode()).hexdigest()[:16]
 
-    def spending(self, spent: Usage) -> Spending:
+    def spending(self, spent: Spent) -> Spending:
         return spending_of(self.settings, spent)
 
     def make(self, places: Collection[int], spending: Spending) -> Iterator[Sequence[Made]]:

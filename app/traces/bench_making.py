@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from app.core.resources import Resources
 from app.harness.bash.background import in_background
-from app.harness.limits import Spending
+from app.harness.limits import Spending, Spent
 from app.harness.llm.calling import TOTAL_S
 from app.harness.llm.conversation import Llm, TurnSettings, Usage
 from app.harness.llm.prices import Price
@@ -47,11 +47,9 @@ class BenchMaking:
         asked = ",".join(f"{_name(each)}#{each.task.content_hash()}" for each in self._attempts())
         return hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
-    def spending(self, spent: Usage) -> Spending:
+    def spending(self, spent: Spent) -> Spending:
         """Limits of tokens and dollars are those of the tasks, in the file."""
-        spending = Spending()
-        spending.spend(spent)
-        return spending
+        return Spending(told_input=spent.input_tokens, told_output=spent.output_tokens)
 
     def make(self, places: Collection[int], spending: Spending) -> Iterator[Sequence[Made]]:
         """Raises: `CollectionFailed` when nothing came of any attempt, for the model's sake."""

@@ -8,8 +8,7 @@ from typing import Protocol
 from app.core.errors import NotFound
 from app.core.resources import Resources
 from app.harness.folder import read_below
-from app.harness.limits import Spending
-from app.harness.llm.conversation import Usage
+from app.harness.limits import Spending, Spent
 from app.traces.registry import CollectionFailed
 from app.traces.types import Trace
 
@@ -35,7 +34,7 @@ class Making(Protocol):
     @property
     def digest(self) -> str: ...
 
-    def spending(self, spent: Usage) -> Spending:
+    def spending(self, spent: Spent) -> Spending:
         """What the whole run may use, of which so much is used already."""
         ...
 

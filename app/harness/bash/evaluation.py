@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from app.harness.bash.agent import TaskLimits
 from app.harness.bash.judge import Judge
 from app.harness.bash.runner import RunLimits, Runner, Tell, Trial
-from app.harness.bash.schemas import HarnessSettings
+from app.harness.bash.schemas import HarnessSettings, ModelPrice
 from app.harness.bash.types import EvalResult
-from app.harness.limits import Allowance, Spending
-from app.harness.llm.conversation import Llm, Usage
+from app.harness.limits import Allowance, Spending, Spent
+from app.harness.llm.conversation import Llm
 from app.harness.llm.prices import Price
 
 
@@ -27,7 +27,8 @@ async def evaluate(
     Raises GivenUp.
     """
     llm = open_model(wanted.model)
-    judge = Judge(open_model(wanted.judge_model), spending.price) if wanted.judge_model else None
+    judge_price = price_of(wanted.price_of_judge())
+    judge = Judge(open_model(wanted.judge_model), judge_price) if wanted.judge_model else None
 
     def keep(result: EvalResult) -> None:
         """Attempts that fail because nothing is answered any more are none."""
@@ -53,12 +54,17 @@ def _limits(wanted: HarnessSettings) -> RunLimits:
     )
 
 
-def spending_of(wanted: HarnessSettings, spent: Usage) -> Spending:
+def spending_of(wanted: HarnessSettings, spent: Spent) -> Spending:
     """What a run may use, of which so much is used already."""
-    price = wanted.price
-    spending = Spending(
+    return Spending(
         allowance=Allowance(tokens=wanted.run_tokens, cost_usd=wanted.run_usd),
-        price=Price(input_usd=price.input_usd, output_usd=price.output_usd) if price else None,
+        price=price_of(wanted.price),
+        told_input=spent.input_tokens,
+        told_output=spent.output_tokens,
+        told_usd=spent.usd,
     )
-    spending.spend(spent)
-    return spending
+
+
+def price_of(price: ModelPrice | None) -> Price | None:
+    """The price that a benchmark names."""
+    return Price(input_usd=price.input_usd, output_usd=price.output_usd) if price else None

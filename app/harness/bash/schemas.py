@@ -40,12 +40,24 @@ class HarnessSettings(WireModel):
         description="Once a run has used so many, the judge's among them, nothing more is begun.",
     )
     run_usd: Annotated[float, Field(gt=0)] | None = Field(
-        default=None, description="The same in dollars; needs a price."
+        default=None, description="The same in dollars; needs the prices."
     )
     price: ModelPrice | None = Field(default=None, description="Without it costs are unknown.")
+    judge_price: ModelPrice | None = Field(
+        default=None, description="The same of the judge; a judge that is the model has its price."
+    )
 
     @model_validator(mode="after")
     def _require_price(self) -> Self:
-        if self.run_usd is not None and self.price is None:
+        if self.run_usd is None:
+            return self
+        if self.price is None:
             raise ValueError("runUsd bounds nothing without a price; give one")
+        if self.judge_model is not None and self.price_of_judge() is None:
+            raise ValueError("runUsd bounds nothing that the judge takes; give its judgePrice")
         return self
+
+    def price_of_judge(self) -> ModelPrice | None:
+        """What the judge takes; None when that is not known."""
+        own = self.price if self.judge_model == self.model else None
+        return self.judge_price or own

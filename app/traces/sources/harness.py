@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from app.core.resources import Resources
 from app.harness.bash.schemas import HarnessSettings
-from app.harness.limits import Spending
-from app.harness.llm.conversation import Provider, Usage
+from app.harness.limits import Spending, Spent
+from app.harness.llm.conversation import Provider
 from app.harness.ordering import misfit
 from app.traces.bash_making import order_bash
 from app.traces.bench_making import order_bench
@@ -43,7 +43,7 @@ class HarnessSource:
 
         def page(made: Sequence[Made]) -> TracePage:
             done.update(each.place for each in made)
-            ahead = f"{making.digest}:{_text_of(done)}:{_text_of_tokens(spending)}"
+            ahead = f"{making.digest}:{_text_of(done)}:{_text_of_spending(spending)}"
             return TracePage(
                 traces=tuple(each.trace for each in made),
                 cursor=None if len(done) == total else ahead,
@@ -99,29 +99,29 @@ class _Done(NamedTuple):
     """The attempts that are done, by their place in the plan, and what they took."""
 
     places: set[int]
-    spent: Usage
+    spent: Spent
 
 
 def _read_cursor(cursor: str | None, digest: str) -> _Done:
     """How far a run came. Raises: `CollectionFailed` when it was at work on other tasks."""
     if cursor is None:
-        return _Done(set(), Usage(input_tokens=0, output_tokens=0))
-    before, text, tokens = (*cursor.split(":"), "")[:3]
+        return _Done(set(), Spent())
+    before, text, amounts = (*cursor.split(":"), "")[:3]
     if before != digest:
         raise CollectionFailed(
             "the dataset was changed while the run was working on it; start a new run",
             code="DATASET_CHANGED",
         )
     stretches = [each.partition("-") for each in text.split(",") if each]
-    read, _, written = tokens.partition("+")
+    read, written, dollars = (*amounts.split("+"), "", "")[:3]
     return _Done(
         {n for first, _, last in stretches for n in range(int(first), int(last or first) + 1)},
-        Usage(input_tokens=int(read or 0), output_tokens=int(written or 0)),
+        Spent(int(read or 0), int(written or 0), float(dollars or 0)),
     )
 
 
-def _text_of_tokens(spending: Spending) -> str:
-    return f"{spending.told_input}+{spending.told_output}"
+def _text_of_spending(spending: Spending) -> str:
+    return f"{spending.told_input}+{spending.told_output}+{spending.told_usd:.12f}"
 
 
 def _text_of(places: Iterable[int]) -> str:

@@ -39,6 +39,7 @@ SCRIPT = [
     },
     {"id": "half", "turns": [["echo x"]]},
 ]
+PRICE = {"inputUsd": 1, "outputUsd": 10}
 PLAYED = {"provider": "scripted", "model": "play.jsonl"}
 # The SDKs take seconds to import: one worker does it for all.
 pytestmark = pytest.mark.xdist_group("sdks of models")
@@ -124,6 +125,7 @@ def test_a_harness_that_is_wrong_is_refused_where_it_is_written(service: Service
         ({**PLAYED, "apiKey": "sk-1"}, "/harness/apiKey"),
         ({**PLAYED, "trials": 0}, "/harness/trials"),
         ({**PLAYED, "runUsd": 5}, "/harness"),
+        ({**PLAYED, "runUsd": 5, "price": PRICE, "judgeModel": "another"}, "/harness"),
         ({**PLAYED, "baseUrl": "file:///etc/passwd"}, "/harness/baseUrl"),
         (None, "/harness"),
     ]

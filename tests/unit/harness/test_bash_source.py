@@ -13,7 +13,7 @@ from app.core.db import Database
 from app.core.resources import Resources
 from app.core.secrets import SecretBox
 from app.harness.bash.schemas import HarnessSettings
-from app.harness.llm.conversation import Usage
+from app.harness.limits import Spent
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery
 
 pytestmark = pytest.mark.usefixtures("plugins")
@@ -90,7 +90,7 @@ def test_a_run_goes_on_after_what_was_done_and_paid(folder: Path) -> None:
     """`second` was done; of 1000 tokens 900 were spent, and `first` takes more than the rest."""
     digest = next(page.cursor for page in pages(folder, concurrency=1) if page.cursor)
     digest = digest.partition(":")[0]
-    rest = pages(folder, cursor=f"{digest}:1:800+100", concurrency=1, run_tokens=1000)
+    rest = pages(folder, cursor=f"{digest}:1:800+100+0.05", concurrency=1, run_tokens=1000)
     found = [trace for page in rest for trace in page.traces]
     assert [(trace.item_id, trace.error) for trace in found] == [
         ("first", None),
@@ -103,9 +103,9 @@ def test_the_cursor_says_which_attempts_of_which_tasks_are_done() -> None:
     source = importlib.import_module("app.traces.sources.harness")
     for places, text in [({0}, "0"), ({0, 1, 2, 4}, "0-2,4"), ({3, 7, 8, 12}, "3,7-8,12")]:
         assert source._text_of(places) == text
-        spent = Usage(input_tokens=1200, output_tokens=34)
-        assert source._read_cursor(f"digest:{text}:1200+34", "digest") == (places, spent)
-    nothing = (set[int](), Usage(input_tokens=0, output_tokens=0))
+        spent = Spent(input_tokens=1200, output_tokens=34, usd=0.05)
+        assert source._read_cursor(f"digest:{text}:1200+34+0.05", "digest") == (places, spent)
+    nothing = (set[int](), Spent())
     assert source._read_cursor("digest:", "digest") == nothing
     assert source._read_cursor(None, "digest") == nothing
     with pytest.raises(CollectionFailed) as caught:

@@ -1,0 +1,94 @@
+"""What a benchmark orders of a model and of its judge, each at its price."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from app.harness.bash.checking import load_checks
+from app.harness.bash.evaluation import evaluate, spending_of
+from app.harness.bash.runner import plan_trials
+from app.harness.bash.schemas import HarnessSettings
+from app.harness.bash.types import EvalResult
+from app.harness.limits import Limit, Spending, Spent
+from app.harness.llm.conversation import Message, Role, Stop, TextBlock, Tool, Turn, Usage
+from tests.support.bash_eval import task
+
+CHEAP = {"inputUsd": 1.0, "outputUsd": 10.0}
+DEAR = {"inputUsd": 100.0, "outputUsd": 1000.0}
+MODEL_USD = (100 * 1 + 10 * 10) / 1e6  # a turn of 100 tokens read and 10 written
+JUDGE_USD = 100 * MODEL_USD
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _checks() -> None:
+    load_checks()
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Finds everything perfect, in 100 tokens read and 10 written."""
+
+    model: str
+    provider: str = "content"
+
+    async def turn(self, _: str, __: Sequence[Message], ___: Sequence[Tool], /) -> Turn:
+        said = TextBlock(text='{"score": 1, "reason": "perfect"}')
+        return Turn(
+            message=Message(role=Role.ASSISTANT, content=(said,)),
+            stop=Stop.END,
+            usage=Usage(input_tokens=100, output_tokens=10),
+        )
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def ordered(**more: Any) -> HarnessSettings:
+    fields = {"provider": "openai", "model": "m", "judgeModel": "j", "price": CHEAP, **more}
+    return HarnessSettings.model_validate(fields)
+
+
+def judged(wanted: HarnessSettings) -> tuple[float | None, Spending]:
+    """What the judge of one attempt took, and what the run did."""
+    told: list[EvalResult] = []
+    run = spending_of(wanted, Spent())
+    trials = plan_trials([task("llm_judge:perfect?")], 1)
+    asyncio.run(evaluate(wanted, Content, trials, told.append, run))
+    [found] = told
+    assert found.score is not None
+    assert found.score.results[0].judgement is not None
+    return found.score.results[0].judgement.cost_usd, run
+
+
+def test_a_judge_takes_its_own_price() -> None:
+    cost, run = judged(ordered(judgePrice=DEAR))
+    assert cost == pytest.approx(JUDGE_USD)
+    assert run.told_usd == pytest.approx(MODEL_USD + JUDGE_USD)
+
+
+def test_the_price_of_a_model_is_not_that_of_another_judge() -> None:
+    cost, run = judged(ordered())
+    assert cost is None
+    assert run.told_usd == pytest.approx(MODEL_USD)
+
+
+def test_a_model_that_judges_itself_has_one_price() -> None:
+    cost, run = judged(ordered(judgeModel="m", runUsd=1.0))
+    assert cost == pytest.approx(MODEL_USD)
+    assert run.told_usd == pytest.approx(2 * MODEL_USD)
+
+
+def test_dollars_are_bounded_only_where_both_prices_are_known() -> None:
+    assert ordered(runUsd=1.0, judgePrice=DEAR).run_usd == 1.0
+    with pytest.raises(ValidationError, match="give its judgePrice"):
+        ordered(runUsd=1.0)
+
+
+def test_a_run_that_goes_on_counts_the_dollars_that_were_paid() -> None:
+    """Its tokens alone do not tell whether the model or the judge took them."""
+    paid = spending_of(ordered(runUsd=1.0, judgePrice=DEAR), Spent(100, 10, 1.0))
+    assert (paid.reached(), paid.told_input, paid.told_output) == (Limit.COST, 100, 10)
