@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from app.harness.bash.sandbox import DEFAULT_LIMITS, Sandbox, SandboxLimits, sandbox_prompt
 from app.harness.bash.types import AgentTrace, Ending, EvalTask, ToolCallResult
 from app.harness.limits import Limit, Spending
+from app.harness.llm.calling import Contact, contact_noted
 from app.harness.llm.conversation import (
     Llm,
     LlmFailure,
@@ -80,21 +81,31 @@ async def attempt_task(
     *,
     now_s: Callable[[], float] = time.monotonic,
 ) -> Attempt:
-    """Let a model work on a task. A failure of the provider keeps what was done before it."""
+    """Let a model work on a task. A failure of the provider keeps what was done before it; its
+    silence when the time is up is one.
+    """
     started = now_s()
     talk = _Conversation(task, llm, limits, spending)
     failure: LlmFailure | None = None
-    try:
-        async with asyncio.timeout(limits.time_s):
-            ending = await talk.run()
-    except TimeoutError:
-        ending = Ending.TIME_LIMIT
-        if not talk.has_heard:  # the server's silence is no failure of the model
-            ending, failure = Ending.ERROR, LlmFailure(f"no answer within {limits.time_s:g} s")
-    except LlmFailure as error:
-        ending, failure = Ending.ERROR, error
+    ending = Ending.ERROR
+    with contact_noted() as contact:
+        try:
+            async with asyncio.timeout(limits.time_s):
+                ending = await talk.run()
+        except TimeoutError:
+            failure = _silence(talk, contact, limits.time_s)
+            ending = Ending.ERROR if failure else Ending.TIME_LIMIT
+        except LlmFailure as error:
+            failure = error
     duration_ms = round(1000 * (now_s() - started))
     return Attempt(talk.trace(ending, duration_ms), talk.sandbox, failure)
+
+
+def _silence(talk: "_Conversation", contact: Contact, time_s: float) -> LlmFailure | None:
+    """Why a task whose time is up is the provider's failure; None when it is the model's."""
+    if contact.failing is not None:
+        return LlmFailure(f"no answer when {time_s:g} s were over: {contact.failing}")
+    return None if talk.has_heard else LlmFailure(f"no answer within {time_s:g} s")
 
 
 class _Conversation:

@@ -4,7 +4,9 @@ The SDKs' own retries are off: they know neither quotas nor our limits.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
@@ -70,6 +72,29 @@ class Failed:
     wait_s: float | None = None
 
 
+@dataclass(slots=True)
+class Contact:
+    """How the provider answers one attempt; `failing` is why the call under way had to be tried
+    again, None while all is well.
+    """
+
+    failing: str | None = None
+
+
+_CONTACT: Final[ContextVar[Contact]] = ContextVar("contact")
+
+
+@contextmanager
+def contact_noted() -> Iterator[Contact]:
+    """What the calls of this block, and of nothing beside it, meet."""
+    contact = Contact()
+    token = _CONTACT.set(contact)
+    try:
+        yield contact
+    finally:
+        _CONTACT.reset(token)
+
+
 async def call_with_retries(
     call: Callable[[], Awaitable[T]],
     errors: SdkErrors,
@@ -77,16 +102,21 @@ async def call_with_retries(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> T:
     """The answer of a call, tried up to five times, 300 s each. Raises LlmFailure."""
+    contact = _CONTACT.get(Contact())
     for wait_s in (*WAITS_S, None):
         try:
             async with asyncio.timeout(TOTAL_S):
-                return await call()
+                answer = await call()
         except TimeoutError:
             failed = Failed(reason=f"no answer within {TOTAL_S:g} s", again=True)
         except (errors.any, AppError) as error:
             failed = failure_of(error, errors)
+        else:
+            contact.failing = None
+            return answer
         if not failed.again or wait_s is None:
             raise LlmFailure(failed.reason, final=failed.final)
+        contact.failing = failed.reason
         await sleep(wait_s if failed.wait_s is None else min(failed.wait_s, LONGEST_WAIT_S))
     raise AssertionError("the last wait is None")
 

@@ -25,6 +25,7 @@ from app.harness.bash.runner import RunLimits, Runner, Trial, plan_trials
 from app.harness.bash.sandbox import SandboxLimits, sandbox_prompt
 from app.harness.bash.types import Ending, EvalResult, EvalTask, Outcome
 from app.harness.limits import Allowance, Spending
+from app.harness.llm.calling import SdkErrors, call_with_retries
 from app.harness.llm.conversation import (
     Llm,
     LlmFailure,
@@ -160,6 +161,53 @@ def test_a_server_that_never_answers_is_no_failure_of_the_model() -> None:
     limits = TaskLimits(time_s=0.01)
     made = asyncio.run(attempt_task(task(), Silent([]), limits, Spending()))
     assert (made.trace.ending, str(made.failure)) == (Ending.ERROR, "no answer within 0.01 s")
+
+
+class NoConnection(Exception):
+    """No answer at all."""
+
+
+ERRORS = SdkErrors(status=AssertionError, connection=NoConnection, any=NoConnection)
+
+
+@dataclass(slots=True)
+class Flaky(Parrot):
+    """Its server is once too busy, in the second turn. The time of the task is over in the turn
+    `late`, which in the second is while it waits to ask again.
+    """
+
+    late: int = 2
+
+    async def turn(
+        self, system: str, messages: Sequence[Message], tools: Sequence[Tool], /
+    ) -> Turn:
+        number = len(self.heard) + 1
+        errors = [NoConnection("busy")] if number == 2 else []
+
+        async def call() -> Turn:
+            if errors:
+                raise errors.pop()
+            return await Parrot.turn(self, system, messages, tools)
+
+        async def sleep(_: float) -> None:
+            if number == self.late:
+                raise TimeoutError
+
+        if number == self.late > 2:
+            raise TimeoutError
+        return await call_with_retries(call, ERRORS, sleep=sleep)
+
+
+def test_a_server_that_falls_silent_in_mid_task_is_no_failure_of_the_model() -> None:
+    made = asyncio.run(attempt_task(task(), Flaky([turn("true")]), TaskLimits(), Spending()))
+    assert (made.trace.ending, made.trace.turns, made.trace.tool_call_count) == (Ending.ERROR, 1, 1)
+    assert str(made.failure) == "no answer when 600 s were over: no answer: busy"
+
+
+def test_a_server_that_answers_again_leaves_the_time_to_the_model() -> None:
+    late = Flaky([turn("true")], late=3)
+    made = asyncio.run(attempt_task(task(), late, TaskLimits(), Spending()))
+    assert (made.trace.ending, made.trace.turns, made.failure) == (Ending.TIME_LIMIT, 2, None)
 
 
 def test_tokens_and_dollars_end_a_task_before_its_next_turn() -> None:
