@@ -10,6 +10,7 @@ import hypothesis
 import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given
+from hypothesis.strategies import SearchStrategy
 from schemathesis import Case, SerializationContext
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
@@ -70,29 +71,12 @@ class Fuzzer:
 
     def attack(self, operation: Operation, *, examples: int, seed: int) -> None:
         """Make up requests to one operation: all of it, all but the names of things, all but these
-        and the body.
+        and the body where a good one is known.
         """
-        for change in (_leave, self._name, self._write):
-            self._attack(operation, change, examples=examples, seed=seed)
-
-    def _attack(
-        self, operation: Operation, change: Callable[[Request], None], *, examples: int, seed: int
-    ) -> None:
-        @hypothesis.seed(seed)
-        @hypothesis.settings(
-            max_examples=examples,
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-            phases=[Phase.generate],
-            print_blob=False,
-        )
-        @given(case=operation.as_strategy())
-        def send(case: Request) -> None:
-            change(case)
-            self._send(case)
-
-        send()
+        made_up = operation.as_strategy()
+        changes = [_leave, self._name, *([self._write] if operation.label in self.bodies else [])]
+        for change in changes:
+            _attack(made_up, self._send, change, examples=examples, seed=seed)
 
     def unreached(self) -> list[str]:
         """The operations that have turned every request away."""
@@ -120,11 +104,35 @@ class Fuzzer:
 
     def _write(self, case: Request) -> None:
         self._name(case)
-        if case.operation.label in self.bodies:
-            case.body = self.bodies[case.operation.label]
+        case.body = self.bodies[case.operation.label]
 
     def _known(self, case: Request, name: str) -> str | None:
         return self.known.get(f"{case.operation.label} {name}") or self.known.get(name)
+
+
+def _attack(
+    made_up: SearchStrategy[Request],
+    send: Callable[[Request], None],
+    change: Callable[[Request], None],
+    *,
+    examples: int,
+    seed: int,
+) -> None:
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+        print_blob=False,
+    )
+    @given(case=made_up)
+    def attack(case: Request) -> None:
+        change(case)
+        send(case)
+
+    attack()
 
 
 def _turn(operation: Operation) -> tuple[bool, int, int]:
