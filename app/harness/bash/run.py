@@ -206,7 +206,12 @@ def _for_trials(options: RunOptions, llm: Llm) -> Callable[[int], Llm]:
     if folder is None:
         return lambda _: llm
     return lambda trial: CachedLlm(
-        llm, folder, options.model.settings, trial=trial, only_cached=options.only_cached
+        llm,
+        folder,
+        options.model.settings,
+        server=_host(options.model.base_url),
+        trial=trial,
+        only_cached=options.only_cached,
     )
 
 

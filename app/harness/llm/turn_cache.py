@@ -18,16 +18,29 @@ _TURN: Final = TypeAdapter(Turn)
 class CachedLlm:
     """A model whose answers are remembered by all that it was told.
 
-    `trial` keeps repeats of one task apart. With `only_cached` nothing is asked: what is not
+    `server` is its host and port, None for the provider's own: two servers may name different models
+    alike. `trial` keeps repeats of one task apart. With `only_cached` nothing is asked: what is not
     remembered is a failure.
     """
 
     def __init__(
-        self, llm: Llm, folder: Path, settings: TurnSettings, *, trial: int, only_cached: bool
+        self,
+        llm: Llm,
+        folder: Path,
+        settings: TurnSettings,
+        *,
+        server: str | None,
+        trial: int,
+        only_cached: bool,
     ) -> None:
         self._llm = llm
         self._folder = folder
-        self._known = {**asdict(settings), "provider": llm.provider, "trial": trial}
+        self._known = {
+            **asdict(settings),
+            "provider": llm.provider,
+            "server": server,
+            "trial": trial,
+        }
         self._only_cached = only_cached
 
     @property

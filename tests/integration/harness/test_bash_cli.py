@@ -223,6 +223,8 @@ def test_answers_are_kept_and_asked_once(tmp_path: Path) -> None:
         [file] = (tmp_path / "saved").glob("*.json")
         assert read_report(file).settings["server"] == server.url.removeprefix("http://")
         assert run(*words, *address, "--only-cached").exit_code == 1
+        elsewhere = ("--base-url", "http://127.0.0.1:9/v1")  # its model of that name is another
+        assert run(*words, *elsewhere, "--only-cached").exit_code == 3
         assert len(server.asked) == 1
 
 

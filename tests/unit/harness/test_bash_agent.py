@@ -427,7 +427,9 @@ def test_a_cached_answer_is_asked_once(tmp_path: Path) -> None:
     parrot = Parrot([turn("echo x"), turn(text="Done.")])
 
     def ask(trial: int, *, only_cached: bool = False) -> Attempt:
-        llm = CachedLlm(parrot, tmp_path, TurnSettings(), trial=trial, only_cached=only_cached)
+        llm = CachedLlm(
+            parrot, tmp_path, TurnSettings(), server=None, trial=trial, only_cached=only_cached
+        )
         return asyncio.run(attempt_task(task(), llm, TaskLimits(), Spending()))
 
     first, again = ask(0), ask(0, only_cached=True)
@@ -440,7 +442,7 @@ def test_a_cached_answer_is_asked_once(tmp_path: Path) -> None:
 
 def test_a_broken_cache_file_is_asked_anew(tmp_path: Path) -> None:
     parrot = Parrot([turn(text="Done.")])
-    llm = CachedLlm(parrot, tmp_path, TurnSettings(), trial=0, only_cached=False)
+    llm = CachedLlm(parrot, tmp_path, TurnSettings(), server=None, trial=0, only_cached=False)
     for _ in range(2):
         asyncio.run(attempt_task(task(), llm, TaskLimits(), Spending()))
         [file] = tmp_path.iterdir()
