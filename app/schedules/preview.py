@@ -2,7 +2,6 @@
 
 from datetime import datetime
 
-from app.core.errors import ErrorItem, Invalid
 from app.schedules import rules, words
 from app.schedules.cron import CronExpression, DstPolicy
 from app.schedules.rules import Timing
@@ -13,14 +12,9 @@ from app.schedules.zones import find_zone
 def preview(request: PreviewRequest, now: datetime) -> PreviewView:
     """The next instants of an expression, in its zone.
 
-    Raises: `InvalidCron`, `UnknownZone`, `NeverFires`; `Invalid` when `after` has no offset.
+    Raises: `InvalidCron`, `UnknownZone`, `NeverFires`.
     """
     after = request.after or now
-    if after.utcoffset() is None:
-        raise Invalid(
-            "`after` has no offset from UTC; end it with Z or +01:00",
-            errors=[ErrorItem(pointer="/after", detail="has no offset from UTC")],
-        )
     timing = Timing(
         cron_expression=request.cron_expression,
         timezone=request.timezone,

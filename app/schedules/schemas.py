@@ -3,7 +3,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.core.schemas import UNSET, Identifier, LongText, ShortText, StoredText, WireModel
+from app.core.schemas import UNSET, Identifier, Instant, LongText, ShortText, StoredText, WireModel
 from app.schedules.cron import DstPolicy
 from app.schedules.rules import ConcurrencyPolicy, FireStatus, MisfirePolicy
 
@@ -127,7 +127,7 @@ class PreviewRequest(WireModel):
     cron_expression: CronText
     timezone: ZoneName = "UTC"
     dst_policy: DstPolicy = DstPolicy.SPRING
-    after: datetime | None = Field(default=None, description="Now when left out.")
+    after: Instant | None = Field(default=None, description="Now when left out.")
     count: Annotated[int, Field(ge=1, le=MOST_PREVIEWED)] = 10
 
 

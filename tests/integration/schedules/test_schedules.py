@@ -163,5 +163,21 @@ def test_a_preview_gives_words_instants_and_the_changes_of_the_clocks(service: S
     [note] = seen["notes"]
     assert note["at"] == "2026-03-29T03:00:00+02:00"
     assert "02:30 does not exist" in note["text"]
-    naive = {"cronExpression": "@daily", "after": "2026-03-28T12:00:00"}
-    service.refused(422, "POST", "/schedule-configs/preview", naive)
+
+
+@pytest.mark.parametrize(
+    "after", ["2026-03-28T12:00:00", "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"]
+)
+def test_a_preview_from_no_instant_is_refused_with_the_place(service: Service, after: str) -> None:
+    asked = {"cronExpression": "@daily", "after": after}
+    problem = service.refused(422, "POST", "/schedule-configs/preview", asked)
+    assert [error["pointer"] for error in problem["errors"]] == ["/after"]
+
+
+@pytest.mark.parametrize("after", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"])
+@pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Kiritimati"])
+def test_a_preview_from_an_end_of_the_calendar_is_answered(
+    service: Service, zone: str, after: str
+) -> None:
+    asked = {"cronExpression": "@daily", "timezone": zone, "after": after}
+    assert service.send("POST", "/schedule-configs/preview", asked).status_code in (200, 422)
