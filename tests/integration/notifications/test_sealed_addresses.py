@@ -3,9 +3,11 @@
 import base64
 import json
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import psycopg
 import pytest
+from fastapi.responses import Response
 from sqlalchemy import text
 
 from app.core.db import libpq_url
@@ -91,6 +93,33 @@ def test_the_addresses_of_a_rule_are_nowhere_in_the_database_or_in_an_answer(
             assert address[-8:] not in known
             assert address not in known
     assert addresses(scene) == [SLACK, TEAMS]
+
+
+@pytest.mark.parametrize(
+    "echoed",
+    [
+        "cannot POST {url}",
+        "cannot POST {path}",
+        '{{"path": "services\\/T0\\/abcd efgh"}}',
+        "no token ABCD%20EFGH, nor abcd+efgh",
+        "{quoted} is unknown, and so is sig=qr+st",
+        "nobody is called qr st here",
+    ],
+)
+def test_a_server_that_says_where_it_was_called_does_not_tell_whoever_reads_the_failure(
+    scene: Scene, echoed: str
+) -> None:
+    path = "services/T0/abcd%20efgh?sig=qr+st"
+    url = scene.receiver.at(path)
+    said = echoed.format(url=url, path=f"/{path}", quoted=quote(url, safe=""))
+    scene.receiver.will("services/T0/abcd efgh", lambda: Response(said, status_code=500))
+    told = scene.tell(Target("WEBHOOK", url))
+    scene.work()
+    detail = scene.delivery(told)["detail"]
+    assert detail.startswith("answered 500: ")
+    assert "…" in detail
+    for part in ("abcd", "efgh", "qr"):
+        assert part not in detail.casefold()
 
 
 def test_what_is_shown_may_be_sent_back_and_stands_for_what_is_stored(
