@@ -40,8 +40,8 @@ from app.agents.schemas import AgentCreate, AgentView
 from app.core.clock import utc_now
 from app.core.db import Database
 from app.core.ids import new_id
+from app.core.keyset import encode_cursor
 from app.core.migrations import upgrade
-from app.core.pagination import encode_cursor
 from app.core.resources import Resources
 from app.core.secrets import SecretBox
 from app.runs.models import BenchmarkRun
