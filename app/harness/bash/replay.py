@@ -2,9 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
 
 from app.harness.bash.checking import CHECKS, Evidence, split_check
+from app.harness.bash.recordings import BadRecording
 from app.harness.bash.sandbox import BASHKIT_VERSION, DEFAULT_LIMITS, Sandbox, SandboxLimits
 from app.harness.bash.scoring import scored
 from app.harness.bash.types import (
@@ -15,6 +18,8 @@ from app.harness.bash.types import (
     ScoreResult,
     ToolCallResult,
 )
+
+_LIMITS: Final = TypeAdapter(SandboxLimits)
 
 
 class Share(NamedTuple):
@@ -55,14 +60,22 @@ class Replayed(NamedTuple):
     agreement: Agreement
 
 
-def replay(report: EvalReport, limits: SandboxLimits = DEFAULT_LIMITS) -> Replayed:
-    """Execute the recorded commands anew and check the new outcome."""
+def replay(report: EvalReport) -> Replayed:
+    """Execute the recorded commands anew, under the recorded limits, and check the new outcome.
+
+    Raises: BadRecording when the recorded limits are none.
+    """
+    limits = _recorded_limits(report)
     again = [_replayed(each, limits) for each in report.results]
     return _compared(report, again, how="replay")
 
 
-def rescore(report: EvalReport, limits: SandboxLimits = DEFAULT_LIMITS) -> Replayed:
-    """Check the recorded calls again; files are those of a sandbox that ran them anew."""
+def rescore(report: EvalReport) -> Replayed:
+    """Check the recorded calls again; files are those of a sandbox that ran them anew.
+
+    Raises: BadRecording when the recorded limits are none.
+    """
+    limits = _recorded_limits(report)
     again = [_rescored(each, limits) for each in report.results]
     return _compared(report, again, how="rescore")
 
@@ -70,7 +83,7 @@ def rescore(report: EvalReport, limits: SandboxLimits = DEFAULT_LIMITS) -> Repla
 def execute(result: EvalResult, sandbox: Sandbox) -> list[ToolCallResult]:
     """Run the recorded commands of one attempt, in order, in this sandbox."""
     calls = result.trace.tool_calls if result.trace else ()
-    return [sandbox.run(call.commands) for call in calls]
+    return [sandbox.run(call.commands, timeout_ms=call.timeout_ms) for call in calls]
 
 
 def agreement(before: Sequence[EvalResult], after: Sequence[EvalResult]) -> Agreement:
@@ -97,6 +110,20 @@ def _compared(report: EvalReport, again: Sequence[EvalResult], *, how: str) -> R
     settings = {**report.settings, "made_by": how, "bashkit": BASHKIT_VERSION}
     made = replace(report, results=tuple(again), settings=settings)
     return Replayed(made, agreement(report.results, again))
+
+
+def _recorded_limits(report: EvalReport) -> SandboxLimits:
+    """The limits of the sandbox when the run was made; the original recorded none."""
+    found: Any = report.settings
+    for name in ("limits", "task", "sandbox"):
+        found = found.get(name) if isinstance(found, dict) else None
+    try:
+        return DEFAULT_LIMITS if found is None else _LIMITS.validate_python(found)
+    except ValidationError:
+        raise BadRecording(
+            "the recorded limits of the sandbox (settings/limits/task/sandbox) are none",
+            hint="name a file as `bashkit-eval run --save` wrote it",
+        ) from None
 
 
 def _replayed(result: EvalResult, limits: SandboxLimits) -> EvalResult:

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
-from typing import Final
+from typing import Annotated, Final
 
 from bashkit import Bash, BashTool, ExecResult
+from pydantic import Field
 
 from app.harness.bash.checking import FileKind, FileUnreadable
 from app.harness.bash.types import ToolCallResult
@@ -17,14 +18,17 @@ HOST: Final = "bashkit-eval"
 BASHKIT_VERSION: Final = version("bashkit")
 
 
+_Count = Annotated[int, Field(ge=0, lt=2**63)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxLimits:
     """What one call of the tool may use; a call that goes beyond fails with exit code 1."""
 
-    timeout_s: float = 30.0
-    max_commands: int = 10_000
-    max_loop_iterations: int = 10_000
-    max_memory: int = 64 * 1024 * 1024
+    timeout_s: Annotated[float, Field(ge=0, le=1e9)] = 30.0
+    max_commands: _Count = 10_000
+    max_loop_iterations: _Count = 10_000
+    max_memory: _Count = 64 * 1024 * 1024
 
 
 DEFAULT_LIMITS: Final = SandboxLimits()
@@ -51,8 +55,10 @@ class Sandbox:
             network=None,
         )
 
-    def run(self, commands: str) -> ToolCallResult:
-        """Run commands and wait for them."""
+    def run(self, commands: str, *, timeout_ms: int | None = None) -> ToolCallResult:
+        """Run commands and wait for them, as `execute` does; not inside of an event loop."""
+        if timeout_ms is not None:
+            return asyncio.run(self.execute(commands, timeout_ms=timeout_ms))
         return _result(commands, self._bash.execute_sync(commands))
 
     async def execute(self, commands: str, *, timeout_ms: int | None = None) -> ToolCallResult:
@@ -62,7 +68,7 @@ class Sandbox:
         """
         limit_s = self._limits.timeout_s
         if timeout_ms is not None:
-            limit_s = min(limit_s, max(timeout_ms, 0) / 1000)
+            limit_s = min(1000 * limit_s, max(timeout_ms, 0)) / 1000
         try:
             async with asyncio.timeout(limit_s):
                 done = await self._bash.execute(commands)
@@ -72,8 +78,10 @@ class Sandbox:
         except TimeoutError:
             await self._stop()
             said = f"resource limit exceeded: execution timeout ({limit_s:g}s)"
-            return ToolCallResult(commands=commands, stdout="", stderr=said, exit_code=1)
-        return _result(commands, done)
+            return ToolCallResult(
+                commands=commands, stdout="", stderr=said, exit_code=1, timeout_ms=timeout_ms
+            )
+        return _result(commands, done, timeout_ms)
 
     async def _stop(self) -> None:
         """End what still runs: a call that was given up sleeps no longer, but may go on looping."""
@@ -97,9 +105,13 @@ class Sandbox:
             raise FileUnreadable(str(error)) from None
 
 
-def _result(commands: str, done: ExecResult) -> ToolCallResult:
+def _result(commands: str, done: ExecResult, timeout_ms: int | None = None) -> ToolCallResult:
     return ToolCallResult(
-        commands=commands, stdout=done.stdout, stderr=done.stderr, exit_code=done.exit_code
+        commands=commands,
+        stdout=done.stdout,
+        stderr=done.stderr,
+        exit_code=done.exit_code,
+        timeout_ms=timeout_ms,
     )
 
 

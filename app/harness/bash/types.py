@@ -46,12 +46,13 @@ class EvalTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallResult:
-    """One call of the sandboxed bash and what it printed."""
+    """One call of the sandboxed bash and what it printed; `timeout_ms` is what the model allowed it."""
 
     commands: str
     stdout: str
     stderr: str
     exit_code: int
+    timeout_ms: int | None = None
 
 
 class Ending(StrEnum):

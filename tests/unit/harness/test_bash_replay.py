@@ -1,10 +1,12 @@
 """Recorded commands in a fresh sandbox; the figures are those of the pinned bashkit."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from app.harness.bash.checking import CHECKS, load_checks, split_check
+from app.harness.bash.recordings import BadRecording
 from app.harness.bash.replay import replay, rescore
 from app.harness.bash.summary import summarize
 from app.harness.bash.types import EvalReport, EvalResult, Outcome
@@ -93,6 +95,44 @@ def test_what_was_not_scored_stays_as_it_is() -> None:
     again = replay(report(lost))
     assert again.report.results == (lost,)
     assert again.agreement.checks == (0, 0)
+
+
+def limited(**sandbox: Any) -> dict[str, Any]:
+    """The settings of a run with these limits of its sandbox."""
+    return {"limits": {"task": {"sandbox": sandbox}}}
+
+
+def test_a_recording_is_replayed_under_its_own_limits() -> None:
+    """Four commands where two were allowed: the third is refused, as it was recorded."""
+    asked = task("exit_code:1")
+    made = report(
+        result(asked, True, calls=[call(commands="true; true; true; true", code=1)]),
+        settings=limited(max_commands=2),
+    )
+    assert replay(made).agreement.exit_codes == (1, 1)
+    assert replay(replace(made, settings={})).agreement.exit_codes == (0, 1)
+
+
+def test_a_call_is_replayed_with_the_time_that_the_model_gave_it() -> None:
+    """Without it the call would sleep for as long as the sandbox lets it."""
+    slept = replace(call(commands="sleep 600", code=1), timeout_ms=20)
+    made = report(result(task("exit_code:1"), True, calls=[slept]), settings=limited(timeout_s=600))
+    again = replay(made)
+    assert again.agreement.exit_codes == (1, 1)
+    assert again.report.results[0].trace is not None
+    [now] = again.report.results[0].trace.tool_calls
+    assert now.stderr == "resource limit exceeded: execution timeout (0.02s)"
+    assert now.timeout_ms == 20
+    assert rescore(made).agreement.checks == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "sandbox",
+    [{"timeout_s": -1}, {"timeout_s": 1e300}, {"max_memory": 2**70}, {"max_commands": "x"}],
+)
+def test_limits_that_are_none_are_refused(sandbox: dict[str, Any]) -> None:
+    with pytest.raises(BadRecording, match="limits of the sandbox"):
+        replay(report(settings=limited(**sandbox)))
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
