@@ -26,6 +26,7 @@ from app.notifications.text import one_line
 from app.notifications.types import Delivered, Failed, Gone, Notice, Outcome, Refused
 
 DEADLINE_S = 15.0
+AGAIN_S = 0.2
 MOST_ITEMS = 100
 LONGEST_ADDRESS = 254
 TOLD_CHARS = 200
@@ -86,7 +87,7 @@ def host(_: str) -> str:
 
 @contextmanager
 def _connected(access: SmtpAccess) -> Iterator[smtplib.SMTP]:
-    """The server, ready for a mail, for 15 seconds in all."""
+    """The server, ready for a mail, for 15 seconds in all once it is found."""
     context = ssl.create_default_context()
     name = socket.gethostname()
     server = (
@@ -94,16 +95,15 @@ def _connected(access: SmtpAccess) -> Iterator[smtplib.SMTP]:
         if access.tls
         else smtplib.SMTP(local_hostname=name, timeout=DEADLINE_S)
     )
-    timer = threading.Timer(DEADLINE_S, _hang_up, [server])
-    timer.daemon = True
-    timer.start()
+    over = threading.Event()
+    threading.Thread(target=_watch, args=[server, over, DEADLINE_S], daemon=True).start()
     try:
         _greet(server, access, context)
         yield server
         with suppress(OSError, smtplib.SMTPException):
             server.quit()
     finally:
-        timer.cancel()
+        over.set()
         server.close()
 
 
@@ -127,6 +127,16 @@ def _secure(server: smtplib.SMTP, access: SmtpAccess, context: ssl.SSLContext) -
         )
     if access.user is not None:
         server.login(access.user, access.password.reveal() if access.password else "")
+
+
+def _watch(server: smtplib.SMTP, over: threading.Event, deadline_s: float) -> None:
+    """Hang up at the deadline, and again until all is over: what was looking for its server, or
+    dialling, had nothing yet to hang up.
+    """
+    wait_s = deadline_s
+    while not over.wait(wait_s):
+        _hang_up(server)
+        wait_s = AGAIN_S
 
 
 def _hang_up(server: smtplib.SMTP) -> None:

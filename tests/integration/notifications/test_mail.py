@@ -234,12 +234,29 @@ def test_nobody_at_the_address_is_a_failure(service_resources: Resources) -> Non
     assert "refused" in failed.detail
 
 
+@pytest.mark.parametrize("is_found_late", [False, True])
 def test_a_server_that_trickles_is_left_at_the_deadline(
-    service_resources: Resources, monkeypatch: pytest.MonkeyPatch
+    service_resources: Resources, monkeypatch: pytest.MonkeyPatch, *, is_found_late: bool
 ) -> None:
-    """Its greeting never ends, and no single wait for the next line is long."""
-    monkeypatch.setitem(CHANNELS.get("EMAIL").send.__globals__, "DEADLINE_S", 0.5)
-    over = threading.Event()
+    """Its greeting never ends, and no single wait for the next line is long; also where its name
+    was looked up until the deadline was over.
+    """
+    module = CHANNELS.get("EMAIL").send.__globals__
+    monkeypatch.setitem(module, "DEADLINE_S", 0.5)
+    hang_up, connect = module["_hang_up"], socket.create_connection
+    over, struck = threading.Event(), threading.Event()
+
+    def strike(server: Any) -> None:
+        hang_up(server)
+        struck.set()
+
+    def find_late(*where: Any) -> socket.socket:
+        assert struck.wait(60)
+        return connect(*where)
+
+    monkeypatch.setitem(module, "_hang_up", strike)
+    if is_found_late:
+        monkeypatch.setattr(socket, "create_connection", find_late)
 
     def greet(listener: socket.socket) -> None:
         connection, _ = listener.accept()
