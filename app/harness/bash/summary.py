@@ -56,6 +56,7 @@ def summarize(report: EvalReport) -> EvalSummary:
         total_output_tokens=sum(trace.total_output_tokens or 0 for trace in traces),
         tasks_without_usage=sum(not _has_usage(trace) for trace in traces),
         total_cost_usd=_known_sum(trace.cost_usd for trace in traces),
+        tasks_without_cost=sum(trace.cost_usd is None for trace in traces),
         judge_input_tokens=sum(each.input_tokens or 0 for each in judgements),
         judge_output_tokens=sum(each.output_tokens or 0 for each in judgements),
         judge_cost_usd=_known_sum(each.cost_usd for each in judgements),

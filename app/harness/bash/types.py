@@ -172,7 +172,8 @@ class EvalSummary:
 
     `total_tasks` counts every task that was attempted, errored ones among them: these have no
     score, but what they could have had is in `total_max_score`. Rates are None when there is
-    nothing to divide by; averages are per task that left a trace.
+    nothing to divide by; averages are per task that left a trace. `total_cost_usd` is the sum of
+    what is known, None when nothing is; `tasks_without_cost` counts those that are missing in it.
     """
 
     total_tasks: int
@@ -199,6 +200,7 @@ class EvalSummary:
     total_output_tokens: int
     tasks_without_usage: int
     total_cost_usd: float | None
+    tasks_without_cost: int
     judge_input_tokens: int
     judge_output_tokens: int
     judge_cost_usd: float | None

@@ -7,6 +7,7 @@ import pytest
 
 from app.harness.bash.profile import profile
 from app.harness.bash.recordings import BadRecording, parse_report, read_report
+from app.harness.bash.reports.figures import headlines
 from app.harness.bash.reports.structured import json_report
 from app.harness.bash.summary import count_adapted, count_repeated, summarize
 from app.harness.bash.types import EvalReport, EvalResult, Judgement, Outcome
@@ -89,6 +90,18 @@ def test_tokens_that_are_not_told_are_unknown() -> None:
     summary = summarize(report(result(ONE, True), result(ONE, True, trace=silent, trial=1)))
     assert (summary.total_input_tokens, summary.tasks_without_usage) == (100, 1)
     assert summary.total_cost_usd is None
+
+
+def test_a_cost_says_for_how_many_tasks_it_is_not_known() -> None:
+    paid = [
+        result(ONE, True, trace=trace(cost_usd=cost), trial=n) for n, cost in enumerate((0.5, 1))
+    ]
+    whole = summarize(report(*paid))
+    assert (whole.total_cost_usd, whole.tasks_without_cost) == (1.5, 0)
+    assert dict(headlines(whole))["Cost"] == "$1.5000"
+    part = summarize(report(*paid, result(ONE, True, trial=2)))
+    assert (part.total_cost_usd, part.tasks_without_cost) == (1.5, 1)
+    assert dict(headlines(part))["Cost"] == "$1.5000 (unknown for 1 of 3 tasks)"
 
 
 def test_what_the_judge_costs_stands_apart() -> None:

@@ -107,7 +107,7 @@ def headlines(summary: EvalSummary) -> list[tuple[str, str]]:
         ),
     ]
     if summary.total_cost_usd is not None:
-        lines.append(("Cost", dollars(summary.total_cost_usd)))
+        lines.append(("Cost", _cost(summary)))
     if summary.judge_input_tokens or summary.judge_output_tokens:
         lines.append(
             (
@@ -135,6 +135,13 @@ def reasons(summary: EvalSummary) -> list[Reason]:
         *(Reason("Error", why, tasks) for why, tasks in summary.error_reasons.items()),
         *(Reason("Skipped", why, tasks) for why, tasks in summary.skip_reasons.items()),
     ]
+
+
+def _cost(summary: EvalSummary) -> str:
+    said = dollars(summary.total_cost_usd)
+    if summary.tasks_without_cost:
+        said += f" (unknown for {summary.tasks_without_cost} of {summary.total_tasks} tasks)"
+    return said
 
 
 def _tokens(summary: EvalSummary) -> str:
