@@ -22,6 +22,12 @@ from app.notifications.types import Severity
 LOUD = frozenset({EventState.RUN_FAILED, EventState.SCHEDULE_MISSED})
 
 
+class NotAcknowledgeable(Conflict):
+    """Only an alert that is FIRING is right or wrong; acknowledge the one with which it began."""
+
+    code = "not-acknowledgeable"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunNotice:
     """Something that happened to a run or a schedule itself, and not to a value.
@@ -100,11 +106,25 @@ def tell_notice(session: Session, notice: RunNotice, now: datetime) -> None:
 def acknowledge(
     session: Session, event_id: str, verdict: str, by: str | None, now: datetime
 ) -> AlertEvent:
-    """Keep whether an alert was right; what was said before is forgotten."""
+    """Keep whether an alert was right; what was said before is forgotten.
+
+    Raises: `AlertNotFound`; `NotAcknowledgeable` for what did not fire.
+    """
     event = queries.get_event(session, event_id, for_update=True)
+    if event.state != EventState.FIRING:
+        raise NotAcknowledgeable(_what_instead(event))
     event.verdict, event.acknowledged_at, event.acknowledged_by = verdict, now, by
     session.flush()
     return event
+
+
+def _what_instead(event: AlertEvent) -> str:
+    begun = (
+        f"acknowledge {event.episode}, with which it began to fire"
+        if event.episode
+        else "acknowledge one of GET /api/v1/alerts?state=FIRING"
+    )
+    return f"this alert is {event.state}, and only one that is FIRING is right or wrong; {begun}"
 
 
 def create_silence(session: Session, body: SilenceCreate, now: datetime) -> AlertSilence:
@@ -266,10 +286,11 @@ def _tell(
     holding = queries.silences_at(session, now)
     everyone = list(dict.fromkeys(each for config in everybody for each in config.endpoints))
     known: dict[str, list[AlertEvent]] = defaultdict(list)
+    untold = _untold(session, events)
     for event in events:
-        held_by = next((each for each in holding if silences(each.matchers, event)), None)
-        if held_by is not None:
-            event.silence_id = held_by.id
+        held_by = next((each.id for each in holding if silences(each.matchers, event)), None)
+        event.silence_id = held_by or untold.get(event.episode or "")
+        if event.silence_id is not None:
             continue
         config = configs.get(event.config_id or "")
         for endpoint_id in config.endpoints if config else everyone:
@@ -277,6 +298,13 @@ def _tell(
     _publish(session, [event for event in events if event.silence_id is None], known)
     session.add_all(events)
     session.flush()
+
+
+def _untold(session: Session, events: Iterable[AlertEvent]) -> dict[str, str]:
+    """The episodes that end with these events and of which nobody was told, by what held them."""
+    ended = [each.episode for each in events if each.state == EventState.RESOLVED and each.episode]
+    found = queries.held_events(session, ended)
+    return {event.id: event.silence_id for event in found if event.silence_id}
 
 
 def _tell_late(

@@ -147,6 +147,22 @@ def test_acknowledged_alerts_measure_how_often_a_rule_is_right(
     ready.refused(422, "POST", path, {"verdict": "maybe"})
 
 
+def test_only_what_fires_is_acknowledged_and_the_refusal_names_it(
+    ready: Service, rule: RuleMaker, night: Night
+) -> None:
+    rule(condition="LESS_THAN", threshold=0.8, keepFiringForRuns=0)
+    night(5)
+    night(9)
+    night(0, silent=5)
+    alerts = {alert["state"]: alert for alert in ready.listed("/alerts")}
+    wanted = {"RESOLVED": alerts["FIRING"]["id"], "RUN_INVALID": "state=FIRING"}
+    for state, named in wanted.items():
+        path = f"/alerts/{alerts[state]['id']}/ack"
+        problem = ready.refused(409, "POST", path, {"verdict": "true"})
+        assert problem["type"] == "/problems/not-acknowledgeable"
+        assert named in problem["detail"]
+
+
 def test_a_silence_names_something_and_ends(ready: Service) -> None:
     later = "2099-01-01T00:00:00Z"
     assert pointers(ready.refused(422, "POST", "/silences", {"matchers": {}, "endsAt": later})) == [

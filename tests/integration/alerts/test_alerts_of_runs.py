@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.support.service import JSON, Service
 from tests.support.stored import Rows
 
@@ -176,6 +178,25 @@ def test_what_still_fires_when_its_silence_is_over_is_told_with_the_next_run(
     assert message["title"].startswith("Firing: quality falls")
     [alert] = ready.listed("/alerts")
     assert (alert["silenceId"], alert["notificationId"]) == (None, message["id"])
+
+
+@pytest.mark.parametrize("ends_by", ["a run", "an edit"])
+def test_the_end_of_what_nobody_was_told_is_not_told_either(
+    ready: Service, rule: RuleMaker, night: Night, ends_by: str
+) -> None:
+    rule(condition="LESS_THAN", threshold=0.8, keepFiringForRuns=0)
+    silence = {"id": "quiet", "matchers": {"name": "*"}, "endsAt": "2099-01-01T00:00:00Z"}
+    ready.post("/silences", silence)
+    night(5)
+    ready.delete("/silences/quiet")
+    if ends_by == "a run":
+        night(9)
+    else:
+        ready.patch("/alert-configs/rule-1", {"enabled": False})
+    [end, beginning] = ready.listed("/alerts")
+    assert (end["state"], beginning["state"]) == ("RESOLVED", "FIRING")
+    assert (end["silenceId"], end["notificationId"]) == ("quiet", None)
+    assert inbox(ready) == []
 
 
 def test_what_a_true_alert_told_is_not_taken_for_normal(
