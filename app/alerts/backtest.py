@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from statistics import median
 
-from app.alerts.history import PastRun, Reading, observe
+from app.alerts.history import PastRun, Reading, Stretch, observe
 from app.alerts.rules import (
     AlertState,
     Assessment,
@@ -65,10 +65,14 @@ class Replay:
 
 
 def replay(
-    rule: Rule, name: str, runs: Sequence[PastRun], readings: Mapping[int, Reading]
+    rule: Rule,
+    name: str,
+    runs: Sequence[PastRun],
+    readings: Mapping[int, Reading],
+    confirmed: Sequence[Stretch] = (),
 ) -> Replay:
-    """Judge runs one after the other, each by those before it; `name` is told where a run says
-    nothing of the subject.
+    """Judge runs one after the other, each by those before it that are not in a `confirmed` stretch;
+    `name` is told where a run says nothing of the subject.
     """
     standing = Standing()
     replayed = []
@@ -77,7 +81,7 @@ def replay(
         if run.is_valid:
             reading = readings.get(run.seq)
             subject = reading.subject if reading else Subject(name=name)
-            seen = observe(reading, run.fingerprint, runs[:place], readings)
+            seen = observe(reading, run.fingerprint, runs[:place], readings, confirmed)
             assessment = evaluate_condition(rule, subject, seen)
             step = advance(standing, assessment.outcome, rule, run.completed_at)
         standing = step.standing

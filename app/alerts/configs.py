@@ -16,7 +16,7 @@ from app.alerts.schemas import AlertConfigCreate
 from app.alerts.service import forget_standings
 from app.benchmarks.models import Benchmark
 from app.benchmarks.queries import get_benchmark, kpis_of
-from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
+from app.core.errors import AppError, Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
 from app.core.registry import near_matches
 from app.core.schemas import fields
@@ -50,13 +50,7 @@ def create_config(session: Session, body: AlertConfigCreate, box: SecretBox) -> 
     try:
         session.flush()
     except IntegrityError as error:
-        if getattr(error.orig, "sqlstate", None) == "23503":  # foreign key
-            raise NotFound(
-                "the benchmark or the agent was deleted at this moment; choose another"
-            ) from None
-        raise Conflict(
-            f"the alert rule id {config.id!r} is taken; choose another or PATCH that one"
-        ) from None
+        raise _refusal(error, config.id) from None
     session.refresh(config)
     return config
 
@@ -77,16 +71,19 @@ def change_config(
     if changed & ASKS:
         why = "disabled" if values.get("enabled") is False else "changed"
         forget_standings(session, config, f"The rule was {why}.", now)
-    for name in changed:
-        setattr(config, name, wanted[name])
-    if changed & CHECKED or "recipients" in values:
-        check_config(session, config, recipients)
-    if values.keys() & {"channels", "recipients"}:
-        config.endpoints = _endpoint_ids(session, config, recipients, box)
-    if values:
-        config.revision += 1
-        config.updated_at = now
-    session.flush()
+    try:
+        for name in changed:
+            setattr(config, name, wanted[name])
+        if changed & CHECKED or "recipients" in values:
+            check_config(session, config, recipients)
+        if values.keys() & {"channels", "recipients"}:
+            config.endpoints = _endpoint_ids(session, config, recipients, box)
+        if values:
+            config.revision += 1
+            config.updated_at = now
+        session.flush()
+    except IntegrityError as error:  # any of these queries writes what was set before
+        raise _refusal(error, config_id) from None
     return config
 
 
@@ -110,6 +107,13 @@ def check_config(session: Session, config: AlertConfig, recipients: Sequence[str
         errors += error.errors
     if errors:
         raise Invalid("the alert rule is not valid; see `errors`", errors=errors)
+
+
+def _refusal(error: IntegrityError, config_id: str) -> AppError:
+    """What came in between after all was checked."""
+    if getattr(error.orig, "sqlstate", None) == "23503":  # foreign key
+        return NotFound("the benchmark or the agent was deleted at this moment; choose another")
+    return Conflict(f"the alert rule id {config_id!r} is taken; choose another or PATCH that one")
 
 
 def _endpoint_ids(

@@ -5,10 +5,17 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
+from app.agents.queries import get_agent
 from app.alerts import queries
 from app.alerts.backtest import Replay, ReplayedRun, replay
 from app.alerts.configs import check_config
-from app.alerts.history import PastRun, Source, StoredValues, past_runs
+from app.alerts.history import (
+    PastRun,
+    Source,
+    StoredValues,
+    confirmed_stretches,
+    past_runs,
+)
 from app.alerts.messages import trial_message
 from app.alerts.models import AlertConfig
 from app.alerts.rules import AlertState, Condition, Outcome
@@ -31,7 +38,9 @@ NOT_VALID = "The run {}: it says nothing about the rule, which stays as it was."
 
 
 class History:
-    """The runs of one agent and what they say about one rule."""
+    """The runs of one agent and what they say about one rule; a stored one takes what it told and
+    was acknowledged as true for normal no more than it did.
+    """
 
     def __init__(
         self, session: Session, config: AlertConfig, agent_id: str, first: datetime | None = None
@@ -47,6 +56,8 @@ class History:
             most=MOST_RUNS,
         )
         self._rule = rule_of(config)
+        stored = [config.id] if config.id else []
+        self._confirmed = confirmed_stretches(session, stored, agent_id).get(config.id, [])
         self._name = config.metric or config.name
         source = Source.of(config.kpi, config.metric)
         self._readings = StoredValues(session, self.runs).readings(
@@ -55,7 +66,7 @@ class History:
 
     def replay(self) -> Replay:
         """What the rule would have made of them; computes, so outside of any transaction."""
-        return replay(self._rule, self._name, self.runs, self._readings)
+        return replay(self._rule, self._name, self.runs, self._readings, self._confirmed)
 
     def backtest(self, first: datetime) -> BacktestView:
         done = self.replay()
@@ -82,8 +93,10 @@ class History:
 
 
 def backtest_history(session: Session, body: BacktestRequest, now: datetime) -> History:
-    """The history that a request asks for. Raises: as saving the rule would."""
+    """The history that a request asks for. Raises: as saving the rule would, and `AgentNotFound`."""
     config = _config_of(session, body)
+    if body.agent_id is not None:
+        get_agent(session, body.agent_id)
     agent_id = body.agent_id or config.agent_id or _only_agent(session, config.benchmark_id)
     return History(session, config, agent_id, since(body, now))
 

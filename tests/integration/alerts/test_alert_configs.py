@@ -4,6 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from app.agents.queries import get_agent
+from app.alerts.configs import change_config
+from app.core.errors import NotFound
 from tests.integration.alerts.conftest import RULE
 from tests.support.service import JSON, Service, pointers
 
@@ -67,6 +70,46 @@ def test_a_rule_about_nothing_is_not_found(ready: Service) -> None:
     ready.refused(404, "GET", "/alerts/none")
     ready.refused(404, "GET", "/silences/none")
     ready.refused(404, "POST", "/alert-configs/backtest", {"alertConfigId": "none"})
+
+
+def test_a_backtest_of_an_agent_that_nobody_knows_is_not_found(
+    ready: Service, rule: RuleMaker
+) -> None:
+    rule()
+    body = {"alertConfigId": "rule-1", "agentId": "none"}
+    problem = ready.refused(404, "POST", "/alert-configs/backtest", body)
+    assert problem["type"] == "/problems/agent-not-found"
+
+
+def test_a_rule_is_not_given_an_agent_that_is_deleted_at_this_moment(
+    ready: Service, rule: RuleMaker
+) -> None:
+    rule()
+    ready.agent("agent-002")
+    res = ready.resources
+    with res.db.begin() as session:
+        agent = get_agent(session, "agent-002")
+        ready.delete("/agents/agent-002")
+        with pytest.raises(NotFound, match="deleted at this moment"):
+            change_config(session, "rule-1", {"agent_id": agent.id}, res.secrets, res.clock())
+        session.rollback()
+    assert ready.get("/alert-configs/rule-1")["agentId"] is None
+
+
+def test_a_trial_and_a_replay_take_no_true_alert_for_normal(
+    ready: Service, rule: RuleMaker, night: Night
+) -> None:
+    rule(keepFiringForRuns=0, baselineRuns=1)
+    night(10)
+    night(5)
+    [alert] = ready.listed("/alerts")
+    ready.post(f"/alerts/{alert['id']}/ack", {"verdict": "true"})
+    night(5)
+    [found] = ready.post("/alert-configs/rule-1/test")["assessments"]
+    assert (found["outcome"], found["value"], found["baseline"]) == ("BREACH", 0.5, 1.0)
+    body = {"alertConfigId": "rule-1", "agentId": "agent-001"}
+    last = ready.post("/alert-configs/backtest", body)["runs"][-1]
+    assert (last["outcome"], last["baseline"]) == ("BREACH", 1.0)
 
 
 def test_an_id_is_given_once(ready: Service, rule: RuleMaker) -> None:
