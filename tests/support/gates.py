@@ -28,7 +28,6 @@ from app.traces.registry import (
 from app.traces.types import Trace
 
 FOLDER = "MOSAICO_TEST_GATES"
-SCORES = "scores.jsonl"
 SOURCE_RUN_AT = datetime(2026, 11, 21, tzinfo=UTC)
 ENTRY_POINTS = """\
 [mosaico.metrics]
@@ -114,11 +113,15 @@ class WrittenScore(NamedTuple):
     at: str
 
 
-def written_scores(folder: Path) -> list[WrittenScore]:
-    """Everything that was ever written, repeats included."""
-    path = folder / SCORES
+def written_scores(folder: Path, run_id: str) -> list[WrittenScore]:
+    """Everything that was ever written about a run of the source, repeats included."""
+    path = _scores_of(folder, run_id)
     lines = path.read_text().splitlines() if path.exists() else []
     return [WrittenScore(*json.loads(line)) for line in lines]
+
+
+def _scores_of(folder: Path, run_id: str) -> Path:
+    return folder / f"{run_id}.scores"
 
 
 def register_metrics(register: Callable[[str, Callable[..., MetricProvider]], object]) -> None:
@@ -140,8 +143,9 @@ def _write_scores(_: Resources, __: TraceQuery, scores: Sequence[NewScore]) -> I
         WrittenScore(one.id, one.run_id, one.name, one.trace_id, one.value, one.at.isoformat())
         for one in scores
     ]
-    with (Path(os.environ[FOLDER]) / SCORES).open("a") as file:
-        file.write("".join(json.dumps(row) + "\n" for row in rows))
+    for row in rows:
+        with _scores_of(Path(os.environ[FOLDER]), row.run_id).open("a") as file:
+            file.write(json.dumps(row) + "\n")
     yield
 
 

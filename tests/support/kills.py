@@ -225,7 +225,7 @@ def assert_equal_to(expected: Undisturbed, house: House, runs: dict[str, str], l
 
 def scores_in_source(house: House, run: str) -> set[tuple[str, str | None, float]]:
     """What stands in the source after all that was written: one score for each id."""
-    rows = [row for row in written_scores(house.programs.folder / "gates") if row.run_id == run]
+    rows = written_scores(house.programs.folder / "gates", run)
     by_id = {row.id: row for row in rows}
     assert set(by_id.values()) == set(rows), "a repeat changed a score"
     found = {(row.name, row.trace_id, row.value) for row in by_id.values()}
