@@ -86,6 +86,14 @@ METRIC_COLUMNS = (
     Column("verdict", _verdict),
     *(field(name) for name in ("n", "std", "min", "max", "p50", "p95", "p99", "coverage")),
 )
+REPEATS_COLUMNS = (
+    field("metric"),
+    field("k"),
+    field("passAtK", "pass@k"),
+    field("passHatK", "pass^k"),
+    field("atLeastK", "at least k"),
+    field("items"),
+)
 KPI_COLUMNS = (
     field("name", "kpi"),
     field("value"),
@@ -178,6 +186,7 @@ def list_runs(
 def show_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
     """Show a run: its state, whether it can be trusted, its metrics, its KPIs."""
     from app.core.client import open_api
+    from app.runs.report import repeats_of_metrics
 
     path = _path(run_id)
     with open_api() as api:
@@ -189,7 +198,12 @@ def show_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
         return
     times = {name: when(run[name]) for name in ("createdAt", "startedAt", "completedAt")}
     print_details(run | times | {"verdict": _verdict(run)})
-    for items, columns in ((metrics, METRIC_COLUMNS), (kpis, KPI_COLUMNS)):
+    tables = (
+        (metrics, METRIC_COLUMNS),
+        (repeats_of_metrics(metrics), REPEATS_COLUMNS),
+        (kpis, KPI_COLUMNS),
+    )
+    for items, columns in tables:
         if items:
             answer("")
             print_table(tabulate(items, columns))

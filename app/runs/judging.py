@@ -13,12 +13,19 @@ from app.formula import Reference, compile_formula
 from app.formula.vectorised import FormulaRows, Kind, Rows, evaluate_rows
 from app.metrics.registry import column_of
 from app.runs.items import ItemTable
-from app.runs.questions import Findings, KpiInterval, KpiQuestion, MetricQuestion, Question
+from app.runs.questions import Findings, KpiInterval, KpiQuestion, MetricQuestion, Question, Repeats
 from app.statistics.intervals import Interval
 from app.statistics.judging import judge, judge_resampled
 from app.statistics.means import mean_estimate
 from app.statistics.multiplicity import benjamini_hochberg
-from app.statistics.repeats import ItemSums, reduce_trials
+from app.statistics.repeats import (
+    ItemSums,
+    at_least_k,
+    over_items,
+    pass_at_k,
+    pass_hat_k,
+    reduce_trials,
+)
 from app.statistics.resampling import (
     SEED,
     Draws,
@@ -36,6 +43,8 @@ from app.statistics.verdict import (
     no_judgement,
 )
 
+# A table of more is no longer read.
+MOST_TRIALS = 10
 _UNSTEADY = {Kind.TIE: Note.TIE, Kind.CLIFF: Note.CLIFF}
 
 
@@ -50,10 +59,30 @@ def answer(asked: Question) -> Findings:
         kpi_intervals={
             one.id: run.kpi_interval(one, intervals.get(one.column or "")) for one in asked.kpis
         },
+        repeats={
+            one.column: repeats
+            for one in asked.metrics
+            if one.is_success and (repeats := repeats_of(run.sums(one.column)))
+        },
     )
     if asked.candidate is None or asked.base is None:
         return found
     return _compared(asked, found, asked.base, asked.candidate)
+
+
+def repeats_of(sums: ItemSums) -> list[Repeats]:
+    """pass@k and its kin for each k, up to `MOST_TRIALS`; none of grades, or of single trials."""
+    trials = int(sums.n.max(initial=0))
+    if trials < 2 or not sums.are_passes:  # noqa: PLR2004
+        return []
+    return [_repeats(sums, k) for k in range(1, min(trials, MOST_TRIALS) + 1)]
+
+
+def _repeats(sums: ItemSums, k: int) -> Repeats:
+    kin = [over_items(of_item, sums, k) for of_item in (pass_at_k, pass_hat_k, at_least_k)]
+    one, every, least = (0.0 if value is None else value for value in kin)
+    items = int((sums.n >= k).sum())
+    return Repeats(k=k, items=items, pass_at_k=one, pass_hat_k=every, at_least_k=least)
 
 
 def _compared(asked: Question, found: Findings, base: ItemTable, candidate: ItemTable) -> Findings:

@@ -10,11 +10,12 @@ from app.statistics.verdict import Judgement, Note, Scale, VerdictRule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricQuestion:
-    """A metric of the run; it is compared unless `rule` is None."""
+    """A metric of the run; it is compared unless `rule` is None. `is_success` where 1 is a pass."""
 
     column: str
     scale: Scale
     rule: VerdictRule | None
+    is_success: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +56,27 @@ class KpiInterval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Repeats:
+    """What k trials of an item are worth, in the mean of the `items` that have as many: the chance
+    that one of k passes, the chance that all k do, and the share of items that passed k times.
+    """
+
+    k: int
+    items: int
+    pass_at_k: float
+    pass_hat_k: float
+    at_least_k: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """Intervals and judgements, metrics by column and KPIs by id; what is not known is left out."""
+    """Intervals and judgements, metrics by column and KPIs by id; what is not known is left out.
+
+    `repeats` are those of metrics that say pass or fail, of items with several trials.
+    """
 
     metric_intervals: Mapping[str, Interval] = field(default_factory=dict)
     kpi_intervals: Mapping[str, KpiInterval] = field(default_factory=dict)
+    repeats: Mapping[str, Sequence[Repeats]] = field(default_factory=dict)
     metrics: Mapping[str, Judgement] = field(default_factory=dict)
     kpis: Mapping[str, Judgement] = field(default_factory=dict)

@@ -53,10 +53,20 @@ def html_report(report: RunReport) -> str:
             _table((), _facts(report)),
             *_section("KPIs", KPI_TITLES, map(_kpi(report), report.kpis)),
             *_section("Metrics", METRIC_TITLES, map(_metric, report.metrics)),
+            *_repeats(report),
             *_section("Alerts", ALERT_TITLES, map(_alert(report), report.alerts)),
             *_worst(report),
         ],
     )
+
+
+def repeats_of_metrics(metrics: Iterable[JSON]) -> list[JSON]:
+    """pass@k and its kin, a row for each metric and k; none where no item was tried twice."""
+    return [
+        {"metric": metric["metric"], **each}
+        for metric in metrics
+        for each in (metric["verdict"] or {}).get("repeats", ())
+    ]
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -94,6 +104,7 @@ def worst_results(results: Sequence[JSON], metric: str, direction: str) -> list[
 
 KPI_TITLES = ("KPI", "Value", "95 %", "Verdict", "Within thresholds", "History", "Formula")
 METRIC_TITLES = ("Metric", "Mean", "95 %", "n", "Coverage", "p50", "p95", "Missing")
+REPEATS_TITLES = ("Metric", "k", "pass@k", "pass^k", "At least k", "Items")
 ALERT_TITLES = ("State", "Alert", "Severity", "Why", "Traces")
 
 
@@ -159,6 +170,20 @@ def _alert(report: RunReport) -> Row:
         )
 
     return row
+
+
+def _repeats(report: RunReport) -> Iterable[str]:
+    rows = [
+        (
+            each["metric"],
+            str(each["k"]),
+            *(_number(each[name]) for name in ("passAtK", "passHatK", "atLeastK")),
+            str(each["items"]),
+        )
+        for each in repeats_of_metrics(report.metrics)
+    ]
+    if rows:
+        yield from _section("Repeats", REPEATS_TITLES, rows)
 
 
 def _trace(trace: JSON) -> Marked:

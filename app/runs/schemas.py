@@ -106,7 +106,9 @@ class SpendingView(WireModel):
 
 
 class MetricAggregateView(WireModel):
-    """A metric over a run. `std` is the sample standard deviation; `missing` counts by reason."""
+    """A metric over a run. `std` is the sample standard deviation; `missing` counts by reason.
+    `verdict.repeats` has pass@k and its kin, where a pass or fail was tried several times an item.
+    """
 
     metric: str
     version: str

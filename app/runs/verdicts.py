@@ -131,6 +131,7 @@ class Case:
                     column=metric.column,
                     scale=metric_rule(_spec(metric)).scale,
                     rule=None if metric.column in differs.metrics else metric_rule(_spec(metric)),
+                    is_success=_is_success(_spec(metric)),
                 )
                 for metric in self.plan.metrics
                 if metric.column in self.columns
@@ -214,7 +215,7 @@ class Case:
     ) -> Verdicts:
         return Verdicts(
             run=run,
-            metrics=metrics,
+            metrics={column: said | _of_repeats(found, column) for column, said in metrics.items()},
             kpis={kpi: said | _of_interval(found, kpi) for kpi, said in kpis.items()},
             metric_intervals=found.metric_intervals,
             kpi_intervals={
@@ -272,6 +273,10 @@ def _is_share(spec: MetricSpec) -> bool:
     return (spec.minimum, spec.maximum) == (0.0, 1.0)
 
 
+def _is_success(spec: MetricSpec) -> bool:
+    return _is_share(spec) and spec.direction is Direction.HIGHER_IS_BETTER
+
+
 def _spec(metric: PlannedMetric) -> MetricSpec:
     return provider_for(metric.ref).spec
 
@@ -294,3 +299,17 @@ def _of_interval(found: Findings, kpi: str) -> dict[str, Any]:
         "reachesThreshold": each.reaches_threshold,
         "unsteady": [note.words for note in each.notes],
     }
+
+
+def _of_repeats(found: Findings, column: str) -> dict[str, Any]:
+    told = [
+        {
+            "k": each.k,
+            "items": each.items,
+            "passAtK": each.pass_at_k,
+            "passHatK": each.pass_hat_k,
+            "atLeastK": each.at_least_k,
+        }
+        for each in found.repeats.get(column, ())
+    ]
+    return {"repeats": told} if told else {}

@@ -4,8 +4,10 @@ Trials of an item resemble each other: taken as independent they would make ever
 narrow. Needs numpy.
 """
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import comb
+from math import comb, fsum
 from typing import TypeAlias
 
 import numpy as np
@@ -40,6 +42,11 @@ class ItemSums:
         spare = np.where(repeated, self.n - 1, 1.0)
         deviations = self.squares - np.where(repeated, self.total**2 / np.maximum(self.n, 1), 0.0)
         return np.where(repeated, np.maximum(deviations, 0.0) / spare, np.nan)
+
+    @property
+    def are_passes(self) -> bool:
+        """Whether all values, which are shares, are 0 or 1: only of these the square is the same."""
+        return bool((self.total == self.squares).all())
 
     def where(self, kept: NDArray[np.bool_]) -> "ItemSums":
         """Only the items that are kept."""
@@ -81,6 +88,22 @@ def at_least_k(trials: int, passed: int, k: int) -> float | None:
     """1 when at least k trials passed, else 0; None with fewer than k trials."""
     _check(trials, passed, k)
     return None if trials < k else float(passed >= k)
+
+
+def over_items(
+    of_item: Callable[[int, int, int], float | None], passes: ItemSums, k: int
+) -> float | None:
+    """The mean of `pass_at_k` or one of its kin over the items that have k trials; None without one."""
+    kinds = Counter(
+        zip(passes.n.astype(int).tolist(), passes.total.astype(int).tolist(), strict=True)
+    )
+    known = [
+        (value, count)
+        for (trials, passed), count in sorted(kinds.items())
+        if (value := of_item(trials, passed, k)) is not None
+    ]
+    items = sum(count for _, count in known)
+    return fsum(value * count for value, count in known) / items if items else None
 
 
 def _check(trials: int, passed: int, k: int) -> None:

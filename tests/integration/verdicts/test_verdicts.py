@@ -109,3 +109,23 @@ def test_runs_without_a_common_item_are_compared_as_two_samples(
     [metric] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
     assert metric["verdict"]["effect"] == pytest.approx(-0.625)
     assert "UNPAIRED" in metric["verdict"]["notes"]
+
+
+def test_trials_of_an_item_tell_how_often_one_and_how_often_all_of_them_pass(
+    service: Service, night: Night
+) -> None:
+    failed_once = [
+        trace | {"output": "no"}
+        if trace["itemId"] in {"i-4", "i-5"} and not trace["trial"]
+        else trace
+        for trace in traces(range(4), items=10, trials=3)
+    ]
+    run = night("monday", failed_once)
+    [metric] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+    # Of ten items four pass always, two twice of three, four never.
+    one, two, three = metric["verdict"]["repeats"]
+    assert (one["passAtK"], one["passHatK"]) == pytest.approx((metric["mean"], metric["mean"]))
+    assert (two["passAtK"], two["passHatK"]) == pytest.approx((0.6, (4 + 2 / 3) / 10))
+    assert (three["passAtK"], three["passHatK"]) == pytest.approx((0.6, 0.4))
+    assert [each["atLeastK"] for each in (one, two, three)] == pytest.approx([0.6, 0.6, 0.4])
+    assert [(each["k"], each["items"]) for each in (one, two, three)] == [(1, 10), (2, 10), (3, 10)]

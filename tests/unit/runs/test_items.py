@@ -3,9 +3,12 @@
 import math
 from array import array
 
+import numpy as np
+
 from app.runs.items import ItemRow, ItemTable, pair_items, table_of_rows
-from app.runs.judging import answer
-from app.runs.questions import MetricQuestion, Question
+from app.runs.judging import answer, repeats_of
+from app.runs.questions import MetricQuestion, Question, Repeats
+from app.statistics.repeats import reduce_trials
 from app.statistics.verdict import Scale
 
 
@@ -66,3 +69,24 @@ def test_a_skewed_metric_of_many_items_has_an_interval() -> None:
     mean = 0.9 - 0.8 * 6 / count
     assert interval.low < mean < interval.high
     assert answer(asked).metric_intervals["A"] == interval
+
+
+def test_repeats_are_of_items_with_several_trials() -> None:
+    # Item 0 passes both trials, item 1 one of two, item 2 has only one that was measured.
+    places = np.array([0, 0, 1, 1, 2, 2])
+    found = repeats_of(reduce_trials(places, np.array([1.0, 1.0, 1.0, 0.0, 1.0, np.nan]), 3))
+    assert found == [
+        Repeats(k=1, items=3, pass_at_k=2.5 / 3, pass_hat_k=2.5 / 3, at_least_k=1.0),
+        Repeats(k=2, items=2, pass_at_k=1.0, pass_hat_k=0.5, at_least_k=0.5),
+    ]
+
+
+def test_single_trials_and_grades_have_no_repeats() -> None:
+    assert repeats_of(reduce_trials(np.array([0, 1]), np.array([1.0, 0.0]), 2)) == []
+    assert repeats_of(reduce_trials(np.array([0, 0]), np.array([0.5, 1.0]), 1)) == []
+    assert repeats_of(reduce_trials(np.array([], dtype=np.intp), np.array([]), 0)) == []
+
+
+def test_of_many_trials_ten_are_told() -> None:
+    found = repeats_of(reduce_trials(np.zeros(30, dtype=np.intp), np.ones(30), 1))
+    assert [each.k for each in found] == [*range(1, 11)]

@@ -1,5 +1,6 @@
 """A run as a page: lines by hand, the worst traces first, and texts of users that do nothing."""
 
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
@@ -99,3 +100,13 @@ def test_traces_that_failed_come_first_and_then_the_worst() -> None:
     assert names("HIGHER_IS_BETTER") == ["failed", "bad", "good"]
     assert names("LOWER_IS_BETTER") == ["failed", "good", "bad"]
     assert len(worst_results([result(f"t-{n}", 0.5) for n in range(50)], "ROUGE", "")) == 10
+
+
+def test_trials_that_were_repeated_have_a_table_of_their_own() -> None:
+    once = report("quality", None)
+    assert "pass@k" not in html_report(once)
+    row = {"k": 2, "items": 10, "passAtK": 0.6, "passHatK": 0.4667, "atLeastK": 0.5}
+    metrics = [{**once.metrics[0], "verdict": {"explanation": None, "repeats": [row]}}]
+    page = html_report(replace(once, metrics=metrics))
+    cells = ("quality", "2", "0.6", "0.4667", "0.5", "10")
+    assert "".join(f"<td>{cell}</td>" for cell in cells) in page

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.statistics.repeats import at_least_k, pass_at_k, pass_hat_k, reduce_trials
+from app.statistics.repeats import (
+    ItemSums,
+    at_least_k,
+    over_items,
+    pass_at_k,
+    pass_hat_k,
+    reduce_trials,
+)
 
 
 def test_trials_are_reduced_by_item() -> None:
@@ -62,3 +69,25 @@ def test_sums_give_the_mean_and_variance_of_each_item(values: list[tuple[int, fl
             assert found.within[item] == pytest.approx(own.var(ddof=1), abs=1e-7)
         else:
             assert math.isnan(found.within[item])
+
+
+def passes(*items: tuple[int, int]) -> ItemSums:
+    """Items by how many trials they have and how many of them passed."""
+    n, total = np.array(items, dtype=np.float64).T
+    return ItemSums(n=n, total=total, squares=total)
+
+
+def test_chances_are_the_mean_of_the_items_that_have_so_many_trials() -> None:
+    found = passes((3, 3), (3, 2), (3, 0), (1, 1))
+    # k = 2 of three trials: 3 passed 1 and 1, 2 passed 1 - 0/3 and 1/3, 0 passed 0 and 0.
+    assert over_items(pass_at_k, found, 2) == pytest.approx(2 / 3)
+    assert over_items(pass_hat_k, found, 2) == pytest.approx((1 + 1 / 3) / 3)
+    assert over_items(at_least_k, found, 2) == pytest.approx(2 / 3)
+    # k = 1 takes in the item of a single trial: (1 + 2/3 + 0 + 1) / 4.
+    assert over_items(pass_at_k, found, 1) == pytest.approx(2 / 3)
+    assert over_items(pass_at_k, found, 4) is None
+
+
+def test_grades_are_no_passes() -> None:
+    assert passes((3, 2), (2, 0)).are_passes
+    assert not reduce_trials(np.array([0, 0]), np.array([0.5, 1.0]), 1).are_passes
