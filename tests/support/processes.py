@@ -114,11 +114,14 @@ class Programs:
         return gates.Gate(self.folder / "gates", name)
 
     def end(self) -> None:
-        """Kill what still runs, with all that it started."""
+        """Kill what still runs, with all that it started.
+
+        The number of one that ended may belong to a stranger by now.
+        """
         for program in self.started:
-            with contextlib.suppress(ProcessLookupError):
+            if program.runs:
                 os.killpg(program.pid, signal.SIGKILL)
-            program.process.wait(LIVENESS_S)
+                program.process.wait(LIVENESS_S)
             if program.process.stdin is not None:
                 program.process.stdin.close()
 
