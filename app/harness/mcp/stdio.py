@@ -130,7 +130,7 @@ class StdioLink:
             async with asyncio.timeout(LAST_WORDS_S):
                 await self._errors.ended.wait()
                 await self._ended(time.monotonic() + LAST_WORDS_S)
-        code = self._process.poll()
+        code = self._code() if self._has_ended() else None
         said = " ".join(self._errors.text().split())[-SHOWN * 4 :]
         told = f"; it said: {said}" if said else ""
         if self.broken is not None:
@@ -156,7 +156,8 @@ class StdioLink:
             self._signal(signal.SIGTERM)
             await self._ended(began + END_S)
         self._signal(signal.SIGKILL)
-        await self._ended(began + END_S + END_S)
+        if await self._ended(began + END_S + END_S):
+            self._code()
         REAPER.forget(self._process.pid)
         await self._close_pipes()
 
@@ -176,13 +177,27 @@ class StdioLink:
                 pipe.close()
 
     async def _ended(self, deadline: float) -> bool:
-        while self._process.poll() is None:
+        while not self._has_ended():
             if time.monotonic() >= deadline:
                 return False
             await asyncio.sleep(POLL_S)
         return True
 
+    def _has_ended(self) -> bool:
+        """Whether the program is gone; its number stays taken, so that its group can be killed."""
+        if self._process.returncode is not None:
+            return True
+        seen = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self._process.pid, seen) is not None
+
+    def _code(self) -> int:
+        """What a program ended with, after the last of what it started."""
+        self._signal(signal.SIGKILL)
+        return self._process.wait()
+
     def _signal(self, number: signal.Signals) -> None:
+        if self._process.returncode is not None:  # its number may be a stranger's by now
+            return
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
