@@ -6,10 +6,11 @@ the SDK sends, which it tells nobody.
 
 import hashlib
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import httpx
 from langfuse import Langfuse
@@ -22,6 +23,7 @@ from app.core.addresses import OWN_SERVERS
 from app.core.errors import Unavailable
 from app.core.http import outbound_client
 from app.core.secrets import Secret
+from app.core.terminal import tell
 from app.harness.llm.conversation import Message, Role, Usage
 from app.harness.llm.providers import MissingKey
 
@@ -93,6 +95,37 @@ class Exported(NamedTuple):
     dataset: str
     run_name: str
     attempts: int
+
+
+Report = TypeVar("Report")
+_Report_contra = TypeVar("_Report_contra", contravariant=True)
+
+
+class ExportRun(Protocol[_Report_contra]):
+    """Writes one kind of run, as both harnesses do."""
+
+    def __call__(
+        self, report: _Report_contra, access: LangfuseAccess, /, *, dataset: str, now: datetime
+    ) -> Exported: ...
+
+
+def exporter(
+    export_run: ExportRun[Report], environment: Mapping[str, str], dataset: str
+) -> Callable[[Report], None]:
+    """Writes a run and tells so; what it needs is looked for at once, before anything is paid.
+
+    Raises: `MissingKey`.
+    """
+    access = langfuse_access(environment)
+
+    def export(report: Report) -> None:
+        done = export_run(report, access, dataset=dataset, now=datetime.now(UTC))
+        tell(
+            f"{done.attempts} attempts are in Langfuse: dataset {done.dataset!r}, run"
+            f" {done.run_name!r}"
+        )
+
+    return export
 
 
 def langfuse_access(environment: Mapping[str, str]) -> LangfuseAccess:

@@ -252,7 +252,7 @@ def report_run(
 ) -> None:
     """Write a run as a page: KPIs with their history, metrics, alerts, the worst traces."""
     from app.core.client import open_api
-    from app.harness.bash.outputs import write_text
+    from app.core.output_files import write_text
     from app.runs.report import html_report
     from app.runs.reporting import report_of
 

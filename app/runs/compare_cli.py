@@ -113,7 +113,7 @@ def plot_run(
 ) -> None:
     """Draw a run as SVG: a KPI up to it with verdicts, what changed, or every item."""
     from app.core.client import open_api, segment
-    from app.harness.bash.outputs import write_text
+    from app.core.output_files import write_text
 
     asked = {"kpi": kpi, "against": against, "metric": metric}
     with open_api(PATIENCE_S) as api:

@@ -11,6 +11,7 @@ from app.runs.verdict_words import explain
 from app.statistics.anomaly import Side
 from app.statistics.intervals import Interval
 from app.statistics.multiplicity import holm
+from app.statistics.power import no_worse_than
 from app.statistics.verdict import Judgement, Note, Remedy, Scale, Verdict, judged_together
 
 
@@ -193,10 +194,11 @@ def _proved(subject: _Subject, margin: float) -> GateLine:
         said = f"{subject.name} has no interval, so that nothing can be proved of it."
         return _line(subject, judged, asked, GateOutcome.INCONCLUSIVE, said)
     harm = _harm(judged, judged.low, judged.high)
-    if harm.high < margin:
+    proven = no_worse_than(harm, margin).proven
+    if proven:
         said = f"{subject.name} is proved to be no more than {margin:g} worse."
         return _line(subject, judged, asked, GateOutcome.PASS, said)
-    if harm.low > margin:
+    if proven is False:
         said = f"{subject.name} is proved to be more than {margin:g} worse."
         return _line(subject, judged, asked, GateOutcome.REGRESSION, said)
     said = (

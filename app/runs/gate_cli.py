@@ -112,7 +112,7 @@ def gate(
             )
         result = _of_runs(run, baseline, terms)
     if junit is not None:
-        from app.harness.bash.outputs import write_text
+        from app.core.output_files import write_text
 
         write_text(junit, gate_junit(result))
     _print(result, output)

@@ -12,8 +12,6 @@ from app.core.terminal import CommandGroup, Format, OutputFormat, answer, answer
 from app.harness.llm.conversation import Provider
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from app.harness.bash.dataset import Finding
     from app.harness.bash.replay import Replayed
     from app.harness.bash.types import EvalReport
@@ -142,8 +140,8 @@ def run(
     from datetime import UTC, datetime
 
     from app.core.input_files import BadInput
+    from app.core.output_files import require_file
     from app.harness.bash.agent import TaskLimits
-    from app.harness.bash.outputs import require_file
     from app.harness.bash.run import Interrupted, ModelChoice, RunOptions, run_dataset
     from app.harness.bash.runner import RunLimits
     from app.harness.bash.sandbox import SandboxLimits
@@ -188,7 +186,12 @@ def run(
         save=save,
         resume=resume,
     )
-    export = _exporter(os.environ, dataset.stem) if langfuse else None
+    export = None
+    if langfuse:
+        from app.harness.bash.langfuse_export import export_run
+        from app.harness.langfuse_export import exporter
+
+        export = exporter(export_run, os.environ, dataset.stem)
     if junit is not None:
         require_file(junit)
     _load_checks()
@@ -223,7 +226,7 @@ def report(
 
     Exit codes: 0 shown, 2 no such file or no recorded run in it.
     """
-    from app.harness.bash.outputs import write_text
+    from app.core.output_files import write_text
     from app.harness.bash.recordings import read_report
     from app.harness.bash.reports import render
 
@@ -339,27 +342,8 @@ def _load_checks() -> None:
     load_checks(lambda plugin: warn(f"the plugin {plugin.name} was not loaded: {plugin.error}"))
 
 
-def _exporter(environment: "Mapping[str, str]", dataset: str) -> "Callable[[EvalReport], None]":
-    """Writes a run to Langfuse; what it needs is looked for before anything is paid."""
-    from datetime import UTC, datetime
-
-    from app.harness.bash.langfuse_export import export_run
-    from app.harness.langfuse_export import langfuse_access
-
-    access = langfuse_access(environment)
-
-    def export(made: "EvalReport") -> None:
-        done = export_run(made, access, dataset=dataset, now=datetime.now(UTC))
-        tell(
-            f"{done.attempts} attempts are in Langfuse: dataset {done.dataset!r}, run"
-            f" {done.run_name!r}"
-        )
-
-    return export
-
-
 def _show_run(made: "EvalReport", junit: Path | None, output: OutputFormat) -> None:
-    from app.harness.bash.outputs import write_text
+    from app.core.output_files import write_text
     from app.harness.bash.reports import render
     from app.harness.bash.reports.junit import junit_report
 
@@ -398,7 +382,7 @@ def _finish(found: "Replayed", save: Path | None, output: OutputFormat) -> None:
 
 
 def _save(report: "EvalReport", folder: Path) -> None:
-    from app.harness.bash.outputs import require_folder
+    from app.core.output_files import require_folder
     from app.harness.bash.recordings import file_stem, write_report
 
     require_folder(folder)

@@ -13,11 +13,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from app.core.errors import AppError, ErrorItem
+from app.core.output_files import require_folder
 from app.core.registry import near_matches
 from app.harness.bash.dataset import SHOWN, BadDataset, Dataset, Severity, inspect_dataset
 from app.harness.bash.judge import Judge
 from app.harness.bash.lint import lint
-from app.harness.bash.outputs import require_folder
 from app.harness.bash.progress import followed
 from app.harness.bash.recorder import Recorder, resumed
 from app.harness.bash.recordings import file_stem, read_report

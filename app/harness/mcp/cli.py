@@ -11,7 +11,7 @@ from app.core.terminal import CommandGroup, Format, OutputFormat, answer, answer
 from app.harness.llm.conversation import Provider
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
     from app.harness.mcp.loader import BenchFile
@@ -164,7 +164,12 @@ def run(
         plan = make_plan(options, environment=os.environ, now=now)
         tell(f"{len(plan.missing())} attempts would be made; nothing was started or asked")
         return
-    export = _exporter(os.environ, options.files[0].stem) if langfuse else None
+    export = None
+    if langfuse:
+        from app.harness.langfuse_export import exporter
+        from app.harness.mcp.langfuse_export import export_run
+
+        export = exporter(export_run, os.environ, options.files[0].stem)
     try:
         made = run_files(options, environment=os.environ, now=now)
     except Interrupted as interrupted:
@@ -366,25 +371,6 @@ def _show(made: "BenchReport", output: OutputFormat, *, verbose: bool) -> None:
     print_report(made, verbose=verbose)
 
 
-def _exporter(environment: "Mapping[str, str]", dataset: str) -> "Callable[[BenchReport], None]":
-    """Writes a run to Langfuse; what it needs is looked for before anything is paid."""
-    from datetime import UTC, datetime
-
-    from app.harness.langfuse_export import langfuse_access
-    from app.harness.mcp.langfuse_export import export_run
-
-    access = langfuse_access(environment)
-
-    def export(made: "BenchReport") -> None:
-        done = export_run(made, access, dataset=dataset, now=datetime.now(UTC))
-        tell(
-            f"{done.attempts} attempts are in Langfuse: dataset {done.dataset!r}, run"
-            f" {done.run_name!r}"
-        )
-
-    return export
-
-
 def _write_reports(
     made: "BenchReport", now: "datetime", *, csv: bool, junit: Path | None, html: Path | None
 ) -> None:
@@ -413,7 +399,7 @@ def _write_pages(made: "BenchReport", *, junit: Path | None, html: Path | None) 
 
 
 def _write(path: Path, text: str) -> None:
-    from app.harness.bash.outputs import require_file, write_text
+    from app.core.output_files import require_file, write_text
 
     require_file(path)
     write_text(path, text)

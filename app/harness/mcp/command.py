@@ -8,8 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from app.core.output_files import require_file
 from app.core.terminal import WrongUsage, printable, tell
-from app.harness.bash.outputs import require_file
 from app.harness.llm.prices import Price, read_price
 from app.harness.mcp.lint import lint
 from app.harness.mcp.loader import BenchFile, inspect_file, require_usable
