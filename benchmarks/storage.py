@@ -14,12 +14,12 @@ from sqlalchemy.dialects.postgresql import insert
 from app.core.db import Database
 from app.core.migrations import upgrade
 from app.metrics.types import TraceMeasurements
-from app.runs import service
+from app.runs.shards import SHARD_TRACES, open_shard, store_shard
 from benchmarks.rows import BenchRow, interleave
 from tests.support.postgres import cluster, drop_database, make_database
 
 METRICS = ("ROUGE", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE")
-SHARD = service.SHARD_TRACES
+SHARD = SHARD_TRACES
 SHARDS = 15  # 180 000 values a round
 ROUNDS = 5
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -105,10 +105,10 @@ def _write_ours(db: Database, number: int, shards: list[list[TraceMeasurements]]
     run_id = _make_run(db, number)
     for shard, measured in enumerate(shards):
         with db.begin() as session:
-            step = service.open_shard(session, run_id, shard)
+            step = open_shard(session, run_id, shard)
         assert step is not None
         with db.begin() as session:
-            service.store_shard(session, step, measured, NOW)
+            store_shard(session, step, measured, NOW)
 
 
 def _write_narrow(db: Database, number: int, shards: list[list[TraceMeasurements]]) -> None:

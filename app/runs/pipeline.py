@@ -17,7 +17,7 @@ from app.jobs.handlers import Job
 from app.kpis.evaluate import evaluate_kpis
 from app.metrics.aggregate import Aggregate
 from app.metrics.registry import column_of
-from app.runs import queries, service
+from app.runs import queries, service, shards
 from app.runs.asking import measure_traces
 from app.runs.drift import find_drift
 from app.runs.planning import make_plan, note_answer, trace_query
@@ -61,10 +61,10 @@ def collect_traces(job: Job, run_id: str) -> None:
         _fill(job, step, query, collection.cursor)
     with res.db.read() as session:
         stretches = queries.cut_shards(
-            session, run_id, traces=service.SHARD_TRACES, size_bytes=service.SHARD_BYTES
+            session, run_id, traces=shards.SHARD_TRACES, size_bytes=shards.SHARD_BYTES
         )
     with res.db.begin() as session:
-        service.plan_shards(session, step, stretches)
+        shards.plan_shards(session, step, stretches)
 
 
 def _fill(job: Job, step: service.Step, query: TraceQuery, cursor: str | None) -> None:
@@ -93,7 +93,7 @@ def score(job: Job, run_id: str, shard: int) -> None:
     """Measure one shard of the traces with every metric of the run, as far as no earlier run did."""
     res = job.resources
     with res.db.begin() as session:
-        step = service.open_shard(session, run_id, shard)
+        step = shards.open_shard(session, run_id, shard)
     if step is None:
         return
     with res.db.read() as session:
@@ -106,17 +106,17 @@ def score(job: Job, run_id: str, shard: int) -> None:
     measured = before.completed(traces, measure)
     summaries = summarize(traces, measured, step.plan.refs, job, go_on, known=before.summaries)
     with res.db.begin() as session:
-        service.store_shard(
+        shards.store_shard(
             session, step, measured, res.clock(), summaries=summaries, reused=before.values
         )
 
 
-def _require_shard(job: Job, step: service.ShardStep) -> None:
+def _require_shard(job: Job, step: shards.ShardStep) -> None:
     """Raise when the worker stops, the run has ended or another worker took the shard over."""
     job.checkpoint()
     # A database that is away for a moment costs nothing that was measured: storing asks again.
     with suppress(Unavailable), job.resources.db.read() as session:
-        service.require_shard(session, step)
+        shards.require_shard(session, step)
 
 
 def finish(job: Job, run_id: str) -> None:
@@ -191,11 +191,11 @@ def _with_run_values(
     values, shard = RunValues(step.plan.refs, job), -1
     while values:
         with job.resources.db.read() as session:
-            shards = queries.summaries_after(session, step.run_seq, shard, SHARDS_AT_ONCE)
-        if not shards:
+            found = queries.summaries_after(session, step.run_seq, shard, SHARDS_AT_ONCE)
+        if not found:
             break
-        values.add([found.summaries for found in shards])
-        shard = shards[-1].shard
+        values.add([each.summaries for each in found])
+        shard = found[-1].shard
     return values.into(aggregates)
 
 

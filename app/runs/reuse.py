@@ -24,7 +24,7 @@ from app.metrics.types import (
 from app.runs.models import BenchmarkRun, RunMetric, RunShard, TraceResult
 from app.runs.plan import PlannedMetric
 from app.runs.rules import RunStatus
-from app.runs.service import ShardStep
+from app.runs.shards import ShardStep
 from app.traces.models import CollectedTrace
 from app.traces.types import Trace
 

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from psycopg.errors import ForeignKeyViolation
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
@@ -14,33 +14,24 @@ from app.alerts.service import RunNotice, record_decisions, tell_notice
 from app.benchmarks.models import Benchmark
 from app.benchmarks.queries import agents_of, get_benchmark
 from app.core.announcing import announce
-from app.core.copy import copy_encoded
 from app.core.db import insert_row
 from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
-from app.jobs.queue import enqueue, enqueue_many
+from app.jobs.queue import enqueue
 from app.kpis.evaluate import KpiValue, Standing
 from app.kpis.service import RunKey, record_kpis
 from app.metrics.aggregate import Aggregate
-from app.metrics.run_value import Note
-from app.metrics.types import Skipped, TraceMeasurements
 from app.runs import queries, rules
-from app.runs.models import BenchmarkRun, RunMetric, RunShard
+from app.runs.models import BenchmarkRun, RunMetric
 from app.runs.plan import RunPlan
-from app.runs.queries import Stretch
-from app.runs.rows import result_row
 from app.runs.rules import RunStatus, TriggerType, ValidityVerdict
 from app.runs.verdict_words import Verdicts
 from app.traces.models import Collection
 from app.traces.queries import lock_complete
-from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage
+from app.traces.registry import TRACE_SOURCES, TracePage
 from app.traces.service import create_collection, store_page
 
-SHARD_TRACES = 2000
-SHARD_BYTES = 8 * 1024 * 1024
-
 STORED_STATISTICS = ("n", "mean", "std", "min", "max", "p50", "p95", "p99", "sum", "coverage")
-RESULT_COLUMNS = ("run_seq", "position", "values", "notes")
 
 
 class RunEnded(Conflict):
@@ -56,20 +47,6 @@ class Step:
     run_id: str
     run_seq: int
     collection_id: int
-    fence: int
-    plan: RunPlan
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardStep:
-    """The same for one shard."""
-
-    run_id: str
-    run_seq: int
-    collection_id: int
-    shard: int
-    first: int
-    last: int
     fence: int
     plan: RunPlan
 
@@ -295,7 +272,7 @@ def append_page(session: Session, step: Step, page: TracePage, now: datetime) ->
 
     It is after the last page, or when an earlier one with the same traces takes its place.
     """
-    run = _locked(session, step)
+    run = locked_run(session, step)
     collection = store_page(session, collection_of(session, step), page, now)
     if collection.id != run.collection_id:
         enqueue(session, "runs.drop_traces", collection_id=run.collection_id)
@@ -308,112 +285,9 @@ def append_page(session: Session, step: Step, page: TracePage, now: datetime) ->
     return collection.completed_at is not None
 
 
-def plan_shards(session: Session, step: Step, stretches: Sequence[Stretch]) -> None:
-    """Make each stretch of the collection a shard on the queue; nothing when that was done.
-
-    Raises: `CollectionFailed` when there is no trace to score.
-    """
-    run = _locked(session, step)
-    if run.shards_total is not None:
-        return
-    if not stretches:
-        raise CollectionFailed(
-            "the source holds no trace for this run; check dataset and run name", code="NO_TRACES"
-        )
-    session.execute(
-        insert(RunShard),
-        [
-            {"run_seq": run.seq, "shard": shard, "first": stretch.first, "last": stretch.last}
-            for shard, stretch in enumerate(stretches)
-        ],
-    )
-    run.traces_total, run.shards_total = stretches[-1].last + 1, len(stretches)
-    session.flush()
-    shards = [{"run_id": run.id, "shard": shard} for shard in range(run.shards_total)]
-    enqueue_many(session, "runs.score", shards)
-    announce(session, run.id)
-
-
-def open_shard(session: Session, run_id: str, shard: int) -> ShardStep | None:
-    """Take over a shard; None when it is done or the run has ended."""
-    run = queries.get_run(session, run_id)
-    if run.status != RunStatus.RUNNING:
-        return None
-    row = queries.find_shard(session, run.seq, shard)
-    if row is None or row.done_at is not None:
-        return None
-    row.fence += 1
-    session.flush()
-    assert run.collection_id is not None
-    return ShardStep(
-        run_id=run.id,
-        run_seq=run.seq,
-        collection_id=run.collection_id,
-        shard=shard,
-        first=row.first,
-        last=row.last,
-        fence=row.fence,
-        plan=RunPlan.model_validate(run.plan),
-    )
-
-
-def require_shard(session: Session, step: ShardStep) -> None:
-    """Raise `RunEnded` when the run has ended or another worker took the shard over."""
-    ours = (
-        select(RunShard.shard)
-        .join(BenchmarkRun, BenchmarkRun.seq == RunShard.run_seq)
-        .where(
-            RunShard.run_seq == step.run_seq,
-            RunShard.shard == step.shard,
-            RunShard.fence == step.fence,
-            BenchmarkRun.status == RunStatus.RUNNING,
-        )
-    )
-    if session.scalar(ours) is None:
-        raise RunEnded
-
-
-def store_shard(
-    session: Session,
-    step: ShardStep,
-    measured: Sequence[TraceMeasurements],
-    now: datetime,
-    *,
-    summaries: Mapping[str, Note] | None = None,
-    reused: int = 0,
-) -> None:
-    """Write the values of a shard, once; the last shard of a run puts the finish on the queue.
-    `reused` of them were measured by earlier runs.
-
-    Raises: `RunEnded` when the run has ended or another worker took the shard over.
-    """
-    row = queries.find_shard(session, step.run_seq, step.shard)
-    if row is None or row.fence != step.fence or row.done_at is not None:
-        raise RunEnded
-    copy_encoded(session, "trace_results", RESULT_COLUMNS, _result_rows(step, measured))
-    row.done_at, row.summaries = now, dict(summaries) if summaries else None
-    session.flush()
-    progress = session.execute(
-        update(BenchmarkRun)
-        .where(BenchmarkRun.seq == step.run_seq, BenchmarkRun.status == RunStatus.RUNNING)
-        .values(
-            shards_done=BenchmarkRun.shards_done + 1,
-            traces_processed=BenchmarkRun.traces_processed + len(measured),
-            metrics_computed=BenchmarkRun.metrics_computed + _present(measured) - reused,
-            metrics_reused=BenchmarkRun.metrics_reused + reused,
-        )
-        .returning(BenchmarkRun.shards_done, BenchmarkRun.shards_total)
-    ).one_or_none()
-    if progress is None:
-        raise RunEnded
-    if progress.shards_done == progress.shards_total:
-        enqueue(session, "runs.finish", run_id=step.run_id)
-    announce(session, step.run_id)
-
-
 def finish_run(session: Session, step: Step, found: Finished, now: datetime) -> None:
     """Write all that a run was found to be, and COMPLETED, together."""
-    run = _locked(session, step)
+    run = locked_run(session, step)
     rules.require_transition(run.id, RunStatus(run.status), RunStatus.COMPLETED)
     session.execute(insert(RunMetric), _metric_rows(run.seq, step.plan, found))
     key = RunKey(run.seq, run.id, run.benchmark_id, run.agent_id)
@@ -436,7 +310,7 @@ def _end(session: Session, run: BenchmarkRun, status: RunStatus, now: datetime) 
     announce(session, run.id)
 
 
-def _locked(session: Session, step: Step) -> BenchmarkRun:
+def locked_run(session: Session, step: Step) -> BenchmarkRun:
     """The run, locked; raises `RunEnded` unless the step may still write to it."""
     run = queries.get_run(session, step.run_id, for_update=True)
     if run.status != RunStatus.RUNNING or run.fence != step.fence:
@@ -458,30 +332,6 @@ def require_runnable(session: Session, benchmark: Benchmark, agent: Agent) -> No
             " add it to `evaluates`",
             errors=[ErrorItem(pointer="/agentId", detail="is not among those evaluated")],
         )
-
-
-def _present(measured: Sequence[TraceMeasurements]) -> int:
-    return sum(len(row.values) - row.values.count(None) for row in measured)
-
-
-def _result_rows(step: ShardStep, measured: Sequence[TraceMeasurements]) -> list[bytes]:
-    return [
-        result_row(step.run_seq, position, row.values, _notes(row) or None)
-        for position, row in enumerate(measured, start=step.first)
-    ]
-
-
-def _notes(row: TraceMeasurements) -> dict[str, dict[str, str]]:
-    """Why values are missing and what models gave as reasons, as `trace_results.notes` keeps it."""
-    notes: dict[str, dict[str, str]] = {
-        key: {"skipped": why.reason}
-        if isinstance(why, Skipped)
-        else {"failed": why.kind, "detail": why.detail}
-        for key, why in row.missing.items()
-    }
-    for key, reason in (row.reasons or {}).items():
-        notes[key] = {"reason": reason}
-    return notes
 
 
 def _metric_rows(run_seq: int, plan: RunPlan, found: Finished) -> list[dict[str, object]]:

@@ -12,7 +12,7 @@ from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Page, changes, fields
-from app.schedules import preview, queries, service, summary
+from app.schedules import firing, preview, queries, service, summary
 from app.schedules.models import ScheduleFire
 from app.schedules.rules import SKIP_DETAILS
 from app.schedules.schemas import (
@@ -109,7 +109,7 @@ def trigger_schedule(schedule_id: ScheduleId, once: Once) -> Response:
     return once(
         None,
         lambda session: fire_view(
-            service.trigger(session, schedule_id, queries.database_now(session))
+            firing.trigger(session, schedule_id, queries.database_now(session))
         ),
         location=lambda _: f"/api/v1/schedule-configs/{schedule_id}/fires",
     )

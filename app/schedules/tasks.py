@@ -10,7 +10,7 @@ from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
 from app.jobs.handlers import HANDLERS, Job, describe
 from app.runs.listed import ListedRun, complete_runs, matching
-from app.schedules import queries, service
+from app.schedules import firing, queries, service
 from app.schedules.rules import FireStatus, SkipReason
 from app.schedules.service import RunLister
 from app.traces.registry import TraceQuery
@@ -42,14 +42,14 @@ def give_up(job: Job, fires: list[int], code: str, message: str) -> None:
     """No run could be started: that counts as a failure."""
     with job.resources.db.begin() as session:
         for fire in fires:
-            service.fail_fire(session, fire, code, message, job.resources.clock())
+            firing.fail_fire(session, fire, code, message, job.resources.clock())
 
 
 @HANDLERS.handles("schedules.settle")
 def settle(job: Job, run_id: str) -> None:
     """Let the end of a run count for its schedule."""
     with job.resources.db.begin() as session:
-        service.settle(session, run_id, job.resources.clock())
+        firing.settle(session, run_id, job.resources.clock())
 
 
 def _start(res: Resources, fire: int) -> None:
@@ -58,9 +58,9 @@ def _start(res: Resources, fire: int) -> None:
     found = _newest_run(res, search) if search else None
     with res.db.begin() as session:
         if search and found is None:
-            service.skip_fire(session, fire, SkipReason.NO_NEW_RUN)
+            firing.skip_fire(session, fire, SkipReason.NO_NEW_RUN)
         else:
-            service.start_fire(session, fire, res.clock(), found)
+            firing.start_fire(session, fire, res.clock(), found)
 
 
 def _search_of(res: Resources, seq: int) -> Search | None:

@@ -10,7 +10,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from app.core.db import Database
 from app.core.errors import Unavailable
-from app.schedules import queries, service
+from app.schedules import firing, queries, service
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ def fire_all_due(db: Database) -> float:
     claimed = BATCH
     while claimed == BATCH:
         with db.begin() as session:
-            claimed = service.fire_due(session, queries.database_now(session), BATCH)
+            claimed = firing.fire_due(session, queries.database_now(session), BATCH)
     with db.read() as session:
         wait_s = queries.seconds_until_due(session)
     return LONGEST_WAIT_S if wait_s is None else min(max(wait_s, SHORTEST_WAIT_S), LONGEST_WAIT_S)

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from app.core.copy import copy_encoded
 from app.core.db import Database
 from app.runs.rows import result_row
-from app.runs.service import RESULT_COLUMNS
+from app.runs.shards import RESULT_COLUMNS
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 notes = st.none() | st.dictionaries(

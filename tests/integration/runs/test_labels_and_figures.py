@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.runs import service as writing
+from app.runs import shards
 from tests.support.service import JSON, Service, pair, pointers
 
 RUNS = "/benchmark-runs"
@@ -27,7 +27,7 @@ def test_the_value_of_a_run_comes_from_all_of_its_labels_in_however_many_shards(
 ) -> None:
     # Expected a a b b c, given a b b b a: right, expected, given are a (1, 2, 2), b (2, 2, 3),
     # c (0, 1, 0). Macro precision (1/2 + 2/3 + 0) / 3, recall of b 2/2, accuracy 3/5.
-    monkeypatch.setattr(writing, "SHARD_TRACES", shard_traces)
+    monkeypatch.setattr(shards, "SHARD_TRACES", shard_traces)
     service.agent()
     service.benchmark(
         metrics=[

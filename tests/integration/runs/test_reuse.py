@@ -16,7 +16,7 @@ from app.jobs.handlers import HandBack, Job
 from app.jobs.pool import CallHung, ProcessPool
 from app.metrics.engine import score_within_limits
 from app.metrics.run_value import summarize_traces
-from app.runs import pipeline, retention
+from app.runs import pipeline, retention, shards
 from app.runs import service as writing
 from app.traces.registry import TRACE_SOURCES, SourceSpec, TracePage, TraceQuery
 from app.traces.sources import local
@@ -181,7 +181,7 @@ def test_the_value_of_a_run_by_its_labels_stays_right(
     counted.benchmark(metrics=["ROUGE", MACRO])
     first = counted.completed()
     # Shards of another length have other summaries, made of the same values.
-    monkeypatch.setattr(writing, "SHARD_TRACES", shard_traces)
+    monkeypatch.setattr(shards, "SHARD_TRACES", shard_traces)
     pool.told()
     pool.summarized.clear()
 

@@ -83,7 +83,7 @@ def test_missed_instants_follow_the_policy_and_each_leaves_a_row(
 def test_what_a_long_outage_left_is_caught_up_in_several_transactions(
     ready: Service, due: Due, tick: Tick, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.schedules.service.MOST_FIRES", 4)
+    monkeypatch.setattr("app.schedules.firing.MOST_FIRES", 4)
     for each in ("s-1", "s-2", "s-3"):
         due(TWO, each)
     written = []
@@ -97,7 +97,7 @@ def test_what_a_long_outage_left_is_caught_up_in_several_transactions(
 
 def start_pending(service: Service, rows: Rows) -> None:
     """Do the oldest start job by hand."""
-    from app.schedules.service import start_fire
+    from app.schedules.firing import start_fire
 
     seq = rows.value("SELECT min(seq) FROM schedule_fires WHERE status = 'PENDING'")
     with service.resources.db.begin() as session:

@@ -49,7 +49,7 @@ def test_a_shard_that_was_done_a_moment_ago_is_progress(ready: Service, rows: Ro
 def test_instants_of_long_ago_are_forgotten_piece_by_piece(
     ready: Service, rows: Rows, due: Callable[..., JSON], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.schedules.service.PURGE_BATCH", 2)
+    monkeypatch.setattr("app.schedules.firing.PURGE_BATCH", 2)
     due(datetime.now(UTC))
     rows.do(
         "INSERT INTO schedule_fires (schedule_id, due_at, fired_at, triggered_by, status)"
