@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
 from math import fsum
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from app.core.errors import Invalid
 from app.core.strict_json import storable_text_flaw
@@ -18,6 +18,10 @@ from app.metrics.registry import version_with
 from app.metrics.text import caseless
 from app.metrics.types import MetricSpec, Summary
 from app.traces.types import Trace
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Labels: TypeAlias = Literal["", "macro", "micro", "weighted", "binary"]
 
@@ -68,7 +72,7 @@ class Confusion(NamedTuple):
 class LabelMetric:
     """1 for the right label and 0 for any other; for the run, a share over all labels.
 
-    Provides `MetricProvider` and `RunMetric`. A summary is `{label: [right, expected, given]}`.
+    Provides `MetricProvider` and `CountedMetric`. A summary is `{label: [right, expected, given]}`.
     """
 
     spec: MetricSpec
@@ -116,6 +120,15 @@ class LabelMetric:
             found = confusions.get(_label(self.positive))
             return found.share(self.share) if found else None
         return self._average(confusions)
+
+    def values_of_counts(
+        self, names: Sequence[str], counts: "NDArray[np.float64]"
+    ) -> "NDArray[np.float64]":
+        from app.metrics.label_rows import binary_rows, label_rows
+
+        if self.labels == "binary" and self.share is not Share.ACCURACY:
+            return binary_rows(self.share, names, counts, _label(self.positive))
+        return label_rows(self.share, self.labels, counts)
 
     def _average(self, confusions: Mapping[str, Confusion]) -> float:
         if self.labels == "micro" or self.share is Share.ACCURACY:

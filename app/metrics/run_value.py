@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from app.core.strict_json import check_json
 from app.metrics.engine import attempt, number_of
 from app.metrics.registry import load_metrics, provider_for
-from app.metrics.types import Failed, FailureKind, MetricRef, RunMetric
+from app.metrics.types import CountedMetric, Failed, FailureKind, MetricRef, RunMetric
 from app.traces.types import Trace
 
 Note: TypeAlias = dict[str, Any]
@@ -72,6 +72,11 @@ def value_of_note(ref: MetricRef, note: Note) -> float | Failed | None:
 def is_run_metric(ref: MetricRef) -> bool:
     """Whether a metric has a value of the whole run that is not the mean of its traces."""
     return isinstance(provider_for(ref), RunMetric)
+
+
+def is_counted(ref: MetricRef) -> bool:
+    """Whether the value of the whole run is read off counts that add up."""
+    return isinstance(provider_for(ref), CountedMetric)
 
 
 def failed_note(failure: Failed) -> Note:

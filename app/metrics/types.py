@@ -3,10 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from app.harness.llm.types import ModelAnswer, ModelKind, ModelRequest
 from app.traces.types import Trace
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 OptionValue: TypeAlias = bool | int | float | str
 Summary: TypeAlias = Any  # JSON: it is stored, and crosses between processes
@@ -113,6 +117,20 @@ class RunMetric(Protocol):
     def merge(self, one: Summary, other: Summary) -> Summary: ...
 
     def run_value(self, summary: Summary) -> float | None: ...
+
+
+@runtime_checkable
+class CountedMetric(RunMetric, Protocol):
+    """A `RunMetric` whose summaries are tables `{name: [counts]}` that are merged by adding: the value
+    of any choice of items can be read off, and so it has an interval and a verdict.
+
+    `values_of_counts` reads many tables at once: `counts[row, i]` are the counts of `names[i]`, all
+    of them 0 where a table lacks the name. One value a row, NaN where there is none.
+    """
+
+    def values_of_counts(
+        self, names: Sequence[str], counts: "NDArray[np.float64]"
+    ) -> "NDArray[np.float64]": ...
 
 
 class Reading(NamedTuple):

@@ -18,6 +18,7 @@ from app.metrics.registry import load_metrics
 from app.runs.baselines import EarlierRun, valid_runs_before
 from app.runs.comparison import ComparedRun, Comparison, OtherAgent, TraceLink
 from app.runs.flips import Night, item_means
+from app.runs.item_counts import with_counts
 from app.runs.items import items_of_runs
 from app.runs.models import BenchmarkRun
 from app.runs.plan import RunPlan
@@ -31,7 +32,7 @@ from app.runs.side_by_side import (
     flip_metric,
     flips_of,
 )
-from app.runs.traits import Link, links_of_items, traits_of_run
+from app.runs.traits import Link, links_of_items, traits_of_runs
 from app.runs.verdicts import Case
 
 MOST_OTHER_AGENTS = 8
@@ -63,20 +64,20 @@ class ComparisonLost(Unavailable):
 
 
 def compare_in_child(
-    db: Database, base_id: str, candidate_id: str, *, metric: str | None = None
+    db: Database, base_ids: Sequence[str], candidate_id: str, *, metric: str | None = None
 ) -> Comparison:
     """`compare_runs` in a process that ends with it, and takes the items and numpy along.
 
     Raises: `ComparisonBusy`, `ComparisonLost`, besides what `compare_runs` does.
     """
     with db.read() as session:
-        _two_runs(session, base_id, candidate_id)  # what is refused takes no process
+        _asked(session, base_ids, candidate_id)  # what is refused takes no process
     if not _TURN.acquire(timeout=LONGEST_TURN_S):
         raise ComparisonBusy
     try:
         pool = ProcessPool(1, warm_up=load_metrics)
         try:
-            asked = (db.url, base_id, candidate_id, metric)
+            asked = (db.url, list(base_ids), candidate_id, metric)
             return pool.run(_compare_stored, *asked, timeout_s=LONGEST_S)
         except CallLost as lost:
             raise ComparisonLost(
@@ -89,43 +90,60 @@ def compare_in_child(
         _TURN.release()
 
 
-def _compare_stored(url: str, base_id: str, candidate_id: str, metric: str | None) -> Comparison:
+def _compare_stored(
+    url: str, base_ids: Sequence[str], candidate_id: str, metric: str | None
+) -> Comparison:
     db = Database(url, pool_size=1, name="mosaico-compare")
     try:
-        return compare_runs(db, base_id, candidate_id, metric=metric)
+        return compare_runs(db, base_ids, candidate_id, metric=metric)
     finally:
         db.engine.dispose()
 
 
 def compare_runs(
-    db: Database, base_id: str, candidate_id: str, *, metric: str | None = None
+    db: Database, base_ids: Sequence[str], candidate_id: str, *, metric: str | None = None
 ) -> Comparison:
-    """The candidate beside the base, item by item; `metric` is the one whose flips are told.
+    """The candidate beside the base, item by item; `metric` is the one whose flips are told. Several
+    bases are taken together as for a stored verdict: each item's mean over all of them.
 
     Raises: `RunNotComparable`, `NoSuchMetric`, `Invalid` for runs of two benchmarks.
     """
     with db.read() as session:
-        runs = _two_runs(session, base_id, candidate_id)
-        base, candidate = (_side(session, run) for run in runs)
-        values = _kpi_values(session, runs[1], candidate.plan)
+        asked = _asked(session, base_ids, candidate_id)
+        base, candidate = _side(session, asked.bases), _side(session, [asked.candidate])
+        values = _kpi_values(session, asked.candidate, candidate.plan)
+    counted = Case(plan=candidate.plan, kpis=(), baseline=None).counted
+    base, candidate = (
+        replace(side, table=with_counts(side.table, db, _columns_of(runs), counted))
+        for runs, side in ((asked.bases, base), ([asked.candidate], candidate))
+    )
     two = TwoRuns(base=base, candidate=candidate, kpis=values)
     chosen = flip_metric(two, metric)
     with db.read() as session:
-        others, nights = _other_agents(session, runs[1], chosen) if chosen else ([], [])
+        others, nights = _other_agents(session, asked.candidate, chosen) if chosen else ([], [])
     found = flips_of(two, chosen)[:MOST_FLIPS] if chosen else []
     with db.read() as session:
-        links = _links(session, runs, [flip.item_id for flip in found])
+        links = _links(session, asked, [flip.item_id for flip in found])
     return compare(replace(two, metric=chosen, others=others, nights=nights, links=links))
 
 
-def _two_runs(session: Session, base_id: str, candidate_id: str) -> list[BenchmarkRun]:
-    runs = [comparable(session, run_id) for run_id in (base_id, candidate_id)]
-    if runs[0].benchmark_id != runs[1].benchmark_id:
-        raise Invalid(
-            f"{base_id} is a run of {runs[0].benchmark_id!r} and {candidate_id} of"
-            f" {runs[1].benchmark_id!r}; name two runs of one benchmark"
-        )
-    return runs
+class _Asked(NamedTuple):
+    """The runs of a comparison, at least one base."""
+
+    bases: list[BenchmarkRun]
+    candidate: BenchmarkRun
+
+
+def _asked(session: Session, base_ids: Sequence[str], candidate_id: str) -> _Asked:
+    bases = [comparable(session, run_id) for run_id in dict.fromkeys(base_ids)]
+    candidate = comparable(session, candidate_id)
+    for base in bases:
+        if base.benchmark_id != candidate.benchmark_id:
+            raise Invalid(
+                f"{base.id} is a run of {base.benchmark_id!r} and {candidate_id} of"
+                f" {candidate.benchmark_id!r}; name runs of one benchmark"
+            )
+    return _Asked(bases, candidate)
 
 
 def comparable(session: Session, run_id: str) -> BenchmarkRun:
@@ -139,8 +157,9 @@ def comparable(session: Session, run_id: str) -> BenchmarkRun:
     return run
 
 
-def _side(session: Session, run: BenchmarkRun) -> SideOfComparison:
-    plan = RunPlan.model_validate(run.plan)
+def _side(session: Session, runs: Sequence[BenchmarkRun]) -> SideOfComparison:
+    run, earlier = runs[0], [_earlier(each) for each in runs]
+    plan = earlier[0].plan
     columns = Case(plan=plan, kpis=(), baseline=None).columns
     return SideOfComparison(
         shown=ComparedRun(
@@ -153,12 +172,26 @@ def _side(session: Session, run: BenchmarkRun) -> SideOfComparison:
             traces=run.traces_total or 0,
         ),
         plan=plan,
-        table=items_of_runs(
-            session, {run.seq: plan.columns}, columns, cluster_field=plan.cluster_field
-        ),
-        traits=traits_of_run(session, run.seq),
-        reasons=run.validity_reasons or () if run.validity != Validity.VALID else (),
+        table=items_of_runs(session, _columns_of(runs), columns, cluster_field=plan.cluster_field),
+        traits=traits_of_runs(session, [each.seq for each in runs]),
+        reasons=[why for each in runs for why in _invalidity(each)],
+        also=earlier[1:],
     )
+
+
+def _earlier(run: BenchmarkRun) -> EarlierRun:
+    return EarlierRun(run.seq, run.id, RunPlan.model_validate(run.plan))
+
+
+def _columns_of(runs: Sequence[BenchmarkRun]) -> dict[int, Sequence[str]]:
+    """The metrics of each run, by its seq."""
+    return {run.seq: run.metric_keys or [] for run in runs}
+
+
+def _invalidity(run: BenchmarkRun) -> Sequence[str]:
+    if run.validity == Validity.VALID:
+        return ()
+    return run.validity_reasons or ("it is not valid",)
 
 
 def _kpi_values(session: Session, run: BenchmarkRun, plan: RunPlan) -> list[KpiValue]:
@@ -199,7 +232,7 @@ def _other_agents(session: Session, run: BenchmarkRun, column: str) -> _Others:
         [*before] = valid_runs_before(session, other, 1)
         if not before:
             continue
-        after = EarlierRun(other.seq, other.id, RunPlan.model_validate(other.plan))
+        after = _earlier(other)
         means = [_means(session, each, column) for each in (before[0], after)]
         found.agents.append(
             OtherAgent(agent_id=other.agent_id, run_id=other.id, base_run_id=before[0].id)
@@ -213,15 +246,12 @@ def _means(session: Session, run: EarlierRun, column: str) -> dict[str, float]:
     return item_means(table, column)
 
 
-def _links(
-    session: Session, runs: Sequence[BenchmarkRun], items: Sequence[str]
-) -> dict[str, list[TraceLink]]:
+def _links(session: Session, asked: _Asked, items: Sequence[str]) -> dict[str, list[TraceLink]]:
+    """Traces of the candidate, then of the newest base."""
     found: dict[str, list[TraceLink]] = {}
-    base, candidate = (links_of_items(session, run, items) for run in runs)
-    for link in candidate:
-        found.setdefault(link.item_id, []).append(_link(link, is_base=False))
-    for link in base:
-        found.setdefault(link.item_id, []).append(_link(link, is_base=True))
+    for run, is_base in ((asked.candidate, False), (asked.bases[0], True)):
+        for link in links_of_items(session, run, items):
+            found.setdefault(link.item_id, []).append(_link(link, is_base=is_base))
     return found
 
 

@@ -46,12 +46,35 @@ class ItemRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ItemCounts:
+    """What a value of the whole run is made of: entry i of all lists is what the item `places[i]`
+    adds to the sums of `names[of_names[i]]`, a number in each of the `columns`.
+    """
+
+    names: list[str] = field(default_factory=list)
+    places: "array[int]" = field(default_factory=lambda: array("l"))
+    of_names: "array[int]" = field(default_factory=lambda: array("l"))
+    columns: "list[array[float]]" = field(default_factory=list)
+
+    def at(self, moved: Mapping[int, int]) -> "ItemCounts":
+        """The same for the items of which the new place is named."""
+        kept = [entry for entry, place in enumerate(self.places) if place in moved]
+        return ItemCounts(
+            names=self.names,
+            places=array("l", (moved[self.places[entry]] for entry in kept)),
+            of_names=array("l", (self.of_names[entry] for entry in kept)),
+            columns=[array("d", (column[entry] for entry in kept)) for column in self.columns],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ItemTable:
     """The items of a run (or of several together) in the order of their ids, and what was measured
     of each trace: `places` says of which item it is, `values` hold each metric, NaN where missing.
 
     `revisions` tells whether the expected answer is the same; `clusters` is the tag by which items
-    belong together, or the item itself; empty where none is asked for.
+    belong together, or the item itself; empty where none is asked for. `counts` are those of metrics
+    whose value of the run is no mean of items.
     """
 
     items: list[str] = field(default_factory=list)
@@ -59,6 +82,7 @@ class ItemTable:
     clusters: list[str] = field(default_factory=list)
     places: "array[int]" = field(default_factory=lambda: array("l"))
     values: "dict[str, array[float]]" = field(default_factory=dict)
+    counts: dict[str, ItemCounts] = field(default_factory=dict)
 
     def at(self, items: Sequence[int]) -> "ItemTable":
         """The same for some items, in this order."""
@@ -73,6 +97,7 @@ class ItemTable:
                 name: array("d", (column[trace] for trace in kept))
                 for name, column in self.values.items()
             },
+            counts={name: each.at(moved) for name, each in self.counts.items()},
         )
 
 

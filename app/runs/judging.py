@@ -3,7 +3,7 @@
 Imports numpy, and so belongs into the process that computes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
@@ -11,7 +11,8 @@ import numpy as np
 
 from app.formula import Reference, compile_formula
 from app.formula.vectorised import FormulaRows, Kind, Rows, evaluate_rows
-from app.metrics.registry import column_of
+from app.metrics.registry import column_of, load_metrics, provider_for
+from app.metrics.types import CountedMetric, MetricRef
 from app.runs.items import ItemTable
 from app.runs.questions import Findings, KpiInterval, KpiQuestion, MetricQuestion, Question, Repeats
 from app.statistics.intervals import Interval
@@ -30,10 +31,12 @@ from app.statistics.resampling import (
     SEED,
     Draws,
     draw_items,
+    resampled_counts,
     resampled_interval,
     resampled_statistic,
     share_at_least,
 )
+from app.statistics.unpaired import judge_unpaired
 from app.statistics.verdict import (
     Judgement,
     Note,
@@ -52,7 +55,8 @@ def answer(asked: Question) -> Findings:
     """Every interval and every judgement of a run; the same question gives the same bits."""
     if not asked.run.items:
         return Findings()
-    run = _Resampled(asked.run)
+    counted = {one.column: one.counted for one in asked.metrics if one.counted}
+    run = _Resampled(asked.run, counted)
     intervals = {one.column: run.interval(one) for one in asked.metrics}
     found = Findings(
         metric_intervals={name: each for name, each in intervals.items() if each},
@@ -95,7 +99,8 @@ def _compared(asked: Question, found: Findings, base: ItemTable, candidate: Item
             metrics=dict.fromkeys(metrics, nothing),
             kpis={one.id: nothing for one in kpis},
         )
-    pair = (_Pair if asked.paired else _Samples)(base, candidate)
+    counted = {one.column: one.counted for one in asked.metrics if one.counted}
+    pair = (_Pair if asked.paired else _Samples)(base, candidate, counted)
     gates = {one.id for one in kpis if one.is_gate}
     return replace(
         found,
@@ -114,10 +119,15 @@ def _together(
 
 
 class _Resampled:
-    """A run, and what it might have been with other items; each column is drawn once."""
+    """A run, and what it might have been with other items; each column is drawn once. `counted` are
+    the metrics whose value is read off counts.
+    """
 
-    def __init__(self, table: ItemTable, draws: Draws | None = None) -> None:
+    def __init__(
+        self, table: ItemTable, counted: Mapping[str, MetricRef], draws: Draws | None = None
+    ) -> None:
         self.table = table
+        self.counted = counted
         self.clusters = table.clusters or None
         self.draws = draws or draw_items(len(table.items), clusters=self.clusters)
         self._places = np.asarray(table.places, dtype=np.intp)
@@ -134,6 +144,12 @@ class _Resampled:
         return evaluate_rows(formula, {ref: self.rows(ref) for ref in formula.references})
 
     def interval(self, asked: MetricQuestion) -> Interval | None:
+        """Where a metric lies; where all items are the same, what is read off counts lies as they do."""
+        if asked.column in self.counted:
+            rows = self.rows(Reference(asked.column, "mean"))
+            drawn = resampled_interval(rows, self.draws.unit_count)
+            if drawn is not None and drawn.low < drawn.high:
+                return drawn
         found = mean_estimate(self.sums(asked.column), scale=asked.scale, clusters=self.clusters)
         return found.interval if found else None
 
@@ -151,22 +167,45 @@ class _Resampled:
     def rows(self, reference: Reference) -> Rows:
         """A statistic of a metric: as it was seen, then in every resample."""
         if reference not in self._known:
-            values = np.asarray(self.table.values[column_of(reference.key)])
-            self._known[reference] = resampled_statistic(
-                reference.stat, values, self._places, self.draws
+            column = column_of(reference.key)
+            self._known[reference] = (
+                self._counted_rows(column)
+                if column in self.counted and reference.stat == "mean"
+                else self._statistic_rows(column, reference.stat)
             )
         return self._known[reference]
+
+    def _statistic_rows(self, column: str, stat: str) -> Rows:
+        values = np.asarray(self.table.values[column])
+        return resampled_statistic(stat, values, self._places, self.draws)
+
+    def _counted_rows(self, column: str) -> Rows:
+        load_metrics()
+        found, provider = self.table.counts[column], provider_for(self.counted[column])
+        assert isinstance(provider, CountedMetric)
+        return resampled_counts(
+            np.array(found.columns).T,
+            np.asarray(found.places, dtype=np.intp),
+            np.asarray(found.of_names, dtype=np.intp),
+            self.draws,
+            lambda known, sums: provider.values_of_counts([found.names[i] for i in known], sums),
+        )
 
 
 class _Pair:
     """Two runs drawn together: the same items in each resample of both."""
 
-    def __init__(self, base: ItemTable, candidate: ItemTable) -> None:
-        self._after = _Resampled(candidate)
-        self._before = _Resampled(base, self._after.draws)
+    def __init__(
+        self, base: ItemTable, candidate: ItemTable, counted: Mapping[str, MetricRef]
+    ) -> None:
+        self._after = _Resampled(candidate, counted)
+        self._before = _Resampled(base, counted, self._after.draws)
         self._trials = len(candidate.places) / len(candidate.items)
 
     def judge_metric(self, column: str, rule: VerdictRule) -> Judgement:
+        if column in self._after.counted:
+            reference = Reference(column, "mean")
+            return self._judgement(self._before.rows(reference), self._after.rows(reference), rule)
         before, after = self._before.sums(column), self._after.sums(column)
         return judge(before, after, rule, clusters=self._after.clusters)
 
@@ -177,31 +216,38 @@ class _Pair:
             return self.judge_metric(asked.column, asked.rule)
         before = self._before.formula_rows(asked.formula)
         after = self._after.formula_rows(asked.formula)
-        return judge_resampled(
-            before.values,
-            after.values,
-            asked.rule,
-            self._after.draws,
-            trials=self._trials,
-            notes=dict.fromkeys((*_notes(after), *_notes(before))),
-        )
+        notes = dict.fromkeys((*_notes(after), *_notes(before)))
+        return self._judgement(before.values, after.values, asked.rule, notes)
+
+    def _judgement(
+        self, before: Rows, after: Rows, rule: VerdictRule, notes: Iterable[Note] = ()
+    ) -> Judgement:
+        draws = self._after.draws
+        return judge_resampled(before, after, rule, draws, trials=self._trials, notes=notes)
 
 
 class _Samples:
     """Two runs of other items: each drawn by itself, and compared as two samples."""
 
-    def __init__(self, base: ItemTable, candidate: ItemTable) -> None:
-        self._after = _Resampled(candidate)
+    def __init__(
+        self, base: ItemTable, candidate: ItemTable, counted: Mapping[str, MetricRef]
+    ) -> None:
+        self._after = _Resampled(candidate, counted)
         own = draw_items(len(base.items), clusters=base.clusters or None, seed=SEED + 1)
-        self._before = _Resampled(base, own)
+        self._before = _Resampled(base, counted, own)
         self._trials = len(candidate.places) / len(candidate.items)
 
     def judge_metric(self, column: str, rule: VerdictRule) -> Judgement:
+        """Grouped items, and what is read off counts, are resampled; all else is two samples."""
+        if column not in self._after.counted and self._after.clusters is None:
+            return judge_unpaired(self._before.sums(column), self._after.sums(column), rule)
         reference = Reference(column, "mean")
         return self._judgement(self._before.rows(reference), self._after.rows(reference), rule, ())
 
     def judge_kpi(self, asked: KpiQuestion) -> Judgement:
         assert asked.rule is not None
+        if asked.column is not None:
+            return self.judge_metric(asked.column, asked.rule)
         before = self._before.formula_rows(asked.formula)
         after = self._after.formula_rows(asked.formula)
         notes = (*_notes(after), *_notes(before))

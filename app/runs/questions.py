@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from app.metrics.types import MetricRef
 from app.runs.items import ItemTable
 from app.statistics.intervals import Interval
 from app.statistics.verdict import Judgement, Note, Scale, VerdictRule
@@ -10,12 +11,15 @@ from app.statistics.verdict import Judgement, Note, Scale, VerdictRule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricQuestion:
-    """A metric of the run; it is compared unless `rule` is None. `is_success` where 1 is a pass."""
+    """A metric of the run; it is compared unless `rule` is None. `is_success` where 1 is a pass.
+    `counted` is the metric itself where its value of the run is read off counts.
+    """
 
     column: str
     scale: Scale
     rule: VerdictRule | None
     is_success: bool = False
+    counted: MetricRef | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

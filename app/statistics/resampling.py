@@ -137,17 +137,26 @@ def resampled_statistic(stat: str, values: FloatArray, items: IntArray, draws: D
 def resampled_counts(
     counts: FloatArray,
     items: IntArray,
+    names: IntArray,
     draws: Draws,
-    value: Callable[[Sequence[float]], float | None],
+    value: Callable[[IntArray, FloatArray], FloatArray],
 ) -> FloatArray:
     """A value of the whole run that is read off sums, such as an F1 off a table of confusions.
 
-    `counts` has a row a trace (or item) and a column for each sum; `value` is asked once a row.
+    Row i of `counts` is what the item `items[i]` adds to the sums of `names[i]`. `value` is given
+    the names in their order and sums of shape (rows, names, columns), and returns one a row.
     """
-    units = draws.units[items]
-    per_unit = [_sums(column, units, draws) for column in counts.T]
-    found = (value(row) for row in draws.sums(np.stack(per_unit, axis=1)).tolist())
-    return np.fromiter((np.nan if each is None else each for each in found), np.float64)
+    if not len(names):
+        return np.full(len(draws.counts), np.nan)
+    order = np.argsort(names, kind="stable")
+    units, ordered = draws.units[items[order]], counts[order]
+    known, starts = np.unique(names[order], return_index=True)
+    found = []
+    for block in draws._blocks(len(units)):  # noqa: SLF001
+        drawn = block[:, units].astype(np.float64)
+        sums = [np.add.reduceat(drawn * column, starts, axis=1) for column in ordered.T]
+        found.append(value(known, np.stack(sums, axis=-1)))
+    return np.concatenate(found)
 
 
 def resampled_interval(rows: FloatArray, units: int) -> Interval | None:

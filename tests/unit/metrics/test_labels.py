@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.errors import Invalid
@@ -14,7 +14,14 @@ from app.metrics.engine import measure
 from app.metrics.labels import MAX_LABELS
 from app.metrics.registry import load_metrics, provider_for
 from app.metrics.run_value import merged, run_value, summary_of
-from app.metrics.types import Failed, FailureKind, MetricRef, OptionValue, RunMetric
+from app.metrics.types import (
+    CountedMetric,
+    Failed,
+    FailureKind,
+    MetricRef,
+    OptionValue,
+    RunMetric,
+)
 from app.traces.types import Outcome, Trace
 
 load_metrics()
@@ -286,3 +293,25 @@ def test_each_mode_is_a_version_of_its_own() -> None:
         "1", "1+labels=macro", "1+labels=micro", "1+labels=weighted",
         "1+labels=binary+positive=yes",
     ]  # fmt: skip
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abcd") | st.none()))),
+    st.sampled_from((*KEYS, "ACCURACY")),
+    st.sampled_from((*MODES, "binary")),
+)
+def test_many_tables_at_once_have_the_values_that_each_has_alone(
+    runs: list[list[tuple[str, str | None]]], key: str, mode: str
+) -> None:
+    options: dict[str, OptionValue] = {"labels": mode}
+    provider = metric(key, **options | ({"positive": "a"} if mode == "binary" else {}))
+    assert isinstance(provider, CountedMetric)
+    tables = [provider.summarize(traces([Answer(*each) for each in run])) for run in runs]
+    names = sorted({name for table in tables for name in table})
+    counts = np.array([[table.get(name, [0, 0, 0]) for name in names] for table in tables])
+    found = provider.values_of_counts(names, counts.reshape(len(runs), len(names), 3))
+    alone = [provider.run_value(table) for table in tables]
+    assert found.tolist() == pytest.approx(
+        [np.nan if value is None else value for value in alone], nan_ok=True, rel=1e-12
+    )

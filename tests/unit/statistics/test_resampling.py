@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.metrics.aggregate import aggregate
+from app.statistics.repeats import FloatArray, IntArray
 from app.statistics.resampling import (
     UNITS_AT_MOST,
     draw_items,
@@ -79,13 +80,30 @@ def test_very_many_items_are_drawn_in_random_groups() -> None:
 
 
 def test_counts_are_added_before_a_value_is_read_off_them() -> None:
-    # Right and given of each item: a precision of 2 in 3 as seen.
-    counts = np.array([[1.0, 1.0], [0.0, 1.0], [1.0, 1.0]])
+    # Right and given of the name 4 in three items, and of the name 7 in the last of them.
+    counts = np.array([[1.0, 1.0], [5.0, 8.0], [0.0, 1.0], [1.0, 1.0]])
+    items, names = np.array([0, 2, 1, 2]), np.array([4, 7, 4, 4])
     draws = draw_items(3, resamples=50)
-    rows = resampled_counts(counts, np.arange(3), draws, lambda sums: sums[0] / sums[1])
-    by_hand = draws.counts @ counts
+    shapes = set()
+
+    def precision_of_the_first(known: IntArray, sums: FloatArray) -> FloatArray:
+        shapes.add((tuple(known.tolist()), sums.shape[1:]))
+        return np.asarray(sums[:, 0, 0] / sums[:, 0, 1])
+
+    rows = resampled_counts(counts, items, names, draws, precision_of_the_first)
+    assert shapes == {((4, 7), (2, 2))}
+    assert rows[0] == 2 / 3
+    by_hand = draws.counts @ np.array([[1, 1], [0, 1], [1, 1]])
     assert rows.tolist() == (by_hand[:, 0] / by_hand[:, 1]).tolist()
-    assert np.isnan(resampled_counts(counts, np.arange(3), draws, lambda _: None)).all()
+
+
+def test_without_counts_there_is_no_value() -> None:
+    nothing = np.empty(0, dtype=np.intp)
+    rows = resampled_counts(
+        np.empty((0, 3)), nothing, nothing, draw_items(3, resamples=5), lambda *_: np.ones(1)
+    )
+    assert np.isnan(rows).all()
+    assert len(rows) == 6
 
 
 def test_the_interval_of_a_mean_is_that_of_student() -> None:
