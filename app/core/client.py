@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 import httpx
@@ -29,7 +29,9 @@ from app.core.settings import Settings, load_settings
 from app.core.terminal import confirm, tell
 
 JSON = dict[str, Any]
-Parameters = Mapping[str, str | int | bool | None]
+# One that is given several times is a list.
+Parameter: TypeAlias = str | int | bool | list[str] | None
+Parameters: TypeAlias = Mapping[str, Parameter]
 
 PREFIX = "/api/v1"
 ADMIN_KEY_FILE = "admin.key"
@@ -113,10 +115,10 @@ class Api:
     def url(self) -> str:
         return str(self.client.base_url).rstrip("/")
 
-    def get(self, path: str, **parameters: str | int | bool | None) -> JSON:
+    def get(self, path: str, **parameters: Parameter) -> JSON:
         return self._json("GET", path, parameters)
 
-    def get_text(self, path: str, **parameters: str | int | bool | None) -> str:
+    def get_text(self, path: str, **parameters: Parameter) -> str:
         """What is no JSON: a picture."""
         return self._answered(self._send("GET", path, parameters)).text
 
@@ -139,7 +141,7 @@ class Api:
         headers = {"If-Match": etag} if etag else {}
         self._answered(self._send("DELETE", path, {}, headers=headers))
 
-    def page(self, path: str, *, limit: int, **parameters: str | int | bool | None) -> JSON:
+    def page(self, path: str, *, limit: int, **parameters: Parameter) -> JSON:
         """The first `limit` items of a list, in as many requests as the service asks for."""
         items: list[JSON] = []
         cursor = None

@@ -100,10 +100,12 @@ class DeadWeight(WireModel):
 class Comparison(WireModel):
     """The candidate beside the base: `verdict` of the whole, then of each KPI and metric; `usage`
     are latency, tokens and cost as shares of the base's geometric mean. `flips` is null where no
-    metric is a mean of items.
+    metric is a mean of items. Where the base is several runs, each item's mean over all of
+    `baseRunIds` is what the candidate is held against, and `base` is the first of them.
     """
 
     base: ComparedRun
+    base_run_ids: list[str]
     candidate: ComparedRun
     verdict: dict[str, Any]
     kpis: list[KpiComparison]

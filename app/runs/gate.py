@@ -85,14 +85,23 @@ class GateLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """What the gate says, and why; `reason` stands in for lines where there are none."""
+    """What the gate says, and why; `reason` stands in for lines where there are none. Of several
+    `baselines` the run is held against the mean.
+    """
 
     outcome: GateOutcome
     run: str
-    baseline: str | None
+    baselines: Sequence[str] = ()
     lines: Sequence[GateLine] = ()
     reason: str | None = None
     differs: Sequence[str] = ()
+
+    @property
+    def against(self) -> str | None:
+        """What the run was held against, in words."""
+        if len(self.baselines) > 1:
+            return f"the mean of {', '.join(self.baselines)}"
+        return next(iter(self.baselines), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +122,9 @@ def decide(found: Comparison, terms: GateTerms) -> GateResult:
 
     Raises: `NothingToGate` for a run without cases, and for a name that nothing has.
     """
-    result = GateResult(outcome=GateOutcome.INVALID, run=found.candidate.id, baseline=found.base.id)
+    result = GateResult(
+        outcome=GateOutcome.INVALID, run=found.candidate.id, baselines=found.base_run_ids
+    )
     if not found.candidate.traces:
         raise NothingToGate(f"the run {result.run} measured no case; a gate never passes on none")
     if found.verdict["verdict"] == Verdict.INVALID:

@@ -133,17 +133,16 @@ def _of_runs(run_id: str, baseline: str | None, terms: "GateTerms") -> "GateResu
             return GateResult(
                 outcome=GateOutcome.INVALID,
                 run=run_id,
-                baseline=baseline,
+                baselines=[baseline] if baseline else [],
                 reason=f"the run {run_id} is {ended['status']}: {ended['errorMessage'] or 'it says no more'}",
             )
-        against = baseline or _baseline(api, ended)
-        if against is None:
+        against = [baseline] if baseline else _baselines(api, ended)
+        if not against:
             return GateResult(
                 outcome=GateOutcome.INVALID
                 if ended["validity"] != "VALID"
                 else GateOutcome.INCONCLUSIVE,
                 run=run_id,
-                baseline=None,
                 reason=ended["verdict"]["reason"] or "there is no baseline",
             )
         found = api.get(f"{PATH}/compare", base=against, candidate=run_id)
@@ -166,16 +165,16 @@ def _ended(api: "Api", run_id: str) -> dict[str, Any]:
     return run
 
 
-def _baseline(api: "Api", run: dict[str, Any]) -> str | None:
-    """The newest of the runs that a run was held against when it ended, else the pinned one."""
+def _baselines(api: "Api", run: dict[str, Any]) -> list[str]:
+    """The runs that a run was held against when it ended, all of them; else the pinned one."""
     from app.core.client import segment
 
     known = ((run["verdict"] or {}).get("baseline") or {}).get("runIds")
     if known:
-        return str(known[0])
+        return list(map(str, known))
     pinned = api.get(f"/benchmarks/{segment(run['benchmarkId'])}/baseline")["pinned"]
     found = [each["runId"] for each in pinned if each["agentId"] == run["agentId"]]
-    return next((each for each in found if each != run["id"]), None)
+    return [each for each in found if each != run["id"]]
 
 
 def _of_files(
@@ -230,7 +229,7 @@ def _print(result: "GateResult", output: GateFormat) -> None:
     if output is GateFormat.MARKDOWN:
         answer(gate_markdown(result).rstrip("\n"))
         return
-    against = f" against {result.baseline}" if result.baseline else ""
+    against = f" against {result.against}" if result.against else ""
     answer(cell(f"{result.outcome}: {result.run}{against}"))
     if result.reason:
         answer(cell(result.reason))

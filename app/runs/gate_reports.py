@@ -19,7 +19,8 @@ def gate_json(result: GateResult) -> dict[str, Any]:
     return {
         "outcome": result.outcome,
         "run": result.run,
-        "baseline": result.baseline,
+        "baseline": result.against,
+        "baselineRunIds": list(result.baselines),
         "reason": result.reason,
         "differs": list(result.differs),
         "lines": [
@@ -62,7 +63,7 @@ def gate_junit(result: GateResult) -> str:
 def gate_markdown(result: GateResult) -> str:
     """A summary that is short enough for a pull request."""
     head = f"### {_MARKS[result.outcome]} {result.outcome}: {_plain(result.run)}"
-    against = f"Compared with {_plain(result.baseline)}." if result.baseline else ""
+    against = f"Compared with {_plain(result.against)}." if result.against else ""
     said = [head, "", " ".join(filter(None, [against, _plain(result.reason)]))]
     if result.lines:
         said += [

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
@@ -73,7 +73,7 @@ class PlannedDrift(_Frozen):
 
 
 class Differences(NamedTuple):
-    """In what an earlier plan differs: metrics (by column) and KPIs (by id) whose values mean
+    """In what earlier plans differ: metrics (by column) and KPIs (by id) whose values mean
     something else now, and all of it in words.
     """
 
@@ -139,8 +139,19 @@ class RunPlan(_Frozen):
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()
 
 
-def differences(before: RunPlan, now: RunPlan) -> Differences:
-    """What of two plans cannot be compared, and what a reader should know of the rest."""
+def differences(earlier: Iterable[RunPlan], now: RunPlan) -> Differences:
+    """What of a plan cannot be compared with earlier ones, and what a reader should know of the
+    rest.
+    """
+    found = [_differences(before, now) for before in earlier]
+    return Differences(
+        frozenset[str]().union(*(each.metrics for each in found)),
+        frozenset[str]().union(*(each.kpis for each in found)),
+        tuple(dict.fromkeys(said for each in found for said in each.told)),
+    )
+
+
+def _differences(before: RunPlan, now: RunPlan) -> Differences:
     versions = {metric.column: metric.version for metric in before.metrics}
     metrics = frozenset(
         metric.column for metric in now.metrics if versions.get(metric.column) != metric.version

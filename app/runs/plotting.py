@@ -46,7 +46,7 @@ def trend_picture(res: Resources, run_id: str, kpi: str | None) -> str:
 
 def changes_picture(res: Resources, run_id: str, against: str) -> str:
     """The KPIs of a run beside another one, its metrics where it has none."""
-    found = comparing.compare_in_child(res.db, against, run_id)
+    found = comparing.compare_in_child(res.db, [against], run_id)
     kpis = [(each.name, each.verdict) for each in found.kpis]
     said = kpis or [(each.metric, each.verdict) for each in found.metrics]
     changes = [

@@ -36,6 +36,8 @@ router = APIRouter(prefix="/benchmark-runs", tags=["benchmark runs"], responses=
 COLUMNS = RunView.model_fields.keys() - {"results", "write_back"}
 
 SVG = "image/svg+xml"
+# As many as the mean of the last runs may be made of.
+MOST_BASES = 30
 
 RunId = Annotated[str, Path(alias="runId")]
 
@@ -86,7 +88,14 @@ def list_runs(
 @router.get("/compare", dependencies=[Depends(require("read"))])
 def compare_runs(
     res: Res,
-    base: Annotated[str, Query(description="The run to compare with.")],
+    base: Annotated[
+        list[str],
+        Query(
+            min_length=1,
+            max_length=MOST_BASES,
+            description="The run to compare with; named several times, the mean of them.",
+        ),
+    ],
     candidate: Annotated[str, Query(description="The run that is judged.")],
     metric: Annotated[
         str | None, Query(description="Tell the items whose value of this metric turned round.")

@@ -50,13 +50,16 @@ class NoSuchMetric(Invalid):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideOfComparison:
-    """One of the two runs: `reasons` say why it is invalid, where it is."""
+    """One of the two runs: `reasons` say why it is invalid, where it is. `also` are those that are
+    taken together with it, item by item.
+    """
 
     shown: ComparedRun
     plan: RunPlan
     table: ItemTable
     traits: Traits
     reasons: Sequence[str] = ()
+    also: Sequence[EarlierRun] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +80,8 @@ def compare(two: TwoRuns) -> Comparison:
     from app.runs.judging import answer
 
     base, candidate = two.base, two.candidate
-    earlier = EarlierRun(0, base.shown.id, base.plan)
-    case = Case(
-        plan=candidate.plan, kpis=two.kpis, baseline=Baseline(mode="CHOSEN", runs=[earlier])
-    )
+    earlier = [EarlierRun(0, base.shown.id, base.plan), *base.also]
+    case = Case(plan=candidate.plan, kpis=two.kpis, baseline=Baseline(mode="CHOSEN", runs=earlier))
     pairing = pair_items(base.table, candidate.table)
     flips = flips_of(two, two.metric) if two.metric else []
     usage = pair_items(base.traits.usage, candidate.traits.usage)
@@ -91,6 +92,7 @@ def compare(two: TwoRuns) -> Comparison:
     verdicts = _verdicts(two, case, found, pairing)
     return Comparison(
         base=base.shown,
+        base_run_ids=[run.id for run in earlier],
         candidate=candidate.shown,
         verdict=verdicts.run,
         kpis=[

@@ -21,15 +21,15 @@ TRAIT_ROWS = text(
     WITH kept AS (
         SELECT trace.item_id
         FROM benchmark_runs AS run JOIN collected_traces AS trace USING (collection_id)
-        WHERE run.seq = :run
+        WHERE run.seq = ANY(:runs)
         GROUP BY trace.item_id ORDER BY md5(trace.item_id), trace.item_id COLLATE "C" LIMIT :most
     )
     SELECT trace.item_id, md5(coalesce(trace.expected_output, '')), trace.tags, trace.outcome,
            jsonb_path_query_array(trace.tool_calls, '$[*].name'),
            trace.latency_ms, trace.input_tokens + trace.output_tokens, trace.cost_usd
     FROM benchmark_runs AS run JOIN collected_traces AS trace USING (collection_id)
-    WHERE run.seq = :run AND trace.item_id IN (SELECT item_id FROM kept)
-    ORDER BY trace.item_id COLLATE "C", trace.trial, trace.position
+    WHERE run.seq = ANY(:runs) AND trace.item_id IN (SELECT item_id FROM kept)
+    ORDER BY trace.item_id COLLATE "C", run.seq, trace.trial, trace.position
     """
 )
 
@@ -60,10 +60,10 @@ class Link(NamedTuple):
     url: str | None
 
 
-def traits_of_run(session: Session, run_seq: int) -> Traits:
+def traits_of_runs(session: Session, run_seqs: Sequence[int]) -> Traits:
     """The same items that `items_of_runs` reads, row by row."""
     session.execute(text("SET LOCAL statement_timeout = 0"))
-    asked = {"run": run_seq, "most": MOST_ITEMS}
+    asked = {"runs": list(run_seqs), "most": MOST_ITEMS}
     found = session.execute(TRAIT_ROWS.execution_options(yield_per=ROWS_AT_ONCE), asked)
     return traits_of_rows(_trait(*row) for row in found)
 

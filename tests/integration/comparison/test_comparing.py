@@ -14,7 +14,7 @@ COMPARE = "/benchmark-runs/compare"
 
 def compared(service: Service, base: JSON, candidate: JSON, **more: str) -> JSON:
     """The same as the route answers, but computed in this process."""
-    found = compare_runs(service.resources.db, base["id"], candidate["id"], **more)
+    found = compare_runs(service.resources.db, [base["id"]], candidate["id"], **more)
     return found.model_dump(mode="json")
 
 

@@ -83,12 +83,39 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparing, "compare_in_child", comparing.compare_runs)
 
 
-@pytest.mark.usefixtures("at_once")
-def test_runs_of_the_service_pass_the_gate_or_do_not(service: Service, night: Night) -> None:
-    env = {
+def address_of(service: Service) -> dict[str, str]:
+    return {
         "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
         "MOSAICO_API_KEY": service.client.headers["Authorization"].removeprefix("Bearer "),
     }
+
+
+@pytest.mark.usefixtures("at_once")
+def test_the_mean_of_the_last_runs_is_what_the_gate_holds_a_run_against(
+    service: Service, night: Night
+) -> None:
+    service.patch("/benchmarks/bench-001", {"baseline": {"mode": "MEAN_OF_LAST", "runs": 2}})
+    good, bad = (night(name, traces(failed)) for name, failed in (("a", ()), ("b", range(20))))
+    run = night("c", traces(range(10)))
+    told = gate("--run", run["id"], "--json", env=address_of(service))
+    document = json.loads(told.stdout)
+    # The two before: 40/40 and 20/40, together 60/80; this one 30/40. The last alone would be 0.5.
+    [kpi] = service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]
+    [line] = document["lines"]
+    assert (line["base"], line["value"], line["effect"]) == pytest.approx((0.75, 0.75, 0.0))
+    stored = kpi["verdict"]
+    names = ("base", "value", "effect", "low", "high")
+    assert [line[name] for name in names] == [stored[name] for name in names]
+    assert document["baselineRunIds"] == run["verdict"]["baseline"]["runIds"]
+    assert document["baseline"] == f"the mean of {bad['id']}, {good['id']}"
+    # Beside the last alone it has become better by ten items of forty.
+    alone = gate("--run", run["id"], "--baseline", bad["id"], "--json", env=address_of(service))
+    assert json.loads(alone.stdout)["lines"][0]["effect"] == pytest.approx(0.25)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_runs_of_the_service_pass_the_gate_or_do_not(service: Service, night: Night) -> None:
+    env = address_of(service)
 
     def codes(*runs: Iterable[str]) -> list[int]:
         return [gate("--run", *words, env=env).exit_code for words in runs]
@@ -107,10 +134,7 @@ def test_runs_of_the_service_pass_the_gate_or_do_not(service: Service, night: Ni
 
 @pytest.mark.usefixtures("at_once")
 def test_runs_are_compared_on_the_command_line(service: Service, night: Night) -> None:
-    env = {
-        "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
-        "MOSAICO_API_KEY": service.client.headers["Authorization"].removeprefix("Bearer "),
-    }
+    env = address_of(service)
     first = night("monday", traces([39]))
     worse = night("tuesday", traces(range(10)))
     words = ["runs", "compare", first["id"], worse["id"]]

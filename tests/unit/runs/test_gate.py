@@ -59,6 +59,7 @@ def compared(
 
     return Comparison(
         base=run("before"),
+        base_run_ids=["before"],
         candidate=run("now"),
         verdict=verdict or {"verdict": "NO_EVIDENCE", "reason": None, "differs": []},
         kpis=[
