@@ -18,6 +18,7 @@ from app.metrics.registry import load_metrics
 from app.runs.baselines import EarlierRun, valid_runs_before
 from app.runs.comparison import ComparedRun, Comparison, OtherAgent, TraceLink
 from app.runs.flips import Night, item_means
+from app.runs.item_counts import with_counts
 from app.runs.items import items_of_runs
 from app.runs.models import BenchmarkRun
 from app.runs.plan import RunPlan
@@ -111,6 +112,11 @@ def compare_runs(
         asked = _asked(session, base_ids, candidate_id)
         base, candidate = _side(session, asked.bases), _side(session, [asked.candidate])
         values = _kpi_values(session, asked.candidate, candidate.plan)
+    counted = Case(plan=candidate.plan, kpis=(), baseline=None).counted
+    base, candidate = (
+        replace(side, table=with_counts(side.table, db, _columns_of(runs), counted))
+        for runs, side in ((asked.bases, base), ([asked.candidate], candidate))
+    )
     two = TwoRuns(base=base, candidate=candidate, kpis=values)
     chosen = flip_metric(two, metric)
     with db.read() as session:

@@ -11,13 +11,15 @@ from app.jobs.pool import CallLost
 from app.kpis.evaluate import KpiValue, Standing
 from app.metrics.aggregate import Aggregate
 from app.metrics.registry import column_of, provider_for
-from app.metrics.run_value import is_run_metric
-from app.metrics.types import Direction, MetricSpec
+from app.metrics.run_value import is_counted, is_run_metric
+from app.metrics.types import Direction, Failed, MetricRef, MetricSpec
 from app.runs.baselines import Baseline, find_baseline
+from app.runs.item_counts import Tables, tables_of_traces, with_counts
 from app.runs.items import ItemTable, Pairing, items_of_runs, pair_items
 from app.runs.plan import Differences, PlannedMetric, RunPlan, differences
 from app.runs.questions import Findings, KpiQuestion, MetricQuestion, Question
 from app.runs.rules import Validity, ValidityVerdict
+from app.runs.scoring import failure_of_loss
 from app.runs.service import Step
 from app.runs.verdict_words import (
     FIRST_RUN,
@@ -29,6 +31,7 @@ from app.runs.verdict_words import (
 )
 from app.statistics.anomaly import Side
 from app.statistics.verdict import Scale, Verdict, VerdictRule
+from app.traces.types import Trace
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +46,7 @@ RATIO_UNITS = frozenset({"ms", "s", "USD", "tokens"})
 MARGIN = 2.5
 # Ten seconds of work for 100,000 traces; a machine may be busy with other things.
 LONGEST_S = 600.0
-WHOLE_RUN = "it is a value of the whole run and not a mean of items, which is not compared yet"
+WHOLE_RUN = "its value of the whole run is neither a mean of items nor read off counts of theirs"
 
 
 def judge_run(
@@ -58,13 +61,10 @@ def judge_run(
         valid = validity.validity is Validity.VALID
         baseline = find_baseline(session, step.run_id, step.plan) if valid else None
         case = Case(plan=step.plan, kpis=kpis, baseline=baseline)
-        run = items_of_runs(
-            session,
-            {step.run_seq: step.plan.columns},
-            case.columns,
-            cluster_field=step.plan.cluster_field,
-        )
-    base = _baseline_items(job, case) if baseline else None
+    run = _items(job, case, {step.run_seq: step.plan.columns})
+    base = None
+    if baseline:
+        base = _items(job, case, {each.seq: each.plan.columns for each in baseline.runs})
     pairing = pair_items(base, run) if base else None
     job.checkpoint()
     try:
@@ -88,16 +88,23 @@ def answered(asked: Question) -> Findings:
     return answer(asked)
 
 
-def _baseline_items(job: Job, case: "Case") -> ItemTable:
-    assert case.baseline is not None
+def _items(job: Job, case: "Case", runs: Mapping[int, Sequence[str]]) -> ItemTable:
+    """The items of some runs; providers are asked in a child process."""
+
+    def summarize(
+        ref: MetricRef, values: Sequence[float | None], traces: Sequence[Trace]
+    ) -> Tables | Failed:
+        job.checkpoint()
+        try:
+            return job.pool.run(tables_of_traces, ref, values, traces, timeout_s=job.call_timeout_s)
+        except CallLost as lost:
+            job.checkpoint()
+            return failure_of_loss(lost)
+
     job.checkpoint()
     with job.resources.db.read() as session:
-        return items_of_runs(
-            session,
-            {run.seq: run.plan.columns for run in case.baseline.runs},
-            case.columns,
-            cluster_field=case.plan.cluster_field,
-        )
+        table = items_of_runs(session, runs, case.columns, cluster_field=case.plan.cluster_field)
+    return with_counts(table, job.resources.db, runs, case.counted, summarize)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +117,17 @@ class Case:
 
     @property
     def columns(self) -> list[str]:
-        """The metrics whose value of the run is made of the values of its traces."""
-        return [metric.column for metric in self.plan.metrics if not is_run_metric(metric.ref)]
+        """The metrics whose value of the run is made of its items."""
+        return [
+            metric.column
+            for metric in self.plan.metrics
+            if metric.column in self.counted or not is_run_metric(metric.ref)
+        ]
+
+    @property
+    def counted(self) -> dict[str, MetricRef]:
+        """Those of which it is read off counts."""
+        return {metric.column: metric.ref for metric in self.plan.metrics if is_counted(metric.ref)}
 
     @property
     def differences(self) -> Differences:
@@ -120,6 +136,7 @@ class Case:
 
     def question(self, run: ItemTable, pairing: Pairing | None) -> Question:
         differs = self.differences
+        known = self._known(run, *((pairing.base, pairing.candidate) if pairing else ()))
         return Question(
             run=run,
             candidate=pairing.candidate if pairing else None,
@@ -131,9 +148,10 @@ class Case:
                     scale=metric_rule(_spec(metric)).scale,
                     rule=None if metric.column in differs.metrics else metric_rule(_spec(metric)),
                     is_success=_is_success(_spec(metric)),
+                    counted=self.counted.get(metric.column),
                 )
                 for metric in self.plan.metrics
-                if metric.column in self.columns
+                if metric.column in known
             ],
             kpis=[
                 KpiQuestion(
@@ -145,7 +163,8 @@ class Case:
                     threshold_min=one.kpi.threshold_min,
                 )
                 for one in self.kpis
-                if one.value is not None and not self._of_whole_run(one)
+                if one.value is not None
+                and {column_of(ref.key) for ref in _references(one)} <= known
             ],
         )
 
@@ -234,8 +253,13 @@ class Case:
             return "its formula or its metrics changed; rescore the baseline to compare"
         return WHOLE_RUN
 
-    def _of_whole_run(self, one: KpiValue) -> bool:
-        return not {column_of(ref.key) for ref in _references(one)} <= {*self.columns}
+    def _known(self, *tables: ItemTable) -> set[str]:
+        """The columns that can be resampled: what could not be counted in one of the runs cannot."""
+        return {
+            column
+            for column in self.columns
+            if column not in self.counted or all(column in table.counts for table in tables)
+        }
 
     def _specs(self, one: KpiValue) -> list[MetricSpec]:
         planned = {metric.column: metric for metric in self.plan.metrics}
