@@ -15,6 +15,13 @@ class Limit(StrEnum):
     COST = "cost"
 
 
+class RunLimitReached(Exception):
+    """The whole run may use no more; the message names the limit."""
+
+    def __init__(self, limit: Limit) -> None:
+        super().__init__(f"the run's limit of {limit} is reached")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
     """How much may be used; None is no limit."""
@@ -29,6 +36,16 @@ class Spent(NamedTuple):
     input_tokens: int = 0
     output_tokens: int = 0
     usd: float = 0.0
+
+    def go_on(self, allowance: Allowance, price: Price | None = None) -> "Spending":
+        """What the whole run may use, of which so much is used already."""
+        return Spending(
+            allowance=allowance,
+            price=price,
+            told_input=self.input_tokens,
+            told_output=self.output_tokens,
+            told_usd=self.usd,
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,6 +97,12 @@ class Spending:
     def reached(self) -> Limit | None:
         """The limit that is used up, here or in the whole, by what was told."""
         return self.reached_alone() or (self.whole.reached() if self.whole is not None else None)
+
+    def require_whole(self) -> None:
+        """Raise RunLimitReached when the whole, of which this is a part, is used up."""
+        limit = self.whole.reached() if self.whole is not None else None
+        if limit is not None:
+            raise RunLimitReached(limit)
 
     def reached_alone(self) -> Limit | None:
         """The same without the whole."""

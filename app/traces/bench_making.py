@@ -8,15 +8,15 @@ from typing import Any, Final
 
 from app.core.resources import Resources
 from app.harness.bash.background import in_background
-from app.harness.limits import Spending, Spent
+from app.harness.limits import Allowance, Spending, Spent
 from app.harness.llm.calling import TOTAL_S
-from app.harness.llm.conversation import Llm, TurnSettings, Usage
+from app.harness.llm.conversation import Llm, TurnSettings
 from app.harness.llm.prices import Price
 from app.harness.llm.providers import KEYS, open_llm
 from app.harness.mcp.lint import lint
 from app.harness.mcp.loader import inspect_text, require_usable
-from app.harness.mcp.plan import Attempt, LlmEndpoint, Plan
-from app.harness.mcp.planning import Keys, Overrides, Selection, plan_tasks, require_keys
+from app.harness.mcp.plan import Attempt, LlmEndpoint, Plan, PlannedTask
+from app.harness.mcp.planning import Keys, Overrides, Selection, plan_tasks, require_keys, unpriced
 from app.harness.mcp.schemas import BenchSettings
 from app.harness.mcp.secrets import find_secrets
 from app.harness.mcp.types import AttemptEnded, BenchReport, ErrorKind, Event, Outcome, TaskResult
@@ -37,6 +37,7 @@ class BenchMaking:
 
     resources: Resources
     plan: Plan
+    allowance: Allowance
 
     @property
     def total(self) -> int:
@@ -48,8 +49,7 @@ class BenchMaking:
         return hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def spending(self, spent: Spent) -> Spending:
-        """Limits of tokens and dollars are those of the tasks, in the file."""
-        return Spending(told_input=spent.input_tokens, told_output=spent.output_tokens)
+        return spent.go_on(self.allowance)
 
     def make(self, places: Collection[int], spending: Spending) -> Iterator[Sequence[Made]]:
         """Raises: `CollectionFailed` when nothing came of any attempt, for the model's sake."""
@@ -58,15 +58,14 @@ class BenchMaking:
         plan = replace(self.plan, made=made)
         answered, refusal = False, ""
         pages: Generator[list[TaskResult], None, None] = in_background(
-            lambda tell: self._run(plan, tell), beat_s=BEAT_S
+            lambda tell: self._run(plan, tell, spending), beat_s=BEAT_S
         )
         try:
             for results in pages:
                 for result in results:
-                    spending.spend(_usage(result))
                     if result.error is not None and result.error.kind is ErrorKind.PROVIDER:
                         refusal = result.error.detail
-                    else:
+                    elif result.outcome is not Outcome.SKIPPED:
                         answered = True
                 yield [_made(each, place_of[each.key]) for each in results]
         finally:
@@ -78,7 +77,7 @@ class BenchMaking:
             )
 
     def _run(
-        self, plan: Plan, tell: Callable[[TaskResult], None]
+        self, plan: Plan, tell: Callable[[TaskResult], None], spending: Spending
     ) -> Coroutine[Any, Any, BenchReport]:
         # The SDKs take seconds to import; a service that runs no file does without.
         from app.harness.mcp.run import run_bench
@@ -91,7 +90,7 @@ class BenchMaking:
         around = Surroundings(
             path=os.environ.get("PATH", os.defpath), policy=self.resources.outbound
         )
-        return run_bench(plan, hear, surroundings=around, opening=self._llm)
+        return run_bench(plan, hear, surroundings=around, opening=self._llm, spending=spending)
 
     def _llm(self, endpoint: LlmEndpoint, model: str) -> Llm:
         from app.harness.outbound import outbound_async_client
@@ -130,12 +129,21 @@ def order_bench(resources: Resources, dataset_ref: str, wanted: BenchSettings) -
         tasks=tasks,
         trials=wanted.trials,
         concurrency=wanted.concurrency,
-        prices={
-            model: Price(input_usd=price.input_usd, output_usd=price.output_usd)
-            for model, price in wanted.prices.items()
-        },
+        prices=_prices(wanted, tasks),
     )
-    return BenchMaking(resources=resources, plan=plan)
+    return BenchMaking(resources=resources, plan=plan, allowance=wanted.run_allowance())
+
+
+def _prices(wanted: BenchSettings, tasks: Sequence[PlannedTask]) -> dict[str, Price]:
+    """Raises: `CollectionFailed` where a limit in dollars would bound nothing."""
+    prices = {model: price.price() for model, price in wanted.prices.items()}
+    if missing := unpriced(tasks, prices, wanted.run_allowance()):
+        raise CollectionFailed(
+            f"a limit in dollars needs the price of {missing[0]}; add it to the prices of the"
+            " benchmark's harness",
+            code="NO_PRICE",
+        )
+    return prices
 
 
 def _made(result: TaskResult, place: int) -> Made:
@@ -144,10 +152,3 @@ def _made(result: TaskResult, place: int) -> Made:
 
 def _name(attempt: Attempt) -> str:
     return "/".join(map(str, attempt.key))
-
-
-def _usage(result: TaskResult) -> Usage | None:
-    read, written = result.input_tokens, result.output_tokens
-    if read is None or written is None:
-        return None
-    return Usage(input_tokens=read, output_tokens=written)

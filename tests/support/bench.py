@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.harness.limits import Allowance, Spending
 from app.harness.llm.conversation import (
     Llm,
     Message,
@@ -113,10 +114,16 @@ class Ran:
         return only
 
 
-def run(*tasks: PlannedTask, model: Llm | None = None, **more: Any) -> Ran:
+def run(
+    *tasks: PlannedTask,
+    model: Llm | None = None,
+    allowance: Allowance | None = None,
+    **more: Any,
+) -> Ran:
     """Run tasks; every model they name is this one."""
     asked = model or scripted(says("Done."))
     events: list[Event] = []
     plan = Plan(tasks=tasks, **more)
-    report = asyncio.run(run_bench(plan, events.append, opening=lambda *_: asked))
+    whole = Spending(allowance=allowance or Allowance())
+    report = asyncio.run(run_bench(plan, events.append, opening=lambda *_: asked, spending=whole))
     return Ran(report, events)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from app.harness.bash.sandbox import DEFAULT_LIMITS, Sandbox, SandboxLimits, sandbox_prompt
 from app.harness.bash.types import AgentTrace, Ending, EvalTask, ToolCallResult
-from app.harness.limits import Limit, Spending
+from app.harness.limits import Limit, RunLimitReached, Spending
 from app.harness.llm.calling import Contact, contact_noted
 from app.harness.llm.conversation import (
     Llm,
@@ -134,8 +134,10 @@ class _Conversation:
             limit = self._spending.reached_alone()
             if limit is not None:
                 return _ENDINGS[limit]
-            if (limit := self._spending.reached()) is not None:
-                raise LlmFailure(run_limit_reached(limit))
+            try:
+                self._spending.require_whole()
+            except RunLimitReached as reached:
+                raise LlmFailure(str(reached)) from None
             turn = await self._llm.turn(self._system, self._messages, [BASH])
             self._turns += 1
             self._spending.spend(turn.usage)
@@ -174,11 +176,6 @@ class _Conversation:
         return ToolResultBlock(
             tool_use_id=use.id, content=tool_text(done), is_error=done.exit_code != 0
         )
-
-
-def run_limit_reached(limit: Limit) -> str:
-    """Why an attempt was cut off, or not begun."""
-    return f"the run's limit of {limit} is reached"
 
 
 def read_call(use: ToolUseBlock) -> Asked:

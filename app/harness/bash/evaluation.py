@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 from app.harness.bash.agent import TaskLimits
 from app.harness.bash.judge import Judge
 from app.harness.bash.runner import RunLimits, Runner, Tell, Trial
-from app.harness.bash.schemas import HarnessSettings, ModelPrice
+from app.harness.bash.schemas import HarnessSettings
 from app.harness.bash.types import EvalResult
 from app.harness.limits import Allowance, Spending, Spent
 from app.harness.llm.conversation import Llm
 from app.harness.llm.prices import Price
+from app.harness.schemas import ModelPrice
 
 
 class GivenUp(Exception):
@@ -56,15 +57,9 @@ def _limits(wanted: HarnessSettings) -> RunLimits:
 
 def spending_of(wanted: HarnessSettings, spent: Spent) -> Spending:
     """What a run may use, of which so much is used already."""
-    return Spending(
-        allowance=Allowance(tokens=wanted.run_tokens, cost_usd=wanted.run_usd),
-        price=price_of(wanted.price),
-        told_input=spent.input_tokens,
-        told_output=spent.output_tokens,
-        told_usd=spent.usd,
-    )
+    return spent.go_on(wanted.run_allowance(), price_of(wanted.price))
 
 
 def price_of(price: ModelPrice | None) -> Price | None:
     """The price that a benchmark names."""
-    return Price(input_usd=price.input_usd, output_usd=price.output_usd) if price else None
+    return price.price() if price else None

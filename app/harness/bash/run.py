@@ -1,7 +1,6 @@
 """`bashkit-eval run` without its command line: from a dataset to a report."""
 
 import asyncio
-import json
 import signal
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -27,7 +26,7 @@ from app.harness.bash.scripts import open_script
 from app.harness.bash.types import EvalReport, EvalResult, EvalTask
 from app.harness.limits import Allowance, Spending
 from app.harness.llm.conversation import Llm, Provider, TurnSettings
-from app.harness.llm.prices import Price, read_price
+from app.harness.llm.prices import NoPrice, Price, read_price
 from app.harness.llm.providers import open_llm
 from app.harness.llm.turn_cache import CachedLlm
 
@@ -36,14 +35,6 @@ class NoTask(AppError):
     """A dataset has no such task or category; name those that it has."""
 
     code = "no-task"
-    status = 400
-    exit_code = 2
-
-
-class NoPrice(AppError):
-    """A limit in dollars bounds nothing without a price; add the model to the file of --prices."""
-
-    code = "no-price"
     status = 400
     exit_code = 2
 
@@ -241,11 +232,7 @@ def _price(options: RunOptions, choice: ModelChoice) -> Price | None:
     price = read_price(options.prices, choice.model) if options.prices is not None else None
     limits = (options.allowance.cost_usd, options.limits.task_allowance.cost_usd)
     if price is None and limits != (None, None):
-        entry = json.dumps({choice.model: {"input": 1.0, "output": 5.0}})
-        raise NoPrice(
-            f"a limit in dollars needs the price of {choice.model}",
-            hint=f"name a file with --prices that holds {entry}, dollars for a million tokens",
-        )
+        raise NoPrice(choice.model)
     return price
 
 

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from app.harness.bash.agent import Attempt, TaskLimits, attempt_task, run_limit_reached
+from app.harness.bash.agent import Attempt, TaskLimits, attempt_task
 from app.harness.bash.checking import Evidence
 from app.harness.bash.judge import Judge, JudgeFailed
 from app.harness.bash.scoring import scored
 from app.harness.bash.types import EvalResult, EvalTask, Outcome
-from app.harness.limits import Allowance, Spending
+from app.harness.limits import Allowance, RunLimitReached, Spending
 from app.harness.llm.conversation import Llm, LlmFailure
 
 
@@ -81,7 +81,7 @@ class Runner:
 
     async def _attempt(self, trial: Trial) -> EvalResult:
         limit = self._spending.reached()
-        reason = self._stopped or (run_limit_reached(limit) if limit else None)
+        reason = self._stopped or (str(RunLimitReached(limit)) if limit else None)
         if reason is not None:
             return skipped(trial, reason)
         made = await attempt_task(

@@ -2,18 +2,12 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from app.core.schemas import ShortText, WireModel
+from app.core.schemas import ShortText
 from app.harness.llm.conversation import Provider
+from app.harness.schemas import ModelPrice, RunBudget
 
 
-class ModelPrice(WireModel):
-    """Dollars for a million tokens read and written."""
-
-    input_usd: Annotated[float, Field(ge=0, le=1e6)]
-    output_usd: Annotated[float, Field(ge=0, le=1e6)]
-
-
-class HarnessSettings(WireModel):
+class HarnessSettings(RunBudget):
     """Which model works on the tasks of a dataset, and what it may use.
 
     Keys are the operator's and stand nowhere here; a `baseUrl` is called without them.
@@ -35,13 +29,6 @@ class HarnessSettings(WireModel):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     task_seconds: Annotated[float, Field(gt=0, le=3600)] = 600.0
     task_tokens: Annotated[int, Field(ge=1)] | None = None
-    run_tokens: Annotated[int, Field(ge=1)] | None = Field(
-        default=None,
-        description="Once a run has used so many, the judge's among them, nothing more is begun.",
-    )
-    run_usd: Annotated[float, Field(gt=0)] | None = Field(
-        default=None, description="The same in dollars; needs the prices."
-    )
     price: ModelPrice | None = Field(default=None, description="Without it costs are unknown.")
     judge_price: ModelPrice | None = Field(
         default=None, description="The same of the judge; a judge that is the model has its price."

@@ -1,10 +1,12 @@
 """What tokens cost: a table of the user's, since prices change faster than programs."""
 
+import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from app.core.errors import AppError
 from app.core.input_files import BadInput, read_object
 
 MILLION = 1_000_000
@@ -19,6 +21,21 @@ class Price:
 
     def of(self, input_tokens: int, output_tokens: int) -> float:
         return (input_tokens * self.input_usd + output_tokens * self.output_usd) / MILLION
+
+
+class NoPrice(AppError):
+    """A limit in dollars bounds nothing without a price; add the model to the file of --prices."""
+
+    code = "no-price"
+    status = 400
+    exit_code = 2
+
+    def __init__(self, model: str) -> None:
+        entry = json.dumps({model: {"input": 1.0, "output": 5.0}})
+        super().__init__(
+            f"a limit in dollars needs the price of {model}",
+            hint=f"name a file with --prices that holds {entry}, dollars for a million tokens",
+        )
 
 
 def read_price(path: Path, model: str) -> Price | None:

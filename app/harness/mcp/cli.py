@@ -77,6 +77,12 @@ def run(
     timeout: Annotated[
         float | None, typer.Option("--timeout", min=0.001, help="Seconds of a task.")
     ] = None,
+    run_tokens: Annotated[
+        int | None, typer.Option("--run-tokens", min=1, help="Token limit of the run.")
+    ] = None,
+    run_usd: Annotated[
+        float | None, typer.Option("--run-usd", min=0, help="Cost limit of the run.")
+    ] = None,
     secrets: SecretsFile = None,
     prices: Annotated[
         Path | None,
@@ -134,6 +140,7 @@ def run(
     import os
     from datetime import UTC, datetime
 
+    from app.harness.limits import Allowance
     from app.harness.mcp.command import Interrupted, RunOptions, free_path, make_plan, run_files
     from app.harness.mcp.picking import find_files
     from app.harness.mcp.planning import Overrides, Selection
@@ -152,6 +159,7 @@ def run(
         ),
         trials=trials,
         concurrency=concurrency,
+        allowance=Allowance(tokens=run_tokens, cost_usd=run_usd),
         secrets=secrets,
         prices=prices,
         output=result or resume or free_path(now, ".yaml"),

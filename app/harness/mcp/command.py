@@ -3,18 +3,19 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from app.core.output_files import require_file
 from app.core.terminal import WrongUsage, printable, tell
-from app.harness.llm.prices import Price, read_price
+from app.harness.limits import Allowance, Spending
+from app.harness.llm.prices import NoPrice, Price, read_price
 from app.harness.mcp.lint import lint
 from app.harness.mcp.loader import BenchFile, inspect_file, require_usable
 from app.harness.mcp.plan import Plan, PlannedTask
-from app.harness.mcp.planning import Keys, Overrides, Selection, plan_tasks, require_keys
+from app.harness.mcp.planning import Keys, Overrides, Selection, plan_tasks, require_keys, unpriced
 from app.harness.mcp.recordings import Journal, journal_of, read_report, write_report
 from app.harness.mcp.reports.figures import reason, result_word, seconds
 from app.harness.mcp.secrets import find_secrets
@@ -40,6 +41,7 @@ class RunOptions:
     overrides: Overrides = field(default_factory=Overrides)
     trials: int = 1
     concurrency: int = 4
+    allowance: Allowance = field(default_factory=Allowance)
     secrets: Path | None = None
     prices: Path | None = None
     output: Path
@@ -70,7 +72,7 @@ def usable_files(
 def make_plan(options: RunOptions, *, environment: Mapping[str, str], now: datetime) -> Plan:
     """What the options come to. Nothing is started or asked yet.
 
-    Raises: NoInput, BadBenchmark, BadSecrets, NothingSelected, BadResult, WrongUsage.
+    Raises: NoInput, BadBenchmark, BadSecrets, NothingSelected, NoPrice, BadResult, WrongUsage.
     """
     files = usable_files(options.files, options.secrets, environment)
     keys = Keys(secrets=find_secrets(options.secrets), environment=environment)
@@ -79,7 +81,7 @@ def make_plan(options: RunOptions, *, environment: Mapping[str, str], now: datet
         tasks=tasks,
         trials=options.trials,
         concurrency=options.concurrency,
-        prices=_prices(options.prices, tasks),
+        prices=_prices(options, tasks),
         timestamp=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         settings=_settings(options),
         trace=options.trace,
@@ -106,7 +108,8 @@ def run_files(options: RunOptions, *, environment: Mapping[str, str], now: datet
 
     with closing(_Recorder(plan, options)) as recorder:
         try:
-            report = asyncio.run(run_bench(plan, recorder.hear))
+            spending = Spending(allowance=options.allowance)
+            report = asyncio.run(run_bench(plan, recorder.hear, spending=spending))
         except KeyboardInterrupt:
             raise Interrupted(recorder.finish(recorder.so_far())) from None
         return recorder.finish(report)
@@ -202,13 +205,15 @@ def _done(plan: Plan, earlier: BenchReport) -> tuple[TaskResult, ...]:
     )
 
 
-def _prices(path: Path | None, tasks: Sequence[PlannedTask]) -> dict[str, Price]:
-    if path is None:
-        return {}
-    names = {task.model for task in tasks if task.model}
-    names |= {task.evaluator.model for task in tasks if task.evaluator and task.evaluator.model}
-    priced = {name: read_price(path, name) for name in names}
-    return {name: price for name, price in priced.items() if price is not None}
+def _prices(options: RunOptions, tasks: Sequence[PlannedTask]) -> dict[str, Price]:
+    """What the models cost, as far as that is known. Raises: NoInput, BadInput, NoPrice."""
+    path = options.prices
+    names = {name for task in tasks for name in task.models()}
+    priced = {name: read_price(path, name) for name in names} if path is not None else {}
+    prices = {name: price for name, price in priced.items() if price is not None}
+    if missing := unpriced(tasks, prices, options.allowance):
+        raise NoPrice(missing[0])
+    return prices
 
 
 def _settings(options: RunOptions) -> dict[str, Any]:
@@ -222,4 +227,5 @@ def _settings(options: RunOptions) -> dict[str, Any]:
         "tags": list(options.selection.tags),
         "models": list(options.overrides.models),
         "timeout_s": options.overrides.timeout_s,
+        "allowance": asdict(options.allowance),
     }

@@ -100,6 +100,8 @@ def names_error(evaluator: Evaluator, error: AttemptError) -> bool:
     Of a server or a provider by the words before the colon, as they stand: a pattern for the errors
     of a tool may well be found in what others said, or in the "No such file" of a missing program.
     """
+    if OUTCOMES[error.kind] is Outcome.SKIPPED:
+        return False
     wanted = [item for item in expected_items(evaluator) if not _is_unwanted(item)]
     if OUTCOMES[error.kind] is Outcome.INFRA_ERROR:
         words = error.detail.partition(": ")[0]

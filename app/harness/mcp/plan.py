@@ -63,6 +63,13 @@ class PlannedTask:
     def server_names(self) -> tuple[str, ...]:
         return tuple(server.name for server in self.servers)
 
+    def models(self) -> list[str]:
+        """The model that works on it, if one does, and the one that judges it."""
+        names = [self.model] if self.type is TaskType.HARNESS else []
+        if self.evaluator is not None and self.evaluator.prompt and self.evaluator.model:
+            names.append(self.evaluator.model)
+        return names
+
     def content_hash(self) -> str:
         """What makes two attempts comparable: all that the model sees and all that is judged.
 

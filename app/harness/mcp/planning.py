@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from app.core.errors import AppError
 from app.harness.limits import Allowance
 from app.harness.llm.conversation import Provider
+from app.harness.llm.prices import Price
 from app.harness.llm.providers import KEYS, MissingKey
 from app.harness.mcp.config import (
     DEFAULT_TURNS,
@@ -113,6 +114,14 @@ def require_keys(tasks: Iterable[PlannedTask], keys: Keys) -> None:
             )
 
 
+def unpriced(
+    tasks: Iterable[PlannedTask], prices: Mapping[str, Price], run: Allowance
+) -> list[str]:
+    """The models without the price that a limit in dollars needs, be it of a task or of the run."""
+    bounded = dict.fromkeys(name for task in tasks for name in _bounded(task, run))
+    return [name for name in bounded if name not in prices]
+
+
 class _Planner:
     """Settles the defaults of one file."""
 
@@ -188,6 +197,12 @@ class _Planner:
 
     def _evaluator(self, evaluate: str | Evaluator | None) -> Evaluator | None:
         return self._bench.evaluators[evaluate] if isinstance(evaluate, str) else evaluate
+
+
+def _bounded(task: PlannedTask, run: Allowance) -> list[str]:
+    if run.cost_usd is not None:
+        return task.models()
+    return [task.model] if task.allowance.cost_usd is not None else []
 
 
 def _endpoint(bench: Bench, overrides: Overrides, keys: Keys) -> LlmEndpoint:

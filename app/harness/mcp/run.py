@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Iterable
 
+from app.harness.limits import Spending
 from app.harness.mcp.looping.attempt import Workshop, make_attempt
 from app.harness.mcp.looping.models import Models, OpenModel, open_model
 from app.harness.mcp.looping.work import Trace, untraced
@@ -28,10 +29,11 @@ async def run_bench(
     *,
     surroundings: Surroundings | None = None,
     opening: OpenModel = open_model,
+    spending: Spending | None = None,
 ) -> BenchReport:
     """Make every attempt that is missing, so many at once, and tell each result as it comes.
 
-    A cancel ends all of them at once, with their servers: what was told until then is what there
+    `spending` bounds all of them together: once it is used up what is left is skipped. A cancel ends all of them at once, with their servers: what was told until then is what there
     is. Raises: MissingKey, before anything is asked.
     """
     around = surroundings or Surroundings(path=os.environ.get("PATH", os.defpath))
@@ -41,6 +43,7 @@ async def run_bench(
         servers=Servers(missing, around, met),
         models=Models([attempt.task for attempt in missing], opening),
         prices=plan.prices,
+        spending=spending or Spending(),
     )
     results = {result.key: result for result in plan.done}
 

@@ -2,13 +2,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.core.schemas import ShortText, WireModel
-from app.harness.bash.schemas import ModelPrice
+from app.core.schemas import ShortText
+from app.harness.schemas import ModelPrice, RunBudget
 
 Patterns = Annotated[list[ShortText], Field(max_length=100)]
 
 
-class BenchSettings(WireModel):
+class BenchSettings(RunBudget):
     """What of a file of ot-bench is run, and how often.
 
     Servers, tasks, limits and where models are asked stand in the file: it is the operator's, for

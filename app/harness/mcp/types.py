@@ -41,6 +41,7 @@ class ErrorKind(StrEnum):
     PROVIDER = "provider"  # the model gave no answer
     TIMEOUT = "timeout"  # the attempt took longer than its timeout
     JUDGE = "judge"  # the judge gave no score, or an evaluator failed
+    RUN_LIMIT = "run_limit"  # the whole run had used what it may before this was done
     INTERRUPTED = "interrupted"  # somebody ended the run
 
 
@@ -51,6 +52,7 @@ OUTCOMES = {
     ErrorKind.PROVIDER: Outcome.INFRA_ERROR,
     ErrorKind.TIMEOUT: Outcome.TIMEOUT,
     ErrorKind.JUDGE: Outcome.JUDGE_ERROR,
+    ErrorKind.RUN_LIMIT: Outcome.SKIPPED,
     ErrorKind.INTERRUPTED: Outcome.SKIPPED,
 }
 

@@ -13,6 +13,7 @@ import pytest
 from app.core.resources import Resources
 from app.harness.llm.conversation import Message, Role, Stop, TextBlock, ToolUseBlock, Usage
 from app.harness.mcp.schemas import BenchSettings
+from app.harness.schemas import ModelPrice
 from app.traces.bench_making import order_bench
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery
 from tests.support.mcp_servers import FAULTS
@@ -186,8 +187,55 @@ def test_a_model_that_answers_nothing_fails_the_run(service: Service, folder: Pa
     assert [each.body["model"] for each in server.asked] == ["other"]
 
 
-def pages(resources: Resources, cursor: str | None = None) -> Iterator[TracePage]:
-    query = TraceQuery(dataset_ref="bench.yaml", run_name=None, harness=ORDER)
+ASKS = [{"name": f"tool:faults:{name}", "server": None, "prompt": name} for name in ("a", "b")]
+
+
+def answers(_: Asked) -> Said:
+    message = Message(role=Role.ASSISTANT, content=(TextBlock(text="Blue."),))
+    return Said(message=message, stop=Stop.END, usage=Usage(input_tokens=100, output_tokens=10))
+
+
+def test_a_run_begins_nothing_more_than_its_limits_allow(service: Service, folder: Path) -> None:
+    """110 tokens an attempt, 200 for the run: a#0, b#0, then no more."""
+    with model_server(answers) as server:
+        (folder / "bench.yaml").write_text(bench(*ASKS, url=server.openai_url))
+        benchmark(service, {"trials": 2, "concurrency": 1, "runTokens": 200})
+        run = service.completed()
+        assert [each.prompt for each in server.asked] == ["a", "b"]
+    assert (run["status"], run["validity"]) == ("COMPLETED", "INVALID")
+    found = {name[-3:]: each["outcome"] for name, each in results(service, run).items()}
+    skipped = dict.fromkeys(("a#1", "b#1"), "infra_error")
+    assert found == {"a#0": "scored", "b#0": "scored", **skipped}
+
+
+def test_what_a_run_spent_before_it_was_killed_counts(
+    service_resources: Resources, folder: Path
+) -> None:
+    """a#0 cost 200 of 350 millionths of a dollar; b#0 costs as much, and that is enough."""
+    prices = {"m": ModelPrice(input_usd=1, output_usd=10)}
+    order = ORDER.model_copy(update={"run_usd": 350e-6, "prices": prices})
+    with model_server(answers) as server:
+        (folder / "bench.yaml").write_text(bench(*ASKS, url=server.openai_url))
+        digest = order_bench(service_resources, "bench.yaml", order).digest
+        rest = list(pages(service_resources, f"{digest}:0:100+10+0.0002", order))
+        assert [each.prompt for each in server.asked] == ["b"]
+    found = [(trace.trace_id[-3:], trace.error) for page in rest for trace in page.traces]
+    told = "run limit: the run's limit of cost is reached"
+    assert found == [("b#0", None), ("a#1", told), ("b#1", told)]
+
+
+def test_a_limit_in_dollars_without_a_price_fails_the_run(service: Service, folder: Path) -> None:
+    (folder / "bench.yaml").write_text(bench(*ASKS))
+    benchmark(service, {"runUsd": 1})
+    run = service.completed()
+    assert (run["status"], run["errorCode"]) == ("FAILED", "NO_PRICE")
+    assert "the price of m" in run["errorMessage"]
+
+
+def pages(
+    resources: Resources, cursor: str | None = None, order: BenchSettings = ORDER
+) -> Iterator[TracePage]:
+    query = TraceQuery(dataset_ref="bench.yaml", run_name=None, harness=order)
     return TRACE_SOURCES.get("harness").open(resources).pages(query, cursor)
 
 

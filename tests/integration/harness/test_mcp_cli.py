@@ -209,6 +209,17 @@ def test_a_key_that_is_missing_is_told_before_anything_is_started() -> None:
     assert not Path("tmp").exists()
 
 
+def test_a_run_stops_at_its_limit_and_is_not_complete(model: ModelServer) -> None:
+    done = ot_bench(
+        "run", bench_file(ASKING), "--base-url", model.openai_url, "--run-tokens", "107",
+        "--concurrency", "1",
+    )  # fmt: skip
+    assert done.exit_code == 3
+    assert "0 attempts errored, 1 were not reached" in done.stderr
+    assert "the run's limit of tokens is reached" in done.stdout
+    assert len(model.asked) == 1
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -220,6 +231,7 @@ def test_a_key_that_is_missing_is_told_before_anything_is_started() -> None:
         ["run", "broken.yaml"],
         ["run", "bench.yaml", "--secrets", "nowhere.yaml"],
         ["run", "bench.yaml", "--resume", "nowhere.yaml"],
+        ["run", "asking.yaml", "--base-url", "http://127.0.0.1:1/v1", "--run-usd", "1"],
         ["run", "--tui"],
         ["report", "bench.yaml"],
         ["validate", "broken.yaml"],
@@ -228,6 +240,7 @@ def test_a_key_that_is_missing_is_told_before_anything_is_started() -> None:
 def test_mistakes_exit_with_2_and_start_nothing(arguments: list[str]) -> None:
     bench_file(DIRECT)
     bench_file("scenarios: [", "broken.yaml")
+    bench_file(ASKING, "asking.yaml")
     done = ot_bench(*arguments)
     assert done.exit_code == 2, done.output
     assert done.stderr

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from app.harness.limits import Spending
+from app.harness.limits import RunLimitReached, Spending
 from app.harness.llm.conversation import LlmFailure
 from app.harness.llm.prices import Price
 from app.harness.mcp.config import TaskType
@@ -33,11 +33,12 @@ SHOWN: Final = 500  # characters of a tool's error
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workshop:
-    """What attempts are made with."""
+    """What attempts are made with; `spending` is that of the whole run."""
 
     servers: Servers
     models: Models
     prices: Mapping[str, Price] = field(default_factory=dict)
+    spending: Spending = field(default_factory=Spending)
 
 
 async def make_attempt(attempt: Attempt, workshop: Workshop, trace: Trace) -> TaskResult:
@@ -55,9 +56,13 @@ class _Making:
         self._workshop = workshop
         self._work = Work(trace=trace)
         self._spending = Spending(
-            allowance=attempt.task.allowance, price=workshop.prices.get(attempt.task.model)
+            allowance=attempt.task.allowance,
+            price=workshop.prices.get(attempt.task.model),
+            whole=workshop.spending,
         )
-        self._asking = Asking(workshop.models, attempt.task.endpoint, workshop.prices)
+        self._asking = Asking(
+            workshop.models, attempt.task.endpoint, workshop.prices, workshop.spending
+        )
         self._ending: Ending | None = None
         self._evaluations: tuple[Evaluation, ...] = ()
         self._took_s = 0.0
@@ -65,6 +70,7 @@ class _Making:
     async def work(self) -> AttemptError | None:
         """Let the model or the tool do it, within the limit of time; servers end with it."""
         try:
+            self._spending.require_whole()
             async with self._workshop.servers.of(self._attempt) as servers:
                 began = time.monotonic()
                 try:
@@ -77,6 +83,8 @@ class _Making:
             awaited = f"; it waited for {self._work.awaited}" if self._work.awaited else ""
             detail = f"not done within its timeout of {self._task.timeout_s:g} s{awaited}"
             error = AttemptError(kind=ErrorKind.TIMEOUT, detail=detail)
+        except RunLimitReached as reached:
+            error = AttemptError(kind=ErrorKind.RUN_LIMIT, detail=str(reached))
         except ServerFailed as failure:
             error = AttemptError(kind=failure.kind, detail=failure.detail)
         except LlmFailure as failure:

@@ -45,7 +45,9 @@ class Conversation:
         self._spending = spending
 
     async def run(self) -> Ending:
-        """Say every prompt and let the model answer each. Raises LlmFailure, ServerFailed."""
+        """Say every prompt and let the model answer each. Raises LlmFailure, ServerFailed,
+        and RunLimitReached for a limit of the whole run: that is no failure of the model.
+        """
         ending = Ending.NATURAL
         for prompt in self._prompts:
             self._work.messages.append(user_message(prompt))
@@ -56,9 +58,10 @@ class Conversation:
 
     async def _answered(self) -> Ending:
         while len(self._work.llm_calls) < self._max_turns:
-            limit = self._spending.reached()
+            limit = self._spending.reached_alone()
             if limit is not None:
                 return _ENDINGS[limit]
+            self._spending.require_whole()
             turn = await self._turn()
             if turn.stop is Stop.TRUNCATED:
                 return Ending.TRUNCATED

@@ -9,7 +9,6 @@ from app.harness.limits import Spending
 from app.harness.llm.conversation import Llm, LlmFailure, TurnSettings, user_message
 from app.harness.llm.prices import Price
 from app.harness.llm.providers import KEYS, open_llm
-from app.harness.mcp.config import TaskType
 from app.harness.mcp.judging import JudgeFailed
 from app.harness.mcp.plan import LlmEndpoint, PlannedTask
 from app.harness.mcp.types import JudgeUsage
@@ -40,7 +39,9 @@ class Models:
     """Opens the models and judges of tasks, and remembers which of them answer no more."""
 
     def __init__(self, tasks: Iterable[PlannedTask], opening: OpenModel) -> None:
-        choices = dict.fromkeys(choice for task in tasks for choice in choices_of(task))
+        choices = dict.fromkeys(
+            Choice(task.endpoint, name) for task in tasks for name in task.models()
+        )
         self._models = {choice: opening(choice.endpoint, choice.model) for choice in choices}
         self._given_up: dict[Choice, LlmFailure] = {}
 
@@ -59,27 +60,20 @@ class Models:
         await asyncio.gather(*(model.close() for model in self._models.values()))
 
 
-def choices_of(task: PlannedTask) -> list[Choice]:
-    """The model that works on a task, if one does, and the one that judges it."""
-    names = [task.model] if task.type is TaskType.HARNESS else []
-    if task.evaluator is not None and task.evaluator.prompt and task.evaluator.model:
-        names.append(task.evaluator.model)
-    return [Choice(task.endpoint, name) for name in names]
-
-
 @dataclass(slots=True)
 class Asking:
-    """Asks the judge of one attempt, and counts what it takes."""
+    """Asks the judge of one attempt, and counts what it takes; `whole` is that of the run."""
 
     models: Models
     endpoint: LlmEndpoint
     prices: Mapping[str, Price]
+    whole: Spending
     spending: Spending | None = field(default=None, init=False)
 
     async def ask(self, model: str, system: str, prompt: str) -> str:
         """The answer of a judge. Raises JudgeFailed."""
         choice = Choice(self.endpoint, model)
-        self.spending = self.spending or Spending(price=self.prices.get(model))
+        self.spending = self.spending or Spending(price=self.prices.get(model), whole=self.whole)
         try:
             turn = await self.models.get(choice).turn(system, [user_message(prompt)], [])
         except LlmFailure as failure:

@@ -1,0 +1,91 @@
+"""What all tasks of a run of ot-bench may use together."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.harness.limits import Allowance
+from app.harness.llm.conversation import Turn
+from app.harness.llm.prices import Price
+from app.harness.mcp.config import Evaluator
+from app.harness.mcp.evaluating import load_evaluators
+from app.harness.mcp.planning import unpriced
+from app.harness.mcp.summary import Verdict, summarize, verdict
+from app.harness.mcp.types import ErrorKind, Outcome
+from tests.support.bench import (
+    Request,
+    ScriptedModel,
+    calls,
+    direct_task,
+    harness_task,
+    run,
+    says,
+    scripted,
+)
+from tests.support.mcp_servers import faults, stdio
+
+PRICES = {"m": Price(input_usd=1.0, output_usd=10.0)}
+BOTH_SKIPPED = [Outcome.SCORED, Outcome.SKIPPED, Outcome.SKIPPED]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _evaluators() -> None:
+    load_evaluators()
+
+
+@pytest.mark.parametrize(
+    ("allowance", "told"),
+    [
+        (Allowance(tokens=110), "the run's limit of tokens is reached"),
+        (Allowance(cost_usd=0.0002), "the run's limit of cost is reached"),
+    ],
+)
+def test_nothing_is_begun_once_a_run_has_used_what_it_may(allowance: Allowance, told: str) -> None:
+    """One answer takes 100 + 10 tokens, or 200 millionths of a dollar. Nor does a server start that
+    could not, and the limit is not the error that a task expects.
+    """
+    any_error = Evaluator(expect_error=True, regex=".")
+    tasks = [
+        harness_task(name="first"),
+        harness_task(name="second"),
+        direct_task(stdio("s", "no-such-program"), "echo", name="third", evaluator=any_error),
+    ]
+    model = scripted(says("Done.", (100, 10)))
+    report = run(*tasks, model=model, allowance=allowance, prices=PRICES, concurrency=1).report
+    assert [each.outcome for each in report.results] == BOTH_SKIPPED
+    assert {each.error.detail for each in report.results if each.error} == {told}
+    assert len(model.asked) == 1
+    assert verdict(summarize(report), 0.0) is Verdict.ERRORS
+
+
+def test_a_task_that_meets_the_limit_of_the_run_is_nobodys_failure_and_keeps_its_cost() -> None:
+    model = scripted(calls(("count", {}), tokens=(100, 10)))
+    result = run(harness_task(faults()), model=model, allowance=Allowance(tokens=200)).result
+    assert (result.outcome, result.passed) == (Outcome.SKIPPED, None)
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.RUN_LIMIT
+    assert (len(model.asked), result.input_tokens, len(result.tool_calls)) == (2, 200, 2)
+
+
+def test_what_a_judge_takes_is_part_of_what_the_run_takes() -> None:
+    """55 tokens of the model and as many of the judge."""
+
+    def play(request: Request) -> Turn:
+        return says('{"score": 90}' if "judge" in request.system else "Blue.", (50, 5))
+
+    judged = Evaluator(prompt="Is {response} blue?", model="m")
+    tasks = [harness_task(name=name, evaluator=judged) for name in ("a", "b")]
+    model = ScriptedModel(play)
+    report = run(*tasks, model=model, allowance=Allowance(tokens=110), concurrency=1).report
+    assert [each.outcome for each in report.results] == [Outcome.SCORED, Outcome.SKIPPED]
+    assert len(model.asked) == 2
+
+
+def test_a_limit_in_dollars_needs_the_price_of_everything_that_it_bounds() -> None:
+    judge = Evaluator(prompt="{response}", model="judge")
+    task = harness_task(evaluator=judge)
+    bounded = replace(task, allowance=Allowance(cost_usd=1.0))
+    assert unpriced([task], {}, Allowance(tokens=1)) == []
+    assert unpriced([bounded], {}, Allowance()) == ["m"]
+    assert unpriced([bounded], PRICES, Allowance()) == []
+    assert unpriced([task, bounded], PRICES, Allowance(cost_usd=1.0)) == ["judge"]
