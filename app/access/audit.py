@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.access.models import AuditEntry
 from app.core import correlation
-from app.core.db import insert_row
+from app.core.db import append_row
 
 ActorType = Literal["key", "schedule", "webhook", "event", "operator"]
 Outcome = Literal["done", "refused"]
@@ -45,7 +45,7 @@ def record(
     `action` is a verb and a noun (`create_agent`), `fields` the names of what was given.
     What an API key does is recorded already, by `witness`: call this for other actors.
     """
-    insert_row(
+    append_row(
         session,
         AuditEntry,
         {

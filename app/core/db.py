@@ -191,11 +191,28 @@ def insert_row(
     Errors are the driver's own, and what the session holds is not flushed before.
     Cost:   a quarter of the same through the session.
     """
-    inserting = _inserting(cast("Table", entity.__table__), tuple(values))
-    driver = cast("Driver", session.connection().connection.driver_connection)
-    row = _run(driver, inserting.sql, {**inserting.defaults, **values}).fetchone()
+    row = _insert(session, entity, values, returning=True).fetchone()
     assert row is not None
     return row
+
+
+def append_row(
+    session: Session, entity: type[DeclarativeBase], values: Mapping[str, object]
+) -> None:
+    """`insert_row` for a table that nobody looks back at: no column comes back."""
+    _insert(session, entity, values, returning=False)
+
+
+def _insert(
+    session: Session,
+    entity: type[DeclarativeBase],
+    values: Mapping[str, object],
+    *,
+    returning: bool,
+) -> psycopg.Cursor[Row]:
+    inserting = _inserting(cast("Table", entity.__table__), tuple(values), returning=returning)
+    driver = cast("Driver", session.connection().connection.driver_connection)
+    return _run(driver, inserting.sql, {**inserting.defaults, **values})
 
 
 class _Inserting(NamedTuple):
@@ -206,14 +223,16 @@ class _Inserting(NamedTuple):
 
 
 @cache
-def _inserting(table: Table, given: tuple[str, ...]) -> _Inserting:
+def _inserting(table: Table, given: tuple[str, ...], *, returning: bool) -> _Inserting:
     """Built once: that takes longer than to write the row."""
     defaults: dict[str, object] = {
         column.key: column.default.arg
         for column in table.columns
         if isinstance(column.default, ScalarElementColumnDefault) and column.key not in given
     }
-    statement = insert(table).returning(*table.columns)
+    statement = insert(table).inline()
+    if returning:
+        statement = statement.returning(*table.columns)
     return _Inserting(sql_of(statement, columns=[*given, *defaults]), defaults)
 
 
