@@ -1,7 +1,8 @@
-"""A worker that is killed while a model works: what was finished is paid for once."""
+"""A worker that is killed while models work: what was finished is paid for once."""
 
 import dataclasses
 import json
+import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -12,13 +13,32 @@ from app.core.resources import Resources
 from app.core.secrets import SecretBox
 from app.harness.llm.conversation import Message, Role, Stop, TextBlock, Usage
 from tests.support.house import House
+from tests.support.mcp_servers import FAULTS
 from tests.support.model_server import Asked, Said, model_server
-from tests.support.processes import LIVENESS_S, MASTER_KEY, until
+from tests.support.processes import LIVENESS_S, MASTER_KEY, children_of, lives, until
+from tests.support.service import JSON
 
+METRICS = ["TASK_PASSED", "INPUT_TOKENS"]
+LATE = ("Task 2", "Bench 2")
 TASKS = [
     {"id": f"t-{n}", "category": "c", "prompt": f"Task {n}", "expectations": [{"check": "stderr_empty"}]}
     for n in range(7)
 ]  # fmt: skip
+
+
+def bench(url: str) -> JSON:
+    """As many tasks for a model that has the tools of a server, which they share."""
+    server = {"type": "stdio", "command": sys.executable, "args": ["-I", "-S", str(FAULTS)]}
+    tasks = [
+        {"name": f"tool:faults:{n}", "prompt": f"Bench {n}", "evaluate": {"expected": n}}
+        for n in range(7)
+    ]
+    return {
+        "llm": {"base_url": url, "api_key": "of-the-file"},
+        "defaults": {"model": "m", "harness": {"server": "faults"}},
+        "servers": {"faults": server},
+        "scenarios": [{"name": "all", "share_servers": True, "tasks": tasks}],
+    }
 
 
 @pytest.fixture
@@ -28,46 +48,48 @@ def service_resources(service_resources: Resources) -> Resources:
 
 
 def test_no_finished_task_is_done_again(house: House, tmp_path: Path) -> None:
-    """The first six of two at a time are answered at once, `Task 2` after the kill only."""
+    """A bash evaluation and a file of ot-bench: of each the first six of two at a time are answered
+    at once, its third task after the kill only.
+    """
     (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in TASKS))
     killed = threading.Event()
 
     def plan(asked: Asked) -> Said:
-        if asked.prompt == "Task 2":
+        if asked.prompt in LATE:
             killed.wait(LIVENESS_S)
         message = Message(role=Role.ASSISTANT, content=(TextBlock(text=asked.prompt),))
         return Said(message=message, stop=Stop.END, usage=Usage(input_tokens=10, output_tokens=1))
 
     environment = {"MOSAICO_HARNESS_DIR": str(tmp_path), "MOSAICO_OUTBOUND_ALLOW": "127.0.0.0/8"}
     with model_server(plan) as server:
-        house.service.benchmark(
-            "in-bash",
-            source="harness",
-            datasetRef="tasks.jsonl",
-            harness={
-                "provider": "openai",
-                "model": "m",
-                "baseUrl": server.openai_url,
-                "concurrency": 2,
-            },
-            metrics=["TASK_PASSED", "INPUT_TOKENS"],
-        )
+        (tmp_path / "bench.yaml").write_text(json.dumps(bench(server.openai_url)))
+        bash = {"provider": "openai", "model": "m", "baseUrl": server.openai_url}
+        orders: dict[str, JSON] = {
+            "tasks.jsonl": {**bash, "concurrency": 2},
+            "bench.yaml": {"concurrency": 2},
+        }
+        for dataset, order in orders.items():
+            house.service.benchmark(
+                dataset, source="harness", datasetRef=dataset, harness=order, metrics=METRICS
+            )
         victim = house.programs.worker(**environment)
-        run_id = house.service.start(benchmarkId="in-bash")["id"]
-        stored = "SELECT coalesce(max(trace_count), 0) FROM collections"
-        until(lambda: house.rows.value(stored) == 6, what=victim.log)
+        runs = [str(house.service.start(benchmarkId=dataset)["id"]) for dataset in orders]
+        stored = "SELECT count(*) FROM collections WHERE trace_count = 6"
+        until(lambda: house.rows.value(stored) == len(orders), what=victim.log)
+        until(lambda: set(LATE) <= {each.prompt for each in server.asked}, what=victim.log)
+        children = children_of(victim.pid)
         victim.kill()
         killed.set()
+        until(lambda: not any(map(lives, children)), what="the servers of a killed worker end")
         house.rows.age_heartbeats()
         house.programs.worker(**environment)
-        run = house.completed(run_id)
+        completed = [house.completed(run_id) for run_id in runs]
 
-    assert (run["tracesTotal"], run["validity"]) == (7, "VALID")
+    for run in completed:
+        assert (run["tracesTotal"], run["validity"]) == (7, "VALID")
+        metrics = house.service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+        found = {each["metric"]: each["sum"] for each in metrics}
+        assert found == {"TASK_PASSED": 7, "INPUT_TOKENS": 70}
     asked = Counter(each.prompt for each in server.asked)
-    assert asked.pop("Task 2") == 2
-    assert set(asked.values()) == {1}
-    metrics = house.service.get(f"/benchmark-runs/{run_id}/metrics")["items"]
-    assert {each["metric"]: each["sum"] for each in metrics} == {
-        "TASK_PASSED": 7,
-        "INPUT_TOKENS": 70,
-    }
+    assert {prompt: count for prompt, count in asked.items() if count > 1} == dict.fromkeys(LATE, 2)
+    assert len(asked) == 2 * len(TASKS)
