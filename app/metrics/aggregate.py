@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,7 +21,8 @@ STATISTICS: Final = (
 class Aggregate:
     """The statistics of one metric over a run.
 
-    `n` and `count` are the number of values, `coverage` their share of all traces; `std` is the
+    `mean` is that of the items: the trials of an item are averaged first, so that an item that was
+    tried more often, or measured more often, weighs no more. All else is of the traces. `n` and `count` are the number of values, `coverage` their share of all traces; `std` is the
     sample standard deviation (n − 1), None below two values; percentiles interpolate linearly
     between the order statistics (Hyndman and Fan 1996, definition 7; the default of numpy). Without
     a value everything but n, count and coverage is None; without a trace coverage is None, too.
@@ -63,10 +64,12 @@ def aggregate(
     *,
     expected: int | None = None,
     missing: Mapping[str, int] | None = None,
+    items: Sequence[int | str] | None = None,
 ) -> Aggregate:
     """Statistics of finite values, None where one is missing, in any order.
 
-    `expected` is how many values there should be, when the column holds only those there are.
+    `expected` is how many values there should be, when the column holds only those there are;
+    `items[i]` is the item of `column[i]`, each of its own without it.
     Sums are rounded once (Shewchuk 1997), so that the order of the values changes no bit. A sum
     beyond the range of a float is None, and so is what follows from it.
     """
@@ -75,10 +78,14 @@ def aggregate(
     n = len(values)
     total = _exact_sum(values) if n else None
     mean = _mean(values, total)
+    deviation = _sample_deviation(values, mean)
+    if items is not None:
+        means = sorted(_item_means(column, items))
+        mean = _mean(means, _exact_sum(means))
     return Aggregate(
         mean=mean,
         n=n,
-        std=_sample_deviation(values, mean),
+        std=deviation,
         min=values[0] if values else None,
         max=values[-1] if values else None,
         p50=percentile(values, 50),
@@ -97,12 +104,13 @@ def aggregate_run(
     traces: Sequence[Trace],
     *,
     missing: Mapping[str, int] | None = None,
+    items: Sequence[str] | None = None,
 ) -> Aggregate:
     """The same, with the value of the whole run as mean where the provider defines one.
 
     `traces` are those of the column; they are read for such providers only.
     """
-    found = aggregate(column, missing=missing)
+    found = aggregate(column, missing=missing, items=items)
     if not isinstance(provider, RunMetric) or not found.n:
         return found
     return with_run_value(found, run_value(provider, summary_of(provider, column, traces)))
@@ -147,6 +155,18 @@ def _exact_sum(values: Iterable[float]) -> float | None:
         return math.fsum(values)
     except OverflowError:
         return None
+
+
+def _item_means(column: Sequence[float | None], items: Sequence[int | str]) -> Iterator[float]:
+    """The mean of each item that has a value, in the order in which they come."""
+    trials: dict[int | str, list[float]] = {}
+    for item, value in zip(items, column, strict=True):
+        if value is not None:
+            trials.setdefault(item, []).append(value)
+    for values in trials.values():
+        mean = _mean(sorted(values), _exact_sum(values))
+        if mean is not None:
+            yield mean
 
 
 def _mean(ordered: Sequence[float], total: float | None) -> float | None:

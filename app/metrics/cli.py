@@ -143,9 +143,11 @@ class _Kept:
         self._providers = providers_for(refs)
         self._wanted = any(isinstance(provider, RunMetric) for provider in self._providers)
         self._traces: list[Trace] = []
+        self._items: list[str] = []
 
     def watch(self, traces: "Iterable[Trace]") -> "Iterator[Trace]":
         for trace in traces:
+            self._items.append(trace.item_id)
             if self._wanted:
                 self._traces.append(trace)
             yield trace
@@ -159,6 +161,7 @@ class _Kept:
                 [row.values[place] for row in rows],
                 self._traces,
                 missing=missing_counts(rows, provider.spec.key),
+                items=self._items,
             )
             for place, provider in enumerate(self._providers)
         }

@@ -110,13 +110,14 @@ def _file(path: Path, measures: Measures) -> _File:
     with opened(path) as lines:
         rows = list(measure_all(_noted(read_traces(lines), light), measures.refs))
     plan = _plan(path, measures)
-    columns = Columns(plan.columns)
+    columns = Columns(plan.columns, trials=True)
     for trace, row in zip(light, rows, strict=True):
         columns.add(
             ScoredTrace(
                 outcome=trace.traits.outcome,
                 values=list(row.values),
                 notes={key: _note(why) for key, why in row.missing.items()},
+                item_id=trace.traits.item_id,
             )
         )
     order = sorted(range(len(light)), key=lambda at: (light[at].traits.item_id, light[at].trial))
@@ -152,7 +153,7 @@ def _noted(traces: Iterable[Trace], light: list[_Light]) -> Iterator[Trace]:
             _Light(
                 TraitRow(
                     item_id=trace.item_id,
-                    revision=_digest(trace.expected_output or ""),
+                    revision=_revision(trace),
                     tags=trace.tags,
                     outcome=trace.outcome,
                     tools=[call.name for call in trace.tool_calls or ()],
@@ -240,5 +241,8 @@ def _note(why: Missing) -> dict[str, str]:
     return {"skipped": why.reason} if isinstance(why, Skipped) else {"failed": why.kind}
 
 
-def _digest(expected: str) -> str:
-    return hashlib.md5(expected.encode(), usedforsecurity=False).hexdigest()
+def _revision(trace: Trace) -> str:
+    """The same as `items.REVISION`."""
+    asked = ",".join(sorted(tag for tag in trace.tags if tag.startswith("task:")))
+    known = f"{trace.expected_output or ''}{asked}"
+    return hashlib.md5(known.encode(), usedforsecurity=False).hexdigest()

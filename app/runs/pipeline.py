@@ -24,6 +24,7 @@ from app.runs.planning import make_plan, note_answer, trace_query
 from app.runs.reuse import measured_before
 from app.runs.rules import Validity, judge_validity, with_reason
 from app.runs.scoring import Columns, RunValues, summarize
+from app.runs.segments import find_fingerprint
 from app.runs.verdicts import judge_run, standings
 from app.runs.write_back import request_write_back
 from app.traces.collect import collect
@@ -63,8 +64,9 @@ def collect_traces(job: Job, run_id: str) -> None:
         stretches = queries.cut_shards(
             session, run_id, traces=shards.SHARD_TRACES, size_bytes=shards.SHARD_BYTES
         )
+        fingerprint = find_fingerprint(session, run_id, step.plan)
     with res.db.begin() as session:
-        shards.plan_shards(session, step, stretches)
+        shards.plan_shards(session, step, stretches, fingerprint)
 
 
 def _fill(job: Job, step: service.Step, query: TraceQuery, cursor: str | None) -> None:
@@ -143,7 +145,7 @@ def finish(job: Job, run_id: str) -> None:
         id=run_id,
         benchmark_id=step.plan.benchmark_id,
         agent_id=step.plan.agent_id,
-        fingerprint=step.plan.fingerprint(),
+        fingerprint=step.fingerprint,
         is_valid=validity.validity is Validity.VALID,
         reasons=validity.reasons,
         traces=tally.total,
@@ -168,7 +170,9 @@ def finish(job: Job, run_id: str) -> None:
 
 def _columns(job: Job, step: service.Step) -> Columns:
     """All that was measured; nothing changes it any more, so that it is read piece by piece."""
-    columns, first = Columns(step.plan.columns), 0
+    with job.resources.db.read() as session:
+        trials = queries.has_trials(session, step.collection_id)
+    columns, first = Columns(step.plan.columns, trials=trials), 0
     while True:
         job.checkpoint()
         with job.resources.db.read() as session:

@@ -86,6 +86,7 @@ class ScoredTrace(NamedTuple):
     outcome: Outcome
     values: list[float | None]
     notes: dict[str, dict[str, str]] | None
+    item_id: str
 
 
 class TraceRow(NamedTuple):
@@ -246,7 +247,9 @@ def scored_from(
 ) -> list[ScoredTrace]:
     """So many measured traces of a run from a position on; fewer at its end."""
     statement = (
-        select(CollectedTrace.outcome, TraceResult.values, TraceResult.notes)
+        select(
+            CollectedTrace.outcome, TraceResult.values, TraceResult.notes, CollectedTrace.item_id
+        )
         .join(
             CollectedTrace,
             (CollectedTrace.collection_id == collection_id)
@@ -259,9 +262,17 @@ def scored_from(
         )
     )
     return [
-        ScoredTrace(Outcome(outcome), values, notes)
-        for outcome, values, notes in session.execute(statement)
+        ScoredTrace(Outcome(outcome), values, notes, item_id)
+        for outcome, values, notes, item_id in session.execute(statement)
     ]
+
+
+def has_trials(session: Session, collection_id: int) -> bool:
+    """Whether an item of a collection may have several traces: no two of one item have one trial."""
+    session.execute(text("SET LOCAL statement_timeout = 0"))
+    trials = select(CollectedTrace.trial).where(CollectedTrace.collection_id == collection_id)
+    first = trials.limit(1).scalar_subquery()
+    return bool(session.scalar(select(trials.where(CollectedTrace.trial != first).exists())))
 
 
 def values_from(session: Session, run_seq: int, position: int, limit: int) -> list[TraceValues]:

@@ -230,11 +230,15 @@ def failure_of_loss(lost: CallLost) -> Failed:
 
 
 class Columns:
-    """The values of a run, metric by metric: eight bytes each, whatever the texts were."""
+    """The values of a run, metric by metric: eight bytes each, whatever the texts were. Where items
+    have `trials`, as many for the item of each value, and the ids of the items.
+    """
 
-    def __init__(self, columns: Sequence[str]) -> None:
+    def __init__(self, columns: Sequence[str], *, trials: bool) -> None:
         self._names = list(columns)
         self._values = [array("d") for _ in columns]
+        self._places = [array("l") for _ in columns] if trials else None
+        self._items: dict[str, int] = {}
         self._missing: list[Counter[str]] = [Counter() for _ in columns]
         self._index = {name: index for index, name in enumerate(columns)}
         self._total = self._covered = self._lost = self._failed = self._absent = 0
@@ -243,6 +247,11 @@ class Columns:
         for column, value in zip(self._values, row.values, strict=True):
             if value is not None:
                 column.append(value)
+        if self._places is not None:
+            item = self._items.setdefault(row.item_id, len(self._items))
+            for places, value in zip(self._places, row.values, strict=True):
+                if value is not None:
+                    places.append(item)
         notes = row.notes or {}
         for name, why in notes.items():
             reason = why.get("skipped") or why.get("failed")
@@ -268,8 +277,13 @@ class Columns:
     def aggregates(self) -> dict[str, Aggregate]:
         """The aggregate of each metric, by column name."""
         return {
-            name: aggregate(values, expected=self._total, missing=missing)
-            for name, values, missing in zip(self._names, self._values, self._missing, strict=True)
+            name: aggregate(
+                self._values[at],
+                expected=self._total,
+                missing=self._missing[at],
+                items=self._places[at] if self._places is not None else None,
+            )
+            for name, at in self._index.items()
         }
 
     def tally(self) -> Tally:

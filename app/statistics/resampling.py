@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.statistics.intervals import Interval
-from app.statistics.repeats import FloatArray, IntArray
+from app.statistics.repeats import FloatArray, IntArray, ItemSums, reduce_trials
 from app.statistics.student import t_quantile, two_sided_p
 from app.statistics.verdict import CONFIDENCE
 
@@ -101,11 +101,14 @@ def cluster_places(clusters: Sequence[str]) -> IntArray:
 
 def resampled_statistic(stat: str, values: FloatArray, items: IntArray, draws: Draws) -> FloatArray:
     """A statistic of a run by the name that formulas use, in every row; NaN where it has no value.
+    The mean is that of the items' means; all others are of the traces of the items that were drawn.
 
     `values` are those of the traces, NaN where one is missing, and `items` the places of their
     items. Row 0 is the aggregate that the run shows, within rounding.
     Raises: ValueError for an unknown statistic.
     """
+    if stat == "mean":
+        return _mean_of_items(reduce_trials(items, values, len(draws.units)), draws)
     units = draws.units[items]
     present = np.isfinite(values)
     if stat in _PERCENT:
@@ -119,8 +122,6 @@ def resampled_statistic(stat: str, values: FloatArray, items: IntArray, draws: D
     traces, n, total, squares = sums
     with np.errstate(all="ignore"):
         match stat:
-            case "mean":
-                return _over(total + center * n, n)
             case "sum":
                 return np.where(n > 0, center * n + total, np.nan)
             case "n" | "count":
@@ -201,6 +202,16 @@ def share_at_least(rows: FloatArray, threshold: float) -> float | None:
     """The share of the resamples that reach the threshold; None without one that has a value."""
     known = rows[1:][np.isfinite(rows[1:])]
     return float((known >= threshold).mean()) if len(known) else None
+
+
+def _mean_of_items(items: ItemSums, draws: Draws) -> FloatArray:
+    valued = items.n > 0
+    means, units = items.means[valued], draws.units[valued]
+    # Around the mean: no digits are lost when large numbers are added.
+    center = float(means.mean()) if len(means) else 0.0
+    per_unit = [_sums(each, units, draws) for each in (means - center, np.ones(len(means)))]
+    total, n = draws.sums(np.stack(per_unit, axis=1)).T
+    return _over(total, n) + center
 
 
 def _sums(values: FloatArray, units: IntArray, draws: Draws) -> FloatArray:

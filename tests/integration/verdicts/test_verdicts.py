@@ -3,7 +3,7 @@
 import pytest
 
 from tests.integration.verdicts.conftest import Night, traces
-from tests.support.service import Service
+from tests.support.service import JSON, Service
 
 # 5 of 40 items fail on a good night: 35/40 = 0.875.
 GOOD = range(5)
@@ -62,7 +62,11 @@ def test_runs_compare_on_the_items_that_both_have(service: Service, night: Night
         "only_candidate": 2,
         "revised": 1,
     }
-    assert "1 item have another expected output" in " ".join(run["verdict"]["differs"])
+    assert run["verdict"]["differs"] == [
+        "2 items are new",
+        "1 item is missing",
+        "1 item asks something else than before",
+    ]
 
 
 def test_an_invalid_run_has_an_invalid_verdict_and_is_no_baseline(
@@ -129,3 +133,56 @@ def test_trials_of_an_item_tell_how_often_one_and_how_often_all_of_them_pass(
     assert (three["passAtK"], three["passHatK"]) == pytest.approx((0.6, 0.4))
     assert [each["atLeastK"] for each in (one, two, three)] == pytest.approx([0.6, 0.6, 0.4])
     assert [(each["k"], each["items"]) for each in (one, two, three)] == [(1, 10), (2, 10), (3, 10)]
+
+
+def test_an_item_that_is_tried_more_often_weighs_no_more_in_the_value_nor_in_its_verdict(
+    service: Service, night: Night
+) -> None:
+    service.post(
+        "/benchmarks/bench-001/kpis",
+        {"id": "twice", "name": "twice", "formula": "ACCURACY + ACCURACY"},
+    )
+    # Ten of 40 items fail, in four trials each; all others pass in the only one: 30/40 and not 30/70.
+    once = traces(range(10))
+    tried = once + [trace for trace in traces(range(10), trials=4)[:40] if trace["trial"]]
+    for name in ("monday", "tuesday"):
+        run = night(name, tried)
+    [metric] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+    kpis = {
+        each["name"]: each for each in service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]
+    }
+    assert metric["mean"] == metric["verdict"]["value"] == kpis["quality"]["value"] == 0.75
+    assert (kpis["twice"]["value"], kpis["twice"]["verdict"]["value"]) == (1.5, 1.5)
+    for found, value in ((metric, 0.75), (kpis["quality"], 0.75), (kpis["twice"], 1.5)):
+        assert found["intervalLow"] < value < found["intervalHigh"]
+        # Around 30/70 the interval of the second would hold 0.857 in the middle.
+        assert found["intervalLow"] > value * 0.75
+
+
+def test_the_same_traces_have_the_same_intervals_and_verdicts_bit_by_bit(service: Service) -> None:
+    service.agent()
+    service.benchmark(
+        metrics=["ROUGE", {"key": "F1_SCORE", "options": {"labels": "macro"}}],
+        measures=[
+            {"id": "mixed", "name": "mixed", "formula": "WEIGHTED_SUM(ROUGE:0.7, F1_SCORE:0.3)"},
+            {"id": "worst", "name": "worst", "formula": "MIN(ROUGE.p50, F1_SCORE)"},
+        ],
+    )
+    for name, failed in (("monday", range(3)), ("tuesday", range(8))):
+        service.upload(traces(failed, items=20, trials=2), run_name=name)
+        run = service.completed(runName=name)
+    again = [service.post(f"/benchmark-runs/{run['id']}/rescore") for _ in range(2)]
+    service.work()
+
+    def numbers(run_id: str) -> list[JSON]:
+        found = [
+            *service.get(f"/benchmark-runs/{run_id}/metrics")["items"],
+            *service.get(f"/benchmark-runs/{run_id}/kpis")["items"],
+        ]
+        return [
+            {key: each[key] for key in ("intervalLow", "intervalHigh", "verdict")} for each in found
+        ]
+
+    first = numbers(run["id"])
+    assert all(each["verdict"]["p"] is not None for each in first)
+    assert [numbers(each["id"]) for each in again] == [first, first]

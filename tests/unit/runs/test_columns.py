@@ -18,18 +18,21 @@ SKIPPED = {
 
 def row(a: float | None, b: float | None, **notes: str) -> ScoredTrace:
     reasons = {name: SKIPPED[reason] for name, reason in notes.items()}
-    return ScoredTrace(Outcome.SCORED, [a, b], reasons or None)
+    return ScoredTrace(Outcome.SCORED, [a, b], reasons or None, "item")
 
 
 def test_rows_are_counted_by_what_happened_to_them() -> None:
-    columns = Columns(["A", "B"])
+    columns = Columns(["A", "B"], trials=False)
     columns.add(row(1.0, 0.5))
     columns.add(row(0.0, None, B="no text"))
     columns.add(row(None, 1.0, A="raised"))
     columns.add(row(0.5, None, B="not supported"))
     columns.add(
         ScoredTrace(
-            Outcome.INFRA_ERROR, [None, None], {"A": SKIPPED["infra"], "B": SKIPPED["infra"]}
+            Outcome.INFRA_ERROR,
+            [None, None],
+            {"A": SKIPPED["infra"], "B": SKIPPED["infra"]},
+            "item",
         )
     )
     found = columns.aggregates()
@@ -43,8 +46,8 @@ def test_rows_are_counted_by_what_happened_to_them() -> None:
 
 
 def test_traces_that_never_came_lower_the_coverage_and_are_nobodys_error() -> None:
-    columns = Columns(["A"])
-    columns.add(ScoredTrace(Outcome.SCORED, [1.0], None))
+    columns = Columns(["A"], trials=False)
+    columns.add(ScoredTrace(Outcome.SCORED, [1.0], None, "item"))
     columns.add_absent(3)
     columns.add_absent(0)
     found, tally = columns.aggregates()["A"], columns.tally()
@@ -54,7 +57,7 @@ def test_traces_that_never_came_lower_the_coverage_and_are_nobodys_error() -> No
 
 
 def test_no_row_is_no_value() -> None:
-    columns = Columns(["A"])
+    columns = Columns(["A"], trials=False)
     assert columns.aggregates()["A"].mean is None
     assert columns.tally().total == 0
 
@@ -62,10 +65,10 @@ def test_no_row_is_no_value() -> None:
 @given(st.lists(st.floats(-1e6, 1e6) | st.none(), min_size=1))
 def test_the_order_of_rows_changes_no_bit(values: list[float | None]) -> None:
     def aggregated(order: list[float | None]) -> object:
-        columns = Columns(["A"])
+        columns = Columns(["A"], trials=False)
         for value in order:
             notes = None if value is not None else {"A": SKIPPED["no text"]}
-            columns.add(ScoredTrace(Outcome.SCORED, [value], notes))
+            columns.add(ScoredTrace(Outcome.SCORED, [value], notes, "item"))
         return columns.aggregates()["A"].as_json()
 
     assert aggregated(values) == aggregated(list(reversed(values)))
@@ -73,4 +76,20 @@ def test_the_order_of_rows_changes_no_bit(values: list[float | None]) -> None:
 
 def test_a_row_of_another_width_is_an_error() -> None:
     with pytest.raises(ValueError, match="zip"):
-        Columns(["A"]).add(row(1.0, 2.0))
+        Columns(["A"], trials=False).add(row(1.0, 2.0))
+
+
+def test_an_item_that_was_tried_more_often_weighs_no_more() -> None:
+    columns = Columns(["A", "B"], trials=True)
+    # A: three trials of one item pass and the one of the other fails: (1 + 0) / 2.
+    # B: the first item has one value, the other none.
+    for item, a, b in (
+        ("one", 1.0, None),
+        ("one", 1.0, 0.2),
+        ("two", 0.0, None),
+        ("one", 1.0, None),
+    ):
+        columns.add(ScoredTrace(Outcome.SCORED, [a, b], None, item))
+    found = columns.aggregates()
+    assert (found["A"].mean, found["A"].n, found["A"].sum, found["A"].std) == (0.5, 4, 3.0, 0.5)
+    assert (found["B"].mean, found["B"].n) == (0.2, 1)
