@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import Row, delete, func, select
+from sqlalchemy import Row, Select, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session, aliased
 
@@ -17,6 +17,10 @@ from app.runs.queries import get_run
 from app.runs.rules import RunStatus, Validity
 
 PINNED = "PINNED"
+
+# A rescored run stands where the run stood whose traces it judges.
+_ORIGIN = aliased(BenchmarkRun)
+_POSITION = func.coalesce(_ORIGIN.seq, BenchmarkRun.seq)
 
 
 class BaselineUnfit(Conflict):
@@ -97,24 +101,31 @@ def find_baseline(session: Session, run_id: str, plan: RunPlan) -> Baseline | No
 
 def valid_runs_before(session: Session, run: BenchmarkRun, most: int) -> list[EarlierRun]:
     """The last valid runs before one, newest first; all of the same fingerprint."""
-    origin = aliased(BenchmarkRun)
-    position = func.coalesce(origin.seq, BenchmarkRun.seq)
     same = BenchmarkRun.fingerprint.is_not_distinct_from(run.fingerprint)
-    statement = (
-        select(BenchmarkRun, position)
-        .outerjoin(origin, origin.id == BenchmarkRun.rescore_of)
+    statement = _valid_before(session, run)
+    statement = statement.order_by(same.desc(), _POSITION.desc(), BenchmarkRun.seq.desc())
+    return _one_each(session.execute(statement.limit(2 * most)).all(), most)
+
+
+def last_valid_runs(session: Session, run: BenchmarkRun, most: int) -> list[BenchmarkRun]:
+    """The last valid runs before one, newest first, whatever they mean."""
+    statement = _valid_before(session, run).order_by(_POSITION.desc(), BenchmarkRun.seq.desc())
+    return [found for found, _ in session.execute(statement.limit(most))]
+
+
+def _valid_before(session: Session, run: BenchmarkRun) -> Select[BenchmarkRun, int]:
+    return (
+        select(BenchmarkRun, _POSITION)
+        .outerjoin(_ORIGIN, _ORIGIN.id == BenchmarkRun.rescore_of)
         .where(
             BenchmarkRun.benchmark_id == run.benchmark_id,
             BenchmarkRun.agent_id == run.agent_id,
             BenchmarkRun.status == RunStatus.COMPLETED,
             BenchmarkRun.validity == Validity.VALID,
             BenchmarkRun.purged_at.is_(None),
-            position < _position(session, run),
+            _position(session, run) > _POSITION,
         )
-        .order_by(same.desc(), position.desc(), BenchmarkRun.seq.desc())
-        .limit(2 * most)
     )
-    return _one_each(session.execute(statement).all(), most)
 
 
 def _one_each(found: Sequence[Row[BenchmarkRun, int]], most: int) -> list[EarlierRun]:

@@ -15,23 +15,30 @@ from app.statistics.verdict import MIN_ITEMS
 MOST_ITEMS = 20_000
 ROWS_AT_ONCE = 2_000
 
+# An item whose expected answer is another one, or a task that asks something else (the harnesses tag
+# each with the digest of all that the model sees and all that is checked), is another item.
+REVISION = """
+    md5(coalesce(trace.expected_output, '')
+        || coalesce((SELECT string_agg(tag, ',' ORDER BY tag COLLATE "C")
+                     FROM unnest(trace.tags) AS tag WHERE starts_with(tag, 'task:')), ''))
+"""
+
 ITEM_ROWS = text(
-    """
+    f"""
     WITH kept AS (
         SELECT trace.item_id
         FROM benchmark_runs AS run JOIN collected_traces AS trace USING (collection_id)
         WHERE run.seq = ANY(:runs)
         GROUP BY trace.item_id ORDER BY md5(trace.item_id), trace.item_id COLLATE "C" LIMIT :most
     )
-    SELECT run.seq, trace.item_id, md5(coalesce(trace.expected_output, '')), trace.tags,
-           result.values
+    SELECT run.seq, trace.item_id, {REVISION}, trace.tags, result.values
     FROM benchmark_runs AS run
     JOIN trace_results AS result ON result.run_seq = run.seq
     JOIN collected_traces AS trace
       ON trace.collection_id = run.collection_id AND trace.position = result.position
     WHERE run.seq = ANY(:runs) AND trace.item_id IN (SELECT item_id FROM kept)
     ORDER BY trace.item_id COLLATE "C", run.seq, trace.trial, result.position
-    """
+    """  # noqa: S608 - only constants
 )
 
 
@@ -72,7 +79,7 @@ class ItemTable:
     """The items of a run (or of several together) in the order of their ids, and what was measured
     of each trace: `places` says of which item it is, `values` hold each metric, NaN where missing.
 
-    `revisions` tells whether the expected answer is the same; `clusters` is the tag by which items
+    `revisions` tells whether an item still asks the same; `clusters` is the tag by which items
     belong together, or the item itself; empty where none is asked for. `counts` are those of metrics
     whose value of the run is no mean of items.
     """
@@ -105,7 +112,7 @@ class ItemTable:
 class Pairing:
     """Two runs over the items that both have, in one order, and how many only one of them has.
 
-    `revised` items have another expected answer now, so that their values cannot be compared. Runs
+    `revised` items ask something else now, so that their values cannot be compared. Runs
     with next to no item in common are not `paired`: they are compared as two samples of all items.
     """
 

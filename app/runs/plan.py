@@ -127,7 +127,9 @@ class RunPlan(_Frozen):
         return self.model_dump(mode="json")
 
     def fingerprint(self) -> str:
-        """Equal for two runs whose numbers mean the same: metrics, versions and formulas."""
+        """Equal for two runs that do the same: metrics in their versions (with the models and prompts
+        of judges), formulas, where traces come from, and the conditions of a harness.
+        """
         meaning = {
             "source": self.source,
             "dataset": self.dataset_ref,

@@ -49,6 +49,7 @@ class Step:
     collection_id: int
     fence: int
     plan: RunPlan
+    fingerprint: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +204,6 @@ def begin_run(
     )
     run.status, run.started_at = RunStatus.RUNNING, now
     run.plan, run.metric_keys = plan.document(), plan.columns
-    run.fingerprint = plan.fingerprint()
     session.flush()
     enqueue(session, "runs.collect", run_id=run.id, lock=collect_lock)
     announce(session, run.id)
@@ -254,6 +254,7 @@ def open_step(session: Session, run_id: str) -> Step | None:
         collection_id=run.collection_id,
         fence=run.fence,
         plan=RunPlan.model_validate(run.plan),
+        fingerprint=run.fingerprint,
     )
 
 

@@ -41,8 +41,11 @@ class ShardStep:
     plan: RunPlan
 
 
-def plan_shards(session: Session, step: Step, stretches: Sequence[Stretch]) -> None:
-    """Make each stretch of the collection a shard on the queue; nothing when that was done.
+def plan_shards(
+    session: Session, step: Step, stretches: Sequence[Stretch], fingerprint: str
+) -> None:
+    """Make each stretch of the collection a shard on the queue; nothing when that was done. Which
+    items the run has is known by now, and with them its fingerprint.
 
     Raises: `CollectionFailed` when there is no trace to score.
     """
@@ -61,6 +64,7 @@ def plan_shards(session: Session, step: Step, stretches: Sequence[Stretch]) -> N
         ],
     )
     run.traces_total, run.shards_total = stretches[-1].last + 1, len(stretches)
+    run.fingerprint = fingerprint
     session.flush()
     shards = [{"run_id": run.id, "shard": shard} for shard in range(run.shards_total)]
     enqueue_many(session, "runs.score", shards)

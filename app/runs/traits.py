@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from app.runs.items import MOST_ITEMS, ROWS_AT_ONCE, ItemRow, ItemTable, table_of_rows
+from app.runs.items import MOST_ITEMS, REVISION, ROWS_AT_ONCE, ItemRow, ItemTable, table_of_rows
 from app.runs.models import BenchmarkRun
 from app.traces.models import CollectedTrace
 from app.traces.types import Outcome
@@ -17,20 +17,20 @@ MOST_FEATURES = 500
 MOST_TRACES_OF_ITEM = 3
 
 TRAIT_ROWS = text(
-    """
+    f"""
     WITH kept AS (
         SELECT trace.item_id
         FROM benchmark_runs AS run JOIN collected_traces AS trace USING (collection_id)
         WHERE run.seq = ANY(:runs)
         GROUP BY trace.item_id ORDER BY md5(trace.item_id), trace.item_id COLLATE "C" LIMIT :most
     )
-    SELECT trace.item_id, md5(coalesce(trace.expected_output, '')), trace.tags, trace.outcome,
+    SELECT trace.item_id, {REVISION}, trace.tags, trace.outcome,
            jsonb_path_query_array(trace.tool_calls, '$[*].name'),
            trace.latency_ms, trace.input_tokens + trace.output_tokens, trace.cost_usd
     FROM benchmark_runs AS run JOIN collected_traces AS trace USING (collection_id)
     WHERE run.seq = ANY(:runs) AND trace.item_id IN (SELECT item_id FROM kept)
     ORDER BY trace.item_id COLLATE "C", run.seq, trace.trial, trace.position
-    """
+    """  # noqa: S608 - only constants
 )
 
 

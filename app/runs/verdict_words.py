@@ -164,11 +164,11 @@ def _meaning(found: Judgement, scale: Scale) -> str:
 def _other_items(compared: Compared) -> list[str]:
     found = []
     if compared.only_candidate:
-        found.append(f"{_count(compared.only_candidate, 'item')} of this run are new")
+        found.append(f"{_items_do(compared.only_candidate, 'is', 'are')} new")
     if compared.only_base:
-        found.append(f"{_count(compared.only_base, 'item')} are missing")
+        found.append(f"{_items_do(compared.only_base, 'is', 'are')} missing")
     if compared.revised:
-        found.append(f"{_count(compared.revised, 'item')} have another expected output")
+        found.append(f"{_items_do(compared.revised, 'asks', 'ask')} something else than before")
     return found
 
 
@@ -179,6 +179,10 @@ def _summary(counts: Mapping[str, int], kind: str) -> str:
 
 def _count(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def _items_do(n: int, one: str, several: str) -> str:
+    return f"{_count(n, 'item')} {one if n == 1 else several}"
 
 
 def _number(value: float | None) -> str:
