@@ -7,6 +7,7 @@ benchmark over the same traces takes the place of this one's scores.
 
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -31,6 +32,8 @@ from app.runs.service import RunEnded
 from app.traces.models import Collection
 from app.traces.registry import TRACE_SOURCES, CredentialsRefused, NewScore, ScoreWriter, TraceQuery
 
+log = logging.getLogger(__name__)
+
 # So many scores are written before it is noted: what a kill repeats.
 SCORES_AT_ONCE: Final = 400
 KPIS_FIRST: Final = -1
@@ -43,6 +46,9 @@ class WriteBackStatus(StrEnum):
     WRITTEN = "WRITTEN"
     FAILED = "FAILED"
     SUPERSEDED = "SUPERSEDED"
+
+
+UNDER_WAY: Final = (WriteBackStatus.PENDING, WriteBackStatus.WRITING)
 
 
 class NoWayBack(Conflict):
@@ -113,7 +119,7 @@ def write_back(job: Job, run_id: str) -> None:
     res, ends_at = job.resources, time.monotonic() + TURN_S
     with res.db.begin() as session:
         step = _open(session, run_id, res)
-    while step.at is not None:
+    while step is not None and step.at is not None:
         with res.db.read() as session:
             batch = _batch(session, step, step.at)
         try:
@@ -138,19 +144,24 @@ def write_back_failed(job: Job, run_id: str, code: str, message: str, **_: objec
     """Say on the run why its scores were not all written."""
     with job.resources.db.begin() as session:
         run = queries.get_run(session, run_id, for_update=True)
-        done = {name: (run.write_back or {}).get(name) for name in ("at", "written")}
-        superseded = code == describe(Superseded())["code"]
-        status = WriteBackStatus.SUPERSEDED if superseded else WriteBackStatus.FAILED
-        _note(session, run, status, **done, error_code=code, error=message)
+        _note_end(session, run, WriteBackStatus.FAILED, code, message)
 
 
-def _open(session: Session, run_id: str, res: Resources) -> WriteBackStep:
-    """Take over the writing. Raises: `NoWayBack` when there is nobody to write to."""
+def _open(session: Session, run_id: str, res: Resources) -> WriteBackStep | None:
+    """Take over the writing; None when nothing is left to write, or a later run has its scores
+    where these would go, which is noted. Raises: `NoWayBack` when there is nobody to write to.
+    """
     run = queries.get_run(session, run_id, for_update=True)
     plan, done = RunPlan.model_validate(run.plan), run.write_back or {}
+    if done.get("status") not in UNDER_WAY:
+        return None
     write = TRACE_SOURCES.get(plan.source).write_scores
     collection = session.get_one(Collection, run.collection_id)
-    _require_latest(session, run, collection)
+    if (later := _later_run(session, run, collection)) is not None:
+        why = describe(Superseded(f"the later run {later} writes its scores of the same traces"))
+        log.info("the scores of run %s are not written: %s", run.id, why["message"])
+        _note_end(session, run, WriteBackStatus.SUPERSEDED, **why)
+        return None
     if write is None or collection.source_run_id is None or collection.source_run_at is None:
         raise NoWayBack(
             f"the source {plan.source!r} does not take scores of the run that was read;"
@@ -173,8 +184,7 @@ def _open(session: Session, run_id: str, res: Resources) -> WriteBackStep:
     )
 
 
-def _require_latest(session: Session, run: BenchmarkRun, collection: Collection) -> None:
-    """Raise `Superseded` when a later run has its scores where these would go."""
+def _later_run(session: Session, run: BenchmarkRun, collection: Collection) -> str | None:
     later = (
         select(BenchmarkRun.id)
         .join(Collection, Collection.id == BenchmarkRun.collection_id)
@@ -186,8 +196,7 @@ def _require_latest(session: Session, run: BenchmarkRun, collection: Collection)
         )
         .limit(1)
     )
-    if (other := session.scalar(later)) is not None:
-        raise Superseded(f"the later run {other} writes its scores of the same traces")
+    return session.scalar(later)
 
 
 def _note_progress(session: Session, step: WriteBackStep) -> None:
@@ -201,6 +210,13 @@ def _note_progress(session: Session, step: WriteBackStep) -> None:
 def _note_position(session: Session, run: BenchmarkRun, at: int | None, written: int) -> None:
     status = WriteBackStatus.WRITTEN if at is None else WriteBackStatus.WRITING
     _note(session, run, status, at=at, written=written)
+
+
+def _note_end(
+    session: Session, run: BenchmarkRun, status: WriteBackStatus, code: str, message: str
+) -> None:
+    done = {name: (run.write_back or {}).get(name) for name in ("at", "written")}
+    _note(session, run, status, **done, error_code=code, error=message)
 
 
 def _note(session: Session, run: BenchmarkRun, status: WriteBackStatus, **more: Any) -> None:

@@ -23,6 +23,8 @@ ODD_NAMES = [
     " spaces at both ends ",
     'quote " and \\ backslash',
     "../..",
+    ".",
+    "..",
 ]
 LATE = ScorePlan(name="Late", value=0.75, after=timedelta(days=3))
 CHILD = ScorePlan(name="Child", value=0.25, on="call")
@@ -267,6 +269,19 @@ def test_rows_that_lag_behind_the_count_are_waited_for(langfuse: StandIn) -> Non
     found = collected(langfuse, now=run.ends + timedelta(seconds=5))
     assert len({trace.trace_id for trace in found.traces}) == 30
     assert len(langfuse.asked_for("/experiment-items")) == 3
+
+
+def test_rows_that_come_twice_do_not_stand_for_those_that_lag_behind(langfuse: StandIn) -> None:
+    run = langfuse.experiment(items=60, repeated=2)
+
+    def hide(answer: dict[str, Any]) -> None:
+        late = {f"dataset-1-{number}" for number in range(50, 60)}
+        answer["data"] = [row for row in answer["data"] if row["experimentItemId"] not in late]
+
+    langfuse.inject(Changed(change=hide), path="/experiment-items", on={1, 2})
+    found = collected(langfuse, now=run.ends + timedelta(seconds=5))
+    # 100 rows, which are 50 traces of the 60 that are counted, and then all.
+    assert len({trace.trace_id for trace in found.traces}) == 60
 
 
 def test_rows_that_never_come_are_missing(

@@ -16,6 +16,7 @@ from tests.support.langfuse.faults import Fault
 from tests.support.langfuse.mishaps import (
     ALWAYS,
     CutConnection,
+    FailsAtFirst,
     Hang,
     HtmlPage,
     Oversized,
@@ -76,6 +77,24 @@ def test_what_does_not_pass_is_given_up_after_five_retries(langfuse: StandIn, fa
     langfuse.inject(fault, path=ROWS, on=ALWAYS)
     assert code_of(langfuse) == "LANGFUSE_UNAVAILABLE"
     assert len(langfuse.asked_for(ROWS)) == 6
+
+
+def test_a_short_outage_in_a_long_collection_is_outlasted_by_every_page_that_meets_it(
+    langfuse: StandIn,
+) -> None:
+    langfuse.experiment(run="long", items=1_100, calls_per_item=1)
+    langfuse.inject(FailsAtFirst(times=5), path=ROWS, on=ALWAYS)
+    assert len(collected(langfuse, run_name="long").traces) == 1_100
+
+
+def test_a_page_that_is_never_answered_ends_the_reading_by_name_although_others_are(
+    langfuse: StandIn,
+) -> None:
+    langfuse.inject(Hang(), path=ROWS, on=range(2, 1000))
+    with pytest.raises(CollectionFailed, match=f"{ROWS} in 2 attempts") as caught:
+        collected(langfuse, patience=replace(IMPATIENT, retries=1))
+    assert caught.value.error_code == "LANGFUSE_UNAVAILABLE"
+    assert len(langfuse.asked_for(ROWS)) == 3
 
 
 def test_nobody_at_the_address_is_told(langfuse: StandIn) -> None:

@@ -1,6 +1,8 @@
 """The same runs from a server of the third generation, and from one of both."""
 
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from itertools import chain, cycle, repeat
 
 import pytest
 
@@ -9,8 +11,8 @@ from app.traces.types import Outcome, ToolCall, Trace
 from tests.integration.langfuse.collecting import collected
 from tests.integration.langfuse.test_source import ODD_NAMES
 from tests.support.langfuse import ScorePlan, StandIn
-from tests.support.langfuse.mishaps import ALWAYS, Says, TimedOut
-from tests.support.langfuse.records import SOME_NIGHT
+from tests.support.langfuse.mishaps import ALWAYS, Changed, FirstPageAgain, Says, TimedOut
+from tests.support.langfuse.records import JSON, SOME_NIGHT
 
 TONE = ScorePlan(name="Tone", value=0.5)
 
@@ -47,11 +49,25 @@ def test_values_are_texts_in_the_form_that_the_other_api_gives(langfuse_v3: Stan
     assert (trace.input, trace.output, trace.expected_output) == ('{"a": [1], "b": 0}', None, "0")
 
 
-@pytest.mark.parametrize("name", ODD_NAMES)
+@pytest.mark.parametrize("name", [name for name in ODD_NAMES if name not in (".", "..")])
 def test_names_may_hold_any_character(langfuse_v3: StandIn, name: str) -> None:
     langfuse_v3.experiment(dataset=name, run=name, items=2)
     langfuse_v3.experiment(dataset=name, run="another", items=3)
     assert len(collected(langfuse_v3, dataset_ref=name, run_name=name).traces) == 2
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_run_may_have_a_name_that_no_address_can_hold(langfuse_v3: StandIn, name: str) -> None:
+    langfuse_v3.experiment(run=name, items=120)
+    langfuse_v3.experiment(run="another", items=3)
+    assert len(collected(langfuse_v3, run_name=name).traces) == 120
+
+
+def test_a_dataset_with_a_name_that_no_address_can_hold_is_told(langfuse_v3: StandIn) -> None:
+    langfuse_v3.experiment(dataset="..", items=2)
+    with pytest.raises(CollectionFailed, match=r"name '\.\.'; rename the dataset") as caught:
+        collected(langfuse_v3, dataset_ref="..")
+    assert caught.value.error_code == "BAD_RESPONSE"
 
 
 def test_a_run_is_found_by_its_id_and_the_newest_without_a_name(langfuse_v3: StandIn) -> None:
@@ -166,3 +182,49 @@ def test_a_server_that_never_has_time_is_given_up(langfuse_v3: StandIn) -> None:
     with pytest.raises(CollectionFailed) as caught:
         collected(langfuse_v3)
     assert caught.value.error_code == "LANGFUSE_UNAVAILABLE"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [repeat(0), repeat(1), repeat(1_000_000), cycle([1, 3, 0]), chain([9, 7], repeat(2))],
+    ids=["none", "too few", "too many", "changing", "fewer and fewer"],
+)
+def test_the_rows_tell_where_a_list_ends_whatever_the_server_counts(
+    langfuse_v3: StandIn, told: Iterator[int]
+) -> None:
+    langfuse_v3.experiment(items=130, calls_per_item=3)
+    langfuse_v3.inject(TimedOut(), path="/datasets/support/runs/night-1", on=ALWAYS)
+    langfuse_v3.inject(Changed(change=counting(told)), on=ALWAYS)
+    traces = collected(langfuse_v3).traces
+    assert len({trace.trace_id for trace in traces}) == 130
+    assert {trace.turns for trace in traces} == {3}
+    assert all(trace.expected_output == trace.output for trace in traces)
+    # Twice the items of the run, once those of the dataset: at most eight ahead of the end. 650
+    # spans by the hundred of their traces: five pages and an empty one, two pages.
+    assert len(langfuse_v3.asked) <= 3 * (2 + 8) + 8 + 20
+
+
+def counting(told: Iterator[int]) -> Callable[[JSON], None]:
+    def change(answer: JSON) -> None:
+        if "meta" in answer:
+            answer["meta"]["totalPages"] = next(told)
+
+    return change
+
+
+def test_a_list_that_never_goes_on_is_an_error_and_no_endless_reading(
+    langfuse_v3: StandIn,
+) -> None:
+    langfuse_v3.experiment(items=30, calls_per_item=3)
+    langfuse_v3.inject(FirstPageAgain(), path="/observations", on=ALWAYS)
+    with pytest.raises(CollectionFailed, match="same page of observations twice") as caught:
+        collected(langfuse_v3)
+    assert caught.value.error_code == "BAD_RESPONSE"
+    assert len(langfuse_v3.asked_for("/observations")) == 2
+
+
+def test_a_run_without_an_item_has_no_traces(langfuse_v3: StandIn) -> None:
+    langfuse_v3.experiment(items=0)
+    with pytest.raises(CollectionFailed, match="holds no trace") as caught:
+        collected(langfuse_v3)
+    assert caught.value.error_code == "NO_TRACES"

@@ -1,5 +1,6 @@
 """What a run was found to be, written where its traces came from."""
 
+import logging
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -108,14 +109,15 @@ def test_another_run_over_the_same_traces_takes_their_place(
     assert {score.metadata["run"] for score in written(langfuse).values()} == {second["id"]}
 
 
-def test_an_earlier_run_does_not_write_over_a_later_one(
-    service: Service, langfuse: StandIn
+def test_an_earlier_run_does_not_write_over_a_later_one_and_that_is_no_error(
+    service: Service, langfuse: StandIn, caplog: pytest.LogCaptureFixture
 ) -> None:
     langfuse.experiment(items=5)
     benchmark(service, langfuse)
     first = service.completed()
     second = service.completed()
     late = write_again(service, first)
+    assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
     assert (late["writeBack"]["status"], late["writeBack"]["errorCode"]) == (
         "SUPERSEDED",
         "SUPERSEDED",
@@ -137,6 +139,21 @@ def test_a_run_whose_scores_are_on_their_way_is_purged_later(
     service.work()
     with service.resources.db.begin() as session:
         assert purge_runs_before(session, tomorrow, utc_now()) == 1
+
+
+def test_scores_of_a_run_that_was_purged_since_are_nobodys_failure(
+    service: Service, langfuse: StandIn, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker that was killed after the last score left its job; it comes after the purge."""
+    langfuse.experiment(items=5)
+    benchmark(service, langfuse)
+    run = service.completed()
+    with service.resources.db.begin() as session:
+        assert purge_runs_before(session, utc_now() + timedelta(days=1), utc_now()) == 1
+        enqueue(session, "runs.write_back", run_id=run["id"])
+    service.work()
+    assert service.get(f"/benchmark-runs/{run['id']}")["writeBack"] == run["writeBack"]
+    assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
 
 
 def test_another_benchmark_has_scores_of_its_own(service: Service, langfuse: StandIn) -> None:

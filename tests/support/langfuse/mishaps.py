@@ -2,8 +2,9 @@
 
 import gzip
 import json
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -163,6 +164,31 @@ class Changed:
         content: JSON = json.loads(answer.body)
         self.change(content)
         return Answer.of_json(answer.status, content)
+
+
+@dataclass(slots=True, kw_only=True)
+class FailsAtFirst:
+    """500 to each request as often as said; then the true answer to it."""
+
+    times: int
+    seen: Counter[str] = field(default_factory=Counter)
+
+    def __call__(self, exchange: Exchange, _true_answer: TrueAnswer) -> Answer | None:
+        self.seen[str(exchange.request.url)] += 1
+        if self.seen[str(exchange.request.url)] > self.times:
+            return None
+        return Answer.of_json(500, {"message": "Internal Server Error"})
+
+
+@dataclass(slots=True, kw_only=True)
+class FirstPageAgain:
+    """Whichever page is asked for, the one that was asked for first."""
+
+    first: Answer | None = None
+
+    def __call__(self, exchange: Exchange, true_answer: TrueAnswer) -> Answer:
+        self.first = self.first or true_answer(exchange)
+        return self.first
 
 
 class RepeatingCursor:

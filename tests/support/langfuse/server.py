@@ -181,8 +181,18 @@ class Server:
 
 
 def _raw_path(scope: Scope) -> str:
+    """The path as a server reads it: `.` and `..`, encoded or not, are steps and no names."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    return raw.partition(b"?")[0].decode("ascii", "replace")
+    steps: list[str] = []
+    for step in raw.partition(b"?")[0].decode("ascii", "replace").split("/"):
+        match step.lower().replace("%2e", "."):
+            case ".":
+                pass
+            case "..":
+                steps[1:] = steps[1:-1]
+            case _:
+                steps.append(step)
+    return "/".join(steps)
 
 
 def _size(request: Request) -> int:

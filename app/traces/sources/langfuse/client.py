@@ -182,8 +182,16 @@ def turn_of(host: str, key: str) -> str:
     return f"langfuse:{host}:{key}"
 
 
+def is_segment(name: str) -> bool:
+    """Whether a name can be one step of a path: these two mean another path, encoded or not, to
+    whoever reads an address (WHATWG URL, dot segments).
+    """
+    return name not in (".", "..")
+
+
 def segment(name: str) -> str:
     """A name as one step of a path, whatever characters it has."""
+    assert is_segment(name)
     return quote(name, safe="")
 
 

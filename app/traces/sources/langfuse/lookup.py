@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from app.traces.registry import TraceQuery
-from app.traces.sources.langfuse.client import Client, segment
+from app.traces.sources.langfuse.client import JSON, Client, is_segment, segment
 from app.traces.sources.langfuse.failures import (
     AskForLess,
     BadResponse,
@@ -13,19 +14,20 @@ from app.traces.sources.langfuse.failures import (
     NotThere,
     RunNotFound,
 )
+from app.traces.sources.langfuse.numbered import each_page, read_page
 from app.traces.sources.langfuse.runs import Dataset, OtherGeneration, Reader, link_to
 from app.traces.sources.langfuse.v3 import V3Reader
 from app.traces.sources.langfuse.v4 import V4Reader
 from app.traces.sources.langfuse.wire import required_text
 
 GENERATIONS: Final = ("v4", "v3")
+DATASETS: Final = 100
 
 
 def find_dataset(client: Client, name: str) -> Dataset:
     """The dataset of that name. Raises: `DatasetNotFound`."""
-    path = f"/v2/datasets/{segment(name)}"
     try:
-        document = client.get(path)
+        document = _dataset_named(client, name)
     except NotThere as error:
         raise DatasetNotFound(
             f"the Langfuse project has no dataset {name!r} ({error.detail or 'not found'})."
@@ -33,6 +35,18 @@ def find_dataset(client: Client, name: str) -> Dataset:
             " that holds it."
         ) from None
     return Dataset(id=required_text(document, "id", "a dataset"), name=name)
+
+
+def _dataset_named(client: Client, name: str) -> JSON:
+    """Raises: `NotThere`."""
+    if is_segment(name):
+        return client.get(f"/v2/datasets/{segment(name)}")
+    read = partial(read_page, client, "/v2/datasets", {"limit": DATASETS})
+    pages = each_page(read, limit=DATASETS, what="datasets")
+    listed = (row for page in pages for row in page.rows if row.get("name") == name)
+    if (found := next(listed, None)) is None:
+        raise NotThere("none of those that it lists")
+    return found
 
 
 def no_dataset() -> DatasetNotFound:

@@ -22,14 +22,15 @@ class Patience:
     """How long and how often a collection waits; times in seconds.
 
     `request_s` bounds one request from its first byte to its last, `rate_limit_s` the waits of
-    one request together. A run that had activity within `settling_s` is looked at every `poll_s`
+    one request together. With these numbers a server may be away for half a minute: the waits
+    before `retries` attempts are 2, 4, 8, 16 and 32 seconds, or up to half of that less. A run that had activity within `settling_s` is looked at every `poll_s`
     until it was the same `stable_polls` times, at most for `settle_deadline_s`.
     """
 
     request_s: float = 60.0
     retries: int = 5
     garbled_retries: int = 1
-    first_wait_s: float = 1.0
+    first_wait_s: float = 2.0
     longest_wait_s: float = 60.0
     rate_limit_s: float = 600.0
     settling_s: float = 900.0
@@ -92,7 +93,8 @@ def next_step(
         case Kind.RATE_LIMITED:
             return _rate_limited(failure, asked, attempt, waited_s, chance, patience)
         case Kind.SERVER | Kind.UNREACHABLE if attempt < patience.retries:
-            return Wait(_backoff(attempt, chance, patience))
+            # Attempts that chance puts close together would not outlast the restart of a server.
+            return Wait(_backoff(attempt, (1 + chance) / 2, patience))
         case Kind.GARBLED if attempt < patience.garbled_retries:
             return Wait(_backoff(attempt, chance, patience))
         case Kind.NOT_THERE:

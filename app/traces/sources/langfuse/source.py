@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -36,6 +37,7 @@ from app.traces.sources.langfuse.runs import (
     OtherGeneration,
     Reader,
 )
+from app.traces.sources.langfuse.spool import TraceTally
 from app.traces.types import Trace
 
 log = logging.getLogger(__name__)
@@ -194,11 +196,13 @@ class _Pass:
         Raises: `NoTraces`; `BadResponse` when the server went in a circle before the end.
         """
         circled = False
-        for read in self.reader.pages(position.run, position.rest):
-            circled |= read.circled
-            position = replace(position, read=position.read + len(read.traces), rest=read.rest)
-            if read.rest is not None:
-                yield _page(read.traces, position, position)
+        with closing(TraceTally()) as tally:
+            for read in self.reader.pages(position.run, position.rest):
+                circled |= read.circled
+                so_far = position.read + tally.add(read.traces)
+                position = replace(position, read=so_far, rest=read.rest)
+                if read.rest is not None:
+                    yield _page(read.traces, position, position)
         after = self._after(position, circled=circled)
         yield _page(read.traces, position, after)
         return after
@@ -207,13 +211,13 @@ class _Pass:
         read, count = position.read, position.run.count
         if read >= count > 0:
             return None
+        if position.passes < MAX_PASSES and self.settling(position.run):
+            return self.again(position)
         if circled:
             raise BadResponse(
                 f"Langfuse gave the same page twice, and {read} of {count} traces of the run"
                 f" {position.run.name!r}; report it to the operator of the server, then retry"
             )
-        if position.passes < MAX_PASSES and self.settling(position.run):
-            return self.again(position)
         if read == 0:
             raise NoTraces(
                 f"the run {position.run.name!r} holds no trace (asked with API {position.api});"

@@ -1,10 +1,15 @@
-"""The items of a dataset, kept on disk while a run is read: there may be many, and they are long."""
+"""What is kept on disk while a run is read, since there may be very much of it: the items of its
+dataset, and which of its traces were read.
+"""
 
 import json
 import sqlite3
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
+
+from app.traces.types import Trace
 
 JSON = dict[str, Any]
 
@@ -38,3 +43,27 @@ class ItemSpool:
 
     def close(self) -> None:
         self._database.close()
+
+
+class TraceTally:
+    """Counts traces, however often each of them comes, in a file like that of `ItemSpool`."""
+
+    def __init__(self) -> None:
+        self._database = sqlite3.connect("", check_same_thread=False)
+        self._database.execute("CREATE TABLE counted (trace INTEGER PRIMARY KEY)")
+
+    def add(self, traces: Iterable[Trace]) -> int:
+        """How many of these had not been counted yet."""
+        before = self._database.total_changes
+        rows = ((_number_of(trace),) for trace in traces)
+        self._database.executemany("INSERT OR IGNORE INTO counted VALUES (?)", rows)
+        return self._database.total_changes - before
+
+    def close(self) -> None:
+        self._database.close()
+
+
+def _number_of(trace: Trace) -> int:
+    """A number for a trace and its item: one trace may answer several."""
+    name = json.dumps([trace.trace_id, trace.item_id]).encode()
+    return int.from_bytes(blake2b(name, digest_size=8).digest(), "big", signed=True)

@@ -1,7 +1,6 @@
 """The third generation of the API: dataset runs, traces, and observations by trace."""
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -10,9 +9,17 @@ from typing import Any, Final, NamedTuple
 
 from app.core.waiting import IN_FLIGHT
 from app.traces.sources.langfuse.background import in_order
-from app.traces.sources.langfuse.client import JSON, Client, Parameters, meta_of, rows_of, segment
+from app.traces.sources.langfuse.client import (
+    JSON,
+    Client,
+    Parameters,
+    is_segment,
+    rows_of,
+    segment,
+)
 from app.traces.sources.langfuse.failures import AskForLess, BadResponse, NotThere
 from app.traces.sources.langfuse.mapping import error_text, latency_ms, trial_of
+from app.traces.sources.langfuse.numbered import Page, each_page, read_page, read_page_in_parts
 from app.traces.sources.langfuse.runs import (
     Dataset,
     FoundRun,
@@ -88,6 +95,7 @@ class V3Reader:
     def find(self, dataset: Dataset | None, name: str | None) -> FoundRun | None:
         if dataset is None:
             return None
+        _require_segment(dataset)
         if name is not None:
             document = self._run(dataset.name, name)
             if document is not None:
@@ -97,6 +105,7 @@ class V3Reader:
         return None if document is None else _found_run(document, dataset)
 
     def runs(self, dataset: Dataset) -> list[FoundRun]:
+        _require_segment(dataset)
         rows = sorted(
             self._runs(dataset.name, 1), key=lambda row: -(time_of(row, "createdAt") or 0)
         )
@@ -109,6 +118,8 @@ class V3Reader:
     def pages(self, run: FoundRun, rest: JSON | None) -> Iterator[ReadPage]:
         document = self._run(run.dataset_name or "", run.name)
         items = _run_items(document or {}, until=run.end)
+        if not items:
+            yield ReadPage(traces=(), rest=None)
         done = int(rest["done"]) if rest else 0
         with closing(ItemSpool()) as spool:
             self._fill(spool, run, wanted={item.item_id for item in items[done:]})
@@ -147,7 +158,7 @@ class V3Reader:
     def _listed(self, row: JSON, dataset: Dataset) -> FoundRun:
         """A run without its items: its newest one tells of its end, the pages how many there are."""
         name = required_text(row, "name", "a run")
-        newest = self._run_items(dataset.id, name, page=1, limit=1)
+        newest = self._run_items(dataset.id, name, 1, limit=1)
         start = _start_of(row)
         return FoundRun(
             id=required_text(row, "id", "a run"),
@@ -163,6 +174,8 @@ class V3Reader:
 
         Raises: `OtherGeneration` when the server does not offer this any more.
         """
+        if not is_segment(name):
+            return self._run_in_pages(dataset_name, name)
         path = f"/datasets/{segment(dataset_name)}/runs/{segment(name)}"
         try:
             return self.client.get(path)
@@ -178,32 +191,23 @@ class V3Reader:
         if run is None:
             return None
         dataset_id = required_text(run, "datasetId", "a run")
-        first = self._run_items(dataset_id, name, page=1, limit=ROWS)
-        works = (
-            partial(self._run_items, dataset_id, name, page=page, limit=ROWS)
-            for page in range(2, first.total_pages + 1)
-        )
-        items = list(first.rows)
-        for page in in_order(works, ahead=IN_FLIGHT):
-            items += page.rows
-        return {**run, "datasetRunItems": items}
+        read = partial(self._run_items, dataset_id, name, limit=ROWS)
+        pages = each_page(read, limit=ROWS, ahead=IN_FLIGHT, what="items of a run")
+        return {**run, "datasetRunItems": [row for page in pages for row in page.rows]}
 
-    def _run_items(self, dataset_id: str, name: str, *, page: int, limit: int) -> "_Page":
+    def _run_items(self, dataset_id: str, name: str, number: int, *, limit: int) -> Page:
         asked: Parameters = {"datasetId": dataset_id, "runName": name, "limit": limit}
         try:
-            return self._page("/dataset-run-items", asked, page, RUN_ITEM_FIELDS)
+            return read_page(self.client, "/dataset-run-items", asked, number, RUN_ITEM_FIELDS)
         except NotThere:
-            return _Page([], 0)
+            return Page([], 0)
 
     def _fill(self, spool: ItemSpool, run: FoundRun, wanted: set[str]) -> None:
         """Read the dataset as it was when the run began, as far as the run needs it."""
         asked = {"datasetName": run.dataset_name, "version": moment(run.start), "limit": ROWS}
-        read = partial(self._page_in_parts, "/dataset-items", asked, fields=ITEM_FIELDS)
-        first = read(1)
-        spool.add(first.rows)
-        missing = wanted - {str(row.get("id")) for row in first.rows}
-        works = (partial(read, page) for page in range(2, first.total_pages + 1))
-        for page in in_order(works, ahead=IN_FLIGHT):
+        read = partial(read_page_in_parts, self.client, "/dataset-items", asked, fields=ITEM_FIELDS)
+        missing = set(wanted)
+        for page in each_page(read, limit=ROWS, ahead=IN_FLIGHT, what="items of a dataset"):
             spool.add(page.rows)
             missing -= {str(row.get("id")) for row in page.rows}
             if not missing:
@@ -232,7 +236,12 @@ class V3Reader:
 
     def _bulk_at_once(self, ids: Sequence[str], linked: frozenset[str | None]) -> _Bulk:
         rows = self._filtered("/traces", "id", ids, fields="core,io,scores,observations,metrics")
-        traces = {str(row.get("id")): row for row in rows if row.get("id") in ids}
+        traces: dict[str, JSON] = {}
+        for row in rows:
+            if row.get("id") in ids:
+                traces[str(row["id"])] = row
+            if len(traces) == len(ids):
+                break  # all that was asked for: no further page is looked at
         for trace_id in ids:
             if trace_id not in traces and (one := self._trace(trace_id)) is not None:
                 traces[trace_id] = one
@@ -246,6 +255,8 @@ class V3Reader:
 
     def _trace(self, trace_id: str) -> JSON | None:
         """One trace, from a server that does not know filters or has not got the trace yet."""
+        if not is_segment(trace_id):
+            return None
         try:
             return self.client.get(f"/traces/{segment(trace_id)}")
         except NotThere:
@@ -259,45 +270,17 @@ class V3Reader:
             {"type": "stringOptions", "column": column, "operator": "any of", "value": list(values)}
         ]
         asked: Parameters = {"filter": json.dumps(asks), "limit": ROWS, **more}
-        read = self._page if len(values) > FEWEST_IDS else self._page_in_parts
-        page, pages = 0, 1
-        while page < pages:
-            page += 1
-            found = read(path, asked, page)
-            yield from found.rows
-            pages = found.total_pages if found.rows else 0
-
-    def _page_in_parts(
-        self, path: str, asked: Parameters, page: int, fields: Sequence[str] = ()
-    ) -> "_Page":
-        """A page put together of smaller ones, as far as the server cannot give it at once."""
-        try:
-            return self._page(path, asked, page, fields)
-        except AskForLess:
-            limit = int(asked["limit"] or 1)
-            parts = next((number for number in (2, 5) if limit % number == 0), None)
-            if parts is None:
-                raise
-        smaller, last = {**asked, "limit": limit // parts}, page * parts
-        found = self._page_in_parts(path, smaller, last - parts + 1, fields)
-        rows, total = list(found.rows), found.total_pages
-        for number in range(last - parts + 2, min(last, total) + 1):
-            rows += self._page_in_parts(path, smaller, number, fields).rows
-        return _Page(rows, math.ceil(total / parts))
-
-    def _page(self, path: str, asked: Parameters, page: int, fields: Sequence[str] = ()) -> "_Page":
-        """A page; of its rows, which may be very many, only the `fields` that are needed."""
-        document = self.client.get(path, {**asked, "page": page})
-        total = number_of(meta_of(document).get("totalPages"))
-        rows = rows_of(document, f"GET {path}")
-        if fields:
-            rows = [{field: row.get(field) for field in fields} for row in rows]
-        return _Page(rows, int(total or 1))
+        read = read_page if len(values) > FEWEST_IDS else read_page_in_parts
+        what = path.removeprefix("/")
+        for page in each_page(partial(read, self.client, path, asked), limit=ROWS, what=what):
+            yield from page.rows
 
 
-class _Page(NamedTuple):
-    rows: list[JSON]
-    total_pages: int
+def _require_segment(dataset: Dataset) -> None:
+    if not is_segment(dataset.name):
+        raise OtherGeneration(
+            f"no address of it can hold the dataset's name {dataset.name!r}; rename the dataset"
+        )
 
 
 def _found_run(document: JSON, dataset: Dataset) -> FoundRun:

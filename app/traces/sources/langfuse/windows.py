@@ -116,7 +116,9 @@ class _Circle:
         if part.cursor is None:  # another chain of pages begins
             self.cursors.clear()
         ids = frozenset(str(row.get("id")) for row in fetched.rows)
-        again = bool(ids) and ids <= self.ids and part.cursor is not None
+        # Rows that were ingested twice may fill a last page, too; nothing is lost there.
+        goes_on = any(rest.cursor is not None for rest in fetched.rest)
+        again = bool(ids) and ids <= self.ids and part.cursor is not None and goes_on
         self.ids = ids
         for rest in fetched.rest:
             if rest.cursor is not None and rest.cursor != part.cursor:

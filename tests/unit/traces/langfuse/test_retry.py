@@ -45,10 +45,22 @@ def error_of(step: Step) -> str:
 
 @pytest.mark.parametrize("kind", [Kind.SERVER, Kind.UNREACHABLE])
 def test_a_server_that_fails_is_asked_five_times_more_and_then_given_up(kind: Kind) -> None:
-    # Half of 1, 2, 4, 8 and 16 seconds: the jitter is 0.5 here.
+    # Three quarters of 2, 4, 8, 16 and 32 seconds: the jitter of the second half is 0.5 here.
     waits = [decide(kind, attempt=attempt) for attempt in range(5)]
-    assert waits == [Wait(0.5), Wait(1.0), Wait(2.0), Wait(4.0), Wait(8.0)]
+    assert waits == [Wait(1.5), Wait(3.0), Wait(6.0), Wait(12.0), Wait(24.0)]
     assert error_of(decide(kind, attempt=5)) == "LANGFUSE_UNAVAILABLE"
+
+
+@given(st.lists(st.floats(0, 1, exclude_max=True), min_size=5, max_size=5))
+def test_whatever_chance_says_half_a_minute_without_a_server_is_outlasted(
+    chances: list[float],
+) -> None:
+    steps = [
+        decide(Kind.UNREACHABLE, attempt=attempt, chance=chance)
+        for attempt, chance in enumerate(chances)
+    ]
+    # Half of 2 + 4 + 8 + 16 + 32 seconds, and never as long as all of them.
+    assert 31 <= sum(step.seconds for step in steps if isinstance(step, Wait)) < 62
 
 
 def test_the_time_that_the_server_names_is_waited_by_everybody() -> None:
@@ -56,7 +68,7 @@ def test_the_time_that_the_server_names_is_waited_by_everybody() -> None:
 
 
 def test_without_a_time_from_the_server_the_waits_grow() -> None:
-    assert decide(Kind.RATE_LIMITED, attempt=3) == Wait(4.0, shared=True)
+    assert decide(Kind.RATE_LIMITED, attempt=3) == Wait(8.0, shared=True)
     assert decide(Kind.RATE_LIMITED, attempt=30, chance=0.99) == Wait(59.4, shared=True)
 
 
@@ -68,7 +80,7 @@ def test_a_wait_beyond_the_patience_of_a_run_is_not_begun() -> None:
 
 
 def test_an_answer_that_is_no_json_is_asked_for_once_more() -> None:
-    assert decide(Kind.GARBLED) == Wait(0.5)
+    assert decide(Kind.GARBLED) == Wait(1.0)
     assert error_of(decide(Kind.GARBLED, attempt=1)) == "BAD_RESPONSE"
 
 
