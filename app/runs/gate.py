@@ -7,7 +7,7 @@ from typing import Any
 
 from app.core.errors import AppError
 from app.runs.comparison import Comparison
-from app.runs.verdict_words import explain
+from app.runs.verdict_words import NOT_COMPARABLE, explain
 from app.statistics.anomaly import Side
 from app.statistics.intervals import Interval
 from app.statistics.multiplicity import holm
@@ -60,11 +60,13 @@ class GateTerms:
     that does not count, `proved` the one that has to be ruled out.
 
     Where nothing is named, the gate consists of the KPIs that are marked as one, else of all KPIs,
-    else of the metrics.
+    else of the metrics. A baseline that was `chosen` may have been measured under other conditions;
+    the run's own may not.
     """
 
     max_drop: Mapping[str, float] = field(default_factory=dict)
     proved: Mapping[str, float] = field(default_factory=dict)
+    chosen: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +131,9 @@ def decide(found: Comparison, terms: GateTerms) -> GateResult:
         raise NothingToGate(f"the run {result.run} measured no case; a gate never passes on none")
     if found.verdict["verdict"] == Verdict.INVALID:
         return replace(result, reason=found.verdict["reason"])
+    if found.verdict["conditions"] and not terms.chosen:
+        why = f"{NOT_COMPARABLE}: {'; '.join(found.verdict['conditions'])}"
+        return replace(result, reason=why, differs=found.verdict["differs"])
     subjects = _subjects(found)
     allowed = _allowed(found, subjects, terms)
     lines = [*allowed, *(_proved(subjects[name], margin) for name, margin in terms.proved.items())]

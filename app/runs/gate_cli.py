@@ -102,7 +102,9 @@ def gate(
     from app.runs.gate import EXIT_CODES, GateOutcome, GateTerms
     from app.runs.gate_reports import gate_junit
 
-    terms = GateTerms(max_drop=_amounts(max_drop), proved=_amounts(no_worse))
+    terms = GateTerms(
+        max_drop=_amounts(max_drop), proved=_amounts(no_worse), chosen=baseline is not None
+    )
     if _is_file(run):
         result = _of_files(run, baseline, terms, metrics, _pairs(kpi))
     else:

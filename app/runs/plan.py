@@ -74,12 +74,13 @@ class PlannedDrift(_Frozen):
 
 class Differences(NamedTuple):
     """In what earlier plans differ: metrics (by column) and KPIs (by id) whose values mean
-    something else now, and all of it in words.
+    something else now, and all of it in words; `conditions` are those that touch every value.
     """
 
     metrics: frozenset[str]
     kpis: frozenset[str]
     told: tuple[str, ...]
+    conditions: tuple[str, ...] = ()
 
 
 class RunPlan(_Frozen):
@@ -150,6 +151,7 @@ def differences(earlier: Iterable[RunPlan], now: RunPlan) -> Differences:
         frozenset[str]().union(*(each.metrics for each in found)),
         frozenset[str]().union(*(each.kpis for each in found)),
         tuple(dict.fromkeys(said for each in found for said in each.told)),
+        tuple(dict.fromkeys(said for each in found for said in each.conditions)),
     )
 
 
@@ -165,6 +167,7 @@ def _differences(before: RunPlan, now: RunPlan) -> Differences:
         for kpi in now.kpis
         if any(column_of(ref.key) in metrics for ref in compile_formula(kpi.formula).references)
     }
+    conditions = tuple(_other_conditions(before, now))
     told = [
         *(f"{column} is measured by another version" for column in sorted(metrics & {*versions})),
         *(f"{column} is new" for column in sorted(metrics - {*versions})),
@@ -173,9 +176,9 @@ def _differences(before: RunPlan, now: RunPlan) -> Differences:
             for kpi in now.kpis
             if kpi.id in rewritten
         ),
-        *_other_conditions(before, now),
+        *conditions,
     ]
-    return Differences(metrics, frozenset(rewritten | touched), tuple(told))
+    return Differences(metrics, frozenset(rewritten | touched), tuple(told), conditions)
 
 
 def _other_conditions(before: RunPlan, now: RunPlan) -> Iterator[str]:

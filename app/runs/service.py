@@ -22,10 +22,12 @@ from app.kpis.evaluate import KpiValue, Standing
 from app.kpis.service import RunKey, record_kpis
 from app.metrics.aggregate import Aggregate
 from app.runs import queries, rules
+from app.runs.baselines import PINNED
 from app.runs.models import BenchmarkRun, RunMetric
 from app.runs.plan import RunPlan
 from app.runs.rules import RunStatus, TriggerType, ValidityVerdict
 from app.runs.verdict_words import Verdicts
+from app.statistics.verdict import Verdict
 from app.traces.models import Collection
 from app.traces.queries import lock_complete
 from app.traces.registry import TRACE_SOURCES, TracePage
@@ -298,7 +300,35 @@ def finish_run(session: Session, step: Step, found: Finished, now: datetime) -> 
     run.coverage, run.error_share = found.validity.coverage, found.validity.error_share
     if run.rescore_of is None:  # what is judged once more wakes nobody
         record_decisions(session, found.alerts, now)
+        if _has_no_verdict(found):
+            tell_notice(session, _not_comparable(run, found.verdicts), now)
     _end(session, run, RunStatus.COMPLETED, now)
+
+
+def _has_no_verdict(found: Finished) -> bool:
+    is_valid = found.validity.validity is rules.Validity.VALID
+    return is_valid and found.verdicts.run["verdict"] == Verdict.INVALID
+
+
+def _not_comparable(run: BenchmarkRun, found: Verdicts) -> RunNotice:
+    """Told once of a history and a baseline that do not fit, and not again every night."""
+    baseline, ids = found.run["baseline"], " ".join(found.run["baseline"]["runIds"])
+    is_pinned = baseline["mode"] == PINNED
+    remedy = (
+        "Pin a newer run, or rescore the baseline."
+        if is_pinned
+        else "Later runs are compared with this one."
+    )
+    return RunNotice(
+        state=EventState.RUN_INVALID,
+        once=f"not-comparable/{run.fingerprint}/{ids}",
+        name="run not comparable",
+        benchmark_id=run.benchmark_id,
+        agent_id=run.agent_id,
+        run_id=run.id,
+        run_seq=run.seq,
+        explanation=f"The numbers of this run are right, but {found.run['reason']}. {remedy}",
+    )
 
 
 def _end(session: Session, run: BenchmarkRun, status: RunStatus, now: datetime) -> None:

@@ -1,23 +1,25 @@
 """What a run is found to be beside its baseline, as it is stored, shown and said; pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from app.runs.plan import Differences
 from app.statistics.anomaly import Side
 from app.statistics.intervals import Interval
 from app.statistics.verdict import Estimand, Judgement, Note, Scale, Verdict
 
+NOT_COMPARABLE = "not comparable with its baseline"
 FIRST_RUN = "first run: there is no earlier valid run of this agent to compare it with"
 
 # Which verdict speaks for several: the first that one of them has.
 _LOUDEST = (
-    Verdict.INVALID,
     Verdict.REGRESSED,
     Verdict.IMPROVED,
     Verdict.INCONCLUSIVE,
     Verdict.NO_EVIDENCE,
+    Verdict.INVALID,
 )
 
 
@@ -96,26 +98,35 @@ def told_run(
     kpis: Sequence[Mapping[str, Any]],
     metrics: Sequence[Mapping[str, Any]],
     *,
-    baseline: Mapping[str, Any],
+    baseline: Mapping[str, Any] | None,
     compared: Compared,
-    differs: Iterable[str],
+    differs: Differences,
 ) -> dict[str, Any]:
-    """The run as a whole: its KPIs speak for it, or its metrics where it has none."""
+    """The run as a whole: its KPIs speak for it, or its metrics where it has none. Those that cannot
+    be compared are silent while others can.
+    """
     speakers = [one for one in (kpis or metrics) if one["verdict"] is not None]
     counts = Counter(str(one["verdict"]) for one in speakers)
     verdict = next((each for each in _LOUDEST if counts[each]), None)
-    reason = None if verdict else "nothing of this run can be compared with its baseline"
-    differing = [*_other_items(compared), *differs]
+    differing = [*_other_items(compared), *differs.told]
+    reason = None
+    if verdict is None:
+        reason = "nothing of this run can be compared with its baseline"
+    elif verdict is Verdict.INVALID:
+        reason = f"{NOT_COMPARABLE}: {'; '.join(differing)}"
     return {
         "verdict": verdict,
         "reason": reason,
-        "baseline": dict(baseline),
+        "baseline": baseline,
         "items": compared._asdict(),
         "counts": dict(counts),
         "differs": differing,
+        "conditions": list(differs.conditions),
         "explanation": " ".join(
             [
-                _summary(counts, "KPIs" if kpis else "metrics") if verdict else f"{reason}.",
+                f"{_capital(reason)}."
+                if reason
+                else _summary(counts, "KPIs" if kpis else "metrics"),
                 f"Compared over {_count(compared.items, 'item')}."
                 if compared.items
                 else "They have too few items in common, and are compared as two samples.",

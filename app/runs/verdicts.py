@@ -23,6 +23,7 @@ from app.runs.scoring import failure_of_loss
 from app.runs.service import Step
 from app.runs.verdict_words import (
     FIRST_RUN,
+    NOT_COMPARABLE,
     Compared,
     Verdicts,
     told_judgement,
@@ -46,6 +47,10 @@ RATIO_UNITS = frozenset({"ms", "s", "USD", "tokens"})
 MARGIN = 2.5
 # Ten seconds of work for 100,000 traces; a machine may be busy with other things.
 LONGEST_S = 600.0
+OTHER_METRIC = (
+    f"{NOT_COMPARABLE}, which does not have it in this version; rescore the baseline to compare"
+)
+OTHER_KPI = f"{NOT_COMPARABLE}: its formula or its metrics changed; rescore the baseline to compare"
 WHOLE_RUN = "its value of the whole run is neither a mean of items nor read off counts of theirs"
 
 
@@ -61,9 +66,10 @@ def judge_run(
         valid = validity.validity is Validity.VALID
         baseline = find_baseline(session, step.run_id, step.plan) if valid else None
         case = Case(plan=step.plan, kpis=kpis, baseline=baseline)
+    cut = case.differences.conditions
     run = _items(job, case, {step.run_seq: step.plan.columns})
     base = None
-    if baseline:
+    if baseline and not cut:
         base = _items(job, case, {each.seq: each.plan.columns for each in baseline.runs})
     pairing = pair_items(base, run) if base else None
     job.checkpoint()
@@ -76,6 +82,9 @@ def judge_run(
     if not valid:
         reasons = "; ".join(validity.reasons)
         return case.without_comparison(found, f"the run is invalid: {reasons}", Verdict.INVALID)
+    if cut:
+        why = f"{NOT_COMPARABLE}: {'; '.join(cut)}"
+        return case.without_comparison(found, why, Verdict.INVALID)
     if pairing is None:
         return case.without_comparison(found, FIRST_RUN)
     return case.told(found, pairing)
@@ -196,7 +205,7 @@ class Case:
                 metric.column, found.metrics[metric.column], metric_rule(_spec(metric)).scale
             )
             if metric.column in found.metrics
-            else withheld(self._why_no_metric(metric, differs))
+            else self._no_metric(metric, differs)
             for metric in self.plan.metrics
         }
         kpis = {
@@ -204,15 +213,15 @@ class Case:
                 one.kpi.name, found.kpis[one.kpi.id], self.kpi_rule(one).scale, gate=one.kpi.gate
             )
             if one.kpi.id in found.kpis
-            else withheld(self._why_no_kpi(one, differs))
+            else self._no_kpi(one, differs)
             for one in self.kpis
         }
         run = told_run(
             list(kpis.values()),
             list(metrics.values()),
-            baseline={"mode": self.baseline.mode, "runIds": [run.id for run in self.baseline.runs]},
+            baseline=self._told_baseline(),
             compared=compared,
-            differs=differs.told,
+            differs=differs,
         )
         return self._verdicts(found, run, metrics, kpis)
 
@@ -222,7 +231,13 @@ class Case:
         """What is stored of a run that was not compared: one reason for all of it."""
         said = withheld(reason, verdict)
         metrics = {metric.column: said for metric in self.plan.metrics}
-        return self._verdicts(found, said, metrics, {one.kpi.id: said for one in self.kpis})
+        run = said | {"baseline": self._told_baseline(), "differs": list(self.differences.told)}
+        return self._verdicts(found, run, metrics, {one.kpi.id: said for one in self.kpis})
+
+    def _told_baseline(self) -> dict[str, Any] | None:
+        if self.baseline is None:
+            return None
+        return {"mode": self.baseline.mode, "runIds": [run.id for run in self.baseline.runs]}
 
     def _verdicts(
         self,
@@ -241,17 +256,17 @@ class Case:
             },
         )
 
-    def _why_no_metric(self, metric: PlannedMetric, differs: Differences) -> str:
+    def _no_metric(self, metric: PlannedMetric, differs: Differences) -> dict[str, Any]:
         if metric.column in differs.metrics:
-            return "the baseline does not have it in this version; rescore the baseline to compare"
-        return WHOLE_RUN
+            return withheld(OTHER_METRIC, Verdict.INVALID)
+        return withheld(WHOLE_RUN)
 
-    def _why_no_kpi(self, one: KpiValue, differs: Differences) -> str:
+    def _no_kpi(self, one: KpiValue, differs: Differences) -> dict[str, Any]:
         if one.value is None:
-            return f"it has no value: {one.reason}"
+            return withheld(f"it has no value: {one.reason}")
         if one.kpi.id in differs.kpis:
-            return "its formula or its metrics changed; rescore the baseline to compare"
-        return WHOLE_RUN
+            return withheld(OTHER_KPI, Verdict.INVALID)
+        return withheld(WHOLE_RUN)
 
     def _known(self, *tables: ItemTable) -> set[str]:
         """The columns that can be resampled: what could not be counted in one of the runs cannot."""

@@ -61,7 +61,8 @@ def compared(
         base=run("before"),
         base_run_ids=["before"],
         candidate=run("now"),
-        verdict=verdict or {"verdict": "NO_EVIDENCE", "reason": None, "differs": []},
+        verdict=verdict
+        or {"verdict": "NO_EVIDENCE", "reason": None, "differs": [], "conditions": []},
         kpis=[
             KpiComparison(
                 kpi_id=name,
