@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.core.settings import Settings, env_example, variable_name
+from tests.support.references import Reference
 
 ROOT = Path(__file__).resolve().parents[2]
 APP = ROOT / "app"
@@ -109,3 +110,10 @@ def test_lock_files_hold_hashes_and_no_addresses() -> None:
 
 def test_nothing_secret_lies_in_the_tree() -> None:
     assert [name_of(path) for path in sources() if SECRET_WORDS.search(path.read_text())] == []
+
+
+def test_pytest_may_look_at_a_reference_of_the_tests_without_loading_it() -> None:
+    reference = Reference("no_such_module")
+    assert not hasattr(reference, "_mock_name")
+    with pytest.raises(ModuleNotFoundError):
+        _ = reference.anything

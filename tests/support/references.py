@@ -19,4 +19,6 @@ class Reference:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("_"):  # pytest asks whatever it collects for such names
+            raise AttributeError(attribute)
         return getattr(importlib.import_module(self._name), attribute)

@@ -1,0 +1,91 @@
+"""A Postgres for the whole test run, a migrated database for each test that asks for one, and the
+service on top of it.
+"""
+
+import base64
+import importlib
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.core.addresses import OWN_SERVERS
+from app.core.db import Database
+from app.core.resources import Resources
+from app.core.secrets import SecretBox
+from app.jobs.pool import ProcessPool
+from app.metrics.registry import load_metrics
+from app.plugins import load_plugins
+from app.postgres.server import Lease
+from tests.support.postgres import cluster, drop_database, make_migrated_database
+from tests.support.recycling import Databases
+from tests.support.service import Service, running_service
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Lease]:
+    base = tmp_path_factory.getbasetemp()
+    with cluster(base if worker_id == "master" else base.parent) as lease:
+        yield lease
+
+
+@pytest.fixture(scope="session")
+def migrated_template(postgres_server: Lease, worker_id: str) -> Iterator[str]:
+    """The name of a migrated database that nobody uses, to be copied."""
+    name = f"template_{worker_id}"
+    make_migrated_database(postgres_server.url, name)
+    yield name
+    drop_database(postgres_server.url, name)
+
+
+@pytest.fixture(scope="session")
+def databases(postgres_server: Lease, migrated_template: str, worker_id: str) -> Databases:
+    return Databases(postgres_server.url, migrated_template, prefix=f"test_{worker_id}_")
+
+
+@pytest.fixture
+def fresh_database_url(databases: Databases) -> Iterator[str]:
+    """A migrated, empty database of the test's own."""
+    name = databases.take()
+    yield databases.url(name)
+    databases.give_back(name)
+
+
+@pytest.fixture
+def migrated_database(fresh_database_url: str) -> Iterator[Database]:
+    db = Database(fresh_database_url, pool_size=10, name="tests")
+    yield db
+    db.dispose()
+
+
+@pytest.fixture(scope="session")
+def plugins() -> None:
+    """Every metric and source, and the handlers of the jobs."""
+    load_plugins()
+    importlib.import_module("app.worker")
+
+
+@pytest.fixture
+def service_resources(migrated_database: Database, tmp_path: Path, plugins: None) -> Resources:
+    return Resources(
+        db=migrated_database,
+        secrets=SecretBox.from_keys([base64.b64encode(secrets.token_bytes(32)).decode()]),
+        data_dir=tmp_path,
+        outbound=OWN_SERVERS,
+        options={"langfuse_default_url": "https://cloud.langfuse.com"},
+    )
+
+
+@pytest.fixture(scope="session")
+def metric_pool() -> Iterator[ProcessPool]:
+    pool = ProcessPool(1, warm_up=load_metrics)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def service(service_resources: Resources, metric_pool: ProcessPool) -> Iterator[Service]:
+    """The API with an admin key, on a real port and an empty database."""
+    with running_service(service_resources, metric_pool) as running:
+        yield running
