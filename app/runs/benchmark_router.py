@@ -62,7 +62,6 @@ def tell_power(benchmark_id: BenchmarkId, body: PowerRequest, res: Res) -> Page[
     """
     with res.db.read() as session:
         get_benchmark(session, benchmark_id)
-        measured = power.measured_of(session, benchmark_id, body.agent_id)
     size = power.Size(body.items, body.trials, body.drop)
-    found = power.powers(measured, size)
+    found = power.tell_power(res.db, benchmark_id, body.agent_id, size)
     return Page(items=[PowerView.model_validate(each) for each in found])

@@ -1,10 +1,10 @@
 """Two stored runs held against each other: read in transactions, computed outside of them."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -34,6 +34,8 @@ from app.runs.side_by_side import (
 )
 from app.runs.traits import Link, links_of_items, traits_of_runs
 from app.runs.verdicts import Case
+
+R = TypeVar("R")
 
 MOST_OTHER_AGENTS = 8
 # Runs of other agents that were made within half a day of the candidate are of the same night.
@@ -72,13 +74,19 @@ def compare_in_child(
     """
     with db.read() as session:
         _asked(session, base_ids, candidate_id)  # what is refused takes no process
+    return in_child(_compare_stored, db.url, list(base_ids), candidate_id, metric)
+
+
+def in_child(function: Callable[..., R], *arguments: Any) -> R:
+    """What a function returns in a process that ends with it. Raises: `ComparisonBusy`,
+    `ComparisonLost`.
+    """
     if not _TURN.acquire(timeout=LONGEST_TURN_S):
         raise ComparisonBusy
     try:
         pool = ProcessPool(1, warm_up=load_metrics)
         try:
-            asked = (db.url, list(base_ids), candidate_id, metric)
-            return pool.run(_compare_stored, *asked, timeout_s=LONGEST_S)
+            return pool.run(function, *arguments, timeout_s=LONGEST_S)
         except CallLost as lost:
             raise ComparisonLost(
                 f"the comparison could not be computed: {lost}; try again, or compare runs of"

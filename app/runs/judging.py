@@ -32,6 +32,7 @@ from app.statistics.resampling import (
     Draws,
     draw_items,
     resampled_counts,
+    resampled_error,
     resampled_interval,
     resampled_statistic,
     share_at_least,
@@ -72,6 +73,22 @@ def answer(asked: Question) -> Findings:
     if asked.candidate is None or asked.base is None:
         return found
     return _compared(asked, found, asked.base, asked.candidate)
+
+
+def errors_of_change(asked: Question) -> dict[str, float | None]:
+    """How far each KPI moves by chance, by its id: the standard error of its change between two runs
+    of the same items, or of its value where there is no baseline; None where it is not known.
+    """
+    counted = {one.column: one.counted for one in asked.metrics if one.counted}
+    run = _Resampled(asked.candidate or asked.run, counted)
+    base = _Resampled(asked.base, counted, run.draws) if asked.base else None
+    found: dict[str, float | None] = {}
+    for one in asked.kpis:
+        rows = run.formula_rows(one.formula).values
+        if base is not None:
+            rows = rows - base.formula_rows(one.formula).values
+        found[one.id] = resampled_error(rows, run.draws.unit_count)
+    return found
 
 
 def repeats_of(sums: ItemSums) -> list[Repeats]:

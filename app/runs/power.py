@@ -1,7 +1,7 @@
 """What a benchmark could see: the smallest drop that stands out from what its runs vary by."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean, variance
@@ -10,16 +10,28 @@ from typing import NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from app.core.db import Database
 from app.core.errors import Conflict
 from app.formula import CompiledFormula, Reference, compile_formula
 from app.metrics.registry import column_of
-from app.metrics.run_value import is_run_metric
+from app.metrics.types import MetricRef
 from app.runs.baselines import EarlierRun, valid_runs_before
+from app.runs.comparing import in_child
+from app.runs.item_counts import with_counts
 from app.runs.items import ItemTable, items_of_runs, pair_items
 from app.runs.models import BenchmarkRun
 from app.runs.plan import RunPlan
+from app.runs.questions import KpiQuestion, MetricQuestion, Question
 from app.runs.rules import RunStatus, Validity
-from app.statistics.power import ChangeVariance, items_needed, trials_needed, visible_change
+from app.runs.verdicts import Case
+from app.statistics.power import (
+    ChangeVariance,
+    clustered_variance,
+    items_needed,
+    trials_needed,
+    visible_change,
+)
+from app.statistics.verdict import FEW_CLUSTERS, Scale
 
 
 class NothingMeasured(Conflict):
@@ -73,15 +85,49 @@ class _Item(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """The newest valid run of a benchmark, and the items of that run and the one before it."""
+    """The newest valid run of a benchmark, and the items of that run and the one before it; `counted`
+    are the metrics whose value of the run is read off counts.
+    """
 
     plan: RunPlan
     run: ItemTable
     before: ItemTable | None
+    counted: Mapping[str, MetricRef]
 
 
-def measured_of(session: Session, benchmark_id: str, agent_id: str | None) -> Measured:
-    """What is known of how a benchmark varies. Raises: `NothingMeasured`."""
+class _Subject(NamedTuple):
+    """A KPI or a metric, which is its own formula."""
+
+    kind: str
+    name: str
+    formula: CompiledFormula
+
+
+def tell_power(
+    db: Database, benchmark_id: str, agent_id: str | None, size: Size
+) -> Sequence[Power]:
+    """What each KPI and each metric of a benchmark could see; KPIs first. What is no mean of items
+    is resampled, in a process of its own. Raises: `NothingMeasured`, besides what `in_child` does.
+    """
+    with db.read() as session:
+        runs = _last_runs(session, benchmark_id, agent_id)
+    plan = runs[0].plan
+    counted = Case(plan=plan, kpis=(), baseline=None).counted
+    if all(_is_of_items(each.formula, counted) for each in _subjects(plan, counted)):
+        return powers(_measured(db, runs), size)
+    return in_child(_stored_powers, db.url, runs, size)
+
+
+def _stored_powers(url: str, runs: Sequence[EarlierRun], size: Size) -> list[Power]:
+    db = Database(url, pool_size=1, name="mosaico-power")
+    try:
+        return powers(_measured(db, runs), size)
+    finally:
+        db.engine.dispose()
+
+
+def _last_runs(session: Session, benchmark_id: str, agent_id: str | None) -> list[EarlierRun]:
+    """The newest valid run and the one before it, where there is one."""
     statement = select(BenchmarkRun).where(
         BenchmarkRun.benchmark_id == benchmark_id,
         BenchmarkRun.status == RunStatus.COMPLETED,
@@ -98,29 +144,54 @@ def measured_of(session: Session, benchmark_id: str, agent_id: str | None) -> Me
             " start one, then ask what it can see"
         )
     newest = EarlierRun(run.seq, run.id, RunPlan.model_validate(run.plan))
-    before = valid_runs_before(session, run, 1)
-    columns = [one.column for one in newest.plan.metrics if not is_run_metric(one.ref)]
-    tables = [
-        items_of_runs(session, {each.seq: each.plan.columns}, columns) for each in (newest, *before)
-    ]
-    return Measured(newest.plan, tables[0], tables[1] if before else None)
+    return [newest, *valid_runs_before(session, run, 1)]
+
+
+def _measured(db: Database, runs: Sequence[EarlierRun]) -> Measured:
+    plan = runs[0].plan
+    case = Case(plan=plan, kpis=(), baseline=None)
+    tables = []
+    for each in runs:
+        columns = {each.seq: each.plan.columns}
+        with db.read() as session:
+            table = items_of_runs(session, columns, case.columns, cluster_field=plan.cluster_field)
+        tables.append(with_counts(table, db, columns, case.counted))
+    return Measured(plan, tables[0], tables[1] if len(tables) > 1 else None, case.counted)
 
 
 def powers(measured: Measured, size: Size) -> list[Power]:
-    """What each KPI and each metric of a benchmark could see; KPIs first."""
-    subjects = [("KPI", kpi.name, compile_formula(kpi.formula)) for kpi in measured.plan.kpis]
-    subjects += [("METRIC", column, compile_formula(column)) for column in measured.run.values]
-    return [_power(kind, name, formula, measured, size) for kind, name, formula in subjects]
+    """What each KPI and each metric of a benchmark could see; KPIs first. Imports numpy where one of
+    them is no mean of items.
+    """
+    subjects = _subjects(measured.plan, measured.run.values)
+    spreads = _resampled(
+        measured, [each for each in subjects if not _is_of_items(each.formula, measured.counted)]
+    )
+    return [_power(each, measured, size, spreads.get(each.formula.source)) for each in subjects]
 
 
-def _power(kind: str, name: str, formula: CompiledFormula, measured: Measured, size: Size) -> Power:
-    run = _items(measured.run, formula)
-    trials = size.trials or max(1, round(fmean(one.n for one in run.values()))) if run else 1
-    items = size.items or len(run)
-    found = _variance(measured, run, formula)
+def _subjects(plan: RunPlan, columns: Iterable[str]) -> list[_Subject]:
+    kpis = [_Subject("KPI", kpi.name, compile_formula(kpi.formula)) for kpi in plan.kpis]
+    return [*kpis, *(_Subject("METRIC", name, compile_formula(name)) for name in columns)]
+
+
+def _is_of_items(formula: CompiledFormula, counted: Mapping[str, MetricRef]) -> bool:
+    """Whether a formula reads nothing but means of items."""
+    return all(
+        ref.stat == "mean" and column_of(ref.key) not in counted for ref in formula.references
+    )
+
+
+def _power(subject: _Subject, measured: Measured, size: Size, drawn: "_Spread | None") -> Power:
+    name = subject.name
+    found = drawn or _variance(measured, subject.formula)
+    run = _items(measured.run, subject.formula)
+    known = len(run) if run else len(measured.run.items)
+    trials = size.trials or max(1, round(_trials(measured.run, run)))
+    items = size.items or known
     if found is None or not items:
         return Power(
-            kind=kind,
+            kind=subject.kind,
             name=name,
             basis=None,
             items=items,
@@ -128,7 +199,7 @@ def _power(kind: str, name: str, formula: CompiledFormula, measured: Measured, s
             smallest_drop=None,
             trials_needed=None,
             items_needed=None,
-            explanation=f"{name} is not made of means of items; its variance is not known.",
+            explanation=f"{name} is not made of items, or of too few; its variance is not known.",
         )
     basis, spread = found
     smallest = visible_change(spread, items=items, trials=trials)
@@ -136,7 +207,7 @@ def _power(kind: str, name: str, formula: CompiledFormula, measured: Measured, s
     remedy = trials_needed(spread, items=items, change=wanted) if wanted else None
     needed = None if wanted is None else remedy.more_trials if remedy else 1
     return Power(
-        kind=kind,
+        kind=subject.kind,
         name=name,
         basis=basis,
         items=items,
@@ -144,8 +215,66 @@ def _power(kind: str, name: str, formula: CompiledFormula, measured: Measured, s
         smallest_drop=smallest,
         trials_needed=needed,
         items_needed=items_needed(spread, trials=trials, change=wanted) if wanted else None,
-        explanation=_explained(name, basis, smallest, items, trials, wanted, needed),
+        explanation=_explained(
+            name, basis, smallest, items, trials, wanted, needed, len({*measured.run.clusters})
+        ),
     )
+
+
+def _trials(table: ItemTable, run: Mapping[str, _Item]) -> float:
+    if run:
+        return fmean(one.n for one in run.values())
+    return len(table.places) / len(table.items) if table.items else 1.0
+
+
+def _resampled(measured: Measured, subjects: Sequence[_Subject]) -> "dict[str, _Spread]":
+    """The variance of what is no mean of items, by formula: as resamples of the items show it."""
+    columns = {
+        column
+        for column in measured.run.values
+        if column not in measured.counted
+        or all(column in each.counts for each in (measured.run, measured.before) if each)
+    }
+    known = [
+        each
+        for each in subjects
+        if {column_of(ref.key) for ref in each.formula.references} <= columns
+    ]
+    if not known or not measured.run.items:
+        return {}
+    from app.runs.judging import errors_of_change
+
+    paired = pair_items(measured.before, measured.run) if measured.before else None
+    both = paired is not None and paired.paired and len(paired.base.items) > 1
+    asked = Question(
+        run=measured.run,
+        candidate=paired.candidate if paired and both else None,
+        base=paired.base if paired and both else None,
+        metrics=[
+            MetricQuestion(column=name, scale=Scale.NUMBER, rule=None, counted=ref)
+            for name, ref in measured.counted.items()
+        ],
+        kpis=[
+            KpiQuestion(
+                id=each.formula.source,
+                formula=each.formula.source,
+                column=None,
+                is_gate=False,
+                rule=None,
+            )
+            for each in known
+        ],
+    )
+    basis, runs = (Basis.TWO_RUNS, 1) if both else (Basis.ITEMS_OF_ONE_RUN, 2)
+    table = asked.candidate or asked.run
+    return {
+        name: _Spread(
+            basis,
+            ChangeVariance(runs * error**2 * len(table.items), None, _trials(table, {})),
+        )
+        for name, error in errors_of_change(asked).items()
+        if error
+    }
 
 
 def _items(table: ItemTable, formula: CompiledFormula) -> dict[str, _Item]:
@@ -173,30 +302,45 @@ class _Spread(NamedTuple):
     variance: ChangeVariance
 
 
-def _variance(
-    measured: Measured, run: dict[str, _Item], formula: CompiledFormula
-) -> _Spread | None:
+def _variance(measured: Measured, formula: CompiledFormula) -> _Spread | None:
     """The variance of an item's change: from two runs where there are two."""
+    if not _is_of_items(formula, measured.counted):
+        return None
+    run = _items(measured.run, formula)
+    clusters = dict(zip(measured.run.items, measured.run.clusters, strict=False))
     if measured.before is not None:
         paired = pair_items(measured.before, measured.run)
         before, after = _items(paired.base, formula), _items(paired.candidate, formula)
-        pairs = [(before[item], after[item]) for item in after if item in before]
+        pairs = {item: (before[item], after[item]) for item in after if item in before}
         if len(pairs) > 1:
-            return _Spread(Basis.TWO_RUNS, _of_changes(pairs))
+            found = _of_changes(pairs, clusters)
+            return None if found is None else _Spread(Basis.TWO_RUNS, found)
     within = _mean_within(run.values())
     if within is not None:
         return _Spread(Basis.TRIALS_OF_ONE_RUN, ChangeVariance(0.0, 2 * within))
     if len(run) > 1:
-        spread = variance([one.mean for one in run.values()])
-        return _Spread(Basis.ITEMS_OF_ONE_RUN, ChangeVariance(2 * spread, None))
+        spread = _spread({item: one.mean for item, one in run.items()}, clusters)
+        if spread is not None:
+            return _Spread(Basis.ITEMS_OF_ONE_RUN, ChangeVariance(2 * spread, None))
     return None
 
 
-def _of_changes(pairs: Sequence[tuple[_Item, _Item]]) -> ChangeVariance:
-    seen = variance([after.mean - before.mean for before, after in pairs])
+def _spread(values: Mapping[str, float], clusters: Mapping[str, str]) -> float | None:
+    """The variance of an item, where items come in clusters as their mean sees it."""
+    names = [clusters.get(item, item) for item in values]
+    return clustered_variance([*values.values()], names)
+
+
+def _of_changes(
+    pairs: Mapping[str, tuple[_Item, _Item]], clusters: Mapping[str, str]
+) -> ChangeVariance | None:
+    changes = {item: after.mean - before.mean for item, (before, after) in pairs.items()}
+    seen = _spread(changes, clusters)
+    if seen is None:
+        return None
     noise = [
         (before.within + after.within, before.within / before.n + after.within / after.n)
-        for before, after in pairs
+        for before, after in pairs.values()
         if before.within is not None and after.within is not None
     ]
     if not noise:
@@ -218,9 +362,11 @@ def _explained(
     trials: int,
     wanted: float | None,
     needed: int | None,
+    clusters: int,
 ) -> str:
+    grouped = f" of {clusters} groups" if clusters else ""
     seen = (
-        f"With {items} items × {trials} trials a drop of {name} by {smallest:.3g} is seen in four"
+        f"With {items} items{grouped} × {trials} trials a drop of {name} by {smallest:.3g} is seen in four"
         " runs of five."
     )
     said = [seen]
@@ -230,6 +376,8 @@ def _explained(
             if needed is None
             else f"For a drop of {wanted:g}, {needed} trials of each item are needed."
         )
+    if 0 < clusters < FEW_CLUSTERS:
+        said.append("Of fewer than ten groups that is uncertain, and rather too small.")
     if basis is Basis.ITEMS_OF_ONE_RUN:
         said.append(
             "That is a guess from one run, and rather too careful: a second one tells more."

@@ -32,6 +32,7 @@ from app.statistics.resampling import (
     resampled_p,
 )
 from app.statistics.verdict import (
+    FEW_CLUSTERS,
     TRIALS_FOR_FIXED,
     Judgement,
     Note,
@@ -43,8 +44,6 @@ from app.statistics.verdict import (
     settled,
 )
 
-# Student's t of fewer clusters is too sure of itself; whole clusters are flipped instead.
-FEW_CLUSTERS = 10
 _HALF_WIDTH = 1.96
 
 
@@ -150,7 +149,7 @@ def judge_resampled(
         sides=_Sides(level, seen),
         unit=1.0 if rule.scale is Scale.RATE or as_ratio else abs(level),
         size=_Size(items, trials, draws.clusters),
-        variance=None if error is None else ChangeVariance(error**2 * items * trials, None),
+        variance=None if error is None else ChangeVariance(error**2 * items, None, trials),
         notes=(*notes, *sometimes),
     )
 

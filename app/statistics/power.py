@@ -6,6 +6,8 @@ numpy.
 """
 
 import math
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from app.statistics.intervals import Interval
@@ -16,16 +18,37 @@ MOST_TRIALS = 1_000
 
 
 class ChangeVariance(NamedTuple):
-    """The variance of an item's change; `trial` is None where every item had one trial only, and
-    `items` holds all of it then.
+    """The variance of an item's change; `trial` is None where the noise within items is not known,
+    and `items` holds all of it then, as it was with `seen` trials an item.
     """
 
     items: float
     trial: float | None
+    seen: float = 1.0
 
     def of(self, trials: float) -> float:
-        """With so many trials an item."""
-        return self.items + (self.trial or 0.0) / trials
+        """With so many trials an item; where their noise is not known, more trials are no help and
+        fewer at worst make all of it larger.
+        """
+        if self.trial is None:
+            return self.items * max(1.0, self.seen / trials)
+        return self.items + self.trial / trials
+
+
+def clustered_variance(values: Sequence[float], clusters: Sequence[str]) -> float | None:
+    """The variance of an item, as the mean of items that come in clusters sees it: n·SE²; None of one
+    cluster. With singletons it is s².
+
+    Source: Liang and Zeger 1986.
+    """
+    mean = math.fsum(values) / len(values)
+    sums: dict[str, float] = defaultdict(float)
+    for value, cluster in zip(values, clusters, strict=True):
+        sums[cluster] += value - mean
+    count = len(sums)
+    if count == 1:
+        return None
+    return count / (count - 1) * math.fsum(each**2 for each in sums.values()) / len(values)
 
 
 def smallest_visible(error: float) -> float:
@@ -47,14 +70,15 @@ def trials_needed(variance: ChangeVariance, *, items: int, change: float) -> Rem
     """How many trials an item make a change visible, as `more_trials` of none; None when one does,
     and a remedy without trials when not even a thousand do.
 
-    With one trial an item in the past the noise within items is unknown: at best it is all there is.
+    Where the noise within items is unknown, at best it is all there is.
     """
     bearable = items * (change / MDE_FACTOR) ** 2
-    if variance.of(1) <= bearable:
+    unknown = variance.trial is None
+    noise = variance.items * variance.seen if variance.trial is None else variance.trial
+    rest = 0.0 if unknown else variance.items
+    if rest + noise <= bearable:
         return None
-    if variance.trial is None:
-        return Remedy(_at_most(variance.items, bearable), at_best=True)
-    return Remedy(_at_most(variance.trial, bearable - variance.items))
+    return Remedy(_at_most(noise, bearable - rest), at_best=unknown)
 
 
 def items_needed(variance: ChangeVariance, *, trials: int, change: float) -> int:

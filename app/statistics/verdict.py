@@ -17,6 +17,8 @@ ALPHA = 0.05
 CONFIDENCE = 0.95
 # Below this many items nothing is concluded, whatever the numbers say.
 MIN_ITEMS = 5
+# Student's t of fewer clusters is too sure of itself; whole clusters are flipped instead.
+FEW_CLUSTERS = 10
 # One fixed benchmark is shown as a second estimand from this many trials an item.
 TRIALS_FOR_FIXED = 3
 # (1.96 + 0.84): the two-sided 5 % quantile and the 80 % quantile of the normal distribution.

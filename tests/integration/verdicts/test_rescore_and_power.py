@@ -65,3 +65,49 @@ def test_one_run_with_trials_tells_the_noise_within_items(service: Service, nigh
     # Each item has 1 and 0: a variance of 1/2, of a change 1; with 2 trials 1/2, over 10 items:
     # 2.80 · √0.05.
     assert kpi["smallestDrop"] == pytest.approx(0.6261, abs=1e-4)
+
+
+def test_items_that_belong_together_show_less_than_as_many_alone(service: Service) -> None:
+    service.agent()
+    service.benchmark(metrics=["ACCURACY"], clusterField="topic")
+    grouped = [traces(failed, items=40) for failed in (range(4), range(4, 8))]
+    for name, uploaded in zip(("monday", "tuesday"), grouped, strict=True):
+        tagged = [
+            trace | {"tags": [f"topic:{number // 4}"]} for number, trace in enumerate(uploaded)
+        ]
+        service.upload(tagged, run_name=name)
+        service.completed(runName=name)
+    [metric] = service.post("/benchmarks/bench-001/power", {})["items"]
+    # Ten topics of four items: one rose by 4, one fell by 4, SE² = 10/9 · (16 + 16) / 40² = 0.02222;
+    # 2.80 times the root of it. Taken one by one: √(8/39/40), 0.2006.
+    assert metric["smallestDrop"] == pytest.approx(0.41740, abs=1e-4)
+    assert "40 items of 10 groups" in metric["explanation"]
+
+
+def test_what_is_no_mean_of_items_is_resampled(service: Service) -> None:
+    service.agent()
+    service.benchmark(
+        metrics=["ACCURACY", "LATENCY_MS", {"key": "F1_SCORE", "options": {"labels": "micro"}}],
+        measures=[
+            {"id": "total", "name": "total", "formula": "ACCURACY.sum"},
+            {"id": "slow", "name": "slow", "formula": "LATENCY_MS.p95"},
+            {"id": "labels", "name": "labels", "formula": "F1_SCORE"},
+        ],
+    )
+    for name, failed in (("monday", range(5)), ("tuesday", range(3, 8))):
+        timed = [
+            trace | {"latencyMs": 100 + (number * 7 + len(name)) % 40}
+            for number, trace in enumerate(traces(failed))
+        ]
+        service.upload(timed, run_name=name)
+        service.completed(runName=name)
+    found = service.post("/benchmarks/bench-001/power", {"drop": 0.1})["items"]
+    known = {each["name"]: each for each in found}
+    assert {each["basis"] for each in found} == {"TWO_RUNS"}
+    # As above 0.17365 for the share, and 40 times that for the sum; the micro F1 is the share.
+    assert known["ACCURACY"]["smallestDrop"] == pytest.approx(0.17365, abs=1e-4)
+    assert known["total"]["smallestDrop"] == pytest.approx(40 * 0.17365, rel=0.06)
+    for name in ("labels", "F1_SCORE"):
+        assert known[name]["smallestDrop"] == pytest.approx(0.17365, rel=0.06)
+        assert known[name]["itemsNeeded"] == pytest.approx(121, rel=0.12)
+    assert known["slow"]["smallestDrop"] > 0

@@ -177,6 +177,19 @@ def test_latency_is_judged_as_a_ratio() -> None:
     assert judge(run_of([0.0] * 6), run_of([1.0] * 6), rule).notes == (Note.UNDEFINED,)
 
 
+def test_an_open_kpi_asks_for_as_many_times_its_trials_as_its_noise_is_too_large() -> None:
+    random = np.random.default_rng(4)
+    draws = draw_items(40)
+    base, other = (
+        resampled_statistic("mean", random.random(40), np.arange(40), draws) for _ in range(2)
+    )
+    found = judge_resampled(base, other, RATE, draws, trials=5.0)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.mde is not None
+    assert found.more_trials == math.ceil(5 * (found.mde / 0.05) ** 2) - 5
+    assert Note.AT_BEST in found.notes
+
+
 def test_noisy_latency_asks_for_more_trials() -> None:
     # Trials of half, once and half again the item's mean explain more than the items differ by: all
     # is noise, which falls with the number of trials, 3 · (mde / margin)² of them.

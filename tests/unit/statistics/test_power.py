@@ -2,20 +2,24 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.statistics.intervals import Interval
+from app.statistics.means import clustered_error
 from app.statistics.power import (
     ChangeVariance,
     Inferiority,
+    clustered_variance,
     items_needed,
     no_worse_than,
     smallest_visible,
     trials_needed,
     visible_change,
 )
+from app.statistics.resampling import cluster_places
 from app.statistics.verdict import Remedy
 
 VARIANCES = st.builds(ChangeVariance, st.floats(0.0, 1.0), st.floats(0.001, 1.0))
@@ -79,3 +83,32 @@ def test_no_worse_is_proven_by_the_interval_and_not_by_the_value() -> None:
     assert no_worse_than(Interval(low=-0.1, high=0.04), 0.05) == Inferiority(True, 0.04)
     assert no_worse_than(Interval(low=0.06, high=0.2), 0.05) == Inferiority(False, 0.2)
     assert no_worse_than(Interval(low=-0.1, high=0.06), 0.05) == Inferiority(None, 0.06)
+
+
+def test_where_only_the_whole_noise_is_known_so_many_times_the_trials_make_it_small_enough() -> (
+    None
+):
+    # Seen with 5 trials an item: 2.80 · √(0.5/100) = 0.198. For 0.14 twice the trials, at best.
+    variance = ChangeVariance(items=0.5, trial=None, seen=5.0)
+    assert visible_change(variance, items=100, trials=5) == pytest.approx(0.19799, abs=1e-5)
+    assert trials_needed(variance, items=100, change=0.14) == Remedy(10, at_best=True)
+    # More may be no help, and one trial may be five times as noisy.
+    assert variance.of(10) == 0.5
+    assert variance.of(1) == 2.5
+
+
+def test_the_variance_of_an_item_as_clusters_show_it() -> None:
+    # Sums around the mean of 0: 2 and -2; 2/1 · (4 + 4) / 4.
+    assert clustered_variance([1.0, 1.0, -1.0, -1.0], ["a", "a", "b", "b"]) == 4.0
+    # Each item alone: s² = 4/3.
+    assert clustered_variance([1.0, 1.0, -1.0, -1.0], [*"abcd"]) == pytest.approx(4 / 3)
+    assert clustered_variance([1.0, -1.0], ["a", "a"]) is None
+
+
+@given(st.lists(st.tuples(st.floats(-1, 1), st.sampled_from("abc")), min_size=3, max_size=9))
+def test_it_is_that_of_the_clustered_error(items: list[tuple[float, str]]) -> None:
+    values, names = [value for value, _ in items], [name for _, name in items]
+    found = clustered_variance(values, names)
+    if found is not None:
+        error = clustered_error(np.array(values), cluster_places(names))
+        assert found / len(items) == pytest.approx(error**2, abs=1e-12)

@@ -1,9 +1,13 @@
 """Simulated runs whose truth is known: how often a verdict is wrong, and how often it is missed.
 
-`make test` plays a hundred nights, with room for chance (five standard errors); `make prove`
-plays 2000 and more. Seeds are fixed: what passes once passes always.
+`make test` plays a hundred nights, with room for chance (five standard errors); `make prove` plays
+2000 and more, and holds them against the bounds themselves: at least 93 % of the intervals hold the
+truth, at least 75 % of the drops are found. Of false alarms a test that keeps its 5 % exactly has
+more than 5 % in every second series of nights, so two standard errors (1 % of 2000) are let pass.
+Seeds are fixed: what passes once passes always. The shares stand in the log (`--log-cli-level=INFO`).
 """
 
+import logging
 import math
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
@@ -20,6 +24,8 @@ from app.statistics.repeats import FloatArray, ItemSums
 from app.statistics.resampling import draw_items, resampled_statistic
 from app.statistics.verdict import Judgement, Scale, Verdict, VerdictRule
 
+log = logging.getLogger(__name__)
+
 PASS_RATE = 0.8
 ALARMS, COVERED, POWER = 0.05, 0.93, 0.75
 ANY = VerdictRule(side=Side.LOW, min_effect=0.0)
@@ -35,8 +41,9 @@ class Night(NamedTuple):
 
 
 NIGHTS = (Night(37, 1), Night(37, 5), Night(100, 3))
+SAMPLE = 100
 LENGTHS = (
-    pytest.param(100, id="sample"),
+    pytest.param(SAMPLE, id="sample"),
     pytest.param(2000, id="campaign", marks=pytest.mark.prove),
 )
 
@@ -55,19 +62,29 @@ def two_runs(night: Night, drop: float, random: np.random.Generator) -> Judgemen
 
 def share(nights: int, seen: Callable[[np.random.Generator], bool]) -> float:
     random = np.random.default_rng(nights)
-    return sum(seen(random) for _ in range(nights)) / nights
+    found = sum(seen(random) for _ in range(nights)) / nights
+    log.info("%.4f of %d nights", found, nights)
+    return found
 
 
-def at_most(nominal: float, nights: int) -> float:
-    """The share that a nominal one may reach by chance: two standard errors in a campaign."""
-    return nominal + (2 if nights > 1000 else 5) * math.sqrt(nominal * (1 - nominal) / nights)
+def alarms_at_most(nights: int) -> float:
+    return ALARMS + (2 if nights > SAMPLE else 5) * _by_chance(ALARMS, nights)
+
+
+def missed_at_most(bound: float, nights: int) -> float:
+    """The share of what may be missed; there is room for chance in a sample only."""
+    return 1 - bound + (0 if nights > SAMPLE else 5) * _by_chance(bound, nights)
+
+
+def _by_chance(rate: float, nights: int) -> float:
+    return math.sqrt(rate * (1 - rate) / nights)
 
 
 @pytest.mark.parametrize("nights", LENGTHS)
 @pytest.mark.parametrize("night", NIGHTS, ids=str)
 def test_nights_without_a_change_are_hardly_ever_called_one(night: Night, nights: int) -> None:
     found = share(nights, lambda random: (two_runs(night, 0.0, random).p or 0.0) < 0.05)
-    assert found <= at_most(ALARMS, nights)
+    assert found <= alarms_at_most(nights)
 
 
 @pytest.mark.parametrize("nights", LENGTHS)
@@ -77,7 +94,7 @@ def test_the_interval_of_a_change_holds_the_change(night: Night, nights: int) ->
         found = two_runs(night, 0.0, random)
         return not (found.low or 0.0) <= 0.0 <= (found.high or 0.0)
 
-    assert share(nights, missed) <= at_most(1 - COVERED, nights)
+    assert share(nights, missed) <= missed_at_most(COVERED, nights)
 
 
 @pytest.mark.parametrize("nights", LENGTHS)
@@ -90,7 +107,7 @@ def test_the_interval_of_a_pass_rate_holds_the_rate(night: Night, nights: int) -
         assert found.interval is not None
         return not found.interval.low <= PASS_RATE <= found.interval.high
 
-    assert share(nights, missed) <= at_most(1 - COVERED, nights)
+    assert share(nights, missed) <= missed_at_most(COVERED, nights)
 
 
 @pytest.mark.parametrize("nights", LENGTHS)
@@ -99,7 +116,7 @@ def test_drops_as_large_as_what_is_visible_are_found(
     night: Night, drop: float, nights: int
 ) -> None:
     found = share(nights, lambda random: two_runs(night, drop, random).verdict is Verdict.REGRESSED)
-    assert found >= 1 - at_most(1 - POWER, nights)
+    assert 1 - found <= missed_at_most(POWER, nights)
 
 
 @pytest.mark.parametrize("nights", LENGTHS)
@@ -124,7 +141,7 @@ def test_items_that_move_together_do_not_make_a_verdict_more_certain(
         base, other = night(random)
         return (judge(base, other, ANY).p or 0.0) < 0.05
 
-    assert share(nights, alarm) <= at_most(ALARMS, nights)
+    assert share(nights, alarm) <= alarms_at_most(nights)
     assert share(100, blind) > 0.2
 
 
@@ -152,4 +169,4 @@ def test_kpis_without_a_change_are_hardly_ever_called_one(text: str, nights: int
         )
         return (judge_resampled(base, other, ANY, draws).p or 0.0) < 0.05
 
-    assert share(nights, alarm) <= at_most(ALARMS, nights)
+    assert share(nights, alarm) <= alarms_at_most(nights)
