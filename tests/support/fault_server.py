@@ -21,6 +21,7 @@ DYING = "dying"  # says why on its standard error, and ends
 DEAF = "deaf"  # ends neither with its input nor on SIGTERM
 CHATTY = "chatty"  # writes its log to its standard output
 TOOLLESS = "toolless"  # knows of no tools at all
+BOUNDLESS = "boundless"  # lists a tool whose schema holds a number that is not finite
 
 TEXT: JSON = {"type": "object", "properties": {"text": {"type": "string"}}}
 SIZE: JSON = {"type": "object", "properties": {"bytes": {"type": "integer"}}}
@@ -77,6 +78,10 @@ class Server:
             }
         elif method == "tools/list" and TOOLLESS not in self.habits:
             result = self.page(int(request.get("params", {}).get("cursor", 0)))
+        elif method == "tools/call" and request["params"]["name"] == "refuse":
+            error = {"code": -32000, "message": "not today"}
+            send({"jsonrpc": "2.0", "id": request["id"], "error": error})
+            return
         elif method == "tools/call":
             result = self.call(request["params"]["name"], request["params"].get("arguments") or {})
         else:
@@ -87,6 +92,9 @@ class Server:
 
     def page(self, start: int) -> JSON:
         """Ten tools at a time."""
+        if BOUNDLESS in self.habits:
+            schema = {**SIZE, "maxProperties": float("inf")}
+            return {"tools": [{"name": "boundless", "inputSchema": schema}]}
         names = list(TOOLS)[start : start + 10]
         tools = [{"name": n, "description": f"Does {n}.", "inputSchema": TOOLS[n]} for n in names]
         more = {"nextCursor": str(start + 10)} if start + 10 < len(TOOLS) else {}

@@ -11,7 +11,9 @@ from app.harness.llm.conversation import LlmFailure, Turn, Usage
 
 JSON = dict[str, Any]
 
+MOST = 2**53  # tokens; a number beyond is none that anybody counted
 SHOWN = 100  # characters of what cannot be read
+MAX_DEPTH = 64  # levels of arguments; what reads and writes them gives up at a few hundred
 
 
 class Arguments(NamedTuple):
@@ -41,6 +43,8 @@ def read_arguments(given: Any) -> Arguments:
         given = {}
     if not isinstance(given, dict):
         return Arguments({}, "the arguments are not a JSON object")
+    if _is_deeper(given, MAX_DEPTH):
+        return Arguments({}, f"the arguments are nested more than {MAX_DEPTH} levels deep")
     return Arguments(given, None)
 
 
@@ -52,6 +56,17 @@ def _storable(value: Any) -> Any:
     return json.loads(text.encode("utf-8", "replace"))
 
 
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Whether lists and objects stand in each other to more than so many levels."""
+    level = [value]
+    for _ in range(levels):
+        nested = (each for each in level if isinstance(each, dict | list))
+        level = [
+            part for each in nested for part in (each.values() if isinstance(each, dict) else each)
+        ]
+    return any(isinstance(each, dict | list) for each in level)
+
+
 def text_of(value: Any) -> str:
     """A text that must be one. Raises TypeError."""
     if not isinstance(value, str):
@@ -59,10 +74,12 @@ def text_of(value: Any) -> str:
     return value
 
 
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < MOST
+
+
 def read_usage(told: Any, read: str, written: str) -> Usage | None:
     """The tokens under these names; None when a server does not tell them."""
-    if not isinstance(told, dict) or not all(
-        type(told.get(name)) is int for name in (read, written)
-    ):
+    if not isinstance(told, dict) or not all(_is_count(told.get(name)) for name in (read, written)):
         return None
     return Usage(input_tokens=told[read], output_tokens=told[written])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from app.core.errors import AppError
-from app.core.http import RefusedAddress
+from app.core.http import RefusedAddress, without_credentials
 from app.core.waiting import seconds_to_wait
 from app.harness.llm.conversation import LlmFailure
 
@@ -128,13 +128,19 @@ def failure_of(error: Exception, errors: SdkErrors) -> Failed:
     if isinstance(guard, AppError):
         refused = isinstance(guard, RefusedAddress)
         return Failed(reason=guard.detail[:SHOWN], again=False, final=refused)
-    said = " ".join(f"{error} {getattr(error, 'body', None) or ''}".split())[:SHOWN]
+    said = _masked(" ".join(f"{error} {getattr(error, 'body', None) or ''}".split()), error)[:SHOWN]
     if isinstance(error, errors.status):
         return _of_status(error, said)  # type: ignore[arg-type]
     if isinstance(error, errors.connection):
         cause = error.__cause__
         return Failed(reason=f"no answer: {cause or said}"[:SHOWN], again=True)
     return Failed(reason=f"the answer cannot be read: {said}", again=True)
+
+
+def _masked(said: str, error: Exception) -> str:
+    """What a server said, without the key, should it repeat that."""
+    request = getattr(error, "request", None)
+    return without_credentials(said, request) if request is not None else said
 
 
 def _of_status(error: StatusError, said: str) -> Failed:

@@ -83,6 +83,7 @@ class Client:
                 waited_s=waited_s,
                 chance=self._chance(),
                 patience=self._patience,
+                divisible=len(batch) > 1,
             )
             if wait_s is None:
                 raise NoAnswer(answer)

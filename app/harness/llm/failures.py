@@ -83,11 +83,12 @@ class Kind(Enum):
     RATE_LIMITED = auto()
     SERVER = auto()
     UNREACHABLE = auto()
+    SILENT = auto()
     GARBLED = auto()
     REFUSED = auto()
 
 
-PASSING: Final = frozenset({Kind.RATE_LIMITED, Kind.SERVER, Kind.UNREACHABLE})
+PASSING: Final = frozenset({Kind.RATE_LIMITED, Kind.SERVER, Kind.UNREACHABLE, Kind.SILENT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +132,8 @@ def failure_of_error(error: httpx.HTTPError | AnswerTooLarge) -> Failure:
         return Failure(kind=Kind.GARBLED, detail=detail)
     if is_refused_certificate(error):
         return Failure(kind=Kind.NOT_THERE, detail=detail)
+    if isinstance(error, httpx.ReadTimeout):
+        return Failure(kind=Kind.SILENT, detail=detail)
     return Failure(kind=Kind.UNREACHABLE, detail=detail)
 
 

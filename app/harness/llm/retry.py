@@ -25,12 +25,19 @@ class Patience:
 
 
 def wait_before_retry(
-    failure: Failure, *, attempt: int, waited_s: float, chance: float, patience: Patience
+    failure: Failure,
+    *,
+    attempt: int,
+    waited_s: float,
+    chance: float,
+    patience: Patience,
+    divisible: bool = False,
 ) -> float | None:
     """Seconds until the request is sent again; None when waiting mends nothing or took too long.
 
     `attempt` counts the failures of this kind before this one, `waited_s` the seconds waited so
     far; `chance` in [0, 1) is the jitter, so that those who failed together do not come back so.
+    A `divisible` request that brought nothing in all its time is better asked in parts.
     """
     longest = patience.first_wait_s * 2.0 ** min(attempt, _DOUBLINGS)
     backoff_s = chance * min(longest, patience.longest_wait_s)
@@ -38,7 +45,9 @@ def wait_before_retry(
         case Kind.RATE_LIMITED:
             wait_s = backoff_s if failure.retry_after_s is None else failure.retry_after_s
             return wait_s if waited_s + wait_s <= patience.rate_limit_s else None
-        case Kind.SERVER | Kind.UNREACHABLE if attempt < patience.retries:
+        case Kind.SILENT if divisible:
+            return None
+        case Kind.SERVER | Kind.UNREACHABLE | Kind.SILENT if attempt < patience.retries:
             return backoff_s
         case Kind.GARBLED if attempt < patience.garbled_retries:
             return backoff_s

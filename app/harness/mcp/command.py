@@ -17,7 +17,7 @@ from app.harness.mcp.loader import BenchFile, inspect_file, require_usable
 from app.harness.mcp.plan import Plan, PlannedTask
 from app.harness.mcp.planning import Keys, Overrides, Selection, plan_tasks, require_keys, unpriced
 from app.harness.mcp.recordings import Journal, journal_of, read_report, write_report
-from app.harness.mcp.reports.figures import reason, result_word, seconds
+from app.harness.mcp.reports.figures import name_of, reason, result_word, seconds
 from app.harness.mcp.secrets import find_secrets
 from app.harness.mcp.types import (
     AttemptEnded,
@@ -177,7 +177,7 @@ class _Recorder:
         why = f": {printable(reason(result))[:300]}" if reason(result) else ""
         tell(
             f"[{len(self._results)}/{self._planned}] {result_word(result)}"
-            f" {printable(result.scenario)} / {printable(result.task)}"
+            f" {printable(result.scenario)} / {printable(name_of(result))}"
             f" {seconds(result.duration_ms)}{why}"
         )
 

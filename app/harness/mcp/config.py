@@ -6,8 +6,10 @@ tasks works with `app.harness.mcp.plan`.
 
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeGuard
+from urllib.parse import urlsplit
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Discriminator,
@@ -116,11 +118,23 @@ class StdioServer(Part):
     timeout: Seconds = DEFAULT_CONNECT_S
 
 
+def _with_host(url: str) -> str:
+    """The address itself; variables are not known yet when a file is only checked."""
+    try:
+        parts = urlsplit(url)
+        whole = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        whole = False
+    if not whole and "${" not in url:
+        raise PydanticCustomError("address", "write an address as http://127.0.0.1:8931/mcp")
+    return url
+
+
 class HttpServer(Part):
     """A server that is reached over streamable HTTP."""
 
     type: Literal["http"]
-    url: Annotated[str, Field(pattern=r"^(https?://|\$\{)")]
+    url: Annotated[str, Field(pattern=r"^(https?://|\$\{)"), AfterValidator(_with_host)]
     headers: dict[str, str] = Field(default={}, repr=False)
     timeout: Seconds = DEFAULT_CONNECT_S
 

@@ -143,11 +143,11 @@ async def evaluate(evaluator: Evaluator, evidence: Evidence, ask: Ask) -> tuple[
 
 def complaints(evaluator: Evaluator) -> Iterable[str]:
     """What keeps an evaluator from ever judging anything."""
-    if evaluator.prompt is not None and evaluator.model is None:
-        yield "a prompt needs a model to judge with; add model"
-    if evaluator.prompt is None and evaluator.min_score is not None:
+    if evaluator.prompt is not None:
+        yield from _complaints_of_judge(evaluator, evaluator.prompt)
+    elif evaluator.min_score is not None:
         yield "min_score is that of a judge; add prompt and model, or remove it"
-    if evaluator.prompt is None and evaluator.model is not None:
+    elif evaluator.model is not None:
         yield "a model judges with a prompt; add prompt, or remove model"
     if evaluator.min_score is not None and evaluator.min_score > evaluator.scale:
         yield f"min_score is beyond the scale from 0 to {evaluator.scale}; set scale: 100"
@@ -161,6 +161,15 @@ def complaints(evaluator: Evaluator) -> Iterable[str]:
             yield from criterion.complaints(item)
     if not wanted and not evaluator.expect_error and not evaluator.checks:
         yield "it judges nothing; add expected, regex, prompt, checks or expect_error"
+
+
+def _complaints_of_judge(evaluator: Evaluator, prompt: str) -> Iterable[str]:
+    if evaluator.model is None:
+        yield "a prompt needs a model to judge with; add model"
+    if "{response}" not in prompt:
+        yield "the judge never sees the answer; write {response} into the prompt"
+    if "{expected}" in prompt and evaluator.expected is None:
+        yield "the prompt holds {expected}, and nothing is expected; add expected"
 
 
 def _evaluations(evaluator: Evaluator, evidence: Evidence) -> Iterable[Evaluation]:

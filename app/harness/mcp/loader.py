@@ -206,6 +206,8 @@ def _mistakes(error: ValidationError, document: Document) -> Iterable[Finding]:
 def _said(loc: tuple[str | int, ...], kind: str, message: str) -> str:
     if kind == "missing":
         return f"{loc[-1]} is missing"
+    if not loc:
+        return "a benchmark file is a mapping with `scenarios:`"
     named = "/".join(map(str, loc))
     return f"{named}: {message[:1].lower()}{message[1:]}" if named else message
 

@@ -9,6 +9,6 @@ def bench_schema() -> dict[str, Any]:
     """Draft 2020-12, of a file as it is written: variables are texts like any other."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "ot-bench",
         **Bench.model_json_schema(),
+        "title": "ot-bench",
     }

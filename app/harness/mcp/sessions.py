@@ -5,18 +5,16 @@ they were entered; whoever calls may be any other.
 """
 
 import asyncio
-import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import httpx2
 import mcp_types
 from mcp.client.session import ClientSession
-from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
@@ -24,16 +22,20 @@ from app.core.addresses import OutboundPolicy, networks_of
 from app.core.errors import AppError
 from app.harness.mcp.config import HttpServer, StdioServer
 from app.harness.mcp.contents import contents_of, text_of
+from app.harness.mcp.http_link import HttpLink
+from app.harness.mcp.introductions import introduction
 from app.harness.mcp.plan import PlannedServer
-from app.harness.mcp.stdio import END_S, NotStarted, Program, StdioLink, running_program
-from app.harness.mcp.types import ErrorKind, ServerFacts, ToolCall, ToolFacts
-from app.harness.outbound import outbound_async_client
+from app.harness.mcp.stdio import (
+    END_S,
+    LAST_WORDS_S,
+    NotStarted,
+    Program,
+    StdioLink,
+    running_program,
+)
+from app.harness.mcp.types import ErrorKind, ServerFacts, ToolCall
 
-ANSWER_BYTES: Final = 16 * 1024 * 1024
-REQUEST_S: Final = 3600.0  # over HTTP; tasks have limits of their own
 PING_S: Final = 2.0
-MAX_PAGES: Final = 100
-CHARS_PER_TOKEN: Final = 4
 SHOWN: Final = 300  # characters of what a server says
 CLIENT: Final = mcp_types.Implementation(name="ot-bench", version="1")
 
@@ -56,9 +58,6 @@ _BROKEN: Final = (
     RuntimeError,
     ValueError,
 )
-
-Page = TypeVar("Page", bound=mcp_types.PaginatedResult)
-Listing = Callable[..., Awaitable[Page]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +88,7 @@ class McpServer:
         self._surroundings = surroundings
         self._session: ClientSession
         self._link: StdioLink | None = None
+        self._http: HttpLink | None = None
         self._lost: str | None = None
         self._left_unanswered = False
         self._owner: asyncio.Task[None] | None = None
@@ -125,12 +125,12 @@ class McpServer:
             self._left_unanswered = True
             raise
         except MCPError as error:
-            if error.code == mcp_types.CONNECTION_CLOSED:
-                await self._settle()
+            await self._settle(error, began)
+            if self.lost:
                 raise self._died() from None
             said = f"MCP error {error.code}: {error.message}"
             return self._called(tool, arguments, _failed(said), began)
-        except (ValidationError, RuntimeError) as error:  # a result that its schema forbids
+        except (ValueError, RuntimeError) as error:  # a result that its schema forbids
             said = f"the result is not what it must be: {_first_line(error)}"
             return self._called(tool, arguments, _failed(said), began)
         return self._called(tool, arguments, result, began)
@@ -174,8 +174,8 @@ class McpServer:
                 self._session = session
                 try:
                     async with asyncio.timeout(self._config.timeout):
-                        facts = await _introduction(session, self._file, self.name)
-                except (TimeoutError, MCPError, ValidationError, RuntimeError) as error:
+                        facts = await introduction(session, self._file, self.name)
+                except (TimeoutError, MCPError, ValueError, RuntimeError) as error:
                     self._lost = await self._reason(error)
                     self._kill()
                     return
@@ -198,34 +198,34 @@ class McpServer:
                 ):
                     yield session
             case HttpServer() as config:
+                self._http = HttpLink(config, self._surroundings.policy)
                 async with (
-                    outbound_async_client(
-                        timeout_s=REQUEST_S,
-                        max_bytes=ANSWER_BYTES,
-                        policy=self._surroundings.policy,
-                    ) as http,
+                    self._http.streams() as (reads, writes),
+                    ClientSession(reads, writes, client_info=CLIENT) as session,
                 ):
-                    http.headers.update(config.headers)
-                    async with (
-                        streamable_http_client(config.url, http_client=http) as (reads, writes),
-                        ClientSession(reads, writes, client_info=CLIENT) as session,
-                    ):
-                        yield session
+                    yield session
 
-    async def _settle(self) -> None:
-        """Learn why the connection closed: from the program, or from the task that holds it."""
+    async def _settle(self, error: MCPError, since: float) -> None:
+        """Learn whether the server is lost, and why: from the program, or from the connection.
+
+        Its own errors are answers, whatever number they bear.
+        """
         if self._link is not None:
-            self._lost = await self._link.why()
-        elif self._owner is not None and not self.lost:
-            await asyncio.wait([self._owner], timeout=END_S)
-            self._lost = self._lost or "the connection was closed"
+            if self._link.ended:
+                self._lost = await self._link.why()
+        elif self._http is not None:
+            told = self._http.loss(error, since)
+            if told is not None and _is_closed(error) and self._owner is not None:
+                await asyncio.wait([self._owner], timeout=LAST_WORDS_S)
+            self._lost = self._lost or told
 
     async def _reason(self, error: BaseException) -> str:
         if isinstance(error, TimeoutError):
             return f"no answer within its timeout of {self._config.timeout:g} s"
         if self._link is not None and _is_closed(error):
             return await self._link.why()
-        return next(iter(_reasons(error)))
+        told = self._http.loss(error) if self._http is not None else None
+        return told or next(iter(_reasons(error)))
 
     def _died(self) -> ServerFailed:
         return ServerFailed(ErrorKind.SERVER_DIED, f"server {self.name!r} is gone: {self._lost}")
@@ -267,58 +267,6 @@ async def started_servers(
         await asyncio.gather(*(each.stop(at_once=not in_peace) for each in started))
 
 
-def schema_tokens(name: str, description: str, schema: dict[str, Any]) -> int:
-    """About how many tokens a tool takes of every request: four characters of its JSON are one."""
-    document = {"name": name, "description": description, "input_schema": schema}
-    chars = len(json.dumps(document, ensure_ascii=False, separators=(",", ":")))
-    return -(-chars // CHARS_PER_TOKEN)
-
-
-async def _introduction(session: ClientSession, file: str, name: str) -> ServerFacts:
-    hello = await session.initialize()
-    tools = await _listed(session.list_tools)
-    prompts = await _listed(session.list_prompts)
-    resources = await _listed(session.list_resources)
-    return ServerFacts(
-        file=file,
-        name=name,
-        version=hello.server_info.version,
-        instructions=hello.instructions,
-        tools=tuple(_tool(tool) for page in tools for tool in page.tools),
-        prompts=tuple(prompt.name for page in prompts for prompt in page.prompts),
-        resources=tuple(str(each.uri) for page in resources for each in page.resources),
-    )
-
-
-async def _listed(listing: Listing[Page]) -> list[Page]:
-    """Every page of a list; none from a server that does not know of such."""
-    pages: list[Page] = []
-    cursor: str | None = None
-    while len(pages) < MAX_PAGES:
-        params = mcp_types.PaginatedRequestParams(cursor=cursor) if cursor else None
-        try:
-            page = await listing(params=params)
-        except MCPError as error:
-            if error.code == mcp_types.METHOD_NOT_FOUND:
-                return pages
-            raise
-        pages.append(page)
-        if page.next_cursor is None or page.next_cursor == cursor:
-            return pages
-        cursor = page.next_cursor
-    return pages
-
-
-def _tool(tool: mcp_types.Tool) -> ToolFacts:
-    description = tool.description or ""
-    return ToolFacts(
-        name=tool.name,
-        description=description,
-        input_schema=tool.input_schema,
-        tokens=schema_tokens(tool.name, description, tool.input_schema),
-    )
-
-
 def _failed(text: str) -> mcp_types.CallToolResult:
     content: list[mcp_types.ContentBlock] = [mcp_types.TextContent(text=text)]
     return mcp_types.CallToolResult(content=content, is_error=True)
@@ -337,6 +285,8 @@ def _reasons(error: BaseException) -> Iterator[str]:
         yield error.detail[:SHOWN]
     elif isinstance(error, NotStarted | MCPError):
         yield str(error)[:SHOWN]
+    elif isinstance(error, httpx2.ConnectError):
+        yield f"it cannot be reached: {_first_line(error)}; start it, or correct its url"
     else:
         yield f"{type(error).__name__}: {_first_line(error)}"
 

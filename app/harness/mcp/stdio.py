@@ -52,11 +52,12 @@ class StdioLink:
     """The two streams of a program, as the SDK's session wants them.
 
     What is no message on its output is passed over, up to a limit: many servers log there.
-    `broken` says why the program is not listened to any more.
+    `broken` says why the program is not listened to any more, `ended` that the session is over.
     """
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self.broken: str | None = None
+        self.ended = False
         self._process = process
         self._output = asyncio.StreamReader(limit=LINE_BYTES)
         self._errors = _Tail()
@@ -89,6 +90,7 @@ class StdioLink:
             message = self._read(line)
             if message is not None:
                 return message
+        self.ended = True
         raise anyio.EndOfStream
 
     async def send(self, item: SessionMessage) -> None:
@@ -98,6 +100,7 @@ class StdioLink:
         """
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         if self._input is None or self._input.is_closing():
+            self.ended = True
             raise anyio.BrokenResourceError
         self._input.write(text.encode() + b"\n")
 

@@ -2,7 +2,7 @@
 
 Plain scalars follow the core schema of YAML 1.2: `no` and `1:30` are texts, `012` is twelve.
 Refused: aliases and anchors, tags, duplicate keys, more than one document, numbers that JSON has
-not, more than 1 MiB and more than 64 levels.
+not, halves of characters, more than 1 MiB and more than 64 levels.
 """
 
 import math
@@ -126,7 +126,7 @@ def _value(node: yaml.Node, path: Path, document: Document) -> Any:
         return _mapping(node, path, document)
     if isinstance(node, yaml.SequenceNode):
         return [_value(each, (*path, i), document) for i, each in enumerate(node.value)]
-    text = str(node.value)
+    text = _text(node)
     if node.tag == _TEXT or document.only_texts:
         return "" if node.tag == _PLAIN and _NULL.fullmatch(text) else text
     if _ELSEWHERE.fullmatch(text):
@@ -139,13 +139,20 @@ def _mapping(node: yaml.MappingNode, path: Path, document: Document) -> dict[str
     for key_node, value_node in node.value:
         if not isinstance(key_node, yaml.ScalarNode):
             _refuse("a key must be a text", key_node)
-        key = str(key_node.value)
+        key = _text(key_node)
         if key in mapping:
             first = document.keys[(*path, key)]
             _refuse(f"the key {key!r} stands on line {first.line} already", key_node)
         document.keys[(*path, key)] = _place(key_node.start_mark)
         mapping[key] = _value(value_node, (*path, key), document)
     return mapping
+
+
+def _text(node: yaml.Node) -> str:
+    text = str(node.value)
+    if not text.isprintable() and any("\ud800" <= char <= "\udfff" for char in text):
+        _refuse("half of a character, which no file or request can hold; write all of it", node)
+    return text
 
 
 def _scalar(text: str, node: yaml.Node) -> str | float | bool | None:

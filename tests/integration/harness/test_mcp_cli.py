@@ -310,7 +310,7 @@ def test_the_comparison_has_no_server_one_all_and_one_tool() -> None:
 
 
 def test_the_schema_is_one_json_document() -> None:
-    assert json.loads(ot_bench("schema").stdout)["title"] == "Bench"
+    assert json.loads(ot_bench("schema").stdout)["title"] == "ot-bench"
 
 
 def test_a_favorite_is_picked_on_a_terminal() -> None:

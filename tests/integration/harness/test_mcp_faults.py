@@ -78,6 +78,32 @@ def test_a_server_that_breaks_off_is_an_error_of_the_infrastructure(
     assert said in detail
 
 
+def test_an_error_of_a_server_that_lives_is_an_answer(mark: str) -> None:
+    """-32000 is what the SDK says of connections that closed, and what many servers say of errors."""
+    server = faults(env=marked(mark))
+    tasks = [
+        direct_task(server, tool, name=name, share_servers=True)
+        for name, tool in (("first", "refuse"), ("second", "count"))
+    ]
+    first, second = run(*tasks, concurrency=1).report.results
+    assert first.error is not None
+    assert first.error.detail == "refuse of faults: MCP error -32000: not today"
+    assert (first.outcome, second.response) == (Outcome.AGENT_ERROR, "1")
+
+
+def test_a_schema_that_no_file_can_hold_keeps_its_server_from_being_used(mark: str) -> None:
+    kind, detail = error_of(call(mark, "echo", "boundless"))
+    assert kind is ErrorKind.SERVER_START
+    assert detail.endswith("the schema of 'boundless' holds a number that JSON has not")
+
+
+@pytest.mark.parametrize("text", ["\ud800", 300 * "[" + 300 * "]"])
+def test_arguments_that_cannot_be_sent_are_an_error_of_their_task(mark: str, text: str) -> None:
+    given = json.loads(text) if text.startswith("[") else text
+    ran = call(mark, "echo", text=given)
+    assert (error_of(ran)[0], ran.result.outcome) == (ErrorKind.TOOL, Outcome.AGENT_ERROR)
+
+
 def test_a_server_that_ends_at_its_start_says_why(mark: str) -> None:
     kind, detail = error_of(call(mark, "echo", "dying"))
     assert kind is ErrorKind.SERVER_START
@@ -104,7 +130,8 @@ def test_a_server_that_cannot_be_reached_is_never_a_pass() -> None:
     assert ran.result.passed is None
     kind, detail = error_of(ran)
     assert kind is ErrorKind.SERVER_START
-    assert detail.startswith("server 'remote' does not start: ConnectError")
+    assert detail.startswith("server 'remote' does not start: it cannot be reached: ")
+    assert detail.endswith("; start it, or correct its url")
 
 
 def test_a_call_that_hangs_ends_with_the_time_of_its_task(mark: str) -> None:

@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from app.core.input_files import BadInput
+from app.harness.llm.answers import read_arguments, read_usage
 from app.harness.llm.calling import SdkErrors, call_with_retries
 from app.harness.llm.conversation import LlmFailure, Provider, TurnSettings
 from app.harness.llm.prices import Price, read_price
@@ -34,6 +36,7 @@ class Refused(Trouble):
     status_code: int
     message: str = ""
     retry_after: str | None = None
+    request: httpx2.Request | None = None
     response: Headers = field(init=False)
 
     def __post_init__(self) -> None:
@@ -132,3 +135,33 @@ def test_a_price_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(BadInput):
         read_price(path, "m")
+
+
+@pytest.mark.parametrize(("levels", "flawed"), [(64, False), (65, True), (100_000, True)])
+def test_arguments_are_nested_only_as_deep_as_everybody_can_write_them(
+    levels: int, flawed: bool
+) -> None:
+    """The object itself is the first level."""
+    lists = "[" * (levels - 1) + "]" * (levels - 1)
+    found = read_arguments(f'{{"a": {lists}}}')
+    assert (found.flaw is not None) is flawed
+    assert not flawed or found.value == {}
+
+
+@pytest.mark.parametrize("told", [-5, 2**53, 10**22, 1.5, True, None, "7"])
+def test_a_number_of_tokens_that_nobody_can_have_counted_is_unknown(told: object) -> None:
+    """A limit could be bought back with less than none."""
+    assert read_usage({"read": told, "written": 1}, "read", "written") is None
+    assert read_usage({"read": 0, "written": 2**53 - 1}, "read", "written") is not None
+
+
+def test_a_key_that_a_provider_repeats_is_not_told_on() -> None:
+    request = httpx2.Request("POST", "http://a/", headers={"Authorization": "Bearer sekret"})
+    refused = Refused(401, "no such key: sekret", request=request)
+
+    async def call() -> None:
+        raise refused
+
+    with pytest.raises(LlmFailure) as raised:
+        asyncio.run(call_with_retries(call, ERRORS))
+    assert raised.value.reason == "401: no such key: [redacted]"

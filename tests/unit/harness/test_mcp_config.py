@@ -8,6 +8,7 @@ from app.harness.mcp.config import Bench, HttpServer, StdioServer
 from app.harness.mcp.evaluating import load_evaluators
 from app.harness.mcp.lint import lint
 from app.harness.mcp.loader import BenchFile, Severity, inspect_text, pointer
+from app.harness.mcp.prompts import split_prompts
 from app.harness.mcp.schema import bench_schema
 from app.harness.mcp.secrets import (
     BadSecrets,
@@ -96,6 +97,8 @@ def test_plain_scalars_follow_the_core_schema(text: str, value: object) -> None:
         (b"a: 1\nb: \xff", Place(2, 1), "not UTF-8"),
         (b"a\nb: \x00", Place(2, 1), "character"),
         (b"[" * 65 + b"]" * 65, Place(1, 65), "more than 64 levels"),
+        (b'a: "x\\uD800y"', Place(1, 4), "half of a character"),
+        (b'"\\uDC00": 1', Place(1, 1), "half of a character"),
         (b"#" * (MAX_BYTES + 1), Place(1, 1), "larger than"),
     ],
 )
@@ -128,7 +131,16 @@ def test_every_mistake_of_a_file_is_told_at_once() -> None:
 
 
 def test_an_empty_file_is_no_bench() -> None:
-    assert [error.split()[0] for error in errors(inspected(""))] == ["b.yaml:1:1"]
+    for text in ("", "- name: s"):
+        [error] = errors(inspected(text))
+        assert error == "b.yaml:1:1 a benchmark file is a mapping with `scenarios:`"
+
+
+@pytest.mark.parametrize("url", ["http:///mcp", "http://127.0.0.1:99999/mcp", "http://a:b/mcp"])
+def test_an_address_without_a_host_or_with_a_wrong_port_is_a_mistake(url: str) -> None:
+    server = f"servers:\n  web:\n    type: http\n    url: {url}\n"
+    [error] = errors(inspected(server + task("prompt: hi")))
+    assert error.startswith("b.yaml:4:10 servers/web/http/url: write an address")
 
 
 def test_a_value_of_the_wrong_type_is_not_turned_into_another() -> None:
@@ -153,6 +165,11 @@ def test_a_direct_task_names_its_tool_and_one_server() -> None:
     [tool, server] = errors(inspected(task("type: direct")))
     assert "add tool" in tool
     assert "calls one server" in server
+
+
+def test_only_a_whole_line_ends_a_prompt() -> None:
+    text = "Say ---PROMPT--- aloud.\n  ---PROMPT---\t\r\nAgain.\n---PROMPT---"
+    assert split_prompts(text) == ("Say ---PROMPT--- aloud.", "Again.")
 
 
 def test_a_prompt_of_delimiters_alone_is_a_mistake() -> None:

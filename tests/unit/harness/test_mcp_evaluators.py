@@ -245,6 +245,8 @@ def test_a_long_answer_loses_its_middle_before_it_is_judged() -> None:
     ("spec", "said"),
     [
         ({"prompt": "{response}"}, "a prompt needs a model"),
+        ({"prompt": "Is it {expected}?", "model": "m", "expected": "a"}, "never sees the answer"),
+        ({"prompt": "{response}: {expected}?", "model": "m"}, "nothing is expected"),
         ({"expected": "a", "min_score": 3}, "min_score is that of a judge"),
         ({"expected": "a", "model": "m"}, "a model judges with a prompt"),
         ({"prompt": "p", "model": "m", "scale": 1, "min_score": 80}, "beyond the scale"),

@@ -1,0 +1,148 @@
+"""Servers over HTTP that answer with something else than MCP: who is to mend what."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from app.harness.mcp.config import Evaluator
+from app.harness.mcp.evaluating import load_evaluators
+from app.harness.mcp.types import ErrorKind, Outcome, TaskResult
+from tests.support.bench import direct_task, run
+from tests.support.http import serving
+from tests.support.mcp_servers import http
+
+JSON = dict[str, Any]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _evaluators() -> None:
+    load_evaluators()
+
+
+@dataclass(slots=True)
+class Remote:
+    """A server with one tool; what it says to a method may be replaced."""
+
+    url: str = ""
+    host: str = ""
+    instead: dict[str, Callable[[JSON], Response]] = field(default_factory=dict)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        response = Response(status_code=405)
+        if request.method == "POST":
+            response = self.answer(await request.json())
+        await response(scope, receive, send)
+
+    def answer(self, asked: JSON) -> Response:
+        method = asked["method"]
+        if method in self.instead:
+            return self.instead[method](asked)
+        if "id" not in asked:
+            return Response(status_code=202)
+        results: dict[str, JSON] = {
+            "initialize": {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "remote", "version": "1"},
+            },
+            "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]},
+            "tools/call": {"content": [{"type": "text", "text": "hello"}]},
+        }
+        if method not in results:
+            return JSONResponse(error(asked["id"], -32601, "Method not found"), 404)
+        return JSONResponse({"jsonrpc": "2.0", "id": asked["id"], "result": results[method]})
+
+
+def error(number: int, code: int, message: str) -> JSON:
+    return {"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": message}}
+
+
+@pytest.fixture
+def remote() -> Iterator[Remote]:
+    server = Remote()
+    with serving(server) as client:
+        server.host = client.base_url.netloc.decode()
+        server.url = f"http://{server.host}/mcp?key=hidden"
+        yield server
+
+
+def called(remote: Remote, **more: Any) -> TaskResult:
+    return run(direct_task(http("web", remote.url), "echo", **more)).result
+
+
+def test_a_server_over_http_is_used_like_any_other(remote: Remote) -> None:
+    result = called(remote)
+    assert (result.outcome, result.response) == (Outcome.SCORED, "hello")
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (Response("{}", 401), "answered 401 Unauthorized; correct its headers"),
+        (Response("no", 403), "answered 403 Forbidden; correct its headers"),
+        (Response("no", 404), "answered 404 Not Found; correct its url"),
+        (Response(status_code=405), "answered 405 Method Not Allowed; correct its url"),
+        (
+            Response("oops", 503),
+            "answered 503 Service Unavailable; look into its log, or try again later",
+        ),
+        (
+            Response(status_code=307, headers={"Location": "/mcp/"}),
+            "answered 307 and sends elsewhere, where nobody follows; correct its url",
+        ),
+        (
+            Response("<html>", 200, media_type="text/html"),
+            "answered with 'text/html', which no server of MCP does; correct its url",
+        ),
+        (JSONResponse({}), "answered with what is no JSON-RPC; correct its url"),
+    ],
+)
+def test_what_answers_at_a_wrong_address_is_told_with_what_to_do(
+    remote: Remote, answer: Response, told: str
+) -> None:
+    """Of the address only its host: the rest may hold secrets."""
+    remote.instead["initialize"] = lambda _: answer
+    result = called(remote)
+    assert result.outcome is Outcome.INFRA_ERROR
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.SERVER_START
+    assert result.error.detail == f"server 'web' does not start: {remote.host} {told}"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (Response("oops", 500), "answered 500 Internal Server Error; look into its log"),
+        (Response("no", 401), "answered 401 Unauthorized; correct its headers"),
+        (Response("no", 404), "answered 404 Not Found; correct its url"),
+        (Response("{", media_type="application/json"), "answered with what is no JSON-RPC"),
+        (Response("", media_type="text/event-stream"), "closed the connection"),
+    ],
+)
+def test_a_server_that_breaks_in_the_middle_is_not_the_error_that_a_tool_should_give(
+    remote: Remote, answer: Response, told: str
+) -> None:
+    remote.instead["tools/call"] = lambda _: answer
+    result = called(remote, evaluator=Evaluator(expect_error=True, regex="."))
+    assert (result.outcome, result.passed) == (Outcome.INFRA_ERROR, None)
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.SERVER_DIED
+    assert result.error.detail.startswith(f"server 'web' is gone: {remote.host} {told}")
+
+
+@pytest.mark.parametrize("code", [-32603, -32000])
+@pytest.mark.parametrize("status", [200, 400])
+def test_errors_in_the_words_of_mcp_are_answers_whatever_their_status(
+    remote: Remote, status: int, code: int
+) -> None:
+    remote.instead["tools/call"] = lambda asked: JSONResponse(
+        error(asked["id"], code, "no such zone"), status
+    )
+    result = called(remote, evaluator=Evaluator(expect_error=True, expected="no such zone"))
+    assert (result.outcome, result.passed) == (Outcome.SCORED, True), result.error
