@@ -8,8 +8,15 @@ from typing import Final, TypeAlias
 
 from app.core.errors import Unavailable
 from app.harness.llm.crew import Arrived, Batch, Crew
-from app.harness.llm.failures import PASSING, LlmUnavailable, NoAnswer
-from app.harness.llm.types import EmbeddingRequest, ModelAnswer, ModelRequest, request_key
+from app.harness.llm.failures import PASSING, Failure, LlmUnavailable, NoAnswer
+from app.harness.llm.types import (
+    ChatRequest,
+    EmbeddingRequest,
+    Message,
+    ModelAnswer,
+    ModelRequest,
+    request_key,
+)
 from app.harness.llm.wire import Reply
 from app.jobs.handlers import Job
 from app.metrics.types import Failed, FailureKind
@@ -20,7 +27,7 @@ CHARS_AT_ONCE: Final = 200_000
 LOOK_UP_S: Final = 0.1
 LOOK_UP_RUN_S: Final = 1.0
 
-# So many requests without an answer, one after the other: it is the server, not the requests.
+# So many requests without an answer, one after the other: it may be the server, not the requests.
 MOST_UNANSWERED: Final = 8
 
 Checkpoint: TypeAlias = Callable[[], None]
@@ -36,6 +43,7 @@ class Fetching:
         self._endpoint = endpoint
         self._crew = crew
         self._unanswered = 0
+        self._witness: Batch | None = None
         self._looked_up_at = time.monotonic()
         self._unkept: dict[bytes, ModelAnswer] = {}
         self._unspent: list[Spent] = []
@@ -83,31 +91,49 @@ class Fetching:
     def _settle(self, arrived: Arrived, found: Answers) -> list[Batch]:
         """Note what a batch brought; returns what is to be asked in its place."""
         batch, result = arrived
+        if batch is self._witness:
+            self._hear(result)
+            return []
         match result:
             case Reply(answers=answers):
                 self._unanswered = 0
                 found |= zip(self._keys(batch), answers, strict=True)
             case NoAnswer(failure=failure):
+                witnesses = list[Batch]()
                 # A server that fails at several texts may fail at one of them only.
                 if len(batch) == 1 or failure.status != HTTPStatus.INTERNAL_SERVER_ERROR:
-                    self._count_unanswered(result)
+                    witnesses = self._count_unanswered(batch, failure)
                 if len(batch) > 1:
                     half = len(batch) // 2  # one text may spoil all, or all be too much at once
-                    return [batch[:half], batch[half:]]
+                    return [batch[:half], batch[half:], *witnesses]
                 lost = Failed(FailureKind.JUDGE_ERROR, f"the model gave no answer: {failure}")
                 found |= dict.fromkeys(self._keys(batch), lost)
+                return witnesses
             case error:
                 raise error
         return []
 
-    def _count_unanswered(self, error: NoAnswer) -> None:
-        self._unanswered = self._unanswered + 1 if error.failure.kind in PASSING else 0
-        if self._unanswered >= MOST_UNANSWERED:
+    def _count_unanswered(self, batch: Batch, failure: Failure) -> list[Batch]:
+        """The request that tells whether it is the server, when it is time for it."""
+        self._unanswered = self._unanswered + 1 if failure.kind in PASSING else 0
+        if self._unanswered < MOST_UNANSWERED or self._witness is not None:
+            return []
+        self._witness = [least_like(batch[0])]
+        return [self._witness]
+
+    def _hear(self, result: Reply | Exception) -> None:
+        """Go on if the server answers anything at all. Raises: `LlmUnavailable` otherwise."""
+        self._witness = None
+        if not isinstance(result, Reply | NoAnswer):
+            raise result
+        is_answered = isinstance(result, Reply) or result.failure.kind not in PASSING
+        if not is_answered and self._unanswered >= MOST_UNANSWERED:
             server = self._endpoint.partition("#")[0]
             raise LlmUnavailable(
-                f"The server of models at {server} does not answer: {error}. Check that it runs and"
+                f"The server of models at {server} does not answer: {result}. Check that it runs and"
                 " that MOSAICO_LLM_BASE_URL is right, then retry the run."
             )
+        self._unanswered = 0
 
     def _look_up(self, checkpoint: Checkpoint) -> None:
         self._job.checkpoint()
@@ -117,6 +143,14 @@ class Fetching:
 
     def _keys(self, batch: Batch) -> list[bytes]:
         return [request_key(self._endpoint, request) for request in batch]
+
+
+def least_like(request: ModelRequest) -> ModelRequest:
+    """The least that the same model can be asked: no text of a trace is in it."""
+    if isinstance(request, EmbeddingRequest):
+        return EmbeddingRequest(model=request.model, text="yes")
+    question = Message(role="user", content="Say yes.")
+    return ChatRequest(model=request.model, messages=(question,))
 
 
 def batches(requests: Iterable[ModelRequest]) -> Iterator[Batch]:

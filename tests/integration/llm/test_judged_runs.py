@@ -14,7 +14,17 @@ from starlette.responses import HTMLResponse, Response
 from app.core.clock import utc_now
 from app.harness.llm.crew import Arrived, Batch, Crew
 from app.harness.llm.failures import Failure, Kind, LlmUnavailable, NoAnswer
-from app.harness.llm.types import EmbeddingAnswer, EmbeddingRequest, Usage, request_key
+from app.harness.llm.types import (
+    ChatAnswer,
+    ChatRequest,
+    EmbeddingAnswer,
+    EmbeddingRequest,
+    Message,
+    ModelAnswer,
+    ModelRequest,
+    Usage,
+    request_key,
+)
 from app.harness.llm.wire import Reply
 from app.jobs.handlers import HandBack, Job
 from app.metrics.types import Failed, MetricRef
@@ -280,11 +290,38 @@ class InTurn(Crew):
 
     def take(self, timeout_s: float) -> list[Arrived]:  # noqa: ARG002
         batch = self.batches.pop(0)
-        if any(isinstance(one, EmbeddingRequest) and "x" in one.text for one in batch):
+        if any("x" in text_of(one) for one in batch):
             failure = Failure(kind=Kind.SERVER, detail="too long", status=500)
             return [Arrived(batch, NoAnswer(failure))]
-        answers = tuple(EmbeddingAnswer(array("f", [1.0])) for _ in batch)
+        answers = tuple(map(answer_to, batch))
         return [Arrived(batch, Reply(answers, Usage(1, 0, None)))]
+
+
+def text_of(request: ModelRequest) -> str:
+    if isinstance(request, EmbeddingRequest):
+        return request.text
+    return request.messages[-1].content
+
+
+def answer_to(request: ModelRequest) -> ModelAnswer:
+    if isinstance(request, EmbeddingRequest):
+        return EmbeddingAnswer(array("f", [1.0]))
+    return ChatAnswer(content="fine")
+
+
+def test_a_server_that_fails_at_many_conversations_in_a_row_is_not_taken_for_one_that_is_away(
+    service: Service,
+) -> None:
+    """Whether it answers at all is tried with the least that it can be asked."""
+    job = Job(resources=service.resources, pool=service.pool, must_stop=lambda: False)
+    wanted = [
+        ChatRequest(model=JUDGE, messages=(Message(role="user", content=said),))
+        for said in [*(f"{number}x" for number in range(20)), "a", "b"]
+    ]
+    found = Fetching(job, 1, "server", InTurn()).fetch(wanted, lambda: None)
+    failed = [isinstance(found[request_key("server", one)], Failed) for one in wanted]
+    assert failed == [True] * 20 + [False] * 2
+    assert len(found) == len(wanted)
 
 
 def test_texts_that_a_server_fails_at_are_found_in_however_many_batches(
