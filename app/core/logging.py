@@ -20,7 +20,17 @@ MAX_TEXT = 4_000
 MAX_DEPTH = 6
 
 # Their own ERROR and WARNING are told; what they say about each request is in ours.
-QUIET = ("alembic", "apscheduler", "asyncio", "httpcore", "httpx", "langfuse", "procrastinate")
+QUIET = (
+    "alembic",
+    "apscheduler",
+    "asyncio",
+    "httpcore",
+    "httpcore2",
+    "httpx",
+    "httpx2",
+    "langfuse",
+    "procrastinate",
+)
 UVICORN = ("uvicorn", "uvicorn.error", "uvicorn.access")
 
 _SECRET_NAME = re.compile(

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -63,7 +63,8 @@ def run(
         list[str] | None, typer.Option("--model", help="Instead of the files'; may be repeated.")
     ] = None,
     provider: Annotated[
-        Provider | None, typer.Option("--provider", help="How the server of models is spoken to.")
+        Literal["openai", "openai-responses", "anthropic"] | None,
+        typer.Option("--provider", help="How the server of models is spoken to."),
     ] = None,
     base_url: Annotated[
         str | None, typer.Option("--base-url", help="A compatible server, such as a local one.")
@@ -75,7 +76,7 @@ def run(
         int, typer.Option("--concurrency", min=1, max=64, help="How many attempts at once.")
     ] = 4,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", min=0.001, help="Seconds of a task.")
+        float | None, typer.Option("--timeout", min=0.001, max=86_400, help="Seconds of a task.")
     ] = None,
     run_tokens: Annotated[
         int | None, typer.Option("--run-tokens", min=1, help="Token limit of the run.")
@@ -151,11 +152,17 @@ def run(
         files = [str(_picked())]
     if not files:
         raise terminal.WrongUsage("no file is named", hint="name benchmark files, or add --tui")
+    if not all(model or ()):
+        raise terminal.WrongUsage("a model has no name", hint="name it after --model")
+    sheet = free_path(now, ".csv") if csv else None
     options = RunOptions(
         files=find_files(files),
         selection=Selection(scenarios=scenario or (), tasks=task or (), tags=_separated(tags)),
         overrides=Overrides(
-            models=model or (), timeout_s=timeout, provider=provider, base_url=base_url
+            models=model or (),
+            timeout_s=timeout,
+            provider=Provider(provider) if provider else None,
+            base_url=base_url,
         ),
         trials=trials,
         concurrency=concurrency,
@@ -163,7 +170,7 @@ def run(
         secrets=secrets,
         prices=prices,
         output=result or resume or free_path(now, ".yaml"),
-        pages=[path for path in (junit, html) if path is not None],
+        pages=[path for path in (junit, html, sheet) if path is not None],
         resume=resume,
         trace=trace,
         quiet=quiet,
@@ -181,6 +188,7 @@ def run(
     try:
         made = run_files(options, environment=os.environ, now=now)
     except Interrupted as interrupted:
+        _write_reports(interrupted.report, now, csv=csv, junit=junit, html=html)
         _show(interrupted.report, output, verbose=verbose)
         raise typer.Exit(terminal.INTERRUPTED) from None
     _write_reports(made, now, csv=csv, junit=junit, html=html)

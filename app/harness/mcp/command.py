@@ -1,6 +1,7 @@
 """`ot-bench run` between its command line and the running: files in, files out."""
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
@@ -102,6 +103,7 @@ def run_files(options: RunOptions, *, environment: Mapping[str, str], now: datet
     plan = make_plan(options, environment=environment, now=now)
     keys = Keys(secrets=find_secrets(options.secrets), environment=environment)
     require_keys(plan.tasks, keys)
+    _require_places_of_their_own(options)
     for place in (options.output, *options.pages):
         require_file(place)
     from app.harness.mcp.run import run_bench
@@ -120,7 +122,7 @@ def free_path(now: datetime, suffix: str, folder: Path = FOLDER) -> Path:
     stem = f"result-{now.strftime('%Y%m%d-%H%M')}"
     path = folder / f"{stem}{suffix}"
     number = 2
-    while path.exists() or journal_of(path).exists():
+    while os.path.lexists(path) or os.path.lexists(journal_of(path)):
         path = folder / f"{stem}-{number}{suffix}"
         number += 1
     return path
@@ -180,6 +182,21 @@ class _Recorder:
             f" {printable(result.scenario)} / {printable(name_of(result))}"
             f" {seconds(result.duration_ms)}{why}"
         )
+
+
+def _require_places_of_their_own(options: RunOptions) -> None:
+    """Refuse to write over what is read, or two results into one file."""
+    read = [*options.files, options.secrets, options.prices]
+    if options.resume != options.output:
+        read.append(options.resume)
+    taken = {path.resolve() for path in read if path is not None}
+    for place in (options.output, *options.pages):
+        if place.resolve() in taken:
+            raise WrongUsage(
+                f"{place} is read or written for something else already",
+                hint="name another place with --output, --junit or --html",
+            )
+        taken.add(place.resolve())
 
 
 def _require_the_same(plan: Plan, earlier: BenchReport, path: Path) -> None:

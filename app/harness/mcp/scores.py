@@ -8,6 +8,7 @@ from app.harness.mcp.config import TaskType
 from app.harness.mcp.types import Evaluation, Outcome, TaskResult
 
 FAILURES: Final = (Outcome.AGENT_ERROR, Outcome.TIMEOUT)
+_OF_THE_ANSWER: Final = ("contains", "fields", "literal", "number", "regex")
 
 
 def asked_of(result: TaskResult) -> str | None:
@@ -20,8 +21,12 @@ def asked_of(result: TaskResult) -> str | None:
 
 
 def expected_of(result: TaskResult) -> str | None:
-    """What was to be met, one on each line; None when nothing was."""
-    return "\n".join(each.expected for each in result.evaluations if each.expected) or None
+    """What the answer was to hold, one on each line; None when nothing was expected of it.
+
+    What a judge was asked and which tools were to be called is no text that an answer is like.
+    """
+    held = (each for each in result.evaluations if each.type in _OF_THE_ANSWER)
+    return "\n".join(each.expected for each in held if each.expected) or None
 
 
 def task_scores(result: TaskResult) -> dict[str, float]:

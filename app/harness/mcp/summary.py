@@ -52,7 +52,7 @@ def summarize(report: BenchReport) -> Summary:
         pass_rate=passed / (passed + failed) if passed + failed else None,
         input_tokens=sum(each.input_tokens or 0 for each in results),
         output_tokens=sum(each.output_tokens or 0 for each in results),
-        cost_usd=sum(known) if known and len(known) == len(costs) else None,
+        cost_usd=sum(known, 0.0) if len(known) == len(costs) else None,
         duration_ms=sum(each.duration_ms for each in results),
     )
 

@@ -1,7 +1,9 @@
 """A run of ot-bench that the SDK of Langfuse wrote, read back as a benchmark would read it."""
 
 import json
+import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -17,6 +19,7 @@ from app.harness.mcp.types import Ending, Outcome
 from tests.integration.langfuse.collecting import collected
 from tests.support.bench_results import FAILED, bench_report, llm_calls, result, tool_call
 from tests.support.langfuse import stand_in
+from tests.support.mcp_servers import FAULTS
 
 NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
 
@@ -67,6 +70,37 @@ def test_a_run_is_read_back_as_it_was_written() -> None:
     }
     assert json.loads(second.input or "") == {"tool": "t", "arguments": {}}
     assert second.scores == {"TASK_PASSED": 0, "TASK_SCORE": 0, "DURATION_MS": 0}
+
+
+def test_a_run_is_written_there_when_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command exits by its gate all the same: one of two passes."""
+    server = {"type": "stdio", "command": sys.executable, "args": ["-I", "-S", str(FAULTS)]}
+    echo = {"type": "direct", "server": "faults", "tool": "echo", "arguments": {"text": "blue"}}
+    tasks = [
+        {**echo, "name": f"tool:faults:{text}", "evaluate": {"expected": text}}
+        for text in ("blue", "red")
+    ]
+    bench = {"servers": {"faults": server}, "scenarios": [{"name": "all", "tasks": tasks}]}
+    monkeypatch.chdir(tmp_path)
+    Path("colours.yaml").write_text(json.dumps(bench))
+    with stand_in() as langfuse:
+        environment = {
+            "LANGFUSE_BASE_URL": langfuse.url,
+            "LANGFUSE_PUBLIC_KEY": langfuse.public_key,
+            "LANGFUSE_SECRET_KEY": langfuse.secret_key,
+        }
+        done = CliRunner().invoke(cli, ["run", "colours.yaml", "--langfuse"], env=environment)
+        assert done.exit_code == 1, done.output
+        [told] = [line for line in done.stderr.splitlines() if "in Langfuse" in line]
+        assert told.startswith("2 attempts are in Langfuse: dataset 'colours', run 'bench-")
+        found = collected(
+            langfuse, dataset_ref="colours", run_name=None, late_scores=True, now=utc_now()
+        ).traces
+    assert {(trace.output, trace.expected_output, trace.scores["TASK_PASSED"]) for trace in found} == {
+        ("blue", "blue", 1), ("blue", "red", 0),
+    }  # fmt: skip
 
 
 def test_missing_keys_are_told_before_anything_is_paid(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,9 @@ pytestmark = pytest.mark.xdist_group("sdks of models")
 
 METRICS = ["TASK_PASSED", "TASK_SCORE", "TOOL_CALL_SUCCESS_RATE", "INPUT_TOKENS", "COST_USD"]
 ORDER = BenchSettings(trials=2, concurrency=1)
+ASKS: list[JSON] = [
+    {"name": f"tool:faults:{name}", "server": None, "prompt": name} for name in ("a", "b")
+]
 DIRECT: JSON = {
     "name": "tool:faults:echo",
     "type": "direct",
@@ -131,6 +134,30 @@ def test_models_and_servers_are_measured_like_any_other_agent(
     assert keys == {"Bearer key-of-the-file"}
 
 
+def test_a_night_that_is_worse_makes_its_alert_fire(service: Service, folder: Path) -> None:
+    """In the first night both tasks pass, in the second one of them: 50 % less, more than 10 %."""
+    said = iter(["blue", "blue", "blue", "red"])
+
+    def plan(_: Asked) -> Said:
+        message = Message(role=Role.ASSISTANT, content=(TextBlock(text=next(said)),))
+        return Said(message=message, stop=Stop.END, usage=Usage(input_tokens=100, output_tokens=10))
+
+    asks = [{**each, "evaluate": {"expected": "blue"}} for each in ASKS]
+    with model_server(plan) as server:
+        (folder / "bench.yaml").write_text(bench(*asks, url=server.openai_url))
+        measures = [{"id": "k-1", "name": "pass rate", "formula": "TASK_PASSED"}]
+        benchmark(service, {"concurrency": 1}, measures=measures)
+        rule = {"benchmarkId": "bench-001", "kpi": "pass rate", "condition": "PERCENTAGE_DROP"}
+        service.post("/alert-configs", {"name": "fewer pass", "threshold": 10, **rule})
+        service.completed()
+        assert service.listed("/alerts") == []
+        worse = service.completed()
+    [alert] = service.listed("/alerts")
+    assert (alert["state"], alert["runId"]) == ("FIRING", worse["id"])
+    assert (alert["value"], alert["baseline"]) == (0.5, 1.0)
+    assert [each["itemId"] for each in alert["contributingTraces"]] == ["all/tool:faults:b"]
+
+
 def test_a_benchmark_chooses_among_the_tasks_of_a_file(service: Service, folder: Path) -> None:
     other = {**DIRECT, "name": "tool:faults:other", "tags": ["error"]}
     (folder / "bench.yaml").write_text(bench(DIRECT, other))
@@ -185,9 +212,6 @@ def test_a_model_that_answers_nothing_fails_the_run(service: Service, folder: Pa
     assert (run["status"], run["errorCode"]) == ("FAILED", "MODEL_REFUSED")
     assert "wrong key" in run["errorMessage"]
     assert [each.body["model"] for each in server.asked] == ["other"]
-
-
-ASKS = [{"name": f"tool:faults:{name}", "server": None, "prompt": name} for name in ("a", "b")]
 
 
 def answers(_: Asked) -> Said:

@@ -20,9 +20,9 @@ from app.harness.mcp.cli import cli
 from app.harness.mcp.command import free_path
 from app.harness.mcp.looping.attempt import make_attempt
 from app.harness.mcp.recordings import journal_of, read_report, write_report
-from app.harness.mcp.types import Outcome
+from app.harness.mcp.types import BenchReport, Outcome
 from tests.support.mcp_servers import FAULTS
-from tests.support.model_server import Asked, ModelServer, Said, model_server
+from tests.support.model_server import Asked, ModelServer, Raw, Said, model_server
 
 ROOT = Path(__file__).resolve().parents[3]
 BENCHES = ROOT / "demo" / "bench"
@@ -191,15 +191,63 @@ def test_what_was_done_before_ctrl_c_is_kept(
     monkeypatch.setattr("app.harness.mcp.run.make_attempt", ended_by_somebody)
     done = ot_bench(
         "run", bench_file(ASKING), "--base-url", model.openai_url, "--output", "r.yaml",
-        "--concurrency", "1",
+        "--concurrency", "1", "--csv", "--junit", "j.xml", "--html", "page.html",
     )  # fmt: skip
     assert done.exit_code == 130
+    [per_task, _] = sorted(Path("tmp").glob("*.csv"), key=lambda path: len(path.name))
+    assert [row["task"] for row in csv.DictReader(per_task.read_text().splitlines())] == [
+        "compare:base"
+    ]
+    assert len(ET.parse("j.xml").getroot().findall("testcase")) == 1
+    assert "compare:base" in Path("page.html").read_text()
     kept = read_report(Path("r.yaml"))
     assert kept.interrupted
     assert [(each.task, each.outcome) for each in kept.results] == [
         ("compare:base", Outcome.SCORED)
     ]
     assert not journal_of(Path("r.yaml")).exists()
+
+
+def test_a_model_that_is_refused_is_named_and_the_others_run() -> None:
+    def plan(asked: Asked) -> Said | Raw:
+        refused = Raw(status=401, body=b'{"error": {"message": "not for you"}}')
+        return refused if asked.body["model"] == "closed" else answers(asked)
+
+    with model_server(plan) as server:
+        done = ot_bench(
+            "run", bench_file(ASKING), "--base-url", server.openai_url, "--model", "closed",
+            "--model", "open", "--output", "r.yaml", "--concurrency", "1",
+        )  # fmt: skip
+    assert done.exit_code == 3, done.output
+    found = read_report(Path("r.yaml")).results
+    assert [(each.model, each.outcome) for each in found] == [
+        *[("closed", Outcome.INFRA_ERROR)] * 2, *[("open", Outcome.SCORED)] * 2,
+    ]  # fmt: skip
+    errors = [each.error.detail for each in found if each.error]
+    assert len(errors) == 2
+    assert all(each.startswith("the model gave no answer: closed: 401: ") for each in errors)
+    assert [each.body["model"] for each in server.asked] == ["closed", "open", "open"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--junit", "bench.yaml"],
+        ["--output", "./bench.yaml"],
+        ["--output", "r.yaml", "--html", "r.yaml"],
+        ["--secrets", "s.yaml", "--html", "s.yaml"],
+        ["--resume", "r.yaml", "--output", "t.yaml", "--html", "r.yaml"],
+        ["--model", ""],
+    ],
+)
+def test_nothing_is_written_over_what_is_read_or_written(options: list[str]) -> None:
+    file = bench_file(DIRECT)
+    Path("s.yaml").write_text("A: b\n")
+    write_report(BenchReport(timestamp="t", planned=0, results=()), Path("r.yaml"))
+    before = {path: path.read_text() for path in Path().glob("*.yaml")}
+    done = ot_bench("run", file, *options)
+    assert done.exit_code == 2, done.output
+    assert {path: path.read_text() for path in Path().glob("*.yaml")} == before
 
 
 def test_a_key_that_is_missing_is_told_before_anything_is_started() -> None:
@@ -374,8 +422,8 @@ def test_a_run_of_the_same_minute_has_a_file_of_its_own(tmp_path: Path) -> None:
     assert first.name == "result-20261122-0930.yaml"
     journal_of(first).touch()  # it is under way
     assert free_path(now, ".yaml", tmp_path).name == "result-20261122-0930-2.yaml"
-    first.touch()
     journal_of(first).unlink()
+    first.symlink_to(tmp_path / "elsewhere")  # nothing is written through somebody's link
     assert free_path(now, ".yaml", tmp_path).name == "result-20261122-0930-2.yaml"
 
 

@@ -180,7 +180,7 @@ def test_a_provider_that_fails_is_an_error_and_keeps_what_was_done() -> None:
     assert (result.outcome, result.ending) == (Outcome.INFRA_ERROR, Ending.ERROR)
     assert result.error is not None
     assert result.error.kind is ErrorKind.PROVIDER
-    assert result.error.detail == "the model gave no answer: 500: busy"
+    assert result.error.detail == "the model gave no answer: m: 500: busy"
     assert len(result.tool_calls) == 1
 
 

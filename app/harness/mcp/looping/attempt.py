@@ -88,7 +88,7 @@ class _Making:
         except ServerFailed as failure:
             error = AttemptError(kind=failure.kind, detail=failure.detail)
         except LlmFailure as failure:
-            said = f"the model gave no answer: {failure.reason}"
+            said = f"the model gave no answer: {self._task.model}: {failure.reason}"
             error = AttemptError(kind=ErrorKind.PROVIDER, detail=said)
         if self._task.type is TaskType.HARNESS:
             self._ending = Ending.ERROR

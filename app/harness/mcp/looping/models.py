@@ -79,7 +79,7 @@ class Asking:
         except LlmFailure as failure:
             if failure.final:
                 self.models.give_up(choice, failure)
-            raise JudgeFailed(f"the judge gave no answer: {failure.reason}") from None
+            raise JudgeFailed(f"the judge gave no answer: {model}: {failure.reason}") from None
         self.spending.spend(turn.usage)
         return turn.message.text()
 

@@ -42,7 +42,7 @@ def headlines(report: BenchReport) -> list[tuple[str, str]]:
         ),
         ("Tokens", f"{found.input_tokens} input, {found.output_tokens} output"),
         ("Cost", "unknown" if found.cost_usd is None else dollars(found.cost_usd)),
-        ("Duration", seconds(found.duration_ms)),
+        ("Time of all attempts", seconds(found.duration_ms)),
     ]
     return [*lines, ("Note", "the run was ended early")] if report.interrupted else lines
 
