@@ -11,10 +11,8 @@ from app.statistics.differences import (
     FLIPPED_ITEMS,
     cluster_flip_p,
     cluster_t_p,
-    hodges_lehmann,
     paired_t_p,
     sign_flip_p,
-    wilcoxon_p,
 )
 from app.statistics.intervals import Interval
 from app.statistics.means import are_passes, clustered_error, standard_error, t_interval
@@ -91,7 +89,7 @@ def judge(
         return _judged_ratio(before, after, rule, places, seed)
     sides = _Sides(float(before.means.mean()), float(after.means.mean()))
     return _told(
-        _change(before, after, rule, places, seed),
+        _change(before, after, places, seed),
         rule,
         sides=sides,
         unit=1.0 if rule.scale is Scale.RATE else abs(sides.base),
@@ -224,7 +222,6 @@ def _remedy(
 def _change(
     before: ItemSums,
     after: ItemSums,
-    rule: VerdictRule,
     places: IntArray | None,
     seed: int,
 ) -> _Change:
@@ -233,8 +230,6 @@ def _change(
         return _of_clusters(differences, places, seed)
     if are_passes(before, after):
         return _of_passes(before, after, differences)
-    if rule.scale is Scale.ORDINAL:
-        return _of_medians(differences)
     return _of_means(differences, seed)
 
 
@@ -259,17 +254,6 @@ def _of_means(differences: FloatArray, seed: int) -> _Change:
         p=sign_flip_p(differences, seed=seed) if flipped else p,
         error=error,
         method="sign-flip permutation" if flipped else "paired t",
-    )
-
-
-def _of_medians(differences: FloatArray) -> _Change:
-    found = hodges_lehmann(differences)
-    return _Change(
-        effect=found.value,
-        interval=found.interval,
-        p=wilcoxon_p(differences),
-        error=_error(differences),
-        method="Wilcoxon signed-rank",
     )
 
 

@@ -13,7 +13,7 @@ from app.statistics.intervals import Interval, wilson_interval
 from app.statistics.repeats import FloatArray, IntArray, ItemSums
 from app.statistics.resampling import SEED, cluster_places, draw_items
 from app.statistics.student import t_quantile
-from app.statistics.verdict import CONFIDENCE, Estimand, Scale
+from app.statistics.verdict import CONFIDENCE, Scale
 
 _NORMAL = NormalDist()
 # Student's t is off where the skewness of the mean is larger than this; BCa follows it.
@@ -29,15 +29,6 @@ class Estimate(NamedTuple):
     interval: Interval | None
     error: float | None
     method: str
-
-
-class Components(NamedTuple):
-    """The variance of an item's mean between items, and of one trial within an item; `within` is
-    None where no item has two trials.
-    """
-
-    between: float
-    within: float | None
 
 
 def mean_estimate(
@@ -90,30 +81,6 @@ def clustered_error(values: FloatArray, places: IntArray) -> float:
     count = int(places.max()) + 1
     sums = np.bincount(places, weights=values - values.mean(), minlength=count)
     return math.sqrt(count / (count - 1) * float((sums**2).sum())) / len(values)
-
-
-def design_effect(cluster_size: float, intraclass: float) -> float:
-    """By how much clusters inflate the variance of a mean: 1 + (m - 1)·ICC. Source: Kish 1965."""
-    return 1 + (cluster_size - 1) * intraclass
-
-
-def variance_components(items: ItemSums) -> Components:
-    """What of the variance lies between items and what within, by moments, weighted by items."""
-    kept = items.where(items.n > 0)
-    seen = float(kept.means.var(ddof=1)) if len(kept.n) > 1 else 0.0
-    repeated = kept.n > 1
-    if not repeated.any():
-        return Components(seen, None)
-    within = float(np.nanmean(kept.within))
-    return Components(max(0.0, seen - within * float((1 / kept.n).mean())), within)
-
-
-def mean_error(components: Components, items: int, trials: int, estimand: Estimand) -> float:
-    """The standard error of a mean of so many items and trials:
-    √((σ²_between + σ²_within/k)/N), without the first part for these very items.
-    """
-    between = components.between if estimand is Estimand.POPULATION else 0.0
-    return math.sqrt((between + (components.within or 0.0) / trials) / items)
 
 
 def bca_interval(values: FloatArray, *, seed: int = SEED) -> Interval:

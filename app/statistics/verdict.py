@@ -37,13 +37,12 @@ class Verdict(StrEnum):
 
 class Scale(StrEnum):
     """In which terms a change is told: `RATE` as a difference of values in [0, 1], `NUMBER` as a
-    difference whose limits are shares of the baseline, `ORDINAL` as a median difference (grades,
-    outliers), `RATIO` as a share of the baseline's geometric mean (latency, cost, tokens).
+    difference whose limits are shares of the baseline, `RATIO` as a share of the baseline's geometric
+    mean (latency, cost, tokens).
     """
 
     RATE = "RATE"
     NUMBER = "NUMBER"
-    ORDINAL = "ORDINAL"
     RATIO = "RATIO"
 
 

@@ -159,14 +159,6 @@ def test_limits_of_numbers_are_shares_of_the_baseline() -> None:
     assert judge(run_of([1.1] * 12), run_of([1.09, 1.11] * 6), rule).verdict is Verdict.NO_EVIDENCE
 
 
-def test_grades_are_judged_by_their_ranks() -> None:
-    rule = VerdictRule(side=Side.LOW, scale=Scale.ORDINAL)
-    found = judge(run_of([4.0] * 12), run_of([3.0, 2.0] * 6), rule)
-    # Of the 78 means of two changes, 21 are -2, 36 are -1.5 and 21 are -1.
-    assert (found.effect, found.verdict) == (-1.5, Verdict.REGRESSED)
-    assert found.method == "Wilcoxon signed-rank"
-
-
 def test_latency_is_judged_as_a_ratio() -> None:
     # Geometric means: of 1 and 4 it is 2, and 2 · sqrt(1.5 · 6/4) = 3.
     rule = VerdictRule(side=Side.HIGH, scale=Scale.RATIO)
@@ -271,7 +263,7 @@ def test_the_mirror_image_of_a_judgement(twentieths: list[int], scale: Scale) ->
     rule = VerdictRule(side=Side.LOW, scale=scale)
     found = change_of(differences, rule)
     assert found == change_of(differences, rule)
-    if scale in (Scale.RATE, Scale.ORDINAL):
+    if scale is Scale.RATE:
         mirrored = change_of([-each for each in differences], rule)
         turned = {Verdict.REGRESSED: Verdict.IMPROVED, Verdict.IMPROVED: Verdict.REGRESSED}
         assert found.effect == pytest.approx(-(mirrored.effect or 0.0))

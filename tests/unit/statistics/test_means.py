@@ -7,17 +7,13 @@ import pytest
 
 from app.statistics.intervals import wilson_interval
 from app.statistics.means import (
-    Components,
     bca_interval,
-    design_effect,
-    mean_error,
     mean_estimate,
     skewness,
-    variance_components,
 )
 from app.statistics.repeats import ItemSums, reduce_trials
 from app.statistics.student import two_sided_p
-from app.statistics.verdict import Estimand, Scale
+from app.statistics.verdict import Scale
 from tests.support.references import IN_ONE_PROCESS, Reference
 
 pytestmark = IN_ONE_PROCESS
@@ -111,26 +107,6 @@ def test_the_bca_interval_agrees_with_scipy() -> None:
     assert found.low == pytest.approx(expected.low, abs=0.1 * width)
     assert found.high == pytest.approx(expected.high, abs=0.1 * width)
     assert bca_interval(values) == found
-
-
-def test_the_variance_between_and_within_items_by_hand() -> None:
-    # Means 0.5 and 2.5: variance 2; within (.5 + .5)/2 = .5, of which 1/2 is in each mean.
-    found = variance_components(run_of([0.0, 1.0], [2.0, 3.0]))
-    assert tuple(found) == pytest.approx((1.75, 0.5))
-    assert variance_components(run_of([0.0], [2.0])) == Components(2.0, None)
-
-
-def test_the_error_of_a_mean_of_the_population_and_of_these_items() -> None:
-    # Four trials leave .04 of .16: .08 of a hundred items, and .04 where the items stay.
-    components = Components(0.04, 0.16)
-    population = mean_error(components, 100, 4, Estimand.POPULATION)
-    assert population == pytest.approx(math.sqrt(0.0008))
-    assert mean_error(components, 100, 4, Estimand.FIXED_BENCHMARK) == pytest.approx(0.02)
-
-
-def test_the_design_effect_of_ten_by_ten() -> None:
-    assert design_effect(10, 0.2) == pytest.approx(2.8)
-    assert design_effect(1, 0.2) == 1.0
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 4.5, 36, 1999])
