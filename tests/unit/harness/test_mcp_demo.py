@@ -1,0 +1,84 @@
+"""The benches of the demo, as the specification wants them, and what editors are told of their form."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+from app.harness.mcp.config import Bench, HarnessTask
+from app.harness.mcp.loader import inspect_file
+from app.harness.mcp.schema import bench_schema
+from app.harness.mcp.secrets import Secrets
+from app.harness.mcp.yaml_text import parse_yaml
+
+FOLDER = Path(__file__).resolve().parents[3] / "demo" / "bench"
+FILES = sorted(FOLDER.iterdir())
+TOOL_FILES = [path for path in FILES if path.name.startswith("tool_")]
+
+# The code ends the prompt, and its last line gives the result back.
+INVOCATION = re.compile(r"__ot\n```python\n(?:.*\n)*return .*\n```\n?\Z")
+
+
+def bench(path: Path) -> Bench:
+    found = inspect_file(path, Secrets(), {}, expanded=False).bench
+    assert found is not None
+    return found
+
+
+def asked(path: Path) -> Iterator[HarnessTask]:
+    """The tasks of a file that a model works on."""
+    for scenario in bench(path).scenarios:
+        yield from (task for task in scenario.tasks if isinstance(task, HarnessTask))
+
+
+@pytest.mark.parametrize("path", TOOL_FILES, ids=lambda path: path.name)
+def test_the_bench_of_a_tool_compares_nothing_and_asks_no_judge(path: Path) -> None:
+    found = bench(path)
+    evaluators = [task.evaluate for scenario in found.scenarios for task in scenario.tasks]
+    for each in [*evaluators, *found.evaluators.values()]:
+        assert each is None or isinstance(each, str) or each.prompt is None
+    for task in asked(path):
+        assert task.server is not None
+        assert "compare" not in task.tags
+
+
+def test_code_for_the_one_tool_stands_in_a_fence_and_gives_its_result_back() -> None:
+    tasks = [*asked(FOLDER / "features.yaml"), *asked(FOLDER / "compare.yaml")]
+    coded = {each.name for each in tasks if "__ot" in each.prompt}
+    plain = {each.name for each in tasks if INVOCATION.search(each.prompt)}
+    # How the tool is invoked is what these two are about.
+    assert coded - plain == {"feature:alias:search", "feature:snippet:brief"}
+    assert "compare:onetool" in plain
+
+
+def test_features_are_what_only_a_model_can_show() -> None:
+    names = {task.name for task in asked(FOLDER / "features.yaml")}
+    assert {name.split(":")[1] for name in names} == {"alias", "snippet", "proxy", "ot"}
+    assert {f"feature:ot:{each}" for each in ("tools", "config", "health", "push")} <= names
+
+
+def flaws(document: Any) -> list[str]:
+    return [error.json_path for error in Draft202012Validator(bench_schema()).iter_errors(document)]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_editors_take_the_benches_of_the_demo(path: Path) -> None:
+    assert flaws(parse_yaml(path.read_bytes()).value) == []
+
+
+@pytest.mark.parametrize(
+    ("task", "place"),
+    [
+        ({"name": "a", "prompt": "p", "tag": ["x"]}, "$.scenarios[0].tasks[0]"),
+        ({"name": "a", "prompt": "p", "type": "direct"}, "$.scenarios[0].tasks[0]"),
+        ({"name": "a"}, "$.scenarios[0].tasks[0]"),
+        ({"name": "a", "prompt": "p", "timeout": "1 s"}, "$.scenarios[0].tasks[0]"),
+    ],
+)
+def test_editors_are_told_where_a_mistake_stands(task: dict[str, Any], place: str) -> None:
+    sound = {"scenarios": [{"name": "s", "tasks": [{"name": "a", "prompt": "p"}]}]}
+    assert flaws(sound) == []
+    assert flaws({"scenarios": [{"name": "s", "tasks": [task]}]}) == [place]

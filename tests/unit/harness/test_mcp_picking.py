@@ -1,0 +1,114 @@
+"""Which files somebody is offered to pick from, and how they are called."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from app.core.input_files import NoInput
+from app.harness.mcp.picking import (
+    BadFavourites,
+    Choice,
+    Favourite,
+    NoFavourites,
+    Pick,
+    bench_files,
+    pick_file,
+    read_favourites,
+)
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A project with benches, of which some are hidden."""
+    project = tmp_path / "project"
+    for name in ("b.yaml", "a.yml", "deep/c.yaml", "notes.txt", ".hidden.yaml", ".git/d.yaml"):
+        path = tmp_path / "benches" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("description: |\n  what  it\n  is for\n")
+    (project / "config").mkdir(parents=True)
+    monkeypatch.chdir(project)
+
+
+def choosing(*labels: str) -> Pick:
+    """Somebody who picks these lines one after the other, and nothing once they are used up."""
+    left = list(labels)
+
+    def pick(_: str, choices: Sequence[Choice]) -> Choice | None:
+        if not left:
+            return None
+        wanted = left.pop(0)
+        return next(each for each in choices if each.label.startswith(wanted))
+
+    return pick
+
+
+def favourites(text: str, path: str = "config/ot-bench.yaml") -> None:
+    Path(path).write_text(text)
+
+
+BENCHES = Favourite(name="all", path="../benches")
+
+
+def test_files_below_a_folder_are_found_and_hidden_ones_are_not() -> None:
+    found = [str(path) for path in bench_files(Path("../benches"))]
+    assert found == ["../benches/a.yml", "../benches/b.yaml", "../benches/deep/c.yaml"]
+
+
+def test_a_hidden_folder_that_is_a_favorite_itself_is_looked_into() -> None:
+    assert [path.name for path in bench_files(Path("../benches/.git"))] == ["d.yaml"]
+
+
+def test_a_favorite_that_is_a_file_is_picked_at_once() -> None:
+    file = Favourite(name="first", path="../benches/b.yaml")
+    assert pick_file([BENCHES, file], choosing("first")) == Path("../benches/b.yaml")
+
+
+def test_a_folder_opens_a_second_list_of_relative_paths_with_descriptions() -> None:
+    offered = []
+
+    def pick(question: str, choices: Sequence[Choice]) -> Choice | None:
+        offered.append((question, [each.label for each in choices]))
+        return choices[-1]
+
+    assert pick_file([BENCHES], pick) == Path("../benches/deep/c.yaml")
+    assert offered == [
+        ("Benchmark", ["all"]),
+        ("File", [f"{name} - what it is for" for name in ("a.yml", "b.yaml", "deep/c.yaml")]),
+    ]
+
+
+def test_whoever_picks_nothing_gets_nothing() -> None:
+    assert pick_file([BENCHES], choosing()) is None
+    assert pick_file([BENCHES], choosing("all")) is None
+
+
+def test_a_folder_without_benches_is_told() -> None:
+    with pytest.raises(NoInput, match="config holds no YAML file"):
+        pick_file([Favourite(name="none", path="config")], choosing("none"))
+
+
+def test_favorites_stand_in_the_project_unless_a_variable_names_a_file() -> None:
+    favourites("favorites: [{name: project, path: a}]")
+    favourites("favorites: [{name: other, path: b}]", "other.yaml")
+    assert [each.name for each in read_favourites({})] == ["project"]
+    assert [each.name for each in read_favourites({"OT_BENCH_CONFIG": "other.yaml"})] == ["other"]
+    with pytest.raises(NoInput):
+        read_favourites({"OT_BENCH_CONFIG": "nowhere.yaml"})
+
+
+@pytest.mark.parametrize("text", [None, "", "favorites: []"])
+def test_without_favorites_it_is_said_that_there_are_none(text: str | None) -> None:
+    if text is not None:
+        favourites(text)
+    with pytest.raises(NoFavourites, match=r"no favorites are configured in config/ot-bench\.yaml"):
+        read_favourites({})
+
+
+@pytest.mark.parametrize(
+    "text", ["favorites: [{name: x}]", "favorite: []", "favorites: [", "- a", "favorites: x"]
+)
+def test_a_file_of_favorites_that_cannot_be_used_is_named(text: str) -> None:
+    favourites(text)
+    with pytest.raises(BadFavourites, match=r"config/ot-bench\.yaml"):
+        read_favourites({})
