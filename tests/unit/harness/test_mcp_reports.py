@@ -27,6 +27,7 @@ from app.harness.mcp.reports.figures import result_word
 from app.harness.mcp.reports.html import html_report
 from app.harness.mcp.reports.junit import junit_report
 from app.harness.mcp.reports.spreadsheet import calls_csv, escaped, tasks_csv
+from app.harness.mcp.reports.tables import task_table
 from app.harness.mcp.summary import Verdict, summarize, verdict
 from app.harness.mcp.types import (
     AttemptError,
@@ -156,6 +157,12 @@ def test_texts_of_others_are_shown_as_they_are(capsys: pytest.CaptureFixture[str
     assert r"[/x] [bold]a[/bold] :smile: <b>&</b> ]]> \x00\x1b[31m =1+1" in shown
     assert "\x1b" not in shown
     assert "never" in shown
+
+
+def test_the_input_of_each_call_and_its_growth_are_shown_to_those_who_want_to_know() -> None:
+    [_, several, _] = task_table(rich_report(), verbose=True).rows
+    assert several[-2:] == ["400 460 560", "80"]
+    assert task_table(rich_report()).rows[1] == several[:-2]
 
 
 def test_the_page_holds_texts_as_texts_and_no_script() -> None:
