@@ -109,6 +109,23 @@ def test_prompts_are_said_one_after_the_other_and_the_last_answer_counts() -> No
     ]
     assert result.response == "two"
     assert [len(asked.messages) for asked in model.asked] == [1, 3, 5]
+    assert len(result.llm_calls) == 3
+
+
+class Thoughtful(ScriptedModel):
+    """Takes its time for each answer."""
+
+    async def turn(self, *asked: Any) -> Turn:
+        await asyncio.sleep(0.05)
+        return await super().turn(*asked)
+
+
+def test_the_latency_of_each_request_is_that_of_the_model() -> None:
+    model = scripted(calls(("echo", {"text": "x"})), says("Done."))
+    result = run(harness_task(faults()), model=Thoughtful(model.play)).result
+    first, second = [call.latency_ms for call in result.llm_calls]
+    assert min(first, second) > 45  # clocks round
+    assert first + second <= result.duration_ms
 
 
 def test_what_was_used_is_counted_call_by_call() -> None:
