@@ -54,8 +54,8 @@ class BenchMaking:
     def make(self, places: Collection[int], spending: Spending) -> Iterator[Sequence[Made]]:
         """Raises: `CollectionFailed` when nothing came of any attempt, for the model's sake."""
         place_of = {each.key: place for place, each in enumerate(self._attempts())}
-        made = frozenset(key for key, place in place_of.items() if place not in places)
-        plan = replace(self.plan, made=made)
+        stored = frozenset(key for key, place in place_of.items() if place not in places)
+        plan = replace(self.plan, made=stored)
         answered, refusal = False, ""
         pages: Generator[list[TaskResult], None, None] = in_background(
             lambda tell: self._run(plan, tell, spending), beat_s=BEAT_S
@@ -67,7 +67,9 @@ class BenchMaking:
                         refusal = result.error.detail
                     elif result.outcome is not Outcome.SKIPPED:
                         answered = True
-                yield [_made(each, place_of[each.key]) for each in results]
+                made = [_made(each, place_of[each.key]) for each in results]
+                # What is stored already may be made again for what it leaves with a server.
+                yield [each for each in made if each.place in places]
         finally:
             pages.close()
         if refusal and not answered:

@@ -213,13 +213,17 @@ def _require_the_same(plan: Plan, earlier: BenchReport, path: Path) -> None:
 
 
 def _done(plan: Plan, earlier: BenchReport) -> tuple[TaskResult, ...]:
-    """The attempts that need not be made again: judged, and asked the same as now."""
+    """The attempts that are not made again: judged, asked the same as now, and nothing else needs
+    what they left with a server.
+    """
     hashes = {attempt.key: attempt.task.content_hash() for attempt in plan.attempts()}
-    return tuple(
+    judged = tuple(
         each
         for each in earlier.results
         if each.outcome is Outcome.SCORED and hashes.get(each.key) == each.content_hash
     )
+    again = {attempt.key for attempt in replace(plan, done=judged).missing()}
+    return tuple(each for each in judged if each.key not in again)
 
 
 def _prices(options: RunOptions, tasks: Sequence[PlannedTask]) -> dict[str, Price]:

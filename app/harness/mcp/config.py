@@ -222,12 +222,14 @@ Task = Annotated[
 class Scenario(Part):
     """Tasks that belong together.
 
-    With `share_servers` its tasks use the same started servers; otherwise each starts its own.
+    With `share_servers` its tasks use the same started servers; otherwise each starts its own. With
+    `in_order` they run one after the other as they stand there, beside those of other scenarios.
     """
 
     name: Name
     description: str | None = None
     share_servers: bool = False
+    in_order: bool = False
     tasks: Annotated[list[Task], Field(min_length=1)]
 
 

@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from typing import Any
 
 from app.harness.limits import Allowance
@@ -39,7 +40,8 @@ class PlannedTask:
     """A task for one model (none asked: empty), as it is run.
 
     `prompts` are the parts of one conversation, empty for a direct task; `tool` and `arguments`
-    are of direct tasks. Tasks of one scenario with `share_servers` use the same started servers.
+    are of direct tasks. Tasks of one scenario with `share_servers` use the same started servers, each
+    trial its own where they run `in_order`.
     """
 
     file: str
@@ -59,6 +61,7 @@ class PlannedTask:
     allowance: Allowance = field(default_factory=Allowance)
     evaluator: Evaluator | None = None
     share_servers: bool = False
+    in_order: bool = False
 
     def server_names(self) -> tuple[str, ...]:
         return tuple(server.name for server in self.servers)
@@ -102,6 +105,12 @@ class Attempt:
         task = self.task
         return AttemptKey(task.file, task.scenario, task.name, task.model, self.trial)
 
+    @property
+    def queue(self) -> tuple[str | int, ...]:
+        """What it shares with the attempts that it stands in one queue with."""
+        task = self.task
+        return (task.file, task.scenario, self.trial) if task.in_order else self.key
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -129,9 +138,18 @@ class Plan:
                 yield Attempt(task=task, trial=trial)
 
     def missing(self) -> list[Attempt]:
-        """The attempts that neither `done` nor `made` holds."""
+        """The attempts that are to be made."""
+        return [attempt for queue in self.queues() for attempt in queue]
+
+    def queues(self) -> list[list[Attempt]]:
+        """What neither `done` nor `made` holds: attempts that wait for each other in one list.
+
+        Where one of a scenario `in_order` is missing, all are made again: it needs what those
+        before it left with the servers.
+        """
         known = self.made.union(result.key for result in self.done)
-        return [attempt for attempt in self.attempts() if attempt.key not in known]
+        queues = (list(queue) for _, queue in groupby(self.attempts(), key=lambda each: each.queue))
+        return [queue for queue in queues if any(each.key not in known for each in queue)]
 
 
 def _identity(server: PlannedServer) -> dict[str, Any]:

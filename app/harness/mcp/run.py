@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Iterable
+from itertools import chain
 
 from app.harness.limits import Spending
 from app.harness.mcp.looping.attempt import Workshop, make_attempt
@@ -37,7 +38,8 @@ async def run_bench(
     is. Raises: MissingKey, before anything is asked.
     """
     around = surroundings or Surroundings(path=os.environ.get("PATH", os.defpath))
-    missing = plan.missing()
+    queues = plan.queues()
+    missing = [attempt for queue in queues for attempt in queue]
     met = Acquaintance(events, plan.servers)
     workshop = Workshop(
         servers=Servers(missing, around, met),
@@ -53,24 +55,26 @@ async def run_bench(
         events(event)
 
     try:
-        await _make_all(plan, missing, workshop, tell)
+        await _make_all(plan, queues, workshop, tell)
     finally:
         await workshop.servers.close()
         await workshop.models.close()
     return _report(plan, results, met)
 
 
-async def _make_all(plan: Plan, missing: list[Attempt], workshop: Workshop, tell: Listener) -> None:
-    waiting = iter(missing)
+async def _make_all(
+    plan: Plan, queues: list[list[Attempt]], workshop: Workshop, tell: Listener
+) -> None:
+    waiting = iter(queues)
     async with asyncio.TaskGroup() as group:
-        for _ in range(min(plan.concurrency, len(missing))):
+        for _ in range(min(plan.concurrency, len(queues))):
             group.create_task(_make_each(waiting, workshop, tell, trace=plan.trace))
 
 
 async def _make_each(
-    waiting: Iterable[Attempt], workshop: Workshop, tell: Listener, *, trace: bool
+    waiting: Iterable[list[Attempt]], workshop: Workshop, tell: Listener, *, trace: bool
 ) -> None:
-    for attempt in waiting:
+    for attempt in chain.from_iterable(waiting):
         tell(AttemptBegan(key=attempt.key))
         traced = _tracing(attempt.key, tell) if trace else untraced
         tell(AttemptEnded(result=await make_attempt(attempt, workshop, traced)))

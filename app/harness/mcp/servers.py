@@ -15,11 +15,12 @@ Seen = Callable[[ServerSeen], None]
 
 
 class Shared(NamedTuple):
-    """A server that the attempts of a scenario use together."""
+    """A server that the attempts of a scenario use together; of `trial` only, unless that is None."""
 
     file: str
     scenario: str
     server: str
+    trial: int | None
 
 
 class Acquaintance:
@@ -142,4 +143,6 @@ def _shared(attempt: Attempt) -> list[Shared]:
 
 
 def _key(attempt: Attempt, server: PlannedServer) -> Shared:
-    return Shared(attempt.task.file, attempt.task.scenario, server.name)
+    task = attempt.task
+    trial = attempt.trial if task.in_order else None
+    return Shared(task.file, task.scenario, server.name, trial)

@@ -282,6 +282,22 @@ def test_a_run_that_is_killed_repeats_no_attempt_that_is_done(
         list(pages(service_resources, f"{digest}:0,2:7+7"))
 
 
+def test_tasks_in_order_find_what_those_before_them_left_and_are_stored_once(
+    service_resources: Resources, folder: Path
+) -> None:
+    """first#0 is stored; it is made again for the count that its server keeps, and second#0 finds
+    that. The second trial begins with a server of its own.
+    """
+    count = {**DIRECT, "tool": "count", "arguments": {}}
+    text = bench({**count, "name": "first"}, {**count, "name": "second"})
+    (folder / "bench.yaml").write_text(text.replace('"tasks"', '"in_order": true, "tasks"'))
+    order = ORDER.model_copy(update={"concurrency": 4})
+    digest = order_bench(service_resources, "bench.yaml", order).digest
+    rest = list(pages(service_resources, f"{digest}:0:7+7", order))
+    found = {trace.trace_id: trace.output for page in rest for trace in page.traces}
+    assert found == {"all/second#0": "2", "all/first#1": "1", "all/second#1": "2"}
+
+
 def test_whoever_leaves_a_run_ends_it(service_resources: Resources, folder: Path) -> None:
     hang = {**DIRECT, "name": "tool:faults:hang", "tool": "hang", "arguments": {}}
     (folder / "bench.yaml").write_text(bench(DIRECT, hang))

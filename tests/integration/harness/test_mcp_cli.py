@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -434,6 +435,29 @@ def test_a_resumed_run_knows_the_servers_of_its_first_part() -> None:
     first = read_report(Path("r.yaml")).servers
     assert ot_bench("run", file, "--tags", "tool", "--resume", "r.yaml").exit_code == 0
     assert read_report(Path("r.yaml")).servers == first != ()
+
+
+def test_a_scenario_in_order_is_resumed_from_its_first_task() -> None:
+    """The third task wants the count that the two before it have made."""
+    tasks = "".join(
+        f"      - {{name: tool:faults:{n}, type: direct, server: faults, tool: count, arguments: {{}},"
+        f" evaluate: {{expected: {n}}}}}\n"
+        for n in (1, 2, 3)
+    )
+    head = (
+        "\nscenarios:\n  - name: counted\n    share_servers: true\n    in_order: true\n    tasks:\n"
+    )
+    file = bench_file(SERVERS + head + tasks)
+    assert ot_bench("run", file, "--output", "r.yaml").exit_code == 0
+    whole = read_report(Path("r.yaml"))
+    write_report(replace(whole, results=whole.results[:2]), Path("r.yaml"))
+    done = ot_bench("run", file, "--resume", "r.yaml")
+    assert done.exit_code == 0, done.output
+    assert "[3/3] PASS" in done.stderr
+    found = read_report(Path("r.yaml")).results
+    assert [(each.task, each.response) for each in found] == [
+        (f"tool:faults:{n}", str(n)) for n in (1, 2, 3)
+    ]
 
 
 def test_a_resumed_run_does_not_lose_what_is_not_chosen_now() -> None:

@@ -145,6 +145,7 @@ def results(remote: str, tmp_path_factory: pytest.TempPathFactory) -> Results:
     everything = node_server("everything", "stdio", env={"DECLARED": "yes"})
     files = node_server("filesystem", str(folder))
     memory = node_server("memory", env={"MEMORY_FILE_PATH": str(folder / "memory.jsonl")})
+    graph = node_server("memory", env={"MEMORY_FILE_PATH": str(folder / "graph.jsonl")})
     clock = stdio("time", sys.executable, "-m", "mcp_server_time", "--local-timezone=UTC")
     distant = http("distant", remote)
 
@@ -178,6 +179,23 @@ def results(remote: str, tmp_path_factory: pytest.TempPathFactory) -> Results:
                 target_timezone="Asia/Tokyo",
             ),
             *(
+                direct_task(
+                    graph,
+                    tool,
+                    name=name,
+                    scenario="graph",
+                    arguments=given,
+                    share_servers=True,
+                    in_order=True,
+                )
+                for name, tool, given in [
+                    ("graph: write", "create_entities", {"entities": [entity]}),
+                    ("graph: read", "open_nodes", {"names": ["Ada"]}),
+                    ("graph: delete", "delete_entities", {"entityNames": ["Ada"]}),
+                    ("graph: read again", "open_nodes", {"names": ["Ada"]}),
+                ]
+            ),
+            *(
                 harness_task(
                     everything,
                     name=f"sum with {provider}",
@@ -198,6 +216,13 @@ def results(remote: str, tmp_path_factory: pytest.TempPathFactory) -> Results:
         report = asyncio.run(run_bench(plan, lambda _: None))
     by_task = {result.task: result for result in report.results}
     return Results(by_task=by_task, report=report, asked=models.asked, folder=folder)
+
+
+def test_tasks_in_order_see_what_those_before_them_did(results: Results) -> None:
+    """All tasks of the run may be made at once."""
+    assert "likes engines" in (results["graph: read"].response or "")
+    assert results["graph: read again"].outcome is Outcome.SCORED
+    assert "Ada" not in (results["graph: read again"].response or "")
 
 
 def test_a_server_sees_path_and_what_is_declared(results: Results) -> None:
@@ -305,7 +330,7 @@ def test_a_provider_that_never_answers_is_an_error_and_no_pass(status: int) -> N
     assert (result.outcome, result.passed) == (Outcome.INFRA_ERROR, None)
     assert result.error is not None
     assert result.error.kind is ErrorKind.PROVIDER
-    assert result.error.detail.startswith(f"the model gave no answer: {status}")
+    assert result.error.detail.startswith(f"the model gave no answer: m: {status}")
 
 
 def test_a_provider_that_wants_us_to_wait_does_not_outlast_the_task() -> None:

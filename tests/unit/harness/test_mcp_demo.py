@@ -9,6 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from app.harness.mcp.config import Bench, HarnessTask
+from app.harness.mcp.lint import TAGS
 from app.harness.mcp.loader import inspect_file
 from app.harness.mcp.schema import bench_schema
 from app.harness.mcp.secrets import Secrets
@@ -82,3 +83,10 @@ def test_editors_are_told_where_a_mistake_stands(task: dict[str, Any], place: st
     sound = {"scenarios": [{"name": "s", "tasks": [{"name": "a", "prompt": "p"}]}]}
     assert flaws(sound) == []
     assert flaws({"scenarios": [{"name": "s", "tasks": [task]}]}) == [place]
+
+
+def test_the_page_names_every_tag_of_the_taxonomy() -> None:
+    page = (FOLDER.parents[1] / "docs" / "ot-bench.md").read_text()
+    table = page.partition("| Tags of | |\n")[2].partition("\n\n")[0]
+    listed = [re.findall(r"`([^`]+)`", row) for row in table.splitlines()[1:]]
+    assert listed == [list(tags) for tags in TAGS.values()]

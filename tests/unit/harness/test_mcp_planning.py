@@ -1,5 +1,6 @@
 """From benchmark files to what is run."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from app.harness.mcp.planning import (
     require_keys,
 )
 from app.harness.mcp.secrets import Secrets
+from tests.support.bench import harness_task
 
 BENCH = """
 defaults:
@@ -185,3 +187,22 @@ def test_the_hash_of_a_task_tells_what_is_asked_and_not_where_it_stands() -> Non
     )
     with_key = BENCH.replace("command: y", "command: y, env: {KEY: k}")
     assert every.content_hash() == planned(with_key)[1].content_hash()
+
+
+def test_attempts_in_order_stand_in_one_queue_for_each_trial_and_all_others_alone() -> None:
+    """Of a queue nothing is missing or all of it: what is after needs what was before."""
+    tasks = [
+        harness_task(name=name, scenario="kept", in_order=True, share_servers=True)
+        for name in ("write", "read")
+    ]
+    plan = Plan(tasks=(*tasks, harness_task(name="alone")), trials=2)
+
+    def queues(plan: Plan) -> list[list[str]]:
+        return [[f"{each.task.name}#{each.trial}" for each in queue] for queue in plan.queues()]
+
+    assert queues(plan) == [
+        ["write#0", "read#0"], ["alone#0"], ["write#1", "read#1"], ["alone#1"],
+    ]  # fmt: skip
+    made = [each.key for each in plan.attempts()]
+    rest = replace(plan, made=frozenset((made[0], made[2], made[3], made[4])))
+    assert queues(rest) == [["write#0", "read#0"], ["alone#1"]]
