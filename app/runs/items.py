@@ -1,9 +1,10 @@
 """What stored runs measured, item by item: the trials of an item are no measurements of their own."""
 
+import hashlib
 import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from sqlalchemy import text
@@ -39,6 +40,15 @@ ITEM_ROWS = text(
     WHERE run.seq = ANY(:runs) AND trace.item_id IN (SELECT item_id FROM kept)
     ORDER BY trace.item_id COLLATE "C", run.seq, trace.trial, result.position
     """  # noqa: S608 - only constants
+)
+
+
+ALL_ITEMS = text(
+    """
+    SELECT count(DISTINCT trace.item_id)
+    FROM benchmark_runs AS run JOIN collected_traces AS trace USING (collection_id)
+    WHERE run.seq = ANY(:runs)
+    """
 )
 
 
@@ -81,7 +91,7 @@ class ItemTable:
 
     `revisions` tells whether an item still asks the same; `clusters` is the tag by which items
     belong together, or the item itself; empty where none is asked for. `counts` are those of metrics
-    whose value of the run is no mean of items.
+    whose value of the run is no mean of items. `left_out` items come after these by their MD5.
     """
 
     items: list[str] = field(default_factory=list)
@@ -90,6 +100,7 @@ class ItemTable:
     places: "array[int]" = field(default_factory=lambda: array("l"))
     values: "dict[str, array[float]]" = field(default_factory=dict)
     counts: dict[str, ItemCounts] = field(default_factory=dict)
+    left_out: int = 0
 
     def at(self, items: Sequence[int]) -> "ItemTable":
         """The same for some items, in this order."""
@@ -114,6 +125,7 @@ class Pairing:
 
     `revised` items ask something else now, so that their values cannot be compared. Runs
     with next to no item in common are not `paired`: they are compared as two samples of all items.
+    `left_out` are the candidate's that are too many to be looked at.
     """
 
     base: ItemTable
@@ -122,10 +134,18 @@ class Pairing:
     only_base: int
     only_candidate: int
     revised: int
+    left_out: int = 0
 
 
 def pair_items(base: ItemTable, candidate: ItemTable) -> Pairing:
-    """The items that two runs have in common."""
+    """The items that two runs have in common.
+
+    Where one of them has too many, the others are looked at as far as its items go.
+    """
+    cuts = [max(map(_rank, table.items)) for table in (base, candidate) if table.left_out]
+    known = len(candidate.items) + candidate.left_out
+    if cuts:
+        base, candidate = _up_to(base, min(cuts)), _up_to(candidate, min(cuts))
     places = {item: place for place, item in enumerate(base.items)}
     common = [(places[item], place) for place, item in enumerate(candidate.items) if item in places]
     same = [(old, new) for old, new in common if base.revisions[old] == candidate.revisions[new]]
@@ -137,7 +157,24 @@ def pair_items(base: ItemTable, candidate: ItemTable) -> Pairing:
         only_base=len(base.items) - len(common),
         only_candidate=len(candidate.items) - len(common),
         revised=len(common) - len(same),
+        left_out=known - len(candidate.items),
     )
+
+
+class _Rank(NamedTuple):
+    """Where an item stands among those that are looked at first."""
+
+    digest: str
+    item: bytes
+
+
+def _rank(item: str) -> _Rank:
+    name = item.encode()
+    return _Rank(hashlib.md5(name, usedforsecurity=False).hexdigest(), name)
+
+
+def _up_to(table: ItemTable, last: _Rank) -> ItemTable:
+    return table.at([place for place, item in enumerate(table.items) if _rank(item) <= last])
 
 
 def items_of_runs(
@@ -157,7 +194,11 @@ def items_of_runs(
     asked = {"runs": list(columns), "most": MOST_ITEMS}
     found = session.execute(ITEM_ROWS.execution_options(yield_per=ROWS_AT_ONCE), asked)
     rows = (ItemRow(*row) for row in found)
-    return table_of_rows(rows, columns, wanted, cluster_field=cluster_field)
+    table = table_of_rows(rows, columns, wanted, cluster_field=cluster_field)
+    if len(table.items) < MOST_ITEMS:
+        return table
+    known = session.scalar(ALL_ITEMS, {"runs": list(columns)}) or 0
+    return replace(table, left_out=known - len(table.items))
 
 
 def table_of_rows(

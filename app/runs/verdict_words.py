@@ -37,12 +37,13 @@ class Verdicts:
 
 
 class Compared(NamedTuple):
-    """How many items two runs share, and how many they do not."""
+    """How many items two runs share, and how many they do not; `left_out` are too many to look at."""
 
     items: int
     only_base: int
     only_candidate: int
     revised: int
+    left_out: int
 
 
 def withheld(reason: str, verdict: Verdict | None = None) -> dict[str, Any]:
@@ -90,7 +91,7 @@ def explain(name: str, found: Judgement, scale: Scale) -> str:
         return " ".join([f"{name} was not compared.", *notes])
     sentences = [_change(name, found, scale), _meaning(found, scale), *notes]
     if found.verdict is Verdict.INCONCLUSIVE and found.more_trials:
-        sentences.append(f"{found.more_trials} more trials of each item would settle it.")
+        sentences.append(f"{_count(found.more_trials, 'more trial')} of each item would settle it.")
     return " ".join(sentence for sentence in sentences if sentence)
 
 
@@ -118,7 +119,13 @@ def told_run(
         "verdict": verdict,
         "reason": reason,
         "baseline": baseline,
-        "items": compared._asdict(),
+        "items": {
+            "items": compared.items,
+            "onlyBase": compared.only_base,
+            "onlyCandidate": compared.only_candidate,
+            "revised": compared.revised,
+            "leftOut": compared.left_out,
+        },
         "counts": dict(counts),
         "differs": differing,
         "conditions": list(differs.conditions),
@@ -130,6 +137,7 @@ def told_run(
                 f"Compared over {_count(compared.items, 'item')}."
                 if compared.items
                 else "They have too few items in common, and are compared as two samples.",
+                *_told_left_out(compared),
                 *(f"Unlike the baseline, {difference}." for difference in differing),
             ]
         ),
@@ -190,6 +198,16 @@ def _summary(counts: Mapping[str, int], kind: str) -> str:
 
 def _count(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def _told_left_out(compared: Compared) -> list[str]:
+    if not compared.left_out:
+        return []
+    left_out = _items_do(compared.left_out, "is", "are")
+    return [
+        f"{left_out} left out, whose ids come last by their MD5.",
+        "The values that the run has by itself are those of all.",
+    ]
 
 
 def _items_do(n: int, one: str, several: str) -> str:

@@ -199,6 +199,7 @@ class Case:
             only_base=pairing.only_base,
             only_candidate=pairing.only_candidate,
             revised=pairing.revised,
+            left_out=pairing.left_out,
         )
         metrics = {
             metric.column: told_judgement(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.runs import items
 from tests.integration.verdicts.conftest import Night, traces
 from tests.support.service import JSON, Service
 
@@ -42,9 +43,10 @@ def test_the_same_night_again_is_no_evidence_of_a_change(service: Service, night
     assert run["verdict"]["verdict"] in {"NO_EVIDENCE", "INCONCLUSIVE"}
     assert run["verdict"]["items"] == {
         "items": 100,
-        "only_base": 0,
-        "only_candidate": 0,
+        "onlyBase": 0,
+        "onlyCandidate": 0,
         "revised": 0,
+        "leftOut": 0,
     }
 
 
@@ -58,9 +60,10 @@ def test_runs_compare_on_the_items_that_both_have(service: Service, night: Night
     # 42 items without the first: 39 are common, one of them with another expected output.
     assert run["verdict"]["items"] == {
         "items": 38,
-        "only_base": 1,
-        "only_candidate": 2,
+        "onlyBase": 1,
+        "onlyCandidate": 2,
         "revised": 1,
+        "leftOut": 0,
     }
     assert run["verdict"]["differs"] == [
         "2 items are new",
@@ -186,3 +189,26 @@ def test_the_same_traces_have_the_same_intervals_and_verdicts_bit_by_bit(service
     first = numbers(run["id"])
     assert all(each["verdict"]["p"] is not None for each in first)
     assert [numbers(each["id"]) for each in again] == [first, first]
+
+
+def test_of_too_many_items_those_that_are_left_out_are_told(
+    service: Service, night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(items, "MOST_ITEMS", 30)
+    night("monday", traces(GOOD))
+    # i-31 has the first of all MD5s. Monday's 30 go less far than Tuesday's, who lacks it: 29 are
+    # in both, and ten of Tuesday's 39 beyond.
+    uploaded = [trace for trace in traces(GOOD) if trace["itemId"] != "i-31"]
+    run = night("tuesday", uploaded)
+    assert run["verdict"]["items"] == {
+        "items": 29,
+        "onlyBase": 1,
+        "onlyCandidate": 0,
+        "revised": 0,
+        "leftOut": 10,
+    }
+    assert "10 items are left out, whose ids come last" in run["verdict"]["explanation"]
+    [kpi] = service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]
+    # The value of the run is that of all its items, of which five failed.
+    assert kpi["value"] == pytest.approx(34 / 39)
+    assert kpi["verdict"]["items"] == 29

@@ -1,7 +1,9 @@
 """Runs item by item: trials stay with their item, and only the same items are paired."""
 
+import hashlib
 import math
 from array import array
+from dataclasses import replace
 
 import numpy as np
 
@@ -90,3 +92,14 @@ def test_single_trials_and_grades_have_no_repeats() -> None:
 def test_of_many_trials_ten_are_told() -> None:
     found = repeats_of(reduce_trials(np.zeros(30, dtype=np.intp), np.ones(30), 1))
     assert [each.k for each in found] == [*range(1, 11)]
+
+
+def test_items_beyond_what_one_run_shows_are_neither_new_nor_missing() -> None:
+    everything = [f"item-{number}" for number in range(12)]
+    by_digest = sorted(everything, key=lambda item: hashlib.md5(item.encode()).hexdigest())
+    # The base shows its first 8 of 12; the candidate lacks the first, and shows 8 of 11.
+    base = replace(table(*sorted(by_digest[:8])), left_out=4)
+    candidate = replace(table(*sorted(by_digest[1:9])), left_out=3)
+    found = pair_items(base, candidate)
+    assert found.candidate.items == sorted(by_digest[1:8])
+    assert (found.only_base, found.only_candidate, found.left_out) == (1, 0, 4)
