@@ -49,6 +49,7 @@ from app.statistics.verdict import (
 
 # A table of more is no longer read.
 MOST_TRIALS = 10
+_EXTREMES = frozenset({"min", "max"})
 _UNSTEADY = {Kind.TIE: Note.TIE, Kind.CLIFF: Note.CLIFF}
 
 
@@ -178,7 +179,7 @@ class _Resampled:
         return KpiInterval(
             interval=plain or drawn,
             reaches_threshold=None if limit is None else share_at_least(found.values, limit),
-            notes=_notes(found),
+            notes=(*_notes(found, asked.formula), *_alike(plain or drawn)),
         )
 
     def rows(self, reference: Reference) -> Rows:
@@ -233,7 +234,7 @@ class _Pair:
             return self.judge_metric(asked.column, asked.rule)
         before = self._before.formula_rows(asked.formula)
         after = self._after.formula_rows(asked.formula)
-        notes = dict.fromkeys((*_notes(after), *_notes(before)))
+        notes = dict.fromkeys((*_notes(after, asked.formula), *_notes(before, asked.formula)))
         return self._judgement(before.values, after.values, asked.rule, notes)
 
     def _judgement(
@@ -267,7 +268,7 @@ class _Samples:
             return self.judge_metric(asked.column, asked.rule)
         before = self._before.formula_rows(asked.formula)
         after = self._after.formula_rows(asked.formula)
-        notes = (*_notes(after), *_notes(before))
+        notes = (*_notes(after, asked.formula), *_notes(before, asked.formula))
         return self._judgement(before.values, after.values, asked.rule, notes)
 
     def _judgement(
@@ -285,5 +286,11 @@ class _Samples:
         return replace(found, method="bootstrap of two samples")
 
 
-def _notes(found: FormulaRows) -> tuple[Note, ...]:
-    return tuple(dict.fromkeys(_UNSTEADY[each.kind] for each in found.unsteady))
+def _notes(found: FormulaRows, text: str) -> tuple[Note, ...]:
+    extreme = any(ref.stat in _EXTREMES for ref in compile_formula(text).references)
+    unsteady = (_UNSTEADY[each.kind] for each in found.unsteady)
+    return tuple(dict.fromkeys((*unsteady, *(Note.EXTREME,) * extreme)))
+
+
+def _alike(drawn: Interval | None) -> tuple[Note, ...]:
+    return (Note.ALL_ALIKE,) if drawn is not None and drawn.low == drawn.high else ()

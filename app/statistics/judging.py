@@ -51,7 +51,7 @@ class _Change:
 
     effect: float
     interval: Interval | None
-    p: float
+    p: float | None
     error: float | None
     method: str
 
@@ -123,9 +123,10 @@ def judge_resampled(
     """A KPI beside itself in the baseline, from its values in the same draws of both runs.
 
     Row 0 of each is the value as seen. `trials` is the mean number of trials an item, `notes` what
-    the formula had to say (TIE, CLIFF).
+    the formula had to say (TIE, CLIFF, EXTREME). Resamples never go beyond the largest value that was
+    seen, and call one such difference in nine a change: no p nor interval is made of an EXTREME.
     """
-    items, units = len(draws.units), draws.unit_count
+    items, units, told = len(draws.units), draws.unit_count, tuple(notes)
     if not (np.isfinite(base[0]) and np.isfinite(candidate[0])):
         return no_judgement(Verdict.INCONCLUSIVE, Note.UNDEFINED, n_items=items)
     level, seen = float(base[0]), float(candidate[0])
@@ -133,13 +134,16 @@ def judge_resampled(
     if as_ratio:
         with np.errstate(all="ignore"):
             rows = np.where(base > 0, candidate / base - 1, np.nan)
+    if Note.EXTREME in told:
+        rows = np.where(np.arange(len(rows)) == 0, rows, np.nan)
     interval, error = resampled_interval(rows, units), resampled_error(rows, units)
-    sometimes = () if np.isfinite(rows).all() else (Note.UNDEFINED_SOMETIMES,)
+    known = np.isfinite(rows).all() or Note.EXTREME in told
+    sometimes = () if known else (Note.UNDEFINED_SOMETIMES,)
     return _told(
         _Change(
             effect=float(rows[0]),
             interval=interval,
-            p=resampled_p(rows, units),
+            p=None if Note.EXTREME in told else resampled_p(rows, units),
             error=error,
             method="paired bootstrap",
         ),
@@ -148,7 +152,7 @@ def judge_resampled(
         unit=1.0 if rule.scale is Scale.RATE or as_ratio else abs(level),
         size=_Size(items, trials, draws.clusters),
         variance=None if error is None else ChangeVariance(error**2 * items, None, trials),
-        notes=(*notes, *sometimes),
+        notes=(*told, *sometimes),
     )
 
 

@@ -69,6 +69,8 @@ class Note(StrEnum):
     UNDEFINED = "UNDEFINED"
     UNDEFINED_SOMETIMES = "UNDEFINED_SOMETIMES"
     UNPAIRED = "UNPAIRED"
+    EXTREME = "EXTREME"
+    ALL_ALIKE = "ALL_ALIKE"
 
     @property
     def words(self) -> str:
@@ -89,6 +91,8 @@ _WORDS = {
     Note.CLIFF: "The value stands near a threshold of its formula: it may jump by chance.",
     Note.UNDEFINED: "One of the runs has no value to compare.",
     Note.UNDEFINED_SOMETIMES: "In some resamples the formula has no value; they are left out.",
+    Note.EXTREME: "A largest or smallest value hangs on one trace: resamples cannot judge it.",
+    Note.ALL_ALIKE: "All items say the same: how far others would move the value is not known.",
     Note.UNPAIRED: "The runs have different items and are compared as two samples.",
 }
 

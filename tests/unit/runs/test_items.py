@@ -9,9 +9,10 @@ import numpy as np
 
 from app.runs.items import ItemRow, ItemTable, pair_items, table_of_rows
 from app.runs.judging import answer, repeats_of
-from app.runs.questions import MetricQuestion, Question, Repeats
+from app.runs.questions import KpiQuestion, MetricQuestion, Question, Repeats
+from app.statistics.intervals import Interval
 from app.statistics.repeats import reduce_trials
-from app.statistics.verdict import Scale
+from app.statistics.verdict import Note, Scale
 
 
 def row(
@@ -71,6 +72,25 @@ def test_a_skewed_metric_of_many_items_has_an_interval() -> None:
     mean = 0.9 - 0.8 * 6 / count
     assert interval.low < mean < interval.high
     assert answer(asked).metric_intervals["A"] == interval
+
+
+def test_a_kpi_says_where_its_interval_is_a_point_and_where_it_hangs_on_one_trace() -> None:
+    alike = table_of_rows([row(item, 1.0, None) for item in "abcdef"], {1: ["A", "B"]}, ["A", "B"])
+    asked = Question(
+        run=alike,
+        candidate=None,
+        base=None,
+        metrics=(),
+        kpis=[
+            KpiQuestion(id=text, formula=text, column=None, is_gate=False, rule=None)
+            for text in ("A * 2", "A.max - A.std", "B * 2")
+        ],
+    )
+    found = answer(asked).kpi_intervals
+    assert found["A * 2"].interval == Interval(low=2.0, high=2.0)
+    assert found["A * 2"].notes == (Note.ALL_ALIKE,)
+    assert found["A.max - A.std"].notes == (Note.EXTREME, Note.ALL_ALIKE)
+    assert found["B * 2"].notes == ()
 
 
 def test_repeats_are_of_items_with_several_trials() -> None:

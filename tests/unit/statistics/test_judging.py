@@ -285,6 +285,17 @@ def resampled(
     return judge_resampled(both[0].values, both[1].values, rule, draws, notes=notes)
 
 
+def test_the_largest_value_of_a_run_is_told_and_not_judged() -> None:
+    draws = draw_items(30)
+    base, other = (
+        resampled_statistic("max", np.linspace(0, top, 30), np.arange(30), draws) for top in (1, 5)
+    )
+    found = judge_resampled(base, other, RATE, draws, notes=[Note.EXTREME])
+    assert (found.effect, found.verdict) == (4.0, Verdict.INCONCLUSIVE)
+    assert (found.p, found.low, found.high, found.mde) == (None, None, None, None)
+    assert found.notes == (Note.EXTREME,)
+
+
 def test_a_kpi_that_is_a_mean_is_judged_as_the_mean() -> None:
     random = np.random.default_rng(11)
     base = random.random(40)
