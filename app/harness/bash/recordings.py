@@ -50,7 +50,8 @@ def parse_document(raw: bytes, *, name: str) -> Any:
         return json.loads(raw, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise BadRecording(
-            f"{name} is not JSON: {error}", hint="name a file that `run --save` wrote"
+            f"{name} is not JSON: {error}",
+            hint="name a file that `bashkit-eval run --save` or `ot-bench run --output X.json` wrote",
         ) from None
 
 

@@ -68,7 +68,9 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """A text that must be one. Raises TypeError."""
+    """A text that must be one; some servers tell it in parts. Raises TypeError."""
+    if isinstance(value, list):
+        return "".join(text_of(part["text"]) for part in value if part.get("type") == "text")
     if not isinstance(value, str):
         raise TypeError("no text")
     return value

@@ -4,6 +4,7 @@ What the defaults of a file leave to a task is settled in `app.harness.mcp.plann
 tasks works with `app.harness.mcp.plan`.
 """
 
+import re
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeGuard
 from urllib.parse import urlsplit
@@ -31,8 +32,12 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 ServerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$")]
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
 ServerNames: TypeAlias = ServerName | list[ServerName] | None
 ModelName = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+_HEADER: Final = re.compile(r"[\t -~]*")
 
 
 def _is_map(value: Any) -> TypeGuard[dict[str, Any]]:
@@ -130,12 +135,24 @@ def _with_host(url: str) -> str:
     return url
 
 
+def _of_one_line(value: str) -> str:
+    """The value without space around it; the message never tells it, since it may be a secret."""
+    if not _HEADER.fullmatch(value):
+        raise PydanticCustomError(
+            "header", "a header is one line of visible ASCII; look at the value of its variable"
+        )
+    return value.strip()
+
+
+HeaderValue = Annotated[str, AfterValidator(_of_one_line)]
+
+
 class HttpServer(Part):
     """A server that is reached over streamable HTTP."""
 
     type: Literal["http"]
     url: Annotated[str, Field(pattern=r"^(https?://|\$\{)"), AfterValidator(_with_host)]
-    headers: dict[str, str] = Field(default={}, repr=False)
+    headers: dict[HeaderName, HeaderValue] = Field(default={}, repr=False)
     timeout: Seconds = DEFAULT_CONNECT_S
 
 

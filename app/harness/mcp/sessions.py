@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from app.core.addresses import OutboundPolicy, networks_of
 from app.core.errors import AppError
+from app.core.http import MASK
 from app.harness.mcp.config import HttpServer, StdioServer
 from app.harness.mcp.contents import contents_of, text_of
 from app.harness.mcp.http_link import HttpLink
@@ -37,6 +38,7 @@ from app.harness.mcp.types import ErrorKind, ServerFacts, ToolCall
 
 PING_S: Final = 2.0
 SHOWN: Final = 300  # characters of what a server says
+SECRET_CHARS: Final = 8  # what is shorter is a word like any other
 CLIENT: Final = mcp_types.Implementation(name="ot-bench", version="1")
 
 # On a command line, servers are the choice of its user.
@@ -108,9 +110,7 @@ class McpServer:
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not started.done():
             started.cancel()
-            raise ServerFailed(
-                ErrorKind.SERVER_START, f"server {self.name!r} does not start: {self._lost}"
-            )
+            raise self._failed(ErrorKind.SERVER_START, "does not start")
         start_ms = 1000 * (time.monotonic() - began)
         self.facts = replace(started.result(), start_ms=start_ms)
 
@@ -228,7 +228,16 @@ class McpServer:
         return told or next(iter(_reasons(error)))
 
     def _died(self) -> ServerFailed:
-        return ServerFailed(ErrorKind.SERVER_DIED, f"server {self.name!r} is gone: {self._lost}")
+        return self._failed(ErrorKind.SERVER_DIED, "is gone")
+
+    def _failed(self, kind: ErrorKind, how: str) -> ServerFailed:
+        """What became of it, without its headers, should anybody have repeated them."""
+        why = str(self._lost)
+        headers = self._config.headers if isinstance(self._config, HttpServer) else {}
+        for part in {part for value in headers.values() for part in (value, *value.split())}:
+            if len(part) >= SECRET_CHARS:
+                why = why.replace(part, MASK)
+        return ServerFailed(kind, f"server {self.name!r} {how}: {why}")
 
     def _called(
         self,

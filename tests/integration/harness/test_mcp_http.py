@@ -9,8 +9,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from app.harness.mcp.config import Evaluator
+from app.harness.mcp.config import Evaluator, HttpServer
 from app.harness.mcp.evaluating import load_evaluators
+from app.harness.mcp.plan import PlannedServer
 from app.harness.mcp.types import ErrorKind, Outcome, TaskResult
 from tests.support.bench import direct_task, run
 from tests.support.http import serving
@@ -134,6 +135,21 @@ def test_a_server_that_breaks_in_the_middle_is_not_the_error_that_a_tool_should_
     assert result.error is not None
     assert result.error.kind is ErrorKind.SERVER_DIED
     assert result.error.detail.startswith(f"server 'web' is gone: {remote.host} {told}")
+
+
+def test_a_header_that_a_server_repeats_is_not_told_on(remote: Remote) -> None:
+    remote.instead["initialize"] = lambda asked: JSONResponse(
+        error(asked["id"], -32600, "who is Bearer sekret-of-mine?")
+    )
+    server = HttpServer(
+        type="http",
+        url=remote.url,
+        headers={"Authorization": "Bearer sekret-of-mine", "X-V": "who"},
+    )
+    result = run(direct_task(PlannedServer(name="web", config=server), "echo")).result
+    assert result.error is not None
+    assert result.error.detail.startswith("server 'web' does not start: who is ")
+    assert "sekret" not in result.error.detail
 
 
 @pytest.mark.parametrize("code", [-32603, -32000])

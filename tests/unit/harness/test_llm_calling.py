@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from app.core.input_files import BadInput
-from app.harness.llm.answers import read_arguments, read_usage
+from app.harness.llm.answers import read_arguments, read_usage, text_of
 from app.harness.llm.calling import SdkErrors, call_with_retries
 from app.harness.llm.conversation import LlmFailure, Provider, TurnSettings
 from app.harness.llm.prices import Price, read_price
@@ -165,3 +165,12 @@ def test_a_key_that_a_provider_repeats_is_not_told_on() -> None:
     with pytest.raises(LlmFailure) as raised:
         asyncio.run(call_with_retries(call, ERRORS))
     assert raised.value.reason == "401: no such key: [redacted]"
+
+
+def test_an_answer_in_parts_is_read_as_one() -> None:
+    assert (
+        text_of([{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}])
+        == "ab"
+    )
+    with pytest.raises(TypeError):
+        text_of([{"type": "text", "text": 1}])

@@ -245,6 +245,19 @@ def test_a_header_that_still_holds_a_variable_is_refused() -> None:
     assert "a header still holds a variable" in error
 
 
+@pytest.mark.parametrize("secret", ["hidden\n", "hid\rden", "hiddén", "hid\0den"])
+def test_a_header_that_cannot_be_sent_is_a_mistake_that_does_not_tell_it(secret: str) -> None:
+    server = "servers:\n  w:\n    type: http\n    url: http://a/\n    headers: {X-Key: '${KEY}'}\n"
+    [error] = errors(inspected(server + task("prompt: hi"), KEY=secret))
+    assert error.startswith("b.yaml:5:22 servers/w/http/headers/X-Key: a header is one line")
+    assert "hid" not in error
+
+
+def test_the_name_of_a_header_is_one_word() -> None:
+    server = "servers:\n  w:\n    type: http\n    url: http://a/\n    headers: {X Key: a}\n"
+    assert len(errors(inspected(server + task("prompt: hi")))) == 1
+
+
 def test_expanded_text_is_not_expanded_again() -> None:
     values = {"A": "${B}", "B": "no", "EMPTY": ""}
     assert expand("x${A}y", values.get) == "x${B}y"
