@@ -9,6 +9,7 @@ import yaml
 
 from app.cli import cli
 from app.core.settings import Settings, variable_name
+from app.postgres.binaries import packaged_binaries
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "deployment.md").read_text()
@@ -28,6 +29,13 @@ def test_every_service_of_ours_runs_a_command_that_exists() -> None:
     assert set(OURS) == {"migrate", "api", "worker", "scheduler"}
     assert {service["command"][0] for service in OURS.values()} <= commands()
     assert set(re.findall(r"`mosaico (\w+)", GUIDE)) <= commands()
+
+
+def test_the_program_that_dumps_the_embedded_database_came_with_it() -> None:
+    named = re.findall(r'program\("(\w+)"\)', GUIDE)
+    assert named == ["pg_dump"]
+    for name in (*named, "pg_restore"):
+        assert packaged_binaries().program(name).is_file()
 
 
 def test_every_setting_that_is_named_exists() -> None:
