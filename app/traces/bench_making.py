@@ -132,6 +132,7 @@ def order_bench(resources: Resources, dataset_ref: str, wanted: BenchSettings) -
         trials=wanted.trials,
         concurrency=wanted.concurrency,
         prices=_prices(wanted, tasks),
+        hidden=frozenset(secrets.values.values()),
     )
     return BenchMaking(resources=resources, plan=plan, allowance=wanted.run_allowance())
 

@@ -85,6 +85,7 @@ def make_plan(options: RunOptions, *, environment: Mapping[str, str], now: datet
         prices=_prices(options, tasks),
         timestamp=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         settings=_settings(options),
+        hidden=frozenset(keys.secrets.values.values()),
         trace=options.trace,
     )
     if options.resume is None:

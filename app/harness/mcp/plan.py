@@ -117,7 +117,7 @@ class Plan:
     """All that a run is told; `done` are the results of an earlier part of it and `servers` those
     that it met, `made` are attempts whose results somebody else keeps.
 
-    `prices` are by the name of the model; of a model that is not there the cost is unknown.
+    `hidden` are secrets that nothing told of a server may hold. `prices` are by the name of the model; of a model that is not there the cost is unknown.
     """
 
     tasks: tuple[PlannedTask, ...]
@@ -129,6 +129,7 @@ class Plan:
     made: frozenset[AttemptKey] = frozenset()
     timestamp: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
+    hidden: frozenset[str] = field(default=frozenset(), repr=False)
     trace: bool = False
 
     def attempts(self) -> Iterator[Attempt]:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import chain
 
 from app.harness.limits import Spending
@@ -38,6 +39,7 @@ async def run_bench(
     is. Raises: MissingKey, before anything is asked.
     """
     around = surroundings or Surroundings(path=os.environ.get("PATH", os.defpath))
+    around = replace(around, hidden=around.hidden | plan.hidden)
     queues = plan.queues()
     missing = [attempt for queue in queues for attempt in queue]
     met = Acquaintance(events, plan.servers)

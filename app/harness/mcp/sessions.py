@@ -7,7 +7,7 @@ they were entered; whoever calls may be any other.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -64,9 +64,13 @@ _BROKEN: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What servers are started in: where programs are looked up, which addresses are called."""
+    """What servers are started in: where programs are looked up, which addresses are called.
+
+    `hidden` are secrets, which nothing that is told of a server may hold.
+    """
 
     path: str
+    hidden: frozenset[str] = field(default=frozenset(), repr=False)
     policy: OutboundPolicy = field(default=EVERY_SERVER)
 
 
@@ -231,12 +235,10 @@ class McpServer:
         return self._failed(ErrorKind.SERVER_DIED, "is gone")
 
     def _failed(self, kind: ErrorKind, how: str) -> ServerFailed:
-        """What became of it, without its headers, should anybody have repeated them."""
-        why = str(self._lost)
+        """What became of it, without secrets and headers, should anybody have repeated them."""
         headers = self._config.headers if isinstance(self._config, HttpServer) else {}
-        for part in {part for value in headers.values() for part in (value, *value.split())}:
-            if len(part) >= SECRET_CHARS:
-                why = why.replace(part, MASK)
+        hidden = {*self._surroundings.hidden, *headers.values()}
+        why = _masked(str(self._lost), hidden)
         return ServerFailed(kind, f"server {self.name!r} {how}: {why}")
 
     def _called(
@@ -279,6 +281,15 @@ async def started_servers(
 def _failed(text: str) -> mcp_types.CallToolResult:
     content: list[mcp_types.ContentBlock] = [mcp_types.TextContent(text=text)]
     return mcp_types.CallToolResult(content=content, is_error=True)
+
+
+def _masked(text: str, hidden: Iterable[str]) -> str:
+    """The text without these values, whole or word by word."""
+    parts = {part for value in hidden for part in (value, *value.split())}
+    for part in sorted(parts, key=len, reverse=True):
+        if len(part) >= SECRET_CHARS:
+            text = text.replace(part, MASK)
+    return text
 
 
 def _is_closed(error: BaseException) -> bool:

@@ -251,6 +251,18 @@ def test_nothing_is_written_over_what_is_read_or_written(options: list[str]) -> 
     assert {path: path.read_text() for path in Path().glob("*.yaml")} == before
 
 
+def test_a_secret_that_a_program_repeats_as_it_ends_is_not_told_on() -> None:
+    """The program says its one argument, which comes from the file of secrets."""
+    program = "import sys; sys.exit(f'cannot log in with {sys.argv[1]}')"
+    server = f"[-I, -S, -c, {json.dumps(program)}, '${{TOKEN}}']"
+    file = bench_file(DIRECT.replace(f"[-I, -S, {json.dumps(str(FAULTS))}]", server))
+    Path("s.yaml").write_text("TOKEN: sekret-of-mine\n")
+    done = ot_bench("run", file, "--secrets", "s.yaml", "--output", "r.yaml")
+    assert done.exit_code == 3
+    assert "cannot log in with [redacted]" in done.stderr
+    assert "sekret" not in done.output + Path("r.yaml").read_text()
+
+
 def test_a_key_that_is_missing_is_told_before_anything_is_started() -> None:
     done = ot_bench("run", bench_file(ASKING))
     assert done.exit_code == 2
