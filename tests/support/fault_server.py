@@ -132,6 +132,11 @@ def hang() -> None:
     time.sleep(3600)
 
 
+def leave() -> None:
+    os.close(1)
+    hang()
+
+
 def garble() -> None:
     write('{"jsonrpc": "2.0", "id": 7, "result": {\n')
     hang()
@@ -158,6 +163,7 @@ def write(piece: str) -> None:
 DEEDS: dict[str, Callable[[], None]] = {
     "die": die,
     "hang": hang,
+    "leave": leave,
     "garble": garble,
     "flood_line": partial(flood, "x" * 65536),
     "flood_lines": partial(flood, "still working\n" * 5000),

@@ -106,6 +106,8 @@ class Servers:
         async with place.lock:
             if place.failure is not None:
                 raise place.failure
+            if place.server is not None and place.server.lost and not place.users[place.server]:
+                await place.server.stop(at_once=True)  # it may still run, and nobody else would
             if place.server is None or place.server.lost:
                 place.server = McpServer(wanted, attempt.task.file, self._surroundings)
                 try:

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from app.harness.mcp.plan import Plan
 from app.harness.mcp.reaper import Reaper
+from app.harness.mcp.run import run_bench
 from app.harness.mcp.sessions import Surroundings, started_servers
 from app.harness.mcp.stdio import Program, running_program
-from app.harness.mcp.types import ErrorKind, Outcome
+from app.harness.mcp.types import AttemptEnded, ErrorKind, Event, Outcome
 from tests.support.bench import Ran, direct_task, run
 from tests.support.mcp_servers import FAULTS, faults, http, stdio
 from tests.support.processes import lives, processes_of, until
@@ -89,6 +91,24 @@ def test_an_error_of_a_server_that_lives_is_an_answer(mark: str) -> None:
     assert first.error is not None
     assert first.error.detail == "refuse of faults: MCP error -32000: not today"
     assert (first.outcome, second.response) == (Outcome.AGENT_ERROR, "1")
+
+
+def test_a_shared_server_that_was_lost_ends_before_another_one_starts(mark: str) -> None:
+    """It closes its output and runs on; the third task finds the third server."""
+    server = faults(env=marked(mark))
+    tasks = tuple(
+        direct_task(server, tool, name=str(n), share_servers=True)
+        for n, tool in enumerate(("leave", "leave", "count"))
+    )
+    running: list[int] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, AttemptEnded):
+            running.append(len(processes_of(mark)))
+
+    report = asyncio.run(run_bench(Plan(tasks=tasks, concurrency=1), hear))
+    assert report.results[-1].response == "1"
+    assert max(running) == 1
 
 
 def test_a_schema_that_no_file_can_hold_keeps_its_server_from_being_used(mark: str) -> None:
