@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
+from app.runs.comparing import compare_runs
 from tests.support.service import JSON, Service, pair
 
 MACRO = {"key": "F1_SCORE", "options": {"labels": "macro"}}
@@ -65,10 +66,13 @@ def test_a_macro_f1_has_an_interval_and_a_verdict_and_so_has_a_kpi_that_reads_it
         assert verdict["effect"] == pytest.approx(0.62667 - 0.9, abs=1e-5)
     assert after.kpis["both"]["verdict"]["verdict"] == "REGRESSED"
 
-    compared = service.get("/benchmark-runs/compare", base=first["id"], candidate=run["id"])
-    [metric] = [each for each in compared["metrics"] if each["metric"] == "F1_SCORE"]
-    assert metric["verdict"] == after.metric["verdict"]
-    assert compared["flips"]["fell"] == 10
+    compared = compare_runs(service.resources.db, [first["id"]], run["id"])
+    [metric] = [each for each in compared.metrics if each.metric == "F1_SCORE"]
+    said_before = after.metric["verdict"]
+    for number in ("effect", "low", "high", "p", "verdict"):
+        assert metric.verdict[number] == said_before[number]
+    assert compared.flips is not None
+    assert compared.flips.fell == 10
 
 
 def test_a_night_without_a_wrong_label_is_not_certain_to_be_followed_by_another(
