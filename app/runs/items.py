@@ -20,8 +20,10 @@ ROWS_AT_ONCE = 2_000
 # each with the digest of all that the model sees and all that is checked), is another item.
 REVISION = """
     md5(coalesce(trace.expected_output, '')
-        || coalesce((SELECT string_agg(tag, ',' ORDER BY tag COLLATE "C")
-                     FROM unnest(trace.tags) AS tag WHERE starts_with(tag, 'task:')), ''))
+        || CASE WHEN strpos(array_to_string(trace.tags, ' '), 'task:') > 0
+           THEN coalesce((SELECT string_agg(tag, ',' ORDER BY tag COLLATE "C")
+                          FROM unnest(trace.tags) AS tag WHERE starts_with(tag, 'task:')), '')
+           ELSE '' END)
 """
 
 ITEM_ROWS = text(

@@ -16,21 +16,22 @@ MOSTLY_THE_SAME = 0.9
 RUNS_BACK = 10
 
 # What is called by its trace's id has no id of its own: it is another item in every run.
-ITEMS = f"""
-    SELECT DISTINCT trace.collection_id, md5(trace.item_id) || {REVISION} AS item
+ITEMS = """
     FROM collected_traces AS trace
     WHERE trace.collection_id = ANY(:collections) AND trace.item_id <> trace.trace_id
-"""  # noqa: S608 - only constants
+"""
 SHARED = text(
     f"""
-    SELECT count(*) FILTER (WHERE known.runs > 1), count(*)
-    FROM (SELECT count(*) AS runs FROM ({ITEMS}) AS one GROUP BY item) AS known
-    """  # noqa: S608
+    SELECT count(*) FILTER (WHERE item.first <> item.last), count(*)
+    FROM (SELECT min(trace.collection_id) AS first, max(trace.collection_id) AS last {ITEMS}
+          GROUP BY hashtextextended(trace.item_id || {REVISION}, 0)) AS item
+    """  # noqa: S608 - only constants
 )
+# This one is stored, and MD5s are the same in every version of Postgres.
 DIGEST = text(
     f"""
-    SELECT md5(string_agg(known.item, '' ORDER BY known.item COLLATE "C"))
-    FROM ({ITEMS}) AS known
+    SELECT md5(string_agg(item.digest, '' ORDER BY item.digest COLLATE "C"))
+    FROM (SELECT DISTINCT md5(trace.item_id) || {REVISION} AS digest {ITEMS}) AS item
     """  # noqa: S608
 )
 
