@@ -9,15 +9,14 @@ import typer
 
 from app.core import terminal
 from app.core.terminal import CommandGroup, Format, OutputFormat, answer, answer_json, tell, warn
+from app.harness import frame
+from app.harness.gate import Verdict
 from app.harness.llm.conversation import Provider
 
 if TYPE_CHECKING:
     from app.harness.bash.dataset import Finding
     from app.harness.bash.replay import Replayed
     from app.harness.bash.types import EvalReport
-
-BELOW = 1
-MISTAKES = 2
 
 cli = CommandGroup(
     "bash-eval",
@@ -49,21 +48,15 @@ def run(
     model: Annotated[
         str, typer.Option("--model", help="Name of the model; of scripted, the file to play.")
     ],
-    base_url: Annotated[
-        str | None, typer.Option("--base-url", help="A compatible server, such as a local one.")
-    ] = None,
+    base_url: frame.BaseUrl = None,
     categories: Annotated[
         list[str] | None, typer.Option("--category", help="Only tasks of it; may be repeated.")
     ] = None,
     tasks: Annotated[
         list[str] | None, typer.Option("--task", help="Only the task of that id; may be repeated.")
     ] = None,
-    trials: Annotated[
-        int, typer.Option("--trials", min=1, max=1000, help="How often each task is tried.")
-    ] = 1,
-    concurrency: Annotated[
-        int, typer.Option("--concurrency", min=1, max=64, help="How many tasks at once.")
-    ] = 4,
+    trials: frame.Trials = 1,
+    concurrency: frame.Concurrency = 4,
     max_turns: Annotated[
         int, typer.Option("--max-turns", min=1, max=1000, help="Turns of a task.")
     ] = 10,
@@ -85,19 +78,12 @@ def run(
     task_tokens: Annotated[
         int | None, typer.Option("--task-tokens", min=1, help="Token limit of a task.")
     ] = None,
-    run_tokens: Annotated[
-        int | None, typer.Option("--run-tokens", min=1, help="Token limit of the run.")
-    ] = None,
+    run_tokens: frame.RunTokens = None,
     task_usd: Annotated[
         float | None, typer.Option("--task-usd", min=0, help="Cost limit of a task.")
     ] = None,
-    run_usd: Annotated[
-        float | None, typer.Option("--run-usd", min=0, help="Cost limit of the run.")
-    ] = None,
-    prices: Annotated[
-        Path | None,
-        typer.Option("--prices", help='Prices: {"MODEL": {"input": 1, "output": 5}}.'),
-    ] = None,
+    run_usd: frame.RunUsd = None,
+    prices: frame.PricesFile = None,
     judge_provider: Annotated[
         Provider | None, typer.Option("--judge-provider", help="As --provider when left out.")
     ] = None,
@@ -116,18 +102,10 @@ def run(
     save: Annotated[
         Path | None, typer.Option("--save", help="Folder for the result, as JSON and Markdown.")
     ] = None,
-    resume: Annotated[
-        Path | None, typer.Option("--resume", help="Result of a run to go on with.")
-    ] = None,
-    min_pass_rate: Annotated[
-        float, typer.Option("--min-pass-rate", min=0, max=1, help="Gate of the exit code.")
-    ] = 1.0,
-    junit: Annotated[
-        Path | None, typer.Option("--junit", help="Write the outcome as JUnit XML there.")
-    ] = None,
-    langfuse: Annotated[
-        bool, typer.Option("--langfuse", help="Write the run to Langfuse as a dataset run, too.")
-    ] = False,
+    resume: frame.Resume = None,
+    min_pass_rate: frame.MinPassRate = 1.0,
+    junit: frame.JunitFile = None,
+    langfuse: frame.ToLangfuse = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Let a model work on the tasks of a dataset, each in a sandbox, and score what it did.
@@ -142,9 +120,10 @@ def run(
     from app.core.input_files import BadInput
     from app.core.output_files import require_file
     from app.harness.bash.agent import TaskLimits
-    from app.harness.bash.run import Interrupted, ModelChoice, RunOptions, run_dataset
+    from app.harness.bash.run import ModelChoice, RunOptions, run_dataset
     from app.harness.bash.runner import RunLimits
     from app.harness.bash.sandbox import SandboxLimits
+    from app.harness.bash.summary import figures
     from app.harness.limits import Allowance
     from app.harness.llm.conversation import TurnSettings
 
@@ -196,16 +175,15 @@ def run(
         require_file(junit)
     _load_checks()
     try:
-        made = run_dataset(options, environment=os.environ, now=datetime.now(UTC))
+        frame.run_to_its_exit(
+            lambda: run_dataset(options, environment=os.environ, now=datetime.now(UTC)),
+            show=lambda made: _show_run(made, junit, output),
+            export=export,
+            figures=figures,
+            least=min_pass_rate,
+        )
     except BadInput as wrong:
         raise terminal.WrongUsage(wrong.detail, **wrong.extra) from None
-    except Interrupted as interrupted:
-        _show_run(interrupted.report, junit, output)
-        raise typer.Exit(terminal.INTERRUPTED) from None
-    _show_run(made, junit, output)
-    if export is not None:
-        export(made)
-    _leave_by_the_gate(made, min_pass_rate)
 
 
 @cli.command("report")
@@ -293,7 +271,7 @@ def compare_command(
 @cli.command("lint")
 def lint_command(
     dataset: Annotated[Path, typer.Argument(metavar="DATASET.jsonl", help="Tasks, one a line.")],
-    strict: Annotated[bool, typer.Option("--strict", help="Warnings fail, too.")] = False,  # noqa: FBT002
+    strict: frame.Strict = False,  # noqa: FBT002
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Say what is wrong with a dataset: ids, checks, patterns, what a clock can meet.
@@ -314,19 +292,14 @@ def lint_command(
         _print_findings(dataset, findings)
     worst = {finding.severity for finding in findings}
     tell(f"{len(found.tasks)} tasks, {len(findings)} findings")
-    if Severity.ERROR in worst:
-        raise typer.Exit(MISTAKES)
-    if strict and findings:
-        raise typer.Exit(BELOW)
+    frame.leave_with_findings(errors=Severity.ERROR in worst, warnings=strict and bool(findings))
 
 
 def main() -> None:
     """Run a command of the arguments of this process."""
     if sys.argv[1:] == ["--version"]:
         _print_version()
-    sys.excepthook = terminal.tell_unforeseen
-    terminal.survive_any_text((sys.stdout, sys.stderr))
-    typer.main.get_command(cli)()
+    frame.run_command(cli)
 
 
 def _print_version() -> NoReturn:
@@ -352,19 +325,6 @@ def _show_run(made: "EvalReport", junit: Path | None, output: OutputFormat) -> N
     answer(render(made, "json" if output is OutputFormat.JSON else "terminal").removesuffix("\n"))
 
 
-def _leave_by_the_gate(made: "EvalReport", least: float) -> None:
-    """Exit as the run deserves: a run that is not complete has not passed."""
-    from app.harness.bash.summary import summarize
-
-    summary = summarize(made)
-    if summary.tasks_errored or summary.tasks_skipped or summary.pass_rate is None:
-        tell(f"{summary.tasks_errored} tasks errored, {summary.tasks_skipped} were not reached")
-        raise typer.Exit(terminal.ENDED_BADLY)
-    if summary.pass_rate < least:
-        tell(f"the pass rate {summary.pass_rate:.1%} is below the gate {least:.1%}")
-        raise typer.Exit(BELOW)
-
-
 def _finish(found: "Replayed", save: Path | None, output: OutputFormat) -> None:
     """Print how far two runs agree and what changed; keep the new one when asked."""
     from dataclasses import asdict
@@ -378,7 +338,7 @@ def _finish(found: "Replayed", save: Path | None, output: OutputFormat) -> None:
     if save is not None:
         _save(found.report, save)
     if found.agreement.checks.same < found.agreement.checks.all:
-        raise typer.Exit(BELOW)
+        raise typer.Exit(Verdict.BELOW)
 
 
 def _save(report: "EvalReport", folder: Path) -> None:

@@ -24,6 +24,7 @@ from app.harness.bash.runner import RunLimits, Runner, plan_trials
 from app.harness.bash.sandbox import BASHKIT_VERSION, sandbox_prompt
 from app.harness.bash.scripts import open_script
 from app.harness.bash.types import EvalReport, EvalResult, EvalTask
+from app.harness.frame import Interrupted
 from app.harness.limits import Allowance, Spending
 from app.harness.llm.conversation import Llm, Provider, TurnSettings
 from app.harness.llm.prices import NoPrice, Price, read_price
@@ -66,14 +67,6 @@ class RunOptions:
     only_cached: bool = False
     save: Path | None = None
     resume: Path | None = None
-
-
-class Interrupted(Exception):
-    """Somebody ended the run early; `report` holds what was reached."""
-
-    def __init__(self, report: EvalReport) -> None:
-        super().__init__("interrupted")
-        self.report = report
 
 
 def run_dataset(

@@ -13,6 +13,13 @@ from app.harness.bash.types import (
     Judgement,
     Outcome,
 )
+from app.harness.gate import Figures
+
+
+def figures(report: EvalReport) -> Figures:
+    """What the gate looks at."""
+    found = summarize(report)
+    return Figures(found.tasks_errored, found.tasks_skipped, found.pass_rate)
 
 
 def summarize(report: EvalReport) -> EvalSummary:

@@ -8,18 +8,15 @@ import typer
 
 from app.core import terminal
 from app.core.terminal import CommandGroup, Format, OutputFormat, answer, answer_json, tell, warn
+from app.harness import frame
 from app.harness.llm.conversation import Provider
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     from app.harness.mcp.loader import BenchFile
     from app.harness.mcp.picking import Choice
     from app.harness.mcp.types import BenchReport
-
-MISTAKES = 2
-BELOW = 1
 
 cli = CommandGroup(
     "ot-bench",
@@ -51,6 +48,10 @@ Tags = Annotated[
     typer.Option("--tags", "--tag", help="Only tasks with one of these tags: a,b; patterns, too."),
 ]
 
+HtmlFile = Annotated[
+    Path | None, typer.Option("--html", help="Write everything as one page there.")
+]
+
 
 @cli.command("run")
 def run(
@@ -66,29 +67,16 @@ def run(
         Literal["openai", "openai-responses", "anthropic"] | None,
         typer.Option("--provider", help="How the server of models is spoken to."),
     ] = None,
-    base_url: Annotated[
-        str | None, typer.Option("--base-url", help="A compatible server, such as a local one.")
-    ] = None,
-    trials: Annotated[
-        int, typer.Option("--trials", min=1, max=1000, help="How often each task is tried.")
-    ] = 1,
-    concurrency: Annotated[
-        int, typer.Option("--concurrency", min=1, max=64, help="How many attempts at once.")
-    ] = 4,
+    base_url: frame.BaseUrl = None,
+    trials: frame.Trials = 1,
+    concurrency: frame.Concurrency = 4,
     timeout: Annotated[
         float | None, typer.Option("--timeout", min=0.001, max=86_400, help="Seconds of a task.")
     ] = None,
-    run_tokens: Annotated[
-        int | None, typer.Option("--run-tokens", min=1, help="Token limit of the run.")
-    ] = None,
-    run_usd: Annotated[
-        float | None, typer.Option("--run-usd", min=0, help="Cost limit of the run.")
-    ] = None,
+    run_tokens: frame.RunTokens = None,
+    run_usd: frame.RunUsd = None,
     secrets: SecretsFile = None,
-    prices: Annotated[
-        Path | None,
-        typer.Option("--prices", help='Prices: {"MODEL": {"input": 1, "output": 5}}.'),
-    ] = None,
+    prices: frame.PricesFile = None,
     result: Annotated[
         Path | None,
         typer.Option(
@@ -98,21 +86,11 @@ def run(
     csv: Annotated[
         bool, typer.Option("--csv", help="Write tmp/result-TIME.csv and …-calls.csv, too.")
     ] = False,
-    junit: Annotated[
-        Path | None, typer.Option("--junit", help="Write the outcome as JUnit XML there.")
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option("--html", help="Write everything as one page there.")
-    ] = None,
-    resume: Annotated[
-        Path | None, typer.Option("--resume", help="Result of a run to go on with.")
-    ] = None,
-    min_pass_rate: Annotated[
-        float, typer.Option("--min-pass-rate", min=0, max=1, help="Gate of the exit code.")
-    ] = 1.0,
-    langfuse: Annotated[
-        bool, typer.Option("--langfuse", help="Write the run to Langfuse as a dataset run, too.")
-    ] = False,
+    junit: frame.JunitFile = None,
+    html: HtmlFile = None,
+    resume: frame.Resume = None,
+    min_pass_rate: frame.MinPassRate = 1.0,
+    langfuse: frame.ToLangfuse = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, start and ask nothing.")
     ] = False,
@@ -142,9 +120,10 @@ def run(
     from datetime import UTC, datetime
 
     from app.harness.limits import Allowance
-    from app.harness.mcp.command import Interrupted, RunOptions, free_path, make_plan, run_files
+    from app.harness.mcp.command import RunOptions, free_path, make_plan, run_files
     from app.harness.mcp.picking import find_files
     from app.harness.mcp.planning import Overrides, Selection
+    from app.harness.mcp.summary import figures
 
     _load_evaluators()
     now = datetime.now(UTC)
@@ -185,17 +164,18 @@ def run(
         from app.harness.mcp.langfuse_export import export_run
 
         export = exporter(export_run, os.environ, options.files[0].stem)
-    try:
-        made = run_files(options, environment=os.environ, now=now)
-    except Interrupted as interrupted:
-        _write_reports(interrupted.report, now, csv=csv, junit=junit, html=html)
-        _show(interrupted.report, output, verbose=verbose)
-        raise typer.Exit(terminal.INTERRUPTED) from None
-    _write_reports(made, now, csv=csv, junit=junit, html=html)
-    _show(made, output, verbose=verbose)
-    if export is not None:
-        export(made)
-    _leave_by_the_gate(made, min_pass_rate)
+
+    def show(made: "BenchReport") -> None:
+        _write_reports(made, free_path(now, ".csv") if csv else None, junit=junit, html=html)
+        _show(made, output, verbose=verbose)
+
+    frame.run_to_its_exit(
+        lambda: run_files(options, environment=os.environ, now=now),
+        show=show,
+        export=export,
+        figures=figures,
+        least=min_pass_rate,
+    )
 
 
 @cli.command("list")
@@ -238,7 +218,7 @@ def list_tasks(
 def validate(
     *,
     files: Files,
-    strict: Annotated[bool, typer.Option("--strict", help="Warnings fail, too.")] = False,
+    strict: frame.Strict = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Say what is wrong with benchmark files, and what is against the conventions of names and tags.
@@ -266,10 +246,10 @@ def validate(
         for file, each in findings:
             answer(f"{pointer(file, each)}: {each.severity}: {terminal.printable(each.text)}")
     tell(f"{len(found)} files, {len(findings)} findings")
-    if any(each.severity is Severity.ERROR for _, each in findings):
-        raise typer.Exit(MISTAKES)
-    if strict and findings:
-        raise typer.Exit(BELOW)
+    frame.leave_with_findings(
+        errors=any(each.severity is Severity.ERROR for _, each in findings),
+        warnings=strict and bool(findings),
+    )
 
 
 @cli.command("report")
@@ -278,12 +258,8 @@ def report(
     result: Annotated[
         Path, typer.Argument(metavar="RESULT", help="A file that `ot-bench run` wrote.")
     ],
-    junit: Annotated[
-        Path | None, typer.Option("--junit", help="Write the outcome as JUnit XML there.")
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option("--html", help="Write everything as one page there.")
-    ] = None,
+    junit: frame.JunitFile = None,
+    html: HtmlFile = None,
     csv: Annotated[
         Path | None, typer.Option("--csv", help="Write a row per attempt there, and …-calls.csv.")
     ] = None,
@@ -299,9 +275,7 @@ def report(
     from app.harness.mcp.recordings import read_report
 
     found = read_report(result)
-    if csv is not None:
-        _write_csv(found, csv)
-    _write_pages(found, junit=junit, html=html)
+    _write_reports(found, csv, junit=junit, html=html)
     _show(found, output, verbose=verbose)
 
 
@@ -320,9 +294,7 @@ def schema() -> None:
 
 def main() -> None:
     """Run a command of the arguments of this process."""
-    sys.excepthook = terminal.tell_unforeseen
-    terminal.survive_any_text((sys.stdout, sys.stderr))
-    typer.main.get_command(cli)()
+    frame.run_command(cli)
 
 
 def _load_evaluators() -> None:
@@ -388,26 +360,15 @@ def _show(made: "BenchReport", output: OutputFormat, *, verbose: bool) -> None:
 
 
 def _write_reports(
-    made: "BenchReport", now: "datetime", *, csv: bool, junit: Path | None, html: Path | None
+    made: "BenchReport", csv: Path | None, *, junit: Path | None, html: Path | None
 ) -> None:
-    from app.harness.mcp.command import free_path
-
-    if csv:
-        _write_csv(made, free_path(now, ".csv"))
-    _write_pages(made, junit=junit, html=html)
-
-
-def _write_csv(made: "BenchReport", path: Path) -> None:
-    from app.harness.mcp.reports.spreadsheet import calls_csv, tasks_csv
-
-    _write(path, tasks_csv(made))
-    _write(path.with_name(f"{path.stem}-calls{path.suffix}"), calls_csv(made))
-
-
-def _write_pages(made: "BenchReport", *, junit: Path | None, html: Path | None) -> None:
     from app.harness.mcp.reports.html import html_report
     from app.harness.mcp.reports.junit import junit_report
+    from app.harness.mcp.reports.spreadsheet import calls_csv, tasks_csv
 
+    if csv is not None:
+        _write(csv, tasks_csv(made))
+        _write(csv.with_name(f"{csv.stem}-calls{csv.suffix}"), calls_csv(made))
     if junit is not None:
         _write(junit, junit_report(made))
     if html is not None:
@@ -420,22 +381,6 @@ def _write(path: Path, text: str) -> None:
     require_file(path)
     write_text(path, text)
     tell(f"written to {path}")
-
-
-def _leave_by_the_gate(made: "BenchReport", least: float) -> None:
-    """Exit as the run deserves: a run that is not complete has not passed."""
-    from app.harness.mcp.summary import Verdict, summarize, verdict
-
-    found = summarize(made)
-    decided = verdict(found, least)
-    if decided is Verdict.ERRORS:
-        tell(f"{found.errors} attempts errored, {found.missing} were not reached")
-    elif decided is Verdict.BELOW:
-        tell(f"the pass rate {found.pass_rate or 0:.1%} is below the gate {least:.1%}")
-    elif found.pass_rate is None:
-        tell("no attempt has a verdict: nothing was to be met")
-    if decided:
-        raise typer.Exit(int(decided))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from app.core.output_files import require_file
 from app.core.terminal import WrongUsage, printable, tell
+from app.harness.frame import Interrupted
 from app.harness.limits import Allowance, Spending
 from app.harness.llm.prices import NoPrice, Price, read_price
 from app.harness.mcp.lint import lint
@@ -50,14 +51,6 @@ class RunOptions:
     resume: Path | None = None
     trace: bool = False
     quiet: bool = False
-
-
-class Interrupted(Exception):
-    """Somebody ended the run early; `report` holds what was reached."""
-
-    def __init__(self, report: BenchReport) -> None:
-        super().__init__("interrupted")
-        self.report = report
 
 
 def usable_files(

@@ -1,17 +1,9 @@
 """A run in figures, and whether it passes the gate."""
 
 from dataclasses import dataclass
-from enum import IntEnum
 
+from app.harness.gate import Figures
 from app.harness.mcp.types import BenchReport, Outcome
-
-
-class Verdict(IntEnum):
-    """What a command exits with."""
-
-    PASSED = 0
-    BELOW = 1
-    ERRORS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +49,7 @@ def summarize(report: BenchReport) -> Summary:
     )
 
 
-def verdict(summary: Summary, min_pass_rate: float) -> Verdict:
-    """Errors and what was not reached come before the rate; nothing to judge is no failure."""
-    if summary.errors or summary.missing:
-        return Verdict.ERRORS
-    if summary.pass_rate is not None and summary.pass_rate < min_pass_rate:
-        return Verdict.BELOW
-    return Verdict.PASSED
+def figures(report: BenchReport) -> Figures:
+    """What the gate looks at."""
+    found = summarize(report)
+    return Figures(found.errors, found.missing, found.pass_rate)

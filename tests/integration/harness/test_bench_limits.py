@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from app.harness.gate import Verdict, verdict
 from app.harness.limits import Allowance
 from app.harness.llm.conversation import Turn
 from app.harness.llm.prices import Price
 from app.harness.mcp.config import Evaluator
 from app.harness.mcp.evaluating import load_evaluators
 from app.harness.mcp.planning import unpriced
-from app.harness.mcp.summary import Verdict, summarize, verdict
+from app.harness.mcp.summary import figures
 from app.harness.mcp.types import ErrorKind, Outcome
 from tests.support.bench import (
     Request,
@@ -55,7 +56,7 @@ def test_nothing_is_begun_once_a_run_has_used_what_it_may(allowance: Allowance, 
     assert [each.outcome for each in report.results] == BOTH_SKIPPED
     assert {each.error.detail for each in report.results if each.error} == {told}
     assert len(model.asked) == 1
-    assert verdict(summarize(report), 0.0) is Verdict.ERRORS
+    assert verdict(figures(report), 0.0) is Verdict.ERRORS
 
 
 def test_a_task_that_meets_the_limit_of_the_run_is_nobodys_failure_and_keeps_its_cost() -> None:

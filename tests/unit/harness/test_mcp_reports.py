@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from app.core.input_files import NoInput
+from app.harness.gate import Verdict, verdict
 from app.harness.llm.conversation import user_message
 from app.harness.mcp.context_cost import context_costs, tool_uses
 from app.harness.mcp.recordings import (
@@ -28,7 +29,7 @@ from app.harness.mcp.reports.html import html_report
 from app.harness.mcp.reports.junit import junit_report
 from app.harness.mcp.reports.spreadsheet import calls_csv, escaped, tasks_csv
 from app.harness.mcp.reports.tables import task_table
-from app.harness.mcp.summary import Verdict, summarize, verdict
+from app.harness.mcp.summary import figures
 from app.harness.mcp.types import (
     AttemptError,
     BenchReport,
@@ -114,7 +115,7 @@ def test_the_word_for_an_attempt(attempt: TaskResult, word: str) -> None:
     ],
 )
 def test_the_gate(report: BenchReport, least: float, decided: Verdict) -> None:
-    assert verdict(summarize(report), least) is decided
+    assert verdict(figures(report), least) is decided
 
 
 def test_the_cost_of_context_sets_servers_side_by_side() -> None:
