@@ -1,0 +1,54 @@
+"""Counts of a metric by item: from the summaries of traces, and only where these are tables."""
+
+from collections import Counter
+
+import pytest
+
+from app.metrics.types import MetricRef
+from app.runs.item_counts import _Gathered, tables_of_traces
+from app.runs.items import ItemTable
+from app.traces.types import Outcome, Trace
+
+MACRO = MetricRef.of("F1_SCORE", {"labels": "macro"})
+ITEMS = ItemTable(items=["a", "b"])
+
+
+def trace(item: str, expected: str, given: str | None) -> Trace:
+    outcome = Outcome.SCORED if given is not None else Outcome.AGENT_ERROR
+    return Trace(
+        trace_id=item, item_id=item, expected_output=expected, output=given, outcome=outcome
+    )
+
+
+def test_the_counts_of_an_item_are_those_of_its_traces_that_have_a_value() -> None:
+    traces = [
+        trace("a", "yes", "yes"),
+        trace("a", "yes", "no"),
+        trace("b", "no", None),
+        trace("b", "no", "no"),
+        trace("of nobody", "yes", "yes"),
+    ]
+    tables = tables_of_traces(MACRO, [1.0, 0.0, 0.0, None, 1.0], traces)
+    assert isinstance(tables, list)
+    gathered = _Gathered(ITEMS)
+    assert gathered.add(traces, tables)
+    found = gathered.counts
+    sums = Counter[tuple[str, str, int]]()
+    for entry, (place, name) in enumerate(zip(found.places, found.of_names, strict=True)):
+        for at, column in enumerate(found.columns):
+            sums[ITEMS.items[place], found.names[name], at] += int(column[entry])
+    # Right, expected, given: one yes of two was right, and a no given for the other; b failed on a no,
+    # which counts as a no that was given wrongly.
+    assert +sums == {
+        ("a", "yes", 0): 1,
+        ("a", "yes", 1): 2,
+        ("a", "yes", 2): 1,
+        ("a", "no", 2): 1,
+        ("b", "no", 1): 1,
+        ("b", "no", 2): 1,
+    }
+
+
+@pytest.mark.parametrize("summary", [[1, 2], {"x": 1}, {"x": ["one"]}, {"x": [1, 2], "y": [1]}])
+def test_what_is_no_table_of_numbers_is_not_counted(summary: object) -> None:
+    assert not _Gathered(ITEMS).add([trace("a", "yes", "yes")], [summary])
