@@ -120,7 +120,7 @@ def run(
     from datetime import UTC, datetime
 
     from app.harness.limits import Allowance
-    from app.harness.mcp.command import RunOptions, free_path, make_plan, run_files
+    from app.harness.mcp.command import RunOptions, make_plan, prepare, run_files
     from app.harness.mcp.picking import find_files
     from app.harness.mcp.planning import Overrides, Selection
     from app.harness.mcp.summary import figures
@@ -133,7 +133,6 @@ def run(
         raise terminal.WrongUsage("no file is named", hint="name benchmark files, or add --tui")
     if not all(model or ()):
         raise terminal.WrongUsage("a model has no name", hint="name it after --model")
-    sheet = free_path(now, ".csv") if csv else None
     options = RunOptions(
         files=find_files(files),
         selection=Selection(scenarios=scenario or (), tasks=task or (), tags=_separated(tags)),
@@ -148,8 +147,9 @@ def run(
         allowance=Allowance(tokens=run_tokens, cost_usd=run_usd),
         secrets=secrets,
         prices=prices,
-        output=result or resume or free_path(now, ".yaml"),
-        pages=[path for path in (junit, html, sheet) if path is not None],
+        output=result or resume,
+        pages=[path for path in (junit, html) if path is not None],
+        csv=csv,
         resume=resume,
         trace=trace,
         quiet=quiet,
@@ -165,12 +165,14 @@ def run(
 
         export = exporter(export_run, os.environ, options.files[0].stem)
 
+    ready = prepare(options, environment=os.environ, now=now)
+
     def show(made: "BenchReport") -> None:
-        _write_reports(made, free_path(now, ".csv") if csv else None, junit=junit, html=html)
+        _write_reports(made, ready.sheet, junit=junit, html=html)
         _show(made, output, verbose=verbose)
 
     frame.run_to_its_exit(
-        lambda: run_files(options, environment=os.environ, now=now),
+        lambda: run_files(ready),
         show=show,
         export=export,
         figures=figures,

@@ -1,13 +1,12 @@
 """`ot-bench run` between its command line and the running: files in, files out."""
 
 import asyncio
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from app.core.output_files import require_file
 from app.core.terminal import WrongUsage, printable, tell
@@ -16,11 +15,12 @@ from app.harness.limits import Allowance, Spending
 from app.harness.llm.prices import NoPrice, Price, read_price
 from app.harness.mcp.lint import lint
 from app.harness.mcp.loader import BenchFile, inspect_file, require_usable
+from app.harness.mcp.places import claim
 from app.harness.mcp.plan import Plan, PlannedTask
 from app.harness.mcp.planning import Keys, Overrides, Selection, plan_tasks, require_keys, unpriced
 from app.harness.mcp.recordings import Journal, journal_of, read_report, write_report
 from app.harness.mcp.reports.figures import name_of, reason, result_word, seconds
-from app.harness.mcp.secrets import find_secrets
+from app.harness.mcp.secrets import find_secrets, secrets_places
 from app.harness.mcp.types import (
     AttemptEnded,
     BenchReport,
@@ -31,12 +31,13 @@ from app.harness.mcp.types import (
     Traced,
 )
 
-FOLDER: Final = Path("tmp")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """All that a run is told; `pages` are what others will write of its result."""
+    """All that a run is told; `pages` and the sheet of `csv` are what others write of its result.
+
+    Without an `output` it is `tmp/result-TIME.yaml`.
+    """
 
     files: Sequence[Path]
     selection: Selection = field(default_factory=Selection)
@@ -46,11 +47,16 @@ class RunOptions:
     allowance: Allowance = field(default_factory=Allowance)
     secrets: Path | None = None
     prices: Path | None = None
-    output: Path
+    output: Path | None = None
     pages: Sequence[Path] = ()
+    csv: bool = False
     resume: Path | None = None
     trace: bool = False
     quiet: bool = False
+
+    def places(self) -> list[Path]:
+        """Those that were named to write to."""
+        return [*([self.output] if self.output is not None else ()), *self.pages]
 
 
 def usable_files(
@@ -89,49 +95,67 @@ def make_plan(options: RunOptions, *, environment: Mapping[str, str], now: datet
     return replace(plan, done=_done(plan, earlier), servers=earlier.servers)
 
 
-def run_files(options: RunOptions, *, environment: Mapping[str, str], now: datetime) -> BenchReport:
-    """Run the chosen tasks and write the result, each attempt kept the moment it is done.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A run of which nothing can be wrong any more; `sheet` is where its CSV goes."""
 
-    Raises: as `make_plan`, MissingKey, NoOutput, and Interrupted on Ctrl-C.
+    plan: Plan
+    options: RunOptions
+    output: Path
+    sheet: Path | None
+
+
+def prepare(options: RunOptions, *, environment: Mapping[str, str], now: datetime) -> Ready:
+    """The run of the options, with places that are its own. Nothing is started or asked yet.
+
+    Raises: as `make_plan`, MissingKey, NoOutput.
     """
     plan = make_plan(options, environment=environment, now=now)
     keys = Keys(secrets=find_secrets(options.secrets), environment=environment)
     require_keys(plan.tasks, keys)
     _require_places_of_their_own(options)
-    for place in (options.output, *options.pages):
+    for place in options.places():
         require_file(place)
+    output, sheet = options.output, None
+    if output is None or options.csv:
+        free = claim(now)
+        output = output or free
+        if options.csv:
+            sheet = free.with_suffix(".csv")
+            sheet.touch()
+        if output is not free:
+            journal_of(free).unlink()
+    return Ready(plan=plan, options=options, output=output, sheet=sheet)
+
+
+def run_files(ready: Ready) -> BenchReport:
+    """Run the chosen tasks and write the result, each attempt kept the moment it is done.
+
+    Raises: Interrupted on Ctrl-C.
+    """
     from app.harness.mcp.run import run_bench
 
-    with closing(_Recorder(plan, options)) as recorder:
+    with closing(_Recorder(ready)) as recorder:
         try:
-            spending = Spending(allowance=options.allowance)
-            report = asyncio.run(run_bench(plan, recorder.hear, spending=spending))
+            spending = Spending(allowance=ready.options.allowance)
+            report = asyncio.run(run_bench(ready.plan, recorder.hear, spending=spending))
         except KeyboardInterrupt:
             raise Interrupted(recorder.finish(recorder.so_far())) from None
         return recorder.finish(report)
 
 
-def free_path(now: datetime, suffix: str, folder: Path = FOLDER) -> Path:
-    """`tmp/result-20261122-0930.csv`, numbered when there is such a file, or a run that makes it."""
-    stem = f"result-{now.strftime('%Y%m%d-%H%M')}"
-    path = folder / f"{stem}{suffix}"
-    number = 2
-    while os.path.lexists(path) or os.path.lexists(journal_of(path)):
-        path = folder / f"{stem}-{number}{suffix}"
-        number += 1
-    return path
-
-
 class _Recorder:
     """Keeps what is told in a journal, shows it, and writes the whole file in the end."""
 
-    def __init__(self, plan: Plan, options: RunOptions) -> None:
+    def __init__(self, ready: Ready) -> None:
+        plan = ready.plan
         self._plan = plan
-        self._options = options
+        self._output = ready.output
+        self._quiet = ready.options.quiet
         self._results: list[TaskResult] = list(plan.done)
         self._servers = {(each.file, each.name): each for each in plan.servers}
         self._planned = sum(1 for _ in plan.attempts())
-        self._journal = Journal(options.output, self.so_far())
+        self._journal = Journal(ready.output, self.so_far())
 
     def hear(self, event: Event) -> None:
         if isinstance(event, AttemptEnded):
@@ -157,18 +181,18 @@ class _Recorder:
         )
 
     def finish(self, report: BenchReport) -> BenchReport:
-        write_report(report, self._options.output)
+        write_report(report, self._output)
         self._journal.discard()
-        tell(f"the result is in {self._options.output}")
+        tell(f"the result is in {self._output}")
         return report
 
     def close(self) -> None:
         """Without a whole file the journal stays as it is: `--resume` goes on with it."""
         if self._journal.close():
-            tell(f"the run broke off; go on with --resume {self._options.output}")
+            tell(f"the run broke off; go on with --resume {self._output}")
 
     def _show(self, result: TaskResult) -> None:
-        if self._options.quiet:
+        if self._quiet:
             return
         why = f": {printable(reason(result))[:300]}" if reason(result) else ""
         tell(
@@ -180,11 +204,13 @@ class _Recorder:
 
 def _require_places_of_their_own(options: RunOptions) -> None:
     """Refuse to write over what is read, or two results into one file."""
-    read = [*options.files, options.secrets, options.prices]
+    read = [*options.files, options.prices, options.secrets]
+    if options.secrets is None:
+        read += secrets_places()
     if options.resume != options.output:
         read.append(options.resume)
     taken = {path.resolve() for path in read if path is not None}
-    for place in (options.output, *options.pages):
+    for place in options.places():
         if place.resolve() in taken:
             raise WrongUsage(
                 f"{place} is read or written for something else already",

@@ -16,6 +16,7 @@ from app.harness.mcp.reports.figures import result_word
 from app.harness.mcp.types import BenchReport, ServerFacts, TaskResult
 
 MAX_BYTES: Final = 512 * 1024 * 1024
+MAX_DEPTH: Final = 200  # of arguments and schemas, and what stands around them
 SHOWN: Final = 10
 JOURNAL: Final = ".partial.jsonl"
 FORMAT: Final = "ot-bench/1"
@@ -224,9 +225,14 @@ def _parsed(raw: bytes) -> Any:
     if text.lstrip().startswith("{"):
         return json.loads(text, parse_constant=_refuse)
     try:
+        depth = 0
         for event in yaml.parse(text, Loader=_FastLoader):
             if isinstance(event, yaml.AliasEvent):
                 _refuse("an alias")
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                _refuse(f"more than {MAX_DEPTH} levels")
         return yaml.load(text, Loader=_FastLoader)  # noqa: S506 - a safe loader
     except yaml.YAMLError as error:
         raise ValueError(str(error).splitlines()[0]) from None

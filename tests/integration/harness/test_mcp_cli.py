@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,8 +19,8 @@ from typer.testing import CliRunner, Result
 
 from app.harness.llm.conversation import Message, Role, Stop, TextBlock, Usage
 from app.harness.mcp.cli import cli
-from app.harness.mcp.command import free_path
 from app.harness.mcp.looping.attempt import make_attempt
+from app.harness.mcp.places import claim
 from app.harness.mcp.recordings import journal_of, read_report, write_report
 from app.harness.mcp.types import BenchReport, Outcome
 from tests.support.mcp_servers import FAULTS
@@ -113,6 +114,9 @@ def test_a_run_that_passes_writes_its_result_and_exits_with_0() -> None:
     assert done.exit_code == 0, done.output
     [result] = Path("tmp").glob("result-*.yaml")
     assert [each.task for each in read_report(result).results] == ["tool:echo:right"]
+    assert {path.name.split(".")[0].removesuffix("-calls") for path in Path("tmp").iterdir()} == {
+        result.stem
+    }
     [per_task, per_call] = sorted(Path("tmp").glob("*.csv"), key=lambda path: len(path.name))
     [row] = csv.DictReader(per_task.read_text().splitlines())
     assert (row["task"], row["server"], row["result"]) == ("tool:echo:right", "faults", "PASS")
@@ -195,6 +199,7 @@ def test_what_was_done_before_ctrl_c_is_kept(
         "--concurrency", "1", "--csv", "--junit", "j.xml", "--html", "page.html",
     )  # fmt: skip
     assert done.exit_code == 130
+    assert not list(Path("tmp").glob("*partial*"))
     [per_task, _] = sorted(Path("tmp").glob("*.csv"), key=lambda path: len(path.name))
     assert [row["task"] for row in csv.DictReader(per_task.read_text().splitlines())] == [
         "compare:base"
@@ -431,13 +436,12 @@ def test_a_run_that_breaks_off_leaves_a_journal_to_go_on_with(
 
 def test_a_run_of_the_same_minute_has_a_file_of_its_own(tmp_path: Path) -> None:
     now = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
-    first = free_path(now, ".yaml", tmp_path)
-    assert first.name == "result-20261122-0930.yaml"
-    journal_of(first).touch()  # it is under way
-    assert free_path(now, ".yaml", tmp_path).name == "result-20261122-0930-2.yaml"
-    journal_of(first).unlink()
-    first.symlink_to(tmp_path / "elsewhere")  # nothing is written through somebody's link
-    assert free_path(now, ".yaml", tmp_path).name == "result-20261122-0930-2.yaml"
+    stem = "result-20261122-0930"
+    (tmp_path / f"{stem}.csv").symlink_to(tmp_path / "elsewhere")  # nothing goes through a link
+    (tmp_path / f"{stem}-2.yaml").touch()
+    with ThreadPoolExecutor(4) as together:
+        claimed = list(together.map(lambda _: claim(now, tmp_path).name, range(4)))
+    assert sorted(claimed) == [f"{stem}-{number}.yaml" for number in (3, 4, 5, 6)]
 
 
 def test_a_resumed_run_knows_the_servers_of_its_first_part() -> None:
