@@ -113,11 +113,11 @@ def gate(
                 "--metrics and --kpi are for files; a run has its own", hint="leave it"
             )
         result = _of_runs(run, baseline, terms)
+    _print(result, output)
     if junit is not None:
         from app.core.output_files import write_text
 
         write_text(junit, gate_junit(result))
-    _print(result, output)
     if result.outcome is GateOutcome.INCONCLUSIVE and inconclusive is Inconclusive.PASS:
         return
     raise typer.Exit(EXIT_CODES[result.outcome])

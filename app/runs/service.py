@@ -26,7 +26,7 @@ from app.runs.baselines import PINNED
 from app.runs.models import BenchmarkRun, RunMetric
 from app.runs.plan import RunPlan
 from app.runs.rules import RunStatus, TriggerType, ValidityVerdict
-from app.runs.verdict_words import Verdicts
+from app.runs.verdict_words import NOT_COMPARABLE, Verdicts
 from app.statistics.verdict import Verdict
 from app.traces.models import Collection
 from app.traces.queries import lock_complete
@@ -322,12 +322,13 @@ def _not_comparable(run: BenchmarkRun, found: Verdicts) -> RunNotice:
     return RunNotice(
         state=EventState.RUN_INVALID,
         once=f"not-comparable/{run.fingerprint}/{ids}",
-        name="run not comparable",
+        name=NOT_COMPARABLE,
         benchmark_id=run.benchmark_id,
         agent_id=run.agent_id,
         run_id=run.id,
         run_seq=run.seq,
-        explanation=f"The numbers of this run are right, but {found.run['reason']}. {remedy}",
+        explanation=f"This run has no verdict: {found.run['reason']}. Its numbers are right all the"
+        f" same. {remedy}",
     )
 
 

@@ -56,7 +56,7 @@ def test_it_is_told_once_and_rules_about_regressions_stay_as_they_were(
     [alert] = service.listed("/alerts")
     assert (alert["state"], alert["name"], alert["runId"]) == (
         "RUN_INVALID",
-        "run not comparable",
+        "not comparable with its baseline",
         runs[0]["id"],
     )
     assert "Pin a newer run" in alert["explanation"]
