@@ -14,7 +14,15 @@ from app.formula.vectorised import FormulaRows, Kind, Rows, evaluate_rows
 from app.metrics.registry import column_of, load_metrics, provider_for
 from app.metrics.types import CountedMetric, MetricRef
 from app.runs.items import ItemTable
-from app.runs.questions import Findings, KpiInterval, KpiQuestion, MetricQuestion, Question, Repeats
+from app.runs.questions import (
+    EXTREMES,
+    Findings,
+    KpiInterval,
+    KpiQuestion,
+    MetricQuestion,
+    Question,
+    Repeats,
+)
 from app.statistics.intervals import Interval
 from app.statistics.judging import judge, judge_resampled
 from app.statistics.means import mean_estimate
@@ -49,7 +57,6 @@ from app.statistics.verdict import (
 
 # A table of more is no longer read.
 MOST_TRIALS = 10
-_EXTREMES = frozenset({"min", "max"})
 _UNSTEADY = {Kind.TIE: Note.TIE, Kind.CLIFF: Note.CLIFF}
 
 
@@ -287,7 +294,7 @@ class _Samples:
 
 
 def _notes(found: FormulaRows, text: str) -> tuple[Note, ...]:
-    extreme = any(ref.stat in _EXTREMES for ref in compile_formula(text).references)
+    extreme = any(ref.stat in EXTREMES for ref in compile_formula(text).references)
     unsteady = (_UNSTEADY[each.kind] for each in found.unsteady)
     return tuple(dict.fromkeys((*unsteady, *(Note.EXTREME,) * extreme)))
 

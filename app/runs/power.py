@@ -1,10 +1,7 @@
 """What a benchmark could see: the smallest drop that stands out from what its runs vary by."""
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from statistics import fmean, variance
 from typing import NamedTuple
 
 from sqlalchemy import select
@@ -12,42 +9,33 @@ from sqlalchemy.orm import Session
 
 from app.core.db import Database
 from app.core.errors import Conflict
-from app.formula import CompiledFormula, Reference, compile_formula
-from app.metrics.registry import column_of
-from app.metrics.types import MetricRef
+from app.formula import CompiledFormula, compile_formula
 from app.runs.baselines import EarlierRun, valid_runs_before
 from app.runs.comparing import in_child
 from app.runs.item_counts import with_counts
-from app.runs.items import ItemTable, items_of_runs, pair_items
+from app.runs.items import items_of_runs
 from app.runs.models import BenchmarkRun
 from app.runs.plan import RunPlan
-from app.runs.questions import KpiQuestion, MetricQuestion, Question
 from app.runs.rules import RunStatus, Validity
-from app.runs.verdicts import Case
-from app.statistics.power import (
-    ChangeVariance,
-    clustered_variance,
-    items_needed,
-    trials_needed,
-    visible_change,
+from app.runs.variance import (
+    Basis,
+    Measured,
+    Spread,
+    is_of_items,
+    resampled_spreads,
+    spread_of_items,
+    trials_of,
+    values_of_items,
 )
-from app.statistics.verdict import FEW_CLUSTERS, Scale
+from app.runs.verdicts import Case
+from app.statistics.power import items_needed, trials_needed, visible_change
+from app.statistics.verdict import FEW_CLUSTERS
 
 
 class NothingMeasured(Conflict):
     """No valid run has measured the benchmark yet; start one, then ask what it can see."""
 
     code = "nothing-measured"
-
-
-class Basis(StrEnum):
-    """Where the variance comes from: how items changed between two runs, how the trials of one run
-    differ, or how its items do, which is more than they will change by.
-    """
-
-    TWO_RUNS = "TWO_RUNS"
-    TRIALS_OF_ONE_RUN = "TRIALS_OF_ONE_RUN"
-    ITEMS_OF_ONE_RUN = "ITEMS_OF_ONE_RUN"
 
 
 class Size(NamedTuple):
@@ -76,25 +64,6 @@ class Power:
     explanation: str
 
 
-class _Item(NamedTuple):
-    """The values of one item in one run."""
-
-    n: int
-    mean: float
-    within: float | None
-
-
-class Measured(NamedTuple):
-    """The newest valid run of a benchmark, and the items of that run and the one before it; `counted`
-    are the metrics whose value of the run is read off counts.
-    """
-
-    plan: RunPlan
-    run: ItemTable
-    before: ItemTable | None
-    counted: Mapping[str, MetricRef]
-
-
 class _Subject(NamedTuple):
     """A KPI or a metric, which is its own formula."""
 
@@ -113,7 +82,7 @@ def tell_power(
         runs = _last_runs(session, benchmark_id, agent_id)
     plan = runs[0].plan
     counted = Case(plan=plan, kpis=(), baseline=None).counted
-    if all(_is_of_items(each.formula, counted) for each in _subjects(plan, counted)):
+    if all(is_of_items(each.formula, counted) for each in _subjects(plan, counted)):
         return powers(_measured(db, runs), size)
     return in_child(_stored_powers, db.url, runs, size)
 
@@ -164,8 +133,9 @@ def powers(measured: Measured, size: Size) -> list[Power]:
     them is no mean of items.
     """
     subjects = _subjects(measured.plan, measured.run.values)
-    spreads = _resampled(
-        measured, [each for each in subjects if not _is_of_items(each.formula, measured.counted)]
+    spreads = resampled_spreads(
+        measured,
+        [each.formula for each in subjects if not is_of_items(each.formula, measured.counted)],
     )
     return [_power(each, measured, size, spreads.get(each.formula.source)) for each in subjects]
 
@@ -175,19 +145,12 @@ def _subjects(plan: RunPlan, columns: Iterable[str]) -> list[_Subject]:
     return [*kpis, *(_Subject("METRIC", name, compile_formula(name)) for name in columns)]
 
 
-def _is_of_items(formula: CompiledFormula, counted: Mapping[str, MetricRef]) -> bool:
-    """Whether a formula reads nothing but means of items."""
-    return all(
-        ref.stat == "mean" and column_of(ref.key) not in counted for ref in formula.references
-    )
-
-
-def _power(subject: _Subject, measured: Measured, size: Size, drawn: "_Spread | None") -> Power:
+def _power(subject: _Subject, measured: Measured, size: Size, drawn: Spread | None) -> Power:
     name = subject.name
-    found = drawn or _variance(measured, subject.formula)
-    run = _items(measured.run, subject.formula)
+    found = drawn or spread_of_items(measured, subject.formula)
+    run = values_of_items(measured.run, subject.formula)
     known = len(run) if run else len(measured.run.items)
-    trials = size.trials or max(1, round(_trials(measured.run, run)))
+    trials = size.trials or max(1, round(trials_of(measured.run, run)))
     items = size.items or known
     if found is None or not items:
         return Power(
@@ -199,7 +162,7 @@ def _power(subject: _Subject, measured: Measured, size: Size, drawn: "_Spread | 
             smallest_drop=None,
             trials_needed=None,
             items_needed=None,
-            explanation=f"{name} is not made of items, or of too few; its variance is not known.",
+            explanation=f"{name} cannot be resampled by item: what it varies by is not known.",
         )
     basis, spread = found
     smallest = visible_change(spread, items=items, trials=trials)
@@ -219,139 +182,6 @@ def _power(subject: _Subject, measured: Measured, size: Size, drawn: "_Spread | 
             name, basis, smallest, items, trials, wanted, needed, len({*measured.run.clusters})
         ),
     )
-
-
-def _trials(table: ItemTable, run: Mapping[str, _Item]) -> float:
-    if run:
-        return fmean(one.n for one in run.values())
-    return len(table.places) / len(table.items) if table.items else 1.0
-
-
-def _resampled(measured: Measured, subjects: Sequence[_Subject]) -> "dict[str, _Spread]":
-    """The variance of what is no mean of items, by formula: as resamples of the items show it."""
-    columns = {
-        column
-        for column in measured.run.values
-        if column not in measured.counted
-        or all(column in each.counts for each in (measured.run, measured.before) if each)
-    }
-    known = [
-        each
-        for each in subjects
-        if {column_of(ref.key) for ref in each.formula.references} <= columns
-    ]
-    if not known or not measured.run.items:
-        return {}
-    from app.runs.judging import errors_of_change
-
-    paired = pair_items(measured.before, measured.run) if measured.before else None
-    both = paired is not None and paired.paired and len(paired.base.items) > 1
-    asked = Question(
-        run=measured.run,
-        candidate=paired.candidate if paired and both else None,
-        base=paired.base if paired and both else None,
-        metrics=[
-            MetricQuestion(column=name, scale=Scale.NUMBER, rule=None, counted=ref)
-            for name, ref in measured.counted.items()
-        ],
-        kpis=[
-            KpiQuestion(
-                id=each.formula.source,
-                formula=each.formula.source,
-                column=None,
-                is_gate=False,
-                rule=None,
-            )
-            for each in known
-        ],
-    )
-    basis, runs = (Basis.TWO_RUNS, 1) if both else (Basis.ITEMS_OF_ONE_RUN, 2)
-    table = asked.candidate or asked.run
-    return {
-        name: _Spread(
-            basis,
-            ChangeVariance(runs * error**2 * len(table.items), None, _trials(table, {})),
-        )
-        for name, error in errors_of_change(asked).items()
-        if error
-    }
-
-
-def _items(table: ItemTable, formula: CompiledFormula) -> dict[str, _Item]:
-    """The value of a formula in each trial, by item; empty where it reads more than means."""
-    columns = {ref: table.values.get(column_of(ref.key)) for ref in formula.references}
-    if any(ref.stat != "mean" or column is None for ref, column in columns.items()):
-        return {}
-    values: dict[str, list[float]] = {}
-    for trace, place in enumerate(table.places):
-        seen: dict[Reference, float | None] = {
-            ref: column[trace] for ref, column in columns.items() if column is not None
-        }
-        if all(value is not None and math.isfinite(value) for value in seen.values()):
-            value = formula.evaluate(seen).value
-            if value is not None:
-                values.setdefault(table.items[place], []).append(value)
-    return {
-        item: _Item(len(theirs), fmean(theirs), variance(theirs) if len(theirs) > 1 else None)
-        for item, theirs in values.items()
-    }
-
-
-class _Spread(NamedTuple):
-    basis: Basis
-    variance: ChangeVariance
-
-
-def _variance(measured: Measured, formula: CompiledFormula) -> _Spread | None:
-    """The variance of an item's change: from two runs where there are two."""
-    if not _is_of_items(formula, measured.counted):
-        return None
-    run = _items(measured.run, formula)
-    clusters = dict(zip(measured.run.items, measured.run.clusters, strict=False))
-    if measured.before is not None:
-        paired = pair_items(measured.before, measured.run)
-        before, after = _items(paired.base, formula), _items(paired.candidate, formula)
-        pairs = {item: (before[item], after[item]) for item in after if item in before}
-        if len(pairs) > 1:
-            found = _of_changes(pairs, clusters)
-            return None if found is None else _Spread(Basis.TWO_RUNS, found)
-    within = _mean_within(run.values())
-    if within is not None:
-        return _Spread(Basis.TRIALS_OF_ONE_RUN, ChangeVariance(0.0, 2 * within))
-    if len(run) > 1:
-        spread = _spread({item: one.mean for item, one in run.items()}, clusters)
-        if spread is not None:
-            return _Spread(Basis.ITEMS_OF_ONE_RUN, ChangeVariance(2 * spread, None))
-    return None
-
-
-def _spread(values: Mapping[str, float], clusters: Mapping[str, str]) -> float | None:
-    """The variance of an item, where items come in clusters as their mean sees it."""
-    names = [clusters.get(item, item) for item in values]
-    return clustered_variance([*values.values()], names)
-
-
-def _of_changes(
-    pairs: Mapping[str, tuple[_Item, _Item]], clusters: Mapping[str, str]
-) -> ChangeVariance | None:
-    changes = {item: after.mean - before.mean for item, (before, after) in pairs.items()}
-    seen = _spread(changes, clusters)
-    if seen is None:
-        return None
-    noise = [
-        (before.within + after.within, before.within / before.n + after.within / after.n)
-        for before, after in pairs.values()
-        if before.within is not None and after.within is not None
-    ]
-    if not noise:
-        return ChangeVariance(seen, None)
-    trial, explained = (fmean(column) for column in zip(*noise, strict=True))
-    return ChangeVariance(max(0.0, seen - explained), trial)
-
-
-def _mean_within(items: Iterable[_Item]) -> float | None:
-    known = [one.within for one in items if one.within is not None]
-    return fmean(known) if known else None
 
 
 def _explained(

@@ -8,6 +8,9 @@ from app.runs.items import ItemTable
 from app.statistics.intervals import Interval
 from app.statistics.verdict import Judgement, Note, Scale, VerdictRule
 
+# Statistics that hang on one trace: no resample goes beyond what was seen.
+EXTREMES = frozenset({"min", "max"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricQuestion:
