@@ -18,30 +18,47 @@ from app.jobs.pool import ProcessPool
 from app.metrics.registry import load_metrics
 from app.plugins import load_plugins
 from app.postgres.server import Lease
-from tests.support.postgres import cluster, drop_database, make_migrated_database
+from tests.support.postgres import cluster, drop_database, make_migrated_database, server_below
 from tests.support.recycling import Databases
 from tests.support.service import Service, running_service
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Lease]:
+def run_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A folder that the processes of this test run share."""
     base = tmp_path_factory.getbasetemp()
-    with cluster(base if worker_id == "master" else base.parent) as lease:
+    return base if worker_id == "master" else base.parent
+
+
+@pytest.fixture(scope="session")
+def postgres_server(run_folder: Path) -> Iterator[Lease]:
+    with cluster(run_folder) as lease:
         yield lease
 
 
 @pytest.fixture(scope="session")
-def migrated_template(postgres_server: Lease, worker_id: str) -> Iterator[str]:
+def superuser_url(postgres_server: Lease, run_folder: Path) -> str:
+    return server_below(run_folder).superuser_url()
+
+
+@pytest.fixture(scope="session")
+def migrated_template(postgres_server: Lease, superuser_url: str, worker_id: str) -> Iterator[str]:
     """The name of a migrated database that nobody uses, to be copied."""
     name = f"template_{worker_id}"
     make_migrated_database(postgres_server.url, name)
     yield name
-    drop_database(postgres_server.url, name)
+    drop_database(superuser_url, name)
 
 
 @pytest.fixture(scope="session")
-def databases(postgres_server: Lease, migrated_template: str, worker_id: str) -> Databases:
-    return Databases(postgres_server.url, migrated_template, prefix=f"test_{worker_id}_")
+def databases(
+    postgres_server: Lease, superuser_url: str, migrated_template: str, worker_id: str
+) -> Iterator[Databases]:
+    databases = Databases(
+        postgres_server.url, superuser_url, migrated_template, prefix=f"test_{worker_id}_"
+    )
+    yield databases
+    databases.drop()
 
 
 @pytest.fixture

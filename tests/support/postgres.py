@@ -20,14 +20,19 @@ def cluster(tmp_root: Path) -> Lease:
     Each process is an owner and the last one stops the server. Nothing in it survives a crash of
     the machine, which makes it fast. Its role `mosaico` may create databases.
     """
-    server = EmbeddedPostgres(tmp_root / "postgres-of-tests", durable=False)
+    server = server_below(tmp_root)
     lease = server.acquire()
     try:
-        _allow_databases(server.superuser_url())
+        _prepare_role(server.superuser_url(), lease.url)
     except BaseException:
         lease.release()
         raise
     return lease
+
+
+def server_below(tmp_root: Path) -> EmbeddedPostgres:
+    """The server of `cluster`, whether it runs or not."""
+    return EmbeddedPostgres(tmp_root / "postgres-of-tests", durable=False)
 
 
 def make_database(lease_url: str, name: str, template: str | None = None) -> str:
@@ -66,12 +71,16 @@ def url_of(lease_url: str, name: str) -> str:
     return urlunsplit(urlsplit(lease_url)._replace(path=f"/{quote(name)}"))
 
 
-def _allow_databases(superuser_url: str) -> None:
+def _prepare_role(superuser_url: str, lease_url: str) -> None:
     with psycopg.connect(superuser_url, autocommit=True) as connection:
         # Two processes that alter one role at once disturb each other.
         connection.execute("SELECT pg_advisory_lock(%s)", [ONE_AT_A_TIME])
+        # What makes a password slow to guess makes each of some thousand sessions slow to begin.
+        connection.execute("SET scram_iterations = 1")
         connection.execute(
-            sql.SQL("ALTER ROLE {} CREATEDB").format(sql.Identifier(APP_ROLE)),
+            sql.SQL("ALTER ROLE {} CREATEDB PASSWORD {}").format(
+                sql.Identifier(APP_ROLE), sql.Literal(urlsplit(lease_url).password)
+            ),
         )
 
 

@@ -9,7 +9,6 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from app.postgres.server import EmbeddedPostgres, Lease
 from tests.integration.docs.test_examples import blocks
 from tests.support.postgres import url_of
 
@@ -18,15 +17,6 @@ PASSWORD = "p4ss-of-a-role-of-a-test"
 RoleWith = Callable[[str], str]
 
 _numbers = count()
-
-
-@pytest.fixture(scope="session")
-def superuser_url(
-    postgres_server: Lease, tmp_path_factory: pytest.TempPathFactory, worker_id: str
-) -> str:
-    base = tmp_path_factory.getbasetemp()
-    folder = (base if worker_id == "master" else base.parent) / "postgres-of-tests"
-    return EmbeddedPostgres(folder, durable=False).superuser_url()
 
 
 @pytest.fixture

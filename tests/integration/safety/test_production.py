@@ -29,13 +29,12 @@ from app.worker import _purge
 from tests.integration.safety.conftest import PASSWORD, RoleWith
 from tests.support.http import serving
 from tests.support.postgres import drop_database, make_database, url_of
-from tests.support.processes import OURS
+from tests.support.processes import LIVENESS_S, OURS
 from tests.support.service import Service, pair, running_service
 
 GOOD_KEY = base64.b64encode(secrets.token_bytes(32)).decode()
 PHRASE = base64.b64encode(b"correct horse battery staple, ok").decode()
 SEQUENCE = base64.b64encode(bytes(range(7, 39))).decode()
-WELL_WITHIN_S = 60
 
 
 def settings(**given: object) -> Settings:
@@ -65,7 +64,7 @@ def start(folder: Path, command: str, environment: Mapping[str, str]) -> Refusal
         },
         capture_output=True,
         text=True,
-        timeout=WELL_WITHIN_S,
+        timeout=LIVENESS_S,
         check=False,
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,0 +1,60 @@
+"""A database that a test gets is like a new one, whoever had it before."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from app.postgres.server import Lease
+from tests.support.recycling import Databases
+
+A_FEW, MANY = 3, 5000
+WRITE = """
+    INSERT INTO audit_log (actor_type, actor_id, action, resource_type, outcome, fields)
+    SELECT 'key', 'k-' || n, 'create', 'agent', 'done', '{}' FROM generate_series(1, %s) AS n
+    RETURNING seq
+"""
+
+
+@pytest.fixture
+def own(
+    postgres_server: Lease, superuser_url: str, migrated_template: str, worker_id: str
+) -> Iterator[Databases]:
+    """Databases beside those of the other tests; all are gone afterwards."""
+    prefix = f"recycled_{worker_id}_"
+    own = Databases(postgres_server.url, superuser_url, migrated_template, prefix=prefix)
+    yield own
+    own.drop()
+
+
+def written(own: Databases, name: str, rows: int) -> list[int]:
+    """The numbers of the rows that are written, of a table from which nobody may delete."""
+    with psycopg.connect(own.url(name), autocommit=True) as connection:
+        return [row[0] for row in connection.execute(WRITE, [rows])]
+
+
+@pytest.mark.parametrize("rows", [A_FEW, MANY])
+def test_a_database_comes_back_without_rows_and_counts_from_one(own: Databases, rows: int) -> None:
+    name = own.take()
+    for _ in range(2):
+        assert written(own, name, rows) == list(range(1, rows + 1))
+        own.give_back(name)
+        assert own.take() == name
+
+
+def test_a_database_that_was_altered_is_not_used_again(own: Databases) -> None:
+    name = own.take()
+    with psycopg.connect(own.url(name), autocommit=True) as connection:
+        connection.execute("CREATE TABLE strangers ()")
+    own.give_back(name)
+    assert own.take() != name
+
+
+def test_a_test_that_ends_every_session_gets_a_new_database(own: Databases) -> None:
+    name = own.take()
+    own.give_back(name)
+    own.sessions[own.take()].close()
+    own.give_back(name)
+    fresh = own.take()
+    assert fresh != name
+    assert written(own, fresh, A_FEW) == [1, 2, 3]
