@@ -26,6 +26,13 @@ def files(tmp_path: Path, plugins: None) -> Path:
     lost = [trace | {"outcome": "infra_error"} for trace in traces(())]
     (tmp_path / "lost.jsonl").write_bytes(ndjson(lost))
     (tmp_path / "none.jsonl").write_bytes(b"")
+    good = traces(range(3))
+    (tmp_path / "one.jsonl").write_bytes(ndjson(good[:1]))
+    (tmp_path / "twice.jsonl").write_bytes(ndjson([*good, good[0]]))
+    others = [trace | {"itemId": f"other-{trace['itemId']}"} for trace in good]
+    (tmp_path / "others.jsonl").write_bytes(ndjson(others))
+    nan = ndjson(good).replace(b'"output"', b'"latencyMs": NaN, "output"', 1)
+    (tmp_path / "nan.jsonl").write_bytes(nan)
     return tmp_path
 
 
@@ -51,6 +58,12 @@ def of_files(folder: Path, run: str, *words: str) -> Result:
         ("like.jsonl", ("--max-drop", "ACCURACY=-1"), 2),
         ("like.jsonl", ("--max-drop", "ACCURACY"), 2),
         ("nowhere.jsonl", (), 2),
+        # One item tells nothing, nor do 40 others of which as many fail.
+        ("one.jsonl", (), 4),
+        ("others.jsonl", (), 4),
+        # What is no file of traces is no outcome of a gate.
+        ("twice.jsonl", (), 65),
+        ("nan.jsonl", (), 65),
     ],
 )
 def test_the_exit_code_says_how_it_went(
