@@ -223,8 +223,11 @@ def test_a_list_that_never_goes_on_is_an_error_and_no_endless_reading(
     assert len(langfuse_v3.asked_for("/observations")) == 2
 
 
-def test_a_run_without_an_item_has_no_traces(langfuse_v3: StandIn) -> None:
-    langfuse_v3.experiment(items=0)
+@pytest.mark.parametrize("since", [timedelta(seconds=5), timedelta(days=1)], ids=str)
+def test_a_run_without_an_item_has_no_traces_however_young_it_is(
+    langfuse_v3: StandIn, since: timedelta
+) -> None:
+    run = langfuse_v3.experiment(items=0)
     with pytest.raises(CollectionFailed, match="holds no trace") as caught:
-        collected(langfuse_v3)
+        collected(langfuse_v3, now=run.ends + since)
     assert caught.value.error_code == "NO_TRACES"

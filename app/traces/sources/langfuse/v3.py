@@ -120,6 +120,7 @@ class V3Reader:
         items = _run_items(document or {}, until=run.end)
         if not items:
             yield ReadPage(traces=(), rest=None)
+            return
         done = int(rest["done"]) if rest else 0
         with closing(ItemSpool()) as spool:
             self._fill(spool, run, wanted={item.item_id for item in items[done:]})
