@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.kpis.evaluate import PlannedKpi
-from app.runs.plan import PlannedMetric, RunPlan
+from app.runs.plan import Differences, PlannedMetric, RunPlan, differences
 
 
 def metric(column: str = "ROUGE", version: str = "1", **options: bool | str) -> PlannedMetric:
@@ -84,3 +84,17 @@ def test_the_order_of_metrics_does_not_matter(metrics: list[PlannedMetric]) -> N
     ordered = tuple(sorted(metrics, key=lambda each: each.column))
     shuffled = plan(metrics=tuple(metrics), kpis=())
     assert shuffled.fingerprint() == plan(metrics=ordered, kpis=()).fingerprint()
+
+
+def test_what_differs_from_any_of_several_runs_is_told_once() -> None:
+    now = plan(dataset_ref="support-2", metrics=(metric(version="2"), metric("BLEU")), kpis=())
+    earlier = plan(kpis=())
+    found = differences([earlier, earlier, plan(metrics=(metric(version="2"),), kpis=())], now)
+    assert found.metrics == {"ROUGE", "BLEU"}
+    assert found.conditions == ("its dataset is support-2 instead of support",)
+    assert found.told == (
+        "ROUGE is measured by another version",
+        "its dataset is support-2 instead of support",
+        "BLEU is new",
+    )
+    assert differences([], now) == Differences(frozenset(), frozenset(), ())
