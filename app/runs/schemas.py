@@ -31,7 +31,8 @@ class WriteBackView(WireModel):
 class RunView(WireModel):
     """A run. `metrics_computed` values were computed for it, `metrics_reused` taken from earlier runs
     on the same traces; `rescoreOf` is the run whose traces it judges once more. `verdict` tells how it
-    stands beside its baseline, or as `reason` why it was not compared. `results` is the address of what was measured, trace by trace; after
+    stands beside its baseline, or as `reason` why it was not compared; runs of one `fingerprint` are one
+    history, whose numbers mean the same. `results` is the address of what was measured, trace by trace; after
     `purged_at` it is gone, while aggregates and KPIs stay.
     """
 
