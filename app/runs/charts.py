@@ -6,6 +6,7 @@ by its mark and its words, never by colour alone.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from app.harness.markup import html_text, xml_text
@@ -33,13 +34,16 @@ _MARKS: Final = {
 
 
 class Reading(NamedTuple):
-    """A KPI in one run, with its interval and verdict, as far as there are any."""
+    """A KPI in one run, with its interval and verdict, as far as there are any. Where `history` is
+    another than in the run before, the number means something else.
+    """
 
     label: str
     value: float
     low: float | None
     high: float | None
     verdict: str | None
+    history: str | None = None
 
 
 class Change(NamedTuple):
@@ -74,14 +78,15 @@ class _Scale(NamedTuple):
 
 
 def kpi_trend(name: str, readings: Sequence[Reading], unit: str | None = None) -> str:
-    """A KPI over its runs, oldest first: the line, the band of its intervals, a mark a verdict."""
+    """A KPI over its runs, oldest first: the line, the band of its intervals, a mark a verdict. Line
+    and band end where a history does.
+    """
     if not readings:
         return _nothing(name)
     ends = [end for one in readings for end in (one.value, one.low, one.high) if end is not None]
     y = _scale(min(ends), max(ends), HEIGHT - BOTTOM, TOP)
     x = _Scale(0, max(1, len(readings) - 1), LEFT + 12, WIDTH - RIGHT - 12)
     places = [x.at(at) for at in range(len(readings))]
-    points = [f"{at:.1f},{y.at(one.value):.1f}" for at, one in zip(places, readings, strict=True)]
     last = readings[-1]
     told = f"runs: {len(readings)}, the last at {last.value:.4g}, {last.verdict or 'not compared'}"
     return _picture(
@@ -89,8 +94,7 @@ def kpi_trend(name: str, readings: Sequence[Reading], unit: str | None = None) -
         told,
         [
             *_grid(y),
-            *_bands(places, readings, y),
-            f'<polyline points="{" ".join(points)}" fill="none" stroke="{LINE}" stroke-width="2"/>',
+            *_lines(places, readings, y),
             *(
                 _mark(at, y.at(one.value), one.verdict, f"{one.label}: {one.value:.4g}")
                 for at, one in zip(places, readings, strict=True)
@@ -152,6 +156,15 @@ def items_chart(title: str, changes: Iterable[ItemChange], *, less_is_better: bo
             _text(LEFT, HEIGHT - 14, told, fill=FAINT),
         ],
     )
+
+
+def _lines(places: Sequence[float], readings: Sequence[Reading], y: _Scale) -> Iterator[str]:
+    """The band and the line of each history."""
+    stretches = groupby(zip(places, readings, strict=True), key=lambda each: each[1].history)
+    for stretch in [list(each) for _, each in stretches]:
+        points = " ".join(f"{at:.1f},{y.at(one.value):.1f}" for at, one in stretch)
+        yield from _bands([at for at, _ in stretch], [one for _, one in stretch], y)
+        yield f'<polyline points="{points}" fill="none" stroke="{LINE}" stroke-width="2"/>'
 
 
 def _bands(places: Sequence[float], readings: Sequence[Reading], y: _Scale) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """Which picture of a run is drawn, and from what."""
 
+from typing import NamedTuple
+
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -39,7 +41,7 @@ def trend_picture(res: Resources, run_id: str, kpi: str | None) -> str:
             names = ", ".join(each.name for each in known) or "none"
             raise NothingToPlot(f"the run {run_id} has no KPI {kpi or 'at all'!r}; it has {names}")
         history = _history(session, run, chosen[0])
-    readings = [found for each in reversed(history) if (found := _reading(each))]
+    readings = [found for each in reversed(history) if (found := _reading(*each))]
     title = f"{chosen[0].name} of {run.agent_id} in {run.benchmark_id}"
     return kpi_trend(title, readings, chosen[0].unit)
 
@@ -81,10 +83,18 @@ def items_picture(res: Resources, run_id: str, against: str, metric: str) -> str
     )
 
 
-def _history(session: Session, run: BenchmarkRun, kpi: KpiHistory) -> list[KpiHistory]:
+class _Known(NamedTuple):
+    """A value, and the fingerprint of its run."""
+
+    kpi: KpiHistory
+    fingerprint: str | None
+
+
+def _history(session: Session, run: BenchmarkRun, kpi: KpiHistory) -> list[_Known]:
     """The values up to one run, newest first."""
     statement = (
-        select(KpiHistory)
+        select(KpiHistory, BenchmarkRun.fingerprint)
+        .join(BenchmarkRun, BenchmarkRun.seq == KpiHistory.run_seq)
         .where(
             KpiHistory.benchmark_id == run.benchmark_id,
             KpiHistory.agent_id == run.agent_id,
@@ -94,10 +104,10 @@ def _history(session: Session, run: BenchmarkRun, kpi: KpiHistory) -> list[KpiHi
         .order_by(KpiHistory.id.desc())
         .limit(RUNS_BACK)
     )
-    return list(session.scalars(statement))
+    return [_Known(*row) for row in session.execute(statement)]
 
 
-def _reading(kpi: KpiHistory) -> Reading | None:
+def _reading(kpi: KpiHistory, fingerprint: str | None) -> Reading | None:
     if kpi.value is None:
         return None
     verdict = (kpi.verdict or {}).get("verdict")
@@ -107,4 +117,5 @@ def _reading(kpi: KpiHistory) -> Reading | None:
         low=kpi.interval_low,
         high=kpi.interval_high,
         verdict=Verdict.INVALID if kpi.validity != Validity.VALID else verdict,
+        history=fingerprint,
     )

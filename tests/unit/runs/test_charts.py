@@ -51,6 +51,14 @@ def test_a_trend_marks_the_verdict_of_each_run() -> None:
     assert heights[0] == heights[2] < heights[1], "what is higher stands higher, and y goes down"
 
 
+def test_line_and_band_of_a_trend_end_where_its_history_does() -> None:
+    nights = [Reading(str(n), 0.9, 0.8, 1.0, None, "old" if n < 3 else "new") for n in range(5)]
+    picture = ET.fromstring(kpi_trend("quality", nights))
+    lines = [(line.get("points") or "").split() for line in picture.iter(f"{SVG}polyline")]
+    assert [len(points) for points in lines] == [3, 2]
+    assert len([*picture.iter(f"{SVG}polygon")]) == 2
+
+
 def test_changes_stand_right_of_zero_when_they_are_positive() -> None:
     picture = changes_chart("all", [Change("a", 0.1, 0.05, 0.15, 0.02, "IMPROVED")])
     zero, bar = (
