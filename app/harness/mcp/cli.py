@@ -123,10 +123,12 @@ def run(
     from app.harness.mcp.command import RunOptions, make_plan, prepare, run_files
     from app.harness.mcp.picking import find_files
     from app.harness.mcp.planning import Overrides, Selection
+    from app.harness.mcp.recordings import result_of
     from app.harness.mcp.summary import figures
 
     _load_evaluators()
     now = datetime.now(UTC)
+    resume = result_of(resume) if resume else None
     if tui:
         files = [str(_picked())]
     if not files:

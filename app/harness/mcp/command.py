@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from app.core.output_files import require_file
 from app.core.terminal import WrongUsage, printable, tell
@@ -18,7 +18,7 @@ from app.harness.mcp.loader import BenchFile, inspect_file, require_usable
 from app.harness.mcp.places import claim
 from app.harness.mcp.plan import Plan, PlannedTask
 from app.harness.mcp.planning import Keys, Overrides, Selection, plan_tasks, require_keys, unpriced
-from app.harness.mcp.recordings import Journal, journal_of, read_report, write_report
+from app.harness.mcp.recordings import Journal, journal_of, read_report, result_of, write_report
 from app.harness.mcp.reports.figures import name_of, reason, result_word, seconds
 from app.harness.mcp.secrets import find_secrets, secrets_places
 from app.harness.mcp.types import (
@@ -30,6 +30,8 @@ from app.harness.mcp.types import (
     TaskResult,
     Traced,
 )
+
+TRACED_CHARS: Final = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +170,7 @@ class _Recorder:
             if event.changed:
                 tell(f"warning: {event.facts.name} lists other tools than before")
         elif isinstance(event, Traced):
-            tell(f"{event.key.task}: {printable(event.line)}")
+            tell(f"{event.key.task}: {printable(event.line)[:TRACED_CHARS]}")
 
     def so_far(self) -> BenchReport:
         return BenchReport(
@@ -211,6 +213,11 @@ def _require_places_of_their_own(options: RunOptions) -> None:
         read.append(options.resume)
     taken = {path.resolve() for path in read if path is not None}
     for place in options.places():
+        if result_of(place) != place:
+            raise WrongUsage(
+                f"{place} is named as what is kept of a run while it goes on",
+                hint=f"name {result_of(place)}",
+            )
         if place.resolve() in taken:
             raise WrongUsage(
                 f"{place} is read or written for something else already",

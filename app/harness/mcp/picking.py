@@ -64,17 +64,18 @@ def find_files(named: Sequence[str]) -> list[Path]:
 
     Raises: NoInput for a name that is no file, and for a pattern that nothing matches.
     """
-    found: dict[Path, None] = {}
+    found: dict[Path, Path] = {}
     for name in named:
         if Path(name).is_file():
-            found[Path(name)] = None
+            found.setdefault(Path(name).resolve(), Path(name))
             continue
         matching = sorted(glob.glob(name, recursive=True)) if glob.has_magic(name) else []  # noqa: PTH207 - patterns may be absolute
         files = [Path(each) for each in matching if Path(each).is_file()]
         if not files:
             raise NoInput(f"{name}: no such file", hint="name files or patterns that match some")
-        found.update(dict.fromkeys(files))
-    return list(found)
+        for file in files:
+            found.setdefault(file.resolve(), file)
+    return list(found.values())
 
 
 def read_favourites(environment: Mapping[str, str]) -> list[Favourite]:

@@ -91,12 +91,12 @@ def write_report(report: BenchReport, path: Path) -> None:
 
 
 def read_report(path: Path) -> BenchReport:
-    """The run that a file, or the journal beside where it would be, holds.
+    """The run that a file holds, or the journal beside it: that of a run which broke off later.
 
     Raises: NoInput when there is no such file, BadResult when it holds something else.
     """
     journal = journal_of(path)
-    if not path.exists() and journal.exists():
+    if journal.exists():
         path = journal
     with opened(path) as file:
         raw = file.read(MAX_BYTES + 1)
@@ -119,6 +119,11 @@ def is_report(document: Any) -> bool:
 
 def journal_of(path: Path) -> Path:
     return path if path.name.endswith(JOURNAL) else path.with_name(path.name + JOURNAL)
+
+
+def result_of(path: Path) -> Path:
+    """The result that a journal is kept for; any other file is one itself."""
+    return path.with_name(path.name.removesuffix(JOURNAL))
 
 
 def _checked(read: Callable[[], BenchReport], name: str) -> BenchReport:

@@ -244,6 +244,7 @@ def test_a_model_that_is_refused_is_named_and_the_others_run() -> None:
         ["--secrets", "s.yaml", "--html", "s.yaml"],
         ["--resume", "r.yaml", "--output", "t.yaml", "--html", "r.yaml"],
         ["--model", ""],
+        ["--output", "x.yaml.partial.jsonl"],
     ],
 )
 def test_nothing_is_written_over_what_is_read_or_written(options: list[str]) -> None:
@@ -333,7 +334,8 @@ def test_patterns_and_names_are_run_in_their_order_each_file_once() -> None:
     Path("deep").mkdir()
     for name in ("b.yaml", "a.yaml", "deep/c.yaml"):
         bench_file(DIRECT, name)
-    listed = ot_bench("list", "b.yaml", "*.yaml", "**/c.yaml", "--json")
+    again = Path("b.yaml").resolve()
+    listed = ot_bench("list", "b.yaml", again, "*.yaml", "**/c.yaml", "--json")
     items = json.loads(listed.stdout)["items"]
     assert list(dict.fromkeys(item["file"] for item in items)) == [
         "b.yaml",
@@ -429,9 +431,15 @@ def test_a_run_that_breaks_off_leaves_a_journal_to_go_on_with(
     assert done.exit_code == 1
     assert not Path("r.yaml").exists()
     assert "go on with --resume r.yaml" in done.stderr
-    assert ot_bench(*arguments, "--resume", "r.yaml").exit_code == 0
-    assert len(model.asked) == 2
-    assert len(read_report(Path("r.yaml")).results) == 2
+    kept = journal_of(Path("r.yaml"))
+    before = kept.read_bytes()
+    for named, asked in (("r.yaml", 2), (kept.name, 3), ("r.yaml", 4)):
+        # A result of before does not hide what was kept after it.
+        kept.write_bytes(before)
+        assert ot_bench(*arguments, "--resume", named).exit_code == 0
+        assert len(model.asked) == asked
+        assert len(read_report(Path("r.yaml")).results) == 2
+        assert not kept.exists()
 
 
 def test_a_run_of_the_same_minute_has_a_file_of_its_own(tmp_path: Path) -> None:
