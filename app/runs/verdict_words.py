@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from app.runs.plan import Differences
 from app.statistics.anomaly import Side
 from app.statistics.intervals import Interval
-from app.statistics.verdict import Estimand, Judgement, Note, Scale, Verdict
+from app.statistics.verdict import Judgement, Note, Scale, Verdict
 
 NOT_COMPARABLE = "not comparable with its baseline"
 FIRST_RUN = "first run: there is no earlier valid run of this agent to compare it with"
@@ -74,7 +74,6 @@ def told_judgement(
         "trials": found.trials,
         "moreTrials": found.more_trials,
         "clusters": found.clusters,
-        "estimand": found.estimand,
         "fixedLow": found.fixed.low if found.fixed else None,
         "fixedHigh": found.fixed.high if found.fixed else None,
         "method": found.method,
@@ -146,9 +145,8 @@ def told_run(
 
 def _change(name: str, found: Judgement, scale: Scale) -> str:
     assert found.effect is not None
-    estimand = " of these very items" if found.estimand is Estimand.FIXED_BENCHMARK else ""
     if found.effect == 0:
-        return f"{name}{estimand} is as it was, {_number(found.value)}."
+        return f"{name} is as it was, {_number(found.value)}."
     moved = "fell" if found.effect < 0 else "rose"
     reach = (
         f" (95 % certain: {_signed(found.low, scale)} to {_signed(found.high, scale)})"
@@ -156,7 +154,7 @@ def _change(name: str, found: Judgement, scale: Scale) -> str:
         else ""
     )
     return (
-        f"{name}{estimand} {moved} by {_amount(abs(found.effect), scale)}, from"
+        f"{name} {moved} by {_amount(abs(found.effect), scale)}, from"
         f" {_number(found.base)} to {_number(found.value)}{reach}."
     )
 

@@ -46,13 +46,6 @@ class Scale(StrEnum):
     RATIO = "RATIO"
 
 
-class Estimand(StrEnum):
-    """What the interval is about: such items in general, or these very items run again."""
-
-    POPULATION = "POPULATION"
-    FIXED_BENCHMARK = "FIXED_BENCHMARK"
-
-
 class Note(StrEnum):
     """Something that a reader of a judgement has to know."""
 
@@ -151,7 +144,6 @@ class Judgement:
     margin: float = 0.0
     side: Side = Side.LOW
     alpha: float = ALPHA
-    estimand: Estimand = Estimand.POPULATION
     fixed: Interval | None = None
     clusters: int | None = None
     remedy: Remedy | None = None
