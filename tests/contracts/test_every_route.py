@@ -132,6 +132,7 @@ def test_operation_ids_are_unique(document: dict[str, Any]) -> None:
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.xdist_group("sdks of models")  # it loads every module, and those with them
 def test_the_page_of_errors_is_up_to_date() -> None:
     written = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
     assert written == errors_page(), "run: python -m app.web.problem_pages > docs/errors.md"

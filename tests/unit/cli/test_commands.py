@@ -155,6 +155,7 @@ def test_the_reference_in_the_documentation_is_what_the_commands_say() -> None:
     assert PAGE.read_text() == page(), "run: python -m tests.support.cli_reference"
 
 
+@pytest.mark.xdist_group("sdks of models")  # it loads every module, and those with them
 def test_every_exit_code_of_an_error_is_in_the_documentation() -> None:
     from app.web.problem_pages import errors_page
 
