@@ -3,14 +3,14 @@
 Imports numpy, and so belongs into the process that computes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 import numpy as np
 
 from app.formula import Reference, compile_formula
-from app.formula.vectorised import FormulaRows, Kind, Rows, evaluate_rows
+from app.formula.vectorised import FormulaRows, Kind, Mask, Rows, evaluate_rows
 from app.metrics.registry import column_of, load_metrics, provider_for
 from app.metrics.types import CountedMetric, MetricRef
 from app.runs.items import ItemTable
@@ -28,6 +28,7 @@ from app.statistics.judging import judge, judge_resampled
 from app.statistics.means import mean_estimate
 from app.statistics.multiplicity import benjamini_hochberg
 from app.statistics.repeats import (
+    IntArray,
     ItemSums,
     at_least_k,
     over_items,
@@ -57,6 +58,8 @@ from app.statistics.verdict import (
 
 # A table of more is no longer read.
 MOST_TRIALS = 10
+# What these say of a run is made of all its items, whether they have a value or not.
+_OF_ALL = frozenset({"n", "count", "coverage"})
 _UNSTEADY = {Kind.TIE: Note.TIE, Kind.CLIFF: Note.CLIFF}
 
 
@@ -90,6 +93,8 @@ def errors_of_change(asked: Question) -> dict[str, float | None]:
     counted = {one.column: one.counted for one in asked.metrics if one.counted}
     run = _Resampled(asked.candidate or asked.run, counted)
     base = _Resampled(asked.base, counted, run.draws) if asked.base else None
+    if base is not None:
+        base.other, run.other = run, base
     found: dict[str, float | None] = {}
     for one in asked.kpis:
         rows = run.formula_rows(one.formula).values
@@ -145,8 +150,11 @@ def _together(
 
 class _Resampled:
     """A run, and what it might have been with other items; each column is drawn once. `counted` are
-    the metrics whose value is read off counts.
+    the metrics whose value is read off counts. Beside `other`, a run of the same items, a metric is
+    that of the items that have a value of it in both.
     """
+
+    other: "_Resampled | None" = None
 
     def __init__(
         self, table: ItemTable, counted: Mapping[str, MetricRef], draws: Draws | None = None
@@ -157,11 +165,32 @@ class _Resampled:
         self.draws = draws or draw_items(len(table.items), clusters=self.clusters)
         self._places = np.asarray(table.places, dtype=np.intp)
         self._known: dict[Reference, Rows] = {}
+        self._valued: dict[str, Mask] = {}
 
     def sums(self, column: str) -> ItemSums:
         """A metric by item: trials are reduced before anything else is done."""
         values = np.asarray(self.table.values[column])
         return reduce_trials(self._places, values, len(self.table.items))
+
+    def valued(self, column: str) -> Mask:
+        """Which items have a value of a metric."""
+        if column not in self._valued:
+            places: IntArray = self._places[np.isfinite(np.asarray(self.table.values[column]))]
+            if column in self.counted:
+                places = np.asarray(self.table.counts[column].places, dtype=np.intp)
+            self._valued[column] = np.bincount(places, minlength=len(self.table.items)) > 0
+        return self._valued[column]
+
+    def shared(self, column: str) -> Mask:
+        """Which items are looked at: those with a value, in the other run, too."""
+        valued = self.valued(column)
+        return valued if self.other is None else valued & self.other.valued(column)
+
+    def scarcest(self, references: Iterable[Reference]) -> Mask:
+        """The items of the metric that the fewest have: no more of them speak for a formula."""
+        masks = [self.shared(column_of(ref.key)) for ref in references if ref.stat not in _OF_ALL]
+        every = np.ones(len(self.table.items), dtype=np.bool_)
+        return min((mask for mask in masks if mask.any()), key=np.count_nonzero, default=every)
 
     def formula_rows(self, text: str) -> FormulaRows:
         """A formula as it was seen, then composed anew in every resample."""
@@ -171,8 +200,9 @@ class _Resampled:
     def interval(self, asked: MetricQuestion) -> Interval | None:
         """Where a metric lies; where all items are the same, what is read off counts lies as they do."""
         if asked.column in self.counted:
-            rows = self.rows(Reference(asked.column, "mean"))
-            drawn = resampled_interval(rows, self.draws.unit_count)
+            reference = Reference(asked.column, "mean")
+            units = self.draws.among(self.scarcest([reference])).units
+            drawn = resampled_interval(self.rows(reference), units)
             if drawn is not None and drawn.low < drawn.high:
                 return drawn
         found = mean_estimate(self.sums(asked.column), scale=asked.scale, clusters=self.clusters)
@@ -182,7 +212,8 @@ class _Resampled:
         """Where a KPI lies; `plain` is the interval of the metric that it is the mean of."""
         found = self.formula_rows(asked.formula)
         limit, is_known = asked.threshold_min, np.isfinite(found.values[0])
-        drawn = resampled_interval(found.values, self.draws.unit_count) if is_known else None
+        units = self.draws.among(self.scarcest(compile_formula(asked.formula).references)).units
+        drawn = resampled_interval(found.values, units) if is_known else None
         return KpiInterval(
             interval=plain or drawn,
             reaches_threshold=None if limit is None else share_at_least(found.values, limit),
@@ -202,16 +233,20 @@ class _Resampled:
 
     def _statistic_rows(self, column: str, stat: str) -> Rows:
         values = np.asarray(self.table.values[column])
+        if stat not in _OF_ALL and self.other is not None:
+            values = np.where(self.shared(column)[self._places], values, np.nan)
         return resampled_statistic(stat, values, self._places, self.draws)
 
     def _counted_rows(self, column: str) -> Rows:
         load_metrics()
         found, provider = self.table.counts[column], provider_for(self.counted[column])
         assert isinstance(provider, CountedMetric)
+        places = np.asarray(found.places, dtype=np.intp)
+        kept = self.shared(column)[places]
         return resampled_counts(
-            np.array(found.columns).T,
-            np.asarray(found.places, dtype=np.intp),
-            np.asarray(found.of_names, dtype=np.intp),
+            np.array(found.columns).T[kept],
+            places[kept],
+            np.asarray(found.of_names, dtype=np.intp)[kept],
             self.draws,
             lambda known, sums: provider.values_of_counts([found.names[i] for i in known], sums),
         )
@@ -225,12 +260,14 @@ class _Pair:
     ) -> None:
         self._after = _Resampled(candidate, counted)
         self._before = _Resampled(base, counted, self._after.draws)
+        self._before.other, self._after.other = self._after, self._before
         self._trials = len(candidate.places) / len(candidate.items)
 
     def judge_metric(self, column: str, rule: VerdictRule) -> Judgement:
         if column in self._after.counted:
             reference = Reference(column, "mean")
-            return self._judgement(self._before.rows(reference), self._after.rows(reference), rule)
+            rows = self._before.rows(reference), self._after.rows(reference)
+            return self._judgement(*rows, rule, [reference])
         before, after = self._before.sums(column), self._after.sums(column)
         return judge(before, after, rule, clusters=self._after.clusters)
 
@@ -242,13 +279,22 @@ class _Pair:
         before = self._before.formula_rows(asked.formula)
         after = self._after.formula_rows(asked.formula)
         notes = dict.fromkeys((*_notes(after, asked.formula), *_notes(before, asked.formula)))
-        return self._judgement(before.values, after.values, asked.rule, notes)
+        read = compile_formula(asked.formula).references
+        return self._judgement(before.values, after.values, asked.rule, read, notes)
 
     def _judgement(
-        self, before: Rows, after: Rows, rule: VerdictRule, notes: Iterable[Note] = ()
+        self,
+        before: Rows,
+        after: Rows,
+        rule: VerdictRule,
+        read: Iterable[Reference],
+        notes: Iterable[Note] = (),
     ) -> Judgement:
+        among = self._after.scarcest(read)
         draws = self._after.draws
-        return judge_resampled(before, after, rule, draws, trials=self._trials, notes=notes)
+        return judge_resampled(
+            before, after, rule, draws, trials=self._trials, notes=notes, among=among
+        )
 
 
 class _Samples:
@@ -267,7 +313,8 @@ class _Samples:
         if column not in self._after.counted and self._after.clusters is None:
             return judge_unpaired(self._before.sums(column), self._after.sums(column), rule)
         reference = Reference(column, "mean")
-        return self._judgement(self._before.rows(reference), self._after.rows(reference), rule, ())
+        rows = self._before.rows(reference), self._after.rows(reference)
+        return self._judgement(*rows, rule, [reference], ())
 
     def judge_kpi(self, asked: KpiQuestion) -> Judgement:
         assert asked.rule is not None
@@ -276,17 +323,27 @@ class _Samples:
         before = self._before.formula_rows(asked.formula)
         after = self._after.formula_rows(asked.formula)
         notes = (*_notes(after, asked.formula), *_notes(before, asked.formula))
-        return self._judgement(before.values, after.values, asked.rule, notes)
+        read = compile_formula(asked.formula).references
+        return self._judgement(before.values, after.values, asked.rule, read, notes)
 
     def _judgement(
-        self, before: Rows, after: Rows, rule: VerdictRule, notes: tuple[Note, ...]
+        self,
+        before: Rows,
+        after: Rows,
+        rule: VerdictRule,
+        read: Sequence[Reference],
+        notes: tuple[Note, ...],
     ) -> Judgement:
-        smaller = min(self._before.draws, self._after.draws, key=lambda draws: draws.unit_count)
+        smaller = min(
+            (self._before, self._after),
+            key=lambda side: side.draws.among(side.scarcest(read)).units,
+        )
         found = judge_resampled(
             before,
             after,
             rule,
-            smaller,
+            smaller.draws,
+            among=smaller.scarcest(read),
             trials=self._trials,
             notes=dict.fromkeys((Note.UNPAIRED, *notes)),
         )

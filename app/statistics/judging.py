@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.statistics.differences import (
     FLIPPED_ITEMS,
@@ -119,14 +120,17 @@ def judge_resampled(
     *,
     trials: float = 1.0,
     notes: Iterable[Note] = (),
+    among: NDArray[np.bool_] | None = None,
 ) -> Judgement:
     """A KPI beside itself in the baseline, from its values in the same draws of both runs.
 
     Row 0 of each is the value as seen. `trials` is the mean number of trials an item, `notes` what
-    the formula had to say (TIE, CLIFF, EXTREME). Resamples never go beyond the largest value that was
-    seen, and call one such difference in nine a change: no p nor interval is made of an EXTREME.
+    the formula had to say (TIE, CLIFF, EXTREME), `among` the items that have what it reads.
+    Resamples never go beyond the largest value that was seen, and call one such difference in nine a
+    change: no p nor interval is made of an EXTREME.
     """
-    items, units, told = len(draws.units), draws.unit_count, tuple(notes)
+    items, units, clusters = draws.among(among)
+    told = tuple(notes)
     if not (np.isfinite(base[0]) and np.isfinite(candidate[0])):
         return no_judgement(Verdict.INCONCLUSIVE, Note.UNDEFINED, n_items=items)
     level, seen = float(base[0]), float(candidate[0])
@@ -150,7 +154,7 @@ def judge_resampled(
         rule,
         sides=_Sides(level, seen),
         unit=1.0 if rule.scale is Scale.RATE or as_ratio else abs(level),
-        size=_Size(items, trials, draws.clusters),
+        size=_Size(items, trials, clusters),
         variance=None if error is None else ChangeVariance(error**2 * items, None, trials),
         notes=(*told, *sometimes),
     )

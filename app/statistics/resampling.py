@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,14 @@ _NORMAL = NormalDist()
 _PERCENT = {"min": 0.0, "p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
 
 
+class Drawn(NamedTuple):
+    """How many items are drawn, in how many units, and in how many clusters, where there are any."""
+
+    items: int
+    units: int
+    clusters: int | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Draws:
     """How often each unit was drawn in each row, row 0 being every unit once.
@@ -44,6 +53,13 @@ class Draws:
     @property
     def unit_count(self) -> int:
         return int(self.counts.shape[1])
+
+    def among(self, items: NDArray[np.bool_] | None = None) -> "Drawn":
+        """How much is drawn of some items; of all when left out."""
+        if items is None or items.all():
+            return Drawn(len(self.units), self.unit_count, self.clusters)
+        units = len(np.unique(self.units[items]))
+        return Drawn(int(np.count_nonzero(items)), units, self.clusters and units)
 
     def sums(self, per_unit: FloatArray) -> FloatArray:
         """Sums over the drawn units, a row each: (rows, k) from (units, k)."""

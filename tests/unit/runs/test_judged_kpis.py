@@ -1,0 +1,88 @@
+"""KPIs of metrics that not every item has: compared on the items that have them in both runs."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from app.runs.items import ItemRow, ItemTable, table_of_rows
+from app.runs.judging import answer
+from app.runs.questions import Findings, KpiQuestion, MetricQuestion, Question
+from app.statistics.anomaly import Side
+from app.statistics.verdict import Judgement, Note, Scale, Verdict, VerdictRule
+
+RULE = VerdictRule(side=Side.LOW)
+SUM = "WEIGHTED_SUM(A:0.5, B:0.5)"
+
+
+def run(values: Sequence[float | None], other: Sequence[float | None] | None = None) -> ItemTable:
+    """Items with a metric A and a metric B, which is 1 throughout unless it is named."""
+    second = other or [1.0] * len(values)
+    rows = [
+        ItemRow(0, f"{place:03d}", "r", [], [a, b])
+        for place, (a, b) in enumerate(zip(values, second, strict=True))
+    ]
+    return table_of_rows(rows, {0: ["A", "B"]}, ["A", "B"])
+
+
+def found(base: ItemTable, candidate: ItemTable, formula: str, *, paired: bool = True) -> Findings:
+    return answer(
+        Question(
+            run=candidate,
+            candidate=candidate,
+            base=base,
+            paired=paired,
+            metrics=[MetricQuestion(column=name, scale=Scale.RATE, rule=RULE) for name in "AB"],
+            kpis=[KpiQuestion(id="k", formula=formula, column=None, is_gate=False, rule=RULE)],
+        )
+    )
+
+
+def judged(
+    base: ItemTable, candidate: ItemTable, formula: str, *, paired: bool = True
+) -> Judgement:
+    return found(base, candidate, formula, paired=paired).kpis["k"]
+
+
+@pytest.mark.parametrize("formula", [SUM, "A * 2 - A", "A.p50", "MIN(A, B)", "COALESCE(A, B)"])
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_kpi_that_fewer_than_five_items_speak_for_is_inconclusive(
+    formula: str, *, paired: bool
+) -> None:
+    before = run([0.9, 0.9, 0.9] + [None] * 37)
+    after = run([0.1, 0.11, 0.12] + [None] * 37)
+    kpi = judged(before, after, formula, paired=paired)
+    assert (kpi.verdict, kpi.n_items) == (Verdict.INCONCLUSIVE, 3)
+    assert Note.FEW_ITEMS in kpi.notes
+
+
+def test_an_item_that_lacks_the_metric_in_one_run_is_compared_in_none() -> None:
+    # The ten easy items of the baseline lost their value: what is left is as it was.
+    hard = [0.1, 0.2, 0.3, 0.2, 0.1, 0.3] * 5
+    before, after = run([*[1.0] * 10, *hard]), run([*[None] * 10, *hard])
+    kpi = judged(before, after, SUM)
+    assert (kpi.base, kpi.effect) == (kpi.value, 0)
+    assert kpi.value == pytest.approx(0.6)
+    assert kpi.n_items == 30
+    assert kpi.verdict is Verdict.NO_EVIDENCE
+
+
+def test_items_of_other_metrics_speak_for_a_kpi_together() -> None:
+    # Half of the items are measured by A, the other half by B, as where two kinds of tasks are mixed.
+    one, other = [0.9, 0.8] * 10 + [None] * 20, [None] * 20 + [0.9, 0.8] * 10
+    low = [0.4, 0.2] * 10 + [None] * 20
+    kpi = judged(run([*one], [*other]), run([*low], [*other]), SUM)
+    assert (kpi.verdict, kpi.n_items) == (Verdict.REGRESSED, 20)
+
+
+def test_how_many_have_a_value_is_told_of_all_items() -> None:
+    kpi = judged(run([1.0] * 40), run([1.0] * 30 + [None] * 10), "A.coverage")
+    assert (kpi.base, kpi.value, kpi.n_items) == (1.0, 0.75, 40)
+    assert kpi.verdict is Verdict.REGRESSED
+
+
+def test_the_interval_of_a_kpi_knows_how_few_items_it_is_made_of() -> None:
+    # By hand: of two units t(1) = 12.7 standard errors, so that it reaches all that was seen.
+    values = run([0.2, 0.8] + [None] * 38)
+    interval = found(values, values, SUM).kpi_intervals["k"].interval
+    assert interval is not None
+    assert [interval.low, interval.high] == pytest.approx([0.6, 0.9])
