@@ -7,12 +7,20 @@ from typing import Any
 
 from app.core.errors import AppError
 from app.runs.comparison import Comparison
-from app.runs.verdict_words import NOT_COMPARABLE, explain
+from app.runs.verdict_words import NO_VALUE, NOT_COMPARABLE, explain
 from app.statistics.anomaly import Side
-from app.statistics.intervals import Interval
+from app.statistics.intervals import Interval, unseen_share
 from app.statistics.multiplicity import holm
 from app.statistics.power import no_worse_than
-from app.statistics.verdict import Judgement, Note, Remedy, Scale, Verdict, judged_together
+from app.statistics.verdict import (
+    MIN_ITEMS,
+    Judgement,
+    Note,
+    Remedy,
+    Scale,
+    Verdict,
+    judged_together,
+)
 
 
 class GateOutcome(StrEnum):
@@ -206,10 +214,14 @@ def _proved(subject: _Subject, margin: float) -> GateLine:
     asked = f"proved no worse than {margin:g}"
     if judged is None:
         return replace(_without(subject), asked=asked)
-    if judged.low is None or judged.high is None:
+    if judged.n_items < MIN_ITEMS:
+        said = f"Of {subject.name} nothing can be proved: {Note.FEW_ITEMS.words}"
+        return _line(subject, judged, asked, GateOutcome.INCONCLUSIVE, said)
+    interval = _of_other_items(judged, subject.scale)
+    if interval is None:
         said = f"{subject.name} has no interval, so that nothing can be proved of it."
         return _line(subject, judged, asked, GateOutcome.INCONCLUSIVE, said)
-    harm = _harm(judged, judged.low, judged.high)
+    harm = _harm(judged, interval.low, interval.high)
     proven = no_worse_than(harm, margin).proven
     if proven:
         said = f"{subject.name} is proved to be no more than {margin:g} worse."
@@ -224,6 +236,22 @@ def _proved(subject: _Subject, margin: float) -> GateLine:
     return _line(subject, judged, asked, GateOutcome.INCONCLUSIVE, said)
 
 
+def _of_other_items(judged: Judgement, scale: Scale) -> Interval | None:
+    """The interval of a change, also where all items changed alike and it is a point.
+
+    A point is no proof: as many others as can be without one among these may change, each by the
+    whole scale. A number has no end of its scale.
+    """
+    if judged.low is None or judged.high is None:
+        return None
+    if judged.low < judged.high:
+        return Interval(low=judged.low, high=judged.high)
+    if scale is Scale.NUMBER:
+        return None
+    reach = unseen_share(judged.clusters or judged.n_items)
+    return Interval(low=judged.low - reach, high=judged.high + reach)
+
+
 def _harm(judged: Judgement, low: float, high: float) -> Interval:
     """From where to where the harm lies; a change to both sides is harm where nothing is better."""
     if judged.side is Side.HIGH:
@@ -235,7 +263,9 @@ def _harm(judged: Judgement, low: float, high: float) -> Interval:
 
 
 def _without(subject: _Subject) -> GateLine:
-    invalid = subject.said["verdict"] == Verdict.INVALID
+    """What was not compared; what was not even measured never passes."""
+    unmeasured = (subject.said["reason"] or "").startswith(NO_VALUE)
+    invalid = unmeasured or subject.said["verdict"] == Verdict.INVALID
     return GateLine(
         name=subject.name,
         asked="compared",

@@ -11,6 +11,7 @@ from app.statistics.intervals import Interval
 from app.statistics.verdict import Judgement, Note, Scale, Verdict
 
 NOT_COMPARABLE = "not comparable with its baseline"
+NO_VALUE = "it has no value"
 FIRST_RUN = "first run: there is no earlier valid run of this agent to compare it with"
 
 # Which verdict speaks for several: the first that one of them has.
@@ -113,7 +114,8 @@ def told_run(
     if verdict is None:
         reason = "nothing of this run can be compared with its baseline"
     elif verdict is Verdict.INVALID:
-        reason = f"{NOT_COMPARABLE}: {'; '.join(differing)}"
+        said = "; ".join(differing) or "no item has a value in both runs"
+        reason = f"{NOT_COMPARABLE}: {said}"
     return {
         "verdict": verdict,
         "reason": reason,

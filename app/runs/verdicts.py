@@ -23,6 +23,7 @@ from app.runs.scoring import failure_of_loss
 from app.runs.service import Step
 from app.runs.verdict_words import (
     FIRST_RUN,
+    NO_VALUE,
     NOT_COMPARABLE,
     Compared,
     Verdicts,
@@ -264,7 +265,7 @@ class Case:
 
     def _no_kpi(self, one: KpiValue, differs: Differences) -> dict[str, Any]:
         if one.value is None:
-            return withheld(f"it has no value: {one.reason}")
+            return withheld(f"{NO_VALUE}: {one.reason}")
         if one.kpi.id in differs.kpis:
             return withheld(OTHER_KPI, Verdict.INVALID)
         return withheld(WHOLE_RUN)

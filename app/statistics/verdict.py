@@ -72,13 +72,13 @@ class Note(StrEnum):
 
 
 _WORDS = {
-    Note.NO_ITEMS: "The two runs have no item in common.",
+    Note.NO_ITEMS: "No item has a value in both runs.",
     Note.FEW_ITEMS: f"Fewer than {MIN_ITEMS} items: too few to conclude anything.",
     Note.DEGENERATE: "Every item changed by the same amount: the interval is a point.",
     Note.DETECTABLE_BUT_SMALL: "The change is detectable, but smaller than what counts.",
     Note.NO_DIRECTION: "The value changed; no direction says whether for the better.",
     Note.ADD_ITEMS: "More trials cannot settle it, the items differ too much: add items.",
-    Note.AT_BEST: "With one trial an item the noise within items is unknown: more may be needed.",
+    Note.AT_BEST: "How much of it is noise of the trials is not known: more may be needed.",
     Note.FEW_CLUSTERS: "Fewer than ten clusters: the interval is wide, and still uncertain.",
     Note.TIE: "The metrics in a MIN or MAX are nearly tied: its value is biased.",
     Note.CLIFF: "The value stands near a threshold of its formula: it may jump by chance.",

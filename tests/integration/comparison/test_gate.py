@@ -73,6 +73,16 @@ def test_the_exit_code_says_how_it_went(
     assert result.exit_code == code, result.output
 
 
+def test_a_kpi_that_was_not_measured_never_passes(files: Path) -> None:
+    good = traces(range(3))
+    (files / "scored.jsonl").write_bytes(ndjson([{**one, "scores": {"x": 0.5}} for one in good]))
+    words = ("--kpi", 'quality=SCORE["x"]', "--inconclusive", "pass")
+    lost = gate("--run", files / "good.jsonl", "--baseline", files / "scored.jsonl", *words)
+    assert (lost.exit_code, "it has no value" in lost.output.lower()) == (3, True)
+    new = gate("--run", files / "scored.jsonl", "--baseline", files / "good.jsonl", *words)
+    assert (new.exit_code, "no item has a value in both runs" in new.output) == (3, True)
+
+
 def test_a_file_needs_another_file(files: Path) -> None:
     assert gate("--run", files / "bad.jsonl").exit_code == 2
 

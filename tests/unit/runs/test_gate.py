@@ -158,6 +158,30 @@ def test_a_proof_reads_the_interval(kpi: Judgement, outcome: GateOutcome) -> Non
     assert found.outcome is outcome
 
 
+def test_nothing_is_proved_by_fewer_than_five_items() -> None:
+    alike = judged(0.0, 0.0, 1.0, items=4)
+    found = decide(compared({"quality": alike}), GateTerms(proved={"quality": 0.05}))
+    assert found.outcome is GateOutcome.INCONCLUSIVE
+    assert "Fewer than 5 items" in found.lines[0].explanation
+
+
+@pytest.mark.parametrize(
+    ("items", "outcome"),
+    [
+        # Of items of which none among n changed, so many may: 1 - 0.025 ** (1 / n).
+        (20, GateOutcome.INCONCLUSIVE),  # 16.8 %
+        (71, GateOutcome.INCONCLUSIVE),  # 5.06 %
+        (72, GateOutcome.PASS),  # 4.99 %
+    ],
+)
+def test_that_no_item_changed_proves_something_where_there_are_many(
+    items: int, outcome: GateOutcome
+) -> None:
+    like = judged(0.0, 0.0, 1.0, items=items)
+    found = decide(compared({"quality": like}), GateTerms(proved={"quality": 0.05}))
+    assert found.outcome is outcome
+
+
 def test_an_invalid_run_never_passes() -> None:
     verdict = {"verdict": "INVALID", "reason": "the candidate is invalid: coverage is 10.0%"}
     found = decide(compared({"quality": SAME}, verdict=verdict), NO_TERMS)
