@@ -181,7 +181,9 @@ def _side(session: Session, runs: Sequence[BenchmarkRun]) -> SideOfComparison:
         ),
         plan=plan,
         table=items_of_runs(session, _columns_of(runs), columns, cluster_field=plan.cluster_field),
-        traits=traits_of_runs(session, [each.seq for each in runs]),
+        traits=traits_of_runs(
+            session, [each.seq for each in runs], cluster_field=plan.cluster_field
+        ),
         reasons=[why for each in runs for why in _invalidity(each)],
         also=earlier[1:],
     )

@@ -60,18 +60,21 @@ class Link(NamedTuple):
     url: str | None
 
 
-def traits_of_runs(session: Session, run_seqs: Sequence[int]) -> Traits:
+def traits_of_runs(
+    session: Session, run_seqs: Sequence[int], *, cluster_field: str | None = None
+) -> Traits:
     """The same items that `items_of_runs` reads, row by row."""
     session.execute(text("SET LOCAL statement_timeout = 0"))
     asked = {"runs": list(run_seqs), "most": MOST_ITEMS}
     found = session.execute(TRAIT_ROWS.execution_options(yield_per=ROWS_AT_ONCE), asked)
-    return traits_of_rows(_trait(*row) for row in found)
+    return traits_of_rows((_trait(*row) for row in found), cluster_field=cluster_field)
 
 
-def traits_of_rows(rows: Iterable[TraitRow]) -> Traits:
+def traits_of_rows(rows: Iterable[TraitRow], *, cluster_field: str | None = None) -> Traits:
     """The same from rows in the order of their items."""
     features: dict[str, set[str]] = {}
-    usage = table_of_rows(_noted(rows, features), {0: USAGE}, USAGE)
+    noted = _noted(rows, features)
+    usage = table_of_rows(noted, {0: USAGE}, USAGE, cluster_field=cluster_field)
     frequent = sorted(features, key=lambda name: (-len(features[name]), name))[:MOST_FEATURES]
     return Traits(usage, {name: frozenset(features[name]) for name in frequent})
 
@@ -96,7 +99,7 @@ def _noted(rows: Iterable[TraitRow], features: dict[str, set[str]]) -> Iterator[
             names.append(f"ended:{row.outcome}")
         for name in names:
             features.setdefault(name, set()).add(row.item_id)
-        yield ItemRow(0, row.item_id, row.revision, [], list(row.usage))
+        yield ItemRow(0, row.item_id, row.revision, list(row.tags), list(row.usage))
 
 
 def _trait(

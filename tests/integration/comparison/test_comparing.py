@@ -61,6 +61,26 @@ def test_the_route_tells_of_a_drop_and_of_the_items_behind_it(
     assert (weight["runs"], weight["alwaysPass"], weight["alwaysFail"]) == (2, 29, 0)
 
 
+def test_what_grouped_items_took_is_compared_by_group(service: Service, night: Night) -> None:
+    # Four groups of ten: one group is three times as slow, which four groups cannot tell from chance.
+    service.patch("/benchmarks/bench-001", {"clusterField": "group"})
+
+    def slow(factor: float) -> list[JSON]:
+        took = [100.0 + number for number in range(40)]
+        return [
+            trace
+            | {
+                "tags": [f"group:{number // 10}"],
+                "latencyMs": took[number] * (factor if number < 10 else 1.01),
+            }
+            for number, trace in enumerate(traces([39]))
+        ]
+
+    found = compared(service, night("monday", slow(1.0)), night("tuesday", slow(3.0)))
+    [latency] = found["usage"]
+    assert (latency["verdict"]["clusters"], latency["verdict"]["verdict"]) == (4, "INCONCLUSIVE")
+
+
 def test_an_item_that_falls_for_all_agents_is_the_environment(
     service: Service, night: Night
 ) -> None:
