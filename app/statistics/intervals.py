@@ -32,6 +32,14 @@ def wilson_interval(successes: int, trials: int, *, confidence: float = 0.95) ->
     )
 
 
+def unseen_share(items: int, *, confidence: float = 0.95) -> float:
+    """The largest share of all items that may do what none of `items` did; without items all.
+
+    Source: Clopper and Pearson 1934, of 0 among n; equals scipy's `proportion_ci(method="exact")`.
+    """
+    return 1 - ((1 - confidence) / 2) ** (1 / items) if items else 1.0
+
+
 def difference_interval(
     first: int, of_first: int, second: int, of_second: int, *, confidence: float = 0.95
 ) -> Interval:

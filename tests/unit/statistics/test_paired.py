@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from app.statistics.intervals import (
     Interval,
     paired_difference_interval,
+    unseen_share,
     wilson_interval,
 )
 from app.statistics.paired import compare_passes, mcnemar
@@ -76,6 +77,15 @@ def test_the_wilson_interval_equals_scipy(n: int, data: st.DataObject) -> None:
     found = wilson_interval(k, n)
     assert found.low == pytest.approx(reference.low, abs=1e-12)
     assert found.high == pytest.approx(reference.high, abs=1e-12)
+
+
+def test_what_no_item_did_a_share_of_the_others_may_do() -> None:
+    assert unseen_share(1) == pytest.approx(0.975)
+    assert unseen_share(20) == pytest.approx(0.16843, abs=1e-5)  # 1 - 0.025 ** 0.05
+    assert unseen_share(0) == 1.0
+    for n in (1, 2, 37, 1000):
+        exact = stats.binomtest(0, n).proportion_ci(method="exact")
+        assert unseen_share(n) == pytest.approx(exact.high, abs=1e-12)
 
 
 def test_a_paired_interval_by_hand() -> None:
