@@ -22,12 +22,13 @@ class Aggregate:
     """The statistics of one metric over a run.
 
     `mean` is that of the items: the trials of an item are averaged first, so that an item that was
-    tried more often, or measured more often, weighs no more. All else is of the traces. `n` and `count` are the number of values, `coverage` their share of all traces; `std` is the
-    sample standard deviation (n − 1), None below two values; percentiles interpolate linearly
-    between the order statistics (Hyndman and Fan 1996, definition 7; the default of numpy). Without
-    a value everything but n, count and coverage is None; without a trace coverage is None, too.
-    `missing` counts the reasons, such as `NO_OUTPUT` or `RAISED`. Where a metric defines a value of
-    the whole run, `mean` is that value.
+    tried more often, or measured more often, weighs no more. Where a metric defines a value of the
+    whole run, `mean` is that value. All else is of the traces: `n` and `count` are the number of
+    values, `coverage` their share of all traces; `std` is the sample standard deviation (n − 1),
+    None below two values; percentiles interpolate linearly between the order statistics (Hyndman
+    and Fan 1996, definition 7; the default of numpy). Without a value everything but n, count and
+    coverage is None; without a trace coverage is None, too. `missing` counts the reasons, such as
+    `NO_OUTPUT` or `RAISED`.
     """
 
     mean: float | None
