@@ -29,7 +29,7 @@ from app.runs.variance import (
 )
 from app.runs.verdicts import Case
 from app.statistics.power import items_needed, trials_needed, visible_change
-from app.statistics.verdict import FEW_CLUSTERS
+from app.statistics.verdict import FEW_CLUSTERS, Remedy
 
 
 class NothingMeasured(Conflict):
@@ -50,7 +50,8 @@ class Size(NamedTuple):
 class Power:
     """What one KPI or metric could see with so many items and trials, in its own unit.
 
-    `trials_needed` and `items_needed` are for the drop that is wanted; no number of trials may do.
+    `trials_needed` and `items_needed` are for the drop that is wanted; no number of trials may do,
+    and where the noise of trials is not known, these are the fewest.
     """
 
     kind: str
@@ -179,9 +180,23 @@ def _power(subject: _Subject, measured: Measured, size: Size, drawn: Spread | No
         trials_needed=needed,
         items_needed=items_needed(spread, trials=trials, change=wanted) if wanted else None,
         explanation=_explained(
-            name, basis, smallest, items, trials, wanted, needed, len({*measured.run.clusters})
+            name, basis, smallest, items, trials, wanted, remedy, len({*measured.run.clusters})
         ),
     )
+
+
+def _needed(wanted: float, remedy: Remedy | None) -> str:
+    """How many trials show a drop."""
+    if remedy is None:
+        return f"For a drop of {wanted:g} one trial of each item is enough."
+    if remedy.more_trials is None:
+        return f"No number of trials shows a drop of {wanted:g}: add items."
+    if remedy.at_best:
+        return (
+            f"For a drop of {wanted:g} at least {remedy.more_trials} trials of each item are needed;"
+            " how much of it is noise of the trials is not known, and no number may be enough."
+        )
+    return f"For a drop of {wanted:g}, {remedy.more_trials} trials of each item are needed."
 
 
 def _explained(
@@ -191,7 +206,7 @@ def _explained(
     items: int,
     trials: int,
     wanted: float | None,
-    needed: int | None,
+    remedy: Remedy | None,
     clusters: int,
 ) -> str:
     grouped = f" of {clusters} groups" if clusters else ""
@@ -201,11 +216,7 @@ def _explained(
     )
     said = [seen]
     if wanted is not None:
-        said.append(
-            f"No number of trials shows a drop of {wanted:g}: add items."
-            if needed is None
-            else f"For a drop of {wanted:g}, {needed} trials of each item are needed."
-        )
+        said.append(_needed(wanted, remedy))
     if 0 < clusters < FEW_CLUSTERS:
         said.append("Of fewer than ten groups that is uncertain, and rather too small.")
     if basis is Basis.ITEMS_OF_ONE_RUN:

@@ -111,3 +111,5 @@ def test_what_is_no_mean_of_items_is_resampled(service: Service) -> None:
         assert known[name]["smallestDrop"] == pytest.approx(0.17365, rel=0.06)
         assert known[name]["itemsNeeded"] == pytest.approx(121, rel=0.12)
     assert known["slow"]["smallestDrop"] > 0
+    # One trial of each item says nothing of the noise of trials: so many are needed at least.
+    assert "at least 4 trials of each item are needed" in known["ACCURACY"]["explanation"]
