@@ -64,7 +64,7 @@ def item_means(table: ItemTable, column: str) -> dict[str, float]:
     return {
         item: total / count
         for item, total, count in zip(table.items, totals, counts, strict=True)
-        if count
+        if count and math.isfinite(total)
     }
 
 

@@ -3,6 +3,7 @@
 Imports numpy, and so belongs into the process that computes.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -54,6 +55,7 @@ from app.statistics.verdict import (
     VerdictRule,
     judged_together,
     no_judgement,
+    within_numbers,
 )
 
 # A table of more is no longer read.
@@ -63,8 +65,12 @@ _OF_ALL = frozenset({"n", "count", "coverage"})
 _UNSTEADY = {Kind.TIE: Note.TIE, Kind.CLIFF: Note.CLIFF}
 
 
+@np.errstate(all="ignore")
 def answer(asked: Question) -> Findings:
-    """Every interval and every judgement of a run; the same question gives the same bits."""
+    """Every interval and every judgement of a run; the same question gives the same bits.
+
+    What is too large for a number is left out.
+    """
     if not asked.run.items:
         return Findings()
     counted = {one.column: one.counted for one in asked.metrics if one.counted}
@@ -139,10 +145,17 @@ def _compared(asked: Question, found: Findings, base: ItemTable, candidate: Item
     )
 
 
+def _within_numbers(found: Interval | None) -> Interval | None:
+    if found is None or not math.isfinite(found.high - found.low):
+        return None
+    return found
+
+
 def _together(
     found: Mapping[str, Judgement], alone: AbstractSet[str] = frozenset()
 ) -> Mapping[str, Judgement]:
     """Judged for how many they are; those of `alone` as they stand."""
+    found = {name: within_numbers(each) for name, each in found.items()}
     others = [name for name in found if name not in alone]
     adjusted = judged_together([found[name] for name in others], benjamini_hochberg)
     return {**found, **dict(zip(others, adjusted, strict=True))}
@@ -206,14 +219,14 @@ class _Resampled:
             if drawn is not None and drawn.low < drawn.high:
                 return drawn
         found = mean_estimate(self.sums(asked.column), scale=asked.scale, clusters=self.clusters)
-        return found.interval if found else None
+        return _within_numbers(found.interval) if found else None
 
     def kpi_interval(self, asked: KpiQuestion, plain: Interval | None) -> KpiInterval:
         """Where a KPI lies; `plain` is the interval of the metric that it is the mean of."""
         found = self.formula_rows(asked.formula)
         limit, is_known = asked.threshold_min, np.isfinite(found.values[0])
         units = self.draws.among(self.scarcest(compile_formula(asked.formula).references)).units
-        drawn = resampled_interval(found.values, units) if is_known else None
+        drawn = _within_numbers(resampled_interval(found.values, units)) if is_known else None
         return KpiInterval(
             interval=plain or drawn,
             reaches_threshold=None if limit is None else share_at_least(found.values, limit),

@@ -5,6 +5,7 @@ computes a `Judgement` from the values of two runs stands in `app.statistics.jud
 into the process that computes.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -178,6 +179,32 @@ def no_judgement(verdict: Verdict, *notes: Note, n_items: int = 0) -> Judgement:
         method="none",
         notes=notes,
     )
+
+
+def within_numbers(found: Judgement) -> Judgement:
+    """The same without what is larger than a number can be; nothing is concluded where the values or
+    their change are.
+    """
+    if found.effect is None:
+        return found
+    if not _are_finite(found.effect, found.base, found.value):
+        return no_judgement(Verdict.INCONCLUSIVE, Note.UNDEFINED, n_items=found.n_items)
+    known = _are_finite(found.low, found.high)
+    return replace(
+        found,
+        low=found.low if known else None,
+        high=found.high if known else None,
+        p=found.p if _are_finite(found.p) else None,
+        p_adjusted=found.p_adjusted if _are_finite(found.p_adjusted) else None,
+        mde=found.mde if _are_finite(found.mde) else None,
+        fixed=found.fixed
+        if found.fixed and _are_finite(found.fixed.low, found.fixed.high)
+        else None,
+    )
+
+
+def _are_finite(*values: float | None) -> bool:
+    return all(value is None or math.isfinite(value) for value in values)
 
 
 class _Decision(NamedTuple):

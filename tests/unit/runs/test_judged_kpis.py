@@ -1,5 +1,7 @@
 """KPIs of metrics that not every item has: compared on the items that have them in both runs."""
 
+import json
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from app.runs.items import ItemRow, ItemTable, table_of_rows
 from app.runs.judging import answer
 from app.runs.questions import Findings, KpiQuestion, MetricQuestion, Question
+from app.runs.verdict_words import told_judgement
 from app.statistics.anomaly import Side
 from app.statistics.verdict import Judgement, Note, Scale, Verdict, VerdictRule
 
@@ -78,6 +81,39 @@ def test_how_many_have_a_value_is_told_of_all_items() -> None:
     kpi = judged(run([1.0] * 40), run([1.0] * 30 + [None] * 10), "A.coverage")
     assert (kpi.base, kpi.value, kpi.n_items) == (1.0, 0.75, 40)
     assert kpi.verdict is Verdict.REGRESSED
+
+
+@pytest.mark.parametrize("large", [1e155, 1e307, 1.7e308])
+@pytest.mark.parametrize("scale", list(Scale))
+@pytest.mark.parametrize("paired", [True, False])
+def test_what_is_too_large_for_a_number_is_never_told(
+    large: float, scale: Scale, *, paired: bool
+) -> None:
+    before, after = (
+        run([large * (1 - place / 50) for place in range(20)]),
+        run([-large, large] * 10),
+    )
+    rule = VerdictRule(side=Side.LOW, scale=scale)
+    for base, candidate in ((before, after), (after, before), (before, before)):
+        told = answer(
+            Question(
+                run=candidate,
+                candidate=candidate,
+                base=base,
+                paired=paired,
+                metrics=[MetricQuestion(column="A", scale=scale, rule=rule)],
+                kpis=[
+                    KpiQuestion(id=text, formula=text, column=None, is_gate=False, rule=rule)
+                    for text in ("A + B", "A.p50", "A.sum", "A.std")
+                ],
+            )
+        )
+        intervals = [one.interval for one in told.kpi_intervals.values()]
+        for each in (*told.metric_intervals.values(), *intervals):
+            assert each is None or math.isfinite(each.high - each.low)
+        for one in (*told.metrics.values(), *told.kpis.values()):
+            said = told_judgement("it", one, scale)
+            json.dumps(said, allow_nan=False)
 
 
 def test_the_interval_of_a_kpi_knows_how_few_items_it_is_made_of() -> None:
