@@ -233,7 +233,11 @@ STATISTICS = MappingProxyType(
     {
         row.name: row
         for row in (
-            Statistic("mean", "arithmetic mean; a bare name means the same"),
+            Statistic(
+                "mean",
+                "arithmetic mean of the items, the trials of each averaged first;"
+                " a bare name means the same",
+            ),
             Statistic("min", "smallest value"),
             Statistic("max", "largest value"),
             Statistic("std", "standard deviation"),
