@@ -15,6 +15,8 @@ WIDTH, HEIGHT = 640, 280
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 40, 44
 ROW = 40
 MOST_BARS = 300
+# Beyond, the distance of two values may be none that a number can hold.
+LARGEST = 1e300
 
 INK, FAINT, LINE, BAND = "#24292f", "#6e7781", "#0969da", "#ddf4ff"
 _COLOURS: Final = {
@@ -138,7 +140,7 @@ def items_chart(title: str, changes: Iterable[ItemChange], *, less_is_better: bo
         return _nothing(title)
     fell = sum(sign * one.change < 0 for one in ordered)
     rose = sum(sign * one.change > 0 for one in ordered)
-    mean = math.fsum(one.change for one in ordered) / len(ordered)
+    mean = math.fsum(one.change / len(ordered) for one in ordered)
     shown = _selected(ordered)
     values = [one.change for one in shown]
     y = _scale(min(0.0, *values), max(0.0, *values), HEIGHT - BOTTOM, TOP)
@@ -289,6 +291,7 @@ def _selected(ordered: Sequence[ItemChange]) -> Sequence[ItemChange]:
 
 def _scale(low: float, high: float, start: float, end: float) -> _Scale:
     """With some room at both ends; a single value stands in the middle."""
+    low, high = max(low, -LARGEST), min(high, LARGEST)
     room = (high - low) * 0.06 or max(abs(high), 1.0) * 0.1
     return _Scale(low - room, high + room, start, end)
 

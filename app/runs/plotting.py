@@ -1,5 +1,6 @@
 """Which picture of a run is drawn, and from what."""
 
+import math
 from typing import NamedTuple
 
 from sqlalchemy import select
@@ -77,7 +78,11 @@ def items_picture(res: Resources, run_id: str, against: str, metric: str) -> str
         for table in (pairing.base, pairing.candidate)
     )
     less = provider_for(found.ref).spec.direction is Direction.LOWER_IS_BETTER
-    changes = [ItemChange(item, after[item] - before[item]) for item in after if item in before]
+    changes = [
+        ItemChange(item, change)
+        for item in after
+        if item in before and math.isfinite(change := after[item] - before[item])
+    ]
     return items_chart(
         f"{metric} item by item, {run_id} against {against}", changes, less_is_better=less
     )

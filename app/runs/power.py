@@ -1,5 +1,6 @@
 """What a benchmark could see: the smallest drop that stands out from what its runs vary by."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -28,7 +29,7 @@ from app.runs.variance import (
     values_of_items,
 )
 from app.runs.verdicts import Case
-from app.statistics.power import items_needed, trials_needed, visible_change
+from app.statistics.power import ChangeVariance, items_needed, trials_needed, visible_change
 from app.statistics.verdict import FEW_CLUSTERS, Remedy
 
 
@@ -148,12 +149,15 @@ def _subjects(plan: RunPlan, columns: Iterable[str]) -> list[_Subject]:
 
 def _power(subject: _Subject, measured: Measured, size: Size, drawn: Spread | None) -> Power:
     name = subject.name
-    found = drawn or spread_of_items(measured, subject.formula)
-    run = values_of_items(measured.run, subject.formula)
+    try:
+        found = drawn or spread_of_items(measured, subject.formula)
+        run = values_of_items(measured.run, subject.formula)
+    except OverflowError:
+        found, run = None, {}
     known = len(run) if run else len(measured.run.items)
     trials = size.trials or max(1, round(trials_of(measured.run, run)))
     items = size.items or known
-    if found is None or not items:
+    if found is None or not items or not math.isfinite(found.variance.of(trials)):
         return Power(
             kind=subject.kind,
             name=name,
@@ -178,11 +182,19 @@ def _power(subject: _Subject, measured: Measured, size: Size, drawn: Spread | No
         trials=trials,
         smallest_drop=smallest,
         trials_needed=needed,
-        items_needed=items_needed(spread, trials=trials, change=wanted) if wanted else None,
+        items_needed=_items_needed(spread, trials, wanted) if wanted else None,
         explanation=_explained(
             name, basis, smallest, items, trials, wanted, remedy, len({*measured.run.clusters})
         ),
     )
+
+
+def _items_needed(spread: ChangeVariance, trials: int, wanted: float) -> int | None:
+    """How many items show a drop; None where that is more than there are numbers."""
+    try:
+        return items_needed(spread, trials=trials, change=wanted)
+    except OverflowError:
+        return None
 
 
 def _needed(wanted: float, remedy: Remedy | None) -> str:

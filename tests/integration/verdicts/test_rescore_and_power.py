@@ -84,6 +84,28 @@ def test_items_that_belong_together_show_less_than_as_many_alone(service: Servic
     assert "40 items of 10 groups" in metric["explanation"]
 
 
+def test_values_of_any_size_can_be_asked_about_and_drawn(service: Service) -> None:
+    service.agent()
+    service.benchmark(
+        metrics=["LATENCY_MS"],
+        measures=[{"id": "slow", "name": "slow", "formula": "LATENCY_MS.p95"}],
+    )
+    runs = []
+    for name, high in (("monday", 1e-300), ("tuesday", 1.7e308)):
+        timed = [
+            trace | {"latencyMs": high if number % 2 else 1.0}
+            for number, trace in enumerate(traces((), items=10, trials=2))
+        ]
+        service.upload(timed, run_name=name)
+        runs.append(service.completed(runName=name)["id"])
+    for drop in (0.1, 1e-200):
+        for one in service.post("/benchmarks/bench-001/power", {"drop": drop})["items"]:
+            assert one["smallestDrop"] is None or one["itemsNeeded"] is None
+    plot = f"/api/v1/benchmark-runs/{runs[1]}/plot"
+    for asked in ({}, {"against": runs[0]}, {"against": runs[0], "metric": "LATENCY_MS"}):
+        assert service.client.get(plot, params=asked).status_code == 200
+
+
 def test_what_is_no_mean_of_items_is_resampled(service: Service) -> None:
     service.agent()
     service.benchmark(
