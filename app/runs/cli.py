@@ -34,7 +34,7 @@ from app.core.terminal import (
     is_interactive,
     tell,
 )
-from app.runs.compare_cli import compare_runs, plot_run
+from app.runs.compare_cli import compare_runs, plot_run, print_explanations
 from app.runs.rules import RunStatus
 
 if TYPE_CHECKING:
@@ -207,9 +207,7 @@ def show_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
         if items:
             answer("")
             print_table(tabulate(items, columns))
-    for said in (run, *kpis):
-        if said["verdict"]:
-            answer(cell(said["verdict"]["explanation"]))
+    print_explanations([run, *kpis])
 
 
 @cli.command("watch")

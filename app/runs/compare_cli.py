@@ -15,6 +15,19 @@ PATH = "/benchmark-runs"
 PATIENCE_S = 200.0
 
 
+def print_explanations(items: Sequence[JSON]) -> None:
+    """What is said of a run, and of its KPIs unless that says it; a reason does not name its KPI."""
+    whole = set[str]()
+    for item in items:
+        verdict, name = item["verdict"], item.get("name")
+        if not verdict or verdict["explanation"] in whole:
+            continue
+        said = verdict["explanation"]
+        if name is None:
+            whole.add(said)
+        answer(cell(f"{name}: {said}" if name and verdict.get("reason") else said))
+
+
 def _said(name: str) -> Column:
     return Column(name, lambda item: item["verdict"].get(name))
 
@@ -81,8 +94,7 @@ def compare_runs(
     answer(cell(found["verdict"]["explanation"]))
     _part(None, found["kpis"], (field("name", "kpi"), *FIGURES))
     _part(None, [*found["metrics"], *found["usage"]], (field("metric"), *FIGURES))
-    for each in (*found["kpis"], *found["usage"]):
-        answer(cell(each["verdict"]["explanation"]))
+    print_explanations([*found["kpis"], *found["usage"]])
     _items(found)
 
 

@@ -114,6 +114,24 @@ def address_of(service: Service) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("at_once")
+def test_what_is_not_told_of_a_kpi_names_it_and_is_told_once(
+    service: Service, night: Night
+) -> None:
+    slow = {"id": "slow", "name": "slow", "formula": "LATENCY_MS.p95"}
+    service.patch("/benchmarks/bench-001", {"metrics": ["ACCURACY", "LATENCY_MS"]})
+    for name in ("slow", "late"):
+        service.post("/benchmarks/bench-001/kpis", slow | {"id": name, "name": name})
+    env = address_of(service)
+    runs = [night(name, traces([39]))["id"] for name in ("monday", "tuesday")]
+    first = CliRunner().invoke(cli, ["runs", "show", runs[0]], env=env)
+    assert first.stdout.count("First run: there is no earlier valid run") == 1
+    for words in (["runs", "show", runs[1]], ["runs", "compare", *runs]):
+        told = CliRunner().invoke(cli, words, env=env)
+        for name in ("slow", "late"):
+            assert f"{name}: It has no value: LATENCY_MS.p95 has no value" in told.stdout
+
+
+@pytest.mark.usefixtures("at_once")
 def test_the_mean_of_the_last_runs_is_what_the_gate_holds_a_run_against(
     service: Service, night: Night
 ) -> None:
