@@ -102,6 +102,10 @@ def gate(
     from app.runs.gate import EXIT_CODES, GateOutcome, GateTerms
     from app.runs.gate_reports import gate_junit
 
+    if junit is not None and junit.resolve() in {
+        Path(each).resolve() for each in (run, baseline or run)
+    }:
+        raise WrongUsage(f"{junit} is what is read", hint="name another file for --junit")
     terms = GateTerms(
         max_drop=_amounts(max_drop), proved=_amounts(no_worse), chosen=baseline is not None
     )

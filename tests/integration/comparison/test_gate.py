@@ -87,6 +87,13 @@ def test_a_file_needs_another_file(files: Path) -> None:
     assert gate("--run", files / "bad.jsonl").exit_code == 2
 
 
+@pytest.mark.parametrize("read", ["good.jsonl", "bad.jsonl"])
+def test_a_report_is_not_written_over_what_is_read(files: Path, read: str) -> None:
+    before = (files / read).read_bytes()
+    assert of_files(files, "bad.jsonl", "--junit", str(files / read)).exit_code == 2
+    assert (files / read).read_bytes() == before
+
+
 def test_reports_are_written_for_ci_and_for_a_pull_request(files: Path) -> None:
     junit = files / "gate.xml"
     kpi = ("--kpi", "quality=ACCURACY", "--junit", str(junit))
