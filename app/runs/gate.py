@@ -38,10 +38,11 @@ EXIT_CODES = {
     GateOutcome.INVALID: 3,
     GateOutcome.INCONCLUSIVE: 4,
 }
-# Which outcome speaks for several: the first that one of them has.
+# Which outcome speaks for several: the first that one of them has. A KPI that fell has fallen,
+# whatever became of the others.
 _LOUDEST = (
-    GateOutcome.INVALID,
     GateOutcome.REGRESSION,
+    GateOutcome.INVALID,
     GateOutcome.INCONCLUSIVE,
     GateOutcome.PASS,
 )

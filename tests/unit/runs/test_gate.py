@@ -9,7 +9,7 @@ from app.runs.gate import GateOutcome, GateTerms, NothingToGate, decide, judgeme
 from app.runs.gate_reports import gate_junit, gate_markdown
 from app.runs.verdict_words import told_judgement
 from app.statistics.anomaly import Side
-from app.statistics.verdict import Judgement, Scale, Verdict, settled
+from app.statistics.verdict import Judgement, Note, Scale, Verdict, no_judgement, settled
 
 NO_TERMS = GateTerms()
 
@@ -112,6 +112,12 @@ def test_the_loudest_kpi_speaks_for_the_gate() -> None:
         GateOutcome.INCONCLUSIVE,
         GateOutcome.REGRESSION,
     ]
+
+
+def test_a_regression_is_not_hidden_by_a_kpi_that_was_not_measured() -> None:
+    lost = no_judgement(Verdict.INVALID, Note.NO_ITEMS)
+    for others, outcome in (({"b": WORSE}, "REGRESSION"), ({"b": SAME, "c": UNSURE}, "INVALID")):
+        assert decide(compared({"a": lost, **others}), NO_TERMS).outcome == outcome
 
 
 def test_only_kpis_marked_as_gates_are_held_where_some_are() -> None:
