@@ -88,7 +88,7 @@ def test_values_of_any_size_can_be_asked_about_and_drawn(service: Service) -> No
     service.agent()
     service.benchmark(
         metrics=["LATENCY_MS"],
-        measures=[{"id": "slow", "name": "slow", "formula": "LATENCY_MS.p95"}],
+        measures=[{"id": "slow", "name": "slow", "formula": "LATENCY_MS / 2"}],
     )
     runs = []
     for name, high in (("monday", 1e-300), ("tuesday", 1.7e308)):
@@ -102,7 +102,7 @@ def test_values_of_any_size_can_be_asked_about_and_drawn(service: Service) -> No
         for one in service.post("/benchmarks/bench-001/power", {"drop": drop})["items"]:
             assert one["smallestDrop"] is None or one["itemsNeeded"] is None
     plot = f"/api/v1/benchmark-runs/{runs[1]}/plot"
-    for asked in ({}, {"against": runs[0]}, {"against": runs[0], "metric": "LATENCY_MS"}):
+    for asked in ({}, {"against": runs[0], "metric": "LATENCY_MS"}):
         assert service.client.get(plot, params=asked).status_code == 200
 
 
