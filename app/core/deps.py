@@ -26,7 +26,11 @@ def resources(request: Request) -> Resources:
     witness: Witness | None = getattr(request.app.state, "witness", None)
     if witness is None or request.method in READING:
         return found
-    return replace(found, db=found.db.witnessed(partial(witness, request)))
+    own: Resources | None = getattr(request.state, "resources", None)
+    if own is None:
+        own = replace(found, db=found.db.witnessed(partial(witness, request)))
+        request.state.resources = own
+    return own
 
 
 async def _resources(request: Request) -> Resources:
