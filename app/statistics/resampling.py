@@ -64,10 +64,11 @@ class Draws:
     def sums(self, per_unit: FloatArray) -> FloatArray:
         """Sums over the drawn units, a row each: (rows, k) from (units, k)."""
         return np.concatenate(
-            [block.astype(np.float64) @ per_unit for block in self._blocks(self.unit_count)]
+            [block.astype(np.float64) @ per_unit for block in self.blocks(self.unit_count)]
         )
 
-    def _blocks(self, width: int) -> Iterator[NDArray[np.uint16]]:
+    def blocks(self, width: int) -> Iterator[NDArray[np.uint16]]:
+        """How often each unit was drawn, so many resamples at once as `width` numbers each allow."""
         height = _rows_at_once(width)
         for start in range(0, len(self.counts), height):
             yield self.counts[start : start + height]
@@ -169,7 +170,7 @@ def resampled_counts(
     units, ordered = draws.units[items[order]], counts[order]
     known, starts = np.unique(names[order], return_index=True)
     found = []
-    for block in draws._blocks(len(units)):  # noqa: SLF001
+    for block in draws.blocks(len(units)):
         drawn = block[:, units].astype(np.float64)
         sums = [np.add.reduceat(drawn * column, starts, axis=1) for column in ordered.T]
         found.append(value(known, np.stack(sums, axis=-1)))
@@ -246,7 +247,7 @@ def _percentile(percent: float, values: FloatArray, units: IntArray, draws: Draw
     order = np.argsort(values, kind="stable")
     ordered, places = values[order], units[order]
     found = []
-    for block in draws._blocks(len(values)):  # noqa: SLF001
+    for block in draws.blocks(len(values)):
         reached = np.cumsum(block[:, places], axis=1, dtype=np.int32)
         n = reached[:, -1]
         place = np.maximum(n - 1, 0) * (percent / 100)
