@@ -4,6 +4,7 @@ Imports numpy, and so belongs into the process that computes.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -265,24 +266,17 @@ class _Resampled:
         )
 
 
-class _Pair:
-    """Two runs drawn together: the same items in each resample of both."""
+class _TwoRuns(ABC):
+    """A run beside its baseline, compared as far as their items let them be."""
 
-    def __init__(
-        self, base: ItemTable, candidate: ItemTable, counted: Mapping[str, MetricRef]
-    ) -> None:
-        self._after = _Resampled(candidate, counted)
-        self._before = _Resampled(base, counted, self._after.draws)
-        self._before.other, self._after.other = self._after, self._before
-        self._trials = len(candidate.places) / len(candidate.items)
+    def __init__(self, before: _Resampled, after: _Resampled) -> None:
+        self._before, self._after = before, after
+        self._trials = len(after.table.places) / len(after.table.items)
 
     def judge_metric(self, column: str, rule: VerdictRule) -> Judgement:
-        if column in self._after.counted:
-            reference = Reference(column, "mean")
-            rows = self._before.rows(reference), self._after.rows(reference)
-            return self._judgement(*rows, rule, [reference])
-        before, after = self._before.sums(column), self._after.sums(column)
-        return judge(before, after, rule, clusters=self._after.clusters)
+        """What is read off counts is resampled; of all else every item has a mean."""
+        counted = column in self._after.counted
+        return (self._judge_resampled if counted else self._judge_items)(column, rule)
 
     def judge_kpi(self, asked: KpiQuestion) -> Judgement:
         """A KPI that is a metric is judged as one; any other is composed anew in each resample."""
@@ -293,14 +287,50 @@ class _Pair:
         after = self._after.formula_rows(asked.formula)
         notes = dict.fromkeys((*_notes(after, asked.formula), *_notes(before, asked.formula)))
         read = compile_formula(asked.formula).references
-        return self._judgement(before.values, after.values, asked.rule, read, notes)
+        return self._judge_rows(before.values, after.values, asked.rule, read, notes)
 
-    def _judgement(
+    def _judge_resampled(self, column: str, rule: VerdictRule) -> Judgement:
+        reference = Reference(column, "mean")
+        rows = self._before.rows(reference), self._after.rows(reference)
+        return self._judge_rows(*rows, rule, [reference])
+
+    @abstractmethod
+    def _judge_items(self, column: str, rule: VerdictRule) -> Judgement:
+        """A metric from its values by item."""
+
+    @abstractmethod
+    def _judge_rows(
         self,
         before: Rows,
         after: Rows,
         rule: VerdictRule,
-        read: Iterable[Reference],
+        read: Sequence[Reference],
+        notes: Iterable[Note] = (),
+    ) -> Judgement:
+        """Values of each resample, made of the metrics that were `read`."""
+
+
+class _Pair(_TwoRuns):
+    """Two runs drawn together: the same items in each resample of both."""
+
+    def __init__(
+        self, base: ItemTable, candidate: ItemTable, counted: Mapping[str, MetricRef]
+    ) -> None:
+        after = _Resampled(candidate, counted)
+        before = _Resampled(base, counted, after.draws)
+        before.other, after.other = after, before
+        super().__init__(before, after)
+
+    def _judge_items(self, column: str, rule: VerdictRule) -> Judgement:
+        before, after = self._before.sums(column), self._after.sums(column)
+        return judge(before, after, rule, clusters=self._after.clusters)
+
+    def _judge_rows(
+        self,
+        before: Rows,
+        after: Rows,
+        rule: VerdictRule,
+        read: Sequence[Reference],
         notes: Iterable[Note] = (),
     ) -> Judgement:
         among = self._after.scarcest(read)
@@ -310,42 +340,28 @@ class _Pair:
         )
 
 
-class _Samples:
+class _Samples(_TwoRuns):
     """Two runs of other items: each drawn by itself, and compared as two samples."""
 
     def __init__(
         self, base: ItemTable, candidate: ItemTable, counted: Mapping[str, MetricRef]
     ) -> None:
-        self._after = _Resampled(candidate, counted)
         own = draw_items(len(base.items), clusters=base.clusters or None, seed=SEED + 1)
-        self._before = _Resampled(base, counted, own)
-        self._trials = len(candidate.places) / len(candidate.items)
+        super().__init__(_Resampled(base, counted, own), _Resampled(candidate, counted))
 
-    def judge_metric(self, column: str, rule: VerdictRule) -> Judgement:
-        """Grouped items, and what is read off counts, are resampled; all else is two samples."""
-        if column not in self._after.counted and self._after.clusters is None:
-            return judge_unpaired(self._before.sums(column), self._after.sums(column), rule)
-        reference = Reference(column, "mean")
-        rows = self._before.rows(reference), self._after.rows(reference)
-        return self._judgement(*rows, rule, [reference], ())
+    def _judge_items(self, column: str, rule: VerdictRule) -> Judgement:
+        """Grouped items are resampled by group."""
+        if self._after.clusters is not None:
+            return self._judge_resampled(column, rule)
+        return judge_unpaired(self._before.sums(column), self._after.sums(column), rule)
 
-    def judge_kpi(self, asked: KpiQuestion) -> Judgement:
-        assert asked.rule is not None
-        if asked.column is not None:
-            return self.judge_metric(asked.column, asked.rule)
-        before = self._before.formula_rows(asked.formula)
-        after = self._after.formula_rows(asked.formula)
-        notes = (*_notes(after, asked.formula), *_notes(before, asked.formula))
-        read = compile_formula(asked.formula).references
-        return self._judgement(before.values, after.values, asked.rule, read, notes)
-
-    def _judgement(
+    def _judge_rows(
         self,
         before: Rows,
         after: Rows,
         rule: VerdictRule,
         read: Sequence[Reference],
-        notes: tuple[Note, ...],
+        notes: Iterable[Note] = (),
     ) -> Judgement:
         smaller = min(
             (self._before, self._after),
