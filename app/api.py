@@ -11,14 +11,15 @@ from app.agents.router import router as agents
 from app.alerts.router import alerts, silences
 from app.alerts.router import configs as alert_configs
 from app.benchmarks.router import router as benchmarks
-from app.core.answers import writing_json
-from app.core.parameters import refuse_unknown_parameters
+from app.comparison.router import router as baselines
 from app.core.problems import PROBLEMS
+from app.core.web.query_parameters import refuse_unknown_parameters
+from app.core.web.response_headers import writing_json
 from app.kpis.router import router as kpis
 from app.metrics.router import router as metrics
 from app.notifications.router import deliveries, endpoints
 from app.notifications.router import inbox as notifications
-from app.runs.benchmark_router import router as baselines
+from app.reporting.router import router as run_pictures
 from app.runs.router import router as benchmark_runs
 from app.schedules.router import router as schedule_configs
 from app.schedules.router import summaries as daily_summary
@@ -41,6 +42,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     benchmarks,
     baselines,
     benchmark_runs,
+    run_pictures,
     schedule_configs,
     daily_summary,
     kpis,

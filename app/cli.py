@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from app.core import terminal
-from app.core.terminal import Command, Format, OutputFormat, tell
+from app.core.console import terminal
+from app.core.console.terminal import Command, Format, OutputFormat, tell
 
 if TYPE_CHECKING:
     from typer._click.core import Context
@@ -37,9 +37,7 @@ PARTS = {
     ),
     "datasets": Part("app.traces.cli:cli", "Traces that the service keeps itself."),
     "runs": Part("app.runs.cli:cli", "Benchmark runs: start, watch, read."),
-    "gate": Part(
-        "app.runs.gate_cli:cli", "Hold a run against its baseline, and let it pass or not."
-    ),
+    "gate": Part("app.gate.cli:cli", "Hold a run against its baseline, and let it pass or not."),
     "schedules": Part(
         "app.schedules.cli:cli", "Schedules: what runs by the clock, and what became of it."
     ),
@@ -59,8 +57,8 @@ PARTS = {
         "app.harness.mcp.cli:cli", "How well models work with MCP servers, and what these cost."
     ),
     "formula": Part("app.formula.cli:cli", "Check and compute KPI formulas."),
-    "purge": Part("app.purging:cli", "Forget the traces of old runs; their history stays."),
-    "secrets": Part("app.sealing:cli", "The master keys that stored secrets are sealed with."),
+    "purge": Part("app.purge:cli", "Forget the traces of old runs; their history stays."),
+    "secrets": Part("app.key_rotation:cli", "The master keys that stored secrets are sealed with."),
     "keys": Part("app.access.cli:cli", "API keys: give out, list, revoke."),
     "audit": Part(
         "app.access.cli:audit", "Show who changed what, newest first; needs an admin key."
@@ -181,7 +179,7 @@ def plugins(output: Format = OutputFormat.TABLE) -> None:
 
     Needs no server. Exit codes: 0 all is well, 3 a plugin could not be loaded.
     """
-    from app.core.tabular import field, print_page
+    from app.core.console.table import field, print_page
     from app.plugins import load_plugins, loaded_plugins
 
     load_plugins()

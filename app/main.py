@@ -18,19 +18,19 @@ from sqlalchemy import QueuePool
 from starlette.routing import BaseRoute
 
 from app import api
+from app.access.audit_middleware import witness
 from app.access.service import ensure_first_admin_key
-from app.access.witness import witness
-from app.core import etags, problems
-from app.core.answers import AnswerHeaders
-from app.core.bodies import Bodies
+from app.core import problems
 from app.core.resources import Resources
 from app.core.secrets import Secret
 from app.core.settings import Settings
-from app.core.sse import EventHub
+from app.core.web import etag, health, openapi, problem_pages, prometheus
+from app.core.web.csp import SecurityHeaders
+from app.core.web.request_body import Bodies
+from app.core.web.response_headers import AnswerHeaders
+from app.core.web.sse import EventHub
 from app.plugins import load_plugins
 from app.startup import opened_resources, set_up_logs
-from app.web import health, metrics, problem_pages, swagger
-from app.web.csp import SecurityHeaders
 
 GRACE_S = 2
 API_THREADS = 40
@@ -54,7 +54,7 @@ class Application(FastAPI):
             schemas["Problem"] = problems.PROBLEM_SCHEMA
             for path in document["paths"].values():
                 for operation in path.values():
-                    etags.document(operation, problems.documented)
+                    etag.document(operation, problems.documented)
         return super().openapi()
 
 
@@ -81,7 +81,7 @@ def create_app(resources: Resources, *, show_docs: bool = True) -> FastAPI:
     app.state.hub = EventHub(resources.db.url)
     app.state.probe = health.Probe(resources.db.url)
     if show_docs:
-        swagger.install(app)
+        openapi.install(app)
     _add_layers(app)
     return app
 
@@ -159,10 +159,10 @@ def _routes() -> list[BaseRoute]:
 def _add_layers(app: FastAPI) -> None:
     """Each one is outside of those before it: the request id is outermost."""
     problems.install(app)
-    etags.install(app)
+    etag.install(app)
     app.add_middleware(Bodies, is_streamed=api.is_streamed, is_signed=api.is_signed)
     app.add_middleware(problems.LastResort)
-    metrics.install(app, app.state.probe.db)
+    prometheus.install(app, app.state.probe.db)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(AnswerHeaders)
     app.add_middleware(problems.RequestIds)

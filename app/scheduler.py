@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from app.core.resources import Resources
 from app.core.settings import Settings
-from app.runs.stale import fail_stale_runs
+from app.runs.stalled_runs import fail_stale_runs
 from app.schedules.firing import purge_fires
 from app.schedules.tick import Ticker
 from app.startup import opened_resources, set_up_logs

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 import httpx
 
 from app.access.service import FirstKey, ensure_first_admin_key
-from app.core.addresses import OWN_NETWORKS, SETTING
 from app.core.errors import AppError, Unavailable
+from app.core.http.network_policy import OWN_NETWORKS, SETTING
 from app.core.migrations import upgrade
 from app.core.secrets import Secret
 from app.core.settings import Settings

@@ -4,8 +4,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from app.core.addresses import HTTPS_PORT, WEB_PORTS, OutboundPolicy, networks_of
 from app.core.db import Database
+from app.core.http.network_policy import HTTPS_PORT, WEB_PORTS, OutboundPolicy, networks_of
 from app.core.logging import LogFormat, configure
 from app.core.migrations import require_current
 from app.core.production import require_restricted_role

@@ -7,7 +7,7 @@ from app.benchmarks import models as benchmarks
 from app.core.db import Base
 from app.kpis import models as kpis
 from app.notifications import models as notifications
-from app.runs import models as runs
+from app.results import models as runs
 from app.schedules import models as schedules
 from app.traces import models as traces
 from app.triggers import models as triggers

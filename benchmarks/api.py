@@ -46,7 +46,7 @@ from app.core.keyset import encode_cursor
 from app.core.migrations import upgrade
 from app.core.resources import Resources
 from app.core.secrets import SecretBox
-from app.runs.models import BenchmarkRun
+from app.results.models import BenchmarkRun
 from app.runs.router import view
 from app.runs.schemas import RunView
 from benchmarks.rows import BenchRow, interleave

@@ -10,8 +10,8 @@ from app.harness.bash.recordings import read_report
 from app.harness.bash.replay import execute
 from app.harness.bash.sandbox import Sandbox
 from app.harness.bash.types import EvalResult
-from app.harness.limits import Spending
-from app.harness.llm.scripted import Script, ScriptedLlm
+from app.harness.budget import Spending
+from app.llm.scripted import Script, ScriptedLlm
 from benchmarks.rows import BenchRow
 from tests.support.bash_eval import DATA, RECORDINGS, task
 

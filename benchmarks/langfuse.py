@@ -25,8 +25,8 @@ import uvicorn
 from langfuse.api import LangfuseAPI
 from starlette.types import Message, Receive, Scope, Send
 
-from app.core.addresses import OWN_SERVERS
 from app.core.db import Database
+from app.core.http.network_policy import OWN_SERVERS
 from app.core.resources import Resources
 from app.core.secrets import Secret, SecretBox
 from app.plugins import load_plugins

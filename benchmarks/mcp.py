@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from mcp.client.session import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from app.harness.llm.conversation import Llm, Turn
 from app.harness.mcp.plan import Plan, PlannedTask
 from app.harness.mcp.run import run_bench
 from app.harness.mcp.types import AttemptEnded, Event, Outcome
+from app.llm.conversation import Llm, Turn
 from benchmarks.rows import BenchRow
 from tests.support.bench import Request, ScriptedModel, calls, direct_task, harness_task, says
 from tests.support.mcp_servers import FAULTS, faults

@@ -16,7 +16,7 @@ from scipy.stats import bootstrap
 from app.formula import CompiledFormula, Reference, compile_formula
 from app.formula.vectorised import evaluate_rows
 from app.statistics.anomaly import Side
-from app.statistics.judging import judge_resampled
+from app.statistics.hypothesis_tests import judge_resampled
 from app.statistics.multiplicity import benjamini_hochberg
 from app.statistics.repeats import FloatArray
 from app.statistics.resampling import RESAMPLES, Draws, draw_items, resampled_statistic

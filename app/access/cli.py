@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from app.core.completion import ids_at
-from app.core.tabular import Column, cell, field, print_page, time_field
-from app.core.terminal import (
+from app.core.console.shell_completion import ids_at
+from app.core.console.table import Column, cell, field, print_page, time_field
+from app.core.console.terminal import (
     CommandGroup,
     DryRun,
     Format,
@@ -54,7 +54,7 @@ def list_keys(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """List the keys, newest first, revoked ones too; their texts are not kept anywhere."""
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         page = api.page(PATH, limit=limit)
@@ -76,7 +76,7 @@ def create_key(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Give out a key and print it, this once."""
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     body = {"name": name, "role": role, "expiresAt": expires_at and expires_at.isoformat()}
     with open_api() as api:
@@ -98,7 +98,7 @@ def revoke_key(
     dry_run: DryRun = False,
 ) -> None:
     """End a key for good, within a second."""
-    from app.core.client import open_api, segment
+    from app.core.console.api_client import open_api, segment
 
     path = f"{PATH}/{segment(key)}"
     with open_api() as api:
@@ -138,7 +138,7 @@ def show_audit(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Show who changed what, newest first; needs an admin key."""
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         page = api.page(

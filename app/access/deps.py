@@ -8,16 +8,16 @@ from fastapi.openapi.models import HTTPBearer
 from fastapi.security.base import SecurityBase
 from fastapi.security.utils import get_authorization_scheme_param
 
+from app.access.audit_middleware import witness
 from app.access.keyring import KeyRing
 from app.access.limits import MINUTE_S, FailureLimit, RequestLimit
 from app.access.queries import KnownKey
 from app.access.rules import RoleName, covers
-from app.access.witness import witness
-from app.core.answers import add_header
-from app.core.deps import READING
 from app.core.errors import Forbidden, Unauthorized
 from app.core.problems import TooManyRequests
 from app.core.resources import Resources
+from app.core.web.deps import READING
+from app.core.web.response_headers import add_header
 
 RATE_LIMIT = "rate_limit"  # the option: requests a minute for each key, 0 for no limit
 CHALLENGE = {"WWW-Authenticate": "Bearer"}

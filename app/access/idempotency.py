@@ -20,12 +20,12 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import caller_of
 from app.access.models import IdempotencyKey
-from app.core.answers import add_header
-from app.core.deps import resources
 from app.core.errors import Conflict, Invalid
-from app.core.etags import find_etag
 from app.core.resources import Resources
 from app.core.secrets import Secret
+from app.core.web.deps import resources
+from app.core.web.etag import find_etag
+from app.core.web.response_headers import add_header
 
 KEPT = timedelta(hours=24)
 RETRY_AFTER_S = 1

@@ -11,9 +11,9 @@ from app.access.deps import require
 from app.access.idempotency import Once
 from app.access.queries import AuditFilter
 from app.access.schemas import ApiKeyCreate, ApiKeyCreated, ApiKeyView, AuditView
-from app.core.deps import Res
 from app.core.pagination import Paging
 from app.core.schemas import Page
+from app.core.web.deps import Res
 
 PATH = "/keys"
 

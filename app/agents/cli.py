@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from app.core.completion import ids_at
-from app.core.tabular import Column, cell, field, print_details, print_page, time_field, when
-from app.core.terminal import (
+from app.core.console.shell_completion import ids_at
+from app.core.console.table import Column, cell, field, print_details, print_page, time_field, when
+from app.core.console.terminal import (
     CommandGroup,
     DryRun,
     Format,
@@ -45,7 +45,7 @@ def list_agents(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """List the agents, newest first."""
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         page = api.page(PATH, limit=limit, archived=archived)
@@ -55,7 +55,7 @@ def list_agents(
 @cli.command("show")
 def show_agent(agent: AgentId, output: Format = OutputFormat.TABLE) -> None:
     """Show one agent; its secret key is never shown."""
-    from app.core.client import open_api, segment
+    from app.core.console.api_client import open_api, segment
 
     with open_api() as api:
         found = api.get(f"{PATH}/{segment(agent)}")
@@ -94,8 +94,8 @@ def create_agent(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Register an agent and print its id; options win over the same fields of --file."""
-    from app.core.client import open_api
-    from app.core.input_files import read_object, read_secret
+    from app.core.console.api_client import open_api
+    from app.core.console.input_files import read_object, read_secret
 
     given: dict[str, Any] = {
         "id": agent_id,
@@ -121,6 +121,6 @@ def create_agent(
 @cli.command("delete")
 def delete_agent(*, agent: AgentId, yes: Yes = False, dry_run: DryRun = False) -> None:
     """Delete an agent that no run or benchmark refers to."""
-    from app.core.client import delete_thing, segment
+    from app.core.console.api_client import delete_thing, segment
 
     delete_thing(f"{PATH}/{segment(agent)}", f"the agent {cell(agent)}", yes=yes, dry_run=dry_run)

@@ -7,12 +7,12 @@ from app.access.idempotency import Once
 from app.agents import queries, service
 from app.agents.models import Agent
 from app.agents.schemas import AgentBody, AgentCheck, AgentCreate, AgentPatch, AgentView
-from app.core.deps import Res
-from app.core.etags import IfMatch, IfNoneMatch
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Page, changes
+from app.core.web.deps import Res
+from app.core.web.etag import IfMatch, IfNoneMatch
 
 router = APIRouter(prefix="/agents", tags=["agents"], responses=PROBLEMS)
 

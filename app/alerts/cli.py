@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 import typer
 
 from app.alerts.rules import Condition
-from app.core.completion import ids_at
-from app.core.tabular import JSON, cell, field, print_details, print_page, time_field
-from app.core.terminal import (
+from app.core.console.shell_completion import ids_at
+from app.core.console.table import JSON, cell, field, print_details, print_page, time_field
+from app.core.console.terminal import (
     CommandGroup,
     DryRun,
     Format,
@@ -100,7 +100,7 @@ def list_alerts(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """List what was told, newest first."""
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         page = api.page(ALERTS, limit=limit, benchmarkId=benchmark, agentId=agent, runId=run)
@@ -122,7 +122,7 @@ def acknowledge_alert(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Say whether an alert was right; what a true one told is not taken for normal."""
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         found = api.post(f"{ALERTS}/{_segment(alert)}/ack", {"verdict": verdict})
@@ -140,7 +140,7 @@ def list_rules(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """List the rules, newest first."""
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         page = api.page(RULES, limit=limit, benchmarkId=benchmark, agentId=agent)
@@ -192,8 +192,8 @@ def create_rule(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Add a rule and print its id; options win over the fields of --file."""
-    from app.core.client import open_api
-    from app.core.input_files import read_object
+    from app.core.console.api_client import open_api
+    from app.core.console.input_files import read_object
 
     given = {
         "id": rule_id,
@@ -234,7 +234,7 @@ def disable_rule(rule: RuleId, output: Format = OutputFormat.TABLE) -> None:
 @cli.command("delete")
 def delete_rule(*, rule: RuleId, yes: Yes = False, dry_run: DryRun = False) -> None:
     """Delete a rule; what fires is resolved, and its alerts stay."""
-    from app.core.client import delete_thing
+    from app.core.console.api_client import delete_thing
 
     path = f"{RULES}/{_segment(rule)}"
     delete_thing(path, f"the rule {cell(rule)}", yes=yes, dry_run=dry_run)
@@ -243,7 +243,7 @@ def delete_rule(*, rule: RuleId, yes: Yes = False, dry_run: DryRun = False) -> N
 @cli.command("test")
 def try_rule(rule: RuleId, output: Format = OutputFormat.TABLE) -> None:
     """Print what a rule says of the newest runs, and send its recipients a message for a trial."""
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         tried = api.post(f"{RULES}/{_segment(rule)}/test")
@@ -270,8 +270,8 @@ def backtest_rule(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Replay a rule over stored history: one line a run; how often for nothing on stderr."""
-    from app.core.client import open_api
-    from app.core.input_files import read_object
+    from app.core.console.api_client import open_api
+    from app.core.console.input_files import read_object
 
     if (rule is None) == (file is None):
         raise WrongUsage("name either a rule or a --file", hint="mosaico alerts backtest RULE")
@@ -303,7 +303,7 @@ def list_silences(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """List the silences, newest first."""
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         page = api.page(SILENCES, limit=limit, active="true" if active else None)
@@ -328,7 +328,7 @@ def create_silence(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Tell nobody of some alerts for a while, and print the id; they are still recorded."""
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     matchers = {
         "alertConfigId": rule,
@@ -354,14 +354,14 @@ def create_silence(
 @cli.command("unsilence")
 def delete_silence(*, silence: SilenceId, yes: Yes = False, dry_run: DryRun = False) -> None:
     """End a silence now."""
-    from app.core.client import delete_thing
+    from app.core.console.api_client import delete_thing
 
     path = f"{SILENCES}/{_segment(silence)}"
     delete_thing(path, f"the silence {cell(silence)}", yes=yes, dry_run=dry_run)
 
 
 def _switch(rule: str, output: OutputFormat, *, enabled: bool) -> None:
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         changed: JSON = api.patch(f"{RULES}/{_segment(rule)}", {"enabled": enabled})
@@ -371,7 +371,7 @@ def _switch(rule: str, output: OutputFormat, *, enabled: bool) -> None:
 
 
 def _show(path: str, output: OutputFormat) -> None:
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         found = api.get(path)
@@ -382,6 +382,6 @@ def _show(path: str, output: OutputFormat) -> None:
 
 
 def _segment(text: str) -> str:
-    from app.core.client import segment
+    from app.core.console.api_client import segment
 
     return segment(text)

@@ -6,8 +6,8 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import caller_of, require
 from app.access.idempotency import Once
-from app.alerts import queries, service, trials
-from app.alerts.configs import change_config, create_config, delete_config
+from app.alerts import queries, rule_tests, service
+from app.alerts.alert_rules import change_config, create_config, delete_config
 from app.alerts.models import AlertConfig, AlertEvent
 from app.alerts.queries import Precision, Told
 from app.alerts.schemas import (
@@ -27,12 +27,12 @@ from app.alerts.schemas import (
     StandingView,
     TrialView,
 )
-from app.core.deps import Res
-from app.core.etags import IfMatch, IfNoneMatch, Match
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Page, changes, fields
+from app.core.web.deps import Res
+from app.core.web.etag import IfMatch, IfNoneMatch, Match
 from app.notifications.models import Endpoint
 from app.notifications.queries import endpoints_by_id
 
@@ -83,8 +83,8 @@ def backtest_alert_config(body: BacktestRequest, res: Res) -> BacktestView:
     """Replay a rule over stored history: what it would have told, and how often for nothing."""
     now = res.clock()
     with res.db.read() as session:
-        history = trials.backtest_history(session, body, now)
-    return history.backtest(trials.since(body, now))
+        history = rule_tests.backtest_history(session, body, now)
+    return history.backtest(rule_tests.since(body, now))
 
 
 @configs.get("/{alertConfigId}", dependencies=[Depends(require("read"))])
@@ -121,10 +121,10 @@ def delete_alert_config(config_id: ConfigId, res: Res, match: IfMatch) -> None:
 def test_alert_config(config_id: ConfigId, res: Res) -> TrialView:
     """What a rule says about the newest runs, and a message to its recipients for a trial."""
     with res.db.read() as session:
-        histories = trials.newest_histories(session, queries.get_config(session, config_id))
-    assessments = trials.assess_newest(histories)
+        histories = rule_tests.newest_histories(session, queries.get_config(session, config_id))
+    assessments = rule_tests.assess_newest(histories)
     with res.db.begin() as session:
-        return trials.send_trial(session, queries.get_config(session, config_id), assessments)
+        return rule_tests.send_trial(session, queries.get_config(session, config_id), assessments)
 
 
 @alerts.get("", dependencies=[Depends(require("read"))])

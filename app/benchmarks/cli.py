@@ -5,9 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from app.core.completion import ids_at
-from app.core.errors import Invalid
-from app.core.tabular import (
+from app.core.console.shell_completion import ids_at
+from app.core.console.table import (
     JSON,
     Column,
     cell,
@@ -19,7 +18,7 @@ from app.core.tabular import (
     time_field,
     when,
 )
-from app.core.terminal import (
+from app.core.console.terminal import (
     CommandGroup,
     DryRun,
     Format,
@@ -30,6 +29,7 @@ from app.core.terminal import (
     answer_json,
     tell,
 )
+from app.core.errors import Invalid
 
 PATH = "/benchmarks"
 
@@ -83,7 +83,7 @@ def list_benchmarks(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """List the benchmarks, newest first."""
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         page = api.page(PATH, limit=limit, archived=archived)
@@ -93,7 +93,7 @@ def list_benchmarks(
 @cli.command("show")
 def show_benchmark(benchmark: BenchmarkId, output: Format = OutputFormat.TABLE) -> None:
     """Show one benchmark and its KPIs."""
-    from app.core.client import open_api, segment
+    from app.core.console.api_client import open_api, segment
 
     with open_api() as api:
         found = api.get(f"{PATH}/{segment(benchmark)}")
@@ -143,8 +143,8 @@ def create_benchmark(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Define a benchmark and print its id; options win over the same fields of --file."""
-    from app.core.client import open_api
-    from app.core.input_files import read_object
+    from app.core.console.api_client import open_api
+    from app.core.console.input_files import read_object
 
     given: dict[str, Any] = {
         "id": benchmark_id,
@@ -174,7 +174,7 @@ def create_benchmark(
 @cli.command("delete")
 def delete_benchmark(*, benchmark: BenchmarkId, yes: Yes = False, dry_run: DryRun = False) -> None:
     """Delete a benchmark that no run refers to."""
-    from app.core.client import delete_thing, segment
+    from app.core.console.api_client import delete_thing, segment
 
     path, what = f"{PATH}/{segment(benchmark)}", f"the benchmark {cell(benchmark)}"
     delete_thing(path, what, yes=yes, dry_run=dry_run)
@@ -193,7 +193,7 @@ def show_baseline(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Show what runs are compared with; pin a run, or unpin it."""
-    from app.core.client import open_api, segment
+    from app.core.console.api_client import open_api, segment
 
     if pin is not None and unpin:
         raise WrongUsage("--pin and --unpin exclude each other", hint="give one of them")
@@ -231,7 +231,7 @@ def show_power(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Tell the smallest drop that so many items and trials show, and what a smaller one would cost."""
-    from app.core.client import open_api, segment
+    from app.core.console.api_client import open_api, segment
 
     asked = {"items": items, "trials": trials, "drop": drop, "agentId": agent}
     body = {name: value for name, value in asked.items() if value is not None}

@@ -23,12 +23,12 @@ from app.benchmarks.schemas import (
     WriteBack,
 )
 from app.benchmarks.triggers import Triggers
-from app.core.deps import Res
-from app.core.etags import IfMatch, IfNoneMatch
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
 from app.core.schemas import Page, changes, fields
-from app.harness.ordering import read_order
+from app.core.web.deps import Res
+from app.core.web.etag import IfMatch, IfNoneMatch
+from app.harness.harness_config import read_order
 
 router = APIRouter(prefix="/benchmarks", tags=["benchmarks"], responses=PROBLEMS)
 

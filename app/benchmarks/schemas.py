@@ -15,7 +15,7 @@ from app.benchmarks.triggers import Triggers
 from app.core.errors import Invalid
 from app.core.schemas import UNSET, Identifier, JsonObject, LongText, ShortText, WireModel
 from app.core.strict_json import MalformedJson, parse_json
-from app.harness.ordering import HarnessOrder
+from app.harness.harness_config import HarnessOrder
 from app.metrics.types import Direction
 
 MAX_KPIS = 100

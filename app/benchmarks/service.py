@@ -23,7 +23,7 @@ from app.benchmarks.triggers import Triggers
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
 from app.core.schemas import fields
-from app.harness.ordering import misfit, read_order
+from app.harness.harness_config import misfit, read_order
 from app.metrics.types import MetricRef
 from app.traces.registry import TRACE_SOURCES
 

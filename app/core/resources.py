@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.core.addresses import PUBLIC_ONLY, OutboundPolicy
 from app.core.clock import Clock, utc_now
 from app.core.db import Database
+from app.core.http.network_policy import PUBLIC_ONLY, OutboundPolicy
 from app.core.secrets import Secret, SecretBox
 from app.core.smtp import SmtpAccess
 

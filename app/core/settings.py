@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from app.core.addresses import networks_of
 from app.core.errors import AppError
+from app.core.http.network_policy import networks_of
 from app.core.paths import default_data_dir
 from app.core.smtp import smtp_access
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 
 import typer
 
-from app.core.tabular import print_details
-from app.core.terminal import (
+from app.core.console.table import print_details
+from app.core.console.terminal import (
     CommandGroup,
     Format,
     OutputFormat,

@@ -7,8 +7,8 @@ from typing import Annotated, Generic, TypeVar
 
 import typer
 
-from app.core import terminal
-from app.core.terminal import tell
+from app.core.console import terminal
+from app.core.console.terminal import tell
 from app.harness.gate import Figures, Verdict, verdict
 
 Report = TypeVar("Report")

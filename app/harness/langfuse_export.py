@@ -19,13 +19,13 @@ from langfuse.api import NotFoundError
 from langfuse.api.core import ApiError
 from opentelemetry.sdk.trace import TracerProvider
 
-from app.core.addresses import OWN_SERVERS
+from app.core.console.terminal import tell
 from app.core.errors import Unavailable
-from app.core.http import outbound_client
+from app.core.http.client import outbound_client
+from app.core.http.network_policy import OWN_SERVERS
 from app.core.secrets import Secret
-from app.core.terminal import tell
-from app.harness.llm.conversation import Message, Role, Usage
-from app.harness.llm.providers import MissingKey
+from app.llm.conversation import Message, Role, Usage
+from app.llm.providers import MissingKey
 
 TIMEOUT_S: Final = 30.0
 MAX_ANSWER: Final = 16 * 1024 * 1024

@@ -3,8 +3,8 @@ from typing import Annotated
 from pydantic import Field
 
 from app.core.schemas import WireModel
-from app.harness.limits import Allowance
-from app.harness.llm.prices import Price
+from app.harness.budget import Allowance
+from app.llm.prices import Price
 
 
 class ModelPrice(WireModel):

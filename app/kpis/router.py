@@ -5,12 +5,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 
 from app.access.deps import require
-from app.core.deps import Res
 from app.core.errors import ErrorItem, Invalid
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
 from app.core.schemas import Page
 from app.core.strict_json import escape_pointer
+from app.core.web.deps import Res
 from app.formula import (
     by_reference,
     compile_formula,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from app.core.console.input_files import opened
+from app.core.console.table import Table, cell, print_table
+from app.core.console.terminal import CommandGroup, Format, OutputFormat, as_json, tell, warn
 from app.core.errors import AppError, Invalid
-from app.core.input_files import opened
-from app.core.tabular import Table, cell, print_table
-from app.core.terminal import CommandGroup, Format, OutputFormat, as_json, tell, warn
 
 if TYPE_CHECKING:
     from app.formula import CompiledFormula, FormulaValue, Reference

@@ -1,13 +1,13 @@
 """Metrics whose values come from a model: what it is asked, and what its answers are worth.
 
 Both run in a child process, like `compute` of any other metric: they are a provider's code. The
-answers are got in between, by `app.runs.asking`.
+answers are got in between, by `app.runs.llm_metrics`.
 """
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from app.harness.llm.types import ModelAnswer, ModelKind, ModelRequest
+from app.llm.types import ModelAnswer, ModelKind, ModelRequest
 from app.metrics.engine import attempt, checked, known_without_computing
 from app.metrics.registry import load_metrics, provider_for
 from app.metrics.types import (

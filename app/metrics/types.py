@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from app.harness.llm.types import ModelAnswer, ModelKind, ModelRequest
+from app.llm.types import ModelAnswer, ModelKind, ModelRequest
 from app.traces.types import Trace
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from app.core.completion import ids_at
-from app.core.tabular import JSON, Column, cell, field, print_page, time_field, when
-from app.core.terminal import (
+from app.core.console.shell_completion import ids_at
+from app.core.console.table import JSON, Column, cell, field, print_page, time_field, when
+from app.core.console.terminal import (
     ENDED_BADLY,
     CommandGroup,
     Format,
@@ -104,7 +104,7 @@ def send_test(
 
     Exit codes: 0 it did, 3 it did not within 20 s.
     """
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         sent = api.post(f"{INBOX}/test", {"channel": channel.upper(), "recipient": recipient})
@@ -127,7 +127,7 @@ def list_deliveries(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """List messages on their way to somebody, newest first."""
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         page = api.page(DELIVERIES, limit=limit, status=status)
@@ -140,7 +140,7 @@ def redeliver(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Send a message again, now; it keeps its id."""
-    from app.core.client import open_api, segment
+    from app.core.console.api_client import open_api, segment
 
     with open_api() as api:
         again = api.post(f"{DELIVERIES}/{segment(delivery)}/redeliver")
@@ -159,7 +159,7 @@ def list_endpoints(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """List where messages go, and how that answers."""
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         page = api.page(ENDPOINTS, limit=limit, disabled=disabled or None)
@@ -169,7 +169,7 @@ def list_endpoints(
 @cli.command("enable")
 def enable_endpoint(endpoint: EndpointId, output: Format = OutputFormat.TABLE) -> None:
     """Send to an endpoint again, first what was held."""
-    from app.core.client import open_api, segment
+    from app.core.console.api_client import open_api, segment
 
     with open_api() as api:
         enabled = api.post(f"{ENDPOINTS}/{segment(endpoint)}/enable")
@@ -184,7 +184,7 @@ def rotate_secret(endpoint: EndpointId, output: Format = OutputFormat.TABLE) -> 
 
     The earlier secret still signs beside it for a day.
     """
-    from app.core.client import open_api, segment
+    from app.core.console.api_client import open_api, segment
 
     with open_api() as api:
         made = api.post(f"{ENDPOINTS}/{segment(endpoint)}/secret", {})
@@ -195,7 +195,7 @@ def rotate_secret(endpoint: EndpointId, output: Format = OutputFormat.TABLE) -> 
 
 
 def _list_inbox(output: OutputFormat, *, limit: int, unread: bool) -> None:
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         page = api.page(INBOX, limit=limit, unread=unread or None)
@@ -203,7 +203,7 @@ def _list_inbox(output: OutputFormat, *, limit: int, unread: bool) -> None:
 
 
 def _show_message(message: str, output: OutputFormat) -> None:
-    from app.core.client import open_api, segment
+    from app.core.console.api_client import open_api, segment
 
     with open_api() as api:
         found = api.get(f"{INBOX}/{segment(message)}")
@@ -227,7 +227,7 @@ def _answer_part(part: JSON, indent: str) -> None:
 
 
 def _read(message: str, output: OutputFormat) -> None:
-    from app.core.client import open_api, segment
+    from app.core.console.api_client import open_api, segment
 
     with open_api() as api:
         read = api.post(f"{INBOX}/{segment(message)}/read")
@@ -237,7 +237,7 @@ def _read(message: str, output: OutputFormat) -> None:
 
 
 def _read_all() -> None:
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         api.post(f"{INBOX}/read-all")

@@ -9,9 +9,9 @@ from urllib.parse import parse_qsl, quote, quote_plus, unquote, unquote_plus, ur
 import httpx
 
 from app.core.errors import Invalid
-from app.core.http import check_url, outbound_client
+from app.core.http.client import check_url, outbound_client
+from app.core.http.throttle import seconds_to_wait
 from app.core.resources import Resources
-from app.core.waiting import seconds_to_wait
 from app.notifications.registry import UnfitRecipient, host_of
 from app.notifications.text import LONGEST_LINK, MORE, one_line
 from app.notifications.types import Delivered, Failed, Gone, Outcome

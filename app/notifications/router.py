@@ -7,12 +7,12 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import require
 from app.access.idempotency import Once
-from app.core.deps import Hub, Res
 from app.core.keyset import PageQuery
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
 from app.core.schemas import Page
-from app.core.sse import Snapshot, stream
+from app.core.web.deps import Hub, Res
+from app.core.web.sse import Snapshot, stream
 from app.notifications import addresses, queries, service
 from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.registry import require_target

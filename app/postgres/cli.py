@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from app.core.tabular import print_details
-from app.core.terminal import CommandGroup, Format, OutputFormat, answer, answer_json, tell, warn
+from app.core.console.table import print_details
+from app.core.console.terminal import (
+    CommandGroup,
+    Format,
+    OutputFormat,
+    answer,
+    answer_json,
+    tell,
+    warn,
+)
 
 if TYPE_CHECKING:
     from app.postgres.server import EmbeddedPostgres

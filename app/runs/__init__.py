@@ -1,1 +1,1 @@
-"""The centre: a benchmark run, from traces to KPI values."""
+"""Benchmark runs: their lifecycle from traces to KPI values."""

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from app.core.completion import ids_at
-from app.core.tabular import (
+from app.comparison.cli import compare_runs, plot_run, print_explanations
+from app.core.console.shell_completion import ids_at
+from app.core.console.table import (
     JSON,
     Column,
     cell,
@@ -22,7 +23,7 @@ from app.core.tabular import (
     time_field,
     when,
 )
-from app.core.terminal import (
+from app.core.console.terminal import (
     ENDED_BADLY,
     INTERRUPTED,
     CommandGroup,
@@ -34,11 +35,10 @@ from app.core.terminal import (
     is_interactive,
     tell,
 )
-from app.runs.compare_cli import compare_runs, plot_run, print_explanations
-from app.runs.rules import RunStatus
+from app.results.rules import RunStatus
 
 if TYPE_CHECKING:
-    from app.core.client import Api
+    from app.core.console.api_client import Api
 
 PATH = "/benchmark-runs"
 SECOND_THOUGHTS_S = 2.0
@@ -138,7 +138,7 @@ def start_run(
 
     Exit codes: 0 accepted; with --wait 0 completed and valid, 3 failed, cancelled or invalid.
     """
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     if exit_status is not None and not wait:
         raise WrongUsage("--exit-status needs the end of the run", hint="add --wait")
@@ -175,7 +175,7 @@ def list_runs(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """List the runs, newest first."""
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         page = api.page(PATH, limit=limit, benchmarkId=benchmark, agentId=agent, status=status)
@@ -185,8 +185,8 @@ def list_runs(
 @cli.command("show")
 def show_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
     """Show a run: its state, whether it can be trusted, its metrics, its KPIs."""
-    from app.core.client import open_api
-    from app.runs.report import repeats_of_metrics
+    from app.core.console.api_client import open_api
+    from app.reporting.run_report import repeats_of_metrics
 
     path = _path(run_id)
     with open_api() as api:
@@ -228,7 +228,7 @@ def watch_run(
 
     Exit codes: 0 it has ended; with --exit-status 3 when it failed, was cancelled or is invalid.
     """
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         run = _watched(api, run_id, quiet=quiet, jsonl=jsonl)
@@ -249,10 +249,10 @@ def report_run(
     ] = Path("-"),
 ) -> None:
     """Write a run as a page: KPIs with their history, metrics, alerts, the worst traces."""
-    from app.core.client import open_api
-    from app.core.output_files import write_text
-    from app.runs.report import html_report
-    from app.runs.reporting import report_of
+    from app.core.console.api_client import open_api
+    from app.core.console.output_files import write_text
+    from app.reporting.report_data import report_of
+    from app.reporting.run_report import html_report
 
     if not html:
         raise WrongUsage("no form is named", hint="mosaico runs report RUN --html run.html")
@@ -272,7 +272,7 @@ cli.command("plot")(plot_run)
 @cli.command("cancel")
 def cancel_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
     """Cancel a run that is pending or running."""
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         run = api.post(f"{_path(run_id)}/cancel")
@@ -284,7 +284,7 @@ def cancel_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
 @cli.command("retry")
 def retry_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
     """Start a new run like one that failed or was cancelled, and print its id."""
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         run = api.post(f"{_path(run_id)}/retry")
@@ -299,7 +299,7 @@ def retry_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
 @cli.command("rescore")
 def rescore_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
     """Judge the traces of a run once more, by the metrics and formulas of now; print the new id."""
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         run = api.post(f"{_path(run_id)}/rescore")
@@ -312,20 +312,20 @@ def rescore_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
 
 
 def _path(run_id: str) -> str:
-    from app.core.client import segment
+    from app.core.console.api_client import segment
 
     return f"{PATH}/{segment(run_id)}"
 
 
 def _tell_started(api: "Api", run: JSON) -> None:
-    from app.core.client import PREFIX
+    from app.core.console.api_client import PREFIX
 
     tell(f"run {cell(run['id'])} started → {api.url}{PREFIX}{_path(run['id'])}")
 
 
 def _watched(api: "Api", run_id: str, *, quiet: bool, jsonl: bool = False) -> JSON:
     """The run after it has ended; Ctrl-C leaves it alone and ends the command."""
-    from app.runs.watching import follow
+    from app.runs.progress import follow
 
     told = _silent if quiet else _liveness()
     latest: JSON | None = None
@@ -346,7 +346,7 @@ class _LiveLine:
     """One line on a terminal that is written over."""
 
     def __call__(self, run: JSON) -> None:
-        from app.runs.watching import describe
+        from app.runs.progress import describe
 
         width = shutil.get_terminal_size().columns - 1
         sys.stderr.write(f"\r{describe(run)[:width]}\x1b[K")
@@ -357,12 +357,12 @@ class _PlainLines:
     """Lines that stay, few of them."""
 
     def __init__(self) -> None:
-        from app.runs.watching import Progress
+        from app.runs.progress import Progress
 
         self._progress = Progress()
 
     def __call__(self, run: JSON) -> None:
-        from app.runs.watching import describe
+        from app.runs.progress import describe
 
         if self._progress.is_due(run, time.monotonic()):
             tell(f"run {cell(run['id'])} {describe(run)}")
@@ -393,7 +393,7 @@ def _detach(api: "Api", run_id: str) -> NoReturn:
 
 
 def _end(run: JSON, *, exit_status: bool) -> None:
-    from app.runs.watching import describe, exit_code_of
+    from app.runs.progress import describe, exit_code_of
 
     clear = "\r\x1b[K" if isinstance(_liveness(), _LiveLine) else ""
     tell(f"{clear}run {cell(run['id'])} {describe(run)}")

@@ -12,20 +12,21 @@ from contextlib import suppress
 from functools import partial
 
 from app.alerts.evaluation import AlertEvaluationService, EvaluatedRun
+from app.comparison.fingerprint import find_fingerprint
+from app.comparison.run_verdicts import judge_run, standings
 from app.core.errors import Unavailable
 from app.jobs.handlers import Job
 from app.kpis.evaluate import evaluate_kpis
 from app.metrics.aggregate import Aggregate
 from app.metrics.registry import column_of
-from app.runs import queries, service, shards
-from app.runs.asking import measure_traces
-from app.runs.drift import find_drift
-from app.runs.planning import make_plan, note_answer, trace_query
-from app.runs.reuse import measured_before
-from app.runs.rules import Validity, judge_validity, with_reason
+from app.results import queries
+from app.results.rules import Validity, judge_validity, with_reason
+from app.runs import service, shards
+from app.runs.judge_calibration import find_drift
+from app.runs.llm_metrics import measure_traces
+from app.runs.metric_cache import measured_before
+from app.runs.plan_builder import make_plan, note_answer, trace_query
 from app.runs.scoring import Columns, RunValues, summarize
-from app.runs.segments import find_fingerprint
-from app.runs.verdicts import judge_run, standings
 from app.runs.write_back import request_write_back
 from app.traces.collect import collect
 from app.traces.queries import read_traces
@@ -139,7 +140,14 @@ def finish(job: Job, run_id: str) -> None:
         ),
         find_drift(job, step, job.checkpoint),
     )
-    verdicts = judge_run(job, step, kpis, validity)
+    verdicts = judge_run(
+        job,
+        run_id=run_id,
+        run_seq=step.run_seq,
+        plan=step.plan,
+        kpis=kpis,
+        validity=validity,
+    )
     run = EvaluatedRun(
         seq=step.run_seq,
         id=run_id,

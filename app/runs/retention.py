@@ -18,9 +18,9 @@ from app.benchmarks.models import Benchmark
 from app.core.errors import Conflict
 from app.jobs.handlers import Job
 from app.jobs.queue import enqueue
-from app.runs import queries
-from app.runs.models import BenchmarkBaseline, BenchmarkRun, RunShard, TraceResult
-from app.runs.rules import FINAL, IllegalTransition, RunStatus
+from app.results import queries
+from app.results.models import BenchmarkBaseline, BenchmarkRun, RunShard, TraceResult
+from app.results.rules import FINAL, IllegalTransition, RunStatus
 from app.traces.models import Collection
 from app.traces.queries import lock_to_drop
 from app.traces.service import drop_stretch

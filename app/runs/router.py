@@ -7,20 +7,21 @@ from fastapi.responses import StreamingResponse
 
 from app.access.deps import require
 from app.access.idempotency import Once
-from app.core.deps import Hub, Res
-from app.core.errors import Invalid
+from app.comparison import stored_runs
+from app.comparison.schemas import Comparison
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
 from app.core.schemas import Page
-from app.core.sse import Snapshot, stream
+from app.core.web.deps import Hub, Res
+from app.core.web.sse import Snapshot, stream
 from app.kpis.queries import kpis_of_run
 from app.kpis.schemas import KpiValueView
-from app.runs import comparing, plotting, queries, retention, rules, service
-from app.runs.answers import spending_of_run
-from app.runs.comparison import Comparison
-from app.runs.models import BenchmarkRun
-from app.runs.queries import TraceRow
-from app.runs.rules import RunStatus, TriggerType
+from app.results import queries, rules
+from app.results.models import BenchmarkRun
+from app.results.queries import TraceRow
+from app.results.rules import RunStatus, TriggerType
+from app.runs import retention, service
+from app.runs.llm_cache import spending_of_run
 from app.runs.schemas import (
     MetricAggregateView,
     MissingView,
@@ -104,7 +105,7 @@ def compare_runs(
     """Hold one completed run against another of the same benchmark: KPIs and metrics with verdicts,
     the items that turned round and what they have in common, latency, tokens and cost.
     """
-    return comparing.compare_in_child(res.db, base, candidate, metric=metric)
+    return stored_runs.compare_in_child(res.db, base, candidate, metric=metric)
 
 
 @router.get("/{runId}", dependencies=[Depends(require("read"))])
@@ -176,31 +177,6 @@ def list_run_kpis(run_id: RunId, res: Res) -> Page[KpiValueView]:
     with res.db.read() as session:
         kpis = kpis_of_run(session, queries.get_run(session, run_id).seq)
         return Page(items=[KpiValueView.model_validate(kpi) for kpi in kpis])
-
-
-@router.get(
-    "/{runId}/plot",
-    response_class=Response,
-    responses={200: {"content": {SVG: {"schema": {"type": "string"}}}}},
-    dependencies=[Depends(require("read"))],
-)
-def plot_run(
-    run_id: RunId,
-    res: Res,
-    kpi: Annotated[str | None, Query(description="Id or name of a KPI.")] = None,
-    against: Annotated[str | None, Query(description="A run to hold this one against.")] = None,
-    metric: Annotated[str | None, Query(description="Show its change item by item.")] = None,
-) -> Response:
-    """A picture of a run as SVG: a KPI up to this run; with `against` what changed since another
-    run, with `metric` as well the change of each item.
-    """
-    if against is None:
-        if metric is not None:
-            raise Invalid("a metric is shown against another run; name one as `against`")
-        return Response(plotting.trend_picture(res, run_id, kpi), media_type=SVG)
-    if metric is None:
-        return Response(plotting.changes_picture(res, run_id, against), media_type=SVG)
-    return Response(plotting.items_picture(res, run_id, against, metric), media_type=SVG)
 
 
 @router.get(

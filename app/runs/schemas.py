@@ -1,5 +1,5 @@
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -128,55 +128,3 @@ class MetricAggregateView(WireModel):
     interval_high: float | None
     missing: dict[str, int]
     verdict: dict[str, Any] | None
-
-
-class BaselinePin(WireModel):
-    """The run that later ones are compared with."""
-
-    run_id: Identifier
-
-
-class PinnedView(WireModel):
-    """The run that the runs of an agent are compared with."""
-
-    agent_id: str
-    run_id: str
-    pinned_at: datetime
-
-
-class BaselineView(WireModel):
-    """What runs are compared with: a pinned run, else as `mode` says (`runs` of them for
-    MEAN_OF_LAST).
-    """
-
-    mode: str
-    runs: int
-    pinned: list[PinnedView]
-
-
-class PowerRequest(WireModel):
-    """How much would be measured; what is left out is as in the newest valid run. `drop` is the one
-    that should be seen.
-    """
-
-    agent_id: Identifier | None = None
-    items: Annotated[int, Field(ge=2, le=1_000_000)] | None = None
-    trials: Annotated[int, Field(ge=1, le=1_000)] | None = None
-    drop: Annotated[float, Field(gt=0)] | None = None
-
-
-class PowerView(WireModel):
-    """What a KPI or metric could see with so many items and trials, in its own unit: a drop that is
-    found in four runs of five. `trialsNeeded` is null when no number of trials shows the wanted
-    drop, or none is wanted.
-    """
-
-    kind: str
-    name: str
-    basis: str | None
-    items: int
-    trials: int
-    smallest_drop: float | None
-    trials_needed: int | None
-    items_needed: int | None
-    explanation: str

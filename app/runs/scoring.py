@@ -5,9 +5,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from app.jobs.handlers import Job
-from app.jobs.pool import CallHung, CallLost, OutOfMemory
+from app.jobs.pool import CallLost, OutOfMemory
 from app.metrics.aggregate import Aggregate, aggregate, with_run_value
 from app.metrics.engine import CHUNK_SIZE, measure, score_within_limits
+from app.metrics.lost_calls import failure_of_loss
 from app.metrics.registry import provider_for
 from app.metrics.run_value import (
     Note,
@@ -25,8 +26,8 @@ from app.metrics.types import (
     SkipReason,
     TraceMeasurements,
 )
-from app.runs.queries import ScoredTrace
-from app.runs.rules import Tally
+from app.results.queries import ScoredTrace
+from app.results.rules import Tally
 from app.traces.types import Trace
 
 # A metric that is lost so often in a shard is lost on every trace, and each costs its time.
@@ -221,12 +222,6 @@ def _noted(job: Job, function: Callable[..., Note], *arguments: object) -> Note:
 
 def _column(ref: MetricRef) -> str:
     return provider_for(ref).spec.key
-
-
-def failure_of_loss(lost: CallLost) -> Failed:
-    """How a call is counted that brought no answer."""
-    kinds = {CallHung: FailureKind.HANG, OutOfMemory: FailureKind.OUT_OF_MEMORY}
-    return Failed(kinds.get(type(lost), FailureKind.DIED), str(lost))
 
 
 class Columns:

@@ -13,20 +13,20 @@ from app.alerts.schemas import EventState
 from app.alerts.service import RunNotice, record_decisions, tell_notice
 from app.benchmarks.models import Benchmark
 from app.benchmarks.queries import agents_of, get_benchmark
-from app.core.announcing import announce
+from app.comparison.baselines import PINNED
+from app.comparison.verdict_view import NOT_COMPARABLE, Verdicts
 from app.core.db import insert_row
 from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
+from app.core.notify import announce
 from app.jobs.queue import enqueue
 from app.kpis.evaluate import KpiValue, Standing
 from app.kpis.service import RunKey, record_kpis
 from app.metrics.aggregate import Aggregate
-from app.runs import queries, rules
-from app.runs.baselines import PINNED
-from app.runs.models import BenchmarkRun, RunMetric
-from app.runs.plan import RunPlan
-from app.runs.rules import RunStatus, TriggerType, ValidityVerdict
-from app.runs.verdict_words import NOT_COMPARABLE, Verdicts
+from app.results import queries, rules
+from app.results.models import BenchmarkRun, RunMetric
+from app.results.plan import RunPlan
+from app.results.rules import RunStatus, TriggerType, ValidityVerdict
 from app.statistics.verdict import Verdict
 from app.traces.models import Collection
 from app.traces.queries import lock_complete

@@ -7,17 +7,17 @@ from datetime import datetime
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
-from app.core.announcing import announce
 from app.core.copy import copy_encoded
+from app.core.notify import announce
 from app.jobs.queue import enqueue, enqueue_many
 from app.metrics.run_value import Note
 from app.metrics.types import Skipped, TraceMeasurements
-from app.runs import queries
-from app.runs.models import BenchmarkRun, RunShard
-from app.runs.plan import RunPlan
-from app.runs.queries import Stretch
+from app.results import queries
+from app.results.models import BenchmarkRun, RunShard
+from app.results.plan import RunPlan
+from app.results.queries import Stretch
+from app.results.rules import RunStatus
 from app.runs.rows import result_row
-from app.runs.rules import RunStatus
 from app.runs.service import RunEnded, Step, locked_run
 from app.traces.registry import CollectionFailed
 

@@ -5,8 +5,8 @@ import logging
 from collections.abc import Callable
 
 from app.jobs.handlers import HANDLERS, Job
+from app.results.queries import RunNotFound
 from app.runs import pipeline, retention, write_back
-from app.runs.queries import RunNotFound
 from app.runs.service import RunEnded
 
 log = logging.getLogger(__name__)

@@ -23,11 +23,11 @@ from app.core.resources import Resources
 from app.jobs.handlers import Job, describe
 from app.jobs.queue import enqueue
 from app.kpis.queries import kpis_of_run
-from app.runs import queries
-from app.runs.models import BenchmarkRun
-from app.runs.plan import RunPlan
-from app.runs.planning import note_answer, trace_query
-from app.runs.rules import Validity
+from app.results import queries
+from app.results.models import BenchmarkRun
+from app.results.plan import RunPlan
+from app.results.rules import Validity
+from app.runs.plan_builder import note_answer, trace_query
 from app.runs.service import RunEnded
 from app.traces.models import Collection
 from app.traces.registry import TRACE_SOURCES, CredentialsRefused, NewScore, ScoreWriter, TraceQuery

@@ -6,16 +6,9 @@ from typing import Annotated
 
 import typer
 
-from app.core.completion import ids_at
-from app.core.tabular import (
-    JSON,
-    cell,
-    field,
-    print_details,
-    print_page,
-    time_field,
-)
-from app.core.terminal import (
+from app.core.console.shell_completion import ids_at
+from app.core.console.table import JSON, cell, field, print_details, print_page, time_field
+from app.core.console.terminal import (
     CommandGroup,
     DryRun,
     Format,
@@ -124,7 +117,7 @@ def list_schedules(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """List the schedules, newest first."""
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         page = api.page(PATH, limit=limit, benchmarkId=benchmark, agentId=agent)
@@ -134,7 +127,7 @@ def list_schedules(
 @cli.command("show")
 def show_schedule(schedule: ScheduleId, output: Format = OutputFormat.TABLE) -> None:
     """Show one schedule."""
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         found = api.get(_path(schedule))
@@ -151,7 +144,7 @@ def list_fires(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """List what became of the due instants of a schedule, newest first."""
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         page = api.page(f"{_path(schedule)}/fires", limit=limit)
@@ -193,8 +186,8 @@ def create_schedule(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Run a benchmark by the clock and print the id; options win over the fields of --file."""
-    from app.core.client import open_api
-    from app.core.input_files import read_object
+    from app.core.console.api_client import open_api
+    from app.core.console.input_files import read_object
 
     given = {
         "id": schedule_id,
@@ -234,7 +227,7 @@ def disable_schedule(schedule: ScheduleId, output: Format = OutputFormat.TABLE) 
 @cli.command("trigger")
 def trigger_schedule(schedule: ScheduleId, output: Format = OutputFormat.TABLE) -> None:
     """Fire a schedule now and print the run; its timetable stays as it is."""
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         fire = api.post(f"{_path(schedule)}/trigger")
@@ -248,13 +241,13 @@ def trigger_schedule(schedule: ScheduleId, output: Format = OutputFormat.TABLE) 
 @cli.command("delete")
 def delete_schedule(*, schedule: ScheduleId, yes: Yes = False, dry_run: DryRun = False) -> None:
     """Delete a schedule with its history of fires; its runs stay."""
-    from app.core.client import delete_thing
+    from app.core.console.api_client import delete_thing
 
     delete_thing(_path(schedule), f"the schedule {cell(schedule)}", yes=yes, dry_run=dry_run)
 
 
 def _switch(schedule: str, output: OutputFormat, *, enabled: bool) -> None:
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         changed: JSON = api.patch(_path(schedule), {"enabled": enabled})
@@ -265,7 +258,7 @@ def _switch(schedule: str, output: OutputFormat, *, enabled: bool) -> None:
 
 
 def _path(schedule: str) -> str:
-    from app.core.client import segment
+    from app.core.console.api_client import segment
 
     return f"{PATH}/{segment(schedule)}"
 

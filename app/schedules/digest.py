@@ -13,7 +13,7 @@ from app.notifications.models import Notification
 from app.notifications.queries import summary_endpoints
 from app.notifications.service import publish
 from app.notifications.types import Fact, Item, Message, Severity
-from app.runs.rules import RunStatus
+from app.results.rules import RunStatus
 from app.schedules.schemas import DailySummaryView
 from app.schedules.summary import Day, day_of, summarize_day
 from app.schedules.zones import find_zone

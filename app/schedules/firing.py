@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 from app.access.audit import Actor, Resource, record
 from app.core.errors import Conflict, Invalid
 from app.jobs.queue import enqueue_many
-from app.runs.listed import ListedRun, judged_runs
-from app.runs.queries import get_run
-from app.runs.rules import RunStatus, TriggerType, Validity
+from app.results.queries import get_run
+from app.results.rules import RunStatus, TriggerType, Validity
 from app.runs.service import cancel_run, create_run
+from app.runs.source_runs import ListedRun, judged_runs
 from app.schedules import queries, rules
 from app.schedules.models import ScheduleConfig, ScheduleFire
 from app.schedules.queries import Timetable

@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, paged
-from app.runs.models import BenchmarkRun
-from app.runs.rules import FINAL
+from app.results.models import BenchmarkRun
+from app.results.rules import FINAL
 from app.schedules.models import ScheduleConfig, ScheduleFire
 
 

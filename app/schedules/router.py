@@ -6,12 +6,12 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 
 from app.access.deps import require
 from app.access.idempotency import Once
-from app.core.deps import Res
-from app.core.etags import IfMatch, IfNoneMatch, Match
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Page, changes, fields
+from app.core.web.deps import Res
+from app.core.web.etag import IfMatch, IfNoneMatch, Match
 from app.schedules import firing, preview, queries, service, summary
 from app.schedules.models import ScheduleFire
 from app.schedules.rules import SKIP_DETAILS

@@ -7,8 +7,8 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from app.core.errors import ErrorItem, Invalid
-from app.runs.models import BenchmarkRun
-from app.runs.rules import RunStatus, Validity
+from app.results.models import BenchmarkRun
+from app.results.rules import RunStatus, Validity
 from app.schedules.models import ScheduleConfig, ScheduleFire
 from app.schedules.rules import FireStatus
 from app.schedules.schemas import DailySummaryView, DisabledView, FailedRunView, IdleView

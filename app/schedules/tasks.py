@@ -9,7 +9,7 @@ from app.benchmarks.queries import get_benchmark
 from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
 from app.jobs.handlers import HANDLERS, Job, describe
-from app.runs.listed import ListedRun, complete_runs, matching
+from app.runs.source_runs import ListedRun, complete_runs, matching
 from app.schedules import firing, queries, service
 from app.schedules.rules import FireStatus, SkipReason
 from app.schedules.service import RunLister

@@ -16,7 +16,7 @@ from enum import StrEnum
 from statistics import NormalDist, median
 from typing import Literal, NamedTuple, TypeAlias
 
-from app.statistics.student import t_quantile
+from app.statistics.student_t import t_quantile
 
 WINDOW = 30
 MIN_HISTORY = 5

@@ -10,7 +10,7 @@ import numpy as np
 from app.statistics.means import clustered_error, standard_error
 from app.statistics.repeats import FloatArray, IntArray
 from app.statistics.resampling import SEED
-from app.statistics.student import two_sided_p
+from app.statistics.student_t import two_sided_p
 
 # All ways to flip so many signs are counted, 2^14; of more items a sample of the ways.
 EXACT_ITEMS = 14

@@ -12,7 +12,7 @@ import numpy as np
 from app.statistics.intervals import Interval, wilson_interval
 from app.statistics.repeats import FloatArray, IntArray, ItemSums
 from app.statistics.resampling import SEED, cluster_places, draw_items
-from app.statistics.student import t_quantile
+from app.statistics.student_t import t_quantile
 from app.statistics.verdict import CONFIDENCE, Scale
 
 _NORMAL = NormalDist()

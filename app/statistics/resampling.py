@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from app.statistics.intervals import Interval
 from app.statistics.repeats import FloatArray, IntArray, ItemSums, reduce_trials
-from app.statistics.student import t_quantile, two_sided_p
+from app.statistics.student_t import t_quantile, two_sided_p
 from app.statistics.verdict import CONFIDENCE
 
 RESAMPLES = 2000

@@ -10,7 +10,7 @@ from app.statistics.intervals import Interval, difference_interval
 from app.statistics.means import are_passes, t_interval
 from app.statistics.power import smallest_visible
 from app.statistics.repeats import FloatArray, ItemSums
-from app.statistics.student import two_sided_p
+from app.statistics.student_t import two_sided_p
 from app.statistics.verdict import (
     Judgement,
     Note,

@@ -1,7 +1,7 @@
 """What may be said of a KPI or metric of a run beside its baseline.
 
 Types and the order of the decision; nothing here needs numpy, so every process may import it. What
-computes a `Judgement` from the values of two runs stands in `app.statistics.judging`, and belongs
+computes a `Judgement` from the values of two runs stands in `app.statistics.hypothesis_tests`, and belongs
 into the process that computes.
 """
 

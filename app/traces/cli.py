@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from app.core.completion import ids_at
-from app.core.tabular import Column, bytes_text, cell, field, print_page, time_field
-from app.core.terminal import (
+from app.core.console.shell_completion import ids_at
+from app.core.console.table import Column, bytes_text, cell, field, print_page, time_field
+from app.core.console.terminal import (
     CommandGroup,
     DryRun,
     Format,
@@ -47,8 +47,8 @@ def upload(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Upload the traces of one run, all of them or none, and print the id of the upload."""
-    from app.core.client import open_api
-    from app.core.input_files import opened, pieces
+    from app.core.console.api_client import open_api
+    from app.core.console.input_files import opened, pieces
 
     parameters = {"name": name, "runName": run_name, "replace": "true" if replace else None}
     with opened(file) as traces, open_api() as api:
@@ -75,8 +75,8 @@ def import_results(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Import a recorded run of bashkit-eval or ot-bench as traces, and print the upload's id."""
-    from app.core.client import open_api
-    from app.core.input_files import opened, pieces
+    from app.core.console.api_client import open_api
+    from app.core.console.input_files import opened, pieces
 
     parameters = {"name": name, "runName": run_name, "replace": "true" if replace else None}
     with opened(file) as result, open_api() as api:
@@ -92,7 +92,7 @@ def list_datasets(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """List the uploads, newest first."""
-    from app.core.client import open_api
+    from app.core.console.api_client import open_api
 
     with open_api() as api:
         page = api.page(PATH, limit=limit, name=name)
@@ -110,7 +110,7 @@ def delete(
     dry_run: DryRun = False,
 ) -> None:
     """Delete an upload; runs that read it keep their own copy of its traces."""
-    from app.core.client import delete_thing, segment
+    from app.core.console.api_client import delete_thing, segment
 
     path, what = f"{PATH}/{segment(dataset)}", f"the upload {cell(dataset)}"
     delete_thing(path, what, yes=yes, dry_run=dry_run)

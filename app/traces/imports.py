@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from app.harness.bash import recordings as bash_recordings
 from app.harness.mcp import recordings as bench_recordings
-from app.traces import bash_results, bench_results
+from app.traces import bash_traces, mcp_traces
 from app.traces.collect import storable
 from app.traces.ndjson import line_of
 
@@ -26,9 +26,9 @@ def read_results(raw: bytes) -> Recorded:
     document = bash_recordings.parse_document(raw, name=NAME)
     if bench_recordings.is_report(document):
         bench = bench_recordings.report_of(document, NAME)
-        name, traces = bench_results.stem_of(bench), bench_results.traces_of(bench)
+        name, traces = mcp_traces.stem_of(bench), mcp_traces.traces_of(bench)
     else:
         bash = bash_recordings.report_of(document, name=NAME)
-        name, traces = bash_recordings.file_stem(bash), bash_results.traces_of(bash)
+        name, traces = bash_recordings.file_stem(bash), bash_traces.traces_of(bash)
     lines = [line_of(storable(trace)) for trace in traces]
-    return Recorded(name[: bash_results.LONGEST_ID], lines)
+    return Recorded(name[: bash_traces.LONGEST_ID], lines)

@@ -9,7 +9,7 @@ from app.core.errors import AppError
 from app.core.registry import Loaded, Registry
 from app.core.resources import Resources
 from app.core.secrets import Secret
-from app.harness.ordering import HarnessOrder
+from app.harness.harness_config import HarnessOrder
 from app.traces.types import Trace
 
 

@@ -4,11 +4,11 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 
 from app.access.deps import require
 from app.access.idempotency import Once
-from app.core.deps import Res
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
 from app.core.schemas import Page, ShortText
-from app.core.uploads import JsonUpload, NdjsonUpload, lines_of
+from app.core.web.deps import Res
+from app.core.web.uploads import JsonUpload, NdjsonUpload, lines_of
 from app.traces import queries, service
 from app.traces.imports import read_results
 from app.traces.schemas import LocalDatasetView

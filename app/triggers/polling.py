@@ -15,8 +15,8 @@ from app.benchmarks.queries import get_benchmark
 from app.benchmarks.triggers import Triggers
 from app.core.resources import Resources
 from app.jobs.queue import enqueue_once
-from app.runs.listed import ListedRun, complete_runs, judged_runs, matching
-from app.runs.rules import TriggerType
+from app.results.rules import TriggerType
+from app.runs.source_runs import ListedRun, complete_runs, judged_runs, matching
 from app.traces.registry import TRACE_SOURCES, TraceQuery
 from app.triggers import queries, service
 from app.triggers.models import RunWatch, SeenRun

@@ -9,12 +9,12 @@ from sqlalchemy.orm import Session
 from app.access.deps import require
 from app.access.idempotency import Once
 from app.benchmarks.queries import get_benchmark
-from app.core.bodies import RawBody
-from app.core.deps import Res
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
 from app.core.schemas import Page
 from app.core.strict_json import parse_json
+from app.core.web.deps import Res
+from app.core.web.request_body import RawBody
 from app.triggers import queries, service
 from app.triggers.rules import EventStatus, EventType, read_langfuse_event
 from app.triggers.schemas import (

@@ -14,7 +14,7 @@ from app.core.errors import AppError, Conflict, Invalid
 from app.core.ids import new_id
 from app.core.secrets import Secret, SecretBox
 from app.jobs.queue import enqueue, enqueue_many
-from app.runs.rules import TriggerType
+from app.results.rules import TriggerType
 from app.runs.service import create_run
 from app.triggers import queries
 from app.triggers.models import TriggerEvent, WebhookSecret

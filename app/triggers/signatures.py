@@ -7,11 +7,11 @@ from fastapi import Path, Request, Security
 from fastapi.security import APIKeyHeader
 
 from app.access.limits import FailureLimit
-from app.core.bodies import RawBody
-from app.core.deps import Res
 from app.core.errors import Unauthorized
 from app.core.problems import TooManyRequests
 from app.core.resources import Resources
+from app.core.web.deps import Res
+from app.core.web.request_body import RawBody
 from app.triggers import service
 from app.triggers.rules import (
     TOLERANCE_S,

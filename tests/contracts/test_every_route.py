@@ -17,9 +17,9 @@ from app.core.db import Database
 from app.core.problems import MEDIA_TYPE, PROBLEMS
 from app.core.resources import Resources
 from app.core.secrets import SecretBox
+from app.core.web.problem_pages import errors_page
 from app.main import create_app
 from app.triggers.signatures import langfuse_signature, standard_signature
-from app.web.problem_pages import errors_page
 from tests.support.http import serving
 
 CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
@@ -135,4 +135,4 @@ def test_operation_ids_are_unique(document: dict[str, Any]) -> None:
 @pytest.mark.xdist_group("sdks of models")  # it loads every module, and those with them
 def test_the_page_of_errors_is_up_to_date() -> None:
     written = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
-    assert written == errors_page(), "run: python -m app.web.problem_pages > docs/errors.md"
+    assert written == errors_page(), "run: python -m app.core.web.problem_pages > docs/errors.md"

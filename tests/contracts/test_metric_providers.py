@@ -10,13 +10,7 @@ from typing import Any, Final
 import pytest
 
 from app.core.errors import Invalid
-from app.harness.llm.types import (
-    ChatAnswer,
-    ChatRequest,
-    EmbeddingAnswer,
-    ModelAnswer,
-    ModelRequest,
-)
+from app.llm.types import ChatAnswer, ChatRequest, EmbeddingAnswer, ModelAnswer, ModelRequest
 from app.metrics.engine import measure
 from app.metrics.registry import METRICS, load_metrics, options_of, provider_for
 from app.metrics.remote import Answered, judged_by, requests_to

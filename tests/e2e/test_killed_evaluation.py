@@ -11,7 +11,7 @@ import pytest
 
 from app.core.resources import Resources
 from app.core.secrets import SecretBox
-from app.harness.llm.conversation import Message, Role, Stop, TextBlock, Usage
+from app.llm.conversation import Message, Role, Stop, TextBlock, Usage
 from tests.support.house import House
 from tests.support.mcp_servers import FAULTS
 from tests.support.model_server import Asked, Said, model_server

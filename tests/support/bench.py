@@ -5,8 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.harness.limits import Allowance, Spending
-from app.harness.llm.conversation import (
+from app.harness.budget import Allowance, Spending
+from app.harness.mcp.config import TaskType
+from app.harness.mcp.plan import LlmEndpoint, Plan, PlannedServer, PlannedTask
+from app.harness.mcp.run import run_bench
+from app.harness.mcp.types import BenchReport, Event, TaskResult
+from app.llm.conversation import (
     Llm,
     Message,
     Provider,
@@ -18,10 +22,6 @@ from app.harness.llm.conversation import (
     Turn,
     Usage,
 )
-from app.harness.mcp.config import TaskType
-from app.harness.mcp.plan import LlmEndpoint, Plan, PlannedServer, PlannedTask
-from app.harness.mcp.run import run_bench
-from app.harness.mcp.types import BenchReport, Event, TaskResult
 
 ENDPOINT = LlmEndpoint(provider=Provider.OPENAI, base_url="http://127.0.0.1:1/v1")
 

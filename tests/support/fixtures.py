@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.core.addresses import OWN_SERVERS
 from app.core.db import Database
+from app.core.http.network_policy import OWN_SERVERS
 from app.core.resources import Resources
 from app.core.secrets import SecretBox
 from app.jobs.pool import ProcessPool

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from app.harness.bash.types import AgentTrace
-from app.harness.llm.conversation import Message, Role, Stop, Usage
+from app.llm.conversation import Message, Role, Stop, Usage
 
 JSON = dict[str, Any]
 

@@ -5,7 +5,7 @@
 
 from pathlib import Path
 
-from app.runs.charts import Change, ItemChange, Reading, changes_chart, items_chart, kpi_trend
+from app.reporting.charts import Change, ItemChange, Reading, changes_chart, items_chart, kpi_trend
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 

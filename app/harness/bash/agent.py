@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 
 from app.harness.bash.sandbox import DEFAULT_LIMITS, Sandbox, SandboxLimits, sandbox_prompt
 from app.harness.bash.types import AgentTrace, Ending, EvalTask, ToolCallResult
-from app.harness.limits import Limit, RunLimitReached, Spending
-from app.harness.llm.calling import Contact, contact_noted
-from app.harness.llm.conversation import (
+from app.harness.budget import Limit, RunLimitReached, Spending
+from app.llm.calling import Contact, contact_noted
+from app.llm.conversation import (
     Llm,
     LlmFailure,
     Message,

@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from app.core import terminal
-from app.core.terminal import CommandGroup, Format, OutputFormat, answer, answer_json, tell, warn
+from app.core.console import terminal
+from app.core.console.terminal import (
+    CommandGroup,
+    Format,
+    OutputFormat,
+    answer,
+    answer_json,
+    tell,
+    warn,
+)
 from app.harness import frame
 from app.harness.gate import Verdict
-from app.harness.llm.conversation import Provider
+from app.llm.conversation import Provider
 
 if TYPE_CHECKING:
     from app.harness.bash.dataset import Finding
@@ -117,15 +125,15 @@ def run(
     import os
     from datetime import UTC, datetime
 
-    from app.core.input_files import BadInput
-    from app.core.output_files import require_file
+    from app.core.console.input_files import BadInput
+    from app.core.console.output_files import require_file
     from app.harness.bash.agent import TaskLimits
     from app.harness.bash.run import ModelChoice, RunOptions, run_dataset
     from app.harness.bash.runner import RunLimits
     from app.harness.bash.sandbox import SandboxLimits
     from app.harness.bash.summary import figures
-    from app.harness.limits import Allowance
-    from app.harness.llm.conversation import TurnSettings
+    from app.harness.budget import Allowance
+    from app.llm.conversation import TurnSettings
 
     if only_cached and not cache:
         raise terminal.WrongUsage("nothing is cached", hint="add --cache FOLDER")
@@ -204,7 +212,7 @@ def report(
 
     Exit codes: 0 shown, 2 no such file or no recorded run in it.
     """
-    from app.core.output_files import write_text
+    from app.core.console.output_files import write_text
     from app.harness.bash.recordings import read_report
     from app.harness.bash.reports import render
 
@@ -316,7 +324,7 @@ def _load_checks() -> None:
 
 
 def _show_run(made: "EvalReport", junit: Path | None, output: OutputFormat) -> None:
-    from app.core.output_files import write_text
+    from app.core.console.output_files import write_text
     from app.harness.bash.reports import render
     from app.harness.bash.reports.junit import junit_report
 
@@ -342,7 +350,7 @@ def _finish(found: "Replayed", save: Path | None, output: OutputFormat) -> None:
 
 
 def _save(report: "EvalReport", folder: Path) -> None:
-    from app.core.output_files import require_folder
+    from app.core.console.output_files import require_folder
     from app.harness.bash.recordings import file_stem, write_report
 
     require_folder(folder)

@@ -6,8 +6,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from app.core.console.input_files import opened
 from app.core.errors import AppError, ErrorItem
-from app.core.input_files import opened
 from app.core.registry import near_matches
 from app.core.strict_json import MalformedJson, parse_json
 from app.harness.bash.types import EvalTask, Expectation

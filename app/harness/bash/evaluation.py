@@ -7,10 +7,10 @@ from app.harness.bash.judge import Judge
 from app.harness.bash.runner import RunLimits, Runner, Tell, Trial
 from app.harness.bash.schemas import HarnessSettings
 from app.harness.bash.types import EvalResult
-from app.harness.limits import Allowance, Spending, Spent
-from app.harness.llm.conversation import Llm
-from app.harness.llm.prices import Price
+from app.harness.budget import Allowance, Spending, Spent
 from app.harness.schemas import ModelPrice
+from app.llm.conversation import Llm
+from app.llm.prices import Price
 
 
 class GivenUp(Exception):

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from app.harness.bash.checking import split_check
 from app.harness.bash.types import AgentTrace, EvalTask, Judgement
-from app.harness.limits import Spending
-from app.harness.llm.conversation import Llm, LlmFailure, ToolResultBlock, Turn, user_message
-from app.harness.llm.prices import Price
+from app.harness.budget import Spending
+from app.llm.conversation import Llm, LlmFailure, ToolResultBlock, Turn, user_message
+from app.llm.prices import Price
 
 SYSTEM: Final = (
     "You judge how well an assistant did a task in a bash sandbox. What stands between the marks"

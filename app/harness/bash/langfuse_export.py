@@ -14,7 +14,7 @@ from app.harness.langfuse_export import (
     last_words,
     write_run,
 )
-from app.harness.llm.conversation import Usage
+from app.llm.conversation import Usage
 
 
 def export_run(

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from app.core.terminal import is_interactive, tell
+from app.core.console.terminal import is_interactive, tell
 from app.harness.bash.reports.terminal import task_lines
 from app.harness.bash.types import EvalResult
 

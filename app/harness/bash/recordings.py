@@ -8,8 +8,8 @@ from typing import Any, Final, NoReturn
 
 from pydantic import TypeAdapter, ValidationError
 
+from app.core.console.input_files import opened
 from app.core.errors import AppError, ErrorItem
-from app.core.input_files import opened
 from app.harness.bash.reports.structured import json_report
 from app.harness.bash.types import EvalReport
 

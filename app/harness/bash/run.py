@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from app.core.console.output_files import require_folder
 from app.core.errors import AppError, ErrorItem
-from app.core.output_files import require_folder
 from app.core.registry import near_matches
 from app.harness.bash.dataset import SHOWN, BadDataset, Dataset, Severity, inspect_dataset
 from app.harness.bash.judge import Judge
@@ -24,12 +24,12 @@ from app.harness.bash.runner import RunLimits, Runner, plan_trials
 from app.harness.bash.sandbox import BASHKIT_VERSION, sandbox_prompt
 from app.harness.bash.scripts import open_script
 from app.harness.bash.types import EvalReport, EvalResult, EvalTask
+from app.harness.budget import Allowance, Spending
 from app.harness.frame import Interrupted
-from app.harness.limits import Allowance, Spending
-from app.harness.llm.conversation import Llm, Provider, TurnSettings
-from app.harness.llm.prices import NoPrice, Price, read_price
-from app.harness.llm.providers import open_llm
-from app.harness.llm.turn_cache import CachedLlm
+from app.llm.conversation import Llm, Provider, TurnSettings
+from app.llm.prices import NoPrice, Price, read_price
+from app.llm.providers import open_llm
+from app.llm.turn_cache import CachedLlm
 
 
 class NoTask(AppError):

@@ -10,8 +10,8 @@ from app.harness.bash.checking import Evidence
 from app.harness.bash.judge import Judge, JudgeFailed
 from app.harness.bash.scoring import scored
 from app.harness.bash.types import EvalResult, EvalTask, Outcome
-from app.harness.limits import Allowance, RunLimitReached, Spending
-from app.harness.llm.conversation import Llm, LlmFailure
+from app.harness.budget import Allowance, RunLimitReached, Spending
+from app.llm.conversation import Llm, LlmFailure
 
 
 class Trial(NamedTuple):

@@ -3,8 +3,8 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from app.core.schemas import ShortText
-from app.harness.llm.conversation import Provider
 from app.harness.schemas import ModelPrice, RunBudget
+from app.llm.conversation import Provider
 
 
 class HarnessSettings(RunBudget):

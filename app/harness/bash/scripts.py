@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from app.core.console.input_files import BadInput, opened
 from app.core.errors import AppError
-from app.core.input_files import BadInput, opened
 from app.core.strict_json import parse_json
 from app.harness.bash.dataset import bounded_lines
 from app.harness.bash.types import EvalTask
-from app.harness.llm.scripted import Script, ScriptedLlm
+from app.llm.scripted import Script, ScriptedLlm
 
 
 def open_script(path: Path, tasks: Iterable[EvalTask]) -> ScriptedLlm:

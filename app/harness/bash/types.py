@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from app.harness.llm.conversation import Message
+from app.llm.conversation import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from app.core import terminal
-from app.core.terminal import CommandGroup, Format, OutputFormat, answer, answer_json, tell, warn
+from app.core.console import terminal
+from app.core.console.terminal import (
+    CommandGroup,
+    Format,
+    OutputFormat,
+    answer,
+    answer_json,
+    tell,
+    warn,
+)
 from app.harness import frame
-from app.harness.llm.conversation import Provider
+from app.llm.conversation import Provider
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,7 +127,7 @@ def run(
     import os
     from datetime import UTC, datetime
 
-    from app.harness.limits import Allowance
+    from app.harness.budget import Allowance
     from app.harness.mcp.command import RunOptions, make_plan, prepare, run_files
     from app.harness.mcp.picking import find_files
     from app.harness.mcp.planning import Overrides, Selection
@@ -195,7 +203,7 @@ def list_tasks(
 
     Exit codes: 0 listed, 2 no such file, a file that cannot be used, or no task of these names.
     """
-    from app.core.tabular import field, print_page
+    from app.core.console.table import field, print_page
     from app.harness.mcp.loader import require_usable
     from app.harness.mcp.planning import Keys, Overrides, Selection, plan_tasks
 
@@ -380,7 +388,7 @@ def _write_reports(
 
 
 def _write(path: Path, text: str) -> None:
-    from app.core.output_files import require_file, write_text
+    from app.core.console.output_files import require_file, write_text
 
     require_file(path)
     write_text(path, text)

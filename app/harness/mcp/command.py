@@ -8,11 +8,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from app.core.output_files import require_file
-from app.core.terminal import WrongUsage, printable, tell
+from app.core.console.output_files import require_file
+from app.core.console.terminal import WrongUsage, printable, tell
+from app.harness.budget import Allowance, Spending
 from app.harness.frame import Interrupted
-from app.harness.limits import Allowance, Spending
-from app.harness.llm.prices import NoPrice, Price, read_price
 from app.harness.mcp.lint import lint
 from app.harness.mcp.loader import BenchFile, inspect_file, require_usable
 from app.harness.mcp.places import claim
@@ -30,6 +29,7 @@ from app.harness.mcp.types import (
     TaskResult,
     Traced,
 )
+from app.llm.prices import NoPrice, Price, read_price
 
 TRACED_CHARS: Final = 2000
 

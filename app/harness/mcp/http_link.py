@@ -16,9 +16,9 @@ import mcp_types
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
-from app.core.addresses import OutboundPolicy
+from app.core.http.async_client import outbound_async_client
+from app.core.http.network_policy import OutboundPolicy
 from app.harness.mcp.config import HttpServer
-from app.harness.outbound import outbound_async_client
 
 ANSWER_BYTES: Final = 16 * 1024 * 1024
 REQUEST_S: Final = 3600.0  # tasks have limits of their own

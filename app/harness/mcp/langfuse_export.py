@@ -10,11 +10,11 @@ from app.harness.langfuse_export import (
     LangfuseAccess,
     write_run,
 )
-from app.harness.llm.conversation import Usage
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.reports.figures import reason
 from app.harness.mcp.scores import asked_of, expected_of, task_scores
 from app.harness.mcp.types import BenchReport, Outcome, TaskResult
+from app.llm.conversation import Usage
 
 
 def export_run(

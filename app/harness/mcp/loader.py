@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from app.core.console.input_files import opened
 from app.core.errors import AppError, ErrorItem
-from app.core.input_files import opened
 from app.core.registry import near_matches
 from app.harness.mcp.config import UNKNOWN_KEYS, Bench
 from app.harness.mcp.secrets import NoSuchVariable, Secrets, expand

@@ -9,8 +9,8 @@ from typing import Annotated, Final, TypeAlias
 
 from pydantic import Field, ValidationError
 
+from app.core.console.input_files import NoInput, opened
 from app.core.errors import AppError
-from app.core.input_files import NoInput, opened
 from app.harness.mcp.config import Part
 from app.harness.mcp.yaml_text import MAX_BYTES, BadYaml, parse_yaml
 

@@ -7,7 +7,7 @@ from os.path import lexists
 from pathlib import Path
 from typing import Final
 
-from app.core.output_files import require_folder
+from app.core.console.output_files import require_folder
 from app.harness.mcp.recordings import journal_of
 
 FOLDER: Final = Path("tmp")

@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Any
 
-from app.harness.limits import Allowance
-from app.harness.llm.conversation import Provider
-from app.harness.llm.prices import Price
+from app.harness.budget import Allowance
 from app.harness.mcp.config import DEFAULT_TURNS, Evaluator, HttpServer, StdioServer, TaskType
 from app.harness.mcp.types import AttemptKey, ServerFacts, TaskResult
+from app.llm.conversation import Provider
+from app.llm.prices import Price
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

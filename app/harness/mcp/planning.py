@@ -6,10 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Final, TypeVar
 
 from app.core.errors import AppError
-from app.harness.limits import Allowance
-from app.harness.llm.conversation import Provider
-from app.harness.llm.prices import Price
-from app.harness.llm.providers import KEYS, MissingKey
+from app.harness.budget import Allowance
 from app.harness.mcp.config import (
     DEFAULT_TURNS,
     Bench,
@@ -25,6 +22,9 @@ from app.harness.mcp.loader import BenchFile
 from app.harness.mcp.plan import LlmEndpoint, PlannedServer, PlannedTask
 from app.harness.mcp.prompts import split_prompts
 from app.harness.mcp.secrets import Secrets
+from app.llm.conversation import Provider
+from app.llm.prices import Price
+from app.llm.providers import KEYS, MissingKey
 
 T = TypeVar("T")
 

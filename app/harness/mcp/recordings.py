@@ -10,8 +10,8 @@ from typing import Any, Final, NoReturn
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from app.core.console.input_files import opened
 from app.core.errors import AppError, ErrorItem
-from app.core.input_files import opened
 from app.harness.mcp.reports.figures import result_word
 from app.harness.mcp.types import BenchReport, ServerFacts, TaskResult
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
 
-from app.harness.limits import Spending
+from app.harness.budget import Spending
 from app.harness.mcp.looping.attempt import Workshop, make_attempt
 from app.harness.mcp.looping.models import Models, OpenModel, open_model
 from app.harness.mcp.looping.work import Trace, untraced

@@ -3,9 +3,9 @@
 import json
 from typing import Final
 
-from app.harness.llm.conversation import Role
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.types import Evaluation, Outcome, TaskResult
+from app.llm.conversation import Role
 
 FAILURES: Final = (Outcome.AGENT_ERROR, Outcome.TIMEOUT)
 _OF_THE_ANSWER: Final = ("contains", "fields", "literal", "number", "regex")

@@ -18,9 +18,9 @@ from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from app.core.addresses import OutboundPolicy, networks_of
 from app.core.errors import AppError
-from app.core.http import MASK
+from app.core.http.client import MASK
+from app.core.http.network_policy import OutboundPolicy, networks_of
 from app.harness.mcp.config import HttpServer, StdioServer
 from app.harness.mcp.contents import contents_of, text_of
 from app.harness.mcp.http_link import HttpLink

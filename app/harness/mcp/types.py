@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
-from app.harness.llm.conversation import Message
 from app.harness.mcp.config import TaskType
+from app.llm.conversation import Message
 
 
 class AttemptKey(NamedTuple):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.core.errors import Invalid
-from app.harness.llm.types import ChatAnswer, ChatRequest, Message, ModelAnswer, ModelKind
+from app.llm.types import ChatAnswer, ChatRequest, Message, ModelAnswer, ModelKind
 from app.metrics.registry import METRICS, version_with
 from app.metrics.types import JudgeError, MetricProvider, MetricSpec, Need, Reading
 from app.metrics.verdicts import verdict_of

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.harness.llm.types import EmbeddingAnswer, EmbeddingRequest, ModelAnswer, ModelKind
+from app.llm.types import EmbeddingAnswer, EmbeddingRequest, ModelAnswer, ModelKind
 from app.metrics.reference import BOTH_TEXTS
 from app.metrics.registry import METRICS, version_with
 from app.metrics.types import JudgeError, MetricProvider, MetricSpec, Reading

@@ -7,12 +7,11 @@ from typing import NamedTuple
 
 from app.core.resources import Resources
 from app.harness.bash.schemas import HarnessSettings
-from app.harness.limits import Spending, Spent
-from app.harness.llm.conversation import Provider
-from app.harness.ordering import misfit
-from app.traces.bash_making import order_bash
-from app.traces.bench_making import order_bench
-from app.traces.making import Made, Making
+from app.harness.budget import Spending, Spent
+from app.harness.harness_config import misfit
+from app.llm.conversation import Provider
+from app.traces.bash_producer import order_bash
+from app.traces.mcp_producer import order_bench
 from app.traces.registry import (
     TRACE_SOURCES,
     CollectionFailed,
@@ -20,6 +19,7 @@ from app.traces.registry import (
     TracePage,
     TraceQuery,
 )
+from app.traces.trace_producer import Made, Making
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,10 @@ from app.access.limits import FAILURES_AT_ONCE, FailureLimit, RequestLimit, purg
 from app.access.models import RateWindow
 from app.access.rules import network_of, new_token
 from app.access.service import ensure_first_admin_key
-from app.core.answers import AnswerHeaders
 from app.core.db import Database
 from app.core.resources import Resources
 from app.core.secrets import Secret
+from app.core.web.response_headers import AnswerHeaders
 from tests.integration.access.toy_service import Call, Client, Workshop, toy_app
 
 GiveOut = Callable[..., str]

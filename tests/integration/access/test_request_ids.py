@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from app.core.correlation import carried, carrying, is_traceparent, outbound_headers
-from app.core.http import outbound_client
+from app.core.http.client import outbound_client
 from app.jobs.handlers import HANDLERS, Handler
 from app.jobs.queue import CARRIED
 from tests.support.service import JSON, Service

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from app.access.service import ADMIN_KEY_FILE
-from app.core.client import ADMIN_KEY_FILE as FILE_OF_COMMANDS
-from app.core.client import find_access
-from app.core.completion import ids_at
+from app.core.console.api_client import ADMIN_KEY_FILE as FILE_OF_COMMANDS
+from app.core.console.api_client import find_access
+from app.core.console.shell_completion import ids_at
 from tests.integration.cli.conftest import Shell
 from tests.support.http import serving
 from tests.support.service import Service

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.runs import reporting
+from app.reporting import report_data
 from tests.integration.cli.conftest import Shell
 from tests.support.service import Service, pair
 
@@ -42,7 +42,7 @@ def test_the_history_of_an_old_run_ends_with_that_run(
     service.benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
     service.upload([pair(1)])
     _, second, _ = [service.completed() for _ in range(3)]
-    monkeypatch.setattr(reporting, "RUNS_BACK", 2)
+    monkeypatch.setattr(report_data, "RUNS_BACK", 2)
     page = mosaico.ok("runs", "report", second["id"], "--html").stdout
     assert "<title>2 runs, from 1 to 1</title>" in page
 

@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from app.runs.comparing import compare_runs
-from app.runs.side_by_side import NoSuchMetric
+from app.comparison.run_pair import NoSuchMetric
+from app.comparison.stored_runs import compare_runs
 from tests.integration.comparison.conftest import Night, traces
 from tests.support.service import JSON, Service
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli import cli
-from app.runs import comparing
+from app.comparison import stored_runs
 from tests.integration.comparison.conftest import Night, traces
 from tests.support.service import Service, ndjson
 
@@ -110,7 +110,7 @@ def test_reports_are_written_for_ci_and_for_a_pull_request(files: Path) -> None:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Comparisons are computed in this process, which has numpy anyway."""
-    monkeypatch.setattr(comparing, "compare_in_child", comparing.compare_runs)
+    monkeypatch.setattr(stored_runs, "compare_in_child", stored_runs.compare_runs)
 
 
 def address_of(service: Service) -> dict[str, str]:

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import cli
-from app.runs import comparing
+from app.comparison import stored_runs
 from tests.integration.comparison.conftest import Night, traces
 from tests.support.service import JSON, Service
 
@@ -14,7 +14,7 @@ from tests.support.service import JSON, Service
 @pytest.fixture
 def two_runs(service: Service, night: Night, monkeypatch: pytest.MonkeyPatch) -> list[JSON]:
     """A good night, then one on which ten items fall; compared in this process."""
-    monkeypatch.setattr(comparing, "compare_in_child", comparing.compare_runs)
+    monkeypatch.setattr(stored_runs, "compare_in_child", stored_runs.compare_runs)
     return [night("monday", traces([39])), night("tuesday", traces(range(10)))]
 
 

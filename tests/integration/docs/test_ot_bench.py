@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 from app.benchmarks.schemas import BenchmarkCreate
 from app.core.registry import Registry
 from app.harness.bash.checking import CHECKS, Check, Found
+from app.harness.harness_config import misfit
 from app.harness.mcp.cli import cli
 from app.harness.mcp.config import Evaluator
 from app.harness.mcp.evaluating import EVALUATORS, Criterion, complaints, load_evaluators
 from app.harness.mcp.evaluating import Found as Verdict
 from app.harness.mcp.schemas import BenchSettings
-from app.harness.ordering import misfit
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "ot-bench.md"

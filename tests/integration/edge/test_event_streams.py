@@ -8,10 +8,10 @@ import psycopg
 import pytest
 from fastapi import FastAPI
 
-from app.core.announcing import announce
 from app.core.db import Database
 from app.core.errors import NotFound
-from app.core.sse import EventHub, Snapshot
+from app.core.notify import announce
+from app.core.web.sse import EventHub, Snapshot
 from app.main import Server
 from tests.integration.edge.toy_things import THINGS, Shelf, toy_app
 from tests.support.http import serving

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from app.core.db import Database
-from app.web.metrics import read_queues
+from app.core.web.prometheus import read_queues
 from tests.integration.edge.toy_things import THINGS, Shelf, toy_app
 from tests.support.http import serving
 

@@ -10,8 +10,19 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
-from app.core.addresses import OWN_SERVERS, PUBLIC_ONLY, IPAddress, OutboundPolicy, networks_of
-from app.core.http import AnswerTooLarge, RefusedAddress, outbound_client, without_credentials
+from app.core.http.client import (
+    AnswerTooLarge,
+    RefusedAddress,
+    outbound_client,
+    without_credentials,
+)
+from app.core.http.network_policy import (
+    OWN_SERVERS,
+    PUBLIC_ONLY,
+    IPAddress,
+    OutboundPolicy,
+    networks_of,
+)
 from tests.support.http import serving
 
 MIB = 1024 * 1024

@@ -15,7 +15,7 @@ from app.harness.bash.cli import cli
 from app.harness.bash.recordings import read_report
 from app.harness.bash.run import ModelChoice, RunOptions, run_dataset
 from app.harness.bash.types import Outcome
-from app.harness.llm.conversation import Message, Provider, Role, Stop, TextBlock
+from app.llm.conversation import Message, Provider, Role, Stop, TextBlock
 from tests.support.bash_eval import GPT, HAIKU, recorded
 from tests.support.model_server import Said, model_server
 

@@ -173,7 +173,7 @@ def test_another_type_and_a_large_file_are_refused(
 ) -> None:
     as_lines = {"headers": {"Content-Type": "application/x-ndjson"}}
     assert imported(service, small(), **as_lines).status_code == 415
-    monkeypatch.setattr("app.core.uploads.DOCUMENT_BYTES", 100)
+    monkeypatch.setattr("app.core.web.uploads.DOCUMENT_BYTES", 100)
     assert imported(service, small()).status_code == 413
 
 

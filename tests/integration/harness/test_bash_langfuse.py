@@ -12,7 +12,7 @@ from app.harness.bash.cli import cli
 from app.harness.bash.langfuse_export import export_run
 from app.harness.bash.types import Outcome
 from app.harness.langfuse_export import ExportFailed, LangfuseAccess
-from app.harness.llm.conversation import Message, Role, TextBlock, user_message
+from app.llm.conversation import Message, Role, TextBlock, user_message
 from tests.integration.langfuse.collecting import collected
 from tests.support.bash_eval import call, report, result, task, trace
 from tests.support.langfuse import StandIn, stand_in

@@ -10,8 +10,8 @@ from app.harness.bash.checking import load_checks
 from app.harness.bash.replay import is_unsteady, replay
 from app.harness.bash.runner import RunLimits, Runner, plan_trials
 from app.harness.bash.types import Ending, EvalResult, EvalTask
-from app.harness.limits import Spending
-from app.harness.llm.conversation import (
+from app.harness.budget import Spending
+from app.llm.conversation import (
     Llm,
     Message,
     Provider,
@@ -22,7 +22,7 @@ from app.harness.llm.conversation import (
     TurnSettings,
     Usage,
 )
-from app.harness.llm.providers import open_llm
+from app.llm.providers import open_llm
 from tests.support.bash_eval import GPT, HAIKU, OPUS, SONNET, recorded_report, task
 from tests.support.model_server import Asked, ModelServer, Raw, Said, model_server, recorded_plan
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from app.harness.bash.checking import CHECKS, Check, Evidence, load_checks
 from app.harness.bash.cli import cli
 from app.harness.bash.schemas import HarnessSettings
-from app.harness.llm.conversation import Provider
+from app.llm.conversation import Provider
 from tests.integration.docs.test_examples import ROOT, blocks, examples, matches
 from tests.support.bash_eval import call, evidence
 

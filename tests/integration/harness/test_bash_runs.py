@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from app.core.addresses import PUBLIC_ONLY
+from app.core.http.network_policy import PUBLIC_ONLY
 from app.core.resources import LlmAccess, Resources
 from app.core.secrets import Secret
-from app.harness.llm.conversation import Message, Role, Stop, TextBlock, Usage
+from app.llm.conversation import Message, Role, Stop, TextBlock, Usage
 from tests.support.bash_eval import HAIKU, recorded_report
 from tests.support.model_server import Asked, ModelServer, Raw, Said, model_server, recorded_plan
 from tests.support.service import JSON, Service, pointers

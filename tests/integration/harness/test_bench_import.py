@@ -6,8 +6,8 @@ import pytest
 
 from app.harness.mcp.recordings import json_text
 from app.harness.mcp.types import BenchReport
-from app.traces.bench_results import traces_of
 from app.traces.imports import read_results
+from app.traces.mcp_traces import traces_of
 from app.traces.ndjson import read_traces
 from tests.support.bench_results import FAILED, bench_report, llm_calls, result, tool_call
 from tests.support.service import Service

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 from app.core.clock import utc_now
 from app.core.secrets import Secret
 from app.harness.langfuse_export import LangfuseAccess
-from app.harness.llm.conversation import user_message
 from app.harness.mcp.cli import cli
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.langfuse_export import export_run
 from app.harness.mcp.types import Ending, Outcome
+from app.llm.conversation import user_message
 from tests.integration.langfuse.collecting import collected
 from tests.support.bench_results import FAILED, bench_report, llm_calls, result, tool_call
 from tests.support.langfuse import stand_in

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
+from app.harness.budget import Allowance
 from app.harness.gate import Verdict, verdict
-from app.harness.limits import Allowance
-from app.harness.llm.conversation import Turn
-from app.harness.llm.prices import Price
 from app.harness.mcp.config import Evaluator
 from app.harness.mcp.evaluating import load_evaluators
 from app.harness.mcp.planning import unpriced
 from app.harness.mcp.summary import figures
 from app.harness.mcp.types import ErrorKind, Outcome
+from app.llm.conversation import Turn
+from app.llm.prices import Price
 from tests.support.bench import (
     Request,
     ScriptedModel,

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from app.core.resources import Resources
-from app.harness.llm.conversation import Message, Role, Stop, TextBlock, ToolUseBlock, Usage
 from app.harness.mcp.schemas import BenchSettings
 from app.harness.schemas import ModelPrice
-from app.traces.bench_making import order_bench
+from app.llm.conversation import Message, Role, Stop, TextBlock, ToolUseBlock, Usage
+from app.traces.mcp_producer import order_bench
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery
 from tests.support.mcp_servers import FAULTS
 from tests.support.model_server import Asked, Raw, Said, model_server

@@ -17,12 +17,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from app.harness.llm.conversation import Message, Role, Stop, TextBlock, Usage
 from app.harness.mcp.cli import cli
 from app.harness.mcp.looping.attempt import make_attempt
 from app.harness.mcp.places import claim
 from app.harness.mcp.recordings import journal_of, read_report, write_report
 from app.harness.mcp.types import BenchReport, Outcome
+from app.llm.conversation import Message, Role, Stop, TextBlock, Usage
 from tests.support.mcp_servers import FAULTS
 from tests.support.model_server import Asked, ModelServer, Raw, Said, model_server
 

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.harness.limits import Allowance
-from app.harness.llm.conversation import LlmFailure, Message, Role, Stop, ToolResultBlock, Turn
-from app.harness.llm.prices import Price
+from app.harness.budget import Allowance
 from app.harness.mcp.config import Evaluator
 from app.harness.mcp.evaluating import load_evaluators
 from app.harness.mcp.plan import Plan
@@ -24,6 +22,8 @@ from app.harness.mcp.types import (
     TaskResult,
     Traced,
 )
+from app.llm.conversation import LlmFailure, Message, Role, Stop, ToolResultBlock, Turn
+from app.llm.prices import Price
 from tests.support.bench import (
     Request,
     ScriptedModel,

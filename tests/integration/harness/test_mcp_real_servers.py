@@ -13,15 +13,6 @@ from socket import create_connection, create_server
 
 import pytest
 
-from app.harness.llm.conversation import (
-    Message,
-    Provider,
-    Role,
-    Stop,
-    TextBlock,
-    ToolUseBlock,
-    Usage,
-)
 from app.harness.mcp.plan import LlmEndpoint, Plan, PlannedServer, PlannedTask
 from app.harness.mcp.run import run_bench
 from app.harness.mcp.types import (
@@ -32,6 +23,7 @@ from app.harness.mcp.types import (
     Outcome,
     TaskResult,
 )
+from app.llm.conversation import Message, Provider, Role, Stop, TextBlock, ToolUseBlock, Usage
 from tests.support.bench import direct_task, harness_task
 from tests.support.mcp_servers import http, node_programs, node_server, stdio
 from tests.support.model_server import Asked, ModelServer, Raw, Said, model_server

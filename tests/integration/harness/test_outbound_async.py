@@ -8,11 +8,11 @@ from ipaddress import ip_address
 import httpx2
 import pytest
 
-from app.core.addresses import OWN_SERVERS, PUBLIC_ONLY, IPAddress, OutboundPolicy
-from app.core.http import AnswerTooLarge, RefusedAddress, Resolver, resolved
-from app.harness.llm.conversation import LlmFailure, Provider, TurnSettings, user_message
-from app.harness.llm.providers import open_llm
-from app.harness.outbound import outbound_async_client
+from app.core.http.async_client import outbound_async_client
+from app.core.http.client import AnswerTooLarge, RefusedAddress, Resolver, resolved
+from app.core.http.network_policy import OWN_SERVERS, PUBLIC_ONLY, IPAddress, OutboundPolicy
+from app.llm.conversation import LlmFailure, Provider, TurnSettings, user_message
+from app.llm.providers import open_llm
 from tests.support.model_server import ModelServer, Raw, model_server
 
 # The SDKs take seconds to import: one worker does it for all.

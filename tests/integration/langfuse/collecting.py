@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from app.core.addresses import OWN_SERVERS
 from app.core.db import Database
+from app.core.http.network_policy import OWN_SERVERS
 from app.core.resources import Resources
 from app.core.secrets import Secret, SecretBox
 from app.traces.collect import collect

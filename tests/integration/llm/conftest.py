@@ -4,9 +4,9 @@ from dataclasses import replace
 import pytest
 
 from app.core.resources import Resources
-from app.harness.llm.retry import Patience
 from app.jobs.pool import ProcessPool
-from app.runs import asking
+from app.llm.retry import Patience
+from app.runs import llm_metrics
 from tests.support.llm import Models, model_server
 from tests.support.service import Service, running_service
 
@@ -27,7 +27,7 @@ def service(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Service]:
     """The service, whose workers ask the models and have little patience with them."""
-    monkeypatch.setattr(asking, "PATIENCE", HASTE)
+    monkeypatch.setattr(llm_metrics, "PATIENCE", HASTE)
     resources = replace(service_resources, llm=models.access)
     with running_service(resources, metric_pool) as running:
         running.agent()

@@ -9,22 +9,15 @@ from typing import Any
 import pytest
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from app.core.addresses import OWN_SERVERS, PUBLIC_ONLY
 from app.core.errors import Invalid
-from app.core.http import RefusedAddress, outbound_client
+from app.core.http.client import RefusedAddress, outbound_client
+from app.core.http.network_policy import OWN_SERVERS, PUBLIC_ONLY
+from app.core.http.throttle import Turns
 from app.core.secrets import Secret
-from app.core.waiting import Turns
-from app.harness.llm.client import Client, new_client
-from app.harness.llm.failures import (
-    Kind,
-    LlmAuth,
-    LlmNotFound,
-    LlmQuota,
-    LlmRedirected,
-    NoAnswer,
-)
-from app.harness.llm.retry import Patience
-from app.harness.llm.types import (
+from app.llm.client import Client, new_client
+from app.llm.failures import Kind, LlmAuth, LlmNotFound, LlmQuota, LlmRedirected, NoAnswer
+from app.llm.retry import Patience
+from app.llm.types import (
     ChatAnswer,
     ChatRequest,
     EmbeddingAnswer,

@@ -12,9 +12,10 @@ import pytest
 from starlette.responses import HTMLResponse, Response
 
 from app.core.clock import utc_now
-from app.harness.llm.crew import Arrived, Batch, Crew
-from app.harness.llm.failures import Failure, Kind, LlmUnavailable, NoAnswer
-from app.harness.llm.types import (
+from app.jobs.handlers import HandBack, Job
+from app.llm.crew import Arrived, Batch, Crew
+from app.llm.failures import Failure, Kind, LlmUnavailable, NoAnswer
+from app.llm.types import (
     ChatAnswer,
     ChatRequest,
     EmbeddingAnswer,
@@ -25,13 +26,12 @@ from app.harness.llm.types import (
     Usage,
     request_key,
 )
-from app.harness.llm.wire import Reply
-from app.jobs.handlers import HandBack, Job
+from app.llm.wire import Reply
 from app.metrics.types import Failed, MetricRef
-from app.runs import fetching
-from app.runs.answers import KEPT, Spent, keep_answers, purge_old_answers
-from app.runs.asking import ask_traces
-from app.runs.fetching import Fetching
+from app.runs import completion_fetcher
+from app.runs.completion_fetcher import Fetching
+from app.runs.llm_cache import KEPT, Spent, keep_answers, purge_old_answers
+from app.runs.llm_metrics import ask_traces
 from app.runs.service import RunEnded
 from app.traces.types import Trace
 from tests.support.llm import (
@@ -327,7 +327,7 @@ def test_a_server_that_fails_at_many_conversations_in_a_row_is_not_taken_for_one
 def test_texts_that_a_server_fails_at_are_found_in_however_many_batches(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "TEXTS_AT_ONCE", 4)
+    monkeypatch.setattr(completion_fetcher, "TEXTS_AT_ONCE", 4)
     job = Job(resources=service.resources, pool=service.pool, must_stop=lambda: False)
     texts = [f"{number}x" if number % 4 == 0 else f"{number}" for number in range(48)]
     wanted = [EmbeddingRequest(model=EMBEDDER, text=text) for text in texts]

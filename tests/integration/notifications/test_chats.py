@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from app.core import http
+from app.core.http import client
 from app.notifications.types import Fact, Item, Message, Severity, Target
 from tests.integration.notifications.conftest import Scene
 from tests.support.tls import trusted_server
@@ -106,9 +106,9 @@ def lead_here(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 @pytest.fixture
 def fresh_trust() -> Iterator[None]:
     """Whom clients trust is read anew, now and after the test."""
-    http._certificates.cache_clear()
+    client._certificates.cache_clear()
     yield
-    http._certificates.cache_clear()
+    client._certificates.cache_clear()
 
 
 @pytest.fixture

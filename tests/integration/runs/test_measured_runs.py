@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.runs import queries
+from app.results import queries
 from tests.support.service import JSON, Service, pair
 
 RUNS = "/benchmark-runs"

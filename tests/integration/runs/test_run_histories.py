@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from app.jobs.handlers import Job
+from app.results.rules import FINAL, FOLLOWS, MAX_RETRIES, RunStatus
 from app.runs import pipeline
-from app.runs.rules import FINAL, FOLLOWS, MAX_RETRIES, RunStatus
 from tests.support.service import JSON, Service, pair
 
 RUNS = "/benchmark-runs"

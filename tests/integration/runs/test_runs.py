@@ -12,8 +12,8 @@ from app.agents.queries import get_agent
 from app.core.errors import NotFound
 from app.core.problems import MEDIA_TYPE
 from app.jobs.handlers import Job
+from app.results.rules import TriggerType
 from app.runs import pipeline
-from app.runs.rules import TriggerType
 from app.runs.service import create_run
 from tests.support.service import JSON, Service, pair, pointers
 

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from app.core.addresses import HTTPS_PORT
 from app.core.db import Database, libpq_url
+from app.core.http.network_policy import HTTPS_PORT
 from app.core.production import PowerfulDatabaseRole, require_restricted_role
 from app.core.resources import Resources
 from app.core.secrets import BadMasterKey

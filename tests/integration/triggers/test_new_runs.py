@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from app.core.db import DatabaseUnavailable
 from app.core.errors import Unavailable
 from app.core.resources import Resources
-from app.runs.listed import judged_runs
+from app.runs.source_runs import judged_runs
 from app.traces.registry import (
     TRACE_SOURCES,
     CollectionFailed,

@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import cli
-from app.runs import comparing
+from app.comparison import stored_runs
 from tests.integration.verdicts.conftest import Night, traces
 from tests.support.service import JSON, Service
 
@@ -87,7 +87,7 @@ def test_a_kpi_that_changed_is_silent_while_another_one_speaks(
 def test_the_gate_says_the_same_unless_somebody_chooses_the_baseline(
     service: Service, night: Night, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(comparing, "compare_in_child", comparing.compare_runs)
+    monkeypatch.setattr(stored_runs, "compare_in_child", stored_runs.compare_runs)
     env = {
         "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
         "MOSAICO_API_KEY": service.client.headers["Authorization"].removeprefix("Bearer "),

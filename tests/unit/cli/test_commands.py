@@ -107,7 +107,7 @@ def test_version_and_help_import_nothing_heavy() -> None:
         )
         loaded = {name.partition(".")[0] for name in done.stderr.split()}
         assert not loaded & set(HEAVY)
-        assert "app.core.terminal" in done.stderr
+        assert "app.core.console.terminal" in done.stderr
 
 
 def test_the_version_is_an_answer() -> None:
@@ -157,7 +157,7 @@ def test_the_reference_in_the_documentation_is_what_the_commands_say() -> None:
 
 @pytest.mark.xdist_group("sdks of models")  # it loads every module, and those with them
 def test_every_exit_code_of_an_error_is_in_the_documentation() -> None:
-    from app.web.problem_pages import errors_page
+    from app.core.web.problem_pages import errors_page
 
     errors_page()  # imports everything
     by_hand = PAGE.read_text().partition(MARK)[0]

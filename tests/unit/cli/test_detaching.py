@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 import typer
 
-from app.core.client import Api
+from app.core.console.api_client import Api
 from app.runs.cli import _detach
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.core.tabular import (
+from app.core.console.table import (
     Column,
     ago,
     bytes_text,
@@ -14,7 +14,7 @@ from app.core.tabular import (
     print_page,
     when,
 )
-from app.core.terminal import OutputFormat
+from app.core.console.terminal import OutputFormat
 
 COLUMNS = (field("id"), field("name", "title"), Column("double", lambda item: item["n"] * 2))
 

@@ -9,8 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from app.core.errors import AppError, Conflict, ErrorItem, Invalid
-from app.core.terminal import (
+from app.core.console.terminal import (
     CommandGroup,
     Format,
     OutputFormat,
@@ -21,6 +20,7 @@ from app.core.terminal import (
     printable,
     tell,
 )
+from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 
 group = CommandGroup("toy", help="Toy commands.")
 

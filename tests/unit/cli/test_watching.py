@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.client import Api, Event, NotReachable, read_events
-from app.runs.watching import Progress, describe, exit_code_of, follow
+from app.core.console.api_client import Api, Event, NotReachable, read_events
+from app.runs.progress import Progress, describe, exit_code_of, follow
 
 JSON = dict[str, Any]
 

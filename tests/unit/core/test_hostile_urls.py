@@ -6,8 +6,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from app.core.addresses import OWN_SERVERS, PUBLIC_ONLY, IPAddress, OutboundPolicy
-from app.core.http import RefusedAddress, outbound_client, resolved
+from app.core.http.client import RefusedAddress, outbound_client, resolved
+from app.core.http.network_policy import OWN_SERVERS, PUBLIC_ONLY, IPAddress, OutboundPolicy
 
 # What the names of an attacker's own domain answer.
 NAMES = {

@@ -3,8 +3,14 @@ from ipaddress import ip_address
 import httpx
 import pytest
 
-from app.core.addresses import OWN_SERVERS, PUBLIC_ONLY, OutboundPolicy, is_public, networks_of
-from app.core.http import RefusedAddress, check_url, checked_addresses
+from app.core.http.client import RefusedAddress, check_url, checked_addresses
+from app.core.http.network_policy import (
+    OWN_SERVERS,
+    PUBLIC_ONLY,
+    OutboundPolicy,
+    is_public,
+    networks_of,
+)
 
 EVERYTHING = OutboundPolicy(allowed=networks_of("0.0.0.0/0,::/0"))
 

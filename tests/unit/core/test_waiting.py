@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.clock import utc_now
-from app.core.waiting import IN_FLIGHT, Abandoned, Turns, seconds_to_wait, turns_at
+from app.core.http.throttle import IN_FLIGHT, Abandoned, Turns, seconds_to_wait, turns_at
 
 
 class Clock:

@@ -24,9 +24,9 @@ from app.harness.bash.replay import rescore
 from app.harness.bash.runner import RunLimits, Runner, Trial, plan_trials
 from app.harness.bash.sandbox import SandboxLimits, sandbox_prompt
 from app.harness.bash.types import Ending, EvalResult, EvalTask, Outcome
-from app.harness.limits import Allowance, Spending
-from app.harness.llm.calling import SdkErrors, call_with_retries
-from app.harness.llm.conversation import (
+from app.harness.budget import Allowance, Spending
+from app.llm.calling import SdkErrors, call_with_retries
+from app.llm.conversation import (
     Llm,
     LlmFailure,
     Message,
@@ -39,9 +39,9 @@ from app.harness.llm.conversation import (
     TurnSettings,
     Usage,
 )
-from app.harness.llm.prices import Price
-from app.harness.llm.scripted import Script, ScriptedLlm
-from app.harness.llm.turn_cache import CachedLlm
+from app.llm.prices import Price
+from app.llm.scripted import Script, ScriptedLlm
+from app.llm.turn_cache import CachedLlm
 from tests.support.bash_eval import call, report, result, task, trace
 
 TEN = Usage(input_tokens=8, output_tokens=2)

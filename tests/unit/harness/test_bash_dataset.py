@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.core.input_files import NoInput
+from app.core.console.input_files import NoInput
 from app.harness.bash.dataset import BadDataset, Severity, load_dataset, parse_dataset
 from tests.support.bash_eval import dataset_file, task
 

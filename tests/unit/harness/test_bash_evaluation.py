@@ -13,8 +13,8 @@ from app.harness.bash.evaluation import evaluate, spending_of
 from app.harness.bash.runner import plan_trials
 from app.harness.bash.schemas import HarnessSettings
 from app.harness.bash.types import EvalResult
-from app.harness.limits import Limit, Spending, Spent
-from app.harness.llm.conversation import Message, Role, Stop, TextBlock, Tool, Turn, Usage
+from app.harness.budget import Limit, Spending, Spent
+from app.llm.conversation import Message, Role, Stop, TextBlock, Tool, Turn, Usage
 from tests.support.bash_eval import task
 
 CHEAP = {"inputUsd": 1.0, "outputUsd": 10.0}

@@ -11,7 +11,7 @@ from app.harness.bash.reports import REPORTS, render
 from app.harness.bash.reports.comparison import comparison_report
 from app.harness.bash.reports.figures import amount, percent
 from app.harness.bash.types import EvalReport, EvalResult, Outcome
-from app.harness.llm.conversation import Message, Role, TextBlock, ToolResultBlock, ToolUseBlock
+from app.llm.conversation import Message, Role, TextBlock, ToolResultBlock, ToolUseBlock
 from tests.support.bash_eval import (
     GPT,
     HAIKU,

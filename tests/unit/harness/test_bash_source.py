@@ -13,7 +13,7 @@ from app.core.db import Database
 from app.core.resources import Resources
 from app.core.secrets import SecretBox
 from app.harness.bash.schemas import HarnessSettings
-from app.harness.limits import Spent
+from app.harness.budget import Spent
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery
 
 pytestmark = pytest.mark.usefixtures("plugins")

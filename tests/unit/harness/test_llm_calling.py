@@ -8,12 +8,12 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from app.core.input_files import BadInput
-from app.harness.llm.answers import read_arguments, read_usage, text_of
-from app.harness.llm.calling import SdkErrors, call_with_retries
-from app.harness.llm.conversation import LlmFailure, Provider, TurnSettings
-from app.harness.llm.prices import Price, read_price
-from app.harness.llm.providers import MissingKey, open_llm
+from app.core.console.input_files import BadInput
+from app.llm.answers import read_arguments, read_usage, text_of
+from app.llm.calling import SdkErrors, call_with_retries
+from app.llm.conversation import LlmFailure, Provider, TurnSettings
+from app.llm.prices import Price, read_price
+from app.llm.providers import MissingKey, open_llm
 
 
 class Trouble(Exception):

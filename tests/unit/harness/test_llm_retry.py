@@ -3,8 +3,8 @@
 import httpx
 import pytest
 
-from app.harness.llm.failures import PASSING, Failure, Kind, failure_of_error
-from app.harness.llm.retry import Patience, wait_before_retry
+from app.llm.failures import PASSING, Failure, Kind, failure_of_error
+from app.llm.retry import Patience, wait_before_retry
 
 PATIENCE = Patience(retries=4, first_wait_s=1.0)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.input_files import NoInput
+from app.core.console.input_files import NoInput
 from app.harness.mcp.picking import (
     BadFavourites,
     Choice,

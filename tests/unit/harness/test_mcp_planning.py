@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.harness.limits import Allowance
-from app.harness.llm.conversation import Provider
-from app.harness.llm.providers import MissingKey
+from app.harness.budget import Allowance
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.evaluating import load_evaluators
 from app.harness.mcp.lint import lint
@@ -24,6 +22,8 @@ from app.harness.mcp.planning import (
     require_keys,
 )
 from app.harness.mcp.secrets import Secrets
+from app.llm.conversation import Provider
+from app.llm.providers import MissingKey
 from tests.support.bench import harness_task
 
 BENCH = """

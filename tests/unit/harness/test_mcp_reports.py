@@ -10,9 +10,8 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from app.core.input_files import NoInput
+from app.core.console.input_files import NoInput
 from app.harness.gate import Verdict, verdict
-from app.harness.llm.conversation import user_message
 from app.harness.mcp.context_cost import context_costs, tool_uses
 from app.harness.mcp.recordings import (
     BadResult,
@@ -38,6 +37,7 @@ from app.harness.mcp.types import (
     Outcome,
     TaskResult,
 )
+from app.llm.conversation import user_message
 from tests.support.bench_results import (
     FAILED,
     PASSED,

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.core.errors import Invalid
-from app.harness.llm.types import ChatAnswer, ChatRequest
+from app.llm.types import ChatAnswer, ChatRequest
 from app.metrics.registry import load_metrics, provider_for, ref_of_column
 from app.metrics.remote import Answered, Judged, judged_by, requests_to
 from app.metrics.types import (

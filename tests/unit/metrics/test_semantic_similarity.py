@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.harness.llm.types import ChatAnswer, EmbeddingAnswer, EmbeddingRequest, ModelAnswer
+from app.llm.types import ChatAnswer, EmbeddingAnswer, EmbeddingRequest, ModelAnswer
 from app.metrics.registry import load_metrics, provider_for
 from app.metrics.remote import Answered, Judged, judged_by, requests_to
 from app.metrics.types import (

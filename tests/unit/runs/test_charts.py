@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.runs.charts import (
+from app.reporting.charts import (
     MOST_BARS,
     Change,
     ItemChange,

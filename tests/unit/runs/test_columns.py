@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.runs.queries import ScoredTrace
+from app.results.queries import ScoredTrace
 from app.runs.scoring import Columns
 from app.traces.types import Outcome
 

@@ -4,9 +4,17 @@ import math
 
 import pytest
 
-from app.runs.flips import Cause, Dead, Night, dead_weight, explain_fall, flipped, item_means
-from app.runs.items import ItemRow, table_of_rows
-from app.runs.traits import TraitRow, traits_of_rows
+from app.comparison.flipped_items import (
+    Cause,
+    Dead,
+    Night,
+    dead_weight,
+    explain_fall,
+    flipped,
+    item_means,
+)
+from app.comparison.item_attributes import TraitRow, traits_of_rows
+from app.comparison.item_matrix import ItemRow, table_of_rows
 from app.statistics.verdict import Scale
 from app.traces.types import Outcome
 

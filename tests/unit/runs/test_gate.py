@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from app.runs.comparison import ComparedRun, Comparison, KpiComparison
-from app.runs.gate import GateOutcome, GateTerms, NothingToGate, decide, judgement_of
-from app.runs.gate_reports import gate_junit, gate_markdown
-from app.runs.verdict_words import told_judgement
+from app.comparison.schemas import ComparedRun, Comparison, KpiComparison
+from app.comparison.verdict_view import told_judgement
+from app.gate.reports import gate_junit, gate_markdown
+from app.gate.rules import GateOutcome, GateTerms, NothingToGate, decide, judgement_of
 from app.statistics.anomaly import Side
 from app.statistics.verdict import Judgement, Note, Scale, Verdict, no_judgement, settled
 

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
+from app.comparison.item_counts import _Gathered, tables_of_traces
+from app.comparison.item_matrix import ItemTable
 from app.metrics.types import MetricRef
-from app.runs.item_counts import _Gathered, tables_of_traces
-from app.runs.items import ItemTable
 from app.traces.types import Outcome, Trace
 
 MACRO = MetricRef.of("F1_SCORE", {"labels": "macro"})

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from app.runs.items import ItemRow, ItemTable, pair_items, table_of_rows
-from app.runs.judging import answer, repeats_of
-from app.runs.questions import KpiQuestion, MetricQuestion, Question, Repeats
+from app.comparison.comparison_spec import KpiQuestion, MetricQuestion, Question, Repeats
+from app.comparison.compute import answer, repeats_of
+from app.comparison.item_matrix import ItemRow, ItemTable, pair_items, table_of_rows
 from app.statistics.intervals import Interval
 from app.statistics.repeats import reduce_trials
 from app.statistics.verdict import Note, Scale

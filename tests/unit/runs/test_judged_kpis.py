@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.runs.items import ItemRow, ItemTable, table_of_rows
-from app.runs.judging import answer
-from app.runs.questions import Findings, KpiQuestion, MetricQuestion, Question
-from app.runs.verdict_words import told_judgement
+from app.comparison.comparison_spec import Findings, KpiQuestion, MetricQuestion, Question
+from app.comparison.compute import answer
+from app.comparison.item_matrix import ItemRow, ItemTable, table_of_rows
+from app.comparison.verdict_view import told_judgement
 from app.statistics.anomaly import Side
 from app.statistics.verdict import Judgement, Note, Scale, Verdict, VerdictRule
 

@@ -1,6 +1,6 @@
 from datetime import UTC, datetime
 
-from app.runs.listed import ListedRun, complete_runs, matching
+from app.runs.source_runs import ListedRun, complete_runs, matching
 from app.traces.registry import SourceRun
 
 AT = datetime(2026, 11, 22, tzinfo=UTC)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.kpis.evaluate import PlannedKpi
-from app.runs.plan import Differences, PlannedMetric, RunPlan, differences
+from app.results.plan import Differences, PlannedMetric, RunPlan, differences
 
 
 def metric(column: str = "ROUGE", version: str = "1", **options: bool | str) -> PlannedMetric:

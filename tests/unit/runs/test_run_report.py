@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.runs.report import RunReport, html_report, sparkline, worst_results
+from app.reporting.run_report import RunReport, html_report, sparkline, worst_results
 
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(1)>\x00'
 LINK = "https://langfuse.example/t/1?a=1&b=2"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.runs.rules import (
+from app.results.rules import (
     MAX_RETRIES,
     IllegalTransition,
     RunStatus,

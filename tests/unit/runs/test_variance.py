@@ -2,9 +2,9 @@
 
 import pytest
 
+from app.comparison.variance import is_of_items
 from app.formula import compile_formula
 from app.metrics.types import MetricRef
-from app.runs.variance import is_of_items
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from app.statistics.anomaly import (
     Side,
     judge_run,
 )
-from app.statistics.student import t_quantile
+from app.statistics.student_t import t_quantile
 from tests.support.references import IN_ONE_PROCESS, Reference
 
 pytestmark = IN_ONE_PROCESS

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from app.formula import Reference, compile_formula
 from app.formula.vectorised import Kind, evaluate_rows
 from app.statistics.anomaly import Side
+from app.statistics.hypothesis_tests import judge, judge_resampled
 from app.statistics.intervals import wilson_interval
-from app.statistics.judging import judge, judge_resampled
 from app.statistics.multiplicity import benjamini_hochberg, holm
 from app.statistics.repeats import ItemSums, reduce_trials
 from app.statistics.resampling import draw_items, resampled_statistic

@@ -12,7 +12,7 @@ from app.statistics.means import (
     skewness,
 )
 from app.statistics.repeats import ItemSums, reduce_trials
-from app.statistics.student import two_sided_p
+from app.statistics.student_t import two_sided_p
 from app.statistics.verdict import Scale
 from tests.support.references import IN_ONE_PROCESS, Reference
 

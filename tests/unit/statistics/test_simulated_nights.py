@@ -18,7 +18,7 @@ import pytest
 from app.formula import Reference, compile_formula
 from app.formula.vectorised import evaluate_rows
 from app.statistics.anomaly import Side
-from app.statistics.judging import judge, judge_resampled
+from app.statistics.hypothesis_tests import judge, judge_resampled
 from app.statistics.means import mean_estimate
 from app.statistics.repeats import FloatArray, ItemSums
 from app.statistics.resampling import draw_items, resampled_statistic

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from app.harness.llm.conversation import Message, Role, TextBlock, user_message
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.types import AttemptError, Ending, ErrorKind, Evaluation, Outcome, TaskResult
-from app.traces.bench_results import stem_of, trace_of, traces_of
+from app.llm.conversation import Message, Role, TextBlock, user_message
+from app.traces.mcp_traces import stem_of, trace_of, traces_of
 from app.traces.types import Outcome as TraceOutcome
 from app.traces.types import ToolCall, Trace
 from tests.support.bench_results import FAILED, PASSED, bench_report, llm_calls, result, tool_call

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from app.core.terminal import printable
+from app.core.console.terminal import printable
 from app.harness.bash.compare import ComparedPair, ComparedRun, Comparison, Diagnosis
 from app.harness.bash.reports.figures import percent
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 
+from app.core.markup import html_page, html_table, html_text
 from app.harness.bash.profile import Profile, profile
 from app.harness.bash.reports.figures import (
     amount,
@@ -16,8 +17,7 @@ from app.harness.bash.reports.figures import (
 )
 from app.harness.bash.summary import summarize
 from app.harness.bash.types import EvalReport, EvalResult, EvalSummary, TaskScore
-from app.harness.llm.conversation import Block, TextBlock, ToolUseBlock
-from app.harness.markup import html_page, html_table, html_text
+from app.llm.conversation import Block, TextBlock, ToolUseBlock
 
 
 def html_report(report: EvalReport) -> str:

@@ -2,10 +2,10 @@
 
 from xml.etree import ElementTree as ET
 
+from app.core.markup import xml_text
 from app.harness.bash.reports.figures import name_of
 from app.harness.bash.summary import summarize
 from app.harness.bash.types import EvalReport, EvalResult, Outcome
-from app.harness.markup import xml_text
 
 
 def junit_report(report: EvalReport) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from app.core.terminal import printable
+from app.core.console.terminal import printable
 from app.harness.bash.profile import Profile, profile
 from app.harness.bash.reports.figures import (
     amount,

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from app.harness.limits import RunLimitReached, Spending
-from app.harness.llm.conversation import LlmFailure
-from app.harness.llm.prices import Price
+from app.harness.budget import RunLimitReached, Spending
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.evaluating import Evidence, evaluate, names_error
 from app.harness.mcp.judging import JudgeFailed
@@ -27,6 +25,8 @@ from app.harness.mcp.types import (
     Outcome,
     TaskResult,
 )
+from app.llm.conversation import LlmFailure
+from app.llm.prices import Price
 
 SHOWN: Final = 500  # characters of a tool's error
 

@@ -5,8 +5,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from app.harness.limits import Limit, Spending
-from app.harness.llm.conversation import (
+from app.harness.budget import Limit, Spending
+from app.harness.mcp.contents import shortened
+from app.harness.mcp.looping.toolbox import Toolbox, ToolServer, system_message
+from app.harness.mcp.looping.work import Work
+from app.harness.mcp.plan import PlannedTask
+from app.harness.mcp.types import Ending, LlmCall, ToolCall
+from app.llm.conversation import (
     Llm,
     Message,
     Role,
@@ -16,11 +21,6 @@ from app.harness.llm.conversation import (
     Turn,
     user_message,
 )
-from app.harness.mcp.contents import shortened
-from app.harness.mcp.looping.toolbox import Toolbox, ToolServer, system_message
-from app.harness.mcp.looping.work import Work
-from app.harness.mcp.plan import PlannedTask
-from app.harness.mcp.types import Ending, LlmCall, ToolCall
 
 _ENDINGS: Final = {Limit.TOKENS: Ending.TOKEN_LIMIT, Limit.COST: Ending.COST_LIMIT}
 

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from app.harness.limits import Spending
-from app.harness.llm.conversation import Llm, LlmFailure, TurnSettings, user_message
-from app.harness.llm.prices import Price
-from app.harness.llm.providers import KEYS, open_llm
+from app.harness.budget import Spending
 from app.harness.mcp.judging import JudgeFailed
 from app.harness.mcp.plan import LlmEndpoint, PlannedTask
 from app.harness.mcp.types import JudgeUsage
+from app.llm.conversation import Llm, LlmFailure, TurnSettings, user_message
+from app.llm.prices import Price
+from app.llm.providers import KEYS, open_llm
 
 OpenModel: TypeAlias = Callable[[LlmEndpoint, str], Llm]
 

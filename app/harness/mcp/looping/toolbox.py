@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from app.harness.llm.conversation import Tool
 from app.harness.mcp.types import ServerFacts, ToolCall, ToolFacts
+from app.llm.conversation import Tool
 
 SEPARATOR: Final = "__"
 NAME_CHARS: Final = 64  # that providers take

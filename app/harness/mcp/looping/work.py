@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from app.harness.llm.conversation import Message, Role
 from app.harness.mcp.types import LlmCall, ToolCall
+from app.llm.conversation import Message, Role
 
 Trace = Callable[[str], None]
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from app.core.tabular import Table, print_table
-from app.core.terminal import answer, printable
+from app.core.console.table import Table, print_table
+from app.core.console.terminal import answer, printable
 from app.harness.mcp.reports.tables import (
     Cells,
     context_table,

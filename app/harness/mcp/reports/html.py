@@ -3,8 +3,7 @@
 import json
 from collections.abc import Iterable
 
-from app.harness.llm.conversation import Block, TextBlock, ToolUseBlock
-from app.harness.markup import html_page, html_table, html_text
+from app.core.markup import html_page, html_table, html_text
 from app.harness.mcp.reports.context_plot import LEGEND, context_plots
 from app.harness.mcp.reports.figures import (
     name_of,
@@ -21,6 +20,7 @@ from app.harness.mcp.reports.tables import (
     tool_table,
 )
 from app.harness.mcp.types import BenchReport, TaskResult
+from app.llm.conversation import Block, TextBlock, ToolUseBlock
 
 _VERDICTS = {True: "pass", False: "fail", None: "–"}
 

@@ -9,7 +9,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
-from app.core.waiting import Stop
+from app.core.http.throttle import Stop
 
 T = TypeVar("T")
 

@@ -3,8 +3,8 @@
 from typing import Final
 
 from app.core.clock import utc_now
+from app.core.http.throttle import Stop
 from app.core.resources import Resources
-from app.core.waiting import Stop
 from app.traces.registry import SourceCheck, TraceQuery
 from app.traces.sources.langfuse.client import Client, access_of, open_client, rows_of
 from app.traces.sources.langfuse.failures import AskForLess, BadResponse, LangfuseAuth, NotThere

@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 import httpx
 
-from app.core.http import AnswerTooLarge, outbound_client
+from app.core.http.client import AnswerTooLarge, outbound_client
+from app.core.http.throttle import Pause, Turns, turns_at
 from app.core.resources import Resources
 from app.core.secrets import Secret
-from app.core.waiting import Pause, Turns, turns_at
 from app.traces.limits import SourceLimit
 from app.traces.sources.langfuse.failures import (
     AskForLess,

@@ -20,8 +20,8 @@ from typing import Any, Final
 
 import httpx
 
-from app.core.http import AnswerTooLarge, is_refused_certificate, without_credentials
-from app.core.waiting import seconds_to_wait
+from app.core.http.client import AnswerTooLarge, is_refused_certificate, without_credentials
+from app.core.http.throttle import seconds_to_wait
 from app.traces.registry import CollectionFailed, CredentialsRefused
 
 SHOWN_CHARS: Final = 200

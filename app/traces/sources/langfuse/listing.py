@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from app.core.http.throttle import Stop
 from app.core.resources import Resources
-from app.core.waiting import Stop
 from app.traces.registry import SourceRun, TraceQuery
 from app.traces.sources.langfuse.client import Client, access_of, open_client
 from app.traces.sources.langfuse.lookup import (

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
+from app.core.http.throttle import Stop
 from app.core.resources import Resources
-from app.core.waiting import Stop
 from app.traces.registry import TracePage, TraceQuery
 from app.traces.sources.langfuse.background import BEAT_S, attended
 from app.traces.sources.langfuse.check import project_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from app.core.waiting import IN_FLIGHT
+from app.core.http.throttle import IN_FLIGHT
 from app.traces.sources.langfuse.background import in_order
 from app.traces.sources.langfuse.client import (
     JSON,

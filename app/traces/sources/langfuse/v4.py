@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final, NamedTuple
 
-from app.core.waiting import IN_FLIGHT
+from app.core.http.throttle import IN_FLIGHT
 from app.traces.sources.langfuse.calls import Calls
 from app.traces.sources.langfuse.client import JSON, Client, Parameters, meta_of, rows_of
 from app.traces.sources.langfuse.failures import AskForLess, BadResponse, NotThere

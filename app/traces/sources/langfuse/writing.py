@@ -3,8 +3,8 @@
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 
+from app.core.http.throttle import IN_FLIGHT, Pause, Stop
 from app.core.resources import Resources
-from app.core.waiting import IN_FLIGHT, Pause, Stop
 from app.traces.registry import NewScore, TraceQuery
 from app.traces.sources.langfuse.background import BEAT_S, attended, in_order
 from app.traces.sources.langfuse.client import Access, Client, access_of, open_client

@@ -5,7 +5,7 @@ from collections.abc import Generator
 
 import pytest
 
-from app.core.waiting import Abandoned, Stop
+from app.core.http.throttle import Abandoned, Stop
 from app.traces.sources.langfuse.background import attended, launch
 
 

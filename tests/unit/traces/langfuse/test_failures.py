@@ -4,7 +4,7 @@ import ssl
 
 import httpx
 
-from app.core.http import AnswerTooLarge
+from app.core.http.client import AnswerTooLarge
 from app.traces.sources.langfuse.failures import Kind, failure_of_answer, failure_of_error
 
 

@@ -1,0 +1,1 @@
+"""Compares a run with its baseline: item tables, baselines, intervals, verdicts, power."""

@@ -1,0 +1,1 @@
+"""The command line's terminal, tables, files and API client."""

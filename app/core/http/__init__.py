@@ -1,0 +1,1 @@
+"""Outbound HTTP: clients, network policy, throttle."""

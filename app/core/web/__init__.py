@@ -1,0 +1,1 @@
+"""What every browser and probe meets: request bodies, headers, API pages, health, metrics."""

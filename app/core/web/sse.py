@@ -1,0 +1,244 @@
+"""Progress as server-sent events: one database connection wakes every open stream.
+
+A service announces a key inside its own transaction; Postgres delivers it at the commit to the
+one listening connection of each process, which wakes the streams of that key. A stream then takes
+a fresh snapshot, so nothing depends on having heard every announcement.
+Source: WHATWG HTML §9.2 (server-sent events).
+"""
+
+import asyncio
+import hashlib
+import json
+import random
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import psycopg
+import structlog
+from fastapi import Request
+from fastapi.encoders import jsonable_encoder
+from fastapi.responses import Response, StreamingResponse
+from psycopg import sql
+from starlette.types import Receive, Scope, Send
+
+from app.core.db import libpq_url
+from app.core.errors import Unavailable
+from app.core.notify import CHANNEL
+
+log = structlog.stdlib.get_logger(__name__)
+
+HEARTBEAT_S = 15.0
+BURST_S = 0.1
+FIRST_RETRY_S = 0.1
+LAST_RETRY_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What a stream shows at one moment.
+
+    `data` is anything JSON can hold, or a wire model. `final` ends the stream after it. Without
+    an `id` the content names itself, so that an unchanged snapshot is never sent twice.
+    """
+
+    event: str
+    data: Any
+    id: str | None = None
+    final: bool = False
+
+
+class EventHub:
+    """Wakes streams by key, over one listening connection for the whole process.
+
+    It reconnects by itself; after a gap it wakes everybody, since announcements may be lost.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        channel: str = CHANNEL,
+        heartbeat_s: float = HEARTBEAT_S,
+        burst_s: float = BURST_S,
+    ) -> None:
+        self.heartbeat_s = heartbeat_s
+        self.burst_s = burst_s
+        self.listening = False
+        self.closed = False
+        self._url = url
+        self._channel = channel
+        self._subscribers: dict[str, set[asyncio.Event]] = {}
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Listen until the block ends, then end every stream."""
+        listener = asyncio.create_task(self._listen_forever())
+        try:
+            yield
+        finally:
+            self.close()
+            listener.cancel()
+            with suppress(asyncio.CancelledError):
+                await listener
+
+    @contextmanager
+    def subscribe(self, key: str) -> Iterator[asyncio.Event]:
+        """An event that is set whenever the key was announced; the reader clears it."""
+        wakeup = asyncio.Event()
+        self._subscribers.setdefault(key, set()).add(wakeup)
+        try:
+            yield wakeup
+        finally:
+            waiting = self._subscribers[key]
+            waiting.discard(wakeup)
+            if not waiting:
+                del self._subscribers[key]
+
+    def wake(self, key: str) -> None:
+        for wakeup in self._subscribers.get(key, ()):
+            wakeup.set()
+
+    def wake_all(self) -> None:
+        for key in self._subscribers:
+            self.wake(key)
+
+    def close(self) -> None:
+        """End every open stream, so that a stopping server need not wait for them."""
+        self.closed = True
+        self.wake_all()
+
+    @property
+    def open_streams(self) -> int:
+        return sum(len(waiting) for waiting in self._subscribers.values())
+
+    async def _listen_forever(self) -> None:
+        delay_s = FIRST_RETRY_S
+        while not self.closed:
+            try:
+                await self._listen()
+            except (psycopg.Error, OSError) as error:
+                if self.listening:
+                    log.warning("lost the event connection", cause=type(error).__name__)
+                    delay_s = FIRST_RETRY_S
+                self.listening = False
+            await asyncio.sleep(delay_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+            delay_s = min(2 * delay_s, LAST_RETRY_S)
+
+    async def _listen(self) -> None:
+        connection = await psycopg.AsyncConnection.connect(
+            libpq_url(self._url),
+            autocommit=True,
+            connect_timeout=5,
+            keepalives_idle=10,
+            application_name="mosaico-events",
+        )
+        async with connection:
+            await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+            self.listening = True
+            self.wake_all()
+            async for announced in connection.notifies():
+                self.wake(announced.payload)
+
+
+def stream(
+    request: Request, hub: EventHub, key: str, snapshot: Callable[[], Snapshot | None]
+) -> StreamingResponse:
+    """Server-sent events that follow one thing until a snapshot is final.
+
+    `snapshot` runs in a thread: at the start, after each announcement of the key and with each
+    heartbeat. None means that the thing is gone and ends the stream. A client that comes back
+    with `Last-Event-ID` is not told the same again; one that has seen the end gets 204, which
+    tells a browser to stop asking. What the first snapshot raises is the answer.
+    """
+    return _EventStream(hub, key, snapshot, request.headers.get("last-event-id"))
+
+
+class _EventStream(StreamingResponse):
+    media_type = "text/event-stream"
+
+    def __init__(
+        self,
+        hub: EventHub,
+        key: str,
+        snapshot: Callable[[], Snapshot | None],
+        last_id: str | None,
+    ) -> None:
+        super().__init__(self._events(), headers={"X-Accel-Buffering": "no"})
+        self._hub = hub
+        self._key = key
+        self._snapshot = snapshot
+        self._last_id = last_id
+        self._first: Snapshot | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._hub.subscribe(self._key) as wakeup:
+            self._wakeup = wakeup
+            self._first = await self._take()
+            if self._first is None or self._seen_the_end(self._first):
+                await Response(status_code=204)(scope, receive, send)
+            else:
+                await self._until_the_client_leaves(receive, send)
+
+    async def _until_the_client_leaves(self, receive: Receive, send: Send) -> None:
+        async with anyio.create_task_group() as both:
+
+            async def follow() -> None:
+                with suppress(OSError):
+                    await self.stream_response(send)
+                both.cancel_scope.cancel()
+
+            both.start_soon(follow)
+            await self.listen_for_disconnect(receive)
+            both.cancel_scope.cancel()
+
+    async def _events(self) -> AsyncIterator[bytes]:
+        snapshot = self._first
+        while snapshot is not None and not self._hub.closed:
+            yield self._told(snapshot)
+            if snapshot.final:
+                return
+            await self._wait()
+            snapshot = await self._take_again(snapshot)
+
+    async def _wait(self) -> None:
+        with anyio.move_on_after(self._hub.heartbeat_s):
+            await self._wakeup.wait()
+            await asyncio.sleep(self._hub.burst_s)
+        self._wakeup.clear()
+
+    async def _take_again(self, previous: Snapshot) -> Snapshot | None:
+        """A fresh snapshot; the previous one while the database is away."""
+        if self._hub.closed:
+            return None
+        try:
+            return await self._take()
+        except Unavailable:
+            return previous
+
+    async def _take(self) -> Snapshot | None:
+        return await anyio.to_thread.run_sync(self._snapshot)
+
+    def _told(self, snapshot: Snapshot) -> bytes:
+        data = _json(snapshot.data)
+        identity = _identity(snapshot, data)
+        if identity == self._last_id:
+            return b": still here\n\n"
+        self._last_id = identity
+        return f"event: {snapshot.event}\nid: {identity}\ndata: {data}\n\n".encode()
+
+    def _seen_the_end(self, snapshot: Snapshot) -> bool:
+        return snapshot.final and _identity(snapshot, _json(snapshot.data)) == self._last_id
+
+
+def _json(data: Any) -> str:
+    return json.dumps(jsonable_encoder(data), ensure_ascii=False, separators=(",", ":"))
+
+
+def _identity(snapshot: Snapshot, data: str) -> str:
+    if snapshot.id is not None:
+        return snapshot.id
+    return hashlib.sha256(f"{snapshot.event} {data}".encode()).hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""Decides whether a run may pass, from stored runs or from files of traces."""

@@ -1,0 +1,64 @@
+"""What tokens cost: a table of the user's, since prices change faster than programs."""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.core.console.input_files import BadInput, read_object
+from app.core.errors import AppError
+
+MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """Dollars for a million tokens read and written."""
+
+    input_usd: float
+    output_usd: float
+
+    def of(self, input_tokens: int, output_tokens: int) -> float:
+        return (input_tokens * self.input_usd + output_tokens * self.output_usd) / MILLION
+
+
+class NoPrice(AppError):
+    """A limit in dollars bounds nothing without a price; add the model to the file of --prices."""
+
+    code = "no-price"
+    status = 400
+    exit_code = 2
+
+    def __init__(self, model: str) -> None:
+        entry = json.dumps({model: {"input": 1.0, "output": 5.0}})
+        super().__init__(
+            f"a limit in dollars needs the price of {model}",
+            hint=f"name a file with --prices that holds {entry}, dollars for a million tokens",
+        )
+
+
+def read_price(path: Path, model: str) -> Price | None:
+    """The price of a model in `{"MODEL": {"input": 1.0, "output": 5.0}}`; None when not listed.
+
+    Raises: NoInput, BadInput.
+    """
+    table = read_object(path)
+    found = table.get(model)
+    return None if found is None else _price(path, model, found)
+
+
+def _price(path: Path, model: str, value: Any) -> Price:
+    try:
+        return Price(input_usd=_dollars(value["input"]), output_usd=_dollars(value["output"]))
+    except (KeyError, TypeError, ValueError):
+        raise BadInput(
+            f"{path}: the price of {model} is not two numbers",
+            hint='write {"MODEL": {"input": 1.0, "output": 5.0}}, dollars for a million tokens',
+        ) from None
+
+
+def _dollars(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ValueError(value)
+    return float(value)

@@ -1,0 +1,63 @@
+"""A model that says what a script tells it to: for trying things out without any key."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from app.llm.conversation import (
+    Block,
+    LlmFailure,
+    Message,
+    Role,
+    Stop,
+    TextBlock,
+    Tool,
+    ToolUseBlock,
+    Turn,
+    Usage,
+)
+
+CHARS_PER_TOKEN = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """What to run in each turn, and what to say when all of it was run."""
+
+    turns: tuple[tuple[str, ...], ...]
+    answer: str = "Done."
+
+
+class ScriptedLlm:
+    """Plays the script that belongs to the first message; its tokens are counted by length."""
+
+    provider = "scripted"
+
+    def __init__(self, model: str, scripts: Mapping[str, Script]) -> None:
+        self.model = model
+        self._scripts = scripts
+
+    async def turn(self, system: str, messages: Sequence[Message], tools: Sequence[Tool]) -> Turn:
+        """The next turn of the script. Raises LlmFailure when there is none for the task."""
+        script = self._scripts.get(messages[0].text())
+        if script is None:
+            raise LlmFailure("the script does not know this task")
+        place = sum(message.role is Role.ASSISTANT for message in messages)
+        commands = script.turns[place] if place < len(script.turns) else ()
+        content: list[Block] = [
+            ToolUseBlock(id=f"call-{place}-{n}", name=tools[0].name, input={"commands": each})
+            for n, each in enumerate(commands)
+        ]
+        if not commands:
+            content.append(TextBlock(text=script.answer))
+        read = len(system) + sum(len(str(message)) for message in messages)
+        return Turn(
+            message=Message(role=Role.ASSISTANT, content=tuple(content)),
+            stop=Stop.TOOL_USE if commands else Stop.END,
+            usage=Usage(
+                input_tokens=read // CHARS_PER_TOKEN,
+                output_tokens=len(str(content)) // CHARS_PER_TOKEN,
+            ),
+        )
+
+    async def close(self) -> None:
+        """Nothing is open."""

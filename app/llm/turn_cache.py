@@ -1,0 +1,92 @@
+"""Answers of models kept in a folder, so that the same question is paid for once."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from app.llm.conversation import Llm, LlmFailure, Message, Tool, Turn, TurnSettings
+
+_TURN: Final = TypeAdapter(Turn)
+
+
+class CachedLlm:
+    """A model whose answers are remembered by all that it was told.
+
+    `server` is its host and port, None for the provider's own: two servers may name different models
+    alike. `trial` keeps repeats of one task apart. With `only_cached` nothing is asked: what is not
+    remembered is a failure.
+    """
+
+    def __init__(
+        self,
+        llm: Llm,
+        folder: Path,
+        settings: TurnSettings,
+        *,
+        server: str | None,
+        trial: int,
+        only_cached: bool,
+    ) -> None:
+        self._llm = llm
+        self._folder = folder
+        self._known = {
+            **asdict(settings),
+            "provider": llm.provider,
+            "server": server,
+            "trial": trial,
+        }
+        self._only_cached = only_cached
+
+    @property
+    def provider(self) -> str:
+        return self._llm.provider
+
+    @property
+    def model(self) -> str:
+        return self._llm.model
+
+    async def turn(self, system: str, messages: Sequence[Message], tools: Sequence[Tool]) -> Turn:
+        """The remembered turn, or a new one. Raises LlmFailure."""
+        path = self._folder / f"{self._key(system, messages, tools)}.json"
+        found = _read(path)
+        if found is not None:
+            return found
+        if self._only_cached:
+            raise LlmFailure("this answer is not in the cache, and nothing else may be asked")
+        turn = await self._llm.turn(system, messages, tools)
+        _write(path, turn)
+        return turn
+
+    async def close(self) -> None:
+        await self._llm.close()
+
+    def _key(self, system: str, messages: Sequence[Message], tools: Sequence[Tool]) -> str:
+        asked = {
+            **self._known,
+            "model": self.model,
+            "system": system,
+            "messages": [asdict(message) for message in messages],
+            "tools": [asdict(tool) for tool in tools],
+        }
+        text = json.dumps(asked, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _read(path: Path) -> Turn | None:
+    try:
+        return _TURN.validate_json(path.read_bytes())
+    except (FileNotFoundError, ValidationError):
+        return None
+
+
+def _write(path: Path, turn: Turn) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with NamedTemporaryFile("wb", dir=path.parent, delete=False) as file:
+        file.write(_TURN.dump_json(turn))
+    Path(file.name).replace(path)

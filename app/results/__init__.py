@@ -1,0 +1,1 @@
+"""What runs store: tables, the frozen plan, and typed reads. Lower than every reader of runs."""

@@ -1,0 +1,292 @@
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any, NamedTuple
+
+from sqlalchemy import bindparam, func, literal, select, text
+from sqlalchemy.orm import Session
+
+from app.core.db import Database, sql_of
+from app.core.errors import NotFound
+from app.core.keyset import (
+    PageQuery,
+    PageRows,
+    encode_cursor,
+    find_page,
+    page_sql,
+    paged,
+)
+from app.results.models import BenchmarkRun, RunMetric, RunShard, TraceResult
+from app.results.rules import RunStatus
+from app.traces.models import CollectedTrace
+from app.traces.types import Outcome
+
+PAGE_BYTES = 8 * 1024 * 1024
+
+# Built once: that takes as long as the rest of the read.
+_RUNS = BenchmarkRun.__table__
+_NOT_SHOWN = ("plan", "metric_keys", "collection_id", "fence", "shards_total", "shards_done")
+SHOWN = select(*(column for column in _RUNS.columns if column.key not in _NOT_SHOWN))
+_NEWEST = [_RUNS.c.seq]
+_FILTERS = {
+    "benchmark_id": _RUNS.c.benchmark_id == bindparam("benchmark_id"),
+    "agent_id": _RUNS.c.agent_id == bindparam("agent_id"),
+    "status": _RUNS.c.status == bindparam("status"),
+    "since": _RUNS.c.created_at >= bindparam("since"),
+    "until": _RUNS.c.created_at < bindparam("until"),
+}
+SHOWN_RUN = sql_of(SHOWN.where(_RUNS.c.id == bindparam("run_id")))
+
+# A plain yes or no: why not is found out by whoever asks for it.
+RUNNABLE = text(
+    """
+    SELECT EXISTS (
+        SELECT FROM benchmarks AS benchmark, agents AS agent
+        WHERE benchmark.id = :benchmark_id AND NOT benchmark.archived
+          AND agent.id = :agent_id AND NOT agent.archived
+          AND (EXISTS (SELECT FROM benchmark_agents AS evaluated
+                       WHERE evaluated.benchmark_id = benchmark.id
+                         AND evaluated.agent_id = agent.id)
+               OR NOT EXISTS (SELECT FROM benchmark_agents AS evaluated
+                              WHERE evaluated.benchmark_id = benchmark.id)))
+    """
+)
+
+STRETCHES = text(
+    """
+    WITH sized AS (
+        SELECT position,
+               sum(coalesce(octet_length(input), 0) + coalesce(octet_length(expected_output), 0)
+                   + coalesce(octet_length(output), 0)) OVER (ORDER BY position) AS bytes
+        FROM collected_traces
+        WHERE collection_id = (SELECT collection_id FROM benchmark_runs WHERE id = :run)
+    )
+    SELECT min(position) AS first, max(position) AS last
+    FROM sized GROUP BY position / :traces, div(bytes, :bytes) ORDER BY first
+    """
+)
+
+
+class RunNotFound(NotFound):
+    """There is no run with this id; GET /api/v1/benchmark-runs lists those there are."""
+
+    code = "run-not-found"
+
+
+class Stretch(NamedTuple):
+    """Positions of a collection, both ends included."""
+
+    first: int
+    last: int
+
+
+class ScoredTrace(NamedTuple):
+    """One row of a run as the aggregates need it."""
+
+    outcome: Outcome
+    values: list[float | None]
+    notes: dict[str, dict[str, str]] | None
+    item_id: str
+
+
+class TraceRow(NamedTuple):
+    """A measured trace with its texts."""
+
+    result: TraceResult
+    trace: CollectedTrace
+
+
+class TraceValues(NamedTuple):
+    """The values of one trace, in the order of the run's metrics."""
+
+    position: int
+    trace_id: str
+    values: list[float | None]
+
+
+def is_runnable(session: Session, benchmark_id: str, agent_id: str) -> bool:
+    """Whether `require_runnable` would let a run of the two start; asked with every new run."""
+    asked = {"benchmark_id": benchmark_id, "agent_id": agent_id}
+    return bool(session.scalar(RUNNABLE, asked))
+
+
+def get_run(session: Session, run_id: str, *, for_update: bool = False) -> BenchmarkRun:
+    """The run; `for_update` locks it, though not against rows that only refer to it: those of a
+    shard are written side by side.
+    """
+    statement = select(BenchmarkRun).where(BenchmarkRun.id == run_id)
+    if for_update:
+        statement = statement.with_for_update(key_share=True)
+    run = session.scalars(statement).one_or_none()
+    if run is None:
+        raise _not_found(run_id)
+    return run
+
+
+def get_shown_run(db: Database, run_id: str) -> Mapping[str, Any]:
+    """The shown columns of a run, without its plan, which is long: what clients ask most often."""
+    run = db.find_row(SHOWN_RUN, {"run_id": run_id})
+    if run is None:
+        raise _not_found(run_id)
+    return run
+
+
+def list_runs(
+    db: Database,
+    query: PageQuery,
+    *,
+    benchmark_id: str | None = None,
+    agent_id: str | None = None,
+    status: RunStatus | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> PageRows[dict[str, Any]]:
+    """The shown columns of runs, newest first; `since` and `until` bound their creation."""
+    asked = {
+        "benchmark_id": benchmark_id,
+        "agent_id": agent_id,
+        "status": status and status.value,
+        "since": since,
+        "until": until,
+    }
+    given = {name: value for name, value in asked.items() if value is not None}
+    sql = _listing(tuple(given), beyond=query.cursor is not None)
+    return find_page(db, sql, given, keys=_NEWEST, query=query)
+
+
+@cache
+def _listing(given: tuple[str, ...], *, beyond: bool) -> str:
+    statement = SHOWN.where(*(_FILTERS[name] for name in given))
+    return page_sql(statement, keys=_NEWEST, beyond=beyond)
+
+
+def find_shard(session: Session, run_seq: int, shard: int) -> RunShard | None:
+    """The shard, locked until the transaction ends; None when its run was deleted."""
+    statement = select(RunShard).where(RunShard.run_seq == run_seq, RunShard.shard == shard)
+    return session.scalars(statement.with_for_update()).one_or_none()
+
+
+def lock_shards(session: Session, run_seq: int) -> None:
+    """Wait until no step writes a shard of the run, and let none begin to."""
+    statement = select(RunShard.shard).where(RunShard.run_seq == run_seq)
+    session.execute(statement.order_by(RunShard.shard).with_for_update())
+
+
+def summaries_after(session: Session, run_seq: int, shard: int, limit: int) -> list[RunShard]:
+    """The next shards of a run that hold summaries."""
+    statement = (
+        select(RunShard)
+        .where(RunShard.run_seq == run_seq, RunShard.shard > shard, RunShard.summaries.is_not(None))
+        .order_by(RunShard.shard)
+        .limit(limit)
+    )
+    return list(session.scalars(statement))
+
+
+def cut_shards(session: Session, run_id: str, *, traces: int, size_bytes: int) -> list[Stretch]:
+    """The traces that a run judges in stretches of at most so many, and of about so many bytes of
+    texts; the same collection is cut in the same way each time.
+    """
+    session.execute(text("SET LOCAL statement_timeout = 0"))
+    asked = {"run": run_id, "traces": traces, "bytes": size_bytes}
+    return [Stretch(first, last) for first, last in session.execute(STRETCHES, asked)]
+
+
+def metrics_of_run(session: Session, run_seq: int) -> list[RunMetric]:
+    statement = select(RunMetric).where(RunMetric.run_seq == run_seq)
+    return list(session.scalars(statement.order_by(RunMetric.ordinal)))
+
+
+def results_of_run(session: Session, run: BenchmarkRun, query: PageQuery) -> PageRows[TraceRow]:
+    """The measured traces of a run, in the order of their source; fewer than asked for where
+    their texts are long.
+    """
+    statement = select(TraceResult).where(TraceResult.run_seq == run.seq)
+    page = paged(session, statement, keys=[TraceResult.position], query=query, descending=False)
+    positions = _within(session, run, [result.position for result in page.rows])
+    traces = select(CollectedTrace).where(
+        CollectedTrace.collection_id == run.collection_id, CollectedTrace.position.in_(positions)
+    )
+    by_position = {trace.position: trace for trace in session.scalars(traces)}
+    shown = page.rows[: len(positions)]
+    rows = [TraceRow(result, by_position[result.position]) for result in shown]
+    cut = len(shown) < len(page.rows)
+    return PageRows(rows, encode_cursor([shown[-1].position]) if cut else page.next_cursor)
+
+
+def _not_found(run_id: str) -> RunNotFound:
+    return RunNotFound(
+        f"there is no run {run_id!r}; GET /api/v1/benchmark-runs lists those there are"
+    )
+
+
+def _within(session: Session, run: BenchmarkRun, positions: Sequence[int]) -> list[int]:
+    """As many of the first positions as have texts of `PAGE_BYTES` together, but at least one."""
+    texts = (CollectedTrace.input, CollectedTrace.expected_output, CollectedTrace.output)
+    size = sum((func.coalesce(func.octet_length(text), 0) for text in texts), literal(0))
+    statement = (
+        select(CollectedTrace.position, size)
+        .where(
+            CollectedTrace.collection_id == run.collection_id,
+            CollectedTrace.position.in_(positions),
+        )
+        .order_by(CollectedTrace.position)
+    )
+    found: list[int] = []
+    total = 0
+    for position, size_bytes in session.execute(statement):
+        total += size_bytes
+        if found and total > PAGE_BYTES:
+            break
+        found.append(position)
+    return found
+
+
+def scored_from(
+    session: Session, run_seq: int, collection_id: int, first: int, limit: int
+) -> list[ScoredTrace]:
+    """So many measured traces of a run from a position on; fewer at its end."""
+    statement = (
+        select(
+            CollectedTrace.outcome, TraceResult.values, TraceResult.notes, CollectedTrace.item_id
+        )
+        .join(
+            CollectedTrace,
+            (CollectedTrace.collection_id == collection_id)
+            & (CollectedTrace.position == TraceResult.position),
+        )
+        .where(
+            TraceResult.run_seq == run_seq,
+            TraceResult.position.between(first, first + limit - 1),
+            CollectedTrace.position.between(first, first + limit - 1),
+        )
+    )
+    return [
+        ScoredTrace(Outcome(outcome), values, notes, item_id)
+        for outcome, values, notes, item_id in session.execute(statement)
+    ]
+
+
+def has_trials(session: Session, collection_id: int) -> bool:
+    """Whether an item of a collection may have several traces: no two of one item have one trial."""
+    session.execute(text("SET LOCAL statement_timeout = 0"))
+    trials = select(CollectedTrace.trial).where(CollectedTrace.collection_id == collection_id)
+    first = trials.limit(1).scalar_subquery()
+    return bool(session.scalar(select(trials.where(CollectedTrace.trial != first).exists())))
+
+
+def values_from(session: Session, run_seq: int, position: int, limit: int) -> list[TraceValues]:
+    """The values of the traces of a run from a position on, in order."""
+    statement = (
+        select(TraceResult.position, CollectedTrace.trace_id, TraceResult.values)
+        .join(BenchmarkRun, BenchmarkRun.seq == TraceResult.run_seq)
+        .join(
+            CollectedTrace,
+            (CollectedTrace.collection_id == BenchmarkRun.collection_id)
+            & (CollectedTrace.position == TraceResult.position),
+        )
+        .where(TraceResult.run_seq == run_seq, TraceResult.position >= position)
+        .order_by(TraceResult.position)
+        .limit(limit)
+    )
+    return [TraceValues(*row) for row in session.execute(statement)]

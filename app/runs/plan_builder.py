@@ -1,0 +1,158 @@
+"""What a run will do, gathered from its benchmark and its agent."""
+
+from sqlalchemy.orm import Session
+
+from app.agents.queries import get_agent
+from app.agents.service import note_credentials, reveal_secret
+from app.benchmarks.models import Benchmark, KpiDefinition
+from app.benchmarks.queries import get_benchmark, kpis_of
+from app.benchmarks.schemas import JudgeDrift
+from app.benchmarks.service import refs_of
+from app.core.resources import LlmAccess, Resources
+from app.formula import compile_formula
+from app.harness.harness_config import read_order
+from app.kpis.evaluate import PlannedKpi
+from app.llm.failures import LlmNotConfigured
+from app.llm.types import ModelKind
+from app.metrics.registry import column_of, parse_ref, provider_for, ref_of_column
+from app.metrics.remote import is_remote, kind_of
+from app.metrics.types import MetricRef
+from app.results.plan import (
+    PlannedBaseline,
+    PlannedDrift,
+    PlannedMetric,
+    PlannedWriteBack,
+    RunPlan,
+)
+from app.results.queries import get_run
+from app.traces.registry import TRACE_SOURCES, TraceQuery
+
+
+def make_plan(session: Session, run_id: str, llm: LlmAccess | None) -> RunPlan:
+    """The plan of a run as things stand now, with every model named that it will ask.
+
+    Raises: `NotFound` or `Invalid` when a metric is not there any more or has other options;
+            `LlmNotConfigured` when one asks a model and there is none.
+    """
+    run = get_run(session, run_id)
+    benchmark, agent = get_benchmark(session, run.benchmark_id), get_agent(session, run.agent_id)
+    kpis = kpis_of(session, [benchmark.id]).get(benchmark.id, [])
+    plan = RunPlan(
+        benchmark_id=benchmark.id,
+        benchmark_revision=benchmark.revision,
+        agent_id=agent.id,
+        agent_revision=agent.revision,
+        source=benchmark.source,
+        dataset_ref=benchmark.dataset_ref,
+        run_name=run.run_name or benchmark.run_name,
+        metrics=tuple(_metrics([parse_ref(metric) for metric in benchmark.metrics], kpis, llm)),
+        kpis=tuple(_planned(kpi) for kpi in kpis),
+        min_coverage=benchmark.min_coverage,
+        max_error_share=benchmark.max_error_share,
+        late_scores=benchmark.late_scores,
+        harness=read_order(benchmark.harness) if benchmark.harness is not None else None,
+        write_back=PlannedWriteBack.model_validate(benchmark.write_back),
+        cluster_field=benchmark.cluster_field,
+        baseline=PlannedBaseline.model_validate(benchmark.baseline),
+        judge_drift=_drift(benchmark, llm),
+    )
+    return plan if run.rescore_of is None else _of_same_traces(session, plan, run.rescore_of)
+
+
+def _of_same_traces(session: Session, plan: RunPlan, origin_id: str) -> RunPlan:
+    """The same plan over the traces that an earlier run has read, and as that one read them."""
+    origin = RunPlan.model_validate(get_run(session, origin_id).plan)
+    read = ("agent_revision", "source", "dataset_ref", "run_name", "late_scores", "harness")
+    return plan.model_copy(update={name: getattr(origin, name) for name in read})
+
+
+def trace_query(session: Session, plan: RunPlan, res: Resources) -> TraceQuery:
+    """What the source is asked for, with the credentials that the agent has now."""
+    agent = get_agent(session, plan.agent_id)
+    return TraceQuery(
+        dataset_ref=plan.dataset_ref,
+        run_name=plan.run_name,
+        late_scores=plan.late_scores,
+        harness=plan.harness,
+        url=agent.langfuse_url or res.options.get("langfuse_default_url"),
+        public_key=agent.langfuse_public_key,
+        secret_key=reveal_secret(agent, res.secrets),
+    )
+
+
+def note_answer(
+    session: Session, plan: RunPlan, asked: TraceQuery, res: Resources, *, refused: bool
+) -> None:
+    """Keep on the agent whether its keys are taken, where the source asks for any."""
+    if TRACE_SOURCES.get(plan.source).check is not None:
+        note_credentials(session, plan.agent_id, asked, res, refused=refused)
+
+
+def _metrics(
+    chosen: list[MetricRef], kpis: list[KpiDefinition], llm: LlmAccess | None
+) -> list[PlannedMetric]:
+    """The metrics of the benchmark, then those that only its formulas name."""
+    planned = {metric.column: metric for metric in (_metric(ref, llm) for ref in chosen)}
+    for kpi in kpis:
+        for reference in compile_formula(kpi.formula).references:
+            if column_of(reference.key) not in planned:
+                named = _metric(ref_of_column(reference.key), llm)
+                planned[named.column] = named
+    return list(planned.values())
+
+
+def _metric(ref: MetricRef, llm: LlmAccess | None) -> PlannedMetric:
+    if is_remote(ref):
+        ref = _with_model(ref, llm)
+    spec = provider_for(ref).spec
+    return PlannedMetric(
+        key=ref.key, options=dict(ref.options), column=spec.key, version=spec.version
+    )
+
+
+def _drift(benchmark: Benchmark, llm: LlmAccess | None) -> PlannedDrift | None:
+    if benchmark.judge_drift is None:
+        return None
+    watched = JudgeDrift.model_validate(benchmark.judge_drift)
+    [ref] = refs_of([watched.metric])
+    return PlannedDrift(
+        metric=_metric(ref, llm),
+        answers=tuple(answer.model_dump(by_alias=False) for answer in watched.answers),
+        max_error=watched.max_error,
+    )
+
+
+def _with_model(ref: MetricRef, llm: LlmAccess | None) -> MetricRef:
+    """The metric with the model that it will ask, so that the run keeps to that one."""
+    if llm is None:
+        raise LlmNotConfigured(
+            f"{ref.key} asks a model, and no server of models is configured; set"
+            " MOSAICO_LLM_BASE_URL for the workers, or take it out of the benchmark."
+        )
+    options = dict(ref.options)
+    if options.get("model"):
+        return ref
+    is_chat = kind_of(ref) is ModelKind.CHAT
+    model = llm.model if is_chat else llm.embeddings_model
+    if model is None:
+        variable = "MOSAICO_LLM_MODEL" if is_chat else "MOSAICO_EMBEDDINGS_MODEL"
+        raise LlmNotConfigured(
+            f"{ref.key} says not which model it asks; give it the option model, or set {variable}"
+            " for the workers."
+        )
+    return MetricRef.of(ref.key, {**options, "model": model})
+
+
+def _planned(kpi: KpiDefinition) -> PlannedKpi:
+    return PlannedKpi(
+        id=kpi.id,
+        revision=kpi.revision,
+        name=kpi.name,
+        formula=kpi.formula,
+        direction=kpi.direction,
+        unit=kpi.unit,
+        threshold_min=kpi.threshold_min,
+        threshold_max=kpi.threshold_max,
+        gate=kpi.gate,
+        min_effect=kpi.min_effect,
+    )

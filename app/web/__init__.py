@@ -1,1 +1,0 @@
-"""What every browser and probe meets: headers, API pages, health, metrics."""
