@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from app.core.console import terminal
-from app.core.console.terminal import Command, Format, OutputFormat, tell
+from app.core.console.terminal import Command, Format, OutputFormat, print_status
 
 if TYPE_CHECKING:
     from typer._click.core import Context
@@ -134,7 +134,7 @@ def serve() -> None:
     from app.serve import serve_all
 
     _show_tracebacks()
-    serve_all(load_settings(), tell)
+    serve_all(load_settings(), print_status)
 
 
 @cli.command(cls=Command)
@@ -198,14 +198,14 @@ def main() -> None:
     # What a start loads stays: searched for garbage all along, a start takes a fifth longer.
     gc.set_threshold(MANY_OBJECTS)
     sys.excepthook = terminal.tell_unforeseen
-    terminal.survive_any_text((sys.stdout, sys.stderr))
+    terminal.set_safe_encoding((sys.stdout, sys.stderr))
     typer.main.get_command(cli)()  # `cli()` itself would put a hook of its own in place of ours
 
 
 def _print_version() -> NoReturn:
     from importlib.metadata import version
 
-    terminal.answer(f"mosaico {version('mosaico')}")
+    terminal.print_result(f"mosaico {version('mosaico')}")
     raise typer.Exit
 
 

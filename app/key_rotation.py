@@ -14,8 +14,8 @@ from app.core.console.terminal import (
     OutputFormat,
     Yes,
     confirm,
-    tell,
-    warn,
+    print_status,
+    print_warning,
 )
 
 if TYPE_CHECKING:
@@ -75,10 +75,12 @@ def rotate(output: Format = OutputFormat.TABLE) -> None:
     columns = [field(name) for name in ("column", "resealed", "left")]
     print_page({"items": items, "nextCursor": None}, columns, output)
     if any(done.left for done in rotated):
-        warn("some texts are still sealed with an earlier key: see `mosaico secrets status`")
+        print_warning(
+            "some texts are still sealed with an earlier key: see `mosaico secrets status`"
+        )
         raise typer.Exit(ENDED_BADLY)
-    tell(f"everything is sealed with master key {vault.box.sealing_id}")
-    tell("next: remove MOSAICO_MASTER_KEYS_OLD (and master.key) from every process")
+    print_status(f"everything is sealed with master key {vault.box.sealing_id}")
+    print_status("next: remove MOSAICO_MASTER_KEYS_OLD (and master.key) from every process")
 
 
 @cli.command("forget")
@@ -97,7 +99,7 @@ def forget(
         confirm(f"Give up every secret that master key {key} has sealed?", yes=yes)
         with vault.db.begin() as session:
             forgotten = give_up(session, vault.columns, key)
-    tell(f"{forgotten} secrets are given up")
+    print_status(f"{forgotten} secrets are given up")
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from app.core.console.terminal import Command, DryRun, Yes, confirm, tell
+from app.core.console.terminal import Command, DryRun, Yes, confirm, print_status
 
 cli = typer.Typer(rich_markup_mode=None)
 
@@ -37,7 +37,7 @@ def purge(
             old = runs_before(session, moment, benchmark_id=benchmark)
         found = f"{old.runs} runs of {old.traces} traces ended before {moment:%Y-%m-%d %H:%M} UTC"
         if dry_run or not old.runs:
-            tell(found)
+            print_status(found)
             return
         confirm(f"{found}; forget these traces?", yes=yes)
         purged = 0
@@ -47,4 +47,4 @@ def purge(
             if not some:
                 break
             purged += some
-    tell(f"{purged} runs are purged; workers delete their rows")
+    print_status(f"{purged} runs are purged; workers delete their rows")

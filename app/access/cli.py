@@ -7,17 +7,17 @@ from typing import Annotated
 import typer
 
 from app.core.console.shell_completion import ids_at
-from app.core.console.table import Column, cell, field, print_page, time_field
+from app.core.console.table import Column, field, format_cell, print_page, time_field
 from app.core.console.terminal import (
     CommandGroup,
     DryRun,
     Format,
     OutputFormat,
     Yes,
-    answer,
-    answer_json,
     confirm,
-    tell,
+    print_json,
+    print_result,
+    print_status,
 )
 
 PATH = "/keys"
@@ -82,10 +82,10 @@ def create_key(
     with open_api() as api:
         created = api.post(PATH, body)
     if output is OutputFormat.JSON:
-        answer_json(created)
+        print_json(created)
     else:
-        answer(cell(created["token"]))
-    tell(f"key {created['id']} with the role {role}; it is shown this once, keep it now")
+        print_result(format_cell(created["token"]))
+    print_status(f"key {created['id']} with the role {role}; it is shown this once, keep it now")
 
 
 @cli.command("revoke")
@@ -103,13 +103,13 @@ def revoke_key(
     path = f"{PATH}/{segment(key)}"
     with open_api() as api:
         found = api.get(path)
-        what = f"the key {cell(key)} ({cell(found['name'])}, {found['role']})"
+        what = f"the key {format_cell(key)} ({format_cell(found['name'])}, {found['role']})"
         if dry_run:
-            tell(f"would revoke {what}; nothing was done")
+            print_status(f"would revoke {what}; nothing was done")
             return
         confirm(f"revoke {what} for good?", yes=yes)
         api.delete(path)
-    tell(f"revoked {what}")
+    print_status(f"revoked {what}")
 
 
 AUDIT_COLUMNS = (

@@ -6,16 +6,24 @@ from typing import Annotated, Any
 import typer
 
 from app.core.console.shell_completion import ids_at
-from app.core.console.table import Column, cell, field, print_details, print_page, time_field, when
+from app.core.console.table import (
+    Column,
+    field,
+    format_cell,
+    format_time,
+    print_details,
+    print_page,
+    time_field,
+)
 from app.core.console.terminal import (
     CommandGroup,
     DryRun,
     Format,
     OutputFormat,
     Yes,
-    answer,
-    answer_json,
-    tell,
+    print_json,
+    print_result,
+    print_status,
 )
 
 PATH = "/agents"
@@ -60,9 +68,9 @@ def show_agent(agent: AgentId, output: Format = OutputFormat.TABLE) -> None:
     with open_api() as api:
         found = api.get(f"{PATH}/{segment(agent)}")
     if output is OutputFormat.JSON:
-        answer_json(found)
+        print_json(found)
         return
-    times = {name: when(found[name]) for name in ("createdAt", "updatedAt")}
+    times = {name: format_time(found[name]) for name in ("createdAt", "updatedAt")}
     print_details(found | times)
 
 
@@ -111,11 +119,11 @@ def create_agent(
     with open_api() as api:
         created = api.post(PATH, body)
     if output is OutputFormat.JSON:
-        answer_json(created)
+        print_json(created)
     else:
-        answer(cell(created["id"]))
-    tell(f"agent {cell(created['id'])} is registered")
-    tell(f"next: `mosaico runs start BENCHMARK {cell(created['id'])}`")
+        print_result(format_cell(created["id"]))
+    print_status(f"agent {format_cell(created['id'])} is registered")
+    print_status(f"next: `mosaico runs start BENCHMARK {format_cell(created['id'])}`")
 
 
 @cli.command("delete")
@@ -123,4 +131,6 @@ def delete_agent(*, agent: AgentId, yes: Yes = False, dry_run: DryRun = False) -
     """Delete an agent that no run or benchmark refers to."""
     from app.core.console.api_client import delete_thing, segment
 
-    delete_thing(f"{PATH}/{segment(agent)}", f"the agent {cell(agent)}", yes=yes, dry_run=dry_run)
+    delete_thing(
+        f"{PATH}/{segment(agent)}", f"the agent {format_cell(agent)}", yes=yes, dry_run=dry_run
+    )

@@ -8,7 +8,7 @@ import typer
 
 from app.alerts.rules import Condition
 from app.core.console.shell_completion import ids_at
-from app.core.console.table import JSON, cell, field, print_details, print_page, time_field
+from app.core.console.table import JSON, field, format_cell, print_details, print_page, time_field
 from app.core.console.terminal import (
     CommandGroup,
     DryRun,
@@ -16,9 +16,9 @@ from app.core.console.terminal import (
     OutputFormat,
     WrongUsage,
     Yes,
-    answer,
-    answer_json,
-    tell,
+    print_json,
+    print_result,
+    print_status,
 )
 from app.notifications.types import Severity
 
@@ -127,8 +127,8 @@ def acknowledge_alert(
     with open_api() as api:
         found = api.post(f"{ALERTS}/{_segment(alert)}/ack", {"verdict": verdict})
     if output is OutputFormat.JSON:
-        answer_json(found)
-    tell(f"alert {cell(alert)} is acknowledged as {verdict}")
+        print_json(found)
+    print_status(f"alert {format_cell(alert)} is acknowledged as {verdict}")
 
 
 @cli.command("rules")
@@ -213,10 +213,10 @@ def create_rule(
     with open_api() as api:
         created = api.post(RULES, body)
     if output is OutputFormat.JSON:
-        answer_json(created)
+        print_json(created)
     else:
-        answer(cell(created["id"]))
-    tell(f"next: `mosaico alerts backtest {cell(created['id'])}`")
+        print_result(format_cell(created["id"]))
+    print_status(f"next: `mosaico alerts backtest {format_cell(created['id'])}`")
 
 
 @cli.command("enable")
@@ -237,7 +237,7 @@ def delete_rule(*, rule: RuleId, yes: Yes = False, dry_run: DryRun = False) -> N
     from app.core.console.api_client import delete_thing
 
     path = f"{RULES}/{_segment(rule)}"
-    delete_thing(path, f"the rule {cell(rule)}", yes=yes, dry_run=dry_run)
+    delete_thing(path, f"the rule {format_cell(rule)}", yes=yes, dry_run=dry_run)
 
 
 @cli.command("test")
@@ -248,11 +248,13 @@ def try_rule(rule: RuleId, output: Format = OutputFormat.TABLE) -> None:
     with open_api() as api:
         tried = api.post(f"{RULES}/{_segment(rule)}/test")
     if output is OutputFormat.JSON:
-        answer_json(tried)
+        print_json(tried)
         return
     for found in tried["assessments"]:
-        answer(f"{cell(found['agentId'])}\t{found['outcome']}\t{cell(found['explanation'])}")
-    tell(f"sent as notification {cell(tried['notificationId'])}")
+        print_result(
+            f"{format_cell(found['agentId'])}\t{found['outcome']}\t{format_cell(found['explanation'])}"
+        )
+    print_status(f"sent as notification {format_cell(tried['notificationId'])}")
 
 
 @cli.command("backtest")
@@ -280,19 +282,21 @@ def backtest_rule(
     with open_api() as api:
         found = api.post(f"{RULES}/backtest", body)
     if output is OutputFormat.JSON:
-        answer_json(found)
+        print_json(found)
         return
     covered = found["coverage"]
-    tell(
+    print_status(
         f"{covered['runs']} runs: {covered['withValue']} judged, {covered['learning']} learned from,"
         f" {covered['noData']} without data, {covered['invalid']} invalid, {covered['failed']} failed"
     )
     print_page({"items": found["runs"], "nextCursor": None}, REPLAY_COLUMNS, output)
-    tell(f"fired {found['fired']}, resolved {found['resolved']}, no data {found['noData']}")
+    print_status(f"fired {found['fired']}, resolved {found['resolved']}, no data {found['noData']}")
     if found["falseAlarmsPerMonth"] is not None:
-        tell(f"if nothing was wrong: {found['falseAlarmsPerMonth']:.2f} false alarms a month")
+        print_status(
+            f"if nothing was wrong: {found['falseAlarmsPerMonth']:.2f} false alarms a month"
+        )
     if found["smallestVisible"] is not None:
-        tell(f"smallest change for the worse that it sees: {found['smallestVisible']:.4g}")
+        print_status(f"smallest change for the worse that it sees: {found['smallestVisible']:.4g}")
 
 
 @cli.command("silences")
@@ -345,10 +349,12 @@ def create_silence(
     with open_api() as api:
         created = api.post(SILENCES, body)
     if output is OutputFormat.JSON:
-        answer_json(created)
+        print_json(created)
     else:
-        answer(cell(created["id"]))
-    tell(f"silent until {created['endsAt']}; end it: `mosaico alerts unsilence {created['id']}`")
+        print_result(format_cell(created["id"]))
+    print_status(
+        f"silent until {created['endsAt']}; end it: `mosaico alerts unsilence {created['id']}`"
+    )
 
 
 @cli.command("unsilence")
@@ -357,7 +363,7 @@ def delete_silence(*, silence: SilenceId, yes: Yes = False, dry_run: DryRun = Fa
     from app.core.console.api_client import delete_thing
 
     path = f"{SILENCES}/{_segment(silence)}"
-    delete_thing(path, f"the silence {cell(silence)}", yes=yes, dry_run=dry_run)
+    delete_thing(path, f"the silence {format_cell(silence)}", yes=yes, dry_run=dry_run)
 
 
 def _switch(rule: str, output: OutputFormat, *, enabled: bool) -> None:
@@ -366,8 +372,8 @@ def _switch(rule: str, output: OutputFormat, *, enabled: bool) -> None:
     with open_api() as api:
         changed: JSON = api.patch(f"{RULES}/{_segment(rule)}", {"enabled": enabled})
     if output is OutputFormat.JSON:
-        answer_json(changed)
-    tell(f"rule {cell(rule)} is {'enabled' if enabled else 'disabled'}")
+        print_json(changed)
+    print_status(f"rule {format_cell(rule)} is {'enabled' if enabled else 'disabled'}")
 
 
 def _show(path: str, output: OutputFormat) -> None:
@@ -376,7 +382,7 @@ def _show(path: str, output: OutputFormat) -> None:
     with open_api() as api:
         found = api.get(path)
     if output is OutputFormat.JSON:
-        answer_json(found)
+        print_json(found)
     else:
         print_details(found)
 

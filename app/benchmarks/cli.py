@@ -9,14 +9,14 @@ from app.core.console.shell_completion import ids_at
 from app.core.console.table import (
     JSON,
     Column,
-    cell,
     field,
+    format_cell,
+    format_time,
     print_details,
     print_page,
     print_table,
     tabulate,
     time_field,
-    when,
 )
 from app.core.console.terminal import (
     CommandGroup,
@@ -25,9 +25,9 @@ from app.core.console.terminal import (
     OutputFormat,
     WrongUsage,
     Yes,
-    answer,
-    answer_json,
-    tell,
+    print_json,
+    print_result,
+    print_status,
 )
 from app.core.errors import Invalid
 
@@ -98,12 +98,12 @@ def show_benchmark(benchmark: BenchmarkId, output: Format = OutputFormat.TABLE) 
     with open_api() as api:
         found = api.get(f"{PATH}/{segment(benchmark)}")
     if output is OutputFormat.JSON:
-        answer_json(found)
+        print_json(found)
         return
     measures = found.pop("measures")
-    times = {name: when(found[name]) for name in ("createdAt", "updatedAt")}
+    times = {name: format_time(found[name]) for name in ("createdAt", "updatedAt")}
     print_details(found | times | {"metrics": _metrics(found)})
-    answer("")
+    print_result("")
     print_table(tabulate(measures, KPI_COLUMNS))
 
 
@@ -164,11 +164,11 @@ def create_benchmark(
     with open_api() as api:
         created = api.post(PATH, body)
     if output is OutputFormat.JSON:
-        answer_json(created)
+        print_json(created)
     else:
-        answer(cell(created["id"]))
-    tell(f"benchmark {cell(created['id'])} is defined")
-    tell(f"next: `mosaico runs start {cell(created['id'])} AGENT --wait`")
+        print_result(format_cell(created["id"]))
+    print_status(f"benchmark {format_cell(created['id'])} is defined")
+    print_status(f"next: `mosaico runs start {format_cell(created['id'])} AGENT --wait`")
 
 
 @cli.command("delete")
@@ -176,7 +176,7 @@ def delete_benchmark(*, benchmark: BenchmarkId, yes: Yes = False, dry_run: DryRu
     """Delete a benchmark that no run refers to."""
     from app.core.console.api_client import delete_thing, segment
 
-    path, what = f"{PATH}/{segment(benchmark)}", f"the benchmark {cell(benchmark)}"
+    path, what = f"{PATH}/{segment(benchmark)}", f"the benchmark {format_cell(benchmark)}"
     delete_thing(path, what, yes=yes, dry_run=dry_run)
 
 
@@ -205,11 +205,11 @@ def show_baseline(
             api.delete(path)
         found = api.get(path)
     if output is OutputFormat.JSON:
-        answer_json(found)
+        print_json(found)
         return
     print_details({"mode": found["mode"], "runs": found["runs"]})
     if found["pinned"]:
-        answer("")
+        print_result("")
         print_table(tabulate(found["pinned"], PIN_COLUMNS))
 
 
@@ -238,11 +238,11 @@ def show_power(
     with open_api() as api:
         found = api.post(f"{PATH}/{segment(benchmark)}/power", body)["items"]
     if output is OutputFormat.JSON:
-        answer_json(found)
+        print_json(found)
         return
     print_table(tabulate(found, POWER_COLUMNS))
     for each in found:
-        tell(cell(each["explanation"]))
+        print_status(format_cell(each["explanation"]))
 
 
 def _kpi(text: str) -> JSON:

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from app.core.console.shell_completion import ids_at
-from app.core.console.table import JSON, Column, cell, field, print_table, tabulate
-from app.core.console.terminal import Format, OutputFormat, answer, answer_json, tell
+from app.core.console.table import JSON, Column, field, format_cell, print_table, tabulate
+from app.core.console.terminal import Format, OutputFormat, print_json, print_result, print_status
 
 PATH = "/benchmark-runs"
 # Two large runs are computed in a minute, after the comparison that somebody else asked for.
@@ -25,7 +25,7 @@ def print_explanations(items: Sequence[JSON]) -> None:
         said = verdict["explanation"]
         if name is None:
             whole.add(said)
-        answer(cell(f"{name}: {said}" if name and verdict.get("reason") else said))
+        print_result(format_cell(f"{name}: {said}" if name and verdict.get("reason") else said))
 
 
 def _said(name: str) -> Column:
@@ -34,7 +34,7 @@ def _said(name: str) -> Column:
 
 def _interval(item: JSON) -> str | None:
     low, high = item["verdict"].get("low"), item["verdict"].get("high")
-    return None if low is None or high is None else f"{cell(low)} to {cell(high)}"
+    return None if low is None or high is None else f"{format_cell(low)} to {format_cell(high)}"
 
 
 FIGURES = (
@@ -89,9 +89,9 @@ def compare_runs(
     with open_api(PATIENCE_S) as api:
         found = api.get(f"{PATH}/compare", **asked)
     if output is OutputFormat.JSON:
-        answer_json(found)
+        print_json(found)
         return
-    answer(cell(found["verdict"]["explanation"]))
+    print_result(format_cell(found["verdict"]["explanation"]))
     _part(None, found["kpis"], (field("name", "kpi"), *FIGURES))
     _part(None, [*found["metrics"], *found["usage"]], (field("metric"), *FIGURES))
     print_explanations([*found["kpis"], *found["usage"]])
@@ -131,10 +131,10 @@ def plot_run(
     with open_api(PATIENCE_S) as api:
         picture = api.get_text(f"{PATH}/{segment(run)}/plot", **asked)
     if file == Path("-"):
-        answer(picture.rstrip("\n"))
+        print_result(picture.rstrip("\n"))
         return
     write_text(file, picture)
-    tell(f"run {cell(run)} is drawn in {file}")
+    print_status(f"run {format_cell(run)} is drawn in {file}")
 
 
 def _items(found: JSON) -> None:
@@ -148,8 +148,8 @@ def _items(found: JSON) -> None:
         SHARED_COLUMNS,
     )
     if weight and (weight["alwaysPass"] or weight["alwaysFail"]):
-        answer("")
-        answer(
+        print_result("")
+        print_result(
             f"In all {weight['runs']} runs {weight['alwaysPass']} items pass and"
             f" {weight['alwaysFail']} fail: they tell nothing apart."
         )
@@ -158,7 +158,7 @@ def _items(found: JSON) -> None:
 def _part(title: str | None, items: Sequence[dict[str, Any]], columns: Sequence[Column]) -> None:
     if not items:
         return
-    answer("")
+    print_result("")
     if title:
-        answer(cell(title))
+        print_result(format_cell(title))
     print_table(tabulate(items, columns))

@@ -13,10 +13,10 @@ from app.core.console.terminal import (
     CommandGroup,
     Format,
     OutputFormat,
-    answer,
-    answer_json,
     as_json,
-    tell,
+    print_json,
+    print_result,
+    print_status,
 )
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def check(
         formula = compile_formula(expression, _known())
     except InvalidFormula as error:
         if output is OutputFormat.JSON:
-            tell(as_json(_problem(error.detail, error.mistakes), sys.stderr))
+            print_status(as_json(_problem(error.detail, error.mistakes), sys.stderr))
         else:
             _print_mistakes(expression, error.mistakes)
         raise typer.Exit(INVALID) from None
@@ -101,10 +101,10 @@ def evaluate(
     _refuse_values(complaint)
     value, reason = formula.evaluate(given)
     if value is None:
-        tell(f"error: the formula is undefined: {reason}")
-        tell("hint: give the values that it reads: --values '{\"METRIC\": 0.5}'")
+        print_status(f"error: the formula is undefined: {reason}")
+        print_status("hint: give the values that it reads: --values '{\"METRIC\": 0.5}'")
         raise typer.Exit(UNDEFINED)
-    answer(repr(value))
+    print_result(repr(value))
 
 
 def _known(given: "dict[Reference, float | None] | None" = None) -> frozenset[str] | None:
@@ -117,7 +117,7 @@ def _known(given: "dict[Reference, float | None] | None" = None) -> frozenset[st
 def _print_described(formula: "CompiledFormula", output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
         references = [reference._asdict() for reference in formula.references]
-        answer_json({"valid": True, "formula": formula.text, "references": references})
+        print_json({"valid": True, "formula": formula.text, "references": references})
         return
     names = ", ".join(map(str, formula.references)) or "nothing"
     print_details({"formula": formula.text, "reads": names})
@@ -140,10 +140,10 @@ def _problem(detail: str, mistakes: "Sequence[Mistake]") -> dict[str, Any]:
 
 def _print_mistakes(text: str, mistakes: "Sequence[Mistake]") -> None:
     for mistake in mistakes:
-        tell(f"error: {mistake.line}:{mistake.column}: {mistake.message}")
-        tell(_excerpt(text, mistake))
+        print_status(f"error: {mistake.line}:{mistake.column}: {mistake.message}")
+        print_status(_excerpt(text, mistake))
         if mistake.remedy:
-            tell(f"hint: {mistake.remedy}")
+            print_status(f"hint: {mistake.remedy}")
 
 
 def _excerpt(text: str, mistake: "Mistake") -> str:
@@ -158,8 +158,8 @@ def _excerpt(text: str, mistake: "Mistake") -> str:
 
 def _refuse_values(complaint: str | None) -> None:
     if complaint is not None:
-        tell(f"error: {complaint}")
-        tell('hint: --values takes one JSON object, e.g. {"ROUGE": 0.5}')
+        print_status(f"error: {complaint}")
+        print_status('hint: --values takes one JSON object, e.g. {"ROUGE": 0.5}')
         raise typer.Exit(INVALID)
 
 

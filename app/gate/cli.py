@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.core.console.shell_completion import ids_at
-from app.core.console.table import Table, cell, print_table
-from app.core.console.terminal import CommandGroup, WrongUsage, answer, answer_json
+from app.core.console.table import Table, format_cell, print_table
+from app.core.console.terminal import CommandGroup, WrongUsage, print_json, print_result
 
 if TYPE_CHECKING:
     from app.core.console.api_client import Api
@@ -186,14 +186,16 @@ def _baselines(api: "Api", run: dict[str, Any]) -> list[str]:
 def _of_files(
     run: str, baseline: str | None, terms: "GateTerms", metrics: str | None, kpis: dict[str, str]
 ) -> "GateResult":
-    from app.core.console.terminal import warn
+    from app.core.console.terminal import print_warning
     from app.gate.offline_gate import compare_files, measures_of
     from app.gate.rules import decide
     from app.metrics.registry import load_metrics
 
     if baseline is None or not _is_file(baseline):
         raise WrongUsage("a file is held against another file", hint="add --baseline BEFORE.jsonl")
-    load_metrics(lambda plugin: warn(f"the plugin {plugin.name} was not loaded: {plugin.error}"))
+    load_metrics(
+        lambda plugin: print_warning(f"the plugin {plugin.name} was not loaded: {plugin.error}")
+    )
     return decide(compare_files(Path(baseline), Path(run), measures_of(metrics, kpis)), terms)
 
 
@@ -230,28 +232,28 @@ def _print(result: "GateResult", output: GateFormat) -> None:
     from app.gate.reports import change_of, gate_json, gate_markdown
 
     if output is GateFormat.JSON:
-        answer_json(gate_json(result))
+        print_json(gate_json(result))
         return
     if output is GateFormat.MARKDOWN:
-        answer(gate_markdown(result).rstrip("\n"))
+        print_result(gate_markdown(result).rstrip("\n"))
         return
     against = f" against {result.against}" if result.against else ""
-    answer(cell(f"{result.outcome}: {result.run}{against}"))
+    print_result(format_cell(f"{result.outcome}: {result.run}{against}"))
     if result.reason:
-        answer(cell(result.reason))
+        print_result(format_cell(result.reason))
     if result.lines:
         titles = ["kpi", "asked", "outcome", "before", "now", "change (95 %)"]
         rows = [
             [
-                cell(line.name),
+                format_cell(line.name),
                 line.asked,
                 line.outcome,
-                cell(line.base),
-                cell(line.value),
+                format_cell(line.base),
+                format_cell(line.value),
                 change_of(line),
             ]
             for line in result.lines
         ]
         print_table(Table(titles, rows))
         for line in result.lines:
-            answer(cell(line.explanation))
+            print_result(format_cell(line.explanation))

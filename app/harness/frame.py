@@ -8,7 +8,7 @@ from typing import Annotated, Generic, TypeVar
 import typer
 
 from app.core.console import terminal
-from app.core.console.terminal import tell
+from app.core.console.terminal import print_status
 from app.harness.gate import Figures, Verdict, verdict
 
 Report = TypeVar("Report")
@@ -81,17 +81,17 @@ def leave_with_findings(*, errors: bool, warnings: bool) -> None:
 def run_command(cli: typer.Typer) -> None:
     """Run a command of the arguments of this process."""
     sys.excepthook = terminal.tell_unforeseen
-    terminal.survive_any_text((sys.stdout, sys.stderr))
+    terminal.set_safe_encoding((sys.stdout, sys.stderr))
     typer.main.get_command(cli)()
 
 
 def _leave_by_the_gate(found: Figures, least: float) -> None:
     decided = verdict(found, least)
     if decided is Verdict.ERRORS:
-        tell(f"{found.errored} attempts errored, {found.missing} were not reached")
+        print_status(f"{found.errored} attempts errored, {found.missing} were not reached")
     elif decided is Verdict.BELOW:
-        tell(f"the pass rate {found.pass_rate or 0:.1%} is below the gate {least:.1%}")
+        print_status(f"the pass rate {found.pass_rate or 0:.1%} is below the gate {least:.1%}")
     elif found.pass_rate is None:
-        tell("no attempt has a verdict: nothing was to be met")
+        print_status("no attempt has a verdict: nothing was to be met")
     if decided:
         raise typer.Exit(int(decided))

@@ -19,7 +19,7 @@ from langfuse.api import NotFoundError
 from langfuse.api.core import ApiError
 from opentelemetry.sdk.trace import TracerProvider
 
-from app.core.console.terminal import tell
+from app.core.console.terminal import print_status
 from app.core.errors import Unavailable
 from app.core.http.client import outbound_client
 from app.core.http.network_policy import OWN_SERVERS
@@ -120,7 +120,7 @@ def exporter(
 
     def export(report: Report) -> None:
         done = export_run(report, access, dataset=dataset, now=datetime.now(UTC))
-        tell(
+        print_status(
             f"{done.attempts} attempts are in Langfuse: dataset {done.dataset!r}, run"
             f" {done.run_name!r}"
         )

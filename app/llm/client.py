@@ -12,7 +12,7 @@ import httpx
 
 from app.core.http.client import AnswerTooLarge, outbound_client
 from app.core.http.network_policy import OutboundPolicy
-from app.core.http.throttle import Pause, Turns, turns_at
+from app.core.http.throttle import Pause, Throttle, turns_at
 from app.core.resources import LlmAccess
 from app.llm.failures import (
     Failure,
@@ -44,7 +44,7 @@ class Client:
         http: httpx.Client,
         access: LlmAccess,
         *,
-        turns: Turns,
+        turns: Throttle,
         pause: Pause,
         patience: Patience,
         chance: Callable[[], float] = random.random,

@@ -6,7 +6,7 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from app.core.http.throttle import IN_FLIGHT, Abandoned, Stop
+from app.core.http.throttle import IN_FLIGHT, Cancelled, CancelToken
 from app.llm.types import ModelRequest
 from app.llm.wire import Reply
 
@@ -28,7 +28,7 @@ class Crew:
     """
 
     def __init__(
-        self, ask: Callable[[Batch], Reply], stop: Stop, *, close: Callable[[], None]
+        self, ask: Callable[[Batch], Reply], stop: CancelToken, *, close: Callable[[], None]
     ) -> None:
         self._ask = ask
         self._stop = stop
@@ -93,7 +93,7 @@ class Crew:
             try:
                 self._stop.pause(0)
                 result: Reply | Exception = self._ask(batch)
-            except Abandoned:
+            except Cancelled:
                 return
             except Exception as error:  # noqa: BLE001 - raised where the result is taken
                 result = error

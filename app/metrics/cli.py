@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from app.core.console.input_files import opened
-from app.core.console.table import Table, cell, print_table
-from app.core.console.terminal import CommandGroup, Format, OutputFormat, as_json, tell, warn
+from app.core.console.table import Table, format_cell, print_table
+from app.core.console.terminal import (
+    CommandGroup,
+    Format,
+    OutputFormat,
+    as_json,
+    print_status,
+    print_warning,
+)
 from app.core.errors import AppError, Invalid
 
 if TYPE_CHECKING:
@@ -72,7 +79,7 @@ def score(
     _print_missing(scored)
     (_print_json if output is OutputFormat.JSON else _print_table)(scored)
     if scored.kpi is not None and scored.kpi.value is None:
-        tell(f"error: the formula is undefined: {scored.kpi.reason}")
+        print_status(f"error: the formula is undefined: {scored.kpi.reason}")
         raise typer.Exit(UNDEFINED)
 
 
@@ -82,7 +89,9 @@ def _score_file(file: Path, metrics: str | None, formula: str | None) -> Scored:
     from app.metrics.registry import load_metrics, names_of
     from app.traces.ndjson import read_traces
 
-    load_metrics(lambda plugin: warn(f"the plugin {plugin.name} was not loaded: {plugin.error}"))
+    load_metrics(
+        lambda plugin: print_warning(f"the plugin {plugin.name} was not loaded: {plugin.error}")
+    )
     chosen = _chosen(metrics)
     compiled = None
     if formula is not None:
@@ -198,11 +207,13 @@ def _print_json(scored: Scored) -> None:
 def _print_table(scored: Scored) -> None:
     columns = ("mean", "n", "std", "min", "max", "p50", "p95", "p99", "coverage")
     rows = [
-        [key, *(cell(found.statistic(name)) for name in columns)]
+        [key, *(format_cell(found.statistic(name)) for name in columns)]
         for key, found in scored.aggregates.items()
     ]
     if scored.formula is not None and scored.kpi is not None:
-        rows.append([scored.formula.text, cell(scored.kpi.value), *[""] * (len(columns) - 1)])
+        rows.append(
+            [scored.formula.text, format_cell(scored.kpi.value), *[""] * (len(columns) - 1)]
+        )
     print_table(Table(["metric", *columns], rows))
 
 
@@ -210,4 +221,4 @@ def _print_missing(scored: Scored) -> None:
     for key, found in scored.aggregates.items():
         if found.missing:
             reasons = ", ".join(f"{name} {count}" for name, count in found.missing.items())
-            warn(f"{key} is missing on {sum(found.missing.values())} traces: {reasons}")
+            print_warning(f"{key} is missing on {sum(found.missing.values())} traces: {reasons}")

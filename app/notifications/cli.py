@@ -8,16 +8,24 @@ from typing import Annotated, Any
 import typer
 
 from app.core.console.shell_completion import ids_at
-from app.core.console.table import JSON, Column, cell, field, print_page, time_field, when
+from app.core.console.table import (
+    JSON,
+    Column,
+    field,
+    format_cell,
+    format_time,
+    print_page,
+    time_field,
+)
 from app.core.console.terminal import (
     ENDED_BADLY,
     CommandGroup,
     Format,
     OutputFormat,
     WrongUsage,
-    answer,
-    answer_json,
-    tell,
+    print_json,
+    print_result,
+    print_status,
 )
 
 INBOX = "/notifications"
@@ -110,10 +118,12 @@ def send_test(
         sent = api.post(f"{INBOX}/test", {"channel": channel.upper(), "recipient": recipient})
         tried = _once_tried(lambda: api.get(f"{DELIVERIES}/{sent['id']}"))
     if output is OutputFormat.JSON:
-        answer_json(tried)
+        print_json(tried)
     else:
-        answer(cell(tried["status"]))
-    tell(f"delivery {cell(tried['id'])} to {cell(tried['recipient'])}: {_how(tried)}")
+        print_result(format_cell(tried["status"]))
+    print_status(
+        f"delivery {format_cell(tried['id'])} to {format_cell(tried['recipient'])}: {_how(tried)}"
+    )
     if tried["status"] != "DELIVERED":
         raise typer.Exit(ENDED_BADLY)
 
@@ -145,8 +155,8 @@ def redeliver(
     with open_api() as api:
         again = api.post(f"{DELIVERIES}/{segment(delivery)}/redeliver")
     if output is OutputFormat.JSON:
-        answer_json(again)
-    tell(f"delivery {cell(delivery)} is sent again")
+        print_json(again)
+    print_status(f"delivery {format_cell(delivery)} is sent again")
 
 
 @cli.command("endpoints")
@@ -174,8 +184,8 @@ def enable_endpoint(endpoint: EndpointId, output: Format = OutputFormat.TABLE) -
     with open_api() as api:
         enabled = api.post(f"{ENDPOINTS}/{segment(endpoint)}/enable")
     if output is OutputFormat.JSON:
-        answer_json(enabled)
-    tell(f"endpoint {cell(endpoint)} is enabled")
+        print_json(enabled)
+    print_status(f"endpoint {format_cell(endpoint)} is enabled")
 
 
 @cli.command("secret")
@@ -189,9 +199,9 @@ def rotate_secret(endpoint: EndpointId, output: Format = OutputFormat.TABLE) -> 
     with open_api() as api:
         made = api.post(f"{ENDPOINTS}/{segment(endpoint)}/secret", {})
     if output is OutputFormat.JSON:
-        answer_json(made)
+        print_json(made)
     else:
-        answer(cell(made["secret"]))
+        print_result(format_cell(made["secret"]))
 
 
 def _list_inbox(output: OutputFormat, *, limit: int, unread: bool) -> None:
@@ -208,22 +218,24 @@ def _show_message(message: str, output: OutputFormat) -> None:
     with open_api() as api:
         found = api.get(f"{INBOX}/{segment(message)}")
     if output is OutputFormat.JSON:
-        answer_json(found)
+        print_json(found)
         return
-    answer(f"{found['severity']} {cell(found['title'])} ({when(found['createdAt'])})")
+    print_result(
+        f"{found['severity']} {format_cell(found['title'])} ({format_time(found['createdAt'])})"
+    )
     for part in (found, *found["items"]):
         _answer_part(part, "" if part is found else "  ")
 
 
 def _answer_part(part: JSON, indent: str) -> None:
     if indent:
-        answer(cell(part["title"]))
+        print_result(format_cell(part["title"]))
     for sentence in part["sentences"]:
-        answer(f"{indent}{cell(sentence)}")
+        print_result(f"{indent}{format_cell(sentence)}")
     for fact in part["facts"]:
-        answer(f"{indent}{cell(fact['name'])}: {cell(fact['value'])}")
+        print_result(f"{indent}{format_cell(fact['name'])}: {format_cell(fact['value'])}")
     if part["link"]:
-        answer(f"{indent}{cell(part['link'])}")
+        print_result(f"{indent}{format_cell(part['link'])}")
 
 
 def _read(message: str, output: OutputFormat) -> None:
@@ -232,8 +244,8 @@ def _read(message: str, output: OutputFormat) -> None:
     with open_api() as api:
         read = api.post(f"{INBOX}/{segment(message)}/read")
     if output is OutputFormat.JSON:
-        answer_json(read)
-    tell(f"message {cell(message)} is read")
+        print_json(read)
+    print_status(f"message {format_cell(message)} is read")
 
 
 def _read_all() -> None:
@@ -241,7 +253,7 @@ def _read_all() -> None:
 
     with open_api() as api:
         api.post(f"{INBOX}/read-all")
-    tell("all messages are read")
+    print_status("all messages are read")
 
 
 def _required(message: str | None) -> str:
@@ -266,4 +278,4 @@ def _how(tried: JSON) -> str:
     if not tried["attempts"] and tried["status"] == "PENDING":
         return "no worker has tried it yet; is one running?"
     later = f"; next try at {tried['dueAt']}" if tried["dueAt"] else ""
-    return f"{cell(tried['detail']) or 'nothing is sent there until it is enabled'}{later}"
+    return f"{format_cell(tried['detail']) or 'nothing is sent there until it is enabled'}{later}"

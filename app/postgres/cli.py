@@ -15,10 +15,10 @@ from app.core.console.terminal import (
     CommandGroup,
     Format,
     OutputFormat,
-    answer,
-    answer_json,
-    tell,
-    warn,
+    print_json,
+    print_result,
+    print_status,
+    print_warning,
 )
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def start() -> None:
     database = _embedded("start")
     database.start()
     status = database.status()
-    tell(f"Postgres {status.version} runs on port {status.port} (pid {status.pid})")
-    tell("its URL: `mosaico db url`; end it with `mosaico db stop`")
+    print_status(f"Postgres {status.version} runs on port {status.port} (pid {status.pid})")
+    print_status("its URL: `mosaico db url`; end it with `mosaico db stop`")
 
 
 @cli.command("stop")
@@ -43,8 +43,8 @@ def stop() -> None:
     database = _embedded("stop")
     owners = database.status().owners
     if owners:
-        warn(f"in use by the processes {', '.join(map(str, owners))}")
-    tell("the database has stopped" if database.stop() else "no database was running")
+        print_warning(f"in use by the processes {', '.join(map(str, owners))}")
+    print_status("the database has stopped" if database.stop() else "no database was running")
 
 
 @cli.command("status")
@@ -52,7 +52,7 @@ def status(output: Format = OutputFormat.TABLE) -> None:
     """Say whether the database runs, where, and who uses it."""
     found = _status()
     if output is OutputFormat.JSON:
-        answer_json(found)
+        print_json(found)
     else:
         print_details(found)
 
@@ -60,7 +60,7 @@ def status(output: Format = OutputFormat.TABLE) -> None:
 @cli.command("url")
 def url() -> None:
     """Print the URL of the database, with its password."""
-    answer(_url())
+    print_result(_url())
 
 
 @cli.command("psql", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -92,7 +92,7 @@ def upgrade() -> None:
     )
     with database as lease:
         run_migrations(external or lease.url)
-    tell("the schema is up to date")
+    print_status("the schema is up to date")
 
 
 def _data_dir() -> Path:

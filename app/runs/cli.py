@@ -14,14 +14,14 @@ from app.core.console.shell_completion import ids_at
 from app.core.console.table import (
     JSON,
     Column,
-    cell,
     field,
+    format_cell,
+    format_time,
     print_details,
     print_page,
     print_table,
     tabulate,
     time_field,
-    when,
 )
 from app.core.console.terminal import (
     ENDED_BADLY,
@@ -30,10 +30,10 @@ from app.core.console.terminal import (
     Format,
     OutputFormat,
     WrongUsage,
-    answer,
-    answer_json,
     is_interactive,
-    tell,
+    print_json,
+    print_result,
+    print_status,
 )
 from app.results.rules import RunStatus
 
@@ -53,13 +53,13 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on the w
 
 
 def _traces(run: JSON) -> str:
-    return f"{run['tracesProcessed']}/{cell(run['tracesTotal']) or '?'}"
+    return f"{run['tracesProcessed']}/{format_cell(run['tracesTotal']) or '?'}"
 
 
 def _interval(of: JSON) -> str | None:
     """From where to where a value lies, at 95 %."""
     low, high = of["intervalLow"], of["intervalHigh"]
-    return None if low is None or high is None else f"{cell(low)} to {cell(high)}"
+    return None if low is None or high is None else f"{format_cell(low)} to {format_cell(high)}"
 
 
 def _verdict(of: JSON) -> str | None:
@@ -147,14 +147,14 @@ def start_run(
         run = api.post(PATH, {name: value for name, value in body.items() if value is not None})
         _tell_started(api, run)
         if output is OutputFormat.TABLE:
-            answer(cell(run["id"]))
+            print_result(format_cell(run["id"]))
             sys.stdout.flush()
         if not wait:
-            tell(f"next: `mosaico runs watch {run['id']}`")
+            print_status(f"next: `mosaico runs watch {run['id']}`")
         else:
             run = _watched(api, run["id"], quiet=quiet)
     if output is OutputFormat.JSON:
-        answer_json(run)
+        print_json(run)
     if wait:
         _end(run, exit_status=exit_status is not False)
 
@@ -194,9 +194,9 @@ def show_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
         metrics = api.get(f"{path}/metrics")["items"]
         kpis = api.get(f"{path}/kpis")["items"]
     if output is OutputFormat.JSON:
-        answer_json(run | {"metrics": metrics, "kpis": kpis})
+        print_json(run | {"metrics": metrics, "kpis": kpis})
         return
-    times = {name: when(run[name]) for name in ("createdAt", "startedAt", "completedAt")}
+    times = {name: format_time(run[name]) for name in ("createdAt", "startedAt", "completedAt")}
     print_details(run | times | {"verdict": _verdict(run)})
     tables = (
         (metrics, METRIC_COLUMNS),
@@ -205,7 +205,7 @@ def show_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
     )
     for items, columns in tables:
         if items:
-            answer("")
+            print_result("")
             print_table(tabulate(items, columns))
     print_explanations([run, *kpis])
 
@@ -233,9 +233,9 @@ def watch_run(
     with open_api() as api:
         run = _watched(api, run_id, quiet=quiet, jsonl=jsonl)
     if output is OutputFormat.JSON and not jsonl:
-        answer_json(run)
+        print_json(run)
     elif not jsonl:
-        answer("\t".join(filter(None, (run["status"], run["validity"]))))
+        print_result("\t".join(filter(None, (run["status"], run["validity"]))))
     _end(run, exit_status=exit_status)
 
 
@@ -259,10 +259,10 @@ def report_run(
     with open_api() as api:
         page = html_report(report_of(api, run))
     if file == Path("-"):
-        answer(page)
+        print_result(page)
         return
     write_text(file, page)
-    tell(f"run {cell(run)} is reported in {file}")
+    print_status(f"run {format_cell(run)} is reported in {file}")
 
 
 cli.command("compare")(compare_runs)
@@ -277,8 +277,10 @@ def cancel_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
     with open_api() as api:
         run = api.post(f"{_path(run_id)}/cancel")
     if output is OutputFormat.JSON:
-        answer_json(run)
-    tell(f"run {cell(run['id'])} is cancelled; `mosaico runs retry {cell(run['id'])}` runs it anew")
+        print_json(run)
+    print_status(
+        f"run {format_cell(run['id'])} is cancelled; `mosaico runs retry {format_cell(run['id'])}` runs it anew"
+    )
 
 
 @cli.command("retry")
@@ -290,10 +292,10 @@ def retry_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
         run = api.post(f"{_path(run_id)}/retry")
         _tell_started(api, run)
     if output is OutputFormat.JSON:
-        answer_json(run)
+        print_json(run)
     else:
-        answer(cell(run["id"]))
-    tell(f"next: `mosaico runs watch {cell(run['id'])}`")
+        print_result(format_cell(run["id"]))
+    print_status(f"next: `mosaico runs watch {format_cell(run['id'])}`")
 
 
 @cli.command("rescore")
@@ -305,10 +307,10 @@ def rescore_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
         run = api.post(f"{_path(run_id)}/rescore")
         _tell_started(api, run)
     if output is OutputFormat.JSON:
-        answer_json(run)
+        print_json(run)
     else:
-        answer(cell(run["id"]))
-    tell(f"next: `mosaico runs watch {cell(run['id'])}`")
+        print_result(format_cell(run["id"]))
+    print_status(f"next: `mosaico runs watch {format_cell(run['id'])}`")
 
 
 def _path(run_id: str) -> str:
@@ -320,7 +322,7 @@ def _path(run_id: str) -> str:
 def _tell_started(api: "Api", run: JSON) -> None:
     from app.core.console.api_client import PREFIX
 
-    tell(f"run {cell(run['id'])} started → {api.url}{PREFIX}{_path(run['id'])}")
+    print_status(f"run {format_cell(run['id'])} started → {api.url}{PREFIX}{_path(run['id'])}")
 
 
 def _watched(api: "Api", run_id: str, *, quiet: bool, jsonl: bool = False) -> JSON:
@@ -332,7 +334,7 @@ def _watched(api: "Api", run_id: str, *, quiet: bool, jsonl: bool = False) -> JS
     try:
         for run in follow(api, _path(run_id)):
             if jsonl and run != latest:
-                answer_json(run, flush=True)
+                print_json(run, flush=True)
             latest = run
             if not RunStatus(run["status"]).is_final:
                 told(run)
@@ -365,7 +367,7 @@ class _PlainLines:
         from app.runs.progress import describe
 
         if self._progress.is_due(run, time.monotonic()):
-            tell(f"run {cell(run['id'])} {describe(run)}")
+            print_status(f"run {format_cell(run['id'])} {describe(run)}")
 
 
 def _silent(run: JSON) -> None:
@@ -380,14 +382,16 @@ def _liveness() -> "_LiveLine | _PlainLines":
 def _detach(api: "Api", run_id: str) -> NoReturn:
     """Leave the run alone; on a terminal a second Ctrl-C in time cancels it."""
     asks = is_interactive(sys.stderr)
-    tell(f"\ndetached: the run goes on, `mosaico runs watch {cell(run_id)}` watches it again")
+    print_status(
+        f"\ndetached: the run goes on, `mosaico runs watch {format_cell(run_id)}` watches it again"
+    )
     if asks:
         try:  # what is promised holds from the moment it can be read
-            tell(f"Ctrl-C once more within {SECOND_THOUGHTS_S:g} s cancels it")
+            print_status(f"Ctrl-C once more within {SECOND_THOUGHTS_S:g} s cancels it")
             time.sleep(SECOND_THOUGHTS_S)
         except KeyboardInterrupt:
             api.post(f"{_path(run_id)}/cancel")
-            tell(f"\nrun {cell(run_id)} is cancelled")
+            print_status(f"\nrun {format_cell(run_id)} is cancelled")
             raise typer.Exit(ENDED_BADLY) from None
     raise typer.Exit(INTERRUPTED)
 
@@ -396,8 +400,8 @@ def _end(run: JSON, *, exit_status: bool) -> None:
     from app.runs.progress import describe, exit_code_of
 
     clear = "\r\x1b[K" if isinstance(_liveness(), _LiveLine) else ""
-    tell(f"{clear}run {cell(run['id'])} {describe(run)}")
+    print_status(f"{clear}run {format_cell(run['id'])} {describe(run)}")
     if run["status"] == RunStatus.COMPLETED:
-        tell(f"next: `mosaico runs show {cell(run['id'])}`")
+        print_status(f"next: `mosaico runs show {format_cell(run['id'])}`")
     if exit_status and exit_code_of(run):
         raise typer.Exit(exit_code_of(run))

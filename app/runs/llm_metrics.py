@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from app.core.http.throttle import Stop
+from app.core.http.throttle import CancelToken
 from app.core.resources import LlmAccess
 from app.jobs.handlers import Job
 from app.jobs.pool import CallLost
@@ -82,7 +82,7 @@ def ask_traces(
 
     Raises: what `app.llm.failures` lists, when no request could succeed.
     """
-    res, stop = job.resources, Stop()
+    res, stop = job.resources, CancelToken()
     access = _configured(res.llm)
     rows: list[TraceMeasurements] = []
     client = new_client(access, policy=res.outbound, pause=stop.pause, patience=PATIENCE)

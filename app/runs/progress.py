@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from app.core.console.api_client import Api, NotReachable
-from app.core.console.table import cell
+from app.core.console.table import format_cell
 from app.core.console.terminal import ENDED_BADLY
 from app.core.errors import Unavailable
 from app.results.rules import RunStatus, Validity
@@ -61,7 +61,7 @@ def describe(run: JSON) -> str:
     if seconds is not None:
         parts.append(f"in {seconds:.1f} s")
     reasons = [*(run["validityReasons"] or []), run["errorMessage"] or ""]
-    why = "; ".join(cell(reason) for reason in reasons if reason)
+    why = "; ".join(format_cell(reason) for reason in reasons if reason)
     return " ".join(parts) + (f": {why}" if why else "")
 
 

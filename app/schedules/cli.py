@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from app.core.console.shell_completion import ids_at
-from app.core.console.table import JSON, cell, field, print_details, print_page, time_field
+from app.core.console.table import JSON, field, format_cell, print_details, print_page, time_field
 from app.core.console.terminal import (
     CommandGroup,
     DryRun,
@@ -15,9 +15,9 @@ from app.core.console.terminal import (
     OutputFormat,
     WrongUsage,
     Yes,
-    answer,
-    answer_json,
-    tell,
+    print_json,
+    print_result,
+    print_status,
 )
 from app.schedules.cron import DstPolicy
 from app.schedules.rules import ConcurrencyPolicy, MisfirePolicy
@@ -94,13 +94,13 @@ def next_instants(
     )
     seen = preview(request, datetime.now(UTC))
     if output is OutputFormat.JSON:
-        answer_json(seen.model_dump(mode="json"))
+        print_json(seen.model_dump(mode="json"))
         return
-    tell(f"{seen.description} ({seen.timezone})")
+    print_status(f"{seen.description} ({seen.timezone})")
     for note in seen.notes:
-        tell(f"note: {note.text}")
+        print_status(f"note: {note.text}")
     for instant in seen.next:
-        answer(instant.isoformat())
+        print_result(instant.isoformat())
 
 
 @cli.command("list")
@@ -132,7 +132,7 @@ def show_schedule(schedule: ScheduleId, output: Format = OutputFormat.TABLE) -> 
     with open_api() as api:
         found = api.get(_path(schedule))
     if output is OutputFormat.JSON:
-        answer_json(found)
+        print_json(found)
     else:
         print_details(found)
 
@@ -205,11 +205,13 @@ def create_schedule(
     with open_api() as api:
         created = api.post(PATH, body)
     if output is OutputFormat.JSON:
-        answer_json(created)
+        print_json(created)
     else:
-        answer(cell(created["id"]))
-    tell(f"schedule {cell(created['id'])} runs next at {created['nextRunAt'] or 'no time'}")
-    tell(f"next: `mosaico schedules fires {cell(created['id'])}`")
+        print_result(format_cell(created["id"]))
+    print_status(
+        f"schedule {format_cell(created['id'])} runs next at {created['nextRunAt'] or 'no time'}"
+    )
+    print_status(f"next: `mosaico schedules fires {format_cell(created['id'])}`")
 
 
 @cli.command("enable")
@@ -232,10 +234,12 @@ def trigger_schedule(schedule: ScheduleId, output: Format = OutputFormat.TABLE) 
     with open_api() as api:
         fire = api.post(f"{_path(schedule)}/trigger")
     if output is OutputFormat.JSON:
-        answer_json(fire)
+        print_json(fire)
     elif fire["runId"]:
-        answer(cell(fire["runId"]))
-    tell(f"schedule {cell(schedule)}: {fire['status']} {cell(fire['detail'])}".rstrip())
+        print_result(format_cell(fire["runId"]))
+    print_status(
+        f"schedule {format_cell(schedule)}: {fire['status']} {format_cell(fire['detail'])}".rstrip()
+    )
 
 
 @cli.command("delete")
@@ -243,7 +247,7 @@ def delete_schedule(*, schedule: ScheduleId, yes: Yes = False, dry_run: DryRun =
     """Delete a schedule with its history of fires; its runs stay."""
     from app.core.console.api_client import delete_thing
 
-    delete_thing(_path(schedule), f"the schedule {cell(schedule)}", yes=yes, dry_run=dry_run)
+    delete_thing(_path(schedule), f"the schedule {format_cell(schedule)}", yes=yes, dry_run=dry_run)
 
 
 def _switch(schedule: str, output: OutputFormat, *, enabled: bool) -> None:
@@ -252,9 +256,9 @@ def _switch(schedule: str, output: OutputFormat, *, enabled: bool) -> None:
     with open_api() as api:
         changed: JSON = api.patch(_path(schedule), {"enabled": enabled})
     if output is OutputFormat.JSON:
-        answer_json(changed)
+        print_json(changed)
     state = f"runs next at {changed['nextRunAt']}" if enabled else "is disabled"
-    tell(f"schedule {cell(schedule)} {state}")
+    print_status(f"schedule {format_cell(schedule)} {state}")
 
 
 def _path(schedule: str) -> str:

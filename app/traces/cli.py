@@ -6,16 +6,16 @@ from typing import Annotated, Any
 import typer
 
 from app.core.console.shell_completion import ids_at
-from app.core.console.table import Column, bytes_text, cell, field, print_page, time_field
+from app.core.console.table import Column, bytes_text, field, format_cell, print_page, time_field
 from app.core.console.terminal import (
     CommandGroup,
     DryRun,
     Format,
     OutputFormat,
     Yes,
-    answer,
-    answer_json,
-    tell,
+    print_json,
+    print_result,
+    print_status,
 )
 
 PATH = "/local-datasets"
@@ -112,14 +112,14 @@ def delete(
     """Delete an upload; runs that read it keep their own copy of its traces."""
     from app.core.console.api_client import delete_thing, segment
 
-    path, what = f"{PATH}/{segment(dataset)}", f"the upload {cell(dataset)}"
+    path, what = f"{PATH}/{segment(dataset)}", f"the upload {format_cell(dataset)}"
     delete_thing(path, what, yes=yes, dry_run=dry_run)
 
 
 def _tell_stored(stored: dict[str, Any], output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
-        answer_json(stored)
+        print_json(stored)
     else:
-        answer(cell(stored["id"]))
-    tell(f"{stored['traceCount']} traces ({bytes_text(stored['sizeBytes'])}) are stored")
-    tell(f"next: `mosaico benchmarks create --dataset {cell(stored['name'])}`")
+        print_result(format_cell(stored["id"]))
+    print_status(f"{stored['traceCount']} traces ({bytes_text(stored['sizeBytes'])}) are stored")
+    print_status(f"next: `mosaico benchmarks create --dataset {format_cell(stored['name'])}`")

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import httpx
 
-from app.core.console.terminal import confirm, tell
+from app.core.console.terminal import confirm, print_status
 from app.core.errors import (
     AppError,
     Conflict,
@@ -319,11 +319,11 @@ def delete_thing(path: str, what: str, *, yes: bool, dry_run: bool) -> None:
     with open_api() as api:
         found = api.tagged(path)
         if dry_run:
-            tell(f"would delete {what}; nothing was done")
+            print_status(f"would delete {what}; nothing was done")
             return
         confirm(f"delete {what} for good?", yes=yes)
         api.delete(path, found.etag)
-    tell(f"deleted {what}")
+    print_status(f"deleted {what}")
 
 
 def segment(text: str) -> str:

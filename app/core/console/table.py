@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from app.core.console.terminal import (
     OutputFormat,
-    answer,
-    answer_json,
     is_interactive,
+    print_json,
+    print_result,
+    print_status,
     printable,
-    tell,
 )
 
 JSON = dict[str, Any]
@@ -38,33 +38,33 @@ def field(name: str, title: str | None = None) -> Column:
 
 def time_field(name: str, title: str) -> Column:
     """The column of an instant: `3 h ago` on a terminal, ISO 8601 in a pipe."""
-    return Column(title, lambda item: when(item[name]))
+    return Column(title, lambda item: format_time(item[name]))
 
 
 def tabulate(items: Sequence[JSON], columns: Sequence[Column]) -> Table:
     titles = [column.title for column in columns]
-    return Table(titles, [[cell(column.read(item)) for column in columns] for item in items])
+    return Table(titles, [[format_cell(column.read(item)) for column in columns] for item in items])
 
 
 def print_page(page: JSON, columns: Sequence[Column], output: OutputFormat) -> None:
     """Print a list as the API answers it: `{items, nextCursor}`."""
     if output is OutputFormat.JSON:
-        answer_json(page)
+        print_json(page)
         return
     print_table(tabulate(page["items"], columns))
     if page.get("nextCursor"):
-        tell(f"the first {len(page['items'])} are shown; --limit shows more")
+        print_status(f"the first {len(page['items'])} are shown; --limit shows more")
 
 
 def print_details(details: Mapping[str, object]) -> None:
     """Print one thing, a line for each of its fields."""
-    lines = [[name, cell(value)] for name, value in details.items()]
+    lines = [[name, format_cell(value)] for name, value in details.items()]
     if not is_interactive(sys.stdout):
         _print_separated(lines)
         return
     width = max(len(name) for name, _ in lines)
     for name, value in lines:
-        answer(f"{name:<{width}}  {value}")
+        print_result(f"{name:<{width}}  {value}")
 
 
 def print_table(table: Table) -> None:
@@ -74,7 +74,7 @@ def print_table(table: Table) -> None:
         _print_separated([table.titles, *table.rows])
 
 
-def cell(value: object) -> str:
+def format_cell(value: object) -> str:
     """A value as people write it; what is missing is an empty cell, never a zero."""
     if value is None:
         return ""
@@ -83,20 +83,20 @@ def cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list | tuple):
-        return ", ".join(map(cell, value))
+        return ", ".join(map(format_cell, value))
     return printable(str(value))
 
 
-def when(instant: str | None) -> str:
+def format_time(instant: str | None) -> str:
     """An instant of the API for whoever reads the answer."""
     if instant is None:
         return ""
     if not is_interactive(sys.stdout):
         return instant
-    return ago(datetime.now(UTC) - datetime.fromisoformat(instant))
+    return format_age(datetime.now(UTC) - datetime.fromisoformat(instant))
 
 
-def ago(age: timedelta) -> str:
+def format_age(age: timedelta) -> str:
     """An age in its largest unit; the future of a clock that is ahead is `now`."""
     seconds = age.total_seconds()
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
@@ -117,7 +117,7 @@ def bytes_text(count: int) -> str:
 
 def _print_separated(lines: Sequence[Sequence[str]]) -> None:
     for line in lines:
-        answer("\t".join(line))
+        print_result("\t".join(line))
 
 
 def _print_framed(table: Table) -> None:

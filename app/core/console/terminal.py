@@ -94,39 +94,39 @@ class CommandGroup(typer.Typer):
         return super().command(name, **{"cls": Command, **settings})
 
 
-def answer(text: str) -> None:
+def print_result(text: str) -> None:
     """Print a line of the answer; standard output gets nothing else."""
     sys.stdout.write(f"{text}\n")
 
 
-def answer_json(document: Any, *, flush: bool = False) -> None:
+def print_json(document: Any, *, flush: bool = False) -> None:
     """Print one JSON document on one line; NaN and infinities are a mistake of the caller."""
-    answer(as_json(document, sys.stdout))
+    print_result(as_json(document, sys.stdout))
     if flush:
         sys.stdout.flush()
 
 
-def tell(line: str) -> None:
+def print_status(line: str) -> None:
     """Say something to a person; answers go to standard output, this does not."""
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
 
-def warn(text: str) -> None:
-    tell(f"warning: {text}")
+def print_warning(text: str) -> None:
+    print_status(f"warning: {text}")
 
 
 def report(error: AppError, output: OutputFormat) -> None:
     """Tell an error: as lines, or as the problem document that the API would answer."""
     if output is OutputFormat.JSON:
-        tell(as_json(problem_of(error), sys.stderr))
+        print_status(as_json(problem_of(error), sys.stderr))
         return
-    tell(f"error: {printable_lines(error.detail)}")
+    print_status(f"error: {printable_lines(error.detail)}")
     for item in error.errors:
-        tell(f"  {printable(item.pointer)}: {printable_lines(item.detail)}")
+        print_status(f"  {printable(item.pointer)}: {printable_lines(item.detail)}")
     for label in ("cause", "hint"):
         if label in error.extra:
-            tell(f"{label}: {printable_lines(str(error.extra[label]))}")
+            print_status(f"{label}: {printable_lines(str(error.extra[label]))}")
 
 
 def problem_of(error: AppError) -> dict[str, Any]:
@@ -153,9 +153,9 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not (is_interactive(sys.stdin) and is_interactive(sys.stderr)):
         raise WrongUsage("this cannot be undone, and nobody is here to ask", hint="add --yes")
-    tell(f"{question} [y/N] ")
+    print_status(f"{question} [y/N] ")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        tell("nothing was done")
+        print_status("nothing was done")
         raise typer.Exit(1)
 
 
@@ -179,7 +179,7 @@ def as_json(document: Any, stream: TextIO) -> str:
     return json.dumps(document, ensure_ascii=not carries_all, allow_nan=False, default=str)
 
 
-def survive_any_text(streams: Iterable[TextIO]) -> None:
+def set_safe_encoding(streams: Iterable[TextIO]) -> None:
     """Let a terminal with a small alphabet show escapes where it would have raised."""
     for stream in streams:
         if isinstance(stream, TextIOWrapper):
@@ -188,8 +188,8 @@ def survive_any_text(streams: Iterable[TextIO]) -> None:
 
 def tell_unforeseen(kind: type[BaseException], error: BaseException, _: object) -> None:
     """The last resort: one line, and an exit code that no verdict has."""
-    tell(f"error: {kind.__name__}: {error}")
-    tell("hint: this should not happen; `mosaico --debug …` shows where it came from")
+    print_status(f"error: {kind.__name__}: {error}")
+    print_status("hint: this should not happen; `mosaico --debug …` shows where it came from")
     sys.exit(AppError.exit_code)
 
 

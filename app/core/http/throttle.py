@@ -20,11 +20,11 @@ _SECONDS: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 Pause = Callable[[float], None]
 
 
-class Abandoned(Exception):
+class Cancelled(Exception):
     """Nobody wants the answer any more."""
 
 
-class Stop:
+class CancelToken:
     """Ends the waits of those who ask; once set it stays set."""
 
     def __init__(self) -> None:
@@ -36,10 +36,10 @@ class Stop:
     def pause(self, seconds: float) -> None:
         """Wait so long. Raises: `Abandoned` as soon as it is set."""
         if self._event.wait(seconds):
-            raise Abandoned
+            raise Cancelled
 
 
-class Turns:
+class Throttle:
     """At most eight requests in flight, and none before the time that the server named."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -71,14 +71,14 @@ class Turns:
             self._slots.release()  # while it waited for its turn, another one was told to wait
 
 
-_turns: dict[str, Turns] = {}
+_turns: dict[str, Throttle] = {}
 _guard = threading.Lock()
 
 
-def turns_at(name: str) -> Turns:
+def turns_at(name: str) -> Throttle:
     """The turns that all of this process take at one server, or with one key at it."""
     with _guard:
-        return _turns.setdefault(name, Turns())
+        return _turns.setdefault(name, Throttle())
 
 
 def seconds_to_wait(retry_after: str | None, now: datetime | None = None) -> float | None:

@@ -12,10 +12,10 @@ from app.core.console.terminal import (
     CommandGroup,
     Format,
     OutputFormat,
-    answer,
-    answer_json,
-    tell,
-    warn,
+    print_json,
+    print_result,
+    print_status,
+    print_warning,
 )
 from app.harness import frame
 from app.harness.gate import Verdict
@@ -218,10 +218,10 @@ def report(
 
     text = render(read_report(result), form)
     if file is None:
-        answer(text.removesuffix("\n"))
+        print_result(text.removesuffix("\n"))
         return
     write_text(file, text)
-    tell(f"written to {file}")
+    print_status(f"written to {file}")
 
 
 @cli.command("replay")
@@ -271,9 +271,9 @@ def compare_command(
         raise terminal.WrongUsage("one run cannot be compared", hint="name two or more results")
     found = compare([read_report(path) for path in results])
     if output is OutputFormat.JSON:
-        answer_json(asdict(found))
+        print_json(asdict(found))
     else:
-        answer(comparison_report(found).removesuffix("\n"))
+        print_result(comparison_report(found).removesuffix("\n"))
 
 
 @cli.command("lint")
@@ -295,11 +295,11 @@ def lint_command(
     found = inspect_dataset(dataset)
     findings = lint(found)
     if output is OutputFormat.JSON:
-        answer_json({"items": [asdict(finding) for finding in findings], "nextCursor": None})
+        print_json({"items": [asdict(finding) for finding in findings], "nextCursor": None})
     else:
         _print_findings(dataset, findings)
     worst = {finding.severity for finding in findings}
-    tell(f"{len(found.tasks)} tasks, {len(findings)} findings")
+    print_status(f"{len(found.tasks)} tasks, {len(findings)} findings")
     frame.leave_with_findings(errors=Severity.ERROR in worst, warnings=strict and bool(findings))
 
 
@@ -313,14 +313,16 @@ def main() -> None:
 def _print_version() -> NoReturn:
     from importlib.metadata import version
 
-    answer(f"bashkit-eval of mosaico {version('mosaico')}, bashkit {version('bashkit')}")
+    print_result(f"bashkit-eval of mosaico {version('mosaico')}, bashkit {version('bashkit')}")
     raise SystemExit
 
 
 def _load_checks() -> None:
     from app.harness.bash.checking import load_checks
 
-    load_checks(lambda plugin: warn(f"the plugin {plugin.name} was not loaded: {plugin.error}"))
+    load_checks(
+        lambda plugin: print_warning(f"the plugin {plugin.name} was not loaded: {plugin.error}")
+    )
 
 
 def _show_run(made: "EvalReport", junit: Path | None, output: OutputFormat) -> None:
@@ -330,7 +332,9 @@ def _show_run(made: "EvalReport", junit: Path | None, output: OutputFormat) -> N
 
     if junit is not None:
         write_text(junit, junit_report(made))
-    answer(render(made, "json" if output is OutputFormat.JSON else "terminal").removesuffix("\n"))
+    print_result(
+        render(made, "json" if output is OutputFormat.JSON else "terminal").removesuffix("\n")
+    )
 
 
 def _finish(found: "Replayed", save: Path | None, output: OutputFormat) -> None:
@@ -340,9 +344,9 @@ def _finish(found: "Replayed", save: Path | None, output: OutputFormat) -> None:
     from app.harness.bash.reports.agreement import agreement_report
 
     if output is OutputFormat.JSON:
-        answer_json(asdict(found.agreement))
+        print_json(asdict(found.agreement))
     else:
-        answer(agreement_report(found).removesuffix("\n"))
+        print_result(agreement_report(found).removesuffix("\n"))
     if save is not None:
         _save(found.report, save)
     if found.agreement.checks.same < found.agreement.checks.all:
@@ -356,13 +360,13 @@ def _save(report: "EvalReport", folder: Path) -> None:
     require_folder(folder)
     path = folder / f"{file_stem(report)}-{report.settings['made_by']}.json"
     write_report(report, path)
-    tell(f"written to {path}")
+    print_status(f"written to {path}")
 
 
 def _print_findings(dataset: Path, findings: "list[Finding]") -> None:
     for finding in findings:
         place = f"{dataset}:{finding.line}" if finding.line else str(dataset)
-        answer(f"{place}: {finding.severity}: {terminal.printable(finding.text)}")
+        print_result(f"{place}: {finding.severity}: {terminal.printable(finding.text)}")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from app.core.console.terminal import is_interactive, tell
+from app.core.console.terminal import is_interactive, print_status
 from app.harness.bash.reports.terminal import task_lines
 from app.harness.bash.types import EvalResult
 
@@ -25,9 +25,9 @@ def _plain(total: int) -> Iterator[Show]:
     def show(result: EvalResult) -> None:
         nonlocal done
         done += 1
-        tell(f"{done}/{total} {next(iter(task_lines(result)))}")
+        print_status(f"{done}/{total} {next(iter(task_lines(result)))}")
 
-    tell(f"{total} attempts")
+    print_status(f"{total} attempts")
     yield show
 
 

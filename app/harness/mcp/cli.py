@@ -11,10 +11,10 @@ from app.core.console.terminal import (
     CommandGroup,
     Format,
     OutputFormat,
-    answer,
-    answer_json,
-    tell,
-    warn,
+    print_json,
+    print_result,
+    print_status,
+    print_warning,
 )
 from app.harness import frame
 from app.llm.conversation import Provider
@@ -166,7 +166,7 @@ def run(
     )
     if dry_run:
         plan = make_plan(options, environment=os.environ, now=now)
-        tell(f"{len(plan.missing())} attempts would be made; nothing was started or asked")
+        print_status(f"{len(plan.missing())} attempts would be made; nothing was started or asked")
         return
     export = None
     if langfuse:
@@ -253,11 +253,11 @@ def validate(
             }
             for file, each in findings
         ]
-        answer_json({"items": items, "nextCursor": None})
+        print_json({"items": items, "nextCursor": None})
     else:
         for file, each in findings:
-            answer(f"{pointer(file, each)}: {each.severity}: {terminal.printable(each.text)}")
-    tell(f"{len(found)} files, {len(findings)} findings")
+            print_result(f"{pointer(file, each)}: {each.severity}: {terminal.printable(each.text)}")
+    print_status(f"{len(found)} files, {len(findings)} findings")
     frame.leave_with_findings(
         errors=any(each.severity is Severity.ERROR for _, each in findings),
         warnings=strict and bool(findings),
@@ -301,7 +301,7 @@ def schema() -> None:
 
     from app.harness.mcp.schema import bench_schema
 
-    answer(json.dumps(bench_schema(), indent=2))
+    print_result(json.dumps(bench_schema(), indent=2))
 
 
 def main() -> None:
@@ -312,7 +312,9 @@ def main() -> None:
 def _load_evaluators() -> None:
     from app.harness.mcp.evaluating import load_evaluators
 
-    load_evaluators(lambda each: warn(f"the plugin {each.name} was not loaded: {each.error}"))
+    load_evaluators(
+        lambda each: print_warning(f"the plugin {each.name} was not loaded: {each.error}")
+    )
 
 
 def _inspected(files: "Sequence[str]") -> "list[BenchFile]":
@@ -343,7 +345,7 @@ def _picked() -> Path:
         )
     picked = pick_file(favourites, _ask)
     if picked is None:
-        tell("nothing was chosen")
+        print_status("nothing was chosen")
         raise typer.Exit(0)
     return picked
 
@@ -364,7 +366,7 @@ def _show(made: "BenchReport", output: OutputFormat, *, verbose: bool) -> None:
     if output is OutputFormat.JSON:
         from app.harness.mcp.recordings import document_of
 
-        answer_json(document_of(made))
+        print_json(document_of(made))
         return
     from app.harness.mcp.reports.console import print_report
 
@@ -392,7 +394,7 @@ def _write(path: Path, text: str) -> None:
 
     require_file(path)
     write_text(path, text)
-    tell(f"written to {path}")
+    print_status(f"written to {path}")
 
 
 if __name__ == "__main__":

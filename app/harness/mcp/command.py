@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from app.core.console.output_files import require_file
-from app.core.console.terminal import WrongUsage, printable, tell
+from app.core.console.terminal import WrongUsage, print_status, printable
 from app.harness.budget import Allowance, Spending
 from app.harness.frame import Interrupted
 from app.harness.mcp.lint import lint
@@ -168,9 +168,9 @@ class _Recorder:
             self._servers[event.facts.file, event.facts.name] = event.facts
             self._journal.meet(event.facts)
             if event.changed:
-                tell(f"warning: {event.facts.name} lists other tools than before")
+                print_status(f"warning: {event.facts.name} lists other tools than before")
         elif isinstance(event, Traced):
-            tell(f"{event.key.task}: {printable(event.line)[:TRACED_CHARS]}")
+            print_status(f"{event.key.task}: {printable(event.line)[:TRACED_CHARS]}")
 
     def so_far(self) -> BenchReport:
         return BenchReport(
@@ -185,19 +185,19 @@ class _Recorder:
     def finish(self, report: BenchReport) -> BenchReport:
         write_report(report, self._output)
         self._journal.discard()
-        tell(f"the result is in {self._output}")
+        print_status(f"the result is in {self._output}")
         return report
 
     def close(self) -> None:
         """Without a whole file the journal stays as it is: `--resume` goes on with it."""
         if self._journal.close():
-            tell(f"the run broke off; go on with --resume {self._output}")
+            print_status(f"the run broke off; go on with --resume {self._output}")
 
     def _show(self, result: TaskResult) -> None:
         if self._quiet:
             return
         why = f": {printable(reason(result))[:300]}" if reason(result) else ""
-        tell(
+        print_status(
             f"[{len(self._results)}/{self._planned}] {result_word(result)}"
             f" {printable(result.scenario)} / {printable(name_of(result))}"
             f" {seconds(result.duration_ms)}{why}"

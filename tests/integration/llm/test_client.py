@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from app.core.errors import Invalid
 from app.core.http.client import RefusedAddress, outbound_client
 from app.core.http.network_policy import OWN_SERVERS, PUBLIC_ONLY
-from app.core.http.throttle import Turns
+from app.core.http.throttle import Throttle
 from app.core.secrets import Secret
 from app.llm.client import Client, new_client
 from app.llm.failures import Kind, LlmAuth, LlmNotFound, LlmQuota, LlmRedirected, NoAnswer
@@ -74,7 +74,7 @@ def client(models: Models, waits: Waits) -> Iterator[Client]:
         yield Client(
             http,
             models.access,
-            turns=Turns(waits.clock),
+            turns=Throttle(waits.clock),
             pause=waits,
             patience=QUICK,
             chance=lambda: 0.5,

@@ -6,13 +6,13 @@ import pytest
 
 from app.core.console.table import (
     Column,
-    ago,
     bytes_text,
-    cell,
     field,
+    format_age,
+    format_cell,
+    format_time,
     print_details,
     print_page,
-    when,
 )
 from app.core.console.terminal import OutputFormat
 
@@ -64,7 +64,7 @@ def test_details_are_a_line_a_field(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_a_missing_value_is_an_empty_cell_and_never_a_zero(value: object, shown: str) -> None:
-    assert cell(value) == shown
+    assert format_cell(value) == shown
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_a_missing_value_is_an_empty_cell_and_never_a_zero(value: object, shown:
     ],
 )
 def test_an_age_is_told_in_its_largest_unit(age: timedelta, shown: str) -> None:
-    assert ago(age) == shown
+    assert format_age(age) == shown
 
 
 def test_a_pipe_gets_instants_as_they_are() -> None:
-    assert when("2026-11-21T22:00:00Z") == "2026-11-21T22:00:00Z"
-    assert when(None) == ""
+    assert format_time("2026-11-21T22:00:00Z") == "2026-11-21T22:00:00Z"
+    assert format_time(None) == ""
 
 
 @pytest.mark.parametrize(

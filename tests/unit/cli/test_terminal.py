@@ -13,12 +13,12 @@ from app.core.console.terminal import (
     CommandGroup,
     Format,
     OutputFormat,
-    answer,
-    answer_json,
     as_json,
     confirm,
+    print_json,
+    print_result,
+    print_status,
     printable,
-    tell,
 )
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 
@@ -33,24 +33,24 @@ ERROR: AppError = Invalid(
 
 @group.command("refuse")
 def refuse(words: list[str] | None = None, output: Format = OutputFormat.TABLE) -> None:
-    tell("on the way")
+    print_status("on the way")
     if words:
-        answer(" ".join(words))
+        print_result(" ".join(words))
     raise ERROR
 
 
 @group.command("echo")
 def echo(word: str, output: Format = OutputFormat.TABLE) -> None:
     if output is OutputFormat.JSON:
-        answer_json({"word": word})
+        print_json({"word": word})
     else:
-        answer(word)
+        print_result(word)
 
 
 @group.command("lose")
 def lose(yes: bool = False) -> None:
     confirm("lose everything?", yes=yes)
-    answer("lost")
+    print_result("lost")
 
 
 def run(*words: str) -> Result:
@@ -159,4 +159,4 @@ def test_json_uses_only_characters_that_the_stream_carries() -> None:
 def test_a_number_that_json_has_not_is_never_printed() -> None:
     document: Any = {"value": float("nan")}
     with pytest.raises(ValueError, match="not JSON compliant"):
-        answer_json(document)
+        print_json(document)

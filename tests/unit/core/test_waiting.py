@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.clock import utc_now
-from app.core.http.throttle import IN_FLIGHT, Abandoned, Turns, seconds_to_wait, turns_at
+from app.core.http.throttle import IN_FLIGHT, Cancelled, Throttle, seconds_to_wait, turns_at
 
 
 class Clock:
@@ -27,12 +27,12 @@ class Clock:
 
 
 def abandon(_: float) -> None:
-    raise Abandoned
+    raise Cancelled
 
 
 def test_nobody_asks_before_the_time_that_the_server_named() -> None:
     clock = Clock()
-    turns = Turns(clock)
+    turns = Throttle(clock)
     with turns.turn(clock.pause):
         assert clock.pauses == []
     turns.hold(7.0)
@@ -44,11 +44,11 @@ def test_nobody_asks_before_the_time_that_the_server_named() -> None:
 
 
 def test_a_ninth_request_waits_and_can_be_abandoned_meanwhile() -> None:
-    turns = Turns()
+    turns = Throttle()
     taken = [turns.turn(abandon) for _ in range(IN_FLIGHT)]
     for turn in taken:
         turn.__enter__()
-    with pytest.raises(Abandoned), turns.turn(abandon):
+    with pytest.raises(Cancelled), turns.turn(abandon):
         pass
     taken[0].__exit__(None, None, None)
     with turns.turn(abandon):
@@ -56,7 +56,7 @@ def test_a_ninth_request_waits_and_can_be_abandoned_meanwhile() -> None:
 
 
 def test_a_turn_ends_with_an_error_too() -> None:
-    turns = Turns()
+    turns = Throttle()
     for _ in range(IN_FLIGHT + 1):
         with pytest.raises(ZeroDivisionError), turns.turn(abandon):
             raise ZeroDivisionError

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from app.core.console.table import Table, print_table
-from app.core.console.terminal import answer, printable
+from app.core.console.terminal import print_result, printable
 from app.harness.mcp.reports.tables import (
     Cells,
     context_table,
@@ -20,20 +20,20 @@ def print_report(report: BenchReport, *, verbose: bool = False) -> None:
     _print(task_table(report, verbose=verbose))
     failures = failure_lines(report)
     if failures:
-        answer("")
+        print_result("")
         for head, why in failures:
-            answer(f"{printable(head)}: {printable(why)}")
+            print_result(f"{printable(head)}: {printable(why)}")
     tables: Iterable[Cells] = [context_table(report)]
     if verbose:
         tables = [*tables, tool_table(report)]
     for cells in tables:
         if cells.rows:
-            answer("")
-            answer(cells.title)
+            print_result("")
+            print_result(cells.title)
             _print(cells)
-    answer("")
+    print_result("")
     for name, text in headlines(report):
-        answer(f"{name:<10} {text}")
+        print_result(f"{name:<10} {text}")
 
 
 def _print(cells: Cells) -> None:

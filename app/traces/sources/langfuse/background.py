@@ -9,7 +9,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
-from app.core.http.throttle import Stop
+from app.core.http.throttle import CancelToken
 
 T = TypeVar("T")
 
@@ -40,7 +40,9 @@ def in_order(works: Iterable[Callable[[], T]], *, ahead: int) -> Iterator[T]:
         yield result
 
 
-def attended(items: Generator[T, None, None], stop: Stop, *, beat_s: float) -> Iterator[T | None]:
+def attended(
+    items: Generator[T, None, None], stop: CancelToken, *, beat_s: float
+) -> Iterator[T | None]:
     """The items, made in the background; None whenever `beat_s` seconds brought no new one.
 
     When its consumer leaves, `stop` is set, and waits of the background end.

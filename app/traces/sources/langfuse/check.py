@@ -3,7 +3,7 @@
 from typing import Final
 
 from app.core.clock import utc_now
-from app.core.http.throttle import Stop
+from app.core.http.throttle import CancelToken
 from app.core.resources import Resources
 from app.traces.registry import SourceCheck, TraceQuery
 from app.traces.sources.langfuse.client import Client, access_of, open_client, rows_of
@@ -22,7 +22,7 @@ def check(resources: Resources, query: TraceQuery) -> SourceCheck:
     Raises: `CollectionFailed` with a code and what to change.
     """
     access = access_of(query.url, query.public_key, query.secret_key)
-    with open_client(resources, access, pause=Stop().pause, patience=HURRIED) as client:
+    with open_client(resources, access, pause=CancelToken().pause, patience=HURRIED) as client:
         try:
             version, project = _version(client), _project(client)
             api = _api(client)

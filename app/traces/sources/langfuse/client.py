@@ -14,7 +14,7 @@ from urllib.parse import quote
 import httpx
 
 from app.core.http.client import AnswerTooLarge, outbound_client
-from app.core.http.throttle import Pause, Turns, turns_at
+from app.core.http.throttle import Pause, Throttle, turns_at
 from app.core.resources import Resources
 from app.core.secrets import Secret
 from app.traces.limits import SourceLimit
@@ -72,7 +72,7 @@ class Client:
         http: httpx.Client,
         access: Access,
         *,
-        turns: Turns,
+        turns: Throttle,
         shared: SourceLimit,
         pause: Pause,
         patience: Patience,

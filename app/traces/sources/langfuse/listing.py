@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from app.core.http.throttle import Stop
+from app.core.http.throttle import CancelToken
 from app.core.resources import Resources
 from app.traces.registry import SourceRun, TraceQuery
 from app.traces.sources.langfuse.client import Client, access_of, open_client
@@ -31,7 +31,10 @@ def list_runs(resources: Resources, query: TraceQuery) -> Sequence[SourceRun]:
     """
     access = access_of(query.url, query.public_key, query.secret_key)
     now_ms = int(resources.clock().timestamp() * 1000)
-    with open_client(resources, access, pause=Stop().pause, patience=BRIEF) as client, told():
+    with (
+        open_client(resources, access, pause=CancelToken().pause, patience=BRIEF) as client,
+        told(),
+    ):
         found = _runs(client, query, lambda: now_ms)
     settled_before = now_ms - int(BRIEF.settling_s * 1000)
     newest = sorted(found, key=lambda run: (run.start, run.id), reverse=True)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from app.core.http.throttle import Stop
+from app.core.http.throttle import CancelToken
 from app.core.resources import Resources
 from app.traces.registry import TracePage, TraceQuery
 from app.traces.sources.langfuse.background import BEAT_S, attended
@@ -56,7 +56,7 @@ class LangfuseSource:
 
     def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
         access = access_of(query.url, query.public_key, query.secret_key)
-        stop, last = Stop(), cursor or START
+        stop, last = CancelToken(), cursor or START
         reading = _Reading(source=self, access=access, query=query, pause=stop.pause)
         for page in attended(reading.pages(read_position(cursor)), stop, beat_s=BEAT_S):
             if page is None:

@@ -3,7 +3,7 @@
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 
-from app.core.http.throttle import IN_FLIGHT, Pause, Stop
+from app.core.http.throttle import IN_FLIGHT, CancelToken, Pause
 from app.core.resources import Resources
 from app.traces.registry import NewScore, TraceQuery
 from app.traces.sources.langfuse.background import BEAT_S, attended, in_order
@@ -28,7 +28,7 @@ def write_scores(
     Raises: `CollectionFailed` with its codes.
     """
     access = access_of(query.url, query.public_key, query.secret_key)
-    stop = Stop()
+    stop = CancelToken()
     writing = _written(resources, access, scores, stop.pause, patience)
     for _ in attended(writing, stop, beat_s=BEAT_S):
         yield None

@@ -5,7 +5,7 @@ from collections.abc import Generator
 
 import pytest
 
-from app.core.http.throttle import Abandoned, Stop
+from app.core.http.throttle import Cancelled, CancelToken
 from app.traces.sources.langfuse.background import attended, launch
 
 
@@ -17,7 +17,7 @@ def test_items_come_in_order_and_signs_of_life_while_none_is_ready() -> None:
         ready.wait(60)
         yield "b"
 
-    found = attended(slow(), Stop(), beat_s=0.01)
+    found = attended(slow(), CancelToken(), beat_s=0.01)
     seen = list(iter(lambda: next(found), None))
     assert seen == ["a"]
     assert next(found) is None
@@ -30,14 +30,14 @@ def test_what_is_raised_in_the_background_is_raised_to_the_consumer() -> None:
         yield "a"
         raise ZeroDivisionError("why")
 
-    found = attended(broken(), Stop(), beat_s=30)
+    found = attended(broken(), CancelToken(), beat_s=30)
     assert next(found) == "a"
     with pytest.raises(ZeroDivisionError, match="why"):
         next(found)
 
 
 def test_when_the_consumer_leaves_the_waits_of_the_background_end() -> None:
-    stop, ended = Stop(), threading.Event()
+    stop, ended = CancelToken(), threading.Event()
 
     def waiting() -> Generator[str, None, None]:
         try:
@@ -61,17 +61,17 @@ def test_a_background_that_has_made_an_item_is_closed_with_its_consumer() -> Non
         finally:
             closed.append(True)
 
-    found = attended(one(), Stop(), beat_s=30)
+    found = attended(one(), CancelToken(), beat_s=30)
     assert next(found) == "a"
     found.close()  # type: ignore[attr-defined]
     assert closed == [True]
 
 
 def test_a_pause_ends_by_itself_or_by_the_stop() -> None:
-    stop = Stop()
+    stop = CancelToken()
     stop.pause(0.001)
     stop.set()
-    with pytest.raises(Abandoned):
+    with pytest.raises(Cancelled):
         stop.pause(3_600)
 
 
