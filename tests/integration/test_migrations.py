@@ -59,7 +59,10 @@ def test_there_is_one_newest_revision() -> None:
     assert ScriptDirectory.from_config(alembic_config("postgresql://x/y")).get_heads() == [NEWEST]
 
 
-def test_a_database_in_use_goes_down_one_step_and_up_again(service: Service) -> None:
+@pytest.mark.parametrize("revision", ["-1", "base"])
+def test_downgrade__of_a_database_in_use_can_be_upgraded_again(
+    service: Service, revision: str
+) -> None:
     service.agent(langfuseSecretKey="sk-1")
     service.benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
     service.upload([pair(1)])
@@ -67,7 +70,7 @@ def test_a_database_in_use_goes_down_one_step_and_up_again(service: Service) -> 
     url = service.resources.db.url
     before, newest = tables(url), current_revision(url)
     service.resources.db.engine.dispose()
-    downgrade(url, "-1")
+    downgrade(url, revision)
     assert current_revision(url) != newest
     upgrade(url)
     assert (tables(url), current_revision(url)) == (before, newest)

@@ -2,19 +2,13 @@
 
 import base64
 import json
-from collections.abc import Iterator
 from urllib.parse import quote
 
-import psycopg
 import pytest
 from fastapi.responses import Response
 from sqlalchemy import text
 
-from app.core.db import libpq_url
-from app.core.migrations import downgrade, upgrade
 from app.core.sealed import forget, sealed_columns
-from app.core.secrets import SecretBox
-from app.notifications.models import Endpoint
 from app.notifications.types import Target
 from app.tables import METADATA
 from tests.integration.notifications.conftest import Scene
@@ -181,50 +175,3 @@ def test_an_address_that_is_given_up_is_told_and_can_be_given_again(
     assert again["id"] == scene.delivery(told)["endpointId"]
     scene.work(later_s=10)
     assert scene.delivery(told)["status"] == "DELIVERED"
-
-
-@pytest.fixture
-def before(fresh_database_url: str) -> Iterator[psycopg.Connection]:
-    """A database as it was before addresses were sealed, with a rule and an endpoint."""
-    downgrade(fresh_database_url, "0017")
-    with psycopg.connect(libpq_url(fresh_database_url), autocommit=True) as connection:
-        connection.execute(
-            "ALTER TABLE alert_configs DROP CONSTRAINT fk_alert_configs_benchmark_id"
-        )
-        connection.execute(
-            """INSERT INTO alert_configs (id, name, benchmark_id, metric, condition, threshold,
-                   severity, channels, recipients, enabled, cooldown_minutes, for_runs,
-                   keep_firing_for_runs, no_data, baseline_runs, revision)
-               VALUES ('r-1', 'falls', 'b-1', 'ROUGE', 'LESS_THAN', 0.5, 'WARNING',
-                   '["EMAIL", "SLACK"]', %s, true, 0, 1, 1, 'NO_DATA', 5, 1)""",
-            [json.dumps(["ops@example.org", SLACK])],
-        )
-        connection.execute(
-            "INSERT INTO endpoints (id, channel, recipient, daily_summary)"
-            " VALUES ('e-1', 'SLACK', %s, true)",
-            [SLACK],
-        )
-        yield connection
-
-
-def test_what_an_earlier_version_stored_is_sealed_and_opened_again_on_the_way_back(
-    before: psycopg.Connection, fresh_database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MOSAICO_MASTER_KEY", KEY)
-    upgrade(fresh_database_url)
-    found = before.execute("SELECT id, channel, recipient, address, host FROM endpoints").fetchall()
-    box = SecretBox.from_keys([KEY])
-    opened = {
-        channel: box.open(sealed, table=Endpoint.__tablename__, row=id_, column="address").reveal()
-        for id_, channel, _, sealed, _ in found
-    }
-    assert opened == {"SLACK": SLACK, "EMAIL": "ops@example.org"}
-    assert {row[1]: (row[2], row[4]) for row in found} == {
-        "SLACK": (SHOWN, "hooks.slack.com"),
-        "EMAIL": ("ops@example.org", "mail server"),
-    }
-    [(told,)] = before.execute("SELECT endpoints FROM alert_configs").fetchall()
-    assert set(told) == {row[0] for row in found} > {"e-1"}
-    downgrade(fresh_database_url, "0017")
-    [(back,)] = before.execute("SELECT recipients FROM alert_configs").fetchall()
-    assert sorted(back) == sorted(["ops@example.org", SLACK])

@@ -1,0 +1,795 @@
+"""The first schema: every table, its indexes, and the tables of the job engine."""
+
+import sqlalchemy as sa
+from alembic import op
+from procrastinate.schema import SchemaManager
+from sqlalchemy.dialects import postgresql
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+JSON = postgresql.JSONB(none_as_null=True)
+TIMESTAMP = sa.TIMESTAMP(timezone=True)
+
+# The owner of the table can drop the trigger; a role that only uses the table cannot.
+CREATE_APPEND_ONLY_FUNCTION = """
+CREATE FUNCTION audit_log_is_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION 'the audit log is append-only: % is refused', TG_OP
+    USING ERRCODE = 'insufficient_privilege';
+END $$
+"""
+CREATE_APPEND_ONLY_TRIGGER = """
+CREATE TRIGGER audit_log_is_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_log
+FOR EACH STATEMENT EXECUTE FUNCTION audit_log_is_append_only()
+"""
+
+# procrastinate has no migration that removes its schema.
+DROP_JOB_ENGINE = """
+    DO $$ DECLARE function record; BEGIN
+        DROP TABLE procrastinate_events, procrastinate_periodic_defers, procrastinate_jobs,
+                   procrastinate_workers CASCADE;
+        FOR function IN SELECT oid::regprocedure AS name FROM pg_proc
+                        WHERE proname LIKE 'procrastinate\\_%' LOOP
+            EXECUTE 'DROP FUNCTION ' || function.name || ' CASCADE';
+        END LOOP;
+        DROP TYPE procrastinate_job_to_defer_v1, procrastinate_job_status,
+                  procrastinate_job_event_type CASCADE;
+    END $$
+"""
+
+
+def upgrade() -> None:
+    # Later versions of the job engine bring migrations of their own; one per procrastinate release.
+    op.get_bind().connection.driver_connection.execute(SchemaManager.get_schema())
+    op.create_table(
+        "agents",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("description", sa.Text(), nullable=True),
+        sa.Column("langfuse_project_name", sa.Text(), nullable=True),
+        sa.Column("langfuse_url", sa.Text(), nullable=True),
+        sa.Column("langfuse_public_key", sa.Text(), nullable=True),
+        sa.Column("langfuse_secret_key", sa.Text(), nullable=True),
+        sa.Column("credentials_refused_at", TIMESTAMP, nullable=True),
+        sa.Column("archived", sa.Boolean(), nullable=False),
+        sa.Column("revision", sa.BigInteger(), nullable=False),
+        sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
+        sa.Column("updated_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_agents"),
+    )
+    op.create_table(
+        "alert_silences",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("matchers", JSON, nullable=False),
+        sa.Column("comment", sa.Text(), nullable=True),
+        sa.Column("starts_at", TIMESTAMP, nullable=False),
+        sa.Column("ends_at", TIMESTAMP, nullable=False),
+        sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_alert_silences"),
+    )
+    op.create_index("ix_alert_silences_created_at_id", "alert_silences", ["created_at", "id"])
+    op.create_index("ix_alert_silences_ends_at", "alert_silences", ["ends_at"])
+    op.create_table(
+        "api_keys",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("role", sa.Text(), nullable=False),
+        sa.Column("digest", sa.LargeBinary(), nullable=False),
+        sa.Column("created_at", TIMESTAMP, nullable=False),
+        sa.Column("expires_at", TIMESTAMP, nullable=True),
+        sa.Column("last_used_at", TIMESTAMP, nullable=True),
+        sa.Column("revoked_at", TIMESTAMP, nullable=True),
+        sa.CheckConstraint("role IN ('read', 'run', 'admin')", name=op.f("ck_api_keys_role")),
+        sa.PrimaryKeyConstraint("id", name="pk_api_keys"),
+    )
+    op.create_table(
+        "audit_log",
+        sa.Column("seq", sa.BigInteger(), sa.Identity(always=True), nullable=False),
+        sa.Column("at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
+        sa.Column("actor_type", sa.Text(), nullable=False),
+        sa.Column("actor_id", sa.Text(), nullable=False),
+        sa.Column("action", sa.Text(), nullable=False),
+        sa.Column("resource_type", sa.Text(), nullable=False),
+        sa.Column("resource_id", sa.Text(), nullable=True),
+        sa.Column("outcome", sa.Text(), nullable=False),
+        sa.Column("fields", postgresql.ARRAY(sa.Text()), nullable=False),
+        sa.Column("method", sa.Text(), nullable=True),
+        sa.Column("path", sa.Text(), nullable=True),
+        sa.Column("request_id", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("seq", name="pk_audit_log"),
+    )
+    op.create_index("ix_audit_log_actor_id_seq", "audit_log", ["actor_id", "seq"])
+    op.create_index("ix_audit_log_resource_type_resource_id_seq", "audit_log", ["resource_type", "resource_id", "seq"])
+    op.create_table(
+        "benchmarks",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("metadata", JSON, nullable=False),
+        sa.Column("dataset_ref", sa.Text(), nullable=True),
+        sa.Column("run_name", sa.Text(), nullable=True),
+        sa.Column("task_def", sa.Text(), nullable=True),
+        sa.Column("features", JSON, nullable=True),
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("metrics", JSON, nullable=False),
+        sa.Column("min_coverage", sa.Double(), nullable=False),
+        sa.Column("max_error_share", sa.Double(), nullable=False),
+        sa.Column("keep_days", sa.BigInteger(), nullable=True),
+        sa.Column("triggers", JSON, server_default="{}", nullable=False),
+        sa.Column("late_scores", sa.Boolean(), nullable=False),
+        sa.Column("write_back", JSON, nullable=False),
+        sa.Column("harness", JSON, nullable=True),
+        sa.Column("cluster_field", sa.Text(), nullable=True),
+        sa.Column("baseline", JSON, server_default="{}", nullable=False),
+        sa.Column("judge_drift", JSON, nullable=True),
+        sa.Column("archived", sa.Boolean(), nullable=False),
+        sa.Column("revision", sa.BigInteger(), nullable=False),
+        sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
+        sa.Column("updated_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_benchmarks"),
+    )
+    op.create_table(
+        "collections",
+        sa.Column("id", sa.BigInteger(), sa.Identity(always=True), nullable=False),
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("query", JSON, nullable=False),
+        sa.Column("cursor", sa.Text(), nullable=True),
+        sa.Column("trace_count", sa.BigInteger(), nullable=False),
+        sa.Column("expected_count", sa.BigInteger(), nullable=True),
+        sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
+        sa.Column("completed_at", TIMESTAMP, nullable=True),
+        sa.Column("as_of", TIMESTAMP, nullable=True),
+        sa.Column("source_run_id", sa.Text(), nullable=True),
+        sa.Column("source_run_at", TIMESTAMP, nullable=True),
+        sa.Column("digest", sa.LargeBinary(), nullable=True),
+        sa.Column("revision", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name="pk_collections"),
+    )
+    op.create_index("ix_collections_digest", "collections", ["digest"])
+    op.create_index("ix_collections_revision", "collections", ["revision"])
+    op.create_table(
+        "endpoints",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("channel", sa.Text(), nullable=False),
+        sa.Column("recipient", sa.Text(), nullable=False),
+        sa.Column("address", sa.Text(), nullable=True),
+        sa.Column("digest", sa.Text(), nullable=False),
+        sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("secret", sa.Text(), nullable=True),
+        sa.Column("earlier_secret", sa.Text(), nullable=True),
+        sa.Column("earlier_until", TIMESTAMP, nullable=True),
+        sa.Column("daily_summary", sa.Boolean(), server_default="false", nullable=False),
+        sa.Column("slow_tries", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("rests_until", TIMESTAMP, nullable=True),
+        sa.Column("failing_since", TIMESTAMP, nullable=True),
+        sa.Column("delivered_at", TIMESTAMP, nullable=True),
+        sa.Column("disabled_at", TIMESTAMP, nullable=True),
+        sa.Column("disabled_reason", sa.Text(), nullable=True),
+        sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_endpoints"),
+        sa.UniqueConstraint("channel", "digest", name="uq_endpoints_channel_digest"),
+    )
+    op.create_index("ix_endpoints_created_at_id", "endpoints", ["created_at", "id"])
+    op.create_table(
+        "idempotency_keys",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("api_key_id", sa.Text(), nullable=False),
+        sa.Column("method", sa.Text(), nullable=False),
+        sa.Column("path", sa.Text(), nullable=False),
+        sa.Column("fingerprint", sa.LargeBinary(), nullable=False),
+        sa.Column("status", sa.BigInteger(), nullable=False),
+        sa.Column("location", sa.Text(), nullable=True),
+        sa.Column("answer", sa.Text(), nullable=False),
+        sa.Column("created_at", TIMESTAMP, nullable=False),
+        sa.Column("expires_at", TIMESTAMP, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_idempotency_keys"),
+    )
+    op.create_index("ix_idempotency_keys_expires_at", "idempotency_keys", ["expires_at"])
+    op.create_table(
+        "kept_answers",
+        sa.Column("key", sa.LargeBinary(), nullable=False),
+        sa.Column("content", sa.Text(), nullable=True),
+        sa.Column("vector", sa.LargeBinary(), nullable=True),
+        sa.Column("created_at", TIMESTAMP, nullable=False),
+        sa.PrimaryKeyConstraint("key", name="pk_kept_answers"),
+    )
+    op.create_index("ix_kept_answers_created_at", "kept_answers", ["created_at"])
+    op.create_table(
+        "local_datasets",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("run_name", sa.Text(), nullable=False),
+        sa.Column("trace_count", sa.BigInteger(), nullable=False),
+        sa.Column("size_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_local_datasets"),
+        sa.UniqueConstraint("name", "run_name", name="uq_local_datasets_name_run_name"),
+    )
+    op.create_table(
+        "notifications",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("topic", sa.Text(), nullable=False),
+        sa.Column("severity", sa.Text(), nullable=False),
+        sa.Column("title", sa.Text(), nullable=False),
+        sa.Column("message", JSON, nullable=False),
+        sa.Column("once_key", sa.Text(), nullable=True),
+        sa.Column("listed", sa.Boolean(), server_default="true", nullable=False),
+        sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
+        sa.Column("read_at", TIMESTAMP, nullable=True),
+        sa.PrimaryKeyConstraint("id", name="pk_notifications"),
+        sa.UniqueConstraint("once_key", name="uq_notifications_once_key"),
+    )
+    op.create_index("ix_notifications_created_at_id", "notifications", ["created_at", "id"])
+    op.create_index(
+        "ix_notifications_unread",
+        "notifications",
+        ["created_at", "id"],
+        unique=False,
+        postgresql_where=sa.text("read_at IS NULL"),
+    )
+    op.create_table(
+        "rate_windows",
+        sa.Column("api_key_id", sa.Text(), nullable=False),
+        sa.Column("minute", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("used", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("api_key_id", "minute", name="pk_rate_windows"),
+        prefixes=["UNLOGGED"],
+    )
+    op.create_table(
+        "source_limits",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("closed_until", TIMESTAMP, nullable=True),
+        sa.Column("failures", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_source_limits"),
+    )
+    op.create_table(
+        "trace_results",
+        sa.Column("run_seq", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("values", postgresql.ARRAY(postgresql.DOUBLE_PRECISION()), nullable=False),
+        sa.Column("notes", JSON, nullable=True),
+        sa.PrimaryKeyConstraint("run_seq", "position", name="pk_trace_results"),
+    )
+    op.create_table(
+        "trigger_events",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("type", sa.Text(), nullable=False),
+        sa.Column("subject", sa.Text(), nullable=True),
+        sa.Column("once_key", sa.Text(), nullable=True),
+        sa.Column("fingerprint", sa.Text(), nullable=True),
+        sa.Column("secret_id", sa.Text(), nullable=True),
+        sa.Column("details", JSON, nullable=False),
+        sa.Column("times", sa.Integer(), nullable=False),
+        sa.Column("status", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=True),
+        sa.Column("benchmark_ids", JSON, nullable=False),
+        sa.Column("run_ids", JSON, nullable=False),
+        sa.Column("received_at", TIMESTAMP, nullable=False),
+        sa.Column("due_at", TIMESTAMP, nullable=True),
+        sa.Column("settled_at", TIMESTAMP, nullable=True),
+        sa.PrimaryKeyConstraint("id", name="pk_trigger_events"),
+        sa.UniqueConstraint("once_key", name="uq_trigger_events_once_key"),
+    )
+    op.create_index(
+        "ix_trigger_events_due_at",
+        "trigger_events",
+        ["due_at"],
+        unique=False,
+        postgresql_where=sa.text("due_at IS NOT NULL"),
+    )
+    op.create_index("ix_trigger_events_received_at_id", "trigger_events", ["received_at", "id"])
+    op.create_table(
+        "alert_configs",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("benchmark_id", sa.Text(), nullable=False),
+        sa.Column("agent_id", sa.Text(), nullable=True),
+        sa.Column("metric", sa.Text(), nullable=True),
+        sa.Column("kpi", sa.Text(), nullable=True),
+        sa.Column("condition", sa.Text(), nullable=False),
+        sa.Column("threshold", sa.Double(), nullable=True),
+        sa.Column("severity", sa.Text(), nullable=False),
+        sa.Column("channels", JSON, nullable=False),
+        sa.Column("endpoints", JSON, nullable=False),
+        sa.Column("enabled", sa.Boolean(), nullable=False),
+        sa.Column("cooldown_minutes", sa.Integer(), nullable=False),
+        sa.Column("for_runs", sa.Integer(), nullable=False),
+        sa.Column("keep_firing_for_runs", sa.Integer(), nullable=False),
+        sa.Column("no_data", sa.Text(), nullable=False),
+        sa.Column("baseline_runs", sa.Integer(), nullable=False),
+        sa.Column("minimum_effect", sa.Double(), nullable=True),
+        sa.Column("revision", sa.BigInteger(), nullable=False),
+        sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
+        sa.Column("updated_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name="fk_alert_configs_agent_id", ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(
+            ["benchmark_id"], ["benchmarks.id"], name="fk_alert_configs_benchmark_id", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("id", name="pk_alert_configs"),
+    )
+    op.create_index("ix_alert_configs_agent_id", "alert_configs", ["agent_id"])
+    op.create_index("ix_alert_configs_benchmark_id_id", "alert_configs", ["benchmark_id", "id"])
+    op.create_index("ix_alert_configs_created_at_id", "alert_configs", ["created_at", "id"])
+    op.create_table(
+        "benchmark_agents",
+        sa.Column("benchmark_id", sa.Text(), nullable=False),
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name="fk_benchmark_agents_agent_id", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(
+            ["benchmark_id"], ["benchmarks.id"], name="fk_benchmark_agents_benchmark_id", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("benchmark_id", "agent_id", name="pk_benchmark_agents"),
+    )
+    op.create_index("ix_benchmark_agents_agent_id", "benchmark_agents", ["agent_id"])
+    op.create_table(
+        "benchmark_runs",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("seq", sa.BigInteger(), sa.Identity(always=True), nullable=False),
+        sa.Column("benchmark_id", sa.Text(), nullable=False),
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.Column("status", sa.Text(), nullable=False),
+        sa.Column("triggered_by", sa.Text(), nullable=False),
+        sa.Column("trigger_event_id", sa.Text(), nullable=True),
+        sa.Column("run_name", sa.Text(), nullable=True),
+        sa.Column("retry_count", sa.Integer(), nullable=False),
+        sa.Column("retry_of", sa.Text(), nullable=True),
+        sa.Column("rescore_of", sa.Text(), nullable=True),
+        sa.Column("collection_id", sa.BigInteger(), nullable=True),
+        sa.Column("plan", JSON, nullable=True),
+        sa.Column("metric_keys", postgresql.ARRAY(sa.Text()), nullable=True),
+        sa.Column("fence", sa.BigInteger(), nullable=False),
+        sa.Column("shards_total", sa.Integer(), nullable=True),
+        sa.Column("shards_done", sa.Integer(), nullable=False),
+        sa.Column("traces_total", sa.BigInteger(), nullable=True),
+        sa.Column("traces_processed", sa.BigInteger(), nullable=False),
+        sa.Column("metrics_computed", sa.BigInteger(), nullable=False),
+        sa.Column("metrics_reused", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("error_code", sa.Text(), nullable=True),
+        sa.Column("error_message", sa.Text(), nullable=True),
+        sa.Column("validity", sa.Text(), nullable=True),
+        sa.Column("validity_reasons", JSON, nullable=True),
+        sa.Column("coverage", sa.Double(), nullable=True),
+        sa.Column("error_share", sa.Double(), nullable=True),
+        sa.Column("fingerprint", sa.Text(), nullable=True),
+        sa.Column("verdict", JSON, nullable=True),
+        sa.Column("write_back", JSON, nullable=True),
+        sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
+        sa.Column("started_at", TIMESTAMP, nullable=True),
+        sa.Column("completed_at", TIMESTAMP, nullable=True),
+        sa.Column("purged_at", TIMESTAMP, nullable=True),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name="fk_benchmark_runs_agent_id", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(
+            ["benchmark_id"], ["benchmarks.id"], name="fk_benchmark_runs_benchmark_id", ondelete="RESTRICT"
+        ),
+        sa.ForeignKeyConstraint(
+            ["collection_id"], ["collections.id"], name="fk_benchmark_runs_collection_id", ondelete="RESTRICT"
+        ),
+        sa.ForeignKeyConstraint(
+            ["rescore_of"], ["benchmark_runs.id"], name="fk_benchmark_runs_rescore_of", ondelete="SET NULL"
+        ),
+        sa.ForeignKeyConstraint(
+            ["retry_of"], ["benchmark_runs.id"], name="fk_benchmark_runs_retry_of", ondelete="SET NULL"
+        ),
+        sa.PrimaryKeyConstraint("id", name="pk_benchmark_runs"),
+        sa.UniqueConstraint("seq", name="uq_benchmark_runs_seq"),
+    )
+    op.create_index("ix_benchmark_runs_agent_id_seq", "benchmark_runs", ["agent_id", "seq"])
+    op.create_index("ix_benchmark_runs_benchmark_id_seq", "benchmark_runs", ["benchmark_id", "seq"])
+    op.create_index("ix_benchmark_runs_collection_id", "benchmark_runs", ["collection_id"])
+    op.create_index("ix_benchmark_runs_created_at", "benchmark_runs", ["created_at"])
+    op.create_index("ix_benchmark_runs_rescore_of", "benchmark_runs", ["rescore_of"])
+    op.create_index("ix_benchmark_runs_retry_of", "benchmark_runs", ["retry_of"])
+    op.create_index("ix_benchmark_runs_status_seq", "benchmark_runs", ["status", "seq"])
+    op.create_table(
+        "collected_traces",
+        sa.Column("collection_id", sa.BigInteger(), nullable=False),
+        sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("trace_id", sa.Text(), nullable=False),
+        sa.Column("item_id", sa.Text(), nullable=False),
+        sa.Column("trial", sa.SmallInteger(), nullable=False),
+        sa.Column("outcome", sa.Text(), nullable=False),
+        sa.Column("input", sa.Text(), nullable=True),
+        sa.Column("expected_output", sa.Text(), nullable=True),
+        sa.Column("output", sa.Text(), nullable=True),
+        sa.Column("error", sa.Text(), nullable=True),
+        sa.Column("tags", postgresql.ARRAY(sa.Text()), nullable=False),
+        sa.Column("url", sa.Text(), nullable=True),
+        sa.Column("input_tokens", sa.BigInteger(), nullable=True),
+        sa.Column("output_tokens", sa.BigInteger(), nullable=True),
+        sa.Column("cost_usd", sa.Double(), nullable=True),
+        sa.Column("latency_ms", sa.Double(), nullable=True),
+        sa.Column("tool_calls", JSON, nullable=True),
+        sa.Column("turns", sa.Integer(), nullable=True),
+        sa.Column("scores", JSON, nullable=True),
+        sa.ForeignKeyConstraint(
+            ["collection_id"], ["collections.id"], name="fk_collected_traces_collection_id", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("collection_id", "position", name="pk_collected_traces"),
+        sa.UniqueConstraint("collection_id", "trace_id", name="uq_collected_traces_collection_id_trace_id"),
+    )
+    op.create_table(
+        "deliveries",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("notification_id", sa.Text(), nullable=False),
+        sa.Column("endpoint_id", sa.Text(), nullable=False),
+        sa.Column("status", sa.Text(), nullable=False),
+        sa.Column("attempts", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("round", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("detail", sa.Text(), nullable=True),
+        sa.Column("due_at", TIMESTAMP, nullable=True),
+        sa.Column("tried_at", TIMESTAMP, nullable=True),
+        sa.Column("delivered_at", TIMESTAMP, nullable=True),
+        sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["endpoint_id"], ["endpoints.id"], name="fk_deliveries_endpoint_id", ondelete="CASCADE"
+        ),
+        sa.ForeignKeyConstraint(
+            ["notification_id"], ["notifications.id"], name="fk_deliveries_notification_id", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("id", name="pk_deliveries"),
+        sa.UniqueConstraint("notification_id", "endpoint_id", name="uq_deliveries_notification_id_endpoint_id"),
+    )
+    op.create_index("ix_deliveries_created_at_id", "deliveries", ["created_at", "id"])
+    op.create_index(
+        "ix_deliveries_due_at", "deliveries", ["due_at"], unique=False, postgresql_where=sa.text("due_at IS NOT NULL")
+    )
+    op.create_index("ix_deliveries_endpoint_id", "deliveries", ["endpoint_id"])
+    op.create_index(
+        "ix_deliveries_pending",
+        "deliveries",
+        ["endpoint_id"],
+        unique=False,
+        postgresql_where=sa.text("status = 'PENDING'"),
+    )
+    op.create_table(
+        "kpi_definitions",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("revision", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("benchmark_id", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("description", sa.Text(), nullable=True),
+        sa.Column("formula", sa.Text(), nullable=False),
+        sa.Column("direction", sa.Text(), nullable=False),
+        sa.Column("unit", sa.Text(), nullable=True),
+        sa.Column("threshold_min", sa.Double(), nullable=True),
+        sa.Column("threshold_max", sa.Double(), nullable=True),
+        sa.Column("gate", sa.Boolean(), server_default="false", nullable=False),
+        sa.Column("min_effect", sa.Double(), nullable=True),
+        sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
+        sa.Column("retired_at", TIMESTAMP, nullable=True),
+        sa.ForeignKeyConstraint(
+            ["benchmark_id"], ["benchmarks.id"], name="fk_kpi_definitions_benchmark_id", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("id", "revision", name="pk_kpi_definitions"),
+    )
+    op.create_index(
+        "uq_kpi_definitions_current_name",
+        "kpi_definitions",
+        ["benchmark_id", sa.literal_column("lower(name)")],
+        unique=True,
+        postgresql_where=sa.text("retired_at IS NULL"),
+    )
+    op.create_table(
+        "local_traces",
+        sa.Column("dataset_id", sa.Text(), nullable=False),
+        sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("trace_id", sa.Text(), nullable=False),
+        sa.Column("line", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["dataset_id"], ["local_datasets.id"], name="fk_local_traces_dataset_id", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("dataset_id", "position", name="pk_local_traces"),
+        sa.UniqueConstraint("dataset_id", "trace_id", name="uq_local_traces_dataset_id_trace_id"),
+    )
+    op.create_table(
+        "run_watches",
+        sa.Column("benchmark_id", sa.Text(), nullable=False),
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.Column("subject", sa.Text(), nullable=True),
+        sa.Column("polled_at", TIMESTAMP, nullable=True),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name="fk_run_watches_agent_id", ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(
+            ["benchmark_id"], ["benchmarks.id"], name="fk_run_watches_benchmark_id", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("benchmark_id", "agent_id", name="pk_run_watches"),
+    )
+    op.create_table(
+        "schedule_configs",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("description", sa.Text(), nullable=True),
+        sa.Column("benchmark_id", sa.Text(), nullable=False),
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.Column("cron_expression", sa.Text(), nullable=False),
+        sa.Column("timezone", sa.Text(), nullable=False),
+        sa.Column("dst_policy", sa.Text(), nullable=False),
+        sa.Column("enabled", sa.Boolean(), nullable=False),
+        sa.Column("run_name_pattern", sa.Text(), nullable=True),
+        sa.Column("misfire_policy", sa.Text(), nullable=False),
+        sa.Column("catchup_window_seconds", sa.BigInteger(), nullable=False),
+        sa.Column("concurrency_policy", sa.Text(), nullable=False),
+        sa.Column("auto_disable_on_failure", sa.Boolean(), nullable=False),
+        sa.Column("max_consecutive_failures", sa.BigInteger(), nullable=False),
+        sa.Column("consecutive_failures", sa.BigInteger(), nullable=False),
+        sa.Column("last_run_at", TIMESTAMP, nullable=True),
+        sa.Column("next_run_at", TIMESTAMP, nullable=True),
+        sa.Column("disabled_at", TIMESTAMP, nullable=True),
+        sa.Column("disabled_reason", sa.Text(), nullable=True),
+        sa.Column("revision", sa.BigInteger(), nullable=False),
+        sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
+        sa.Column("updated_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name="fk_schedule_configs_agent_id", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(
+            ["benchmark_id"], ["benchmarks.id"], name="fk_schedule_configs_benchmark_id", ondelete="RESTRICT"
+        ),
+        sa.PrimaryKeyConstraint("id", name="pk_schedule_configs"),
+    )
+    op.create_index("ix_schedule_configs_created_at_id", "schedule_configs", ["created_at", "id"])
+    op.create_index(
+        "ix_schedule_configs_next_run_at",
+        "schedule_configs",
+        ["next_run_at"],
+        unique=False,
+        postgresql_where=sa.text("next_run_at IS NOT NULL"),
+    )
+    op.create_table(
+        "webhook_secrets",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("benchmark_id", sa.Text(), nullable=True),
+        sa.Column("name", sa.Text(), nullable=True),
+        sa.Column("secret", sa.Text(), nullable=False),
+        sa.Column("created_at", TIMESTAMP, nullable=False),
+        sa.Column("expires_at", TIMESTAMP, nullable=True),
+        sa.ForeignKeyConstraint(
+            ["benchmark_id"], ["benchmarks.id"], name="fk_webhook_secrets_benchmark_id", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("id", name="pk_webhook_secrets"),
+    )
+    op.create_index("ix_webhook_secrets_benchmark_id", "webhook_secrets", ["benchmark_id"])
+    op.create_table(
+        "alert_events",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("once_key", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("config_id", sa.Text(), nullable=True),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("severity", sa.Text(), nullable=False),
+        sa.Column("benchmark_id", sa.Text(), nullable=False),
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.Column("run_id", sa.Text(), nullable=True),
+        sa.Column("run_seq", sa.BigInteger(), nullable=True),
+        sa.Column("episode", sa.Text(), nullable=True),
+        sa.Column("value", sa.Double(), nullable=True),
+        sa.Column("baseline", sa.Double(), nullable=True),
+        sa.Column("explanation", sa.Text(), nullable=False),
+        sa.Column("details", JSON, nullable=False),
+        sa.Column("traces", JSON, nullable=False),
+        sa.Column("silence_id", sa.Text(), nullable=True),
+        sa.Column("notification_id", sa.Text(), nullable=True),
+        sa.Column("verdict", sa.Text(), nullable=True),
+        sa.Column("acknowledged_at", TIMESTAMP, nullable=True),
+        sa.Column("acknowledged_by", sa.Text(), nullable=True),
+        sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["config_id"], ["alert_configs.id"], name="fk_alert_events_config_id", ondelete="SET NULL"
+        ),
+        sa.PrimaryKeyConstraint("id", name="pk_alert_events"),
+        sa.UniqueConstraint("once_key", name="uq_alert_events_once_key"),
+    )
+    op.create_index("ix_alert_events_config_id_created_at", "alert_events", ["config_id", "created_at"])
+    op.create_index("ix_alert_events_created_at_id", "alert_events", ["created_at", "id"])
+    op.create_index("ix_alert_events_episode", "alert_events", ["episode"])
+    op.create_index("ix_alert_events_run_id", "alert_events", ["run_id"])
+    op.create_table(
+        "alert_states",
+        sa.Column("config_id", sa.Text(), nullable=False),
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.Column("run_seq", sa.BigInteger(), nullable=False),
+        sa.Column("run_id", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("breaches", sa.Integer(), nullable=False),
+        sa.Column("clears", sa.Integer(), nullable=False),
+        sa.Column("fired_at", TIMESTAMP, nullable=True),
+        sa.Column("episode", sa.Text(), nullable=True),
+        sa.Column("value", sa.Double(), nullable=True),
+        sa.Column("baseline", sa.Double(), nullable=True),
+        sa.Column("explanation", sa.Text(), nullable=False),
+        sa.Column("evaluated_at", TIMESTAMP, nullable=False),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name="fk_alert_states_agent_id", ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(
+            ["config_id"], ["alert_configs.id"], name="fk_alert_states_config_id", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("config_id", "agent_id", name="pk_alert_states"),
+    )
+    op.create_index("ix_alert_states_agent_id", "alert_states", ["agent_id"])
+    op.create_table(
+        "benchmark_baselines",
+        sa.Column("benchmark_id", sa.Text(), nullable=False),
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.Column("run_id", sa.Text(), nullable=False),
+        sa.Column("pinned_at", TIMESTAMP, nullable=False),
+        sa.ForeignKeyConstraint(
+            ["agent_id"], ["agents.id"], name="fk_benchmark_baselines_agent_id", ondelete="CASCADE"
+        ),
+        sa.ForeignKeyConstraint(
+            ["benchmark_id"], ["benchmarks.id"], name="fk_benchmark_baselines_benchmark_id", ondelete="CASCADE"
+        ),
+        sa.ForeignKeyConstraint(
+            ["run_id"], ["benchmark_runs.id"], name="fk_benchmark_baselines_run_id", ondelete="RESTRICT"
+        ),
+        sa.PrimaryKeyConstraint("benchmark_id", "agent_id", name="pk_benchmark_baselines"),
+    )
+    op.create_index("ix_benchmark_baselines_agent_id", "benchmark_baselines", ["agent_id"])
+    op.create_index("ix_benchmark_baselines_run_id", "benchmark_baselines", ["run_id"])
+    op.create_table(
+        "kpi_history",
+        sa.Column("id", sa.BigInteger(), sa.Identity(always=True), nullable=False),
+        sa.Column("run_seq", sa.BigInteger(), nullable=False),
+        sa.Column("run_id", sa.Text(), nullable=False),
+        sa.Column("kpi_id", sa.Text(), nullable=False),
+        sa.Column("kpi_revision", sa.BigInteger(), nullable=False),
+        sa.Column("benchmark_id", sa.Text(), nullable=False),
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("formula", sa.Text(), nullable=False),
+        sa.Column("value", sa.Double(), nullable=True),
+        sa.Column("undefined_reason", sa.Text(), nullable=True),
+        sa.Column("unit", sa.Text(), nullable=True),
+        sa.Column("direction", sa.Text(), nullable=False),
+        sa.Column("within_thresholds", sa.Boolean(), nullable=True),
+        sa.Column("validity", sa.Text(), nullable=False),
+        sa.Column("gate", sa.Boolean(), server_default="false", nullable=False),
+        sa.Column("coverage", sa.Double(), nullable=True),
+        sa.Column("missing", JSON, server_default="{}", nullable=False),
+        sa.Column("interval_low", sa.Double(), nullable=True),
+        sa.Column("interval_high", sa.Double(), nullable=True),
+        sa.Column("verdict", JSON, nullable=True),
+        sa.Column("recorded_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name="fk_kpi_history_agent_id", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(
+            ["benchmark_id"], ["benchmarks.id"], name="fk_kpi_history_benchmark_id", ondelete="RESTRICT"
+        ),
+        sa.ForeignKeyConstraint(
+            ["kpi_id", "kpi_revision"],
+            ["kpi_definitions.id", "kpi_definitions.revision"],
+            name="fk_kpi_history_kpi_id_kpi_revision",
+        ),
+        sa.ForeignKeyConstraint(["run_seq"], ["benchmark_runs.seq"], name="fk_kpi_history_run_seq", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name="pk_kpi_history"),
+    )
+    op.create_index("ix_kpi_history_agent_id", "kpi_history", ["agent_id"])
+    op.create_index("ix_kpi_history_benchmark_id_id", "kpi_history", ["benchmark_id", "id"])
+    op.create_index("ix_kpi_history_kpi_id_kpi_revision", "kpi_history", ["kpi_id", "kpi_revision"])
+    op.create_index("uq_kpi_history_run_seq_kpi_id", "kpi_history", ["run_seq", "kpi_id"], unique=True)
+    op.create_table(
+        "run_metrics",
+        sa.Column("run_seq", sa.BigInteger(), nullable=False),
+        sa.Column("metric", sa.Text(), nullable=False),
+        sa.Column("ordinal", sa.SmallInteger(), nullable=False),
+        sa.Column("version", sa.Text(), nullable=False),
+        sa.Column("n", sa.BigInteger(), nullable=False),
+        sa.Column("expected", sa.BigInteger(), nullable=False),
+        sa.Column("mean", sa.Double(), nullable=True),
+        sa.Column("std", sa.Double(), nullable=True),
+        sa.Column("min", sa.Double(), nullable=True),
+        sa.Column("max", sa.Double(), nullable=True),
+        sa.Column("p50", sa.Double(), nullable=True),
+        sa.Column("p95", sa.Double(), nullable=True),
+        sa.Column("p99", sa.Double(), nullable=True),
+        sa.Column("sum", sa.Double(), nullable=True),
+        sa.Column("coverage", sa.Double(), nullable=True),
+        sa.Column("interval_low", sa.Double(), nullable=True),
+        sa.Column("interval_high", sa.Double(), nullable=True),
+        sa.Column("missing", JSON, nullable=False),
+        sa.Column("verdict", JSON, nullable=True),
+        sa.ForeignKeyConstraint(["run_seq"], ["benchmark_runs.seq"], name="fk_run_metrics_run_seq", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("run_seq", "metric", name="pk_run_metrics"),
+    )
+    op.create_table(
+        "run_shards",
+        sa.Column("run_seq", sa.BigInteger(), nullable=False),
+        sa.Column("shard", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("first", sa.Integer(), nullable=False),
+        sa.Column("last", sa.Integer(), nullable=False),
+        sa.Column("fence", sa.Integer(), nullable=False),
+        sa.Column("done_at", TIMESTAMP, nullable=True),
+        sa.Column("summaries", JSON, nullable=True),
+        sa.ForeignKeyConstraint(["run_seq"], ["benchmark_runs.seq"], name="fk_run_shards_run_seq", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("run_seq", "shard", name="pk_run_shards"),
+    )
+    op.create_table(
+        "run_spending",
+        sa.Column("run_seq", sa.BigInteger(), nullable=False),
+        sa.Column("model", sa.Text(), nullable=False),
+        sa.Column("requests", sa.BigInteger(), nullable=False),
+        sa.Column("input_tokens", sa.BigInteger(), nullable=False),
+        sa.Column("output_tokens", sa.BigInteger(), nullable=False),
+        sa.Column("cost_usd", sa.Double(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["run_seq"], ["benchmark_runs.seq"], name="fk_run_spending_run_seq", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("run_seq", "model", name="pk_run_spending"),
+    )
+    op.create_table(
+        "schedule_fires",
+        sa.Column("seq", sa.BigInteger(), sa.Identity(always=True), nullable=False),
+        sa.Column("schedule_id", sa.Text(), nullable=False),
+        sa.Column("due_at", TIMESTAMP, nullable=False),
+        sa.Column("until", TIMESTAMP, nullable=True),
+        sa.Column("fired_at", TIMESTAMP, nullable=False),
+        sa.Column("triggered_by", sa.Text(), nullable=False),
+        sa.Column("status", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=True),
+        sa.Column("detail", sa.Text(), nullable=True),
+        sa.Column("plan", JSON, nullable=True),
+        sa.Column("run_id", sa.Text(), nullable=True),
+        sa.Column("settled_at", TIMESTAMP, nullable=True),
+        sa.ForeignKeyConstraint(
+            ["run_id"], ["benchmark_runs.id"], name="fk_schedule_fires_run_id", ondelete="SET NULL"
+        ),
+        sa.PrimaryKeyConstraint("seq", name="pk_schedule_fires"),
+        sa.UniqueConstraint("schedule_id", "due_at", name="uq_schedule_fires_schedule_id_due_at"),
+    )
+    op.create_index("ix_schedule_fires_due_at", "schedule_fires", ["due_at"])
+    op.create_index(
+        "ix_schedule_fires_run_id",
+        "schedule_fires",
+        ["run_id"],
+        unique=False,
+        postgresql_where=sa.text("run_id IS NOT NULL"),
+    )
+    op.create_table(
+        "seen_runs",
+        sa.Column("benchmark_id", sa.Text(), nullable=False),
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.Column("run_id", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["benchmark_id", "agent_id"],
+            ["run_watches.benchmark_id", "run_watches.agent_id"],
+            name="fk_seen_runs_benchmark_id_agent_id",
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("benchmark_id", "agent_id", "run_id", name="pk_seen_runs"),
+    )
+    op.execute(CREATE_APPEND_ONLY_FUNCTION)
+    op.execute(CREATE_APPEND_ONLY_TRIGGER)
+
+
+def downgrade() -> None:
+    op.drop_table("seen_runs")
+    op.drop_table("schedule_fires")
+    op.drop_table("run_spending")
+    op.drop_table("run_shards")
+    op.drop_table("run_metrics")
+    op.drop_table("kpi_history")
+    op.drop_table("benchmark_baselines")
+    op.drop_table("alert_states")
+    op.drop_table("alert_events")
+    op.drop_table("webhook_secrets")
+    op.drop_table("schedule_configs")
+    op.drop_table("run_watches")
+    op.drop_table("local_traces")
+    op.drop_table("kpi_definitions")
+    op.drop_table("deliveries")
+    op.drop_table("collected_traces")
+    op.drop_table("benchmark_runs")
+    op.drop_table("benchmark_agents")
+    op.drop_table("alert_configs")
+    op.drop_table("trigger_events")
+    op.drop_table("trace_results")
+    op.drop_table("source_limits")
+    op.drop_table("rate_windows")
+    op.drop_table("notifications")
+    op.drop_table("local_datasets")
+    op.drop_table("kept_answers")
+    op.drop_table("idempotency_keys")
+    op.drop_table("endpoints")
+    op.drop_table("collections")
+    op.drop_table("benchmarks")
+    op.drop_table("audit_log")
+    op.drop_table("api_keys")
+    op.drop_table("alert_silences")
+    op.drop_table("agents")
+    op.execute("DROP FUNCTION audit_log_is_append_only()")
+    op.execute(DROP_JOB_ENGINE)
