@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 from app.core.errors import AppError
 from app.core.http.client import RefusedAddress, without_credentials
-from app.core.http.throttle import seconds_to_wait
+from app.core.http.retry import parse_retry_after
 from app.llm.conversation import LlmFailure
 
 T = TypeVar("T")
@@ -154,5 +154,5 @@ def _of_status(error: StatusError, said: str) -> Failed:
     return Failed(
         reason=f"{status}: {said}",
         again=status in _AGAIN or status >= _SERVER_ERROR,
-        wait_s=seconds_to_wait(error.response.headers.get("retry-after")),
+        wait_s=parse_retry_after(error.response.headers.get("retry-after")),
     )

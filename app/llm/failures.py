@@ -22,7 +22,7 @@ import httpx
 
 from app.core.errors import Invalid, Unavailable
 from app.core.http.client import AnswerTooLarge, is_refused_certificate, without_credentials
-from app.core.http.throttle import seconds_to_wait
+from app.core.http.retry import parse_retry_after
 
 SHOWN_CHARS: Final = 200
 
@@ -119,7 +119,7 @@ def failure_of_answer(response: httpx.Response) -> Failure:
         kind=_kind(response, words),
         detail=words[:SHOWN_CHARS],
         status=status,
-        retry_after_s=seconds_to_wait(response.headers.get("retry-after")),
+        retry_after_s=parse_retry_after(response.headers.get("retry-after")),
     )
 
 

@@ -1,11 +1,9 @@
 """Whether a failed request to a model is sent again, and when: a decision without a clock."""
 
 from dataclasses import dataclass
-from typing import Final
 
+from app.core.http.retry import ExponentialBackoff, RetryPolicy
 from app.llm.failures import Failure, Kind
-
-_DOUBLINGS: Final = 10  # of the wait; further ones are beyond any cap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,17 +37,22 @@ def wait_before_retry(
     far; `chance` in [0, 1) is the jitter, so that those who failed together do not come back so.
     A `divisible` request that brought nothing in all its time is better asked in parts.
     """
-    longest = patience.first_wait_s * 2.0 ** min(attempt, _DOUBLINGS)
-    backoff_s = chance * min(longest, patience.longest_wait_s)
+    backoff = ExponentialBackoff(first_s=patience.first_wait_s, longest_s=patience.longest_wait_s)
     match failure.kind:
         case Kind.RATE_LIMITED:
-            wait_s = backoff_s if failure.retry_after_s is None else failure.retry_after_s
-            return wait_s if waited_s + wait_s <= patience.rate_limit_s else None
-        case Kind.SILENT if divisible:
-            return None
-        case Kind.SERVER | Kind.UNREACHABLE | Kind.SILENT if attempt < patience.retries:
-            return backoff_s
-        case Kind.GARBLED if attempt < patience.garbled_retries:
-            return backoff_s
+            policy = RetryPolicy(backoff=backoff, max_total_wait_s=patience.rate_limit_s)
+        case Kind.SERVER | Kind.UNREACHABLE:
+            policy = RetryPolicy(backoff=backoff, max_retries=patience.retries)
+        case Kind.SILENT if not divisible:
+            policy = RetryPolicy(backoff=backoff, max_retries=patience.retries)
+        case Kind.GARBLED:
+            policy = RetryPolicy(backoff=backoff, max_retries=patience.garbled_retries)
         case _:
             return None
+    return policy.next_wait_s(
+        failed_attempts=attempt,
+        chance=chance,
+        waited_s=waited_s,
+        # Other failures keep to the backoff: their Retry-After often comes from a proxy.
+        retry_after_s=failure.retry_after_s if failure.kind is Kind.RATE_LIMITED else None,
+    )

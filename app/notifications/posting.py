@@ -10,7 +10,7 @@ import httpx
 
 from app.core.errors import Invalid
 from app.core.http.client import check_url, outbound_client
-from app.core.http.throttle import seconds_to_wait
+from app.core.http.retry import parse_retry_after
 from app.core.resources import Resources
 from app.notifications.registry import UnfitRecipient, host_of
 from app.notifications.text import LONGEST_LINK, MORE, one_line
@@ -79,7 +79,7 @@ def _outcome(response: httpx.Response, url: str, now: datetime) -> Outcome:
         return Gone(detail=detail)
     if response.is_redirect:
         return Failed(detail=f"answered {response.status_code}: redirects are not followed")
-    wait = seconds_to_wait(response.headers.get("retry-after"), now)
+    wait = parse_retry_after(response.headers.get("retry-after"), now)
     return Failed(detail=detail, retry_after_s=wait)
 
 

@@ -5,12 +5,22 @@ Source: Standard Webhooks 1.0 (retry schedule, disabling).
 
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
+
+from app.core.http.retry import Jitter, RetryPolicy, ScheduledBackoff
 
 DAY_S = 86_400.0
 
 # Before each try, counted from the end of the one before.
 SCHEDULE_S = (0.0, 5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, DAY_S)
-JITTER = 0.2
+RETRY_POLICY: Final = RetryPolicy(
+    backoff=ScheduledBackoff(SCHEDULE_S),
+    jitter=Jitter(0.8, 1.2),
+    max_retries=len(SCHEDULE_S),
+    max_retry_after_s=DAY_S,
+    # A server may ask for a longer wait than the schedule, never for more requests.
+    retry_after_replaces_backoff=False,
+)
 DISABLED_AFTER = timedelta(hours=120)
 SLOW_S = 2.0
 
@@ -33,10 +43,7 @@ def wait_s(attempts: int, told_s: float | None, chance: float) -> float | None:
 
     `chance` in [0, 1] spreads a wait by ±20 %. What the other side asked for is not undercut.
     """
-    if attempts >= len(SCHEDULE_S):
-        return None
-    spread = SCHEDULE_S[attempts] * (1 + JITTER * (2 * chance - 1))
-    return max(spread, min(told_s or 0.0, DAY_S))
+    return RETRY_POLICY.next_wait_s(failed_attempts=attempts, chance=chance, retry_after_s=told_s)
 
 
 def is_given_up(failing_since: datetime, now: datetime) -> bool:

@@ -2,20 +2,14 @@
 somebody wants the answer.
 """
 
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Final
-
-from app.core.clock import utc_now
 
 IN_FLIGHT: Final = 8
 LOOK_UP_S: Final = 0.2
-_SECONDS: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 
 Pause = Callable[[float], None]
 
@@ -79,22 +73,3 @@ def turns_at(name: str) -> Throttle:
     """The turns that all of this process take at one server, or with one key at it."""
     with _guard:
         return _turns.setdefault(name, Throttle())
-
-
-def seconds_to_wait(retry_after: str | None, now: datetime | None = None) -> float | None:
-    """What a `Retry-After` asks for, in either form (RFC 9110, section 10.2.3).
-
-    None when it asks for nothing: it is missing, cannot be read, is zero or past. Whoever asks
-    again keeps to a wait of their own then, since at once would be too soon for a busy server.
-    """
-    text = (retry_after or "").strip()
-    if _SECONDS.fullmatch(text):
-        return float(text) or None
-    try:
-        at = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    # A date without a zone is one of those that RFC 9110 calls obsolete: it means GMT.
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    seconds = (at - (now or utc_now())).total_seconds()
-    return seconds if seconds > 0 else None

@@ -21,7 +21,7 @@ from typing import Any, Final
 import httpx
 
 from app.core.http.client import AnswerTooLarge, is_refused_certificate, without_credentials
-from app.core.http.throttle import seconds_to_wait
+from app.core.http.retry import parse_retry_after
 from app.traces.registry import CollectionFailed, CredentialsRefused
 
 SHOWN_CHARS: Final = 200
@@ -142,7 +142,7 @@ def failure_of_answer(response: httpx.Response) -> Failure:
     """What an answer other than 2xx means."""
     status = response.status_code
     if status == HTTPStatus.TOO_MANY_REQUESTS:
-        wait_s = seconds_to_wait(response.headers.get("retry-after"))
+        wait_s = parse_retry_after(response.headers.get("retry-after"))
         return Failure(
             kind=Kind.RATE_LIMITED, detail=_words(response), status=status, retry_after_s=wait_s
         )

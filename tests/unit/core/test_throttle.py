@@ -1,14 +1,8 @@
 """Waiting for turns at a server, and for the time that it named."""
 
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from app.core.clock import utc_now
-from app.core.http.throttle import IN_FLIGHT, Cancelled, Throttle, seconds_to_wait, turns_at
+from app.core.http.throttle import IN_FLIGHT, Cancelled, Throttle, turns_at
 
 
 class Clock:
@@ -65,41 +59,3 @@ def test_a_turn_ends_with_an_error_too() -> None:
 def test_whoever_asks_one_server_takes_the_same_turns() -> None:
     assert turns_at("https://a.example") is turns_at("https://a.example")
     assert turns_at("https://a.example") is not turns_at("https://b.example")
-
-
-NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("retry_after", "seconds"),
-    [
-        ("120", 120.0),
-        (" 0.5 ", 0.5),
-        ("Sun, 22 Nov 2026 12:02:00 GMT", 120.0),
-        ("Sun, 22 Nov 2026 12:02:00 -0000", 120.0),
-        ("Sun, 22 Nov 2026 14:02:00 +0200", 120.0),
-        ("Sun, 22 Nov 2026 11:00:00 GMT", None),
-        *(
-            (nothing, None)
-            for nothing in ("0", "0.0", "-3", "1_0", "1e3", "nan", "inf", "soon", "")
-        ),
-        (None, None),
-    ],
-)
-def test_a_server_names_its_time_as_seconds_or_as_a_date(
-    retry_after: str | None, seconds: float | None
-) -> None:
-    assert seconds_to_wait(retry_after, NOW) == seconds
-
-
-def test_a_date_is_compared_with_the_time_that_it_is() -> None:
-    in_an_hour = format_datetime(utc_now() + timedelta(hours=1), usegmt=True)
-    found = seconds_to_wait(in_an_hour)
-    assert found is not None
-    assert 0 < found <= 3600
-
-
-@given(st.text())
-def test_no_retry_after_is_too_strange(header: str) -> None:
-    told = seconds_to_wait(header, NOW)
-    assert told is None or told > 0
