@@ -12,8 +12,8 @@ from app.core.resources import Resources
 from app.core.secrets import Secret, SecretBox
 from app.traces.collect import collect
 from app.traces.registry import TracePage, TraceQuery
-from app.traces.sources.langfuse.known import SERVERS
 from app.traces.sources.langfuse.retry import Patience
+from app.traces.sources.langfuse.server_cache import SERVERS
 from app.traces.sources.langfuse.source import LangfuseSource
 from app.traces.types import Trace
 from tests.support.langfuse import StandIn

@@ -8,7 +8,7 @@ import pytest
 
 from app.core.secrets import Secret
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, SourceRun
-from app.traces.sources.langfuse.listing import list_runs
+from app.traces.sources.langfuse.runs import list_runs
 from tests.integration.langfuse.collecting import NOW, collected, query_of, resources
 from tests.support.langfuse import StandIn
 from tests.support.langfuse.mishaps import HtmlPage, Oversized

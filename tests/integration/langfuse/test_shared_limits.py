@@ -7,12 +7,12 @@ from sqlalchemy import text
 
 from app.core.db import Database
 from app.core.resources import Resources
+from app.traces.circuit_breaker import CLOSED_S, GIVEN_UP_OFTEN, LONGEST_S, SourceLimit
 from app.traces.collect import collect
-from app.traces.limits import CLOSED_S, GIVEN_UP_OFTEN, LONGEST_S, SourceLimit
 from app.traces.registry import CollectionFailed
-from app.traces.sources.langfuse.check import check
 from app.traces.sources.langfuse.client import turn_of
 from app.traces.sources.langfuse.retry import PATIENCE, Patience
+from app.traces.sources.langfuse.server_cache import check
 from app.traces.sources.langfuse.source import LangfuseSource
 from tests.integration.langfuse.collecting import HURRIED, query_of, resources
 from tests.support.langfuse import StandIn

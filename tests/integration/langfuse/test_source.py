@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.traces.registry import CollectionFailed
-from app.traces.sources.langfuse.known import SERVERS, Known
+from app.traces.sources.langfuse.server_cache import SERVERS, Known
 from app.traces.sources.langfuse.source import LangfuseSource
 from app.traces.types import Outcome, ToolCall, Trace
 from tests.integration.langfuse.collecting import NOW, collected, query_of, read, resources

@@ -17,8 +17,8 @@ from app.core.http.client import AnswerTooLarge, outbound_client
 from app.core.http.throttle import Pause, Throttle, turns_at
 from app.core.resources import Resources
 from app.core.secrets import Secret
-from app.traces.limits import SourceLimit
-from app.traces.sources.langfuse.failures import (
+from app.traces.circuit_breaker import SourceLimit
+from app.traces.sources.langfuse.errors import (
     AskForLess,
     BadResponse,
     Failure,
@@ -29,9 +29,9 @@ from app.traces.sources.langfuse.failures import (
     failure_of_answer,
     failure_of_error,
 )
+from app.traces.sources.langfuse.payload import JSON
 from app.traces.sources.langfuse.retry import GiveUp, NotFound, Patience, Smaller, Wait, next_step
 
-JSON = dict[str, Any]
 Parameters = Mapping[str, str | int | None]
 
 MAX_BYTES: Final = 32 * 1024 * 1024

@@ -3,19 +3,19 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from app.traces.sources.langfuse.runs import Link
-from app.traces.sources.langfuse.scores import scores_of
-from app.traces.sources.langfuse.spending import Spending, Task
-from app.traces.sources.langfuse.texts import text_of_raw
-from app.traces.sources.langfuse.wire import (
+from app.traces.sources.langfuse.payload import (
     number_of,
     object_of,
     required_text,
     tags_of,
     text_of,
+    text_of_raw,
     time_of,
     unquoted,
 )
+from app.traces.sources.langfuse.reader import Link
+from app.traces.sources.langfuse.scores import scores_of
+from app.traces.sources.langfuse.usage import Spending, Task
 from app.traces.types import Outcome, Trace
 
 MAX_TRIAL: Final = 2**15 - 1

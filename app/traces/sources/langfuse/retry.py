@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from app.traces.registry import CollectionFailed
-from app.traces.sources.langfuse.failures import (
+from app.traces.sources.langfuse.errors import (
     BadResponse,
     Failure,
     Kind,

@@ -1,8 +1,9 @@
 """Traces of a run that Langfuse holds: an experiment, which older servers call a dataset run."""
 
 import logging
+import sqlite3
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -11,33 +12,29 @@ from typing import Final
 
 from app.core.http.throttle import CancelToken
 from app.core.resources import Resources
-from app.traces.registry import TracePage, TraceQuery
+from app.traces.registry import TRACE_SOURCES, SourceSpec, TracePage, TraceQuery
 from app.traces.sources.langfuse.background import BEAT_S, attended
-from app.traces.sources.langfuse.check import project_of
 from app.traces.sources.langfuse.client import (
     Access,
     Client,
     access_of,
     open_client,
+    turn_of,
 )
-from app.traces.sources.langfuse.failures import BadResponse, NoTraces, RunNotFound
-from app.traces.sources.langfuse.known import SERVERS, Known
-from app.traces.sources.langfuse.lookup import (
+from app.traces.sources.langfuse.cursor import START, Position, read_position
+from app.traces.sources.langfuse.errors import BadResponse, NoTraces, RunNotFound
+from app.traces.sources.langfuse.reader import Dataset, FoundRun, OtherGeneration, Reader
+from app.traces.sources.langfuse.retry import PATIENCE, Patience
+from app.traces.sources.langfuse.runs import (
     GENERATIONS,
     find_dataset,
+    list_runs,
     no_dataset,
     reader_of,
     told,
 )
-from app.traces.sources.langfuse.position import START, Position, read_position
-from app.traces.sources.langfuse.retry import PATIENCE, Patience
-from app.traces.sources.langfuse.runs import (
-    Dataset,
-    FoundRun,
-    OtherGeneration,
-    Reader,
-)
-from app.traces.sources.langfuse.spool import TraceTally
+from app.traces.sources.langfuse.scores import write_scores
+from app.traces.sources.langfuse.server_cache import SERVERS, Known, check, project_of
 from app.traces.types import Trace
 
 log = logging.getLogger(__name__)
@@ -230,6 +227,25 @@ class _Pass:
         return None
 
 
+class TraceTally:
+    """Counts traces, however often each of them comes, in a file like that of `ItemSpool`."""
+
+    def __init__(self) -> None:
+        self._database = sqlite3.connect("", check_same_thread=False)
+        self._database.execute("CREATE TABLE counted (trace INTEGER PRIMARY KEY)")
+
+    def add(self, traces: Iterable[Trace]) -> int:
+        """How many of these had not been counted yet."""
+        before = self._database.total_changes
+        # With its item, since one trace may answer several; 64 bits tell a million apart.
+        rows = ((hash((trace.trace_id, trace.item_id)),) for trace in traces)
+        self._database.executemany("INSERT OR IGNORE INTO counted VALUES (?)", rows)
+        return self._database.total_changes - before
+
+    def close(self) -> None:
+        self._database.close()
+
+
 def _page(traces: tuple[Trace, ...], position: Position, after: Position | None) -> TracePage:
     return TracePage(
         traces=traces,
@@ -240,3 +256,20 @@ def _page(traces: tuple[Trace, ...], position: Position, after: Position | None)
         run_id=position.run.id,
         run_at=datetime.fromtimestamp(position.run.start / 1000, UTC),
     )
+
+
+def lock_of(query: TraceQuery) -> str | None:
+    """Collections and written scores with one key follow each other, in however many workers."""
+    return turn_of((query.url or "").rstrip("/"), query.public_key or "")
+
+
+TRACE_SOURCES.register(
+    "langfuse",
+    SourceSpec(
+        open=lambda resources: LangfuseSource(resources=resources),
+        lock=lock_of,
+        check=check,
+        list_runs=list_runs,
+        write_scores=write_scores,
+    ),
+)

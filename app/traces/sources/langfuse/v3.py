@@ -1,7 +1,9 @@
 """The third generation of the API: dataset runs, traces, and observations by trace."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -10,25 +12,34 @@ from typing import Any, Final, NamedTuple
 from app.core.http.throttle import IN_FLIGHT
 from app.traces.sources.langfuse.background import in_order
 from app.traces.sources.langfuse.client import (
-    JSON,
     Client,
     Parameters,
     is_segment,
     rows_of,
     segment,
 )
-from app.traces.sources.langfuse.failures import AskForLess, BadResponse, NotThere
+from app.traces.sources.langfuse.errors import AskForLess, BadResponse, NotThere
 from app.traces.sources.langfuse.mapping import error_text, latency_ms, trial_of
-from app.traces.sources.langfuse.numbered import Page, each_page, read_page, read_page_in_parts
-from app.traces.sources.langfuse.runs import (
-    Dataset,
-    FoundRun,
-    Link,
-    OtherGeneration,
-    ReadPage,
+from app.traces.sources.langfuse.page_pagination import (
+    Page,
+    each_page,
+    read_page,
+    read_page_in_parts,
 )
+from app.traces.sources.langfuse.payload import (
+    JSON,
+    moment,
+    number_of,
+    object_of,
+    required_text,
+    tags_of,
+    text_of,
+    text_of_value,
+    time_of,
+)
+from app.traces.sources.langfuse.reader import Dataset, FoundRun, Link, OtherGeneration, ReadPage
 from app.traces.sources.langfuse.scores import by_trace, scores_of
-from app.traces.sources.langfuse.spending import (
+from app.traces.sources.langfuse.usage import (
     CALL_TYPES,
     TASK_SPAN,
     Span,
@@ -36,17 +47,6 @@ from app.traces.sources.langfuse.spending import (
     below,
     span_of,
     spending_of,
-)
-from app.traces.sources.langfuse.spool import ItemSpool
-from app.traces.sources.langfuse.texts import text_of_value
-from app.traces.sources.langfuse.wire import (
-    moment,
-    number_of,
-    object_of,
-    required_text,
-    tags_of,
-    text_of,
-    time_of,
 )
 from app.traces.types import Outcome, Trace
 
@@ -82,6 +82,37 @@ class _Bulk(NamedTuple):
             self.observations | other.observations,
             self.scores | other.scores,
         )
+
+
+class ItemSpool:
+    """Items by id, in a file of its own that nobody else sees and that ends with it."""
+
+    def __init__(self) -> None:
+        # An empty name is a private database on disk; its readers may be in other threads.
+        self._database = sqlite3.connect("", check_same_thread=False)
+        self._turn = threading.Lock()
+        self._database.execute("CREATE TABLE items (id TEXT PRIMARY KEY, item TEXT)")
+
+    def add(self, items: Iterable[Mapping[str, Any]]) -> None:
+        rows = [
+            (str(item["id"]), json.dumps({"expectedOutput": item.get("expectedOutput")}))
+            for item in items
+        ]
+        with self._turn:
+            self._database.executemany("INSERT OR REPLACE INTO items VALUES (?, ?)", rows)
+
+    def find(self, ids: Sequence[str]) -> dict[str, JSON]:
+        """Those of the items that there are."""
+        found: dict[str, JSON] = {}
+        with self._turn:
+            for item_id in ids:
+                row = self._database.execute("SELECT item FROM items WHERE id = ?", (item_id,))
+                for (item,) in row:
+                    found[item_id] = json.loads(item)
+        return found
+
+    def close(self) -> None:
+        self._database.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ import ssl
 import httpx
 
 from app.core.http.client import AnswerTooLarge
-from app.traces.sources.langfuse.failures import Kind, failure_of_answer, failure_of_error
+from app.traces.sources.langfuse.errors import Kind, failure_of_answer, failure_of_error
 
 
 def caused_by(cause: Exception) -> httpx.ConnectError:

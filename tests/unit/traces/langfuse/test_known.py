@@ -1,6 +1,6 @@
 """What is remembered of a server, and for how long."""
 
-from app.traces.sources.langfuse.known import LASTS_S, Known, KnownServers
+from app.traces.sources.langfuse.server_cache import LASTS_S, Known, KnownServers
 
 V4 = Known(api="v4", project_id="p-1")
 

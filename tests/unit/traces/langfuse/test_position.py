@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from app.traces.registry import CollectionFailed
-from app.traces.sources.langfuse.position import START, Position, read_position
-from app.traces.sources.langfuse.runs import FoundRun
+from app.traces.sources.langfuse.cursor import START, Position, read_position
+from app.traces.sources.langfuse.reader import FoundRun
 
 RUN = FoundRun(id="e-1", name='night "1"\n', dataset_name=None, start=1, end=2, count=3)
 POSITION = Position(

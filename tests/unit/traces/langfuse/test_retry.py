@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.traces.sources.langfuse.failures import Failure, Kind
+from app.traces.sources.langfuse.errors import Failure, Kind
 from app.traces.sources.langfuse.retry import (
     GiveUp,
     NotFound,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.traces.sources.langfuse.spending import (
+from app.traces.sources.langfuse.usage import (
     Span,
     Spending,
     Task,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.traces.sources.langfuse.texts import text_of_raw, text_of_value
+from app.traces.sources.langfuse.payload import text_of_raw, text_of_value
 
 JSON_VALUES = st.recursive(
     st.none()

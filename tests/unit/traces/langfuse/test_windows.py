@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.traces.sources.langfuse.failures import AskForLess, LangfuseUnavailable
-from app.traces.sources.langfuse.windows import (
+from app.traces.sources.langfuse.errors import AskForLess, LangfuseUnavailable
+from app.traces.sources.langfuse.time_windows import (
     Fetched,
     Pace,
     Part,

@@ -7,9 +7,9 @@ from itertools import count
 from typing import NamedTuple
 
 from app.traces.sources.langfuse.background import in_order
-from app.traces.sources.langfuse.client import JSON, Client, Parameters, meta_of, rows_of
-from app.traces.sources.langfuse.failures import AskForLess, BadResponse
-from app.traces.sources.langfuse.wire import number_of
+from app.traces.sources.langfuse.client import Client, Parameters, meta_of, rows_of
+from app.traces.sources.langfuse.errors import AskForLess, BadResponse
+from app.traces.sources.langfuse.payload import JSON, number_of
 
 
 class Page(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from app.traces.sources.langfuse.wire import number_of, object_of, tags_of, text_of, time_of
+from app.traces.sources.langfuse.payload import number_of, object_of, tags_of, text_of, time_of
 from app.traces.types import ToolCall
 
 MODEL_TYPES: Final = ("GENERATION", "EMBEDDING")

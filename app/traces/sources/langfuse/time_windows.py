@@ -9,11 +9,9 @@ from functools import partial
 from typing import Any, Final
 
 from app.traces.sources.langfuse.background import launch
-from app.traces.sources.langfuse.failures import AskForLess
+from app.traces.sources.langfuse.errors import AskForLess
 
 log = logging.getLogger(__name__)
-
-JSON = dict[str, Any]
 
 # Where fewer rows at once help nothing any more, a shorter time may.
 FEW_ROWS: Final = 10

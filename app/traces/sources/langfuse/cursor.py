@@ -3,12 +3,11 @@
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from app.traces.registry import CollectionFailed
-from app.traces.sources.langfuse.runs import FoundRun
-
-JSON = dict[str, Any]
+from app.traces.sources.langfuse.payload import JSON
+from app.traces.sources.langfuse.reader import FoundRun
 
 # The cursor of a collection that has read nothing yet.
 START: Final = '{"v":1}'

@@ -1,5 +1,9 @@
-"""Trying the credentials of an agent, for somebody who waits for the answer."""
+"""What this process has learnt about servers, so that it asks once for each agent and hour."""
 
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from app.core.clock import utc_now
@@ -7,10 +11,48 @@ from app.core.http.throttle import CancelToken
 from app.core.resources import Resources
 from app.traces.registry import SourceCheck, TraceQuery
 from app.traces.sources.langfuse.client import Client, access_of, open_client, rows_of
-from app.traces.sources.langfuse.failures import AskForLess, BadResponse, LangfuseAuth, NotThere
-from app.traces.sources.langfuse.known import SERVERS, Known
+from app.traces.sources.langfuse.errors import AskForLess, BadResponse, LangfuseAuth, NotThere
+from app.traces.sources.langfuse.payload import JSON, moment, text_of
 from app.traces.sources.langfuse.retry import Patience
-from app.traces.sources.langfuse.wire import JSON, moment, text_of
+
+LASTS_S: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """`api` answers reads of the server; `project_id` is of the project that the key belongs to."""
+
+    api: str
+    project_id: str | None
+
+
+class KnownServers:
+    """By host and key, for an hour each."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._entries: dict[tuple[str, str], tuple[float, Known]] = {}
+        self._turn = threading.Lock()
+
+    def find(self, host: str, key: str) -> Known | None:
+        with self._turn:
+            entry = self._entries.get((host, key))
+            if entry is None or entry[0] <= self._clock():
+                self._entries.pop((host, key), None)
+                return None
+            return entry[1]
+
+    def keep(self, host: str, key: str, known: Known) -> None:
+        with self._turn:
+            self._entries[(host, key)] = (self._clock() + LASTS_S, known)
+
+    def forget(self, host: str, key: str) -> None:
+        with self._turn:
+            self._entries.pop((host, key), None)
+
+
+SERVERS = KnownServers()
+
 
 # Whoever asks waits for it: no long waits, and the next attempt is theirs.
 HURRIED: Final = Patience(request_s=8.0, retries=1, first_wait_s=0.5, rate_limit_s=3.0)
