@@ -17,7 +17,8 @@ from sqlalchemy.sql.elements import KeyedColumnElement
 
 from app.core.db import Database, sql_of
 from app.core.errors import ErrorItem, Invalid
-from app.core.strict_json import MAX_INTEGER, MIN_INTEGER, storable_text_flaw
+from app.core.strict_json import MAX_INTEGER, MIN_INTEGER
+from app.core.text import unstorable_reason
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Select[Any])
@@ -129,7 +130,7 @@ def _tagged(value: CursorValue) -> list[str | int]:
 def _untagged(tag: str, value: Any) -> CursorValue:
     if tag == "i" and type(value) is int and MIN_INTEGER <= value <= MAX_INTEGER:
         return value
-    if tag == "s" and isinstance(value, str) and storable_text_flaw(value) is None:
+    if tag == "s" and isinstance(value, str) and unstorable_reason(value) is None:
         return value
     if tag == "t":
         instant = datetime.fromisoformat(value)

@@ -304,7 +304,7 @@ def _advice(kind: str, message: str) -> str:
 _ADVICE: Mapping[str, str] = {
     "missing": "is missing; send it",
     "extra_forbidden": "is not a field here; remove it or correct its name",
-    "string_unicode": "holds half a surrogate pair; send the whole pair",
+    "string_unicode": "contains a lone surrogate; send the whole pair",
     "model_attributes_type": "should be a JSON object",
     "model_type": "should be a JSON object",
     "finite_number": "should be a finite number; leave it out or send null",

@@ -19,7 +19,8 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from app.core.errors import Invalid
 from app.core.ids import IDENTIFIER_PATTERN
-from app.core.strict_json import MAX_INTEGER, MIN_INTEGER, check_json, storable_text_flaw
+from app.core.strict_json import MAX_INTEGER, MIN_INTEGER, check_json
+from app.core.text import unstorable_reason
 
 T = TypeVar("T")
 
@@ -63,7 +64,7 @@ def _storable(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_flaw(text: str) -> str:
-    flaw = storable_text_flaw(text)
+    flaw = unstorable_reason(text)
     if flaw is not None:
         raise PydanticCustomError("unstorable_text", "{flaw}", {"flaw": flaw})
     return text

@@ -7,9 +7,10 @@ Refused, each with a JSON pointer to the place: NaN and Infinity, numbers beyond
 import json
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from app.core.errors import ErrorItem, Invalid
+from app.core.text import unstorable_reason
 
 MAX_DEPTH = 64
 MAX_INTEGER = 2**63 - 1
@@ -73,16 +74,24 @@ def escape_pointer(step: str) -> str:
     return shown.replace("~", "~0").replace("/", "~1")
 
 
-def storable_text_flaw(text: str) -> str | None:
-    """What keeps a text from being stored; None when nothing does."""
-    if "\x00" in text:
-        return "holds the character NUL (\\u0000); remove it"
-    if not text.isascii():
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            return f"holds half a surrogate pair at character {error.start}; send the whole pair"
-    return None
+def parse_finite_json(text: bytes | str) -> Any:
+    """The value of a JSON text; raises `ValueError` for NaN, Infinity and numbers beyond a double.
+
+    `json.loads` accepts all three, although they are not JSON and no other parser reads them back.
+    """
+    return json.loads(text, parse_float=_finite_float, parse_constant=refuse_constant)
+
+
+def refuse_constant(name: str) -> NoReturn:
+    """A `parse_constant` of `json` that refuses NaN and Infinity."""
+    raise ValueError(f"{name} is not valid JSON")
+
+
+def _finite_float(token: str) -> float:
+    number = float(token)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {token[:_SHOWN_TEXT]} is beyond the range of a double")
+    return number
 
 
 def _decode(raw: bytes | str) -> str:
@@ -140,7 +149,7 @@ def _check_members(members: Any, depth: int) -> None:
 
 
 def _check_text(text: str) -> None:
-    flaw = storable_text_flaw(text)
+    flaw = unstorable_reason(text)
     if flaw is not None:
         raise _Found(flaw)
 

@@ -3,7 +3,7 @@
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from app.core.markup import xml_text
+from app.core.text import xml_text
 from app.gate.rules import GateLine, GateOutcome, GateResult
 
 _MARKS = {

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from app.core.resources import Resources
+from app.core.text import replace_unstorable
 from app.jobs.pool import ProcessPool
 
 MAX_ATTEMPTS = 5
@@ -76,10 +77,7 @@ def describe(error: BaseException) -> dict[str, str]:
     code = getattr(error, "error_code", None)
     if code is None:
         return {"code": "INTERNAL_ERROR", "message": f"{type(error).__name__} in the worker"}
-    return {"code": str(code).upper().replace("-", "_"), "message": _storable(str(error))}
-
-
-def _storable(message: str) -> str:
-    """The text as Postgres can hold it: an error may quote whatever a source sent."""
-    plain = message[:MESSAGE_CHARS].replace("\0", "\N{REPLACEMENT CHARACTER}")
-    return plain.encode("utf-8", "replace").decode()
+    return {
+        "code": str(code).upper().replace("-", "_"),
+        "message": replace_unstorable(str(error)[:MESSAGE_CHARS]),
+    }

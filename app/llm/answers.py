@@ -3,10 +3,11 @@
 The SDKs' own models take anything for an answer, a gateway's page among it.
 """
 
-import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from app.core.strict_json import parse_finite_json
+from app.core.text import replace_unstorable_in_json
 from app.llm.conversation import LlmFailure, Turn, Usage
 
 JSON = dict[str, Any]
@@ -26,7 +27,7 @@ class Arguments(NamedTuple):
 def read_answer(body: bytes, read: Callable[[JSON], Turn]) -> Turn:
     """The turn that an answer holds. Raises LlmFailure when it holds none."""
     try:
-        return read(_storable(json.loads(body)))
+        return read(replace_unstorable_in_json(parse_finite_json(body)))
     except (ValueError, RecursionError, KeyError, IndexError, TypeError, AttributeError):
         shown = body[:SHOWN].decode("utf-8", "replace")
         raise LlmFailure(f"the answer cannot be read: {shown!r}") from None
@@ -36,7 +37,7 @@ def read_arguments(given: Any) -> Arguments:
     """The object that arguments are, or that a text of JSON stands for; no text is an empty one."""
     if isinstance(given, str) and given.strip():
         try:
-            given = _storable(json.loads(given))
+            given = replace_unstorable_in_json(parse_finite_json(given))
         except (ValueError, RecursionError) as error:
             return Arguments({}, f"the arguments are not valid JSON: {error}")
     elif not given:
@@ -46,14 +47,6 @@ def read_arguments(given: Any) -> Arguments:
     if _is_deeper(given, MAX_DEPTH):
         return Arguments({}, f"the arguments are nested more than {MAX_DEPTH} levels deep")
     return Arguments(given, None)
-
-
-def _storable(value: Any) -> Any:
-    """The same as files and requests can hold it: halves of characters, which models write now and
-    then, are replaced. Raises ValueError for a number that JSON has no text for.
-    """
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return json.loads(text.encode("utf-8", "replace"))
 
 
 def _is_deeper(value: Any, levels: int) -> bool:

@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from app.core.text import replace_unstorable
 from app.llm.types import (
     ChatAnswer,
     ChatRequest,
@@ -84,8 +85,8 @@ def _chat_answer(document: JSON) -> ChatAnswer:
     if not refusal and choice.get("finish_reason") == "content_filter":
         refusal = "a filter of the server held the answer back"
     return ChatAnswer(
-        content=_storable(_text_of(message.get("content"))) or None,
-        refusal=_storable(str(refusal)) if refusal else None,
+        content=replace_unstorable(_text_of(message.get("content"))) or None,
+        refusal=replace_unstorable(str(refusal)) if refusal else None,
     )
 
 
@@ -140,9 +141,3 @@ def _usage(usage: object) -> Usage:
 def _count(value: object) -> int:
     whole = isinstance(value, int) and not isinstance(value, bool)
     return value if whole and isinstance(value, int) and 0 <= value < 2**53 else 0
-
-
-def _storable(text: str) -> str:
-    """The text as Postgres can hold it."""
-    plain = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
-    return plain.encode("utf-8", "replace").decode()

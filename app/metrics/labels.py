@@ -12,7 +12,7 @@ from math import fsum
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from app.core.errors import Invalid
-from app.core.strict_json import storable_text_flaw
+from app.core.text import unstorable_reason
 from app.metrics.reference import BOTH_TEXTS
 from app.metrics.registry import version_with
 from app.metrics.text import caseless
@@ -181,7 +181,7 @@ def _require_positive(key: str, labels: Labels, positive: str) -> None:
 def _label(text: str) -> str:
     """The label that a text is: equal for the texts that ACCURACY finds equal."""
     label = caseless(" ".join(text.split()))
-    if len(label) <= _LONGEST_LABEL and storable_text_flaw(label) is None:
+    if len(label) <= _LONGEST_LABEL and unstorable_reason(label) is None:
         return label
     return "#" + blake2b(label.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 

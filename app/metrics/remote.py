@@ -7,6 +7,7 @@ answers are got in between, by `app.runs.llm_metrics`.
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from app.core.text import replace_unstorable
 from app.llm.types import ModelAnswer, ModelKind, ModelRequest
 from app.metrics.engine import attempt, checked, known_without_computing
 from app.metrics.registry import load_metrics, provider_for
@@ -93,7 +94,9 @@ def _judged(metric: RemoteMetric, answered: Answered) -> Judged:
     value = checked(reading.value, metric.spec)
     if isinstance(value, Failed):
         return Judged(Failed(FailureKind.JUDGE_ERROR, f"{value.kind}: {value.detail}"))
-    return Judged(value, _storable(reading.reason) if reading.reason else None)
+    return Judged(
+        value, replace_unstorable(reading.reason[:REASON_CHARS]) if reading.reason else None
+    )
 
 
 def _read(metric: RemoteMetric, answered: Answered) -> Reading | Failed:
@@ -101,9 +104,3 @@ def _read(metric: RemoteMetric, answered: Answered) -> Reading | Failed:
         return metric.read(*answered)
     except JudgeError as error:
         return Failed(FailureKind.JUDGE_ERROR, str(error)[:REASON_CHARS])
-
-
-def _storable(reason: str) -> str:
-    """The beginning of a reason, as the database can hold it."""
-    plain = reason[:REASON_CHARS].replace("\0", "\N{REPLACEMENT CHARACTER}")
-    return plain.encode("utf-8", "replace").decode()

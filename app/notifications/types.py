@@ -6,6 +6,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
+from app.core.text import replace_unstorable_in_json
+
 
 class Severity(StrEnum):
     """How soon somebody should look."""
@@ -57,7 +59,7 @@ class Message:
 
     def document(self) -> dict[str, Any]:
         """The message as JSON that Postgres can hold."""
-        return dict(_storable(asdict(self)))
+        return dict(replace_unstorable_in_json(asdict(self)))
 
     @classmethod
     def stored(cls, document: Mapping[str, Any]) -> "Message":
@@ -115,13 +117,3 @@ def _texts(document: Mapping[str, Any]) -> dict[str, Any]:
         "sentences": tuple(document["sentences"]),
         "facts": tuple(Fact(*fact) for fact in document["facts"]),
     }
-
-
-def _storable(value: Any) -> Any:
-    """The same, with every text one that Postgres can hold."""
-    if isinstance(value, str):
-        plain = value.replace("\0", "\N{REPLACEMENT CHARACTER}")
-        return plain.encode("utf-8", "replace").decode()
-    if isinstance(value, Mapping):
-        return {name: _storable(member) for name, member in value.items()}
-    return [_storable(member) for member in value] if isinstance(value, list | tuple) else value

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from app.core.markup import html_page, html_text
+from app.core.text import html_page, html_text
 
 JSON = dict[str, Any]
 

@@ -2,9 +2,10 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
+from app.core.text import replace_unstorable, replace_unstorable_in_json
 from app.traces.ndjson import LONGEST_ID
 from app.traces.registry import CollectionFailed, TracePage, TraceQuery, TraceSource
 from app.traces.types import ToolCall, Trace
@@ -79,32 +80,13 @@ def _unstorable_numbers(trace: Trace) -> Iterator[str]:
 
 def _storable_call(call: ToolCall) -> ToolCall:
     return dataclasses.replace(
-        call, name=_storable(call.name), arguments=_storable_json(call.arguments)
+        call,
+        name=_storable(call.name),
+        arguments=replace_unstorable_in_json(call.arguments, _storable),
     )
-
-
-def _storable_json(value: Any) -> Any:
-    match value:
-        case str():
-            return _storable(value)
-        case float():
-            return value if math.isfinite(value) else None
-        case Mapping():
-            return {_storable(str(key)): _storable_json(member) for key, member in value.items()}
-        case list() | tuple():
-            return [_storable_json(member) for member in value]
-        case _:
-            return value
 
 
 def _storable(text: str) -> str:
     if len(text) > MAX_TEXT_CHARS:
         text = f"{text[:MAX_TEXT_CHARS]}… [{len(text) - MAX_TEXT_CHARS} characters cut]"
-    if text.isascii() and "\0" not in text:
-        return text
-    cleaned = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
-    try:
-        cleaned.encode()
-    except UnicodeEncodeError:
-        return cleaned.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text if cleaned == text else cleaned
+    return replace_unstorable(text)

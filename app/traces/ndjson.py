@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NoReturn, TypeVar
 
 from app.core.errors import AppError, Invalid
-from app.core.strict_json import parse_json, storable_text_flaw
+from app.core.strict_json import parse_json
+from app.core.text import unstorable_reason
 from app.traces.types import Outcome, ToolCall, Trace
 
 T = TypeVar("T")
@@ -140,7 +141,7 @@ def _text(source: Mapping[str, Any], key: str) -> str | None:
 def _storable(value: Any, key: str) -> str:
     if not isinstance(value, str):
         _refuse(key, "a text (put other values into JSON text)", value)
-    flaw = storable_text_flaw(value)
+    flaw = unstorable_reason(value)
     if flaw is not None:
         raise Invalid(f"{key} {flaw}.", code="invalid-trace")
     return value

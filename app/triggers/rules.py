@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from app.benchmarks.triggers import LangfuseRule, MonitorAlert, PromptVersion, RemoteExperiment
-from app.core.strict_json import storable_text_flaw
+from app.core.text import unstorable_reason
 
 TOLERANCE_S = 300
 MAX_SECRETS = 20
@@ -246,4 +246,4 @@ def _text(document: dict[str, Any], name: str) -> str | None:
 def _texts(values: list[Any]) -> Iterator[str]:
     """Those that are texts which a rule could name."""
     texts = (each for each in values if isinstance(each, str) and 0 < len(each) <= MAX_TEXT)
-    return (each for each in texts if storable_text_flaw(each) is None)
+    return (each for each in texts if unstorable_reason(each) is None)

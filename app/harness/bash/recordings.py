@@ -1,15 +1,15 @@
 """Result files: ours and those that the original evaluation wrote."""
 
-import json
 import re
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
 from app.core.console.input_files import opened
 from app.core.errors import AppError, ErrorItem
+from app.core.strict_json import parse_finite_json
 from app.harness.bash.reports.structured import json_report
 from app.harness.bash.types import EvalReport
 
@@ -47,7 +47,7 @@ def parse_report(raw: bytes, *, name: str) -> EvalReport:
 def parse_document(raw: bytes, *, name: str) -> Any:
     """The JSON of bytes, whatever it is. Raises: BadRecording."""
     try:
-        return json.loads(raw, parse_constant=_refuse)
+        return parse_finite_json(raw)
     except (ValueError, RecursionError) as error:
         raise BadRecording(
             f"{name} is not JSON: {error}",
@@ -68,10 +68,6 @@ def report_of(document: Any, *, name: str) -> EvalReport:
             ],
             hint="name a file that `bashkit-eval run --save` wrote",
         ) from None
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON number")
 
 
 def file_stem(report: EvalReport) -> str:

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from app.core.console.input_files import opened
 from app.core.errors import AppError, ErrorItem
+from app.core.strict_json import parse_finite_json
 from app.harness.mcp.reports.figures import result_word
 from app.harness.mcp.types import BenchReport, ServerFacts, TaskResult
 
@@ -228,7 +229,7 @@ def _of_journal(raw: bytes) -> BenchReport:
 def _parsed(raw: bytes) -> Any:
     text = raw.decode("utf-8")
     if text.lstrip().startswith("{"):
-        return json.loads(text, parse_constant=_refuse)
+        return parse_finite_json(text)
     try:
         depth = 0
         for event in yaml.parse(text, Loader=_FastLoader):

@@ -4,8 +4,9 @@ import json
 import re
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final, NoReturn
+from typing import Final
 
+from app.core.strict_json import refuse_constant
 from app.metrics.registry import METRICS
 from app.metrics.types import MetricProvider, MetricSpec, Need
 from app.traces.types import Trace
@@ -61,10 +62,6 @@ def _depth(text: str) -> int:
     return max(accumulate(_STEPS.get(sign, 0) for sign in brackets), default=0)
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
-
-
-_DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse)
+_DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=refuse_constant)
 
 METRICS.register("JSON_VALID", json_valid)

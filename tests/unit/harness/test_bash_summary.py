@@ -182,7 +182,7 @@ def test_a_run_is_the_same_after_writing_and_reading(name: str) -> None:
         (b"{", "is not JSON"),
         (b"[]", "is no result"),
         (b'{"provider": "p"}', "is no result"),
-        (b'{"max_turns": NaN}', "NaN is no JSON number"),
+        (b'{"max_turns": NaN}', "NaN is not valid JSON"),
         (b"[" * 200_000, "is not JSON"),
         (b"\xff\xfe", "is not JSON"),
     ],

@@ -146,8 +146,9 @@ def test_a_webhook_gets_the_texts_as_data(text: str) -> None:
     raw = CHANNELS.get("WEBHOOK").render(notice_of(text))
     assert raw.isascii()
     assert not re.search(rb"[\x00-\x1f\x7f]", raw)
-    kept = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
-    assert json.loads(raw)["data"]["title"] == kept
+    assert json.loads(raw)["data"]["title"] == re.sub(
+        "[\0\ud800]", "\N{REPLACEMENT CHARACTER}", text
+    )
 
 
 @pytest.mark.parametrize("channel", ["EMAIL", "SLACK", "TEAMS", "WEBHOOK"])

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 
-from app.core.markup import html_page, html_table, html_text
+from app.core.text import html_page, html_table, html_text
 from app.harness.bash.profile import Profile, profile
 from app.harness.bash.reports.figures import (
     amount,

@@ -2,7 +2,7 @@
 
 from xml.etree import ElementTree as ET
 
-from app.core.markup import xml_text
+from app.core.text import xml_text
 from app.harness.bash.reports.figures import name_of
 from app.harness.bash.summary import summarize
 from app.harness.bash.types import EvalReport, EvalResult, Outcome

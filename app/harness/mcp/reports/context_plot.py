@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Final
 
-from app.core.markup import html_text
+from app.core.text import html_text
 from app.harness.mcp.context_cost import ContextCost, context_costs
 from app.harness.mcp.reports.figures import count
 from app.harness.mcp.types import BenchReport

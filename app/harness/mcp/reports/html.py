@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 
-from app.core.markup import html_page, html_table, html_text
+from app.core.text import html_page, html_table, html_text
 from app.harness.mcp.reports.context_plot import LEGEND, context_plots
 from app.harness.mcp.reports.figures import (
     name_of,

@@ -2,7 +2,7 @@
 
 from xml.etree import ElementTree as ET
 
-from app.core.markup import xml_text
+from app.core.text import xml_text
 from app.harness.mcp.reports.figures import name_of, reason
 from app.harness.mcp.summary import summarize
 from app.harness.mcp.types import BenchReport, Outcome, TaskResult

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from app.core.strict_json import parse_finite_json
 from app.traces.sources.langfuse.errors import BadResponse
 
 
@@ -35,14 +36,10 @@ def _canonical_or(text: str) -> str:
     or numbers that would not survive.
     """
     try:
-        value = json.loads(text, parse_constant=_refuse)
+        value = parse_finite_json(text)
         return json.dumps(value, ensure_ascii=False, sort_keys=True, allow_nan=False)
     except (ValueError, RecursionError):
         return text
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(name)
 
 
 JSON = dict[str, Any]

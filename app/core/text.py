@@ -1,0 +1,111 @@
+"""Text that a target can hold: Postgres and UTF-8 (storable text), HTML and XML."""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from html import escape
+from typing import Any, Final
+
+_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+
+STYLE: Final = """
+:root { color-scheme: light dark; --line: #8885; --good: #1a7f37; --bad: #cf222e; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 80rem; margin: 2rem auto; padding: 0 1rem }
+table { border-collapse: collapse; margin: .5rem 0 1.5rem; display: block; overflow-x: auto }
+th, td { text-align: left; padding: .25rem .75rem; border-bottom: 1px solid var(--line);
+  vertical-align: top; overflow-wrap: break-word }
+details { border: 1px solid var(--line); border-radius: .4rem; margin: .4rem 0; padding: .4rem .8rem }
+summary { cursor: pointer }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #8881; padding: .5rem; margin: .3rem 0 }
+.who { font-weight: 600; margin: .8rem 0 0 }
+.PASS { color: var(--good) } .FAIL, .ERROR { color: var(--bad) }
+"""
+
+# Characters outside of XML 1.0: an escape does not make them legal either.
+_NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def unstorable_reason(text: str) -> str | None:
+    """Why Postgres cannot store a text, as a predicate for an error; None when it can."""
+    if "\x00" in text:
+        return "contains the character NUL (\\u0000); remove it"
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            return f"contains a lone surrogate at character {error.start}; send the whole pair"
+    return None
+
+
+def replace_unstorable(text: str) -> str:
+    """The text with U+FFFD for NUL and lone surrogates; the same object when nothing changes."""
+    if text.isascii() and "\0" not in text:
+        return text
+    without_nul = text.replace("\0", _REPLACEMENT)
+    try:
+        without_nul.encode()
+    except UnicodeEncodeError:
+        # UTF-16 joins two surrogates that form a pair; only lone ones are replaced.
+        return without_nul.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return without_nul
+
+
+def replace_unstorable_in_json(
+    value: Any, replace_in_text: Callable[[str], str] = replace_unstorable
+) -> Any:
+    """A JSON value with storable texts and keys; NaN and infinite numbers become None."""
+    match value:
+        case str():
+            return replace_in_text(value)
+        case float():
+            return value if math.isfinite(value) else None
+        case Mapping():
+            return {
+                replace_in_text(str(key)): replace_unstorable_in_json(member, replace_in_text)
+                for key, member in value.items()
+            }
+        case list() | tuple():
+            return [replace_unstorable_in_json(member, replace_in_text) for member in value]
+        case _:
+            return value
+
+
+def html_page(title: str, body: Iterable[str]) -> str:
+    """A self-contained HTML page: it loads no other resource and runs no script."""
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width">',
+            (
+                '<meta http-equiv="Content-Security-Policy"'
+                " content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+            ),
+            f"<title>{html_text(title)}</title>",
+            f"<style>{STYLE}</style></head><body>",
+            f"<h1>{html_text(title)}</h1>",
+            *body,
+            "</body></html>\n",
+        ]
+    )
+
+
+def html_table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """An HTML table of plain texts; without titles it has no header row."""
+    head = "".join(f"<th>{html_text(title)}</th>" for title in titles)
+    body = "\n".join(
+        f"<tr>{''.join(f'<td>{html_text(value)}</td>' for value in row)}</tr>" for row in rows
+    )
+    return (
+        f"<table>{f'<thead><tr>{head}</tr></thead>' if head else ''}<tbody>{body}</tbody></table>"
+    )
+
+
+def html_text(text: str) -> str:
+    """The text escaped for HTML content and quoted attributes."""
+    return escape(text.replace("\x00", _REPLACEMENT))
+
+
+def xml_text(text: str) -> str:
+    """The text with U+FFFD for characters that XML 1.0 does not allow; it is not escaped."""
+    return _NOT_XML.sub(_REPLACEMENT, text)

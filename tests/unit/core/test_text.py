@@ -1,0 +1,53 @@
+"""Texts that Postgres, HTML and XML can hold."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.core.text import (
+    html_text,
+    replace_unstorable,
+    replace_unstorable_in_json,
+    unstorable_reason,
+    xml_text,
+)
+
+ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
+
+
+@given(ANY_TEXT)
+def test_replace_unstorable__result_is_storable_and_stable(text: str) -> None:
+    storable = replace_unstorable(text)
+    assert unstorable_reason(storable) is None
+    assert replace_unstorable(storable) is storable
+    if unstorable_reason(text) is None:
+        assert storable is text
+
+
+@pytest.mark.parametrize(
+    ("text", "storable"),
+    [
+        ("a\0b", "a\N{REPLACEMENT CHARACTER}b"),
+        ("é\0", "é\N{REPLACEMENT CHARACTER}"),
+        ("a\ud800", "a\N{REPLACEMENT CHARACTER}"),
+        ("\ud83d\ude00", "\N{GRINNING FACE}"),  # two surrogates of one pair
+    ],
+)
+def test_replace_unstorable__marks_each_replaced_character(text: str, storable: str) -> None:
+    assert replace_unstorable(text) == storable
+
+
+def test_replace_unstorable_in_json__cleans_keys_texts_and_numbers() -> None:
+    value = {"a\0": ["\ud800", float("nan"), float("inf"), 1.5, True, None], 3: ("x",)}
+    assert replace_unstorable_in_json(value) == {
+        "a\N{REPLACEMENT CHARACTER}": ["\N{REPLACEMENT CHARACTER}", None, None, 1.5, True, None],
+        "3": ["x"],
+    }
+
+
+def test_html_text__escapes_markup_and_replaces_nul() -> None:
+    assert html_text("<a href='x'>\0") == "&lt;a href=&#x27;x&#x27;&gt;\N{REPLACEMENT CHARACTER}"
+
+
+def test_xml_text__replaces_characters_that_xml_forbids() -> None:
+    assert xml_text("a\x08\ufffe\n") == "a\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}\n"
