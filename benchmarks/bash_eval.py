@@ -10,7 +10,7 @@ from app.harness.bash.recordings import read_report
 from app.harness.bash.replay import execute
 from app.harness.bash.sandbox import Sandbox
 from app.harness.bash.types import EvalResult
-from app.harness.budget import Spending
+from app.harness.budget import Budget
 from app.llm.scripted import Script, ScriptedLlm
 from benchmarks.rows import BenchRow
 from tests.support.bash_eval import DATA, RECORDINGS, task
@@ -67,5 +67,5 @@ async def _seconds_of_a_turn() -> float:
     llm = ScriptedLlm("s", {one.prompt: Script(turns=(("echo hi",),) * TURNS)})
     started = time.perf_counter()
     for _ in range(ATTEMPTS):
-        await attempt_task(one, llm, TaskLimits(), Spending())
+        await attempt_task(one, llm, TaskLimits(), Budget())
     return (time.perf_counter() - started) / (ATTEMPTS * (TURNS + 1))

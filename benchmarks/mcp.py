@@ -16,11 +16,12 @@ from mcp.client.session import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from app.harness.mcp.plan import Plan, PlannedTask
-from app.harness.mcp.run import run_bench
-from app.harness.mcp.types import AttemptEnded, Event, Outcome
+from app.harness.mcp.run import run_plan
+from app.harness.mcp.types import AttemptEnded, Event
+from app.harness.results import AttemptOutcome
 from app.llm.conversation import Llm, Turn
 from benchmarks.rows import BenchRow
-from tests.support.bench import Request, ScriptedModel, calls, direct_task, harness_task, says
+from tests.support.mcp_bench import Request, ScriptedModel, calls, direct_task, harness_task, says
 from tests.support.mcp_servers import FAULTS, faults
 
 CALLS = 100
@@ -144,7 +145,7 @@ class Timed:
     def listen(self, event: Event) -> None:
         self.began = self.began or time.perf_counter()
         if isinstance(event, AttemptEnded):
-            assert event.result.outcome is Outcome.SCORED
+            assert event.result.outcome is AttemptOutcome.SCORED
             self.ended.append(time.perf_counter())
             self.processor.append(time.process_time())
 
@@ -156,7 +157,7 @@ def _whole(timed: Timed) -> float:
 def _run(tasks: list[PlannedTask], model: Llm, *, concurrency: int) -> Timed:
     timed = Timed()
     plan = Plan(tasks=tuple(tasks), concurrency=concurrency)
-    asyncio.run(run_bench(plan, timed.listen, opening=lambda *_: model))
+    asyncio.run(run_plan(plan, timed.listen, opening=lambda *_: model))
     return timed
 
 

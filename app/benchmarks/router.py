@@ -28,7 +28,7 @@ from app.core.problems import PROBLEMS
 from app.core.schemas import Page, changes, fields
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch
-from app.harness.harness_config import read_order
+from app.harness.harness_config import parse_harness
 
 router = APIRouter(prefix="/benchmarks", tags=["benchmarks"], responses=PROBLEMS)
 
@@ -185,7 +185,7 @@ def views(session: Session, benchmarks: Sequence[Benchmark]) -> list[BenchmarkVi
             triggers=Triggers.model_validate(benchmark.triggers),
             late_scores=benchmark.late_scores,
             write_back=WriteBack.model_validate(benchmark.write_back),
-            harness=read_order(benchmark.harness) if benchmark.harness is not None else None,
+            harness=parse_harness(benchmark.harness) if benchmark.harness is not None else None,
             cluster_field=benchmark.cluster_field,
             baseline=BaselineChoice.model_validate(benchmark.baseline),
             judge_drift=benchmark.judge_drift and JudgeDrift.model_validate(benchmark.judge_drift),

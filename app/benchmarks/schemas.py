@@ -15,7 +15,7 @@ from app.benchmarks.triggers import Triggers
 from app.core.errors import Invalid
 from app.core.schemas import UNSET, Identifier, JsonObject, LongText, ShortText, WireModel
 from app.core.strict_json import MalformedJson, parse_json
-from app.harness.harness_config import HarnessOrder
+from app.harness.harness_config import HarnessConfig
 from app.metrics.types import Direction
 
 MAX_KPIS = 100
@@ -225,7 +225,7 @@ class BenchmarkBody(WireModel):
     triggers: Triggers = Field(default_factory=Triggers)
     late_scores: LateScores = False
     write_back: WriteBack = Field(default_factory=WriteBack)
-    harness: HarnessOrder | None = Field(
+    harness: HarnessConfig | None = Field(
         default=None,
         description="Which model works on the dataset, or what of a YAML of ot-bench is run; for"
         " the source `harness`.",
@@ -261,7 +261,7 @@ class BenchmarkPatch(WireModel):
     triggers: Triggers = UNSET
     late_scores: LateScores = UNSET
     write_back: WriteBack = UNSET
-    harness: HarnessOrder | None = None
+    harness: HarnessConfig | None = None
     cluster_field: ClusterField = None
     baseline: BaselineChoice = UNSET
     judge_drift: JudgeDrift | None = None
@@ -285,7 +285,7 @@ class BenchmarkView(WireModel):
     triggers: Triggers
     late_scores: bool
     write_back: WriteBack
-    harness: HarnessOrder | None
+    harness: HarnessConfig | None
     cluster_field: str | None
     baseline: BaselineChoice
     judge_drift: JudgeDrift | None

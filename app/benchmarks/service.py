@@ -23,7 +23,7 @@ from app.benchmarks.triggers import Triggers
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
 from app.core.schemas import fields
-from app.harness.harness_config import misfit, read_order
+from app.harness.harness_config import parse_harness, validate_harness
 from app.metrics.types import MetricRef
 from app.traces.registry import TRACE_SOURCES
 
@@ -309,7 +309,7 @@ def _harness_errors(source: str, dataset_ref: str | None, harness: Any) -> list[
                 " send {} for a YAML of ot-bench"
             )
     elif spec.runs_models:
-        detail = misfit(dataset_ref, read_order(harness))
+        detail = validate_harness(dataset_ref, parse_harness(harness))
     else:
         detail = f"the source {source!r} asks no model; leave harness out, or set it to null"
     return [ErrorItem(pointer="/harness", detail=detail)] if detail else []

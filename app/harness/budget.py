@@ -1,4 +1,4 @@
-"""What a run or a task may use, counted as it is used."""
+"""Budgets of tokens and dollars: limits, and the usage counted against them."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -8,60 +8,60 @@ from app.llm.conversation import Usage
 from app.llm.prices import Price
 
 
-class Limit(StrEnum):
-    """A limit that was reached."""
+class BudgetKind(StrEnum):
+    """The resource whose limit is reached."""
 
     TOKENS = "tokens"
     COST = "cost"
 
 
-class RunLimitReached(Exception):
-    """The whole run may use no more; the message names the limit."""
+class RunBudgetExhausted(Exception):
+    """The budget of the run is exhausted."""
 
-    def __init__(self, limit: Limit) -> None:
-        super().__init__(f"the run's limit of {limit} is reached")
+    def __init__(self, kind: BudgetKind) -> None:
+        super().__init__(f"the run reached its limit of {kind}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Allowance:
-    """How much may be used; None is no limit."""
+class BudgetLimits:
+    """The limits of a budget; None is no limit."""
 
     tokens: int | None = None
     cost_usd: float | None = None
 
 
-class Spent(NamedTuple):
-    """What a run used before it was interrupted, the judge included, each model at its price."""
+class UsedBudget(NamedTuple):
+    """The usage of an interrupted run, judges included, each model at its own price."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     usd: float = 0.0
 
-    def go_on(self, allowance: Allowance, price: Price | None = None) -> "Spending":
-        """What the whole run may use, of which so much is used already."""
-        return Spending(
-            allowance=allowance,
+    def resume(self, limits: BudgetLimits, price: Price | None = None) -> "Budget":
+        """The budget of the whole run, this usage already counted."""
+        return Budget(
+            limits=limits,
             price=price,
-            told_input=self.input_tokens,
-            told_output=self.output_tokens,
-            told_usd=self.usd,
+            known_input_tokens=self.input_tokens,
+            known_output_tokens=self.output_tokens,
+            known_usd=self.usd,
         )
 
 
 @dataclass(slots=True, kw_only=True)
-class Spending:
-    """What was used of an allowance. What a part spends, the whole has spent, each at its price."""
+class Budget:
+    """Counts usage against limits. Usage also counts against the parent budget, at the child's price."""
 
-    allowance: Allowance = field(default_factory=Allowance)
+    limits: BudgetLimits = field(default_factory=BudgetLimits)
     price: Price | None = None
-    whole: "Spending | None" = None
-    told_input: int = 0
-    told_output: int = 0
-    told_usd: float = 0.0
-    all_told: bool = True
+    parent: "Budget | None" = None
+    known_input_tokens: int = 0
+    known_output_tokens: int = 0
+    known_usd: float = 0.0
+    is_complete: bool = True
 
-    def spend(self, usage: Usage | None) -> None:
-        """Count the tokens of one turn; None when the server did not tell them."""
+    def add_usage(self, usage: Usage | None) -> None:
+        """Count the tokens of one turn; None when the server did not report them."""
         cost = 0.0
         if usage is not None and self.price is not None:
             cost = self.price.of(usage.input_tokens, usage.output_tokens)
@@ -69,46 +69,47 @@ class Spending:
 
     def _count(self, usage: Usage | None, cost_usd: float) -> None:
         if usage is None:
-            self.all_told = False
+            self.is_complete = False
         else:
-            self.told_input += usage.input_tokens
-            self.told_output += usage.output_tokens
-            self.told_usd += cost_usd
-        if self.whole is not None:
-            self.whole._count(usage, cost_usd)  # noqa: SLF001 - one of its kind
+            self.known_input_tokens += usage.input_tokens
+            self.known_output_tokens += usage.output_tokens
+            self.known_usd += cost_usd
+        if self.parent is not None:
+            self.parent._count(usage, cost_usd)  # noqa: SLF001 - the same class
 
     @property
     def input_tokens(self) -> int | None:
-        """Tokens read; None once a turn did not tell its own."""
-        return self.told_input if self.all_told else None
+        """Input tokens; None as soon as one turn did not report its usage."""
+        return self.known_input_tokens if self.is_complete else None
 
     @property
     def output_tokens(self) -> int | None:
-        """Tokens written; None once a turn did not tell its own."""
-        return self.told_output if self.all_told else None
+        """Output tokens; None as soon as one turn did not report its usage."""
+        return self.known_output_tokens if self.is_complete else None
 
     @property
     def cost_usd(self) -> float | None:
-        """The dollars so far; None when a price or a token is not known."""
-        if self.price is None or not self.all_told:
+        """Cost in dollars; None when the price or the usage of a turn is unknown."""
+        if self.price is None or not self.is_complete:
             return None
-        return self.told_usd
+        return self.known_usd
 
-    def reached(self) -> Limit | None:
-        """The limit that is used up, here or in the whole, by what was told."""
-        return self.reached_alone() or (self.whole.reached() if self.whole is not None else None)
+    def exhausted(self) -> BudgetKind | None:
+        """The limit that is reached, of this budget or its parent, by the known usage."""
+        return self.own_exhausted() or (self.parent.exhausted() if self.parent else None)
 
-    def require_whole(self) -> None:
-        """Raise RunLimitReached when the whole, of which this is a part, is used up."""
-        limit = self.whole.reached() if self.whole is not None else None
-        if limit is not None:
-            raise RunLimitReached(limit)
+    def require_run_budget(self) -> None:
+        """Raise RunBudgetExhausted when the parent budget is exhausted."""
+        kind = self.parent.exhausted() if self.parent is not None else None
+        if kind is not None:
+            raise RunBudgetExhausted(kind)
 
-    def reached_alone(self) -> Limit | None:
-        """The same without the whole."""
-        allowed = self.allowance
-        if allowed.tokens is not None and self.told_input + self.told_output >= allowed.tokens:
-            return Limit.TOKENS
-        if allowed.cost_usd is not None and self.told_usd >= allowed.cost_usd:
-            return Limit.COST
+    def own_exhausted(self) -> BudgetKind | None:
+        """The limit that is reached, of this budget only."""
+        limits = self.limits
+        tokens = self.known_input_tokens + self.known_output_tokens
+        if limits.tokens is not None and tokens >= limits.tokens:
+            return BudgetKind.TOKENS
+        if limits.cost_usd is not None and self.known_usd >= limits.cost_usd:
+            return BudgetKind.COST
         return None

@@ -9,7 +9,7 @@ import typer
 
 from app.core.console import terminal
 from app.core.console.terminal import print_status
-from app.harness.gate import Figures, Verdict, verdict
+from app.harness.gate import GateFigures, HarnessExit, decide_exit
 
 Report = TypeVar("Report")
 
@@ -55,7 +55,7 @@ def run_to_its_exit(
     *,
     show: Callable[[Report], None],
     export: Callable[[Report], None] | None,
-    figures: Callable[[Report], Figures],
+    figures: Callable[[Report], GateFigures],
     least: float,
 ) -> None:
     """Run, write and show what came of it, also after Ctrl-C, and exit as it deserves."""
@@ -73,9 +73,9 @@ def run_to_its_exit(
 def leave_with_findings(*, errors: bool, warnings: bool) -> None:
     """Exit as a file deserves that was only looked at; `warnings` are those that count."""
     if errors:
-        raise typer.Exit(Verdict.MISTAKES)
+        raise typer.Exit(HarnessExit.MISTAKES)
     if warnings:
-        raise typer.Exit(Verdict.BELOW)
+        raise typer.Exit(HarnessExit.BELOW)
 
 
 def run_command(cli: typer.Typer) -> None:
@@ -85,11 +85,11 @@ def run_command(cli: typer.Typer) -> None:
     typer.main.get_command(cli)()
 
 
-def _leave_by_the_gate(found: Figures, least: float) -> None:
-    decided = verdict(found, least)
-    if decided is Verdict.ERRORS:
+def _leave_by_the_gate(found: GateFigures, least: float) -> None:
+    decided = decide_exit(found, least)
+    if decided is HarnessExit.ERRORS:
         print_status(f"{found.errored} attempts errored, {found.missing} were not reached")
-    elif decided is Verdict.BELOW:
+    elif decided is HarnessExit.BELOW:
         print_status(f"the pass rate {found.pass_rate or 0:.1%} is below the gate {least:.1%}")
     elif found.pass_rate is None:
         print_status("no attempt has a verdict: nothing was to be met")

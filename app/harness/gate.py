@@ -4,7 +4,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 
-class Verdict(IntEnum):
+class HarnessExit(IntEnum):
     """What a command exits with."""
 
     PASSED = 0
@@ -13,7 +13,7 @@ class Verdict(IntEnum):
     ERRORS = 3
 
 
-class Figures(NamedTuple):
+class GateFigures(NamedTuple):
     """What the gate looks at; the rate is None where no attempt has a verdict."""
 
     errored: int
@@ -21,10 +21,10 @@ class Figures(NamedTuple):
     pass_rate: float | None
 
 
-def verdict(found: Figures, least: float) -> Verdict:
+def decide_exit(found: GateFigures, least: float) -> HarnessExit:
     """Errors and what was not reached come before the rate; nothing to judge is no failure."""
     if found.errored or found.missing:
-        return Verdict.ERRORS
+        return HarnessExit.ERRORS
     if found.pass_rate is not None and found.pass_rate < least:
-        return Verdict.BELOW
-    return Verdict.PASSED
+        return HarnessExit.BELOW
+    return HarnessExit.PASSED

@@ -4,29 +4,33 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator
 
-from app.harness.bash.schemas import HarnessSettings
-from app.harness.mcp.schemas import BenchSettings
+from app.harness.bash.schemas import BashHarnessSettings
+from app.harness.mcp.schemas import McpHarnessSettings
 
-BENCH_SUFFIXES = (".yaml", ".yml")
+MCP_SUFFIXES = (".yaml", ".yml")
 
 
-def read_order(value: Any) -> HarnessSettings | BenchSettings:
+def parse_harness(value: Any) -> BashHarnessSettings | McpHarnessSettings:
     """The order that names a provider is one of bash tasks. Raises: ValidationError."""
-    if isinstance(value, HarnessSettings | BenchSettings):
+    if isinstance(value, BashHarnessSettings | McpHarnessSettings):
         return value
     is_bench = isinstance(value, dict) and "provider" not in value
-    return (BenchSettings if is_bench else HarnessSettings).model_validate(value)
+    return (McpHarnessSettings if is_bench else BashHarnessSettings).model_validate(value)
 
 
-HarnessOrder: TypeAlias = Annotated[HarnessSettings | BenchSettings, BeforeValidator(read_order)]
+HarnessConfig: TypeAlias = Annotated[
+    BashHarnessSettings | McpHarnessSettings, BeforeValidator(parse_harness)
+]
 
 
-def misfit(dataset_ref: str | None, order: HarnessSettings | BenchSettings) -> str | None:
+def validate_harness(
+    dataset_ref: str | None, order: BashHarnessSettings | McpHarnessSettings
+) -> str | None:
     """Why an order cannot be one for this dataset; None when it can."""
     if dataset_ref is None:
         return None
-    is_bench = dataset_ref.endswith(BENCH_SUFFIXES)
-    if is_bench == isinstance(order, BenchSettings):
+    is_bench = dataset_ref.endswith(MCP_SUFFIXES)
+    if is_bench == isinstance(order, McpHarnessSettings):
         return None
     if is_bench:
         return (

@@ -3,7 +3,7 @@ from typing import Annotated
 from pydantic import Field
 
 from app.core.schemas import WireModel
-from app.harness.budget import Allowance
+from app.harness.budget import BudgetLimits
 from app.llm.prices import Price
 
 
@@ -28,5 +28,5 @@ class RunBudget(WireModel):
         default=None, description="The same in dollars; needs the prices."
     )
 
-    def run_allowance(self) -> Allowance:
-        return Allowance(tokens=self.run_tokens, cost_usd=self.run_usd)
+    def run_limits(self) -> BudgetLimits:
+        return BudgetLimits(tokens=self.run_tokens, cost_usd=self.run_usd)

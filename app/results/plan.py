@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from app.formula import compile_formula, format_formula
-from app.harness.harness_config import HarnessOrder
+from app.harness.harness_config import HarnessConfig
 from app.kpis.evaluate import PlannedKpi
 from app.metrics.registry import column_of
 from app.metrics.types import MetricRef
@@ -47,7 +47,7 @@ class Reads(NamedTuple):
     agent_id: str
     agent_revision: int
     late_scores: bool
-    harness: HarnessOrder | None
+    harness: HarnessConfig | None
 
 
 class PlannedWriteBack(_Frozen):
@@ -98,7 +98,7 @@ class RunPlan(_Frozen):
     min_coverage: float
     max_error_share: float
     late_scores: bool = False
-    harness: HarnessOrder | None = None
+    harness: HarnessConfig | None = None
     write_back: PlannedWriteBack = PlannedWriteBack()
     cluster_field: str | None = None
     baseline: PlannedBaseline = PlannedBaseline()
@@ -193,6 +193,6 @@ def _other_conditions(before: RunPlan, now: RunPlan) -> Iterator[str]:
         yield "the model works under other conditions (prompt, limits or judge)"
 
 
-def _conditions(harness: HarnessOrder) -> dict[str, Any]:
+def _conditions(harness: HarnessConfig) -> dict[str, Any]:
     """Under which limits, and with which judge, a model works."""
     return harness.model_dump(mode="json", exclude=_MEASURED)

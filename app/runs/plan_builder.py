@@ -10,7 +10,7 @@ from app.benchmarks.schemas import JudgeDrift
 from app.benchmarks.service import refs_of
 from app.core.resources import LlmAccess, Resources
 from app.formula import compile_formula
-from app.harness.harness_config import read_order
+from app.harness.harness_config import parse_harness
 from app.kpis.evaluate import PlannedKpi
 from app.llm.failures import LlmNotConfigured
 from app.llm.types import ModelKind
@@ -50,7 +50,7 @@ def make_plan(session: Session, run_id: str, llm: LlmAccess | None) -> RunPlan:
         min_coverage=benchmark.min_coverage,
         max_error_share=benchmark.max_error_share,
         late_scores=benchmark.late_scores,
-        harness=read_order(benchmark.harness) if benchmark.harness is not None else None,
+        harness=parse_harness(benchmark.harness) if benchmark.harness is not None else None,
         write_back=PlannedWriteBack.model_validate(benchmark.write_back),
         cluster_field=benchmark.cluster_field,
         baseline=PlannedBaseline.model_validate(benchmark.baseline),

@@ -9,30 +9,30 @@ from typing import Final
 from app.core.resources import Resources
 from app.harness.bash.background import in_background
 from app.harness.bash.dataset import parse_dataset
-from app.harness.bash.evaluation import GivenUp, evaluate, spending_of
+from app.harness.bash.evaluation import GivenUp, evaluate, open_budget
 from app.harness.bash.run import chosen_tasks, require_usable
 from app.harness.bash.runner import Trial, plan_trials
-from app.harness.bash.schemas import HarnessSettings
+from app.harness.bash.schemas import BashHarnessSettings
 from app.harness.bash.scripts import read_script
 from app.harness.bash.types import EvalResult, EvalTask
-from app.harness.budget import Spending, Spent
+from app.harness.budget import Budget, UsedBudget
 from app.llm.calling import TOTAL_S
 from app.llm.conversation import Llm, Provider, TurnSettings
 from app.llm.providers import KEYS, open_llm
 from app.traces.bash_traces import trace_of
 from app.traces.registry import CollectionFailed
-from app.traces.trace_producer import Made, read_file
+from app.traces.trace_producer import ProducedTrace, read_file
 
 BEAT_S: Final = 1.0
 MAX_ANSWER: Final = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BashMaking:
+class BashProducer:
     """What a benchmark orders, with everything read that can be wrong about it."""
 
     resources: Resources
-    settings: HarnessSettings
+    settings: BashHarnessSettings
     trials: Sequence[Trial]
 
     @property
@@ -44,21 +44,21 @@ class BashMaking:
         asked = ",".join(f"{trial.task.content_hash()}#{trial.number}" for trial in self.trials)
         return hashlib.sha256(asked.encode()).hexdigest()[:16]
 
-    def spending(self, spent: Spent) -> Spending:
-        return spending_of(self.settings, spent)
+    def budget(self, spent: UsedBudget) -> Budget:
+        return open_budget(self.settings, spent)
 
-    def make(self, places: Collection[int], spending: Spending) -> Iterator[Sequence[Made]]:
+    def make(self, places: Collection[int], budget: Budget) -> Iterator[Sequence[ProducedTrace]]:
         """Raises: `CollectionFailed` when no model answers."""
         wanted = self.settings
         missing = [trial for place, trial in enumerate(self.trials) if place in places]
         place_of = {_key(trial): place for place, trial in enumerate(self.trials)}
         pages: Generator[list[EvalResult], None, None] = in_background(
-            lambda tell: evaluate(wanted, self._llm, missing, tell, spending), beat_s=BEAT_S
+            lambda tell: evaluate(wanted, self._llm, missing, tell, budget), beat_s=BEAT_S
         )
         try:
             for page in pages:
                 yield [
-                    Made(
+                    ProducedTrace(
                         place=place_of[each.task.id, each.trial],
                         trace=trace_of(each),
                         settled=each.score is not None,
@@ -95,7 +95,9 @@ class BashMaking:
         )
 
 
-def order_bash(resources: Resources, dataset_ref: str, wanted: HarnessSettings) -> BashMaking:
+def bash_producer(
+    resources: Resources, dataset_ref: str, wanted: BashHarnessSettings
+) -> BashProducer:
     """Raises: `CollectionFailed`, or what a dataset or script is found to be wrong with."""
     _require_key(resources, wanted)
     dataset = parse_dataset(BytesIO(read_file(resources, dataset_ref)))
@@ -103,14 +105,14 @@ def order_bash(resources: Resources, dataset_ref: str, wanted: HarnessSettings) 
     if wanted.provider is Provider.SCRIPTED:
         _script(resources, wanted.model, tasks)
     trials = plan_trials(tasks, wanted.trials)
-    return BashMaking(resources=resources, settings=wanted, trials=trials)
+    return BashProducer(resources=resources, settings=wanted, trials=trials)
 
 
 def _script(resources: Resources, name: str, tasks: Iterable[EvalTask]) -> Llm:
     return read_script(BytesIO(read_file(resources, name)), tasks, name=name)
 
 
-def _require_key(resources: Resources, wanted: HarnessSettings) -> None:
+def _require_key(resources: Resources, wanted: BashHarnessSettings) -> None:
     if wanted.base_url is None and not _keys(resources, wanted) and wanted.provider in KEYS:
         variable = KEYS[wanted.provider]
         raise CollectionFailed(
@@ -120,7 +122,7 @@ def _require_key(resources: Resources, wanted: HarnessSettings) -> None:
         )
 
 
-def _keys(resources: Resources, wanted: HarnessSettings) -> Mapping[str, str]:
+def _keys(resources: Resources, wanted: BashHarnessSettings) -> Mapping[str, str]:
     """The key that a server is trusted with: whoever writes a benchmark may name any server, so
     the operator's keys go to the provider itself, and to the operator's own server of models.
     """

@@ -7,8 +7,9 @@ from statistics import fmean
 from typing import Final
 
 from app.harness.bash.summary import judgements_of
-from app.harness.bash.types import AgentTrace, Ending, EvalReport, EvalResult, Judgement
-from app.harness.bash.types import Outcome as BashOutcome
+from app.harness.bash.types import AgentTrace, EvalReport, EvalResult, Judgement
+from app.harness.results import AttemptOutcome as BashOutcome
+from app.harness.results import ConversationEnding
 from app.llm.conversation import Message, Role
 from app.traces.types import Outcome, ToolCall, Trace
 
@@ -55,7 +56,11 @@ def trace_of(result: EvalResult) -> Trace:
 def _outcome(result: EvalResult) -> Outcome:
     """A task that ran out of time was scored all the same, and is the agent's failure."""
     if result.outcome is BashOutcome.SCORED and result.trace is not None:
-        return Outcome.TIMEOUT if result.trace.ending is Ending.TIME_LIMIT else Outcome.SCORED
+        return (
+            Outcome.TIMEOUT
+            if result.trace.ending is ConversationEnding.TIME_LIMIT
+            else Outcome.SCORED
+        )
     return _OUTCOMES.get(result.outcome, Outcome.INFRA_ERROR)
 
 

@@ -9,18 +9,19 @@ from typing import Final, NamedTuple
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.reports.figures import reason
 from app.harness.mcp.scores import asked_of, expected_of, task_scores
-from app.harness.mcp.types import BenchReport, Outcome, TaskResult
+from app.harness.mcp.types import McpReport, TaskResult
+from app.harness.results import AttemptOutcome
 from app.traces.types import Outcome as TraceOutcome
 from app.traces.types import ToolCall, Trace
 
 LONGEST_ID: Final = 200
 
 _OUTCOMES: Final = {
-    Outcome.SCORED: TraceOutcome.SCORED,
-    Outcome.AGENT_ERROR: TraceOutcome.AGENT_ERROR,
-    Outcome.TIMEOUT: TraceOutcome.TIMEOUT,
-    Outcome.INFRA_ERROR: TraceOutcome.INFRA_ERROR,
-    Outcome.JUDGE_ERROR: TraceOutcome.JUDGE_ERROR,
+    AttemptOutcome.SCORED: TraceOutcome.SCORED,
+    AttemptOutcome.AGENT_ERROR: TraceOutcome.AGENT_ERROR,
+    AttemptOutcome.TIMEOUT: TraceOutcome.TIMEOUT,
+    AttemptOutcome.INFRA_ERROR: TraceOutcome.INFRA_ERROR,
+    AttemptOutcome.JUDGE_ERROR: TraceOutcome.JUDGE_ERROR,
 }
 
 
@@ -33,7 +34,7 @@ class _Item(NamedTuple):
     model: str
 
 
-def traces_of(report: BenchReport) -> Iterator[Trace]:
+def traces_of(report: McpReport) -> Iterator[Trace]:
     """The attempts of a run; those that were skipped were none.
 
     An item is called `scenario/task`; where that is not one item, its model and file are told, too.
@@ -41,7 +42,7 @@ def traces_of(report: BenchReport) -> Iterator[Trace]:
     items = {_item(each) for each in report.results}
     tasks = Counter((each.scenario, each.task) for each in items)
     for result in report.results:
-        if result.outcome is not Outcome.SKIPPED:
+        if result.outcome is not AttemptOutcome.SKIPPED:
             alone = tasks[result.scenario, result.task] == 1
             yield trace_of(result, () if alone else (result.model, result.file))
 
@@ -73,7 +74,7 @@ def trace_of(result: TaskResult, told: Iterable[str] = ()) -> Trace:
     )
 
 
-def stem_of(report: BenchReport) -> str:
+def stem_of(report: McpReport) -> str:
     """`bench-gpt-5-mini-2026-11-22-093000`: what a run is called; several models are only counted."""
     models = sorted({each.model for each in report.results if each.model})
     made_by = f"{len(models)}-models" if len(models) > 1 else (models or ["direct"])[0]

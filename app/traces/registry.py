@@ -9,7 +9,7 @@ from app.core.errors import AppError
 from app.core.registry import Loaded, Registry
 from app.core.resources import Resources
 from app.core.secrets import Secret
-from app.harness.harness_config import HarnessOrder
+from app.harness.harness_config import HarnessConfig
 from app.traces.types import Trace
 
 
@@ -39,7 +39,7 @@ class TraceQuery:
     dataset_ref: str | None
     run_name: str | None
     late_scores: bool = False
-    harness: HarnessOrder | None = None
+    harness: HarnessConfig | None = None
     url: str | None = None
     public_key: str | None = None
     secret_key: Secret | None = None

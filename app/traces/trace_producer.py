@@ -7,14 +7,14 @@ from typing import Protocol
 
 from app.core.errors import NotFound
 from app.core.resources import Resources
-from app.harness.budget import Spending, Spent
+from app.harness.budget import Budget, UsedBudget
 from app.harness.folder import read_below
 from app.traces.registry import CollectionFailed
 from app.traces.types import Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class ProducedTrace:
     """An attempt: its place in the plan, its trace, and whether it need not be made again."""
 
     place: int
@@ -22,7 +22,7 @@ class Made:
     settled: bool
 
 
-class Making(Protocol):
+class TraceProducer(Protocol):
     """Attempts at tasks, of which some may be made already.
 
     `digest` names what they are: another one when something was edited meanwhile.
@@ -34,11 +34,11 @@ class Making(Protocol):
     @property
     def digest(self) -> str: ...
 
-    def spending(self, spent: Spent) -> Spending:
+    def budget(self, spent: UsedBudget) -> Budget:
         """What the whole run may use, of which so much is used already."""
         ...
 
-    def make(self, places: Collection[int], spending: Spending) -> Iterator[Sequence[Made]]:
+    def make(self, places: Collection[int], budget: Budget) -> Iterator[Sequence[ProducedTrace]]:
         """Make the attempts of these places; an empty page is a sign of life.
 
         Raises: `CollectionFailed` when no model answers.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.harness.bash.checking import Evidence, FileKind, FileUnreadable
+from app.harness.bash.checking import CheckEvidence, FileKind, FileUnreadable
 from app.harness.bash.recordings import read_report
 from app.harness.bash.types import (
     AgentTrace,
@@ -85,8 +85,8 @@ def call(
 
 def evidence(
     *calls: ToolCallResult, files: Mapping[str, bytes | None] | None = None, **more: Any
-) -> Evidence:
-    return Evidence(calls=calls, files=MemoryFiles(files or {}), **more)
+) -> CheckEvidence:
+    return CheckEvidence(calls=calls, files=MemoryFiles(files or {}), **more)
 
 
 def task(*checks: str | Expectation, task_id: str = "t", **more: Any) -> EvalTask:

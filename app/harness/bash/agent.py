@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from app.harness.bash.sandbox import DEFAULT_LIMITS, Sandbox, SandboxLimits, sandbox_prompt
-from app.harness.bash.types import AgentTrace, Ending, EvalTask, ToolCallResult
-from app.harness.budget import Limit, RunLimitReached, Spending
+from app.harness.bash.types import AgentTrace, EvalTask, ToolCallResult
+from app.harness.budget import Budget, BudgetKind, RunBudgetExhausted
+from app.harness.results import ConversationEnding
 from app.llm.calling import Contact, contact_noted
 from app.llm.conversation import (
     Llm,
@@ -45,19 +46,22 @@ BASH: Final = Tool(
     },
 )
 
-_ENDINGS: Final = {Limit.TOKENS: Ending.TOKEN_LIMIT, Limit.COST: Ending.COST_LIMIT}
+_ENDINGS: Final = {
+    BudgetKind.TOKENS: ConversationEnding.TOKEN_LIMIT,
+    BudgetKind.COST: ConversationEnding.COST_LIMIT,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLimits:
-    """What one attempt at a task may use; the tokens and dollars are a `Spending`'s."""
+    """What one attempt at a task may use; the tokens and dollars are a `Budget`'s."""
 
     max_turns: int = 10
     time_s: float = 600.0
     sandbox: SandboxLimits = DEFAULT_LIMITS
 
 
-class Attempt(NamedTuple):
+class AgentAttempt(NamedTuple):
     """What a model did on a task, the sandbox as it left it, and the failure that ended it."""
 
     trace: AgentTrace
@@ -77,28 +81,28 @@ async def attempt_task(
     task: EvalTask,
     llm: Llm,
     limits: TaskLimits,
-    spending: Spending,
+    budget: Budget,
     *,
     now_s: Callable[[], float] = time.monotonic,
-) -> Attempt:
+) -> AgentAttempt:
     """Let a model work on a task. A failure of the provider keeps what was done before it; its
     silence when the time is up is one.
     """
     started = now_s()
-    talk = _Conversation(task, llm, limits, spending)
+    talk = _Conversation(task, llm, limits, budget)
     failure: LlmFailure | None = None
-    ending = Ending.ERROR
+    ending = ConversationEnding.ERROR
     with contact_noted() as contact:
         try:
             async with asyncio.timeout(limits.time_s):
                 ending = await talk.run()
         except TimeoutError:
             failure = _silence(talk, contact, limits.time_s)
-            ending = Ending.ERROR if failure else Ending.TIME_LIMIT
+            ending = ConversationEnding.ERROR if failure else ConversationEnding.TIME_LIMIT
         except LlmFailure as error:
             failure = error
     duration_ms = round(1000 * (now_s() - started))
-    return Attempt(talk.trace(ending, duration_ms), talk.sandbox, failure)
+    return AgentAttempt(talk.trace(ending, duration_ms), talk.sandbox, failure)
 
 
 def _silence(talk: "_Conversation", contact: Contact, time_s: float) -> LlmFailure | None:
@@ -111,12 +115,12 @@ def _silence(talk: "_Conversation", contact: Contact, time_s: float) -> LlmFailu
 class _Conversation:
     """One task while it is worked on."""
 
-    def __init__(self, task: EvalTask, llm: Llm, limits: TaskLimits, spending: Spending) -> None:
+    def __init__(self, task: EvalTask, llm: Llm, limits: TaskLimits, budget: Budget) -> None:
         self.sandbox = Sandbox(task.files, limits.sandbox)
         self._system = task.system if task.system is not None else sandbox_prompt()
         self._llm = llm
         self._max_turns = limits.max_turns
-        self._spending = spending
+        self._budget = budget
         self._messages = [user_message(task.prompt)]
         self._calls: list[ToolCallResult] = []
         self._turns = 0
@@ -126,45 +130,45 @@ class _Conversation:
         """Whether the model said anything yet."""
         return self._turns > 0
 
-    async def run(self) -> Ending:
+    async def run(self) -> ConversationEnding:
         """Talk until the model stops or a limit of the task is reached. Raises LlmFailure, also for a
         limit of the whole run: that is no failure of the model.
         """
         while self._turns < self._max_turns:
-            limit = self._spending.reached_alone()
+            limit = self._budget.own_exhausted()
             if limit is not None:
                 return _ENDINGS[limit]
             try:
-                self._spending.require_whole()
-            except RunLimitReached as reached:
+                self._budget.require_run_budget()
+            except RunBudgetExhausted as reached:
                 raise LlmFailure(str(reached)) from None
             turn = await self._llm.turn(self._system, self._messages, [BASH])
             self._turns += 1
-            self._spending.spend(turn.usage)
+            self._budget.add_usage(turn.usage)
             self._messages.append(turn.message)
             if turn.stop is Stop.TRUNCATED:
-                return Ending.TRUNCATED
+                return ConversationEnding.TRUNCATED
             uses = turn.message.tool_uses()
             if not uses:
-                return Ending.NATURAL
+                return ConversationEnding.NATURAL
             # Some servers say "stop" and ask for tools all the same; the tools count.
             results = tuple([await self._use(use) for use in uses])
             self._messages.append(Message(role=Role.TOOL_RESULT, content=results))
-        return Ending.TURN_LIMIT
+        return ConversationEnding.TURN_LIMIT
 
-    def trace(self, ending: Ending, duration_ms: int) -> AgentTrace:
+    def trace(self, ending: ConversationEnding, duration_ms: int) -> AgentTrace:
         return AgentTrace(
             messages=tuple(self._messages),
             tool_calls=tuple(self._calls),
             tool_call_count=len(self._calls),
             turns=self._turns,
             last_tool_response=self._calls[-1] if self._calls else None,
-            natural_stop=ending is Ending.NATURAL,
-            total_input_tokens=self._spending.input_tokens,
-            total_output_tokens=self._spending.output_tokens,
+            natural_stop=ending is ConversationEnding.NATURAL,
+            total_input_tokens=self._budget.input_tokens,
+            total_output_tokens=self._budget.output_tokens,
             duration_ms=duration_ms,
             ending=ending,
-            cost_usd=self._spending.cost_usd,
+            cost_usd=self._budget.cost_usd,
         )
 
     async def _use(self, use: ToolUseBlock) -> ToolResultBlock:

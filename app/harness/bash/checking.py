@@ -38,7 +38,7 @@ class Files(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class CheckEvidence:
     """All that checks may look at: the calls in their order, the files, what a judge said.
 
     `judgements` are by the text after `llm_judge:`; there is none when no judge is configured.
@@ -49,7 +49,7 @@ class Evidence:
     judgements: Mapping[str, Judgement] = field(default_factory=dict)
 
 
-class Found(NamedTuple):
+class CheckResult(NamedTuple):
     """Whether a check passed and why. `weight` replaces that of the dataset when it is given."""
 
     passed: bool
@@ -58,7 +58,7 @@ class Found(NamedTuple):
     judgement: Judgement | None = None
 
 
-class Complaint(NamedTuple):
+class CheckWarning(NamedTuple):
     """What makes a check a poor one: a fatal complaint one that never can pass, an unsteady one
     that passes by accident, depending on when it is tried.
     """
@@ -68,7 +68,7 @@ class Complaint(NamedTuple):
     unsteady: bool = False
 
 
-def _nothing_to_say(_: str) -> Iterable[Complaint]:
+def _nothing_to_say(_: str) -> Iterable[CheckWarning]:
     return ()
 
 
@@ -84,8 +84,8 @@ class Check:
     kind: ClassVar[str] = "check"
 
     summary: str
-    find: Callable[[str, Evidence], Found]
-    complaints: Callable[[str], Iterable[Complaint]] = _nothing_to_say
+    find: Callable[[str, CheckEvidence], CheckResult]
+    complaints: Callable[[str], Iterable[CheckWarning]] = _nothing_to_say
     reads_files: bool = False
 
 
@@ -103,23 +103,23 @@ CHECKS: Final[Registry[Check]] = Registry(
 )
 
 
-class Named(NamedTuple):
+class NamedCheck(NamedTuple):
     """A check as it is written: its name and the text after the first colon."""
 
     name: str
     value: str
 
 
-def split_check(text: str) -> Named:
+def split_check(text: str) -> NamedCheck:
     name, _, value = text.partition(":")
-    return Named(name, value)
+    return NamedCheck(name, value)
 
 
-class CheckBroke(Exception):
+class CheckError(Exception):
     """A check raised something, so that nobody knows whether it is met."""
 
 
-def run_check(text: str, weight: float, evidence: Evidence) -> ScoreResult:
+def run_check(text: str, weight: float, evidence: CheckEvidence) -> ScoreResult:
     """What one check of a dataset says; an unknown one fails and keeps its weight.
 
     Raises CheckBroke.
@@ -128,11 +128,13 @@ def run_check(text: str, weight: float, evidence: Evidence) -> ScoreResult:
     check = CHECKS.find(name)
     try:
         found = (
-            check.find(value, evidence) if check else Found(False, f"unknown check type: {name}")
+            check.find(value, evidence)
+            if check
+            else CheckResult(False, f"unknown check type: {name}")
         )
     except Exception as error:  # noqa: BLE001 - of a plugin: an error of its task, not of the run
         told = f"{type(error).__name__}: {error}"[:SHOWN]
-        raise CheckBroke(f"the check {name} broke: {told}") from None
+        raise CheckError(f"the check {name} broke: {told}") from None
     return ScoreResult(
         check=text,
         passed=found.passed,

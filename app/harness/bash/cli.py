@@ -18,7 +18,7 @@ from app.core.console.terminal import (
     print_warning,
 )
 from app.harness import frame
-from app.harness.gate import Verdict
+from app.harness.gate import HarnessExit
 from app.llm.conversation import Provider
 
 if TYPE_CHECKING:
@@ -128,11 +128,11 @@ def run(
     from app.core.console.input_files import BadInput
     from app.core.console.output_files import require_file
     from app.harness.bash.agent import TaskLimits
-    from app.harness.bash.run import ModelChoice, RunOptions, run_dataset
+    from app.harness.bash.run import BashRunOptions, ModelChoice, run_dataset
     from app.harness.bash.runner import RunLimits
     from app.harness.bash.sandbox import SandboxLimits
     from app.harness.bash.summary import figures
-    from app.harness.budget import Allowance
+    from app.harness.budget import BudgetLimits
     from app.llm.conversation import TurnSettings
 
     if only_cached and not cache:
@@ -144,7 +144,7 @@ def run(
             model=judge_model,
             base_url=judge_url or base_url,
         )
-    options = RunOptions(
+    options = BashRunOptions(
         dataset=dataset,
         model=ModelChoice(
             provider=provider,
@@ -164,9 +164,9 @@ def run(
                 time_s=task_seconds,
                 sandbox=SandboxLimits(timeout_s=call_seconds),
             ),
-            task_allowance=Allowance(tokens=task_tokens, cost_usd=task_usd),
+            task_limits=BudgetLimits(tokens=task_tokens, cost_usd=task_usd),
         ),
-        allowance=Allowance(tokens=run_tokens, cost_usd=run_usd),
+        budget_limits=BudgetLimits(tokens=run_tokens, cost_usd=run_usd),
         prices=prices,
         cache=cache,
         only_cached=only_cached,
@@ -350,7 +350,7 @@ def _finish(found: "Replayed", save: Path | None, output: OutputFormat) -> None:
     if save is not None:
         _save(found.report, save)
     if found.agreement.checks.same < found.agreement.checks.all:
-        raise typer.Exit(Verdict.BELOW)
+        raise typer.Exit(HarnessExit.BELOW)
 
 
 def _save(report: "EvalReport", folder: Path) -> None:

@@ -4,18 +4,18 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 
-from app.harness.bash.checking import Complaint
+from app.harness.bash.checking import CheckWarning
 from app.harness.patterns import compile_pattern
 
 _SMALL_NUMBER = re.compile(r"(?<![0-9{,\\])[0-9]{1,2}\.[*+]|\.[*+][0-9]{1,2}(?![0-9},])")
 
 
-def clock_complaints(pattern: str) -> Iterable[Complaint]:
+def clock_complaints(pattern: str) -> Iterable[CheckWarning]:
     """Why a valid pattern may match by accident, depending on when it is tried."""
     if is_met_by_a_clock(pattern):
-        yield Complaint(f"the pattern {pattern!r} may match what a clock shows", unsteady=True)
+        yield CheckWarning(f"the pattern {pattern!r} may match what a clock shows", unsteady=True)
     elif _SMALL_NUMBER.search(pattern):
-        yield Complaint(
+        yield CheckWarning(
             f"the pattern {pattern!r} has a number of one or two digits beside any text:"
             " times and sizes of listings hold it, too",
             unsteady=True,

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from app.harness.bash.agent import TaskLimits
 from app.harness.bash.judge import Judge
 from app.harness.bash.runner import RunLimits, Runner, Tell, Trial
-from app.harness.bash.schemas import HarnessSettings
+from app.harness.bash.schemas import BashHarnessSettings
 from app.harness.bash.types import EvalResult
-from app.harness.budget import Allowance, Spending, Spent
+from app.harness.budget import Budget, BudgetLimits, UsedBudget
 from app.harness.schemas import ModelPrice
 from app.llm.conversation import Llm
 from app.llm.prices import Price
@@ -18,13 +18,13 @@ class GivenUp(Exception):
 
 
 async def evaluate(
-    wanted: HarnessSettings,
+    wanted: BashHarnessSettings,
     open_model: Callable[[str], Llm],
     trials: Sequence[Trial],
     tell: Tell,
-    spending: Spending,
+    budget: Budget,
 ) -> None:
-    """Make these attempts and tell each result as it comes; `spending` is that of the whole run.
+    """Make these attempts and tell each result as it comes; `budget` is that of the whole run.
     Raises GivenUp.
     """
     llm = open_model(wanted.model)
@@ -36,7 +36,7 @@ async def evaluate(
         if runner.given_up is None or result.score is not None:
             tell(result)
 
-    runner = Runner(lambda _: llm, _limits(wanted), spending, tell=keep, judge=judge)
+    runner = Runner(lambda _: llm, _limits(wanted), budget, tell=keep, judge=judge)
     try:
         await runner.run(trials)
     finally:
@@ -47,17 +47,17 @@ async def evaluate(
         raise GivenUp(runner.given_up)
 
 
-def _limits(wanted: HarnessSettings) -> RunLimits:
+def _limits(wanted: BashHarnessSettings) -> RunLimits:
     return RunLimits(
         concurrency=wanted.concurrency,
         task=TaskLimits(max_turns=wanted.max_turns, time_s=wanted.task_seconds),
-        task_allowance=Allowance(tokens=wanted.task_tokens),
+        task_limits=BudgetLimits(tokens=wanted.task_tokens),
     )
 
 
-def spending_of(wanted: HarnessSettings, spent: Spent) -> Spending:
+def open_budget(wanted: BashHarnessSettings, spent: UsedBudget) -> Budget:
     """What a run may use, of which so much is used already."""
-    return spent.go_on(wanted.run_allowance(), price_of(wanted.price))
+    return spent.resume(wanted.run_limits(), price_of(wanted.price))
 
 
 def price_of(price: ModelPrice | None) -> Price | None:

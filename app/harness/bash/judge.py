@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from app.harness.bash.checking import split_check
 from app.harness.bash.types import AgentTrace, EvalTask, Judgement
-from app.harness.budget import Spending
+from app.harness.budget import Budget
 from app.llm.conversation import Llm, LlmFailure, ToolResultBlock, Turn, user_message
 from app.llm.prices import Price
 
@@ -34,22 +34,22 @@ class Judge:
         self._price = price
 
     async def judge(
-        self, task: EvalTask, trace: AgentTrace, whole: Spending
+        self, task: EvalTask, trace: AgentTrace, run_budget: Budget
     ) -> dict[str, Judgement]:
         """What it says, by question; what that costs is part of `whole`. Raises JudgeFailed when
         one answer is no judgement.
         """
-        spending = Spending(price=self._price, whole=whole)
+        budget = Budget(price=self._price, parent=run_budget)
         checks = [split_check(each.check) for each in task.expectations]
         questions = dict.fromkeys(check.value for check in checks if check.name == "llm_judge")
-        return {each: await self._ask(each, task, trace, spending) for each in questions}
+        return {each: await self._ask(each, task, trace, budget) for each in questions}
 
     async def close(self) -> None:
         """Give back connections."""
         await self._llm.close()
 
     async def _ask(
-        self, question: str, task: EvalTask, trace: AgentTrace, spending: Spending
+        self, question: str, task: EvalTask, trace: AgentTrace, budget: Budget
     ) -> Judgement:
         asked = user_message(judge_prompt(question, task, trace))
         try:
@@ -57,7 +57,7 @@ class Judge:
         except LlmFailure as failure:
             told = f"the judge gave no answer: {failure.reason}"
             raise JudgeFailed(told, final=failure.final) from None
-        spending.spend(turn.usage)
+        budget.add_usage(turn.usage)
         return read_judgement(turn, self._price)
 
 

@@ -10,7 +10,8 @@ from app.core.errors import AppError
 from app.harness.bash.recordings import write_report
 from app.harness.bash.reports.markdown import markdown_report
 from app.harness.bash.runner import Trial, skipped
-from app.harness.bash.types import EvalReport, EvalResult, Outcome
+from app.harness.bash.types import EvalReport, EvalResult
+from app.harness.results import AttemptOutcome
 
 SHOWN: Final = 5
 SHARE_OF_TIME: Final = 20  # a run spends at most one part in so many on writing itself down
@@ -44,7 +45,7 @@ class Recorder:
             trial
             for trial in self._trials
             if (found := self._found.get(_key(trial))) is None
-            or found.outcome is not Outcome.SCORED
+            or found.outcome is not AttemptOutcome.SCORED
         ]
 
     def add(self, result: EvalResult) -> None:
@@ -87,7 +88,7 @@ def resumed(report: EvalReport, before: EvalReport, trials: Sequence[Trial]) -> 
     _require_same(report, before)
     wanted = {_key(trial) for trial in trials}
     named = {(trial.task.id, trial.number) for trial in trials}
-    scored = [each for each in before.results if each.outcome is Outcome.SCORED]
+    scored = [each for each in before.results if each.outcome is AttemptOutcome.SCORED]
     lost = sorted({each.task.id for each in scored if (each.task.id, each.trial) not in named})
     if lost:
         raise OtherRun(

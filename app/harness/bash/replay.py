@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from app.harness.bash.checking import CHECKS, Evidence, split_check
+from app.harness.bash.checking import CHECKS, CheckEvidence, split_check
 from app.harness.bash.recordings import BadRecording
 from app.harness.bash.sandbox import BASHKIT_VERSION, DEFAULT_LIMITS, Sandbox, SandboxLimits
 from app.harness.bash.scoring import scored
@@ -132,7 +132,7 @@ def _replayed(result: EvalResult, limits: SandboxLimits) -> EvalResult:
     sandbox = Sandbox(result.task.files, limits)
     calls = execute(result, sandbox)
     trace = _with_calls(result.trace, calls)
-    evidence = Evidence(calls=calls, files=sandbox, judgements=_judgements(result))
+    evidence = CheckEvidence(calls=calls, files=sandbox, judgements=_judgements(result))
     return scored(replace(result, trace=trace), evidence)
 
 
@@ -141,7 +141,7 @@ def _rescored(result: EvalResult, limits: SandboxLimits) -> EvalResult:
         return result
     sandbox = Sandbox(result.task.files, limits)
     execute(result, sandbox)
-    evidence = Evidence(
+    evidence = CheckEvidence(
         calls=result.trace.tool_calls, files=sandbox, judgements=_judgements(result)
     )
     return scored(result, evidence)

@@ -24,7 +24,7 @@ from app.harness.bash.runner import RunLimits, Runner, plan_trials
 from app.harness.bash.sandbox import BASHKIT_VERSION, sandbox_prompt
 from app.harness.bash.scripts import open_script
 from app.harness.bash.types import EvalReport, EvalResult, EvalTask
-from app.harness.budget import Allowance, Spending
+from app.harness.budget import Budget, BudgetLimits
 from app.harness.frame import Interrupted
 from app.llm.conversation import Llm, Provider, TurnSettings
 from app.llm.prices import NoPrice, Price, read_price
@@ -51,7 +51,7 @@ class ModelChoice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
+class BashRunOptions:
     """All that a run is told."""
 
     dataset: Path
@@ -61,7 +61,7 @@ class RunOptions:
     task_ids: Sequence[str] = ()
     trials: int = 1
     limits: RunLimits = field(default_factory=RunLimits)
-    allowance: Allowance = field(default_factory=Allowance)
+    budget_limits: BudgetLimits = field(default_factory=BudgetLimits)
     prices: Path | None = None
     cache: Path | None = None
     only_cached: bool = False
@@ -70,7 +70,7 @@ class RunOptions:
 
 
 def run_dataset(
-    options: RunOptions, *, environment: Mapping[str, str], now: datetime
+    options: BashRunOptions, *, environment: Mapping[str, str], now: datetime
 ) -> EvalReport:
     """Run the tasks of a dataset and return the whole report, written where that was asked for.
 
@@ -91,10 +91,10 @@ def run_dataset(
         path = path if options.resume is not None else _unshared(path)
     recorder = Recorder(report, trials, path)
     recorder.write()
-    spending = Spending(allowance=options.allowance, price=price)
+    budget = Budget(limits=options.budget_limits, price=price)
     try:
         try:
-            asyncio.run(_run(options, llm, judge, recorder, spending))
+            asyncio.run(_run(options, llm, judge, recorder, budget))
         finally:
             recorder.write("the run broke off")
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -149,11 +149,11 @@ def _require_known(what: str, asked: Iterable[str], known: Collection[str]) -> N
 
 
 async def _run(
-    options: RunOptions,
+    options: BashRunOptions,
     llm: Llm,
     judge: Judge | None,
     recorder: Recorder,
-    spending: Spending,
+    budget: Budget,
 ) -> None:
     _end_on_sigterm()
     missing = recorder.missing()
@@ -166,7 +166,7 @@ async def _run(
         runner = Runner(
             _for_trials(options, llm),
             options.limits,
-            spending,
+            budget,
             tell=tell,
             judge=judge,
         )
@@ -185,7 +185,7 @@ def _end_on_sigterm() -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
-def _for_trials(options: RunOptions, llm: Llm) -> Callable[[int], Llm]:
+def _for_trials(options: BashRunOptions, llm: Llm) -> Callable[[int], Llm]:
     folder = options.cache
     if folder is None:
         return lambda _: llm
@@ -212,7 +212,7 @@ def _open(choice: ModelChoice, tasks: Sequence[EvalTask], environment: Mapping[s
 
 
 def _judge(
-    options: RunOptions, tasks: Sequence[EvalTask], environment: Mapping[str, str]
+    options: BashRunOptions, tasks: Sequence[EvalTask], environment: Mapping[str, str]
 ) -> Judge | None:
     if options.judge is None:
         return None
@@ -220,16 +220,16 @@ def _judge(
     return Judge(_open(options.judge, tasks, environment), price)
 
 
-def _price(options: RunOptions, choice: ModelChoice) -> Price | None:
+def _price(options: BashRunOptions, choice: ModelChoice) -> Price | None:
     """What a model costs; raises NoPrice where a limit in dollars would bound nothing."""
     price = read_price(options.prices, choice.model) if options.prices is not None else None
-    limits = (options.allowance.cost_usd, options.limits.task_allowance.cost_usd)
+    limits = (options.budget_limits.cost_usd, options.limits.task_limits.cost_usd)
     if price is None and limits != (None, None):
         raise NoPrice(choice.model)
     return price
 
 
-def _path(options: RunOptions, report: EvalReport) -> Path | None:
+def _path(options: BashRunOptions, report: EvalReport) -> Path | None:
     """Where the run is written: a resumed one to its own file, or under its name to --save."""
     name = options.resume.name if options.resume is not None else f"{file_stem(report)}.json"
     return options.save / name if options.save is not None else options.resume
@@ -245,7 +245,7 @@ def _unshared(path: Path) -> Path:
     raise AssertionError("numbers do not end")
 
 
-def _empty_report(options: RunOptions, llm: Llm, now: datetime) -> EvalReport:
+def _empty_report(options: BashRunOptions, llm: Llm, now: datetime) -> EvalReport:
     return EvalReport(
         provider=llm.provider,
         model=llm.model,
@@ -256,7 +256,7 @@ def _empty_report(options: RunOptions, llm: Llm, now: datetime) -> EvalReport:
     )
 
 
-def _settings(options: RunOptions) -> dict[str, Any]:
+def _settings(options: BashRunOptions) -> dict[str, Any]:
     """The circumstances of a run, so that another can be made under the same."""
     return {
         "dataset": options.dataset.name,
@@ -265,7 +265,7 @@ def _settings(options: RunOptions) -> dict[str, Any]:
         "system_prompt": sandbox_prompt(),
         "trials": options.trials,
         "limits": asdict(options.limits),
-        "allowance": asdict(options.allowance),
+        "budget_limits": asdict(options.budget_limits),
         "turn_settings": asdict(options.model.settings),
         "judge_model": options.judge.model if options.judge else None,
     }

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from app.harness.bash.agent import Attempt, TaskLimits, attempt_task
-from app.harness.bash.checking import Evidence
+from app.harness.bash.agent import AgentAttempt, TaskLimits, attempt_task
+from app.harness.bash.checking import CheckEvidence
 from app.harness.bash.judge import Judge, JudgeFailed
 from app.harness.bash.scoring import scored
-from app.harness.bash.types import EvalResult, EvalTask, Outcome
-from app.harness.budget import Allowance, RunLimitReached, Spending
+from app.harness.bash.types import EvalResult, EvalTask
+from app.harness.budget import Budget, BudgetLimits, RunBudgetExhausted
+from app.harness.results import AttemptOutcome
 from app.llm.conversation import Llm, LlmFailure
 
 
@@ -28,7 +29,7 @@ class RunLimits:
     concurrency: int = 4
     time_s: float | None = None
     task: TaskLimits = field(default_factory=TaskLimits)
-    task_allowance: Allowance = field(default_factory=Allowance)
+    task_limits: BudgetLimits = field(default_factory=BudgetLimits)
 
 
 Tell = Callable[[EvalResult], None]
@@ -37,21 +38,21 @@ Tell = Callable[[EvalResult], None]
 class Runner:
     """Makes attempts and tells each result as it comes; a final failure skips what is left.
 
-    `llm_for` gives the model of a trial number. `spending` is that of the whole run.
+    `llm_for` gives the model of a trial number. `budget` is that of the whole run.
     """
 
     def __init__(
         self,
         llm_for: Callable[[int], Llm],
         limits: RunLimits,
-        spending: Spending,
+        budget: Budget,
         *,
         tell: Tell,
         judge: Judge | None = None,
     ) -> None:
         self._llm_for = llm_for
         self._limits = limits
-        self._spending = spending
+        self._budget = budget
         self._tell = tell
         self._judge = judge
         self._stopped: str | None = None
@@ -80,42 +81,42 @@ class Runner:
             self._tell(await self._attempt(trial))
 
     async def _attempt(self, trial: Trial) -> EvalResult:
-        limit = self._spending.reached()
-        reason = self._stopped or (str(RunLimitReached(limit)) if limit else None)
+        limit = self._budget.exhausted()
+        reason = self._stopped or (str(RunBudgetExhausted(limit)) if limit else None)
         if reason is not None:
             return skipped(trial, reason)
         made = await attempt_task(
             trial.task,
             self._llm_for(trial.number),
             self._limits.task,
-            Spending(
-                allowance=self._limits.task_allowance,
-                price=self._spending.price,
-                whole=self._spending,
+            Budget(
+                limits=self._limits.task_limits,
+                price=self._budget.price,
+                parent=self._budget,
             ),
         )
         if made.failure is not None:
             return self._failed(trial, made, made.failure)
         return await self._scored(trial, made)
 
-    def _failed(self, trial: Trial, made: Attempt, failure: LlmFailure) -> EvalResult:
+    def _failed(self, trial: Trial, made: AgentAttempt, failure: LlmFailure) -> EvalResult:
         if failure.final:
             self._stopped = f"given up: {failure.reason}"
-        return _unscored(trial, made, Outcome.INFRA_ERROR, failure.reason)
+        return _unscored(trial, made, AttemptOutcome.INFRA_ERROR, failure.reason)
 
-    async def _scored(self, trial: Trial, made: Attempt) -> EvalResult:
+    async def _scored(self, trial: Trial, made: AgentAttempt) -> EvalResult:
         try:
             judge = self._judge
-            said = await judge.judge(trial.task, made.trace, self._spending) if judge else {}
+            said = await judge.judge(trial.task, made.trace, self._budget) if judge else {}
         except JudgeFailed as error:
             if error.final:
                 self._stopped = f"given up: {error}"
-            return _unscored(trial, made, Outcome.JUDGE_ERROR, str(error))
-        evidence = Evidence(calls=made.trace.tool_calls, files=made.sandbox, judgements=said)
+            return _unscored(trial, made, AttemptOutcome.JUDGE_ERROR, str(error))
+        evidence = CheckEvidence(calls=made.trace.tool_calls, files=made.sandbox, judgements=said)
         return scored(EvalResult(task=trial.task, trial=trial.number, trace=made.trace), evidence)
 
 
-def _unscored(trial: Trial, made: Attempt, outcome: Outcome, reason: str) -> EvalResult:
+def _unscored(trial: Trial, made: AgentAttempt, outcome: AttemptOutcome, reason: str) -> EvalResult:
     return EvalResult(
         task=trial.task, trial=trial.number, trace=made.trace, outcome=outcome, reason=reason
     )
@@ -123,7 +124,9 @@ def _unscored(trial: Trial, made: Attempt, outcome: Outcome, reason: str) -> Eva
 
 def skipped(trial: Trial, reason: str) -> EvalResult:
     """An attempt that was not made."""
-    return EvalResult(task=trial.task, trial=trial.number, outcome=Outcome.SKIPPED, reason=reason)
+    return EvalResult(
+        task=trial.task, trial=trial.number, outcome=AttemptOutcome.SKIPPED, reason=reason
+    )
 
 
 def plan_trials(tasks: Iterable[EvalTask], trials: int) -> list[Trial]:

@@ -7,7 +7,7 @@ from app.harness.schemas import ModelPrice, RunBudget
 from app.llm.conversation import Provider
 
 
-class HarnessSettings(RunBudget):
+class BashHarnessSettings(RunBudget):
     """Which model works on the tasks of a dataset, and what it may use.
 
     Keys are the operator's and stand nowhere here; a `baseUrl` is called without them.

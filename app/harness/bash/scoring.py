@@ -2,19 +2,20 @@
 
 from dataclasses import replace
 
-from app.harness.bash.checking import CheckBroke, Evidence, run_check
-from app.harness.bash.types import EvalResult, EvalTask, Outcome, TaskScore
+from app.harness.bash.checking import CheckError, CheckEvidence, run_check
+from app.harness.bash.types import EvalResult, EvalTask, TaskScore
+from app.harness.results import AttemptOutcome
 
 
-def scored(result: EvalResult, evidence: Evidence) -> EvalResult:
+def scored(result: EvalResult, evidence: CheckEvidence) -> EvalResult:
     """An attempt with its score; one whose checks cannot tell has none, and says why."""
     try:
         return replace(result, score=score_task(result.task, evidence))
-    except CheckBroke as error:
-        return replace(result, score=None, outcome=Outcome.JUDGE_ERROR, reason=str(error))
+    except CheckError as error:
+        return replace(result, score=None, outcome=AttemptOutcome.JUDGE_ERROR, reason=str(error))
 
 
-def score_task(task: EvalTask, evidence: Evidence) -> TaskScore:
+def score_task(task: EvalTask, evidence: CheckEvidence) -> TaskScore:
     """What was met of a task; a check may have taken its own weight away. Raises CheckBroke."""
     results = tuple(
         run_check(expectation.check, expectation.weight, evidence)

@@ -11,15 +11,15 @@ from app.harness.bash.types import (
     EvalResult,
     EvalSummary,
     Judgement,
-    Outcome,
 )
-from app.harness.gate import Figures
+from app.harness.gate import GateFigures
+from app.harness.results import AttemptOutcome
 
 
-def figures(report: EvalReport) -> Figures:
+def figures(report: EvalReport) -> GateFigures:
     """What the gate looks at."""
     found = summarize(report)
-    return Figures(found.tasks_errored, found.tasks_skipped, found.pass_rate)
+    return GateFigures(found.tasks_errored, found.tasks_skipped, found.pass_rate)
 
 
 def summarize(report: EvalReport) -> EvalSummary:
@@ -28,8 +28,8 @@ def summarize(report: EvalReport) -> EvalSummary:
     A task that errored was attempted, has no score, and keeps what it could have had in the
     total, so that a run with errors is never at 100 %. Skipped tasks count nowhere else.
     """
-    attempted = [each for each in report.results if each.outcome is not Outcome.SKIPPED]
-    skipped = [each for each in report.results if each.outcome is Outcome.SKIPPED]
+    attempted = [each for each in report.results if each.outcome is not AttemptOutcome.SKIPPED]
+    skipped = [each for each in report.results if each.outcome is AttemptOutcome.SKIPPED]
     scored = [each for each in attempted if each.score is not None]
     errored = [each for each in attempted if each.score is None]
     traces = [each.trace for each in attempted if each.trace is not None]

@@ -7,9 +7,9 @@ they are; what it did not record has a default here.
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
-from enum import StrEnum
 from typing import Any
 
+from app.harness.results import AttemptOutcome, ConversationEnding, JudgeUsage
 from app.llm.conversation import Message
 
 
@@ -55,18 +55,6 @@ class ToolCallResult:
     timeout_ms: int | None = None
 
 
-class Ending(StrEnum):
-    """Why the conversation of a task ended."""
-
-    NATURAL = "natural"
-    TURN_LIMIT = "turn_limit"
-    TOKEN_LIMIT = "token_limit"  # noqa: S105 - a limit of tokens
-    TIME_LIMIT = "time_limit"
-    COST_LIMIT = "cost_limit"
-    TRUNCATED = "truncated"
-    ERROR = "error"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTrace:
     """What a model did on one task.
@@ -84,7 +72,7 @@ class AgentTrace:
     total_input_tokens: int | None
     total_output_tokens: int | None
     duration_ms: int
-    ending: Ending | None = None
+    ending: ConversationEnding | None = None
     cost_usd: float | None = None
 
     def calls_ok(self) -> int:
@@ -92,14 +80,11 @@ class AgentTrace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """What a judge model says of a trace: a score from 0 to 1, its reason, and what it cost."""
+class Judgement(JudgeUsage):
+    """The answer of a judge to one question: a score from 0 to 1, its reason, and its usage."""
 
     score: float
     reason: str
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cost_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,15 +116,6 @@ class TaskScore:
         return self.score / self.max_score if self.max_score > 0 else 1.0
 
 
-class Outcome(StrEnum):
-    """Whether a task could be scored, and if not, why."""
-
-    SCORED = "scored"
-    INFRA_ERROR = "infra_error"
-    JUDGE_ERROR = "judge_error"
-    SKIPPED = "skipped"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalResult:
     """One attempt at one task. Without a score, `reason` says why; a part of a trace may remain."""
@@ -148,7 +124,7 @@ class EvalResult:
     trace: AgentTrace | None = None
     score: TaskScore | None = None
     trial: int = 0
-    outcome: Outcome = Outcome.SCORED
+    outcome: AttemptOutcome = AttemptOutcome.SCORED
     reason: str | None = None
 
     def passed(self) -> bool:

@@ -22,9 +22,9 @@ from app.llm.conversation import Provider
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from app.harness.mcp.loader import BenchFile
+    from app.harness.mcp.loader import McpFile
     from app.harness.mcp.picking import Choice
-    from app.harness.mcp.types import BenchReport
+    from app.harness.mcp.types import McpReport
 
 cli = CommandGroup(
     "ot-bench",
@@ -127,8 +127,8 @@ def run(
     import os
     from datetime import UTC, datetime
 
-    from app.harness.budget import Allowance
-    from app.harness.mcp.command import RunOptions, make_plan, prepare, run_files
+    from app.harness.budget import BudgetLimits
+    from app.harness.mcp.command import McpRunOptions, make_plan, prepare, run_files
     from app.harness.mcp.picking import find_files
     from app.harness.mcp.planning import Overrides, Selection
     from app.harness.mcp.recordings import result_of
@@ -143,7 +143,7 @@ def run(
         raise terminal.WrongUsage("no file is named", hint="name benchmark files, or add --tui")
     if not all(model or ()):
         raise terminal.WrongUsage("a model has no name", hint="name it after --model")
-    options = RunOptions(
+    options = McpRunOptions(
         files=find_files(files),
         selection=Selection(scenarios=scenario or (), tasks=task or (), tags=_separated(tags)),
         overrides=Overrides(
@@ -154,7 +154,7 @@ def run(
         ),
         trials=trials,
         concurrency=concurrency,
-        allowance=Allowance(tokens=run_tokens, cost_usd=run_usd),
+        budget_limits=BudgetLimits(tokens=run_tokens, cost_usd=run_usd),
         secrets=secrets,
         prices=prices,
         output=result or resume,
@@ -177,7 +177,7 @@ def run(
 
     ready = prepare(options, environment=os.environ, now=now)
 
-    def show(made: "BenchReport") -> None:
+    def show(made: "McpReport") -> None:
         _write_reports(made, ready.sheet, junit=junit, html=html)
         _show(made, output, verbose=verbose)
 
@@ -299,9 +299,9 @@ def schema() -> None:
     """
     import json
 
-    from app.harness.mcp.schema import bench_schema
+    from app.harness.mcp.schema import mcp_schema
 
-    print_result(json.dumps(bench_schema(), indent=2))
+    print_result(json.dumps(mcp_schema(), indent=2))
 
 
 def main() -> None:
@@ -317,7 +317,7 @@ def _load_evaluators() -> None:
     )
 
 
-def _inspected(files: "Sequence[str]") -> "list[BenchFile]":
+def _inspected(files: "Sequence[str]") -> "list[McpFile]":
     from app.harness.mcp.lint import lint
     from app.harness.mcp.loader import inspect_file
     from app.harness.mcp.picking import find_files
@@ -362,7 +362,7 @@ def _ask(question: str, choices: "Sequence[Choice]") -> "Choice | None":
     return chosen
 
 
-def _show(made: "BenchReport", output: OutputFormat, *, verbose: bool) -> None:
+def _show(made: "McpReport", output: OutputFormat, *, verbose: bool) -> None:
     if output is OutputFormat.JSON:
         from app.harness.mcp.recordings import document_of
 
@@ -374,7 +374,7 @@ def _show(made: "BenchReport", output: OutputFormat, *, verbose: bool) -> None:
 
 
 def _write_reports(
-    made: "BenchReport", csv: Path | None, *, junit: Path | None, html: Path | None
+    made: "McpReport", csv: Path | None, *, junit: Path | None, html: Path | None
 ) -> None:
     from app.harness.mcp.reports.html import html_report
     from app.harness.mcp.reports.junit import junit_report

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from app.core.console.output_files import require_file
 from app.core.console.terminal import WrongUsage, print_status, printable
-from app.harness.budget import Allowance, Spending
+from app.harness.budget import Budget, BudgetLimits
 from app.harness.frame import Interrupted
 from app.harness.mcp.lint import lint
-from app.harness.mcp.loader import BenchFile, inspect_file, require_usable
+from app.harness.mcp.loader import McpFile, inspect_file, require_usable
 from app.harness.mcp.places import claim
 from app.harness.mcp.plan import Plan, PlannedTask
 from app.harness.mcp.planning import Keys, Overrides, Selection, plan_tasks, require_keys, unpriced
@@ -22,20 +22,20 @@ from app.harness.mcp.reports.figures import name_of, reason, result_word, second
 from app.harness.mcp.secrets import find_secrets, secrets_places
 from app.harness.mcp.types import (
     AttemptEnded,
-    BenchReport,
     Event,
-    Outcome,
+    McpReport,
     ServerSeen,
     TaskResult,
     Traced,
 )
+from app.harness.results import AttemptOutcome
 from app.llm.prices import NoPrice, Price, read_price
 
 TRACED_CHARS: Final = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
+class McpRunOptions:
     """All that a run is told; `pages` and the sheet of `csv` are what others write of its result.
 
     Without an `output` it is `tmp/result-TIME.yaml`.
@@ -46,7 +46,7 @@ class RunOptions:
     overrides: Overrides = field(default_factory=Overrides)
     trials: int = 1
     concurrency: int = 4
-    allowance: Allowance = field(default_factory=Allowance)
+    budget_limits: BudgetLimits = field(default_factory=BudgetLimits)
     secrets: Path | None = None
     prices: Path | None = None
     output: Path | None = None
@@ -63,18 +63,18 @@ class RunOptions:
 
 def usable_files(
     paths: Sequence[Path], secrets: Path | None, environment: Mapping[str, str]
-) -> list[BenchFile]:
-    """Files without errors, their variables filled in. Raises: NoInput, BadBenchmark, BadSecrets."""
+) -> list[McpFile]:
+    """Files without errors, their variables filled in. Raises: NoInput, InvalidMcpFile, BadSecrets."""
     found = find_secrets(secrets)
     files = [lint(inspect_file(path, found, environment)) for path in paths]
     require_usable(files)
     return files
 
 
-def make_plan(options: RunOptions, *, environment: Mapping[str, str], now: datetime) -> Plan:
+def make_plan(options: McpRunOptions, *, environment: Mapping[str, str], now: datetime) -> Plan:
     """What the options come to. Nothing is started or asked yet.
 
-    Raises: NoInput, BadBenchmark, BadSecrets, NothingSelected, NoPrice, BadResult, WrongUsage.
+    Raises: NoInput, InvalidMcpFile, BadSecrets, NothingSelected, NoPrice, BadResult, WrongUsage.
     """
     files = usable_files(options.files, options.secrets, environment)
     keys = Keys(secrets=find_secrets(options.secrets), environment=environment)
@@ -102,12 +102,12 @@ class Ready:
     """A run of which nothing can be wrong any more; `sheet` is where its CSV goes."""
 
     plan: Plan
-    options: RunOptions
+    options: McpRunOptions
     output: Path
     sheet: Path | None
 
 
-def prepare(options: RunOptions, *, environment: Mapping[str, str], now: datetime) -> Ready:
+def prepare(options: McpRunOptions, *, environment: Mapping[str, str], now: datetime) -> Ready:
     """The run of the options, with places that are its own. Nothing is started or asked yet.
 
     Raises: as `make_plan`, MissingKey, NoOutput.
@@ -130,17 +130,17 @@ def prepare(options: RunOptions, *, environment: Mapping[str, str], now: datetim
     return Ready(plan=plan, options=options, output=output, sheet=sheet)
 
 
-def run_files(ready: Ready) -> BenchReport:
+def run_files(ready: Ready) -> McpReport:
     """Run the chosen tasks and write the result, each attempt kept the moment it is done.
 
     Raises: Interrupted on Ctrl-C.
     """
-    from app.harness.mcp.run import run_bench
+    from app.harness.mcp.run import run_plan
 
     with closing(_Recorder(ready)) as recorder:
         try:
-            spending = Spending(allowance=ready.options.allowance)
-            report = asyncio.run(run_bench(ready.plan, recorder.hear, spending=spending))
+            budget = Budget(limits=ready.options.budget_limits)
+            report = asyncio.run(run_plan(ready.plan, recorder.hear, budget=budget))
         except KeyboardInterrupt:
             raise Interrupted(recorder.finish(recorder.so_far())) from None
         return recorder.finish(report)
@@ -172,8 +172,8 @@ class _Recorder:
         elif isinstance(event, Traced):
             print_status(f"{event.key.task}: {printable(event.line)[:TRACED_CHARS]}")
 
-    def so_far(self) -> BenchReport:
-        return BenchReport(
+    def so_far(self) -> McpReport:
+        return McpReport(
             timestamp=self._plan.timestamp,
             planned=self._planned,
             results=tuple(self._results),
@@ -182,7 +182,7 @@ class _Recorder:
             interrupted=True,
         )
 
-    def finish(self, report: BenchReport) -> BenchReport:
+    def finish(self, report: McpReport) -> McpReport:
         write_report(report, self._output)
         self._journal.discard()
         print_status(f"the result is in {self._output}")
@@ -204,7 +204,7 @@ class _Recorder:
         )
 
 
-def _require_places_of_their_own(options: RunOptions) -> None:
+def _require_places_of_their_own(options: McpRunOptions) -> None:
     """Refuse to write over what is read, or two results into one file."""
     read = [*options.files, options.prices, options.secrets]
     if options.secrets is None:
@@ -226,7 +226,7 @@ def _require_places_of_their_own(options: RunOptions) -> None:
         taken.add(place.resolve())
 
 
-def _require_the_same(plan: Plan, earlier: BenchReport, path: Path) -> None:
+def _require_the_same(plan: Plan, earlier: McpReport, path: Path) -> None:
     """Refuse to write over attempts that this run would not have in its result."""
     planned = {attempt.key for attempt in plan.attempts()}
     lost = [each.key for each in earlier.results if each.key not in planned]
@@ -239,7 +239,7 @@ def _require_the_same(plan: Plan, earlier: BenchReport, path: Path) -> None:
         )
 
 
-def _done(plan: Plan, earlier: BenchReport) -> tuple[TaskResult, ...]:
+def _done(plan: Plan, earlier: McpReport) -> tuple[TaskResult, ...]:
     """The attempts that are not made again: judged, asked the same as now, and nothing else needs
     what they left with a server.
     """
@@ -247,24 +247,24 @@ def _done(plan: Plan, earlier: BenchReport) -> tuple[TaskResult, ...]:
     judged = tuple(
         each
         for each in earlier.results
-        if each.outcome is Outcome.SCORED and hashes.get(each.key) == each.content_hash
+        if each.outcome is AttemptOutcome.SCORED and hashes.get(each.key) == each.content_hash
     )
     again = {attempt.key for attempt in replace(plan, done=judged).missing()}
     return tuple(each for each in judged if each.key not in again)
 
 
-def _prices(options: RunOptions, tasks: Sequence[PlannedTask]) -> dict[str, Price]:
+def _prices(options: McpRunOptions, tasks: Sequence[PlannedTask]) -> dict[str, Price]:
     """What the models cost, as far as that is known. Raises: NoInput, BadInput, NoPrice."""
     path = options.prices
     names = {name for task in tasks for name in task.models()}
     priced = {name: read_price(path, name) for name in names} if path is not None else {}
     prices = {name: price for name, price in priced.items() if price is not None}
-    if missing := unpriced(tasks, prices, options.allowance):
+    if missing := unpriced(tasks, prices, options.budget_limits):
         raise NoPrice(missing[0])
     return prices
 
 
-def _settings(options: RunOptions) -> dict[str, Any]:
+def _settings(options: McpRunOptions) -> dict[str, Any]:
     """The circumstances of a run, so that another can be made under the same."""
     return {
         "files": [str(path) for path in options.files],
@@ -275,5 +275,5 @@ def _settings(options: RunOptions) -> dict[str, Any]:
         "tags": list(options.selection.tags),
         "models": list(options.overrides.models),
         "timeout_s": options.overrides.timeout_s,
-        "allowance": asdict(options.allowance),
+        "budget_limits": asdict(options.budget_limits),
     }

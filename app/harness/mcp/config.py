@@ -250,7 +250,7 @@ class Scenario(Part):
     tasks: Annotated[list[Task], Field(min_length=1)]
 
 
-class Bench(Part):
+class McpBenchmark(Part):
     """A whole benchmark file."""
 
     description: str | None = None

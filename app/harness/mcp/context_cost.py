@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from app.harness.mcp.types import BenchReport, ServerFacts, TaskResult
+from app.harness.mcp.types import McpReport, ServerFacts, TaskResult
 
 
 class _Setup(NamedTuple):
@@ -52,7 +52,7 @@ class ToolUse:
     errors: int
 
 
-def context_costs(report: BenchReport) -> list[ContextCost]:
+def context_costs(report: McpReport) -> list[ContextCost]:
     """A line for each scenario, model and set of servers, in the order of the results."""
     groups: dict[_Setup, list[TaskResult]] = {}
     for each in report.results:
@@ -67,7 +67,7 @@ def context_costs(report: BenchReport) -> list[ContextCost]:
     ]
 
 
-def tool_uses(report: BenchReport) -> list[ToolUse]:
+def tool_uses(report: McpReport) -> list[ToolUse]:
     """Every tool that was offered, the largest first within its server; unused ones too."""
     return [
         _use(server, tool.name, tool.tokens, report.results)

@@ -14,7 +14,8 @@ from pydantic import JsonValue
 from app.core.registry import Loaded, Registry, near_matches
 from app.harness.mcp.config import Evaluator
 from app.harness.mcp.judging import JUDGE_SYSTEM, JudgeFailed, judge_prompt
-from app.harness.mcp.types import OUTCOMES, AttemptError, Evaluation, Outcome, ToolCall
+from app.harness.mcp.types import OUTCOMES, AttemptError, Evaluation, McpToolCall
+from app.harness.results import AttemptOutcome
 
 SHOWN: Final = 2000  # characters of an answer that are quoted
 
@@ -28,7 +29,7 @@ class Evidence:
 
     response: str
     error: str | None = None
-    tool_calls: Sequence[ToolCall] = ()
+    tool_calls: Sequence[McpToolCall] = ()
     judge_answer: str | None = None
 
 
@@ -100,10 +101,10 @@ def names_error(evaluator: Evaluator, error: AttemptError) -> bool:
     Of a server or a provider by the words before the colon, as they stand: a pattern for the errors
     of a tool may well be found in what others said, or in the "No such file" of a missing program.
     """
-    if OUTCOMES[error.kind] is Outcome.SKIPPED:
+    if OUTCOMES[error.kind] is AttemptOutcome.SKIPPED:
         return False
     wanted = [item for item in expected_items(evaluator) if not _is_unwanted(item)]
-    if OUTCOMES[error.kind] is Outcome.INFRA_ERROR:
+    if OUTCOMES[error.kind] is AttemptOutcome.INFRA_ERROR:
         words = error.detail.partition(": ")[0]
         named = any(isinstance(item, str) and words in item for item in wanted)
     else:

@@ -13,12 +13,13 @@ from app.harness.langfuse_export import (
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.reports.figures import reason
 from app.harness.mcp.scores import asked_of, expected_of, task_scores
-from app.harness.mcp.types import BenchReport, Outcome, TaskResult
+from app.harness.mcp.types import McpReport, TaskResult
+from app.harness.results import AttemptOutcome
 from app.llm.conversation import Usage
 
 
 def export_run(
-    report: BenchReport, access: LangfuseAccess, *, dataset: str, now: datetime
+    report: McpReport, access: LangfuseAccess, *, dataset: str, now: datetime
 ) -> Exported:
     """Write the attempts that were judged; `now` is part of the name of the run.
 
@@ -30,7 +31,9 @@ def export_run(
         run_name=f"bench-{now:%Y-%m-%d-%H%M%S}",
         title=f"{len(report.results)} attempts of {', '.join(models) or 'no model'}",
         metadata={"models": ", ".join(models)},
-        attempts=[_attempt(each) for each in report.results if each.outcome is Outcome.SCORED],
+        attempts=[
+            _attempt(each) for each in report.results if each.outcome is AttemptOutcome.SCORED
+        ],
     )
     return write_run(run, access, dataset=dataset)
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Final
 
 from app.core.registry import near_matches
-from app.harness.mcp.config import Bench, DirectTask, Evaluator, HarnessTask
+from app.harness.mcp.config import DirectTask, Evaluator, HarnessTask, McpBenchmark
 from app.harness.mcp.evaluating import complaints
-from app.harness.mcp.loader import BenchFile, Finding, Severity
+from app.harness.mcp.loader import Finding, McpFile, Severity
 from app.harness.mcp.prompts import split_prompts
 from app.harness.mcp.yaml_text import Document, Path
 
@@ -26,7 +26,7 @@ _KNOWN_TAGS: Final = [tag for tags in TAGS.values() for tag in tags]
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]*(:[a-z0-9][a-z0-9_.-]*){1,2}")
 
 
-def lint(file: BenchFile) -> BenchFile:
+def lint(file: McpFile) -> McpFile:
     """The file with everything that is to be mended, in the order of the lines."""
     found = list(file.findings)
     if file.bench is not None:
@@ -45,7 +45,7 @@ def lint(file: BenchFile) -> BenchFile:
 class _Linter:
     """Goes through a file that could be understood."""
 
-    def __init__(self, bench: Bench, document: Document) -> None:
+    def __init__(self, bench: McpBenchmark, document: Document) -> None:
         self._bench = bench
         self._document = document
 

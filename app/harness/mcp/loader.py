@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from app.core.console.input_files import opened
 from app.core.errors import AppError, ErrorItem
 from app.core.registry import near_matches
-from app.harness.mcp.config import UNKNOWN_KEYS, Bench
+from app.harness.mcp.config import UNKNOWN_KEYS, McpBenchmark
 from app.harness.mcp.secrets import NoSuchVariable, Secrets, expand
 from app.harness.mcp.yaml_text import MAX_BYTES, BadYaml, Document, Path, Place, parse_yaml
 
@@ -20,7 +20,7 @@ SHOWN: Final = 20
 _EXPANDED: Final = ("servers", "llm")
 
 
-class BadBenchmark(AppError):
+class InvalidMcpFile(AppError):
     """A benchmark file cannot be used; mend the places that are named."""
 
     code = "bad-benchmark-file"
@@ -45,11 +45,11 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BenchFile:
+class McpFile:
     """A file as it was read; `bench` is None when it could not be understood."""
 
     name: str
-    bench: Bench | None
+    bench: McpBenchmark | None
     document: Document
     findings: tuple[Finding, ...] = field(default=())
 
@@ -60,7 +60,7 @@ class BenchFile:
 
 def inspect_file(
     path: FilePath, secrets: Secrets, environment: Mapping[str, str], *, expanded: bool = True
-) -> BenchFile:
+) -> McpFile:
     """A file and what is wrong with it; without `expanded` its variables stay. Raises NoInput."""
     with opened(path) as file:
         raw = file.read(MAX_BYTES + 1)
@@ -74,13 +74,13 @@ def inspect_text(
     environment: Mapping[str, str],
     *,
     expanded: bool = True,
-) -> BenchFile:
+) -> McpFile:
     """The same from bytes; `name` is what errors call them."""
     try:
         document = parse_yaml(raw)
     except BadYaml as bad:
         finding = Finding(place=bad.place, severity=Severity.ERROR, text=bad.text)
-        return BenchFile(name=name, bench=None, document=Document(), findings=(finding,))
+        return McpFile(name=name, bench=None, document=Document(), findings=(finding,))
     findings: list[Finding] = []
     if expanded and isinstance(document.value, dict):
         for key in _EXPANDED:
@@ -89,18 +89,18 @@ def inspect_text(
                 document.value[key] = filling.of(document.value[key], (key,))
     bench = None
     try:
-        bench = Bench.model_validate(document.value)
+        bench = McpBenchmark.model_validate(document.value)
     except ValidationError as error:
         findings += _mistakes(error, document)
-    return BenchFile(name=name, bench=bench, document=document, findings=tuple(findings))
+    return McpFile(name=name, bench=bench, document=document, findings=tuple(findings))
 
 
-def require_usable(files: Iterable[BenchFile]) -> None:
-    """Raise BadBenchmark with every error of these files; warnings do not matter."""
+def require_usable(files: Iterable[McpFile]) -> None:
+    """Raise InvalidMcpFile with every error of these files; warnings do not matter."""
     wrong = [(file, each) for file in files for each in file.errors]
     if wrong:
         names = ", ".join(dict.fromkeys(file.name for file, _ in wrong))
-        raise BadBenchmark(
+        raise InvalidMcpFile(
             f"{names} cannot be used",
             errors=[
                 ErrorItem(pointer=pointer(file, each), detail=each.text)
@@ -110,7 +110,7 @@ def require_usable(files: Iterable[BenchFile]) -> None:
         )
 
 
-def pointer(file: BenchFile, finding: Finding) -> str:
+def pointer(file: McpFile, finding: Finding) -> str:
     """`bench.yaml:3:7`, as editors jump to it."""
     return f"{file.name}:{finding.place.line}:{finding.place.column}"
 

@@ -1,6 +1,6 @@
 """What is to be run, with every default settled and every variable filled in.
 
-`run.run_bench` takes a Plan, tells each result as an event the moment it is there, and returns the
+`run.run_plan` takes a Plan, tells each result as an event the moment it is there, and returns the
 whole report; files are written by whoever listens.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Any
 
-from app.harness.budget import Allowance
+from app.harness.budget import BudgetLimits
 from app.harness.mcp.config import DEFAULT_TURNS, Evaluator, HttpServer, StdioServer, TaskType
 from app.harness.mcp.types import AttemptKey, ServerFacts, TaskResult
 from app.llm.conversation import Provider
@@ -58,7 +58,7 @@ class PlannedTask:
     arguments: dict[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     max_turns: int = DEFAULT_TURNS
-    allowance: Allowance = field(default_factory=Allowance)
+    budget_limits: BudgetLimits = field(default_factory=BudgetLimits)
     evaluator: Evaluator | None = None
     share_servers: bool = False
     in_order: bool = False
@@ -85,7 +85,7 @@ class PlannedTask:
             "tool": self.tool,
             "arguments": self.arguments,
             "max_turns": self.max_turns,
-            "allowance": asdict(self.allowance),
+            "budget_limits": asdict(self.budget_limits),
             "servers": [_identity(server) for server in self.servers],
             "evaluator": self.evaluator.model_dump(mode="json") if self.evaluator else None,
         }

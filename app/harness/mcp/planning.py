@@ -6,19 +6,19 @@ from fnmatch import fnmatchcase
 from typing import Final, TypeVar
 
 from app.core.errors import AppError
-from app.harness.budget import Allowance
+from app.harness.budget import BudgetLimits
 from app.harness.mcp.config import (
     DEFAULT_TURNS,
-    Bench,
     Defaults,
     DirectTask,
     Evaluator,
     HarnessTask,
+    McpBenchmark,
     Scenario,
     ServerNames,
     TaskType,
 )
-from app.harness.mcp.loader import BenchFile
+from app.harness.mcp.loader import McpFile
 from app.harness.mcp.plan import LlmEndpoint, PlannedServer, PlannedTask
 from app.harness.mcp.prompts import split_prompts
 from app.harness.mcp.secrets import Secrets
@@ -77,7 +77,7 @@ class Keys:
 
 
 def plan_tasks(
-    files: Iterable[BenchFile], selection: Selection, overrides: Overrides, keys: Keys
+    files: Iterable[McpFile], selection: Selection, overrides: Overrides, keys: Keys
 ) -> tuple[PlannedTask, ...]:
     """The tasks of usable files, in the order in which they stand there.
 
@@ -115,7 +115,7 @@ def require_keys(tasks: Iterable[PlannedTask], keys: Keys) -> None:
 
 
 def unpriced(
-    tasks: Iterable[PlannedTask], prices: Mapping[str, Price], run: Allowance
+    tasks: Iterable[PlannedTask], prices: Mapping[str, Price], run: BudgetLimits
 ) -> list[str]:
     """The models without the price that a limit in dollars needs, be it of a task or of the run."""
     bounded = dict.fromkeys(name for task in tasks for name in _bounded(task, run))
@@ -125,7 +125,7 @@ def unpriced(
 class _Planner:
     """Settles the defaults of one file."""
 
-    def __init__(self, name: str, bench: Bench, overrides: Overrides, keys: Keys) -> None:
+    def __init__(self, name: str, bench: McpBenchmark, overrides: Overrides, keys: Keys) -> None:
         self._name = name
         self._bench = bench
         self._overrides = overrides
@@ -180,7 +180,7 @@ class _Planner:
             system_prompt=_system_prompt(task, whole),
             tags=_joined(defaults.tags, task.tags),
             max_turns=_first([each.turns for each in limits]) or DEFAULT_TURNS,
-            allowance=Allowance(
+            budget_limits=BudgetLimits(
                 tokens=_first([each.tokens for each in limits]),
                 cost_usd=_first([each.cost_usd for each in limits]),
             ),
@@ -201,13 +201,13 @@ class _Planner:
         return self._bench.evaluators[evaluate] if isinstance(evaluate, str) else evaluate
 
 
-def _bounded(task: PlannedTask, run: Allowance) -> list[str]:
+def _bounded(task: PlannedTask, run: BudgetLimits) -> list[str]:
     if run.cost_usd is not None:
         return task.models()
-    return [task.model] if task.allowance.cost_usd is not None else []
+    return [task.model] if task.budget_limits.cost_usd is not None else []
 
 
-def _endpoint(bench: Bench, overrides: Overrides, keys: Keys) -> LlmEndpoint:
+def _endpoint(bench: McpBenchmark, overrides: Overrides, keys: Keys) -> LlmEndpoint:
     """What the command line names, else the file, else secrets and environment, else OpenRouter."""
     provider = overrides.provider or Provider(bench.llm.provider)
     url = overrides.base_url or bench.llm.base_url

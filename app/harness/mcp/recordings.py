@@ -14,7 +14,7 @@ from app.core.console.input_files import opened
 from app.core.errors import AppError, ErrorItem
 from app.core.strict_json import parse_finite_json
 from app.harness.mcp.reports.figures import result_word
-from app.harness.mcp.types import BenchReport, ServerFacts, TaskResult
+from app.harness.mcp.types import McpReport, ServerFacts, TaskResult
 
 MAX_BYTES: Final = 512 * 1024 * 1024
 MAX_DEPTH: Final = 200  # of arguments and schemas, and what stands around them
@@ -22,7 +22,7 @@ SHOWN: Final = 10
 JOURNAL: Final = ".partial.jsonl"
 FORMAT: Final = "ot-bench/1"
 
-_REPORT: Final = TypeAdapter(BenchReport)
+_REPORT: Final = TypeAdapter(McpReport)
 _RESULT: Final = TypeAdapter(TaskResult)
 _FACTS: Final = TypeAdapter(ServerFacts)
 _SERVER: Final = "server"
@@ -45,7 +45,7 @@ class BadResult(AppError):
     exit_code = 2
 
 
-def document_of(report: BenchReport) -> dict[str, Any]:
+def document_of(report: McpReport) -> dict[str, Any]:
     """The report as plain data: attempts by file, scenario and model, each with its figures."""
     groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for each in report.results:
@@ -70,17 +70,17 @@ def document_of(report: BenchReport) -> dict[str, Any]:
     }
 
 
-def json_text(report: BenchReport) -> str:
+def json_text(report: McpReport) -> str:
     return json.dumps(document_of(report), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
 
 
-def yaml_text(report: BenchReport) -> str:
+def yaml_text(report: McpReport) -> str:
     plain = json.loads(json_text(report).encode("utf-8", "replace"))
     text: str = yaml.dump(plain, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=10_000)
     return text
 
 
-def write_report(report: BenchReport, path: Path) -> None:
+def write_report(report: McpReport, path: Path) -> None:
     """Write the file, JSON when its name ends so and else YAML, whole at any moment."""
     text = json_text(report) if path.suffix == ".json" else yaml_text(report)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ def write_report(report: BenchReport, path: Path) -> None:
     Path(file.name).replace(path)
 
 
-def read_report(path: Path) -> BenchReport:
+def read_report(path: Path) -> McpReport:
     """The run that a file holds, or the journal beside it: that of a run which broke off later.
 
     Raises: NoInput when there is no such file, BadResult when it holds something else.
@@ -108,7 +108,7 @@ def read_report(path: Path) -> BenchReport:
     return _checked(lambda: _of_document(_parsed(raw)), str(path))
 
 
-def report_of(document: Any, name: str) -> BenchReport:
+def report_of(document: Any, name: str) -> McpReport:
     """The run that a parsed file holds; `name` is what errors call it. Raises: BadResult."""
     return _checked(lambda: _of_document(document), name)
 
@@ -127,7 +127,7 @@ def result_of(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(JOURNAL))
 
 
-def _checked(read: Callable[[], BenchReport], name: str) -> BenchReport:
+def _checked(read: Callable[[], McpReport], name: str) -> McpReport:
     try:
         return read()
     except ValidationError as error:
@@ -149,7 +149,7 @@ def _checked(read: Callable[[], BenchReport], name: str) -> BenchReport:
 class Journal:
     """Keeps each result the moment it is there, one a line, until the whole file is written."""
 
-    def __init__(self, path: Path, begun: BenchReport) -> None:
+    def __init__(self, path: Path, begun: McpReport) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = journal_of(path)
         draft = self._path.with_name(f".{self._path.name}")
@@ -206,7 +206,7 @@ def _task(result: TaskResult) -> dict[str, Any]:
     }
 
 
-def _of_document(document: dict[str, Any]) -> BenchReport:
+def _of_document(document: dict[str, Any]) -> McpReport:
     results = [
         {**task, "task": task["name"], "file": group["file"], "scenario": group["scenario"]}
         for group in document["results"]
@@ -215,7 +215,7 @@ def _of_document(document: dict[str, Any]) -> BenchReport:
     return _REPORT.validate_python({**document, "results": results})
 
 
-def _of_journal(raw: bytes) -> BenchReport:
+def _of_journal(raw: bytes) -> McpReport:
     """A last line that was cut off by a crash is passed over."""
     head, *lines = raw.split(b"\n")
     begun = _REPORT.validate_python({**json.loads(head), "interrupted": True})

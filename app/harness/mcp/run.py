@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
 
-from app.harness.budget import Spending
+from app.harness.budget import Budget
 from app.harness.mcp.looping.attempt import Workshop, make_attempt
 from app.harness.mcp.looping.models import Models, OpenModel, open_model
 from app.harness.mcp.looping.work import Trace, untraced
@@ -17,25 +17,25 @@ from app.harness.mcp.types import (
     AttemptBegan,
     AttemptEnded,
     AttemptKey,
-    BenchReport,
     Event,
     Listener,
+    McpReport,
     TaskResult,
     Traced,
 )
 
 
-async def run_bench(
+async def run_plan(
     plan: Plan,
     events: Listener,
     *,
     surroundings: Surroundings | None = None,
     opening: OpenModel = open_model,
-    spending: Spending | None = None,
-) -> BenchReport:
+    budget: Budget | None = None,
+) -> McpReport:
     """Make every attempt that is missing, so many at once, and tell each result as it comes.
 
-    `spending` bounds all of them together: once it is used up what is left is skipped. A cancel ends all of them at once, with their servers: what was told until then is what there
+    `budget` bounds all of them together: once it is used up what is left is skipped. A cancel ends all of them at once, with their servers: what was told until then is what there
     is. Raises: MissingKey, before anything is asked.
     """
     around = surroundings or Surroundings(path=os.environ.get("PATH", os.defpath))
@@ -47,7 +47,7 @@ async def run_bench(
         servers=Servers(missing, around, met),
         models=Models([attempt.task for attempt in missing], opening),
         prices=plan.prices,
-        spending=spending or Spending(),
+        budget=budget or Budget(),
     )
     results = {result.key: result for result in plan.done}
 
@@ -86,9 +86,9 @@ def _tracing(key: AttemptKey, tell: Listener) -> Trace:
     return lambda line: tell(Traced(key=key, line=line))
 
 
-def _report(plan: Plan, results: dict[AttemptKey, TaskResult], met: Acquaintance) -> BenchReport:
+def _report(plan: Plan, results: dict[AttemptKey, TaskResult], met: Acquaintance) -> McpReport:
     planned = [attempt.key for attempt in plan.attempts()]
-    return BenchReport(
+    return McpReport(
         timestamp=plan.timestamp,
         planned=len(planned),
         results=tuple(results[key] for key in planned if key in results),

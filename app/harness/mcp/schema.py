@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from app.harness.mcp.config import Bench
+from app.harness.mcp.config import McpBenchmark
 
 
-def bench_schema() -> dict[str, Any]:
+def mcp_schema() -> dict[str, Any]:
     """Draft 2020-12, of a file as it is written: variables are texts like any other."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **Bench.model_json_schema(),
+        **McpBenchmark.model_json_schema(),
         "title": "ot-bench",
     }

@@ -8,7 +8,7 @@ from app.harness.schemas import ModelPrice, RunBudget
 Patterns = Annotated[list[ShortText], Field(max_length=100)]
 
 
-class BenchSettings(RunBudget):
+class McpHarnessSettings(RunBudget):
     """What of a file of ot-bench is run, and how often.
 
     Servers, tasks, limits and where models are asked stand in the file: it is the operator's, for

@@ -4,10 +4,11 @@ import json
 from typing import Final
 
 from app.harness.mcp.config import TaskType
-from app.harness.mcp.types import Evaluation, Outcome, TaskResult
+from app.harness.mcp.types import Evaluation, TaskResult
+from app.harness.results import AttemptOutcome
 from app.llm.conversation import Role
 
-FAILURES: Final = (Outcome.AGENT_ERROR, Outcome.TIMEOUT)
+FAILURES: Final = (AttemptOutcome.AGENT_ERROR, AttemptOutcome.TIMEOUT)
 _OF_THE_ANSWER: Final = ("contains", "fields", "literal", "number", "regex")
 
 
@@ -36,7 +37,7 @@ def task_scores(result: TaskResult) -> dict[str, float]:
     the evaluators say; NATURAL_STOP, BASE_CONTEXT and CONTEXT_GROWTH_AVG where a model was asked.
     """
     failed = result.outcome in FAILURES
-    if result.outcome is not Outcome.SCORED and not failed:
+    if result.outcome is not AttemptOutcome.SCORED and not failed:
         return {}
     found = {
         "TASK_PASSED": 0.0 if failed else result.passed,

@@ -34,7 +34,7 @@ from app.harness.mcp.stdio import (
     StdioLink,
     running_program,
 )
-from app.harness.mcp.types import ErrorKind, ServerFacts, ToolCall
+from app.harness.mcp.types import ErrorKind, McpToolCall, ServerFacts
 
 PING_S: Final = 2.0
 SHOWN: Final = 300  # characters of what a server says
@@ -118,7 +118,7 @@ class McpServer:
         start_ms = 1000 * (time.monotonic() - began)
         self.facts = replace(started.result(), start_ms=start_ms)
 
-    async def call(self, tool: str, arguments: dict[str, Any]) -> ToolCall:
+    async def call(self, tool: str, arguments: dict[str, Any]) -> McpToolCall:
         """Call a tool. Its errors are answers; raises ServerFailed when none comes any more."""
         if self.lost:
             raise self._died()
@@ -247,9 +247,9 @@ class McpServer:
         arguments: dict[str, Any],
         result: mcp_types.CallToolResult,
         began: float,
-    ) -> ToolCall:
+    ) -> McpToolCall:
         contents = contents_of(result)
-        return ToolCall(
+        return McpToolCall(
             server=self.name,
             tool=tool,
             arguments=arguments,

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
-from app.harness.gate import Figures
-from app.harness.mcp.types import BenchReport, Outcome
+from app.harness.gate import GateFigures
+from app.harness.mcp.types import McpReport
+from app.harness.results import AttemptOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class McpSummary:
     """Attempts by what came of them; `pass_rate` is of those with a verdict, None without any.
 
     `without_verdict` are those that nothing was to be met by, or a score without a threshold.
@@ -26,15 +27,15 @@ class Summary:
     duration_ms: float
 
 
-def summarize(report: BenchReport) -> Summary:
+def summarize(report: McpReport) -> McpSummary:
     results = report.results
     passed = sum(each.passed is True for each in results)
     failed = sum(each.passed is False for each in results)
-    skipped = sum(each.outcome is Outcome.SKIPPED for each in results)
-    scored = sum(each.outcome is Outcome.SCORED for each in results)
+    skipped = sum(each.outcome is AttemptOutcome.SKIPPED for each in results)
+    scored = sum(each.outcome is AttemptOutcome.SCORED for each in results)
     costs = [each.cost_usd for each in results if each.llm_calls]
     known = [cost for cost in costs if cost is not None]
-    return Summary(
+    return McpSummary(
         planned=report.planned,
         passed=passed,
         failed=failed,
@@ -49,7 +50,7 @@ def summarize(report: BenchReport) -> Summary:
     )
 
 
-def figures(report: BenchReport) -> Figures:
+def figures(report: McpReport) -> GateFigures:
     """What the gate looks at."""
     found = summarize(report)
-    return Figures(found.errors, found.missing, found.pass_rate)
+    return GateFigures(found.errors, found.missing, found.pass_rate)

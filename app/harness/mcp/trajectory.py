@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 from pydantic import JsonValue
 
-from app.harness.mcp.types import ToolCall
+from app.harness.mcp.types import McpToolCall
 
 
-def is_call_of(name: str, call: ToolCall) -> bool:
+def is_call_of(name: str, call: McpToolCall) -> bool:
     """Whether a call is meant by `tool`, or by `server/tool`."""
     return name in (call.tool, f"{call.server}/{call.tool}")
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
 from app.harness.mcp.config import TaskType
+from app.harness.results import AttemptOutcome, ConversationEnding, JudgeUsage, sum_if_known
 from app.llm.conversation import Message
 
 
@@ -17,17 +18,6 @@ class AttemptKey(NamedTuple):
     task: str
     model: str
     trial: int
-
-
-class Outcome(StrEnum):
-    """Whether an attempt came to an answer that could be judged, and if not, why."""
-
-    SCORED = "scored"
-    AGENT_ERROR = "agent_error"
-    INFRA_ERROR = "infra_error"
-    JUDGE_ERROR = "judge_error"
-    TIMEOUT = "timeout"
-    SKIPPED = "skipped"
 
 
 class ErrorKind(StrEnum):
@@ -46,14 +36,14 @@ class ErrorKind(StrEnum):
 
 
 OUTCOMES = {
-    ErrorKind.SERVER_START: Outcome.INFRA_ERROR,
-    ErrorKind.SERVER_DIED: Outcome.INFRA_ERROR,
-    ErrorKind.TOOL: Outcome.AGENT_ERROR,
-    ErrorKind.PROVIDER: Outcome.INFRA_ERROR,
-    ErrorKind.TIMEOUT: Outcome.TIMEOUT,
-    ErrorKind.JUDGE: Outcome.JUDGE_ERROR,
-    ErrorKind.RUN_LIMIT: Outcome.SKIPPED,
-    ErrorKind.INTERRUPTED: Outcome.SKIPPED,
+    ErrorKind.SERVER_START: AttemptOutcome.INFRA_ERROR,
+    ErrorKind.SERVER_DIED: AttemptOutcome.INFRA_ERROR,
+    ErrorKind.TOOL: AttemptOutcome.AGENT_ERROR,
+    ErrorKind.PROVIDER: AttemptOutcome.INFRA_ERROR,
+    ErrorKind.TIMEOUT: AttemptOutcome.TIMEOUT,
+    ErrorKind.JUDGE: AttemptOutcome.JUDGE_ERROR,
+    ErrorKind.RUN_LIMIT: AttemptOutcome.SKIPPED,
+    ErrorKind.INTERRUPTED: AttemptOutcome.SKIPPED,
 }
 
 
@@ -63,17 +53,6 @@ class AttemptError:
 
     kind: ErrorKind
     detail: str
-
-
-class Ending(StrEnum):
-    """Why the conversation with a model ended. All but NATURAL stand for `natural_stop` false."""
-
-    NATURAL = "natural"
-    TURN_LIMIT = "turn_limit"
-    TOKEN_LIMIT = "token_limit"  # noqa: S105 - a limit of tokens
-    COST_LIMIT = "cost_limit"
-    TRUNCATED = "truncated"
-    ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +92,7 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
+class McpToolCall:
     """One call of a tool of a server. `text` is what the model was given of the result."""
 
     server: str
@@ -141,15 +120,6 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeUsage:
-    """What the judges of an attempt took, apart from the model under test."""
-
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cost_usd: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResult:
     """One attempt at one task: what was said and called, what was judged, what it took.
 
@@ -164,15 +134,15 @@ class TaskResult:
     model: str
     servers: tuple[str, ...]
     trial: int
-    outcome: Outcome
+    outcome: AttemptOutcome
     content_hash: str
     tags: tuple[str, ...] = ()
     error: AttemptError | None = None
-    ending: Ending | None = None
+    ending: ConversationEnding | None = None
     response: str | None = None
     evaluations: tuple[Evaluation, ...] = ()
     llm_calls: tuple[LlmCall, ...] = ()
-    tool_calls: tuple[ToolCall, ...] = ()
+    tool_calls: tuple[McpToolCall, ...] = ()
     messages: tuple[Message, ...] = ()
     duration_ms: float = 0.0
     cost_usd: float | None = None
@@ -185,25 +155,25 @@ class TaskResult:
     @property
     def natural_stop(self) -> bool:
         """Whether the model ended the conversation by itself."""
-        return self.ending is Ending.NATURAL
+        return self.ending is ConversationEnding.NATURAL
 
     @property
     def passed(self) -> bool | None:
         """Whether all that was to be met is met; None when nothing was to be met or it erred."""
         verdicts = [each.passed for each in self.evaluations if each.passed is not None]
-        if self.outcome is not Outcome.SCORED or not verdicts:
+        if self.outcome is not AttemptOutcome.SCORED or not verdicts:
             return None
         return all(verdicts)
 
     @property
     def input_tokens(self) -> int | None:
         """Tokens read over all calls; None when a call did not tell its own."""
-        return _sum([call.input_tokens for call in self.llm_calls])
+        return sum_if_known(call.input_tokens for call in self.llm_calls)
 
     @property
     def output_tokens(self) -> int | None:
         """Tokens written over all calls; None when a call did not tell its own."""
-        return _sum([call.output_tokens for call in self.llm_calls])
+        return sum_if_known(call.output_tokens for call in self.llm_calls)
 
     @property
     def base_context(self) -> int | None:
@@ -249,7 +219,7 @@ class ServerFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BenchReport:
+class McpReport:
     """A whole run, the file that everything else is derived from.
 
     `planned` counts the attempts that were to be made; a run that was ended early has fewer
@@ -300,8 +270,3 @@ class Traced:
 
 Event: TypeAlias = AttemptBegan | AttemptEnded | ServerSeen | Traced
 Listener: TypeAlias = Callable[[Event], None]
-
-
-def _sum(counts: list[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None

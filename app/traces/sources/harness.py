@@ -6,12 +6,12 @@ from itertools import groupby
 from typing import NamedTuple
 
 from app.core.resources import Resources
-from app.harness.bash.schemas import HarnessSettings
-from app.harness.budget import Spending, Spent
-from app.harness.harness_config import misfit
+from app.harness.bash.schemas import BashHarnessSettings
+from app.harness.budget import Budget, UsedBudget
+from app.harness.harness_config import validate_harness
 from app.llm.conversation import Provider
-from app.traces.bash_producer import order_bash
-from app.traces.mcp_producer import order_bench
+from app.traces.bash_producer import bash_producer
+from app.traces.mcp_producer import mcp_producer
 from app.traces.registry import (
     TRACE_SOURCES,
     CollectionFailed,
@@ -19,7 +19,7 @@ from app.traces.registry import (
     TracePage,
     TraceQuery,
 )
-from app.traces.trace_producer import Made, Making
+from app.traces.trace_producer import ProducedTrace, TraceProducer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +39,11 @@ class HarnessSource:
         total = making.total
         done, spent = _read_cursor(cursor, making.digest)
         missing = set(range(total)) - done
-        spending = making.spending(spent)
+        budget = making.budget(spent)
 
-        def page(made: Sequence[Made]) -> TracePage:
+        def page(made: Sequence[ProducedTrace]) -> TracePage:
             done.update(each.place for each in made)
-            ahead = f"{making.digest}:{_text_of(done)}:{_text_of_spending(spending)}"
+            ahead = f"{making.digest}:{_text_of(done)}:{_text_of_budget(budget)}"
             return TracePage(
                 traces=tuple(each.trace for each in made),
                 cursor=None if len(done) == total else ahead,
@@ -53,15 +53,15 @@ class HarnessSource:
         if not missing:
             yield page([])
             return
-        unsettled: list[Made] = []
-        for made in making.make(missing, spending):
+        unsettled: list[ProducedTrace] = []
+        for made in making.make(missing, budget):
             unsettled += (each for each in made if not each.settled)
             yield page([each for each in made if each.settled])
         if unsettled:
             yield page(unsettled)
 
 
-def _ordered(resources: Resources, query: TraceQuery) -> Making:
+def _ordered(resources: Resources, query: TraceQuery) -> TraceProducer:
     """Raises: `CollectionFailed`, or what a file is found to be wrong with."""
     wanted, dataset_ref = query.harness, query.dataset_ref
     if wanted is None:
@@ -75,12 +75,12 @@ def _ordered(resources: Resources, query: TraceQuery) -> Making:
             "the benchmark names no dataset; set its datasetRef to a file of the operator's folder",
             code="DATASET_NOT_FOUND",
         )
-    wrong = misfit(dataset_ref, wanted)
+    wrong = validate_harness(dataset_ref, wanted)
     if wrong:
         raise CollectionFailed(f"the harness of the benchmark is another: {wrong}", code="NO_MODEL")
-    if isinstance(wanted, HarnessSettings):
-        return order_bash(resources, dataset_ref, wanted)
-    return order_bench(resources, dataset_ref, wanted)
+    if isinstance(wanted, BashHarnessSettings):
+        return bash_producer(resources, dataset_ref, wanted)
+    return mcp_producer(resources, dataset_ref, wanted)
 
 
 def _lock(query: TraceQuery) -> str | None:
@@ -88,7 +88,7 @@ def _lock(query: TraceQuery) -> str | None:
     other.
     """
     wanted = query.harness
-    if not isinstance(wanted, HarnessSettings):
+    if not isinstance(wanted, BashHarnessSettings):
         return f"harness:{query.dataset_ref}"
     if wanted.provider is Provider.SCRIPTED:
         return None
@@ -99,13 +99,13 @@ class _Done(NamedTuple):
     """The attempts that are done, by their place in the plan, and what they took."""
 
     places: set[int]
-    spent: Spent
+    spent: UsedBudget
 
 
 def _read_cursor(cursor: str | None, digest: str) -> _Done:
     """How far a run came. Raises: `CollectionFailed` when it was at work on other tasks."""
     if cursor is None:
-        return _Done(set(), Spent())
+        return _Done(set(), UsedBudget())
     before, text, amounts = (*cursor.split(":"), "")[:3]
     if before != digest:
         raise CollectionFailed(
@@ -116,12 +116,12 @@ def _read_cursor(cursor: str | None, digest: str) -> _Done:
     read, written, dollars = (*amounts.split("+"), "", "")[:3]
     return _Done(
         {n for first, _, last in stretches for n in range(int(first), int(last or first) + 1)},
-        Spent(int(read or 0), int(written or 0), float(dollars or 0)),
+        UsedBudget(int(read or 0), int(written or 0), float(dollars or 0)),
     )
 
 
-def _text_of_spending(spending: Spending) -> str:
-    return f"{spending.told_input}+{spending.told_output}+{spending.told_usd:.12f}"
+def _text_of_budget(budget: Budget) -> str:
+    return f"{budget.known_input_tokens}+{budget.known_output_tokens}+{budget.known_usd:.12f}"
 
 
 def _text_of(places: Iterable[int]) -> str:

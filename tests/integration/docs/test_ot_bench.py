@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 
 from app.benchmarks.schemas import BenchmarkCreate
 from app.core.registry import Registry
-from app.harness.bash.checking import CHECKS, Check, Found
-from app.harness.harness_config import misfit
+from app.harness.bash.checking import CHECKS, Check, CheckResult
+from app.harness.harness_config import validate_harness
 from app.harness.mcp.cli import cli
 from app.harness.mcp.config import Evaluator
 from app.harness.mcp.evaluating import EVALUATORS, Criterion, complaints, load_evaluators
 from app.harness.mcp.evaluating import Found as Verdict
-from app.harness.mcp.schemas import BenchSettings
+from app.harness.mcp.schemas import McpHarnessSettings
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "ot-bench.md"
@@ -66,7 +66,7 @@ def test_the_evaluator_of_the_page_can_be_used_by_its_name() -> None:
 def test_one_entry_point_gives_checks_and_evaluators_to_their_registries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    check = Check(summary="s", find=lambda _, __: Found(True, ""))
+    check = Check(summary="s", find=lambda _, __: CheckResult(True, ""))
     criterion = Criterion(summary="s", wanted=lambda _: [], find=lambda _, __: Verdict(True, ""))
 
     def register(add: Callable[[str, Any], object]) -> None:
@@ -87,13 +87,13 @@ def test_one_entry_point_gives_checks_and_evaluators_to_their_registries(
 def test_the_benchmark_of_the_page_orders_a_file_of_the_demo() -> None:
     [block] = blocks("json")
     benchmark = BenchmarkCreate.model_validate(json.loads(block))
-    assert isinstance(benchmark.harness, BenchSettings)
-    assert misfit(benchmark.dataset_ref, benchmark.harness) is None
+    assert isinstance(benchmark.harness, McpHarnessSettings)
+    assert validate_harness(benchmark.dataset_ref, benchmark.harness) is None
     assert (ROOT / "demo" / "bench" / (benchmark.dataset_ref or "")).is_file()
 
 
 def test_the_page_names_every_field_of_a_harness() -> None:
-    names = [each.alias or name for name, each in BenchSettings.model_fields.items()]
+    names = [each.alias or name for name, each in McpHarnessSettings.model_fields.items()]
     assert [name for name in names if f"`{name}`" not in PAGE.read_text()] == []
 
 

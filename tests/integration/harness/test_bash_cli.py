@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 
 from app.harness.bash.cli import cli
 from app.harness.bash.recordings import read_report
-from app.harness.bash.run import ModelChoice, RunOptions, run_dataset
-from app.harness.bash.types import Outcome
+from app.harness.bash.run import BashRunOptions, ModelChoice, run_dataset
+from app.harness.results import AttemptOutcome
 from app.llm.conversation import Message, Provider, Role, Stop, TextBlock
 from tests.support.bash_eval import GPT, HAIKU, recorded
 from tests.support.model_server import Said, model_server
@@ -177,18 +177,21 @@ def test_a_run_is_resumed_where_it_ended(tmp_path: Path) -> None:
     run("run", TASKS, *PLAY, "--save", tmp_path, "--run-tokens", "600", "--concurrency", "1")
     [file] = tmp_path.glob("*.json")
     before = read_report(file)
-    assert {each.outcome for each in before.results} == {Outcome.SCORED, Outcome.SKIPPED}
+    assert {each.outcome for each in before.results} == {
+        AttemptOutcome.SCORED,
+        AttemptOutcome.SKIPPED,
+    }
     done = run("run", TASKS, *PLAY, "--resume", file, "--json")
     assert done.exit_code == 0
     after = read_report(file)
-    assert {each.outcome for each in after.results} == {Outcome.SCORED}
-    first = next(each for each in before.results if each.outcome is Outcome.SCORED)
+    assert {each.outcome for each in after.results} == {AttemptOutcome.SCORED}
+    first = next(each for each in before.results if each.outcome is AttemptOutcome.SCORED)
     assert first in after.results
     assert list(tmp_path.glob("*.json")) == [file]
 
 
 def test_runs_that_begin_in_the_same_second_have_files_of_their_own(tmp_path: Path) -> None:
-    options = RunOptions(
+    options = BashRunOptions(
         dataset=TASKS,
         model=ModelChoice(provider=Provider.SCRIPTED, model=str(SCRIPT)),
         task_ids=["mend_json"],
@@ -261,5 +264,5 @@ def test_whoever_is_ended_keeps_what_was_reached(tmp_path: Path, way: signal.Sig
     assert program.returncode == 130, said
     [file] = (tmp_path / "saved").glob("eval-*.json")
     first, second = read_report(file).results
-    assert first.outcome is Outcome.SCORED
-    assert (second.outcome, second.reason) == (Outcome.SKIPPED, "interrupted")
+    assert first.outcome is AttemptOutcome.SCORED
+    assert (second.outcome, second.reason) == (AttemptOutcome.SKIPPED, "interrupted")

@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from app.harness.bash.reports.structured import json_report
-from app.harness.bash.types import Ending, Judgement, Outcome
+from app.harness.bash.types import Judgement
+from app.harness.results import AttemptOutcome, ConversationEnding
 from app.traces.imports import read_results
 from app.traces.ndjson import read_traces
 from app.traces.types import Outcome as TraceOutcome
@@ -101,10 +102,12 @@ def test_what_a_judge_said_and_took_stands_apart() -> None:
 
 
 def test_what_ended_an_attempt_is_its_outcome() -> None:
-    late = result(task(), False, trace=trace(natural_stop=False, ending=Ending.TIME_LIMIT))
-    lost = result(task(task_id="u"), True, outcome=Outcome.INFRA_ERROR, reason="no answer")
-    unjudged = result(task(task_id="v"), True, outcome=Outcome.JUDGE_ERROR)
-    never = result(task(task_id="w"), True, outcome=Outcome.SKIPPED)
+    late = result(
+        task(), False, trace=trace(natural_stop=False, ending=ConversationEnding.TIME_LIMIT)
+    )
+    lost = result(task(task_id="u"), True, outcome=AttemptOutcome.INFRA_ERROR, reason="no answer")
+    unjudged = result(task(task_id="v"), True, outcome=AttemptOutcome.JUDGE_ERROR)
+    never = result(task(task_id="w"), True, outcome=AttemptOutcome.SKIPPED)
     found = traces_in(json_report(report(late, lost, unjudged, never)).encode())
     assert [each.outcome for each in found] == [
         TraceOutcome.TIMEOUT,

@@ -10,8 +10,8 @@ from app.core.clock import utc_now
 from app.core.secrets import Secret
 from app.harness.bash.cli import cli
 from app.harness.bash.langfuse_export import export_run
-from app.harness.bash.types import Outcome
 from app.harness.langfuse_export import ExportFailed, LangfuseAccess
+from app.harness.results import AttemptOutcome
 from app.llm.conversation import Message, Role, TextBlock, user_message
 from tests.integration.langfuse.collecting import collected
 from tests.support.bash_eval import call, report, result, task, trace
@@ -42,7 +42,7 @@ def test_a_run_is_read_back_as_it_was_written(langfuse: StandIn) -> None:
         result(good, True, trace=trace(*calls, messages=said, cost_usd=0.5)),
         result(good, True, trial=1),
         result(bad, False, trace=trace(natural_stop=False, total_input_tokens=None)),
-        result(task(task_id="lost"), True, outcome=Outcome.INFRA_ERROR, trace=None),
+        result(task(task_id="lost"), True, outcome=AttemptOutcome.INFRA_ERROR, trace=None),
     )
     done = export_run(exported, access_to(langfuse), dataset="bash", now=NOW)
     later = export_run(exported, access_to(langfuse), dataset="bash", now=NOW + timedelta(hours=1))

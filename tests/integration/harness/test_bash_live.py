@@ -5,12 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
-from app.harness.bash.agent import Attempt, TaskLimits, attempt_task
+from app.harness.bash.agent import AgentAttempt, TaskLimits, attempt_task
 from app.harness.bash.checking import load_checks
 from app.harness.bash.replay import is_unsteady, replay
 from app.harness.bash.runner import RunLimits, Runner, plan_trials
-from app.harness.bash.types import Ending, EvalResult, EvalTask
-from app.harness.budget import Spending
+from app.harness.bash.types import EvalResult, EvalTask
+from app.harness.budget import Budget
+from app.harness.results import ConversationEnding
 from app.llm.conversation import (
     Llm,
     Message,
@@ -45,11 +46,11 @@ def model_at(server: ModelServer, provider: Provider, model: str = "m") -> Llm:
     return open_llm(provider, model, base_url=url, settings=settings, environment=KEYS)
 
 
-def attempt(server: ModelServer, provider: Provider, of: EvalTask | None = None) -> Attempt:
-    async def run() -> Attempt:
+def attempt(server: ModelServer, provider: Provider, of: EvalTask | None = None) -> AgentAttempt:
+    async def run() -> AgentAttempt:
         llm = model_at(server, provider)
         try:
-            return await attempt_task(of or task(), llm, TaskLimits(), Spending())
+            return await attempt_task(of or task(), llm, TaskLimits(), Budget())
         finally:
             await llm.close()
 
@@ -99,7 +100,7 @@ def test_a_recorded_run_comes_out_as_recorded(name: str, provider: Provider) -> 
 
     async def run(server: ModelServer) -> None:
         llm = model_at(server, provider)
-        runner = Runner(lambda _: llm, RunLimits(), Spending(), tell=found.append)
+        runner = Runner(lambda _: llm, RunLimits(), Budget(), tell=found.append)
         await runner.run(plan_trials([each.task for each in before.results], 1))
         await llm.close()
 
@@ -140,7 +141,7 @@ def test_a_conversation_goes_back_and_forth(provider: Provider) -> None:
     with model_server(in_order(*answers)) as server:
         trace, _, failure = attempt(server, provider, task(system="Be brief."))
     assert failure is None
-    assert (trace.turns, trace.tool_call_count, trace.ending) == (2, 2, Ending.NATURAL)
+    assert (trace.turns, trace.tool_call_count, trace.ending) == (2, 2, ConversationEnding.NATURAL)
     assert (trace.total_input_tokens, trace.total_output_tokens) == (12, 3)
     roles = [message.role for message in trace.messages]
     assert roles == [Role.USER, Role.ASSISTANT, Role.TOOL_RESULT, Role.ASSISTANT]
@@ -173,7 +174,7 @@ def test_an_answer_that_is_cut_off_is_no_natural_stop(provider: Provider) -> Non
     with model_server(in_order(said(text="I was about", stop=Stop.TRUNCATED))) as server:
         trace, _, failure = attempt(server, provider)
     assert failure is None
-    assert (trace.ending, trace.natural_stop) == (Ending.TRUNCATED, False)
+    assert (trace.ending, trace.natural_stop) == (ConversationEnding.TRUNCATED, False)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -248,7 +249,7 @@ def test_what_waiting_does_not_mend_is_asked_once(
     assert failure is not None
     assert failure.final
     assert failure.reason.startswith(f"{status}: ")
-    assert (trace.ending, trace.turns) == (Ending.ERROR, 0)
+    assert (trace.ending, trace.turns) == (ConversationEnding.ERROR, 0)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from app.harness.bash.checking import CHECKS, Check, Evidence, load_checks
+from app.harness.bash.checking import CHECKS, Check, CheckEvidence, load_checks
 from app.harness.bash.cli import cli
-from app.harness.bash.schemas import HarnessSettings
+from app.harness.bash.schemas import BashHarnessSettings
 from app.llm.conversation import Provider
 from tests.integration.docs.test_examples import ROOT, blocks, examples, matches
 from tests.support.bash_eval import call, evidence
@@ -36,12 +36,12 @@ def test_the_task_of_the_page_is_passed_by_its_script(tmp_path: Path) -> None:
     words = ["run", "tasks.jsonl", "--provider", "scripted", "--model", "script.jsonl"]
     done = CliRunner().invoke(cli, [str(tmp_path / w) if "." in w else w for w in words])
     assert done.exit_code == 0, done.output
-    HarnessSettings.model_validate(json.loads(benchmark)["harness"])
+    BashHarnessSettings.model_validate(json.loads(benchmark)["harness"])
 
 
 def test_the_page_names_every_field_of_a_harness() -> None:
     text = (ROOT / PAGE).read_text()
-    names = [each.alias or name for name, each in HarnessSettings.model_fields.items()]
+    names = [each.alias or name for name, each in BashHarnessSettings.model_fields.items()]
     assert [name for name in names if f"`{name}`" not in text] == []
 
 
@@ -51,7 +51,7 @@ def test_the_check_of_the_page_works() -> None:
     exec(compile(block, PAGE, "exec"), names)
     added: dict[str, Check] = {}
     names["register"](added.__setitem__)
-    said: Evidence = evidence(call("yes, please"))
+    said: CheckEvidence = evidence(call("yes, please"))
     assert added["polite"].find("", said).passed
 
 

@@ -21,7 +21,8 @@ from app.harness.mcp.cli import cli
 from app.harness.mcp.looping.attempt import make_attempt
 from app.harness.mcp.places import claim
 from app.harness.mcp.recordings import journal_of, read_report, write_report
-from app.harness.mcp.types import BenchReport, Outcome
+from app.harness.mcp.types import McpReport
+from app.harness.results import AttemptOutcome
 from app.llm.conversation import Message, Role, Stop, TextBlock, Usage
 from tests.support.mcp_servers import FAULTS
 from tests.support.model_server import Asked, ModelServer, Raw, Said, model_server
@@ -209,7 +210,7 @@ def test_what_was_done_before_ctrl_c_is_kept(
     kept = read_report(Path("r.yaml"))
     assert kept.interrupted
     assert [(each.task, each.outcome) for each in kept.results] == [
-        ("compare:base", Outcome.SCORED)
+        ("compare:base", AttemptOutcome.SCORED)
     ]
     assert not journal_of(Path("r.yaml")).exists()
 
@@ -227,7 +228,7 @@ def test_a_model_that_is_refused_is_named_and_the_others_run() -> None:
     assert done.exit_code == 3, done.output
     found = read_report(Path("r.yaml")).results
     assert [(each.model, each.outcome) for each in found] == [
-        *[("closed", Outcome.INFRA_ERROR)] * 2, *[("open", Outcome.SCORED)] * 2,
+        *[("closed", AttemptOutcome.INFRA_ERROR)] * 2, *[("open", AttemptOutcome.SCORED)] * 2,
     ]  # fmt: skip
     errors = [each.error.detail for each in found if each.error]
     assert len(errors) == 2
@@ -250,7 +251,7 @@ def test_a_model_that_is_refused_is_named_and_the_others_run() -> None:
 def test_nothing_is_written_over_what_is_read_or_written(options: list[str]) -> None:
     file = bench_file(DIRECT)
     Path("s.yaml").write_text("A: b\n")
-    write_report(BenchReport(timestamp="t", planned=0, results=()), Path("r.yaml"))
+    write_report(McpReport(timestamp="t", planned=0, results=()), Path("r.yaml"))
     before = {path: path.read_text() for path in Path().glob("*.yaml")}
     done = ot_bench("run", file, *options)
     assert done.exit_code == 2, done.output
@@ -283,7 +284,7 @@ def test_a_run_stops_at_its_limit_and_is_not_complete(model: ModelServer) -> Non
     )  # fmt: skip
     assert done.exit_code == 3
     assert "0 attempts errored, 1 were not reached" in done.stderr
-    assert "the run's limit of tokens is reached" in done.stdout
+    assert "the run reached its limit of tokens" in done.stdout
     assert len(model.asked) == 1
 
 

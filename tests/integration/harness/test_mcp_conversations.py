@@ -7,24 +7,23 @@ from typing import Any
 
 import pytest
 
-from app.harness.budget import Allowance
+from app.harness.budget import BudgetLimits
 from app.harness.mcp.config import Evaluator
 from app.harness.mcp.evaluating import load_evaluators
 from app.harness.mcp.plan import Plan
-from app.harness.mcp.run import run_bench
+from app.harness.mcp.run import run_plan
 from app.harness.mcp.types import (
     AttemptBegan,
     AttemptEnded,
-    Ending,
     ErrorKind,
-    Outcome,
     ServerSeen,
     TaskResult,
     Traced,
 )
+from app.harness.results import AttemptOutcome, ConversationEnding
 from app.llm.conversation import LlmFailure, Message, Role, Stop, ToolResultBlock, Turn
 from app.llm.prices import Price
-from tests.support.bench import (
+from tests.support.mcp_bench import (
     Request,
     ScriptedModel,
     calls,
@@ -58,7 +57,7 @@ def failing(failure: LlmFailure, *, after: int = 0) -> ScriptedModel:
 def test_a_model_uses_a_tool_and_answers() -> None:
     model = scripted(calls(("echo", {"text": "hello"}), tokens=(100, 5)), says("It says hello."))
     result = run(harness_task(faults()), model=model).result
-    assert (result.outcome, result.ending) == (Outcome.SCORED, Ending.NATURAL)
+    assert (result.outcome, result.ending) == (AttemptOutcome.SCORED, ConversationEnding.NATURAL)
     assert result.response == "It says hello."
     assert [(call.server, call.tool, call.text) for call in result.tool_calls] == [
         ("faults", "echo", "hello")
@@ -73,7 +72,7 @@ def test_without_servers_there_are_no_tools_and_no_system_message() -> None:
     result = run(harness_task(), model=model).result
     [asked] = model.asked
     assert (asked.tools, asked.system) == ((), "")
-    assert (result.outcome, result.response) == (Outcome.SCORED, "42")
+    assert (result.outcome, result.response) == (AttemptOutcome.SCORED, "42")
 
 
 def test_one_server_s_tools_keep_their_names() -> None:
@@ -162,39 +161,47 @@ def test_arguments_that_cannot_be_read_are_told_to_the_model() -> None:
     result = run(harness_task(faults()), model=model).result
     [told] = results_of(result.messages[2])
     assert (told.content, told.is_error) == ("the arguments are not valid JSON", True)
-    assert result.outcome is Outcome.SCORED
+    assert result.outcome is AttemptOutcome.SCORED
 
 
 @pytest.mark.parametrize(
     ("limits", "ending", "turns"),
     [
-        ({"max_turns": 3}, Ending.TURN_LIMIT, 3),
-        ({"allowance": Allowance(tokens=250)}, Ending.TOKEN_LIMIT, 3),  # 110, 220, 330
-        ({"allowance": Allowance(cost_usd=0.00015)}, Ending.COST_LIMIT, 2),  # 0.00012 a turn
+        ({"max_turns": 3}, ConversationEnding.TURN_LIMIT, 3),
+        (
+            {"budget_limits": BudgetLimits(tokens=250)},
+            ConversationEnding.TOKEN_LIMIT,
+            3,
+        ),  # 110, 220, 330
+        (
+            {"budget_limits": BudgetLimits(cost_usd=0.00015)},
+            ConversationEnding.COST_LIMIT,
+            2,
+        ),  # 0.00012 a turn
     ],
 )
 def test_a_model_that_never_stops_is_stopped(
-    limits: Mapping[str, Any], ending: Ending, turns: int
+    limits: Mapping[str, Any], ending: ConversationEnding, turns: int
 ) -> None:
     endless = scripted(calls(("count", {}), text="Once more.", tokens=(100, 10)))
     prices = {"m": Price(input_usd=1.0, output_usd=2.0)}
     result = run(harness_task(faults(), **limits), model=endless, prices=prices).result
     assert (result.ending, result.natural_stop) == (ending, False)
     assert len(result.llm_calls) == turns
-    assert (result.outcome, result.response) == (Outcome.SCORED, "Once more.")
+    assert (result.outcome, result.response) == (AttemptOutcome.SCORED, "Once more.")
 
 
 def test_an_answer_that_is_cut_off_ends_the_task() -> None:
     cut = Turn(message=says("I was ab").message, stop=Stop.TRUNCATED, usage=None)
     result = run(harness_task(prompts=("a", "b")), model=scripted(cut)).result
-    assert (result.ending, result.response) == (Ending.TRUNCATED, "I was ab")
+    assert (result.ending, result.response) == (ConversationEnding.TRUNCATED, "I was ab")
     assert len(result.llm_calls) == 1
 
 
 def test_a_provider_that_fails_is_an_error_and_keeps_what_was_done() -> None:
     model = failing(LlmFailure("500: busy"), after=1)
     result = run(harness_task(faults()), model=model).result
-    assert (result.outcome, result.ending) == (Outcome.INFRA_ERROR, Ending.ERROR)
+    assert (result.outcome, result.ending) == (AttemptOutcome.INFRA_ERROR, ConversationEnding.ERROR)
     assert result.error is not None
     assert result.error.kind is ErrorKind.PROVIDER
     assert result.error.detail == "the model gave no answer: m: 500: busy"
@@ -206,13 +213,13 @@ def test_a_model_that_answers_nothing_any_more_is_asked_nothing_any_more() -> No
     tasks = [harness_task(name=name) for name in ("a", "b", "c")]
     report = run(*tasks, model=model, concurrency=1).report
     assert len(model.asked) == 1
-    assert {result.outcome for result in report.results} == {Outcome.INFRA_ERROR}
+    assert {result.outcome for result in report.results} == {AttemptOutcome.INFRA_ERROR}
 
 
 def test_a_server_that_dies_under_a_model_ends_its_task() -> None:
     model = scripted(calls(("echo", {"text": "x"})), calls(("die", {})), says("Fine!"))
     result = run(harness_task(faults()), model=model).result
-    assert result.outcome is Outcome.INFRA_ERROR
+    assert result.outcome is AttemptOutcome.INFRA_ERROR
     assert result.error is not None
     assert result.error.kind is ErrorKind.SERVER_DIED
     assert len(model.asked) == 2
@@ -239,7 +246,7 @@ class Asleep(ScriptedModel):
 def test_a_timeout_ends_the_request_and_nothing_is_asked_afterwards() -> None:
     model = Asleep(lambda _: says(""))
     result = run(harness_task(timeout_s=0.05), model=model).result
-    assert (result.outcome, result.ending) == (Outcome.TIMEOUT, Ending.ERROR)
+    assert (result.outcome, result.ending) == (AttemptOutcome.TIMEOUT, ConversationEnding.ERROR)
     assert result.error is not None
     assert result.error.detail == "not done within its timeout of 0.05 s; it waited for m"
     assert model.left
@@ -258,7 +265,7 @@ def test_an_expected_error_is_judged_by_its_text(expected: str, passed: bool) ->
     evaluator = Evaluator(expect_error=True, expected=expected)
     task = direct_task(faults(), "fail", arguments={"text": "not found"}, evaluator=evaluator)
     result = run(task).result
-    assert (result.outcome, result.response) == (Outcome.SCORED, "not found")
+    assert (result.outcome, result.response) == (AttemptOutcome.SCORED, "not found")
     assert result.passed is passed
 
 
@@ -285,7 +292,7 @@ def test_a_timeout_is_the_expected_error_only_where_its_text_is_named(
     task = direct_task(faults(), "hang", evaluator=evaluator, timeout_s=0.2)
     result = run(task).result
     assert result.passed is passed
-    assert result.outcome is (Outcome.SCORED if passed else Outcome.TIMEOUT)
+    assert result.outcome is (AttemptOutcome.SCORED if passed else AttemptOutcome.TIMEOUT)
     assert not passed or result.response == (
         "not done within its timeout of 0.2 s; it waited for hang of faults"
     )
@@ -309,14 +316,14 @@ def test_a_server_that_does_not_start_is_no_pass_unless_that_is_expected(
     evaluator = Evaluator(expect_error=True, **named)
     result = run(direct_task(stdio("s", "no-such-program"), "echo", evaluator=evaluator)).result
     assert result.passed is passed
-    assert result.outcome is (Outcome.SCORED if passed else Outcome.INFRA_ERROR)
+    assert result.outcome is (AttemptOutcome.SCORED if passed else AttemptOutcome.INFRA_ERROR)
 
 
 def test_a_refused_key_is_not_the_error_that_a_tool_should_give() -> None:
     model = failing(LlmFailure("401: wrong key", final=True))
     evaluator = Evaluator(expect_error=True, expected=401)
     result = run(harness_task(faults(), evaluator=evaluator), model=model).result
-    assert (result.outcome, result.passed) == (Outcome.INFRA_ERROR, None)
+    assert (result.outcome, result.passed) == (AttemptOutcome.INFRA_ERROR, None)
 
 
 def judged(answer: str) -> TaskResult:
@@ -334,7 +341,7 @@ def judged(answer: str) -> TaskResult:
 
 def test_a_judge_is_counted_apart_from_the_model_under_test() -> None:
     result = judged('{"score": 90, "reason": "yes"}')
-    assert (result.outcome, result.passed) == (Outcome.SCORED, True)
+    assert (result.outcome, result.passed) == (AttemptOutcome.SCORED, True)
     assert len(result.llm_calls) == 1
     assert result.judge is not None
     assert (result.judge.input_tokens, result.judge.output_tokens) == (10, 2)
@@ -343,7 +350,7 @@ def test_a_judge_is_counted_apart_from_the_model_under_test() -> None:
 
 def test_a_judge_that_says_nothing_of_use_is_an_error_of_the_judge() -> None:
     result = judged("Lovely.")
-    assert (result.outcome, result.passed) == (Outcome.JUDGE_ERROR, None)
+    assert (result.outcome, result.passed) == (AttemptOutcome.JUDGE_ERROR, None)
     assert result.response == "Blue."
 
 
@@ -473,7 +480,7 @@ def test_a_cancel_keeps_what_was_told_and_stops_the_rest() -> None:
                     second.set()
 
         running = asyncio.create_task(
-            run_bench(plan, listen, opening=lambda *_: scripted(says("Done.")))
+            run_plan(plan, listen, opening=lambda *_: scripted(says("Done.")))
         )
         await second.wait()
         running.cancel()

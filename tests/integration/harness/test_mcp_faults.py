@@ -13,11 +13,12 @@ import pytest
 
 from app.harness.mcp.plan import Plan
 from app.harness.mcp.reaper import Reaper
-from app.harness.mcp.run import run_bench
+from app.harness.mcp.run import run_plan
 from app.harness.mcp.sessions import Surroundings, started_servers
 from app.harness.mcp.stdio import Program, running_program
-from app.harness.mcp.types import AttemptEnded, ErrorKind, Event, Outcome
-from tests.support.bench import Ran, direct_task, run
+from app.harness.mcp.types import AttemptEnded, ErrorKind, Event
+from app.harness.results import AttemptOutcome
+from tests.support.mcp_bench import Ran, direct_task, run
 from tests.support.mcp_servers import FAULTS, faults, http, stdio
 from tests.support.processes import lives, processes_of, until
 
@@ -73,7 +74,7 @@ def test_a_server_that_breaks_off_is_an_error_of_the_infrastructure(
     mark: str, tool: str, arguments: dict[str, object], said: str
 ) -> None:
     ran = call(mark, tool, **arguments)
-    assert ran.result.outcome is Outcome.INFRA_ERROR
+    assert ran.result.outcome is AttemptOutcome.INFRA_ERROR
     kind, detail = error_of(ran)
     assert kind is ErrorKind.SERVER_DIED
     assert detail.startswith("server 'faults' is gone: ")
@@ -90,7 +91,7 @@ def test_an_error_of_a_server_that_lives_is_an_answer(mark: str) -> None:
     first, second = run(*tasks, concurrency=1).report.results
     assert first.error is not None
     assert first.error.detail == "refuse of faults: MCP error -32000: not today"
-    assert (first.outcome, second.response) == (Outcome.AGENT_ERROR, "1")
+    assert (first.outcome, second.response) == (AttemptOutcome.AGENT_ERROR, "1")
 
 
 def test_a_shared_server_that_was_lost_ends_before_another_one_starts(mark: str) -> None:
@@ -106,7 +107,7 @@ def test_a_shared_server_that_was_lost_ends_before_another_one_starts(mark: str)
         if isinstance(event, AttemptEnded):
             running.append(len(processes_of(mark)))
 
-    report = asyncio.run(run_bench(Plan(tasks=tasks, concurrency=1), hear))
+    report = asyncio.run(run_plan(Plan(tasks=tasks, concurrency=1), hear))
     assert report.results[-1].response == "1"
     assert max(running) == 1
 
@@ -121,7 +122,7 @@ def test_a_schema_that_no_file_can_hold_keeps_its_server_from_being_used(mark: s
 def test_arguments_that_cannot_be_sent_are_an_error_of_their_task(mark: str, text: str) -> None:
     given = json.loads(text) if text.startswith("[") else text
     ran = call(mark, "echo", text=given)
-    assert (error_of(ran)[0], ran.result.outcome) == (ErrorKind.TOOL, Outcome.AGENT_ERROR)
+    assert (error_of(ran)[0], ran.result.outcome) == (ErrorKind.TOOL, AttemptOutcome.AGENT_ERROR)
 
 
 def test_a_server_that_ends_at_its_start_says_why(mark: str) -> None:
@@ -146,7 +147,7 @@ def test_a_program_that_is_not_there_is_named() -> None:
 
 def test_a_server_that_cannot_be_reached_is_never_a_pass() -> None:
     ran = run(direct_task(http("remote", "http://127.0.0.1:9/mcp"), "echo"))
-    assert ran.result.outcome is Outcome.INFRA_ERROR
+    assert ran.result.outcome is AttemptOutcome.INFRA_ERROR
     assert ran.result.passed is None
     kind, detail = error_of(ran)
     assert kind is ErrorKind.SERVER_START
@@ -157,7 +158,7 @@ def test_a_server_that_cannot_be_reached_is_never_a_pass() -> None:
 def test_a_call_that_hangs_ends_with_the_time_of_its_task(mark: str) -> None:
     server = faults("deaf", env=marked(mark))
     ran = run(direct_task(server, "hang", timeout_s=1.0))
-    assert ran.result.outcome is Outcome.TIMEOUT
+    assert ran.result.outcome is AttemptOutcome.TIMEOUT
     kind, detail = error_of(ran)
     assert kind is ErrorKind.TIMEOUT
     assert detail == "not done within its timeout of 1 s; it waited for hang of faults"
@@ -168,7 +169,7 @@ def test_a_call_that_hangs_ends_with_the_time_of_its_task(mark: str) -> None:
 
 def test_an_error_of_a_tool_stays_one_whatever_it_says(mark: str) -> None:
     ran = call(mark, "fail", text="no matches found")
-    assert ran.result.outcome is Outcome.AGENT_ERROR
+    assert ran.result.outcome is AttemptOutcome.AGENT_ERROR
     assert error_of(ran) == (ErrorKind.TOOL, "fail of faults: no matches found")
     [called] = ran.result.tool_calls
     assert called.is_error
@@ -182,7 +183,7 @@ def test_a_result_that_is_none_is_an_error_of_the_tool(mark: str) -> None:
 
 def test_logs_on_the_standard_output_are_passed_over(mark: str) -> None:
     ran = call(mark, "echo", "chatty", text="hello")
-    assert (ran.result.outcome, ran.result.response) == (Outcome.SCORED, "hello")
+    assert (ran.result.outcome, ran.result.response) == (AttemptOutcome.SCORED, "hello")
 
 
 def test_a_large_result_is_whole(mark: str) -> None:

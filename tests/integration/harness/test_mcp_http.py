@@ -12,9 +12,10 @@ from starlette.types import Receive, Scope, Send
 from app.harness.mcp.config import Evaluator, HttpServer
 from app.harness.mcp.evaluating import load_evaluators
 from app.harness.mcp.plan import PlannedServer
-from app.harness.mcp.types import ErrorKind, Outcome, TaskResult
-from tests.support.bench import direct_task, run
+from app.harness.mcp.types import ErrorKind, TaskResult
+from app.harness.results import AttemptOutcome
 from tests.support.http import serving
+from tests.support.mcp_bench import direct_task, run
 from tests.support.mcp_servers import http
 
 JSON = dict[str, Any]
@@ -79,7 +80,7 @@ def called(remote: Remote, **more: Any) -> TaskResult:
 
 def test_a_server_over_http_is_used_like_any_other(remote: Remote) -> None:
     result = called(remote)
-    assert (result.outcome, result.response) == (Outcome.SCORED, "hello")
+    assert (result.outcome, result.response) == (AttemptOutcome.SCORED, "hello")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_what_answers_at_a_wrong_address_is_told_with_what_to_do(
     """Of the address only its host: the rest may hold secrets."""
     remote.instead["initialize"] = lambda _: answer
     result = called(remote)
-    assert result.outcome is Outcome.INFRA_ERROR
+    assert result.outcome is AttemptOutcome.INFRA_ERROR
     assert result.error is not None
     assert result.error.kind is ErrorKind.SERVER_START
     assert result.error.detail == f"server 'web' does not start: {remote.host} {told}"
@@ -131,7 +132,7 @@ def test_a_server_that_breaks_in_the_middle_is_not_the_error_that_a_tool_should_
 ) -> None:
     remote.instead["tools/call"] = lambda _: answer
     result = called(remote, evaluator=Evaluator(expect_error=True, regex="."))
-    assert (result.outcome, result.passed) == (Outcome.INFRA_ERROR, None)
+    assert (result.outcome, result.passed) == (AttemptOutcome.INFRA_ERROR, None)
     assert result.error is not None
     assert result.error.kind is ErrorKind.SERVER_DIED
     assert result.error.detail.startswith(f"server 'web' is gone: {remote.host} {told}")
@@ -161,4 +162,4 @@ def test_errors_in_the_words_of_mcp_are_answers_whatever_their_status(
         error(asked["id"], code, "no such zone"), status
     )
     result = called(remote, evaluator=Evaluator(expect_error=True, expected="no such zone"))
-    assert (result.outcome, result.passed) == (Outcome.SCORED, True), result.error
+    assert (result.outcome, result.passed) == (AttemptOutcome.SCORED, True), result.error

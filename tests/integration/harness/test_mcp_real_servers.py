@@ -14,17 +14,11 @@ from socket import create_connection, create_server
 import pytest
 
 from app.harness.mcp.plan import LlmEndpoint, Plan, PlannedServer, PlannedTask
-from app.harness.mcp.run import run_bench
-from app.harness.mcp.types import (
-    BenchReport,
-    ContentKind,
-    Ending,
-    ErrorKind,
-    Outcome,
-    TaskResult,
-)
+from app.harness.mcp.run import run_plan
+from app.harness.mcp.types import ContentKind, ErrorKind, McpReport, TaskResult
+from app.harness.results import AttemptOutcome, ConversationEnding
 from app.llm.conversation import Message, Provider, Role, Stop, TextBlock, ToolUseBlock, Usage
-from tests.support.bench import direct_task, harness_task
+from tests.support.mcp_bench import direct_task, harness_task
 from tests.support.mcp_servers import http, node_programs, node_server, stdio
 from tests.support.model_server import Asked, ModelServer, Raw, Said, model_server
 from tests.support.processes import until
@@ -123,7 +117,7 @@ class Results:
     """One run with all servers, each started once, and what the models were asked."""
 
     by_task: dict[str, TaskResult]
-    report: BenchReport
+    report: McpReport
     asked: list[Asked]
     folder: Path
 
@@ -205,7 +199,7 @@ def results(remote: str, tmp_path_factory: pytest.TempPathFactory) -> Results:
             ),
         ]
         plan = Plan(tasks=tuple(tasks), concurrency=len(tasks))
-        report = asyncio.run(run_bench(plan, lambda _: None))
+        report = asyncio.run(run_plan(plan, lambda _: None))
     by_task = {result.task: result for result in report.results}
     return Results(by_task=by_task, report=report, asked=models.asked, folder=folder)
 
@@ -213,7 +207,7 @@ def results(remote: str, tmp_path_factory: pytest.TempPathFactory) -> Results:
 def test_tasks_in_order_see_what_those_before_them_did(results: Results) -> None:
     """All tasks of the run may be made at once."""
     assert "likes engines" in (results["graph: read"].response or "")
-    assert results["graph: read again"].outcome is Outcome.SCORED
+    assert results["graph: read again"].outcome is AttemptOutcome.SCORED
     assert "Ada" not in (results["graph: read again"].response or "")
 
 
@@ -233,7 +227,7 @@ def test_an_image_is_recorded_by_type_and_size(results: Results) -> None:
 @pytest.mark.parametrize("task", ["missing tool", "wrong arguments", "outside"])
 def test_what_a_tool_refuses_is_an_error_of_the_task(results: Results, task: str) -> None:
     result = results[task]
-    assert result.outcome is Outcome.AGENT_ERROR
+    assert result.outcome is AttemptOutcome.AGENT_ERROR
     assert result.error is not None
     assert result.error.kind is ErrorKind.TOOL
     [called] = result.tool_calls
@@ -242,7 +236,7 @@ def test_what_a_tool_refuses_is_an_error_of_the_task(results: Results, task: str
 
 @pytest.mark.parametrize("task", ["too long", "too long from afar"])
 def test_an_operation_that_takes_too_long_is_left(results: Results, task: str) -> None:
-    assert results[task].outcome is Outcome.TIMEOUT
+    assert results[task].outcome is AttemptOutcome.TIMEOUT
 
 
 def test_a_server_over_http_answers_as_one_beside_us(results: Results) -> None:
@@ -259,7 +253,7 @@ def test_files_are_written_and_memories_kept(results: Results) -> None:
 
 def test_the_time_in_tokyo_is_told(results: Results) -> None:
     """Berlin is at +1 or +2, Tokyo at +9: noon is 20:00 or 19:00 there."""
-    assert results["convert"].outcome is Outcome.SCORED
+    assert results["convert"].outcome is AttemptOutcome.SCORED
     assert any(hour in (results["convert"].response or "") for hour in ("T20:00", "T19:00"))
 
 
@@ -276,7 +270,7 @@ def test_servers_introduce_themselves(results: Results) -> None:
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_every_provider_s_model_adds_up(results: Results, provider: Provider) -> None:
     result = results[f"sum with {provider}"]
-    assert (result.outcome, result.ending) == (Outcome.SCORED, Ending.NATURAL)
+    assert (result.outcome, result.ending) == (AttemptOutcome.SCORED, ConversationEnding.NATURAL)
     assert result.response == "The sum is 42."
     assert [(call.server, call.tool) for call in result.tool_calls] == [("everything", "get-sum")]
     assert [call.cumulative_input for call in result.llm_calls] == [50, 120]
@@ -297,7 +291,7 @@ def ask(*answers: Said | Raw, timeout_s: float = 60) -> tuple[TaskResult, list[A
     """A task without tools at a provider that answers like this."""
     with model_server(in_turn(*answers)) as server:
         task = harness_task(endpoint=endpoint(server, Provider.OPENAI), timeout_s=timeout_s)
-        report = asyncio.run(run_bench(Plan(tasks=(task,)), lambda _: None))
+        report = asyncio.run(run_plan(Plan(tasks=(task,)), lambda _: None))
     return report.results[0], server.asked
 
 
@@ -312,14 +306,14 @@ def test_without_tools_none_are_mentioned() -> None:
 def test_a_busy_provider_is_asked_again(status: int) -> None:
     busy = Raw(status=status, body=b'{"error": {"message": "busy"}}', headers=NOW)
     result, asked = ask(busy, ends("Hello."))
-    assert (result.outcome, len(asked)) == (Outcome.SCORED, 2)
+    assert (result.outcome, len(asked)) == (AttemptOutcome.SCORED, 2)
 
 
 @pytest.mark.parametrize("status", [401, 429, 500])
 def test_a_provider_that_never_answers_is_an_error_and_no_pass(status: int) -> None:
     broken = Raw(status=status, body=b'{"error": {"message": "broken"}}', headers=NOW)
     result, _ = ask(broken)
-    assert (result.outcome, result.passed) == (Outcome.INFRA_ERROR, None)
+    assert (result.outcome, result.passed) == (AttemptOutcome.INFRA_ERROR, None)
     assert result.error is not None
     assert result.error.kind is ErrorKind.PROVIDER
     assert result.error.detail.startswith(f"the model gave no answer: m: {status}")
@@ -328,5 +322,5 @@ def test_a_provider_that_never_answers_is_an_error_and_no_pass(status: int) -> N
 def test_a_provider_that_wants_us_to_wait_does_not_outlast_the_task() -> None:
     later = Raw(status=429, body=b'{"error": {"message": "busy"}}', headers={"Retry-After": "100"})
     result, asked = ask(later, ends("Hello."), timeout_s=0.5)
-    assert result.outcome is Outcome.TIMEOUT
+    assert result.outcome is AttemptOutcome.TIMEOUT
     assert len(asked) <= 1

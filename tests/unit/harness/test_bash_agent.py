@@ -10,21 +10,22 @@ import pytest
 
 from app.harness.bash.agent import (
     BASH,
-    Attempt,
+    AgentAttempt,
     TaskLimits,
     attempt_task,
     read_call,
     tool_text,
 )
-from app.harness.bash.checking import CHECKS, Check, Found, load_checks
+from app.harness.bash.checking import CHECKS, Check, CheckResult, load_checks
 from app.harness.bash.judge import Judge, JudgeFailed, judge_prompt, read_judgement
 from app.harness.bash.recorder import OtherRun, Recorder, resumed
 from app.harness.bash.recordings import read_report
 from app.harness.bash.replay import rescore
 from app.harness.bash.runner import RunLimits, Runner, Trial, plan_trials
 from app.harness.bash.sandbox import SandboxLimits, sandbox_prompt
-from app.harness.bash.types import Ending, EvalResult, EvalTask, Outcome
-from app.harness.budget import Allowance, Spending
+from app.harness.bash.types import EvalResult, EvalTask
+from app.harness.budget import Budget, BudgetLimits
+from app.harness.results import AttemptOutcome, ConversationEnding
 from app.llm.calling import SdkErrors, call_with_retries
 from app.llm.conversation import (
     Llm,
@@ -90,15 +91,15 @@ class Parrot:
         """Nothing is open."""
 
 
-def attempt(*turns: Turn | LlmFailure, of: EvalTask | None = None, **limits: Any) -> Attempt:
-    spending = limits.pop("spending", None) or Spending()
-    return asyncio.run(attempt_task(of or task(), Parrot(turns), TaskLimits(**limits), spending))
+def attempt(*turns: Turn | LlmFailure, of: EvalTask | None = None, **limits: Any) -> AgentAttempt:
+    budget = limits.pop("budget", None) or Budget()
+    return asyncio.run(attempt_task(of or task(), Parrot(turns), TaskLimits(**limits), budget))
 
 
 def run_all(
     llm: Llm,
     *tasks: EvalTask,
-    spending: Spending | None = None,
+    budget: Budget | None = None,
     judge: Judge | None = None,
     **limits: Any,
 ) -> list[EvalResult]:
@@ -106,7 +107,7 @@ def run_all(
     runner = Runner(
         lambda _: llm,
         RunLimits(**{"concurrency": 1, **limits}),
-        spending or Spending(),
+        budget or Budget(),
         tell=found.append,
         judge=judge,
     )
@@ -116,7 +117,7 @@ def run_all(
 
 def test_a_model_that_stops_by_itself() -> None:
     made = attempt(turn("echo one", "echo two"), turn(text="Done."))
-    assert (made.trace.ending, made.trace.natural_stop) == (Ending.NATURAL, True)
+    assert (made.trace.ending, made.trace.natural_stop) == (ConversationEnding.NATURAL, True)
     assert (made.trace.turns, made.trace.tool_call_count) == (2, 2)
     assert (made.trace.total_input_tokens, made.trace.total_output_tokens) == (16, 4)
     assert made.trace.last_tool_response == made.trace.tool_calls[1]
@@ -132,7 +133,7 @@ def test_all_results_of_a_turn_are_one_message() -> None:
 
 def test_the_turn_limit_ends_with_the_results_of_the_last_turn() -> None:
     made = attempt(turn("echo again"), max_turns=3)
-    assert (made.trace.ending, made.trace.natural_stop) == (Ending.TURN_LIMIT, False)
+    assert (made.trace.ending, made.trace.natural_stop) == (ConversationEnding.TURN_LIMIT, False)
     assert (made.trace.turns, made.trace.tool_call_count) == (3, 3)
     assert made.trace.messages[-1].role is Role.TOOL_RESULT
 
@@ -140,14 +141,14 @@ def test_the_turn_limit_ends_with_the_results_of_the_last_turn() -> None:
 def test_the_system_prompt_is_the_task_s_or_that_of_the_tool() -> None:
     for system, expected in ((None, sandbox_prompt()), ("", ""), ("Own.", "Own.")):
         parrot = Parrot([turn(text="Done.")])
-        asyncio.run(attempt_task(task(system=system), parrot, TaskLimits(), Spending()))
+        asyncio.run(attempt_task(task(system=system), parrot, TaskLimits(), Budget()))
         assert parrot.systems == [expected]
 
 
 def test_a_time_limit_keeps_what_was_done() -> None:
     sandbox = SandboxLimits(timeout_s=600)
     made = attempt(turn("echo x"), turn("sleep 600"), time_s=1.0, sandbox=sandbox)
-    assert made.trace.ending is Ending.TIME_LIMIT
+    assert made.trace.ending is ConversationEnding.TIME_LIMIT
     assert [each.commands for each in made.trace.tool_calls] == ["echo x"]
     assert made.failure is None
 
@@ -159,8 +160,11 @@ def test_a_server_that_never_answers_is_no_failure_of_the_model() -> None:
             raise AssertionError
 
     limits = TaskLimits(time_s=0.01)
-    made = asyncio.run(attempt_task(task(), Silent([]), limits, Spending()))
-    assert (made.trace.ending, str(made.failure)) == (Ending.ERROR, "no answer within 0.01 s")
+    made = asyncio.run(attempt_task(task(), Silent([]), limits, Budget()))
+    assert (made.trace.ending, str(made.failure)) == (
+        ConversationEnding.ERROR,
+        "no answer within 0.01 s",
+    )
 
 
 class NoConnection(Exception):
@@ -199,24 +203,32 @@ class Flaky(Parrot):
 
 
 def test_a_server_that_falls_silent_in_mid_task_is_no_failure_of_the_model() -> None:
-    made = asyncio.run(attempt_task(task(), Flaky([turn("true")]), TaskLimits(), Spending()))
-    assert (made.trace.ending, made.trace.turns, made.trace.tool_call_count) == (Ending.ERROR, 1, 1)
+    made = asyncio.run(attempt_task(task(), Flaky([turn("true")]), TaskLimits(), Budget()))
+    assert (made.trace.ending, made.trace.turns, made.trace.tool_call_count) == (
+        ConversationEnding.ERROR,
+        1,
+        1,
+    )
     assert str(made.failure) == "no answer when 600 s were over: no answer: busy"
 
 
 def test_a_server_that_answers_again_leaves_the_time_to_the_model() -> None:
     late = Flaky([turn("true")], late=3)
-    made = asyncio.run(attempt_task(task(), late, TaskLimits(), Spending()))
-    assert (made.trace.ending, made.trace.turns, made.failure) == (Ending.TIME_LIMIT, 2, None)
+    made = asyncio.run(attempt_task(task(), late, TaskLimits(), Budget()))
+    assert (made.trace.ending, made.trace.turns, made.failure) == (
+        ConversationEnding.TIME_LIMIT,
+        2,
+        None,
+    )
 
 
 def test_tokens_and_dollars_end_a_task_before_its_next_turn() -> None:
     dear = Price(input_usd=1_000_000.0, output_usd=0.0)
-    for allowance, ending in (
-        (Allowance(tokens=20), Ending.TOKEN_LIMIT),
-        (Allowance(cost_usd=16.0), Ending.COST_LIMIT),
+    for budget_limits, ending in (
+        (BudgetLimits(tokens=20), ConversationEnding.TOKEN_LIMIT),
+        (BudgetLimits(cost_usd=16.0), ConversationEnding.COST_LIMIT),
     ):
-        made = attempt(turn("true"), spending=Spending(allowance=allowance, price=dear))
+        made = attempt(turn("true"), budget=Budget(limits=budget_limits, price=dear))
         assert (made.trace.ending, made.trace.turns) == (ending, 2)
         assert made.trace.cost_usd == 16.0
 
@@ -229,7 +241,7 @@ def test_tokens_that_were_not_told_make_the_sum_unknown() -> None:
 def test_a_failure_of_the_provider_keeps_what_was_done() -> None:
     made = attempt(turn("echo x"), LlmFailure("overloaded"))
     assert made.failure is not None
-    assert (made.trace.ending, made.trace.tool_call_count) == (Ending.ERROR, 1)
+    assert (made.trace.ending, made.trace.tool_call_count) == (ConversationEnding.ERROR, 1)
 
 
 @pytest.mark.parametrize(
@@ -293,26 +305,26 @@ def test_a_run_scores_each_task() -> None:
 def test_a_task_that_errors_is_a_result_and_the_next_is_run() -> None:
     parrot = Parrot([LlmFailure("overloaded"), turn("true"), turn(text="Done.")])
     first, second = run_all(parrot, task(task_id="a"), task(task_id="b"))
-    assert (first.outcome, first.reason) == (Outcome.INFRA_ERROR, "overloaded")
+    assert (first.outcome, first.reason) == (AttemptOutcome.INFRA_ERROR, "overloaded")
     assert second.passed()
 
 
 def test_after_a_final_failure_nothing_more_is_asked() -> None:
     parrot = Parrot([LlmFailure("no such key", final=True)])
     first, second = run_all(parrot, task(task_id="a"), task(task_id="b"))
-    assert first.outcome is Outcome.INFRA_ERROR
-    assert (second.outcome, second.reason) == (Outcome.SKIPPED, "given up: no such key")
+    assert first.outcome is AttemptOutcome.INFRA_ERROR
+    assert (second.outcome, second.reason) == (AttemptOutcome.SKIPPED, "given up: no such key")
     assert len(parrot.heard) == 1
 
 
 def test_the_allowance_of_a_run_is_shared_by_its_tasks() -> None:
     parrot = Parrot([turn(text="Done.")])
-    spending = Spending(allowance=Allowance(tokens=10))
-    first, second = run_all(parrot, task(task_id="a"), task(task_id="b"), spending=spending)
-    assert first.outcome is Outcome.SCORED
+    budget = Budget(limits=BudgetLimits(tokens=10))
+    first, second = run_all(parrot, task(task_id="a"), task(task_id="b"), budget=budget)
+    assert first.outcome is AttemptOutcome.SCORED
     assert (second.outcome, second.reason) == (
-        Outcome.SKIPPED,
-        "the run's limit of tokens is reached",
+        AttemptOutcome.SKIPPED,
+        "the run reached its limit of tokens",
     )
 
 
@@ -371,10 +383,13 @@ def test_a_judge_is_asked_once_for_each_question() -> None:
 
 def test_what_a_judge_spends_is_part_of_the_run_at_its_own_price() -> None:
     """10 tokens a turn: the model takes two turns at 1 $ a token, the judge one at 3 $."""
-    run = Spending(price=Price(input_usd=1e6, output_usd=1e6))
+    run = Budget(price=Price(input_usd=1e6, output_usd=1e6))
     judge = Judge(Parrot([turn(text='{"score": 1}')]), Price(input_usd=3e6, output_usd=3e6))
-    run_all(Parrot([turn("true"), turn(text="Done.")]), JUDGED, judge=judge, spending=run)
-    assert (run.told_usd, run.told_input + run.told_output) == (2 * 10 * 1 + 10 * 3, 30)
+    run_all(Parrot([turn("true"), turn(text="Done.")]), JUDGED, judge=judge, budget=run)
+    assert (run.known_usd, run.known_input_tokens + run.known_output_tokens) == (
+        2 * 10 * 1 + 10 * 3,
+        30,
+    )
 
 
 @pytest.mark.parametrize(
@@ -383,7 +398,7 @@ def test_what_a_judge_spends_is_part_of_the_run_at_its_own_price() -> None:
 )
 def test_an_answer_that_is_no_judgement_is_an_error_of_the_judge(answer: str) -> None:
     found = judged(answer)
-    assert (found.outcome, found.score) == (Outcome.JUDGE_ERROR, None)
+    assert (found.outcome, found.score) == (AttemptOutcome.JUDGE_ERROR, None)
     assert found.reason
 
 
@@ -392,7 +407,7 @@ def test_a_judge_that_answers_nobody_ends_the_run() -> None:
     judge = Judge(Parrot([LlmFailure("401: wrong key", final=True)]))
     model = Parrot([turn(text="Done.")])
     found = run_all(model, JUDGED, replace(JUDGED, id="next"), judge=judge)
-    assert [each.outcome for each in found] == [Outcome.JUDGE_ERROR, Outcome.SKIPPED]
+    assert [each.outcome for each in found] == [AttemptOutcome.JUDGE_ERROR, AttemptOutcome.SKIPPED]
     assert found[1].reason == "given up: the judge gave no answer: 401: wrong key"
     assert len(model.heard) == 1
 
@@ -400,11 +415,11 @@ def test_a_judge_that_answers_nobody_ends_the_run() -> None:
 def test_a_check_that_breaks_costs_its_task_the_score_and_the_run_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    broken = Check(summary="divides by zero", find=lambda _, __: Found(1 // 0 > 0, ""))
+    broken = Check(summary="divides by zero", find=lambda _, __: CheckResult(1 // 0 > 0, ""))
     find = CHECKS.find
     monkeypatch.setattr(CHECKS, "find", lambda name: broken if name == "broken" else find(name))
     found = run_all(Parrot([turn(text="Done.")]), task("broken:x"), task("tool_calls_max:0"))
-    assert [each.outcome for each in found] == [Outcome.JUDGE_ERROR, Outcome.SCORED]
+    assert [each.outcome for each in found] == [AttemptOutcome.JUDGE_ERROR, AttemptOutcome.SCORED]
     assert (found[0].reason or "").startswith("the check broken broke: ZeroDivisionError")
     assert rescore(report(replace(found[1], task=task("broken:x")))).agreement.checks.all == 0
 
@@ -426,11 +441,11 @@ def test_an_unknown_price_leaves_the_cost_of_a_judgement_unknown() -> None:
 def test_a_cached_answer_is_asked_once(tmp_path: Path) -> None:
     parrot = Parrot([turn("echo x"), turn(text="Done.")])
 
-    def ask(trial: int, *, only_cached: bool = False) -> Attempt:
+    def ask(trial: int, *, only_cached: bool = False) -> AgentAttempt:
         llm = CachedLlm(
             parrot, tmp_path, TurnSettings(), server=None, trial=trial, only_cached=only_cached
         )
-        return asyncio.run(attempt_task(task(), llm, TaskLimits(), Spending()))
+        return asyncio.run(attempt_task(task(), llm, TaskLimits(), Budget()))
 
     first, again = ask(0), ask(0, only_cached=True)
     assert len(parrot.heard) == 2
@@ -444,7 +459,7 @@ def test_a_broken_cache_file_is_asked_anew(tmp_path: Path) -> None:
     parrot = Parrot([turn(text="Done.")])
     llm = CachedLlm(parrot, tmp_path, TurnSettings(), server=None, trial=0, only_cached=False)
     for _ in range(2):
-        asyncio.run(attempt_task(task(), llm, TaskLimits(), Spending()))
+        asyncio.run(attempt_task(task(), llm, TaskLimits(), Budget()))
         [file] = tmp_path.iterdir()
         file.write_text("{")
     assert len(parrot.heard) == 2
@@ -452,10 +467,10 @@ def test_a_broken_cache_file_is_asked_anew(tmp_path: Path) -> None:
 
 def test_a_script_is_played_by_task_and_turn() -> None:
     llm = ScriptedLlm("s", {"Do it.": Script(turns=(("echo a", "echo b"), ("echo c",)))})
-    made = asyncio.run(attempt_task(task(), llm, TaskLimits(), Spending()))
+    made = asyncio.run(attempt_task(task(), llm, TaskLimits(), Budget()))
     assert [each.commands for each in made.trace.tool_calls] == ["echo a", "echo b", "echo c"]
     assert made.trace.natural_stop
-    unknown = asyncio.run(attempt_task(task(prompt="Else."), llm, TaskLimits(), Spending()))
+    unknown = asyncio.run(attempt_task(task(prompt="Else."), llm, TaskLimits(), Budget()))
     assert unknown.failure is not None
 
 
@@ -470,8 +485,8 @@ def test_a_file_holds_the_run_at_any_moment(tmp_path: Path) -> None:
     keeper.add(result(task(task_id="b"), True))
     on_disk = read_report(path).results
     assert [(each.task.id, each.outcome) for each in on_disk] == [
-        ("a", Outcome.SKIPPED),
-        ("b", Outcome.SCORED),
+        ("a", AttemptOutcome.SKIPPED),
+        ("b", AttemptOutcome.SCORED),
     ]
     keeper.close("interrupted")
     assert read_report(path).results[0].reason == "interrupted"
@@ -481,7 +496,7 @@ def test_a_file_holds_the_run_at_any_moment(tmp_path: Path) -> None:
 def test_a_resumed_run_repeats_what_has_no_score_only() -> None:
     before = report(
         result(task(task_id="a"), True),
-        EvalResult(task=task(task_id="b"), outcome=Outcome.INFRA_ERROR, reason="gone"),
+        EvalResult(task=task(task_id="b"), outcome=AttemptOutcome.INFRA_ERROR, reason="gone"),
     )
     trials = plan_trials([task(task_id="a"), task(task_id="b")], 1)
     kept = resumed(report(timestamp="later"), before, trials)

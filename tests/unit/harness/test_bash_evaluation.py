@@ -9,11 +9,11 @@ import pytest
 from pydantic import ValidationError
 
 from app.harness.bash.checking import load_checks
-from app.harness.bash.evaluation import evaluate, spending_of
+from app.harness.bash.evaluation import evaluate, open_budget
 from app.harness.bash.runner import plan_trials
-from app.harness.bash.schemas import HarnessSettings
+from app.harness.bash.schemas import BashHarnessSettings
 from app.harness.bash.types import EvalResult
-from app.harness.budget import Limit, Spending, Spent
+from app.harness.budget import Budget, BudgetKind, UsedBudget
 from app.llm.conversation import Message, Role, Stop, TextBlock, Tool, Turn, Usage
 from tests.support.bash_eval import task
 
@@ -47,15 +47,15 @@ class Content:
         """Nothing is open."""
 
 
-def ordered(**more: Any) -> HarnessSettings:
+def ordered(**more: Any) -> BashHarnessSettings:
     fields = {"provider": "openai", "model": "m", "judgeModel": "j", "price": CHEAP, **more}
-    return HarnessSettings.model_validate(fields)
+    return BashHarnessSettings.model_validate(fields)
 
 
-def judged(wanted: HarnessSettings) -> tuple[float | None, Spending]:
+def judged(wanted: BashHarnessSettings) -> tuple[float | None, Budget]:
     """What the judge of one attempt took, and what the run did."""
     told: list[EvalResult] = []
-    run = spending_of(wanted, Spent())
+    run = open_budget(wanted, UsedBudget())
     trials = plan_trials([task("llm_judge:perfect?")], 1)
     asyncio.run(evaluate(wanted, Content, trials, told.append, run))
     [found] = told
@@ -67,19 +67,19 @@ def judged(wanted: HarnessSettings) -> tuple[float | None, Spending]:
 def test_a_judge_takes_its_own_price() -> None:
     cost, run = judged(ordered(judgePrice=DEAR))
     assert cost == pytest.approx(JUDGE_USD)
-    assert run.told_usd == pytest.approx(MODEL_USD + JUDGE_USD)
+    assert run.known_usd == pytest.approx(MODEL_USD + JUDGE_USD)
 
 
 def test_the_price_of_a_model_is_not_that_of_another_judge() -> None:
     cost, run = judged(ordered())
     assert cost is None
-    assert run.told_usd == pytest.approx(MODEL_USD)
+    assert run.known_usd == pytest.approx(MODEL_USD)
 
 
 def test_a_model_that_judges_itself_has_one_price() -> None:
     cost, run = judged(ordered(judgeModel="m", runUsd=1.0))
     assert cost == pytest.approx(MODEL_USD)
-    assert run.told_usd == pytest.approx(2 * MODEL_USD)
+    assert run.known_usd == pytest.approx(2 * MODEL_USD)
 
 
 def test_dollars_are_bounded_only_where_both_prices_are_known() -> None:
@@ -90,5 +90,9 @@ def test_dollars_are_bounded_only_where_both_prices_are_known() -> None:
 
 def test_a_run_that_goes_on_counts_the_dollars_that_were_paid() -> None:
     """Its tokens alone do not tell whether the model or the judge took them."""
-    paid = spending_of(ordered(runUsd=1.0, judgePrice=DEAR), Spent(100, 10, 1.0))
-    assert (paid.reached(), paid.told_input, paid.told_output) == (Limit.COST, 100, 10)
+    paid = open_budget(ordered(runUsd=1.0, judgePrice=DEAR), UsedBudget(100, 10, 1.0))
+    assert (paid.exhausted(), paid.known_input_tokens, paid.known_output_tokens) == (
+        BudgetKind.COST,
+        100,
+        10,
+    )

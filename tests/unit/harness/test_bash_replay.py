@@ -9,7 +9,8 @@ from app.harness.bash.checking import CHECKS, load_checks, split_check
 from app.harness.bash.recordings import BadRecording
 from app.harness.bash.replay import replay, rescore
 from app.harness.bash.summary import summarize
-from app.harness.bash.types import EvalReport, EvalResult, Outcome
+from app.harness.bash.types import EvalReport, EvalResult
+from app.harness.results import AttemptOutcome
 from tests.support.bash_eval import (
     GPT,
     GPT_BEFORE,
@@ -91,7 +92,7 @@ def test_rescoring_looks_at_the_recorded_calls_and_the_new_files() -> None:
 
 
 def test_what_was_not_scored_stays_as_it_is() -> None:
-    lost = EvalResult(task=WRITER, outcome=Outcome.INFRA_ERROR, reason="gone")
+    lost = EvalResult(task=WRITER, outcome=AttemptOutcome.INFRA_ERROR, reason="gone")
     again = replay(report(lost))
     assert again.report.results == (lost,)
     assert again.agreement.checks == (0, 0)

@@ -10,7 +10,8 @@ from app.harness.bash.recordings import file_stem, parse_report, read_report, wr
 from app.harness.bash.reports import REPORTS, render
 from app.harness.bash.reports.comparison import comparison_report
 from app.harness.bash.reports.figures import amount, percent
-from app.harness.bash.types import EvalReport, EvalResult, Outcome
+from app.harness.bash.types import EvalReport, EvalResult
+from app.harness.results import AttemptOutcome
 from app.llm.conversation import Message, Role, TextBlock, ToolResultBlock, ToolUseBlock
 from tests.support.bash_eval import (
     GPT,
@@ -42,7 +43,7 @@ def evil_report() -> EvalReport:
         ),
     )
     evil = task(f"stdout_contains:{EVIL}", task_id=EVIL, category=EVIL, description=EVIL)
-    lost = EvalResult(task=evil, outcome=Outcome.INFRA_ERROR, reason=EVIL)
+    lost = EvalResult(task=evil, outcome=AttemptOutcome.INFRA_ERROR, reason=EVIL)
     return report(
         result(evil, False, trace=trace(call(EVIL, code=1, stderr=EVIL), messages=conversation)),
         lost,
@@ -120,7 +121,7 @@ def test_what_is_not_all_is_never_shown_as_all() -> None:
 
 
 def test_errored_tasks_are_shown_with_their_reason() -> None:
-    lost = EvalResult(task=ONE, outcome=Outcome.INFRA_ERROR, reason="overloaded", trial=1)
+    lost = EvalResult(task=ONE, outcome=AttemptOutcome.INFRA_ERROR, reason="overloaded", trial=1)
     for form in ("terminal", "markdown", "html"):
         shown = render(report(result(ONE, True, True), lost), form)
         assert "overloaded" in shown
@@ -129,7 +130,7 @@ def test_errored_tasks_are_shown_with_their_reason() -> None:
 
 
 def test_why_tasks_were_skipped_is_shown_beside_how_many() -> None:
-    left = EvalResult(task=ONE, outcome=Outcome.SKIPPED, reason="<out of> money", trial=1)
+    left = EvalResult(task=ONE, outcome=AttemptOutcome.SKIPPED, reason="<out of> money", trial=1)
     run = report(result(ONE, True, True), left)
     assert "Skipped           <out of> money (1)" in render(run, "terminal")
     assert "- **Skipped**: &lt;out of&gt; money (1)" in render(run, "markdown")
@@ -235,7 +236,7 @@ def test_a_task_counts_as_passed_when_every_trial_passed() -> None:
 
 
 def test_what_one_run_lost_is_left_out_for_all() -> None:
-    lost = EvalResult(task=task(task_id="1"), outcome=Outcome.INFRA_ERROR, reason="gone")
+    lost = EvalResult(task=task(task_id="1"), outcome=AttemptOutcome.INFRA_ERROR, reason="gone")
     first, second = runs("++", "++")
     found = compare([first, report(second.results[0], lost)])
     assert [each.task_id for each in found.tasks] == ["0"]

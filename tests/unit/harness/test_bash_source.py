@@ -12,8 +12,8 @@ import pytest
 from app.core.db import Database
 from app.core.resources import Resources
 from app.core.secrets import SecretBox
-from app.harness.bash.schemas import HarnessSettings
-from app.harness.budget import Spent
+from app.harness.bash.schemas import BashHarnessSettings
+from app.harness.budget import UsedBudget
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery
 
 pytestmark = pytest.mark.usefixtures("plugins")
@@ -48,7 +48,7 @@ def pages(
         data_dir=Path("/nonexistent"),
         options={"harness_dir": str(folder)} if folder else {},
     )
-    harness = HarnessSettings(**{"provider": "scripted", "model": "play.jsonl", **how})
+    harness = BashHarnessSettings(**{"provider": "scripted", "model": "play.jsonl", **how})
     query = TraceQuery(dataset_ref=dataset, run_name=None, harness=harness)
     return list(TRACE_SOURCES.get("harness").open(resources).pages(query, cursor))
 
@@ -94,7 +94,7 @@ def test_a_run_goes_on_after_what_was_done_and_paid(folder: Path) -> None:
     found = [trace for page in rest for trace in page.traces]
     assert [(trace.item_id, trace.error) for trace in found] == [
         ("first", None),
-        ("third", "the run's limit of tokens is reached"),
+        ("third", "the run reached its limit of tokens"),
     ]
     assert rest[-1].cursor is None
 
@@ -103,9 +103,9 @@ def test_the_cursor_says_which_attempts_of_which_tasks_are_done() -> None:
     source = importlib.import_module("app.traces.sources.harness")
     for places, text in [({0}, "0"), ({0, 1, 2, 4}, "0-2,4"), ({3, 7, 8, 12}, "3,7-8,12")]:
         assert source._text_of(places) == text
-        spent = Spent(input_tokens=1200, output_tokens=34, usd=0.05)
+        spent = UsedBudget(input_tokens=1200, output_tokens=34, usd=0.05)
         assert source._read_cursor(f"digest:{text}:1200+34+0.05", "digest") == (places, spent)
-    nothing = (set[int](), Spent())
+    nothing = (set[int](), UsedBudget())
     assert source._read_cursor("digest:", "digest") == nothing
     assert source._read_cursor(None, "digest") == nothing
     with pytest.raises(CollectionFailed) as caught:

@@ -10,7 +10,8 @@ from app.harness.bash.recordings import BadRecording, parse_report, read_report
 from app.harness.bash.reports.figures import headlines
 from app.harness.bash.reports.structured import json_report
 from app.harness.bash.summary import count_adapted, count_repeated, summarize
-from app.harness.bash.types import EvalReport, EvalResult, Judgement, Outcome
+from app.harness.bash.types import EvalReport, EvalResult, Judgement
+from app.harness.results import AttemptOutcome
 from tests.support.bash_eval import (
     GPT,
     GPT_BEFORE,
@@ -55,7 +56,7 @@ def test_a_run_in_figures() -> None:
 
 
 def test_a_run_with_an_error_is_not_complete() -> None:
-    lost = EvalResult(task=TWO, outcome=Outcome.INFRA_ERROR, reason="overloaded")
+    lost = EvalResult(task=TWO, outcome=AttemptOutcome.INFRA_ERROR, reason="overloaded")
     summary = summarize(report(result(ONE, True), lost))
     assert (summary.total_tasks, summary.tasks_scored, summary.tasks_errored) == (2, 1, 1)
     assert summary.error_reasons == {"overloaded": 1}
@@ -66,13 +67,13 @@ def test_a_run_with_an_error_is_not_complete() -> None:
 
 def test_what_an_errored_task_spent_before_is_counted() -> None:
     half = trace(call())
-    lost = EvalResult(task=ONE, outcome=Outcome.INFRA_ERROR, reason="gone", trace=half)
+    lost = EvalResult(task=ONE, outcome=AttemptOutcome.INFRA_ERROR, reason="gone", trace=half)
     summary = summarize(report(lost))
     assert (summary.total_input_tokens, summary.total_tool_calls) == (100, 1)
 
 
 def test_skipped_tasks_were_not_attempted() -> None:
-    skipped = EvalResult(task=TWO, outcome=Outcome.SKIPPED, reason="interrupted")
+    skipped = EvalResult(task=TWO, outcome=AttemptOutcome.SKIPPED, reason="interrupted")
     summary = summarize(report(result(ONE, True), skipped))
     assert (summary.total_tasks, summary.tasks_skipped, summary.pass_rate) == (1, 1, 1.0)
     assert summary.skip_reasons == {"interrupted": 1}
@@ -203,7 +204,7 @@ def test_a_run_that_passes_all_with_few_turns_is_healthy() -> None:
 
 
 def test_a_run_that_skipped_tasks_is_not_called_healthy() -> None:
-    skipped = EvalResult(task=TWO, outcome=Outcome.SKIPPED, reason="interrupted")
+    skipped = EvalResult(task=TWO, outcome=AttemptOutcome.SKIPPED, reason="interrupted")
     part = report(result(ONE, True, calls=[call()]), skipped)
     assert traits(part) == [True, True, True, True, None]
     assert not profile(part, summarize(part)).is_healthy
@@ -233,7 +234,7 @@ def test_friction_shows_in_calls_categories_and_turns() -> None:
 
 
 def test_an_error_of_the_provider_is_no_friction_in_the_sandbox() -> None:
-    gone = EvalResult(task=ONE, outcome=Outcome.INFRA_ERROR, reason="503: down")
+    gone = EvalResult(task=ONE, outcome=AttemptOutcome.INFRA_ERROR, reason="503: down")
     run = report(gone)
     assert profile(run, summarize(run)).signals == []
     assert traits(run) == [False, None, None, False]

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from app.harness.mcp.config import Bench, HttpServer, StdioServer
+from app.harness.mcp.config import HttpServer, McpBenchmark, StdioServer
 from app.harness.mcp.evaluating import load_evaluators
 from app.harness.mcp.lint import lint
-from app.harness.mcp.loader import BenchFile, Severity, inspect_text, pointer
+from app.harness.mcp.loader import McpFile, Severity, inspect_text, pointer
 from app.harness.mcp.prompts import split_prompts
-from app.harness.mcp.schema import bench_schema
+from app.harness.mcp.schema import mcp_schema
 from app.harness.mcp.secrets import (
     BadSecrets,
     NoSuchVariable,
@@ -34,20 +34,20 @@ def _evaluators() -> None:
     load_evaluators()
 
 
-def inspected(text: str, environment: dict[str, str] | None = None, **secrets: str) -> BenchFile:
+def inspected(text: str, environment: dict[str, str] | None = None, **secrets: str) -> McpFile:
     found = Secrets(values=secrets, looked=(Path("config/bench-secrets.yaml"),))
     return lint(inspect_text(text.encode(), "b.yaml", found, environment or {}))
 
 
-def errors(file: BenchFile) -> list[str]:
+def errors(file: McpFile) -> list[str]:
     return [f"{pointer(file, each)} {each.text}" for each in file.errors]
 
 
-def warnings(file: BenchFile) -> list[str]:
+def warnings(file: McpFile) -> list[str]:
     return [each.text for each in file.findings if each.severity is Severity.WARNING]
 
 
-def bench(file: BenchFile) -> Bench:
+def bench(file: McpFile) -> McpBenchmark:
     assert file.errors == []
     assert file.bench is not None
     return file.bench
@@ -307,7 +307,7 @@ def test_a_file_of_secrets_is_looked_for_in_the_project_and_then_of_the_user(
 
 
 def test_the_schema_knows_every_key_and_no_other() -> None:
-    schema = bench_schema()
-    assert set(schema["properties"]) == set(Bench.model_fields)
+    schema = mcp_schema()
+    assert set(schema["properties"]) == set(McpBenchmark.model_fields)
     assert {each["additionalProperties"] for each in schema["$defs"].values()
             if each.get("type") == "object"} == {False}  # fmt: skip

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from app.harness.mcp.config import Bench, HarnessTask
+from app.harness.mcp.config import HarnessTask, McpBenchmark
 from app.harness.mcp.lint import TAGS
 from app.harness.mcp.loader import inspect_file
-from app.harness.mcp.schema import bench_schema
+from app.harness.mcp.schema import mcp_schema
 from app.harness.mcp.secrets import Secrets
 from app.harness.mcp.yaml_text import parse_yaml
 
@@ -23,7 +23,7 @@ TOOL_FILES = [path for path in FILES if path.name.startswith("tool_")]
 INVOCATION = re.compile(r"__ot\n```python\n(?:.*\n)*return .*\n```\n?\Z")
 
 
-def bench(path: Path) -> Bench:
+def bench(path: Path) -> McpBenchmark:
     found = inspect_file(path, Secrets(), {}, expanded=False).bench
     assert found is not None
     return found
@@ -62,7 +62,7 @@ def test_features_are_what_only_a_model_can_show() -> None:
 
 
 def flaws(document: Any) -> list[str]:
-    return [error.json_path for error in Draft202012Validator(bench_schema()).iter_errors(document)]
+    return [error.json_path for error in Draft202012Validator(mcp_schema()).iter_errors(document)]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

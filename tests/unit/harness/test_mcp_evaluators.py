@@ -23,7 +23,7 @@ from app.harness.mcp.evaluating import (
 from app.harness.mcp.evaluators.number import numbers_in
 from app.harness.mcp.judging import JudgeFailed, judge_prompt, read_judgement
 from app.harness.mcp.types import Evaluation
-from tests.support.bench_results import tool_call
+from tests.support.mcp_results import tool_call
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.harness.budget import Allowance
+from app.harness.budget import BudgetLimits
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.evaluating import load_evaluators
 from app.harness.mcp.lint import lint
@@ -24,7 +24,7 @@ from app.harness.mcp.planning import (
 from app.harness.mcp.secrets import Secrets
 from app.llm.conversation import Provider
 from app.llm.providers import MissingKey
-from tests.support.bench import harness_task
+from tests.support.mcp_bench import harness_task
 
 BENCH = """
 defaults:
@@ -78,7 +78,7 @@ def planned(
 def test_a_task_has_the_defaults_of_its_type_and_of_the_file() -> None:
     base, _, _ = planned()
     assert (base.timeout_s, base.model, base.system_prompt) == (90, "of-the-file", "Be brief.")
-    assert (base.max_turns, base.allowance) == (5, Allowance(tokens=1000))
+    assert (base.max_turns, base.budget_limits) == (5, BudgetLimits(tokens=1000))
     assert base.servers == ()
     assert base.evaluator is not None
     assert base.evaluator.expected == 4
@@ -87,7 +87,7 @@ def test_a_task_has_the_defaults_of_its_type_and_of_the_file() -> None:
 def test_a_task_overrides_each_of_them() -> None:
     _, every, _ = planned()
     assert (every.timeout_s, every.model, every.system_prompt) == (5, "of-the-task", None)
-    assert (every.max_turns, every.allowance) == (2, Allowance(tokens=1000, cost_usd=0.5))
+    assert (every.max_turns, every.budget_limits) == (2, BudgetLimits(tokens=1000, cost_usd=0.5))
     assert every.server_names() == ("a", "b")
     assert every.prompts == ("first", "second")
 

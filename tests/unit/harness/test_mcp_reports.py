@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from app.core.console.input_files import NoInput
-from app.harness.gate import Verdict, verdict
+from app.harness.gate import HarnessExit, decide_exit
 from app.harness.mcp.context_cost import context_costs, tool_uses
 from app.harness.mcp.recordings import (
     BadResult,
@@ -29,20 +29,14 @@ from app.harness.mcp.reports.junit import junit_report
 from app.harness.mcp.reports.spreadsheet import calls_csv, escaped, tasks_csv
 from app.harness.mcp.reports.tables import task_table
 from app.harness.mcp.summary import figures
-from app.harness.mcp.types import (
-    AttemptError,
-    BenchReport,
-    ErrorKind,
-    Evaluation,
-    Outcome,
-    TaskResult,
-)
+from app.harness.mcp.types import AttemptError, ErrorKind, Evaluation, McpReport, TaskResult
+from app.harness.results import AttemptOutcome
 from app.llm.conversation import user_message
-from tests.support.bench_results import (
+from tests.support.mcp_results import (
     FAILED,
     PASSED,
-    bench_report,
     llm_calls,
+    mcp_report,
     result,
     server,
     tool_call,
@@ -54,11 +48,11 @@ NASTY = "[/x] [bold]a[/bold] :smile: <b>&</b> ]]> \x00\x1b[31m =1+1"
 
 
 def erred(task: str = "compare:mcp", **given: object) -> TaskResult:
-    return result(task, outcome=Outcome.INFRA_ERROR, error=ERROR, evaluations=(), **given)
+    return result(task, outcome=AttemptOutcome.INFRA_ERROR, error=ERROR, evaluations=(), **given)
 
 
-def rich_report() -> BenchReport:
-    return bench_report(
+def rich_report() -> McpReport:
+    return mcp_report(
         result(llm_calls=llm_calls(100), messages=(user_message(NASTY),), cost_usd=0.25),
         result(
             "compare:all-mcps",
@@ -96,7 +90,7 @@ def test_base_context_and_growth_are_those_of_the_specification() -> None:
         (result(evaluations=(SCORE,)), "80"),
         (result(evaluations=(SCORE, PASSED)), "PASS"),
         (erred(), "ERROR"),
-        (result(outcome=Outcome.SKIPPED, evaluations=()), "SKIP"),
+        (result(outcome=AttemptOutcome.SKIPPED, evaluations=()), "SKIP"),
     ],
 )
 def test_the_word_for_an_attempt(attempt: TaskResult, word: str) -> None:
@@ -106,16 +100,16 @@ def test_the_word_for_an_attempt(attempt: TaskResult, word: str) -> None:
 @pytest.mark.parametrize(
     ("report", "least", "decided"),
     [
-        (bench_report(result()), 1.0, Verdict.PASSED),
-        (bench_report(result(), result(evaluations=(FAILED,))), 1.0, Verdict.BELOW),
-        (bench_report(result(), result(evaluations=(FAILED,))), 0.5, Verdict.PASSED),
-        (bench_report(result(), erred()), 0.0, Verdict.ERRORS),
-        (bench_report(result(), planned=2), 0.0, Verdict.ERRORS),
-        (bench_report(result(evaluations=(SCORE,))), 1.0, Verdict.PASSED),
+        (mcp_report(result()), 1.0, HarnessExit.PASSED),
+        (mcp_report(result(), result(evaluations=(FAILED,))), 1.0, HarnessExit.BELOW),
+        (mcp_report(result(), result(evaluations=(FAILED,))), 0.5, HarnessExit.PASSED),
+        (mcp_report(result(), erred()), 0.0, HarnessExit.ERRORS),
+        (mcp_report(result(), planned=2), 0.0, HarnessExit.ERRORS),
+        (mcp_report(result(evaluations=(SCORE,))), 1.0, HarnessExit.PASSED),
     ],
 )
-def test_the_gate(report: BenchReport, least: float, decided: Verdict) -> None:
-    assert verdict(figures(report), least) is decided
+def test_the_gate(report: McpReport, least: float, decided: HarnessExit) -> None:
+    assert decide_exit(figures(report), least) is decided
 
 
 def test_the_cost_of_context_sets_servers_side_by_side() -> None:
@@ -144,7 +138,7 @@ def test_the_cost_of_context_is_plotted_with_the_largest_over_the_whole_width() 
 def test_one_set_of_servers_is_no_comparison_and_unknown_tokens_are_no_bar() -> None:
     alone = result(llm_calls=llm_calls(100))
     unknown = result(servers=("a",), llm_calls=llm_calls(None))
-    assert list(context_plots(bench_report(alone, unknown))) == []
+    assert list(context_plots(mcp_report(alone, unknown))) == []
 
 
 def test_every_tool_is_listed_with_its_calls_the_largest_first() -> None:
@@ -239,7 +233,7 @@ def test_what_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
 def test_a_journal_is_read_up_to_where_it_was_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "r.yaml"
     first, second, third = rich_report().results
-    begun = bench_report(first, planned=3, interrupted=True)
+    begun = mcp_report(first, planned=3, interrupted=True)
     journal = Journal(path, begun)
     journal.meet(server("a", echo=50))
     journal.add(second)
@@ -258,7 +252,7 @@ def test_a_journal_is_read_up_to_where_it_was_cut_off(tmp_path: Path) -> None:
 def test_aliases_are_not_written_however_often_a_value_is_used(tmp_path: Path) -> None:
     shared = {"deep": ["x"] * 3}
     path = tmp_path / "r.yaml"
-    write_report(bench_report(settings={"a": shared, "b": shared}), path)
+    write_report(mcp_report(settings={"a": shared, "b": shared}), path)
     assert yaml.safe_load(path.read_text())["settings"] == {"a": shared, "b": shared}
     assert "&" not in path.read_text()
 

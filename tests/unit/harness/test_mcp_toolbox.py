@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.harness.mcp.looping.toolbox import NAME_CHARS, Toolbox, system_message
-from app.harness.mcp.types import ServerFacts, ToolCall, ToolFacts
+from app.harness.mcp.types import McpToolCall, ServerFacts, ToolFacts
 
 
 @dataclass(slots=True)
@@ -14,7 +14,7 @@ class Offering:
     name: str
     facts: ServerFacts
 
-    async def call(self, tool: str, arguments: dict[str, Any]) -> ToolCall:
+    async def call(self, tool: str, arguments: dict[str, Any]) -> McpToolCall:
         raise AssertionError(f"nobody calls {tool} with {arguments}")
 
 

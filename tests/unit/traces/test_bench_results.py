@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from app.harness.mcp.config import TaskType
-from app.harness.mcp.types import AttemptError, Ending, ErrorKind, Evaluation, Outcome, TaskResult
+from app.harness.mcp.types import AttemptError, ErrorKind, Evaluation, TaskResult
+from app.harness.results import AttemptOutcome, ConversationEnding
 from app.llm.conversation import Message, Role, TextBlock, user_message
 from app.traces.mcp_traces import stem_of, trace_of, traces_of
 from app.traces.types import Outcome as TraceOutcome
 from app.traces.types import ToolCall, Trace
-from tests.support.bench_results import FAILED, PASSED, bench_report, llm_calls, result, tool_call
+from tests.support.mcp_results import FAILED, PASSED, llm_calls, mcp_report, result, tool_call
 
 
 def direct(**given: Any) -> TaskResult:
@@ -24,7 +25,7 @@ def test_an_attempt_of_a_model_is_a_trace_with_all_that_it_took() -> None:
         result(
             tags=("compare",),
             servers=("one", "two"),
-            ending=Ending.NATURAL,
+            ending=ConversationEnding.NATURAL,
             evaluations=(PASSED, FAILED),
             llm_calls=llm_calls(100, 160, 260),
             tool_calls=(tool_call("one", "echo"), tool_call("two", "echo", is_error=True)),
@@ -70,14 +71,14 @@ def test_a_direct_call_asks_no_model() -> None:
 @pytest.mark.parametrize(
     ("outcome", "kind", "passed"),
     [
-        (Outcome.AGENT_ERROR, ErrorKind.TOOL, 0),
-        (Outcome.TIMEOUT, ErrorKind.TIMEOUT, 0),
-        (Outcome.INFRA_ERROR, ErrorKind.SERVER_START, None),
-        (Outcome.JUDGE_ERROR, ErrorKind.JUDGE, None),
+        (AttemptOutcome.AGENT_ERROR, ErrorKind.TOOL, 0),
+        (AttemptOutcome.TIMEOUT, ErrorKind.TIMEOUT, 0),
+        (AttemptOutcome.INFRA_ERROR, ErrorKind.SERVER_START, None),
+        (AttemptOutcome.JUDGE_ERROR, ErrorKind.JUDGE, None),
     ],
 )
 def test_what_ended_an_attempt_is_its_outcome(
-    outcome: Outcome, kind: ErrorKind, passed: float | None
+    outcome: AttemptOutcome, kind: ErrorKind, passed: float | None
 ) -> None:
     error = AttemptError(kind=kind, detail="told")
     found = trace_of(direct(outcome=outcome, error=error, evaluations=()))
@@ -95,12 +96,12 @@ def test_a_score_without_a_threshold_is_no_verdict() -> None:
 
 
 def test_items_of_several_models_and_files_have_names_of_their_own() -> None:
-    report = bench_report(
+    report = mcp_report(
         result("alone"),
         result(),
         result(model="n"),
         result(model="n", trial=1),
-        result("lost", outcome=Outcome.SKIPPED),
+        result("lost", outcome=AttemptOutcome.SKIPPED),
     )
     assert [each.trace_id for each in traces_of(report)] == [
         "s/alone#0",
@@ -109,8 +110,8 @@ def test_items_of_several_models_and_files_have_names_of_their_own() -> None:
         "s/compare:base · n · bench.yaml#1",
     ]
     assert stem_of(report) == "bench-2-models-2026-11-22-093000"
-    assert stem_of(bench_report(result(model="a/b"))) == "bench-a-b-2026-11-22-093000"
-    assert stem_of(bench_report(direct())) == "bench-direct-2026-11-22-093000"
+    assert stem_of(mcp_report(result(model="a/b"))) == "bench-a-b-2026-11-22-093000"
+    assert stem_of(mcp_report(direct())) == "bench-direct-2026-11-22-093000"
 
 
 def test_a_name_that_is_too_long_is_cut_and_still_its_own() -> None:

@@ -3,21 +3,21 @@
 import re
 from collections.abc import Iterable
 
-from app.harness.bash.checking import CHECKS, Check, Complaint, Evidence, Found
+from app.harness.bash.checking import CHECKS, Check, CheckEvidence, CheckResult, CheckWarning
 
 NO_CALL = -1
 _CODE = re.compile(r"[+-]?[0-9]{1,9}")
 
 
-def exit_code(value: str, evidence: Evidence) -> Found:
+def exit_code(value: str, evidence: CheckEvidence) -> CheckResult:
     expected = int(value) if _CODE.fullmatch(value) else 0
     actual = evidence.calls[-1].exit_code if evidence.calls else NO_CALL
-    return Found(actual == expected, f"expected {expected}, got {actual}")
+    return CheckResult(actual == expected, f"expected {expected}, got {actual}")
 
 
-def complaints(value: str) -> Iterable[Complaint]:
+def complaints(value: str) -> Iterable[CheckWarning]:
     if not _CODE.fullmatch(value):
-        yield Complaint(f"{value!r} is no exit code and is read as 0")
+        yield CheckWarning(f"{value!r} is no exit code and is read as 0")
 
 
 CHECKS.register(

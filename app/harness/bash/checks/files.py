@@ -6,55 +6,55 @@ from functools import partial
 from app.harness.bash.checking import (
     CHECKS,
     Check,
-    Complaint,
-    Evidence,
+    CheckEvidence,
+    CheckResult,
+    CheckWarning,
     FileKind,
     FileUnreadable,
-    Found,
-    Named,
+    NamedCheck,
 )
 from app.harness.patterns import InvalidPattern, compile_pattern
 
 
-def file_exists(path: str, evidence: Evidence) -> Found:
+def file_exists(path: str, evidence: CheckEvidence) -> CheckResult:
     there = evidence.files.kind(path) is not None
-    return Found(there, "exists" if there else "not found")
+    return CheckResult(there, "exists" if there else "not found")
 
 
-def dir_exists(path: str, evidence: Evidence) -> Found:
+def dir_exists(path: str, evidence: CheckEvidence) -> CheckResult:
     there = evidence.files.kind(path) is FileKind.DIRECTORY
-    return Found(there, "directory exists" if there else "directory not found")
+    return CheckResult(there, "directory exists" if there else "directory not found")
 
 
-def file_contains(value: str, evidence: Evidence) -> Found:
+def file_contains(value: str, evidence: CheckEvidence) -> CheckResult:
     path, wanted = split_path(value)
     try:
         text = _text(path, evidence)
     except FileUnreadable as error:
-        return Found(False, f"cannot read {path}: {error}")
+        return CheckResult(False, f"cannot read {path}: {error}")
     if wanted in text:
-        return Found(True, "found in file")
-    return Found(False, f"'{wanted}' not found in {path}")
+        return CheckResult(True, "found in file")
+    return CheckResult(False, f"'{wanted}' not found in {path}")
 
 
-def file_line_regex(value: str, evidence: Evidence) -> Found:
+def file_line_regex(value: str, evidence: CheckEvidence) -> CheckResult:
     path, wanted = split_path(value)
     try:
         pattern = compile_pattern(wanted)
         text = _text(path, evidence)
     except InvalidPattern as invalid:
-        return Found(False, f"invalid regex: {invalid}")
+        return CheckResult(False, f"invalid regex: {invalid}")
     except FileUnreadable as error:
-        return Found(False, f"cannot read {path}: {error}")
+        return CheckResult(False, f"cannot read {path}: {error}")
     if any(pattern.search(line) for line in lines_of(text)):
-        return Found(True, "matched file line")
-    return Found(False, f"pattern '{wanted}' not matched by any line in {path}")
+        return CheckResult(True, "matched file line")
+    return CheckResult(False, f"pattern '{wanted}' not matched by any line in {path}")
 
 
-def split_path(value: str) -> Named:
+def split_path(value: str) -> NamedCheck:
     """Path and text: a text may hold colons, a path may not."""
     path, _, text = value.partition(":")
-    return Named(path, text)
+    return NamedCheck(path, text)
 
 
 def lines_of(text: str) -> list[str]:
@@ -65,25 +65,25 @@ def lines_of(text: str) -> list[str]:
     return [line.removesuffix("\r") for line in lines]
 
 
-def _text(path: str, evidence: Evidence) -> str:
+def _text(path: str, evidence: CheckEvidence) -> str:
     return evidence.files.read(path).decode("utf-8", "replace")
 
 
-def path_complaints(path: str) -> Iterable[Complaint]:
+def path_complaints(path: str) -> Iterable[CheckWarning]:
     if not path.startswith("/"):
-        yield Complaint(f"the path {path!r} does not begin with /")
+        yield CheckWarning(f"the path {path!r} does not begin with /")
 
 
-def content_complaints(value: str, *, is_pattern: bool) -> Iterable[Complaint]:
+def content_complaints(value: str, *, is_pattern: bool) -> Iterable[CheckWarning]:
     path, wanted = split_path(value)
     yield from path_complaints(path)
     if not wanted:
-        yield Complaint("nothing is asked for; write it as /path:text")
+        yield CheckWarning("nothing is asked for; write it as /path:text")
     elif is_pattern:
         try:
             compile_pattern(wanted)
         except InvalidPattern as invalid:
-            yield Complaint(f"invalid pattern: {invalid}", fatal=True)
+            yield CheckWarning(f"invalid pattern: {invalid}", fatal=True)
 
 
 CHECKS.register(

@@ -1,18 +1,18 @@
 """What a judge model says of the task; without one the check passes and counts nothing."""
 
-from app.harness.bash.checking import CHECKS, Check, Evidence, Found
+from app.harness.bash.checking import CHECKS, Check, CheckEvidence, CheckResult
 
 PASS_MARK = 0.5
 STUB = "llm_judge not implemented (stub, weight=0)"
 
 
-def llm_judge(question: str, evidence: Evidence) -> Found:
+def llm_judge(question: str, evidence: CheckEvidence) -> CheckResult:
     judgement = evidence.judgements.get(question)
     if judgement is None:
-        return Found(True, STUB, weight=0.0)
+        return CheckResult(True, STUB, weight=0.0)
     passed = judgement.score >= PASS_MARK
     detail = f"judged {judgement.score:.2f}: {judgement.reason}"
-    return Found(passed, detail, judgement=judgement)
+    return CheckResult(passed, detail, judgement=judgement)
 
 
 CHECKS.register(

@@ -1,14 +1,16 @@
 """What calls printed on standard error."""
 
-from app.harness.bash.checking import CHECKS, Check, Evidence, Found
+from app.harness.bash.checking import CHECKS, Check, CheckEvidence, CheckResult
 
 SHOWN = 100  # characters
 
 
-def stderr_empty(_: str, evidence: Evidence) -> Found:
+def stderr_empty(_: str, evidence: CheckEvidence) -> CheckResult:
     said = next((call.stderr for call in evidence.calls if call.stderr), None)
     return (
-        Found(True, "all stderr empty") if said is None else Found(False, f"stderr: {said[:SHOWN]}")
+        CheckResult(True, "all stderr empty")
+        if said is None
+        else CheckResult(False, f"stderr: {said[:SHOWN]}")
     )
 
 

@@ -3,25 +3,25 @@
 import re
 from collections.abc import Iterable
 
-from app.harness.bash.checking import CHECKS, Check, Complaint, Evidence, Found
+from app.harness.bash.checking import CHECKS, Check, CheckEvidence, CheckResult, CheckWarning
 
 NO_LIMIT = 2**64 - 1
 _COUNT = re.compile(r"\+?[0-9]{1,19}")
 
 
-def tool_calls_min(value: str, evidence: Evidence) -> Found:
+def tool_calls_min(value: str, evidence: CheckEvidence) -> CheckResult:
     least, count = _count(value, 0), len(evidence.calls)
-    return Found(count >= least, f"expected >= {least}, got {count}")
+    return CheckResult(count >= least, f"expected >= {least}, got {count}")
 
 
-def tool_calls_max(value: str, evidence: Evidence) -> Found:
+def tool_calls_max(value: str, evidence: CheckEvidence) -> CheckResult:
     most, count = _count(value, NO_LIMIT), len(evidence.calls)
-    return Found(count <= most, f"expected <= {most}, got {count}")
+    return CheckResult(count <= most, f"expected <= {most}, got {count}")
 
 
-def complaints(value: str) -> Iterable[Complaint]:
+def complaints(value: str) -> Iterable[CheckWarning]:
     if not _COUNT.fullmatch(value):
-        yield Complaint(f"{value!r} is no number, so the check passes always")
+        yield CheckWarning(f"{value!r} is no number, so the check passes always")
 
 
 def _count(value: str, otherwise: int) -> int:

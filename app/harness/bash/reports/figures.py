@@ -2,16 +2,17 @@
 
 from typing import NamedTuple
 
-from app.harness.bash.types import Ending, EvalResult, EvalSummary, Outcome
+from app.harness.bash.types import EvalResult, EvalSummary
+from app.harness.results import AttemptOutcome, ConversationEnding
 
 _ENDINGS = {
-    Ending.NATURAL: "stopped by itself",
-    Ending.TURN_LIMIT: "turn limit reached",
-    Ending.TOKEN_LIMIT: "token limit reached",
-    Ending.TIME_LIMIT: "time limit reached",
-    Ending.COST_LIMIT: "cost limit reached",
-    Ending.TRUNCATED: "answer cut off",
-    Ending.ERROR: "ended by an error",
+    ConversationEnding.NATURAL: "stopped by itself",
+    ConversationEnding.TURN_LIMIT: "turn limit reached",
+    ConversationEnding.TOKEN_LIMIT: "token limit reached",
+    ConversationEnding.TIME_LIMIT: "time limit reached",
+    ConversationEnding.COST_LIMIT: "cost limit reached",
+    ConversationEnding.TRUNCATED: "answer cut off",
+    ConversationEnding.ERROR: "ended by an error",
 }
 
 
@@ -38,7 +39,7 @@ def dollars(value: float | None) -> str:
 
 def mark(result: EvalResult) -> str:
     """PASS, FAIL, or why there is neither."""
-    if result.outcome is Outcome.SKIPPED:
+    if result.outcome is AttemptOutcome.SKIPPED:
         return "SKIP"
     if result.score is None:
         return "ERROR"
@@ -51,7 +52,11 @@ def ending(result: EvalResult) -> str:
         return ""
     if result.trace.ending is not None:
         return _ENDINGS[result.trace.ending]
-    return _ENDINGS[Ending.NATURAL] if result.trace.natural_stop else "did not stop by itself"
+    return (
+        _ENDINGS[ConversationEnding.NATURAL]
+        if result.trace.natural_stop
+        else "did not stop by itself"
+    )
 
 
 def name_of(result: EvalResult) -> str:

@@ -5,7 +5,8 @@ from xml.etree import ElementTree as ET
 from app.core.text import xml_text
 from app.harness.bash.reports.figures import name_of
 from app.harness.bash.summary import summarize
-from app.harness.bash.types import EvalReport, EvalResult, Outcome
+from app.harness.bash.types import EvalReport, EvalResult
+from app.harness.results import AttemptOutcome
 
 
 def junit_report(report: EvalReport) -> str:
@@ -33,7 +34,7 @@ def _case(result: EvalResult) -> ET.Element:
         name=xml_text(name_of(result)),
         time=f"{result.trace.duration_ms / 1000 if result.trace else 0:.3f}",
     )
-    if result.outcome is Outcome.SKIPPED:
+    if result.outcome is AttemptOutcome.SKIPPED:
         ET.SubElement(case, "skipped", message=xml_text(result.reason or ""))
     elif result.score is None:
         ET.SubElement(case, "error", message=xml_text(result.reason or ""))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from app.harness.budget import RunLimitReached, Spending
+from app.harness.budget import Budget, RunBudgetExhausted
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.evaluating import Evidence, evaluate, names_error
 from app.harness.mcp.judging import JudgeFailed
@@ -16,15 +16,8 @@ from app.harness.mcp.looping.work import Trace, Work
 from app.harness.mcp.plan import Attempt, PlannedTask
 from app.harness.mcp.servers import Servers
 from app.harness.mcp.sessions import McpServer, ServerFailed
-from app.harness.mcp.types import (
-    OUTCOMES,
-    AttemptError,
-    Ending,
-    ErrorKind,
-    Evaluation,
-    Outcome,
-    TaskResult,
-)
+from app.harness.mcp.types import OUTCOMES, AttemptError, ErrorKind, Evaluation, TaskResult
+from app.harness.results import AttemptOutcome, ConversationEnding
 from app.llm.conversation import LlmFailure
 from app.llm.prices import Price
 
@@ -33,12 +26,12 @@ SHOWN: Final = 500  # characters of a tool's error
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workshop:
-    """What attempts are made with; `spending` is that of the whole run."""
+    """What attempts are made with; `budget` is that of the whole run."""
 
     servers: Servers
     models: Models
     prices: Mapping[str, Price] = field(default_factory=dict)
-    spending: Spending = field(default_factory=Spending)
+    budget: Budget = field(default_factory=Budget)
 
 
 async def make_attempt(attempt: Attempt, workshop: Workshop, trace: Trace) -> TaskResult:
@@ -55,22 +48,22 @@ class _Making:
         self._task = attempt.task
         self._workshop = workshop
         self._work = Work(trace=trace)
-        self._spending = Spending(
-            allowance=attempt.task.allowance,
+        self._budget = Budget(
+            limits=attempt.task.budget_limits,
             price=workshop.prices.get(attempt.task.model),
-            whole=workshop.spending,
+            parent=workshop.budget,
         )
         self._asking = Asking(
-            workshop.models, attempt.task.endpoint, workshop.prices, workshop.spending
+            workshop.models, attempt.task.endpoint, workshop.prices, workshop.budget
         )
-        self._ending: Ending | None = None
+        self._ending: ConversationEnding | None = None
         self._evaluations: tuple[Evaluation, ...] = ()
         self._took_s = 0.0
 
     async def work(self) -> AttemptError | None:
         """Let the model or the tool do it, within the limit of time; servers end with it."""
         try:
-            self._spending.require_whole()
+            self._budget.require_run_budget()
             async with self._workshop.servers.of(self._attempt) as servers:
                 began = time.monotonic()
                 try:
@@ -83,7 +76,7 @@ class _Making:
             awaited = f"; it waited for {self._work.awaited}" if self._work.awaited else ""
             detail = f"not done within its timeout of {self._task.timeout_s:g} s{awaited}"
             error = AttemptError(kind=ErrorKind.TIMEOUT, detail=detail)
-        except RunLimitReached as reached:
+        except RunBudgetExhausted as reached:
             error = AttemptError(kind=ErrorKind.RUN_LIMIT, detail=str(reached))
         except ServerFailed as failure:
             error = AttemptError(kind=failure.kind, detail=failure.detail)
@@ -91,7 +84,7 @@ class _Making:
             said = f"the model gave no answer: {self._task.model}: {failure.reason}"
             error = AttemptError(kind=ErrorKind.PROVIDER, detail=said)
         if self._task.type is TaskType.HARNESS:
-            self._ending = Ending.ERROR
+            self._ending = ConversationEnding.ERROR
         return error
 
     async def judge(self, error: AttemptError | None) -> AttemptError | None:
@@ -132,7 +125,7 @@ class _Making:
             model=task.model,
             servers=task.server_names(),
             trial=self._attempt.trial,
-            outcome=OUTCOMES[error.kind] if error else Outcome.SCORED,
+            outcome=OUTCOMES[error.kind] if error else AttemptOutcome.SCORED,
             content_hash=task.content_hash(),
             tags=task.tags,
             error=error,
@@ -143,7 +136,7 @@ class _Making:
             tool_calls=tuple(work.all_calls()),
             messages=tuple(work.messages),
             duration_ms=1000 * self._took_s,
-            cost_usd=self._spending.cost_usd if work.llm_calls else None,
+            cost_usd=self._budget.cost_usd if work.llm_calls else None,
             judge=self._asking.usage(),
         )
 
@@ -153,7 +146,7 @@ class _Making:
         choice = Choice(self._task.endpoint, self._task.model)
         try:
             llm = self._workshop.models.get(choice)
-            talk = Conversation(self._task, llm, servers, self._work, self._spending)
+            talk = Conversation(self._task, llm, servers, self._work, self._budget)
             self._ending = await talk.run()
         except LlmFailure as failure:
             if failure.final:

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from app.harness.budget import Limit, Spending
+from app.harness.budget import Budget, BudgetKind
 from app.harness.mcp.contents import shortened
 from app.harness.mcp.looping.toolbox import Toolbox, ToolServer, system_message
 from app.harness.mcp.looping.work import Work
 from app.harness.mcp.plan import PlannedTask
-from app.harness.mcp.types import Ending, LlmCall, ToolCall
+from app.harness.mcp.types import LlmCall, McpToolCall
+from app.harness.results import ConversationEnding
 from app.llm.conversation import (
     Llm,
     Message,
@@ -22,7 +23,10 @@ from app.llm.conversation import (
     user_message,
 )
 
-_ENDINGS: Final = {Limit.TOKENS: Ending.TOKEN_LIMIT, Limit.COST: Ending.COST_LIMIT}
+_ENDINGS: Final = {
+    BudgetKind.TOKENS: ConversationEnding.TOKEN_LIMIT,
+    BudgetKind.COST: ConversationEnding.COST_LIMIT,
+}
 
 
 class Conversation:
@@ -34,7 +38,7 @@ class Conversation:
         llm: Llm,
         servers: Sequence[ToolServer],
         work: Work,
-        spending: Spending,
+        budget: Budget,
     ) -> None:
         self._prompts = task.prompts
         self._max_turns = task.max_turns
@@ -42,36 +46,36 @@ class Conversation:
         self._toolbox = Toolbox(servers)
         self._system = system_message(task.system_prompt, [each.facts for each in servers])
         self._work = work
-        self._spending = spending
+        self._budget = budget
 
-    async def run(self) -> Ending:
+    async def run(self) -> ConversationEnding:
         """Say every prompt and let the model answer each. Raises LlmFailure, ServerFailed,
         and RunLimitReached for a limit of the whole run: that is no failure of the model.
         """
-        ending = Ending.NATURAL
+        ending = ConversationEnding.NATURAL
         for prompt in self._prompts:
             self._work.messages.append(user_message(prompt))
             ending = await self._answered()
-            if ending is not Ending.NATURAL:
+            if ending is not ConversationEnding.NATURAL:
                 break
         return ending
 
-    async def _answered(self) -> Ending:
+    async def _answered(self) -> ConversationEnding:
         while len(self._work.llm_calls) < self._max_turns:
-            limit = self._spending.reached_alone()
+            limit = self._budget.own_exhausted()
             if limit is not None:
                 return _ENDINGS[limit]
-            self._spending.require_whole()
+            self._budget.require_run_budget()
             turn = await self._turn()
             if turn.stop is Stop.TRUNCATED:
-                return Ending.TRUNCATED
+                return ConversationEnding.TRUNCATED
             uses = turn.message.tool_uses()
             if not uses:
-                return Ending.NATURAL
+                return ConversationEnding.NATURAL
             # Some servers say "stop" and ask for tools all the same; the tools count.
             results = tuple([await self._use(use) for use in uses])
             self._work.messages.append(Message(role=Role.TOOL_RESULT, content=results))
-        return Ending.TURN_LIMIT
+        return ConversationEnding.TURN_LIMIT
 
     async def _turn(self) -> Turn:
         work = self._work
@@ -80,14 +84,14 @@ class Conversation:
         began = time.monotonic()
         turn = await self._llm.turn(self._system, work.messages, self._toolbox.tools)
         latency_ms = 1000 * (time.monotonic() - began)
-        self._spending.spend(turn.usage)
+        self._budget.add_usage(turn.usage)
         work.messages.append(turn.message)
         work.llm_calls.append(
             LlmCall(
                 input_tokens=turn.usage.input_tokens if turn.usage else None,
                 output_tokens=turn.usage.output_tokens if turn.usage else None,
                 latency_ms=latency_ms,
-                cumulative_input=self._spending.input_tokens,
+                cumulative_input=self._budget.input_tokens,
                 tool_calls_made=len(turn.message.tool_uses()),
             )
         )
@@ -99,7 +103,7 @@ class Conversation:
         self._work.add_call(called)
         return ToolResultBlock(tool_use_id=use.id, content=called.text, is_error=called.is_error)
 
-    async def _call(self, use: ToolUseBlock) -> ToolCall:
+    async def _call(self, use: ToolUseBlock) -> McpToolCall:
         route = self._toolbox.find(use.name)
         if route is None:
             known = ", ".join(self._toolbox.names()) or "none"
@@ -111,8 +115,8 @@ class Conversation:
         return replace(called, text=shortened(called.text))
 
 
-def _refused(use: ToolUseBlock, server: str, tool: str, reason: str) -> ToolCall:
+def _refused(use: ToolUseBlock, server: str, tool: str, reason: str) -> McpToolCall:
     """A call that reached no server; the model reads why."""
-    return ToolCall(
+    return McpToolCall(
         server=server, tool=tool, arguments=use.input, text=reason, is_error=True, duration_ms=0.0
     )

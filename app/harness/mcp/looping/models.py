@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from app.harness.budget import Spending
+from app.harness.budget import Budget
 from app.harness.mcp.judging import JudgeFailed
 from app.harness.mcp.plan import LlmEndpoint, PlannedTask
-from app.harness.mcp.types import JudgeUsage
+from app.harness.results import JudgeUsage
 from app.llm.conversation import Llm, LlmFailure, TurnSettings, user_message
 from app.llm.prices import Price
 from app.llm.providers import KEYS, open_llm
@@ -62,33 +62,33 @@ class Models:
 
 @dataclass(slots=True)
 class Asking:
-    """Asks the judge of one attempt, and counts what it takes; `whole` is that of the run."""
+    """Asks the judge of one attempt, and counts what it takes; `run_budget` is that of the run."""
 
     models: Models
     endpoint: LlmEndpoint
     prices: Mapping[str, Price]
-    whole: Spending
-    spending: Spending | None = field(default=None, init=False)
+    run_budget: Budget
+    budget: Budget | None = field(default=None, init=False)
 
     async def ask(self, model: str, system: str, prompt: str) -> str:
         """The answer of a judge. Raises JudgeFailed."""
         choice = Choice(self.endpoint, model)
-        self.spending = self.spending or Spending(price=self.prices.get(model), whole=self.whole)
+        self.budget = self.budget or Budget(price=self.prices.get(model), parent=self.run_budget)
         try:
             turn = await self.models.get(choice).turn(system, [user_message(prompt)], [])
         except LlmFailure as failure:
             if failure.final:
                 self.models.give_up(choice, failure)
             raise JudgeFailed(f"the judge gave no answer: {model}: {failure.reason}") from None
-        self.spending.spend(turn.usage)
+        self.budget.add_usage(turn.usage)
         return turn.message.text()
 
     def usage(self) -> JudgeUsage | None:
         """What it took; None when nobody was asked."""
-        if self.spending is None:
+        if self.budget is None:
             return None
         return JudgeUsage(
-            input_tokens=self.spending.input_tokens,
-            output_tokens=self.spending.output_tokens,
-            cost_usd=self.spending.cost_usd,
+            input_tokens=self.budget.input_tokens,
+            output_tokens=self.budget.output_tokens,
+            cost_usd=self.budget.cost_usd,
         )

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from app.harness.mcp.types import ServerFacts, ToolCall, ToolFacts
+from app.harness.mcp.types import McpToolCall, ServerFacts, ToolFacts
 from app.llm.conversation import Tool
 
 SEPARATOR: Final = "__"
@@ -18,7 +18,7 @@ class ToolServer(Protocol):
     name: str
     facts: ServerFacts
 
-    async def call(self, tool: str, arguments: dict[str, Any]) -> ToolCall: ...
+    async def call(self, tool: str, arguments: dict[str, Any]) -> McpToolCall: ...
 
 
 class Route(NamedTuple):

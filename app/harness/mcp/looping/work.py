@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from app.harness.mcp.types import LlmCall, ToolCall
+from app.harness.mcp.types import LlmCall, McpToolCall
 from app.llm.conversation import Message, Role
 
 Trace = Callable[[str], None]
@@ -25,8 +25,8 @@ class _Waiting(NamedTuple):
     arguments: dict[str, Any]
     began: float
 
-    def given_up(self) -> ToolCall:
-        return ToolCall(
+    def given_up(self) -> McpToolCall:
+        return McpToolCall(
             server=self.server,
             tool=self.tool,
             arguments=self.arguments,
@@ -45,19 +45,19 @@ class Work:
 
     messages: list[Message] = field(default_factory=list)
     llm_calls: list[LlmCall] = field(default_factory=list)
-    tool_calls: list[ToolCall] = field(default_factory=list)
+    tool_calls: list[McpToolCall] = field(default_factory=list)
     trace: Trace = untraced
     awaited: str | None = None
     failure: str | None = None
     _waiting: _Waiting | None = None
-    _unanswered: list[ToolCall] = field(default_factory=list)
+    _unanswered: list[McpToolCall] = field(default_factory=list)
 
     def ask_tool(self, server: str, tool: str, arguments: dict[str, Any]) -> None:
         """A call begins."""
         self.awaited = f"{tool} of {server}"
         self._waiting = _Waiting(server, tool, arguments, time.monotonic())
 
-    def add_call(self, call: ToolCall) -> None:
+    def add_call(self, call: McpToolCall) -> None:
         """A call was answered, or refused before it reached a server."""
         self.tool_calls.append(call)
         self._waiting = None
@@ -68,7 +68,7 @@ class Work:
         if self._waiting is not None:
             self._unanswered = [self._waiting.given_up()]
 
-    def all_calls(self) -> list[ToolCall]:
+    def all_calls(self) -> list[McpToolCall]:
         """Every call in its order, the one that never was answered as an error."""
         return self.tool_calls + self._unanswered
 

@@ -12,10 +12,10 @@ from app.harness.mcp.reports.tables import (
     task_table,
     tool_table,
 )
-from app.harness.mcp.types import BenchReport
+from app.harness.mcp.types import McpReport
 
 
-def print_report(report: BenchReport, *, verbose: bool = False) -> None:
+def print_report(report: McpReport, *, verbose: bool = False) -> None:
     """Tasks, what failed, the cost of context, the figures; `verbose` adds every tool."""
     _print(task_table(report, verbose=verbose))
     failures = failure_lines(report)

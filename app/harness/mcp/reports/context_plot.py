@@ -7,7 +7,7 @@ from typing import Final
 from app.core.text import html_text
 from app.harness.mcp.context_cost import ContextCost, context_costs
 from app.harness.mcp.reports.figures import count
-from app.harness.mcp.types import BenchReport
+from app.harness.mcp.types import McpReport
 
 WIDTH: Final = 640
 ROW: Final = 40
@@ -19,7 +19,7 @@ LEGEND: Final = (
 )
 
 
-def context_plots(report: BenchReport) -> Iterable[str]:
+def context_plots(report: McpReport) -> Iterable[str]:
     """A plot for each scenario and model that more than one set of servers was tried with."""
     costs = sorted(context_costs(report), key=_compared)  # stable: setups stay in their order
     for (_, scenario, model), group in groupby(costs, key=_compared):

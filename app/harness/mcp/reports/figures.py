@@ -1,13 +1,14 @@
 """Figures as all reports write them."""
 
-from app.harness.mcp.types import Outcome, TaskResult
+from app.harness.mcp.types import TaskResult
+from app.harness.results import AttemptOutcome
 
 
 def result_word(result: TaskResult) -> str:
     """PASS, FAIL, ERROR, SKIP, the score of a judge without a threshold, or `-` for neither."""
-    if result.outcome is Outcome.SKIPPED:
+    if result.outcome is AttemptOutcome.SKIPPED:
         return "SKIP"
-    if result.outcome is not Outcome.SCORED:
+    if result.outcome is not AttemptOutcome.SCORED:
         return "ERROR"
     if result.passed is not None:
         return "PASS" if result.passed else "FAIL"

@@ -19,13 +19,13 @@ from app.harness.mcp.reports.tables import (
     task_table,
     tool_table,
 )
-from app.harness.mcp.types import BenchReport, TaskResult
+from app.harness.mcp.types import McpReport, TaskResult
 from app.llm.conversation import Block, TextBlock, ToolUseBlock
 
 _VERDICTS = {True: "pass", False: "fail", None: "–"}
 
 
-def html_report(report: BenchReport) -> str:
+def html_report(report: McpReport) -> str:
     """The figures on top, the cost of context, then a fold for each attempt with all of it."""
     return html_page(
         "ot-bench",
@@ -48,7 +48,7 @@ def _section(cells: Cells) -> Iterable[str]:
         yield html_table(cells.heads, cells.rows)
 
 
-def _plots(report: BenchReport) -> Iterable[str]:
+def _plots(report: McpReport) -> Iterable[str]:
     plots = list(context_plots(report))
     if plots:
         yield from plots

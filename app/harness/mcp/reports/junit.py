@@ -5,10 +5,11 @@ from xml.etree import ElementTree as ET
 from app.core.text import xml_text
 from app.harness.mcp.reports.figures import name_of, reason
 from app.harness.mcp.summary import summarize
-from app.harness.mcp.types import BenchReport, Outcome, TaskResult
+from app.harness.mcp.types import McpReport, TaskResult
+from app.harness.results import AttemptOutcome
 
 
-def junit_report(report: BenchReport) -> str:
+def junit_report(report: McpReport) -> str:
     """A suite of the run with a case for each attempt."""
     summary = summarize(report)
     suite = ET.Element(
@@ -18,7 +19,7 @@ def junit_report(report: BenchReport) -> str:
         tests=str(len(report.results)),
         failures=str(summary.failed),
         errors=str(summary.errors),
-        skipped=str(sum(each.outcome is Outcome.SKIPPED for each in report.results)),
+        skipped=str(sum(each.outcome is AttemptOutcome.SKIPPED for each in report.results)),
         time=f"{summary.duration_ms / 1000:.3f}",
     )
     for each in report.results:
@@ -35,7 +36,7 @@ def _case(result: TaskResult) -> ET.Element:
         time=f"{result.duration_ms / 1000:.3f}",
     )
     why = xml_text(reason(result))
-    if result.outcome is Outcome.SKIPPED:
+    if result.outcome is AttemptOutcome.SKIPPED:
         ET.SubElement(case, "skipped", message=why)
     elif result.error is not None:
         ET.SubElement(case, "error", message=why, type=result.error.kind)

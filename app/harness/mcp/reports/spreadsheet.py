@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable
 
 from app.harness.mcp.reports.figures import name_of, result_word, servers_of
-from app.harness.mcp.types import BenchReport, TaskResult
+from app.harness.mcp.types import McpReport, TaskResult
 
 TASK_HEADS = (
     "scenario", "task", "model", "server", "result", "total_input", "total_output", "llm_calls",
@@ -17,12 +17,12 @@ CALL_HEADS = (
 )  # fmt: skip
 
 
-def tasks_csv(report: BenchReport) -> str:
+def tasks_csv(report: McpReport) -> str:
     """A row per attempt; what is unknown is an empty cell."""
     return _csv(TASK_HEADS, (_task(each) for each in report.results))
 
 
-def calls_csv(report: BenchReport) -> str:
+def calls_csv(report: McpReport) -> str:
     """A row per request to a model, counted from 1."""
     rows = (
         (

@@ -14,7 +14,7 @@ from app.harness.mcp.reports.figures import (
     servers_of,
 )
 from app.harness.mcp.summary import summarize
-from app.harness.mcp.types import BenchReport
+from app.harness.mcp.types import McpReport
 
 BAR: int = 12
 
@@ -27,7 +27,7 @@ class Cells(NamedTuple):
     rows: Sequence[Sequence[str]]
 
 
-def headlines(report: BenchReport) -> list[tuple[str, str]]:
+def headlines(report: McpReport) -> list[tuple[str, str]]:
     """The figures of a run by name."""
     found = summarize(report)
     rate = "–" if found.pass_rate is None else f"{100 * found.pass_rate:.1f} %"
@@ -47,7 +47,7 @@ def headlines(report: BenchReport) -> list[tuple[str, str]]:
     return [*lines, ("Note", "the run was ended early")] if report.interrupted else lines
 
 
-def task_table(report: BenchReport, *, verbose: bool = False) -> Cells:
+def task_table(report: McpReport, *, verbose: bool = False) -> Cells:
     """A row for each attempt; `verbose` adds the input of each call and how it grows."""
     heads = ["Scenario", "Task", "Model", "Server", "Result", "In", "Out", "Calls", "Time", "Cost"]
     rows = []
@@ -67,7 +67,7 @@ def task_table(report: BenchReport, *, verbose: bool = False) -> Cells:
     return Cells("Tasks", [*heads, "Input per call", "Growth"] if verbose else heads, rows)
 
 
-def failure_lines(report: BenchReport) -> list[tuple[str, str]]:
+def failure_lines(report: McpReport) -> list[tuple[str, str]]:
     """What did not pass, and why."""
     return [
         (f"{result_word(each)} {each.scenario} / {name_of(each)}", reason(each))
@@ -76,7 +76,7 @@ def failure_lines(report: BenchReport) -> list[tuple[str, str]]:
     ]
 
 
-def context_table(report: BenchReport) -> Cells:
+def context_table(report: McpReport) -> Cells:
     """The cost of context: base, one server, all servers, one tool, side by side."""
     heads = (
         "Scenario", "Model", "Servers", "Tools", "Schemas", "Base", "Growth", "Input", "Calls",
@@ -96,7 +96,7 @@ def context_table(report: BenchReport) -> Cells:
     return Cells("Cost of context (tokens, means per attempt)", heads, rows)
 
 
-def tool_table(report: BenchReport) -> Cells:
+def tool_table(report: McpReport) -> Cells:
     """Every tool with the tokens of its schema; one that nobody called says `never`."""
     rows = [
         (each.server, each.tool, str(each.tokens), str(each.calls) if each.calls else "never",

@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Iterator
 
-from app.harness.bash.checking import Check, Complaint, Evidence, Found
+from app.harness.bash.checking import Check, CheckEvidence, CheckResult, CheckWarning
 
 
-def find(value: str, evidence: Evidence) -> Found:
+def find(value: str, evidence: CheckEvidence) -> CheckResult:
     printed = sum(len(call.stdout) for call in evidence.calls)
-    return Found(printed <= int(value), f"expected <= {value}, got {printed}")
+    return CheckResult(printed <= int(value), f"expected <= {value}, got {printed}")
 
 
-def complaints(value: str) -> Iterator[Complaint]:
+def complaints(value: str) -> Iterator[CheckWarning]:
     if not value.isdecimal():
-        yield Complaint(f"{value!r} is no number of characters", fatal=True)
+        yield CheckWarning(f"{value!r} is no number of characters", fatal=True)
 
 
 def register(add: Callable[..., object]) -> None:

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.harness.budget import Allowance, Spending
+from app.harness.budget import Budget, BudgetLimits
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.plan import LlmEndpoint, Plan, PlannedServer, PlannedTask
-from app.harness.mcp.run import run_bench
-from app.harness.mcp.types import BenchReport, Event, TaskResult
+from app.harness.mcp.run import run_plan
+from app.harness.mcp.types import Event, McpReport, TaskResult
 from app.llm.conversation import (
     Llm,
     Message,
@@ -105,7 +105,7 @@ def direct_task(server: PlannedServer, tool: str, **more: Any) -> PlannedTask:
 class Ran:
     """A report, and what was told on the way to it."""
 
-    report: BenchReport
+    report: McpReport
     events: list[Event]
 
     @property
@@ -117,13 +117,13 @@ class Ran:
 def run(
     *tasks: PlannedTask,
     model: Llm | None = None,
-    allowance: Allowance | None = None,
+    budget_limits: BudgetLimits | None = None,
     **more: Any,
 ) -> Ran:
     """Run tasks; every model they name is this one."""
     asked = model or scripted(says("Done."))
     events: list[Event] = []
     plan = Plan(tasks=tasks, **more)
-    whole = Spending(allowance=allowance or Allowance())
-    report = asyncio.run(run_bench(plan, events.append, opening=lambda *_: asked, spending=whole))
+    whole = Budget(limits=budget_limits or BudgetLimits())
+    report = asyncio.run(run_plan(plan, events.append, opening=lambda *_: asked, budget=whole))
     return Ran(report, events)

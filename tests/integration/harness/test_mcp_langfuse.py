@@ -14,11 +14,11 @@ from app.harness.langfuse_export import LangfuseAccess
 from app.harness.mcp.cli import cli
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.langfuse_export import export_run
-from app.harness.mcp.types import Ending, Outcome
+from app.harness.results import AttemptOutcome, ConversationEnding
 from app.llm.conversation import user_message
 from tests.integration.langfuse.collecting import collected
-from tests.support.bench_results import FAILED, bench_report, llm_calls, result, tool_call
 from tests.support.langfuse import stand_in
+from tests.support.mcp_results import FAILED, llm_calls, mcp_report, result, tool_call
 from tests.support.mcp_servers import FAULTS
 
 NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
@@ -26,7 +26,7 @@ NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
 
 def test_a_run_is_read_back_as_it_was_written() -> None:
     asked = result(
-        ending=Ending.NATURAL,
+        ending=ConversationEnding.NATURAL,
         servers=("a",),
         llm_calls=llm_calls(100, 160),
         messages=(user_message("Do it."),),
@@ -43,14 +43,14 @@ def test_a_run_is_read_back_as_it_was_written() -> None:
         evaluations=(FAILED,),
         tool_calls=(tool_call("a", "t"),),
     )
-    lost = result("lost", outcome=Outcome.INFRA_ERROR, evaluations=())
+    lost = result("lost", outcome=AttemptOutcome.INFRA_ERROR, evaluations=())
     with stand_in() as langfuse:
         access = LangfuseAccess(
             url=langfuse.url,
             public_key=langfuse.public_key,
             secret_key=Secret(langfuse.secret_key),
         )
-        done = export_run(bench_report(asked, direct, lost), access, dataset="mcp", now=NOW)
+        done = export_run(mcp_report(asked, direct, lost), access, dataset="mcp", now=NOW)
         assert done == ("mcp", "bench-2026-11-22-020000", 2)
         found = collected(
             langfuse, dataset_ref="mcp", run_name=done.run_name, late_scores=True, now=utc_now()

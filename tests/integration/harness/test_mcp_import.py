@@ -5,16 +5,16 @@ import json
 import pytest
 
 from app.harness.mcp.recordings import json_text
-from app.harness.mcp.types import BenchReport
+from app.harness.mcp.types import McpReport
 from app.traces.imports import read_results
 from app.traces.mcp_traces import traces_of
 from app.traces.ndjson import read_traces
-from tests.support.bench_results import FAILED, bench_report, llm_calls, result, tool_call
+from tests.support.mcp_results import FAILED, llm_calls, mcp_report, result, tool_call
 from tests.support.service import Service
 
 
-def two_attempts() -> BenchReport:
-    return bench_report(
+def two_attempts() -> McpReport:
+    return mcp_report(
         result(
             llm_calls=llm_calls(100, 160), tool_calls=(tool_call("a", "t"),), duration_ms=1500.0
         ),

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from app.core.resources import Resources
-from app.harness.mcp.schemas import BenchSettings
+from app.harness.mcp.schemas import McpHarnessSettings
 from app.harness.schemas import ModelPrice
 from app.llm.conversation import Message, Role, Stop, TextBlock, ToolUseBlock, Usage
-from app.traces.mcp_producer import order_bench
+from app.traces.mcp_producer import mcp_producer
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery
 from tests.support.mcp_servers import FAULTS
 from tests.support.model_server import Asked, Raw, Said, model_server
@@ -24,7 +24,7 @@ from tests.support.service import JSON, Service, pointers
 pytestmark = pytest.mark.xdist_group("sdks of models")
 
 METRICS = ["TASK_PASSED", "TASK_SCORE", "TOOL_CALL_SUCCESS_RATE", "INPUT_TOKENS", "COST_USD"]
-ORDER = BenchSettings(trials=2, concurrency=1)
+ORDER = McpHarnessSettings(trials=2, concurrency=1)
 ASKS: list[JSON] = [
     {"name": f"tool:faults:{name}", "server": None, "prompt": name} for name in ("a", "b")
 ]
@@ -240,11 +240,11 @@ def test_what_a_run_spent_before_it_was_killed_counts(
     order = ORDER.model_copy(update={"run_usd": 350e-6, "prices": prices})
     with model_server(answers) as server:
         (folder / "bench.yaml").write_text(bench(*ASKS, url=server.openai_url))
-        digest = order_bench(service_resources, "bench.yaml", order).digest
+        digest = mcp_producer(service_resources, "bench.yaml", order).digest
         rest = list(pages(service_resources, f"{digest}:0:100+10+0.0002", order))
         assert [each.prompt for each in server.asked] == ["b"]
     found = [(trace.trace_id[-3:], trace.error) for page in rest for trace in page.traces]
-    told = "run limit: the run's limit of cost is reached"
+    told = "run limit: the run reached its limit of cost"
     assert found == [("b#0", None), ("a#1", told), ("b#1", told)]
 
 
@@ -257,7 +257,7 @@ def test_a_limit_in_dollars_without_a_price_fails_the_run(service: Service, fold
 
 
 def pages(
-    resources: Resources, cursor: str | None = None, order: BenchSettings = ORDER
+    resources: Resources, cursor: str | None = None, order: McpHarnessSettings = ORDER
 ) -> Iterator[TracePage]:
     query = TraceQuery(dataset_ref="bench.yaml", run_name=None, harness=order)
     return TRACE_SOURCES.get("harness").open(resources).pages(query, cursor)
@@ -272,7 +272,7 @@ def test_a_run_that_is_killed_repeats_no_attempt_that_is_done(
     count = {**DIRECT, "tool": "count", "arguments": {}}
     second = {**count, "name": "tool:faults:second"}
     (folder / "bench.yaml").write_text(bench(count, second))
-    digest = order_bench(service_resources, "bench.yaml", ORDER).digest
+    digest = mcp_producer(service_resources, "bench.yaml", ORDER).digest
     rest = list(pages(service_resources, f"{digest}:0,2:7+7"))
     found = [(trace.trace_id, trace.output) for page in rest for trace in page.traces]
     assert found == [(f"all/tool:faults:second#{n}", f"{n + 1}") for n in (0, 1)]
@@ -292,7 +292,7 @@ def test_tasks_in_order_find_what_those_before_them_left_and_are_stored_once(
     text = bench({**count, "name": "first"}, {**count, "name": "second"})
     (folder / "bench.yaml").write_text(text.replace('"tasks"', '"in_order": true, "tasks"'))
     order = ORDER.model_copy(update={"concurrency": 4})
-    digest = order_bench(service_resources, "bench.yaml", order).digest
+    digest = mcp_producer(service_resources, "bench.yaml", order).digest
     rest = list(pages(service_resources, f"{digest}:0:7+7", order))
     found = {trace.trace_id: trace.output for page in rest for trace in page.traces}
     assert found == {"all/second#0": "2", "all/first#1": "1", "all/second#1": "2"}

@@ -4,15 +4,15 @@ from typing import Any
 
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.types import (
-    BenchReport,
     Evaluation,
     LlmCall,
-    Outcome,
+    McpReport,
+    McpToolCall,
     ServerFacts,
     TaskResult,
-    ToolCall,
     ToolFacts,
 )
+from app.harness.results import AttemptOutcome
 
 PASSED = Evaluation(type="contains", passed=True, reason="found", expected="a", actual="a")
 FAILED = Evaluation(type="contains", passed=False, reason="not found in the answer", expected="b")
@@ -28,7 +28,7 @@ def result(task: str = "compare:base", **given: Any) -> TaskResult:
         "model": "m",
         "servers": (),
         "trial": 0,
-        "outcome": Outcome.SCORED,
+        "outcome": AttemptOutcome.SCORED,
         "content_hash": "0" * 16,
         "response": "a",
         "evaluations": (PASSED,),
@@ -54,8 +54,8 @@ def llm_calls(*inputs: int | None) -> tuple[LlmCall, ...]:
     return tuple(calls)
 
 
-def tool_call(server: str, tool: str, *, is_error: bool = False) -> ToolCall:
-    return ToolCall(
+def tool_call(server: str, tool: str, *, is_error: bool = False) -> McpToolCall:
+    return McpToolCall(
         server=server, tool=tool, arguments={}, text="x", is_error=is_error, duration_ms=1.0
     )
 
@@ -69,6 +69,6 @@ def server(name: str, **tools: int) -> ServerFacts:
     return ServerFacts(file="bench.yaml", name=name, version=None, instructions=None, tools=listed)
 
 
-def bench_report(*results: TaskResult, **given: Any) -> BenchReport:
+def mcp_report(*results: TaskResult, **given: Any) -> McpReport:
     values = {"timestamp": "2026-11-22T09:30:00Z", "planned": len(results), "results": results}
-    return BenchReport(**{**values, **given})
+    return McpReport(**{**values, **given})

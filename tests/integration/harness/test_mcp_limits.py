@@ -4,16 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from app.harness.budget import Allowance
-from app.harness.gate import Verdict, verdict
+from app.harness.budget import BudgetLimits
+from app.harness.gate import HarnessExit, decide_exit
 from app.harness.mcp.config import Evaluator
 from app.harness.mcp.evaluating import load_evaluators
 from app.harness.mcp.planning import unpriced
 from app.harness.mcp.summary import figures
-from app.harness.mcp.types import ErrorKind, Outcome
+from app.harness.mcp.types import ErrorKind
+from app.harness.results import AttemptOutcome
 from app.llm.conversation import Turn
 from app.llm.prices import Price
-from tests.support.bench import (
+from tests.support.mcp_bench import (
     Request,
     ScriptedModel,
     calls,
@@ -26,7 +27,7 @@ from tests.support.bench import (
 from tests.support.mcp_servers import faults, stdio
 
 PRICES = {"m": Price(input_usd=1.0, output_usd=10.0)}
-BOTH_SKIPPED = [Outcome.SCORED, Outcome.SKIPPED, Outcome.SKIPPED]
+BOTH_SKIPPED = [AttemptOutcome.SCORED, AttemptOutcome.SKIPPED, AttemptOutcome.SKIPPED]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -35,13 +36,15 @@ def _evaluators() -> None:
 
 
 @pytest.mark.parametrize(
-    ("allowance", "told"),
+    ("budget_limits", "told"),
     [
-        (Allowance(tokens=110), "the run's limit of tokens is reached"),
-        (Allowance(cost_usd=0.0002), "the run's limit of cost is reached"),
+        (BudgetLimits(tokens=110), "the run reached its limit of tokens"),
+        (BudgetLimits(cost_usd=0.0002), "the run reached its limit of cost"),
     ],
 )
-def test_nothing_is_begun_once_a_run_has_used_what_it_may(allowance: Allowance, told: str) -> None:
+def test_nothing_is_begun_once_a_run_has_used_what_it_may(
+    budget_limits: BudgetLimits, told: str
+) -> None:
     """One answer takes 100 + 10 tokens, or 200 millionths of a dollar. Nor does a server start that
     could not, and the limit is not the error that a task expects.
     """
@@ -52,17 +55,19 @@ def test_nothing_is_begun_once_a_run_has_used_what_it_may(allowance: Allowance, 
         direct_task(stdio("s", "no-such-program"), "echo", name="third", evaluator=any_error),
     ]
     model = scripted(says("Done.", (100, 10)))
-    report = run(*tasks, model=model, allowance=allowance, prices=PRICES, concurrency=1).report
+    report = run(
+        *tasks, model=model, budget_limits=budget_limits, prices=PRICES, concurrency=1
+    ).report
     assert [each.outcome for each in report.results] == BOTH_SKIPPED
     assert {each.error.detail for each in report.results if each.error} == {told}
     assert len(model.asked) == 1
-    assert verdict(figures(report), 0.0) is Verdict.ERRORS
+    assert decide_exit(figures(report), 0.0) is HarnessExit.ERRORS
 
 
 def test_a_task_that_meets_the_limit_of_the_run_is_nobodys_failure_and_keeps_its_cost() -> None:
     model = scripted(calls(("count", {}), tokens=(100, 10)))
-    result = run(harness_task(faults()), model=model, allowance=Allowance(tokens=200)).result
-    assert (result.outcome, result.passed) == (Outcome.SKIPPED, None)
+    result = run(harness_task(faults()), model=model, budget_limits=BudgetLimits(tokens=200)).result
+    assert (result.outcome, result.passed) == (AttemptOutcome.SKIPPED, None)
     assert result.error is not None
     assert result.error.kind is ErrorKind.RUN_LIMIT
     assert (len(model.asked), result.input_tokens, len(result.tool_calls)) == (2, 200, 2)
@@ -77,16 +82,19 @@ def test_what_a_judge_takes_is_part_of_what_the_run_takes() -> None:
     judged = Evaluator(prompt="Is {response} blue?", model="m")
     tasks = [harness_task(name=name, evaluator=judged) for name in ("a", "b")]
     model = ScriptedModel(play)
-    report = run(*tasks, model=model, allowance=Allowance(tokens=110), concurrency=1).report
-    assert [each.outcome for each in report.results] == [Outcome.SCORED, Outcome.SKIPPED]
+    report = run(*tasks, model=model, budget_limits=BudgetLimits(tokens=110), concurrency=1).report
+    assert [each.outcome for each in report.results] == [
+        AttemptOutcome.SCORED,
+        AttemptOutcome.SKIPPED,
+    ]
     assert len(model.asked) == 2
 
 
 def test_a_limit_in_dollars_needs_the_price_of_everything_that_it_bounds() -> None:
     judge = Evaluator(prompt="{response}", model="judge")
     task = harness_task(evaluator=judge)
-    bounded = replace(task, allowance=Allowance(cost_usd=1.0))
-    assert unpriced([task], {}, Allowance(tokens=1)) == []
-    assert unpriced([bounded], {}, Allowance()) == ["m"]
-    assert unpriced([bounded], PRICES, Allowance()) == []
-    assert unpriced([task, bounded], PRICES, Allowance(cost_usd=1.0)) == ["judge"]
+    bounded = replace(task, budget_limits=BudgetLimits(cost_usd=1.0))
+    assert unpriced([task], {}, BudgetLimits(tokens=1)) == []
+    assert unpriced([bounded], {}, BudgetLimits()) == ["m"]
+    assert unpriced([bounded], PRICES, BudgetLimits()) == []
+    assert unpriced([task, bounded], PRICES, BudgetLimits(cost_usd=1.0)) == ["judge"]

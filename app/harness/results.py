@@ -1,0 +1,62 @@
+"""Result types and figures that both harnesses share."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class AttemptOutcome(StrEnum):
+    """Whether an attempt could be scored, and if not, why."""
+
+    SCORED = "scored"
+    AGENT_ERROR = "agent_error"
+    INFRA_ERROR = "infra_error"
+    JUDGE_ERROR = "judge_error"
+    TIMEOUT = "timeout"
+    SKIPPED = "skipped"
+
+
+class ConversationEnding(StrEnum):
+    """Why the conversation with a model ended; NATURAL means that the model ended it itself."""
+
+    NATURAL = "natural"
+    TURN_LIMIT = "turn_limit"
+    TOKEN_LIMIT = "token_limit"  # noqa: S105 - a limit of tokens
+    TIME_LIMIT = "time_limit"
+    COST_LIMIT = "cost_limit"
+    TRUNCATED = "truncated"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeUsage:
+    """Tokens and cost of judge requests, apart from those of the agent; None is unknown."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+
+
+def sum_if_known(numbers: Iterable[int | None]) -> int | None:
+    """The sum; None when a number is unknown. The sum of nothing is 0."""
+    listed = list(numbers)
+    known = [number for number in listed if number is not None]
+    return sum(known) if len(known) == len(listed) else None
+
+
+def mean_if_known(numbers: Iterable[float | None]) -> float | None:
+    """The mean; None when there is no number or one of them is unknown."""
+    listed = list(numbers)
+    known = [number for number in listed if number is not None]
+    return sum(known) / len(known) if known and len(known) == len(listed) else None
+
+
+def sum_of_known(amounts: Sequence[float | None]) -> float | None:
+    """The sum of the known amounts; None when no amount is known."""
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if known else None
+
+
+def pass_rate(passed: int, judged: int) -> float | None:
+    """The share of passed attempts; None when no attempt was judged."""
+    return passed / judged if judged else None
