@@ -41,11 +41,12 @@ prove: dev ## long campaigns: kill matrices, fuzzing
 coverage: dev ## tests with branch coverage
 	@$(BIN)/python -m pytest --cov=app --cov-report=term-missing:skip-covered
 
-check: dev ## format, lint, types, imports
+check: dev ## format, lint, types, imports, dependencies
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/deptry --no-ansi .
 
 format: dev ## rewrite the sources in the house format
 	@$(BIN)/ruff format .
