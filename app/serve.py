@@ -1,7 +1,8 @@
 """`mosaico serve`: the whole service as one process tree.
 
-The parent keeps the embedded database and three children: the API, a worker and a scheduler. A
-child that ends is started again; when the parent ends, however it does, its children end too.
+The parent process supervises the embedded database and three child processes: the API, a worker
+and a scheduler. It restarts a child that ends. When the parent ends, even by SIGKILL, its children
+end too: each child watches its end of a pipe from the parent.
 """
 
 import contextlib
@@ -37,20 +38,20 @@ RESTART_S = 1.0
 
 
 class PortInUse(AppError):
-    """Another program listens on the port of the API; end it, or set MOSAICO_PORT."""
+    """The port of the API is in use; stop the other program, or set MOSAICO_PORT."""
 
     code = "port-in-use"
     exit_code = 69
 
 
 class DidNotStart(Unavailable):
-    """The service did not become ready; its messages above say why."""
+    """The service did not become ready; see its messages above."""
 
     code = "did-not-start"
 
 
-def serve_all(settings: Settings, tell: Callable[[str], None]) -> None:
-    """Run everything until SIGTERM or SIGINT; `tell` gets what a person should know."""
+def serve_all(settings: Settings, print_line: Callable[[str], None]) -> None:
+    """Run all processes until SIGTERM or SIGINT; `print_line` receives the messages to the user."""
     set_up_logs(settings)
     stopping = threading.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
@@ -60,16 +61,16 @@ def serve_all(settings: Settings, tell: Callable[[str], None]) -> None:
     with database_url(settings) as url:
         upgrade(url)
         first_key = _first_key(settings)
-        with _children(reachable_at_home(settings), stopping) as children:
+        with _running_children(local_network_settings(settings), stopping) as children:
             if _wait_until_ready(settings, children, stopping):
-                for line in _greeting(settings, first_key):
-                    tell(line)
-                _watch(children, stopping)
-    tell("stopped")
+                for line in _start_message(settings, first_key):
+                    print_line(line)
+                _supervise(children, stopping)
+    print_line("stopped")
 
 
 def require_free_port(settings: Settings) -> None:
-    """Raise `PortInUse` before anything is started: whoever listens there would answer for us."""
+    """Raise `PortInUse` before anything starts: the readiness check would reach the other program."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -79,17 +80,19 @@ def require_free_port(settings: Settings) -> None:
         except OSError as error:
             raise PortInUse(
                 f"cannot listen on {settings.host} port {settings.port}"
-                f" ({os.strerror(error.errno or 0)}); end the program that does, perhaps another"
-                " `mosaico serve`, or set MOSAICO_PORT"
+                f" ({os.strerror(error.errno or 0)}); stop the program that uses the port, for example"
+                " another `mosaico serve`, or set MOSAICO_PORT"
             ) from None
 
 
-def reachable_at_home(settings: Settings) -> Mapping[str, str]:
-    """The variable that lets the children call servers of this machine and of private networks:
-    when only this machine can ask for that, and the operator has said nothing else.
+def local_network_settings(settings: Settings) -> Mapping[str, str]:
+    """The variable that lets the children call servers on this machine and in private networks.
+
+    Empty unless only this machine can reach the API and the operator configured nothing else: a
+    remote client must not use the service to reach the private network.
     """
-    only_we_ask = settings.host == "localhost" or _is_loopback(settings.host)
-    if settings.outbound_allow is not None or settings.in_production or not only_we_ask:
+    is_local = settings.host == "localhost" or _is_loopback(settings.host)
+    if settings.outbound_allow is not None or settings.in_production or not is_local:
         return {}
     return {SETTING: OWN_NETWORKS}
 
@@ -102,12 +105,13 @@ def _is_loopback(host: str) -> bool:
 
 
 def end_with_parent() -> None:
-    """In a child of `serve`: end when the parent is gone, by whatever death."""
+    """In a child of `serve`: end when the parent process ends, even by SIGKILL."""
     if os.environ.get(SUPERVISED):
-        threading.Thread(target=_end_at_eof, name="end with parent", daemon=True).start()
+        threading.Thread(target=_end_at_end_of_file, name="end with parent", daemon=True).start()
 
 
-def _end_at_eof() -> None:
+def _end_at_end_of_file() -> None:
+    # The parent holds the other end of standard input: the kernel closes it when the parent dies.
     while os.read(sys.stdin.fileno(), 1):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
@@ -115,7 +119,7 @@ def _end_at_eof() -> None:
 
 @dataclass(slots=True)
 class _Child:
-    """One process of the tree, started again whenever it ends."""
+    """A process of the tree that is restarted when it ends."""
 
     command: str
     environment: Mapping[str, str]
@@ -123,7 +127,8 @@ class _Child:
 
     def start(self) -> None:
         self.process = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-m", "app.cli", self.command],
+            # -P: the current folder may hold another package named `app`; never import it.
+            [sys.executable, "-P", "-m", "app.cli", self.command],
             stdin=subprocess.PIPE,
             env={**os.environ, **self.environment, SUPERVISED: "1"},
             start_new_session=True,
@@ -134,13 +139,15 @@ class _Child:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(max(0.1, deadline - time.monotonic()))
             return
-        log.warning("%s did not stop in time and is killed", self.command)
+        log.warning("%s did not stop within %g s: killing it", self.command, STOP_S)
         self.process.kill()
         self.process.wait()
 
 
 @contextlib.contextmanager
-def _children(environment: Mapping[str, str], stopping: threading.Event) -> Iterator[list[_Child]]:
+def _running_children(
+    environment: Mapping[str, str], stopping: threading.Event
+) -> Iterator[list[_Child]]:
     children = [_Child(command, environment) for command in ("api", "worker", "scheduler")]
     try:
         for child in children:
@@ -155,12 +162,14 @@ def _children(environment: Mapping[str, str], stopping: threading.Event) -> Iter
             child.stop(deadline)
 
 
-def _watch(children: list[_Child], stopping: threading.Event) -> None:
+def _supervise(children: list[_Child], stopping: threading.Event) -> None:
     while not stopping.wait(WATCH_S):
         for child in children:
             if child.process.poll() is not None:
                 log.error(
-                    "%s ended with %s and is started again", child.command, child.process.returncode
+                    "%s ended with exit code %s: restarting it",
+                    child.command,
+                    child.process.returncode,
                 )
                 stopping.wait(RESTART_S)
                 if not stopping.is_set():
@@ -170,15 +179,15 @@ def _watch(children: list[_Child], stopping: threading.Event) -> None:
 def _wait_until_ready(
     settings: Settings, children: list[_Child], stopping: threading.Event
 ) -> bool:
-    """Wait for the first good answer; False when the service is told to stop before it."""
+    """Wait until the API is ready; False when the service is stopped before."""
     deadline = time.monotonic() + READY_S
     with httpx.Client(base_url=base_url(settings), trust_env=False) as client:
         while not stopping.wait(WATCH_S):
             for child in children:
                 if child.process.poll() is not None:
                     raise DidNotStart(
-                        f"{child.command} ended with {child.process.returncode} while starting;"
-                        " its messages above say why"
+                        f"{child.command} ended with exit code {child.process.returncode} while starting;"
+                        " see its messages above"
                     )
             with contextlib.suppress(httpx.HTTPError):
                 if client.get("/readyz").is_success:
@@ -189,7 +198,7 @@ def _wait_until_ready(
 
 
 def base_url(settings: Settings) -> str:
-    """Where a browser on this machine finds the service."""
+    """The URL of the service for a browser on this machine."""
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
     return f"http://{host}:{settings.port}"
 
@@ -204,7 +213,7 @@ def _first_key(settings: Settings) -> FirstKey:
         )
 
 
-def _greeting(settings: Settings, first_key: FirstKey) -> list[str]:
+def _start_message(settings: Settings, first_key: FirstKey) -> list[str]:
     key = f"in the file {first_key.path}" if first_key.path else "as set in MOSAICO_ADMIN_KEY"
     return [
         f"MOSAICO runs at {base_url(settings)}",

@@ -23,7 +23,7 @@ from app.core.secrets import BadMasterKey
 from app.core.settings import Settings
 from app.jobs.pool import ProcessPool
 from app.main import create_app
-from app.serve import reachable_at_home
+from app.serve import local_network_settings
 from app.startup import master_key, outbound_policy
 from app.worker import _purge
 from tests.integration.safety.conftest import PASSWORD, RoleWith
@@ -242,5 +242,5 @@ def test_production_calls_public_servers_encrypted_only() -> None:
 def test_private_networks_are_open_where_only_this_machine_can_ask(
     given: dict[str, object], at_home: bool
 ) -> None:
-    opened = reachable_at_home(settings(**given)).get("MOSAICO_OUTBOUND_ALLOW", "")
+    opened = local_network_settings(settings(**given)).get("MOSAICO_OUTBOUND_ALLOW", "")
     assert ("192.168.0.0/16" in opened) is at_home
