@@ -166,7 +166,7 @@ def test_a_killed_worker_of_the_tree_is_started_again_and_its_run_completes(
     interrupted_run(house, "killed-worker", lambda: os.kill(before, signal.SIGKILL))
 
     assert tree.child("worker") != before
-    assert "started again" in tree.serve.log
+    assert "restarting it" in tree.serve.log
 
 
 def test_a_killed_api_of_the_tree_answers_again(tree: Tree, house: House) -> None:
