@@ -32,7 +32,15 @@ def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     offline = ["--no-index", "--no-deps"]
-    build: list[str | Path] = [*pip, "wheel", *offline, "--no-build-isolation", "--wheel-dir", folder, ROOT]
+    build: list[str | Path] = [
+        *pip,
+        "wheel",
+        *offline,
+        "--no-build-isolation",
+        "--wheel-dir",
+        folder,
+        ROOT,
+    ]
     subprocess.run(build, check=True, timeout=120)
     venv.create(folder / "venv", with_pip=False)
     python = folder / "venv" / "bin" / "python"
