@@ -19,7 +19,7 @@ from app.notifications import tasks as notification_tasks
 from app.notifications.service import purge_notifications
 from app.plugins import load_plugins
 from app.runs import tasks as run_tasks
-from app.runs.llm_cache import purge_old_answers
+from app.runs.llm_cache import evict_expired_answers
 from app.runs.retention import purge_kept_runs
 from app.schedules import digest, missed
 from app.schedules import tasks as schedule_tasks
@@ -111,7 +111,7 @@ def _purge(resources: Resources) -> None:
         purge_events,
         purge_notifications,
         purge_kept_runs,
-        purge_old_answers,
+        evict_expired_answers,
     ):
         purged = 1
         while purged:

@@ -24,7 +24,7 @@ from app.core.errors import Unavailable
 from app.core.http.client import outbound_client
 from app.core.http.network_policy import OWN_SERVERS
 from app.core.secrets import Secret
-from app.llm.conversation import Message, Role, Usage
+from app.llm.conversation import ChatMessage, MessageRole, Usage
 from app.llm.providers import MissingKey
 
 TIMEOUT_S: Final = 30.0
@@ -141,9 +141,11 @@ def langfuse_access(environment: Mapping[str, str]) -> LangfuseAccess:
     return LangfuseAccess(url=url.rstrip("/"), public_key=public, secret_key=Secret(secret))
 
 
-def last_words(messages: Sequence[Message]) -> str:
+def last_words(messages: Sequence[ChatMessage]) -> str:
     """What a model said last; empty when it said nothing."""
-    said = (message.text() for message in reversed(messages) if message.role is Role.ASSISTANT)
+    said = (
+        message.text() for message in reversed(messages) if message.role is MessageRole.ASSISTANT
+    )
     return next(said, "")
 
 

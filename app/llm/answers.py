@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from app.core.strict_json import parse_finite_json
 from app.core.text import replace_unstorable_in_json
-from app.llm.conversation import LlmFailure, Turn, Usage
+from app.llm.conversation import LlmError, Turn, Usage
 
 JSON = dict[str, Any]
 
@@ -30,7 +30,7 @@ def read_answer(body: bytes, read: Callable[[JSON], Turn]) -> Turn:
         return read(replace_unstorable_in_json(parse_finite_json(body)))
     except (ValueError, RecursionError, KeyError, IndexError, TypeError, AttributeError):
         shown = body[:SHOWN].decode("utf-8", "replace")
-        raise LlmFailure(f"the answer cannot be read: {shown!r}") from None
+        raise LlmError(f"the answer cannot be read: {shown!r}") from None
 
 
 def read_arguments(given: Any) -> Arguments:

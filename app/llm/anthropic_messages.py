@@ -12,11 +12,11 @@ from app.llm.answers import JSON, read_arguments, read_usage, text_of
 from app.llm.calling import SdkErrors
 from app.llm.conversation import (
     Block,
+    ChatMessage,
     Llm,
-    Message,
+    MessageRole,
     Provider,
-    Role,
-    Stop,
+    StopReason,
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
@@ -24,7 +24,7 @@ from app.llm.conversation import (
     TurnSettings,
     Usage,
 )
-from app.llm.sdk import Access, Asked, SdkLlm
+from app.llm.sdk import ProviderAccess, SdkLlm, TurnRequest
 
 MAX_OUTPUT_TOKENS: Final = 16_000  # the API wants a number; beyond 21,333 the SDK wants streams
 
@@ -33,10 +33,13 @@ _ERRORS: Final = SdkErrors(
     connection=anthropic.APIConnectionError,
     any=anthropic.AnthropicError,
 )
-_STOPS: Final[dict[Any, Stop]] = {"max_tokens": Stop.TRUNCATED, "tool_use": Stop.TOOL_USE}
+_STOPS: Final[dict[Any, StopReason]] = {
+    "max_tokens": StopReason.TRUNCATED,
+    "tool_use": StopReason.TOOL_USE,
+}
 
 
-def open_messages(model: str, access: Access, settings: TurnSettings) -> Llm:
+def open_messages(model: str, access: ProviderAccess, settings: TurnSettings) -> Llm:
     """A model behind the Messages API, or a server that speaks it."""
     client = anthropic.AsyncAnthropic(**access.options())
     return SdkLlm(
@@ -51,7 +54,7 @@ def open_messages(model: str, access: Access, settings: TurnSettings) -> Llm:
     )
 
 
-def write_request(asked: Asked) -> dict[str, Any]:
+def write_request(asked: TurnRequest) -> dict[str, Any]:
     """The body of a request."""
     request: dict[str, Any] = {
         "model": asked.model,
@@ -69,9 +72,9 @@ def write_request(asked: Asked) -> dict[str, Any]:
     return request
 
 
-def wire_message(message: Message) -> dict[str, Any]:
+def wire_message(message: ChatMessage) -> dict[str, Any]:
     """A message as the API takes it; results of tools are said by the user."""
-    role = "assistant" if message.role is Role.ASSISTANT else "user"
+    role = "assistant" if message.role is MessageRole.ASSISTANT else "user"
     return {"role": role, "content": [each for block in message.content for each in _wire(block)]}
 
 
@@ -108,8 +111,8 @@ def read_message(answer: JSON) -> Turn:
                 )
             )
     return Turn(
-        message=Message(role=Role.ASSISTANT, content=tuple(content)),
-        stop=_STOPS.get(answer.get("stop_reason"), Stop.END),
+        message=ChatMessage(role=MessageRole.ASSISTANT, content=tuple(content)),
+        stop=_STOPS.get(answer.get("stop_reason"), StopReason.END),
         usage=_usage(answer.get("usage")),
     )
 

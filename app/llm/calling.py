@@ -13,12 +13,12 @@ from typing import Final, Protocol, TypeVar
 from app.core.errors import AppError
 from app.core.http.client import RefusedAddress, without_credentials
 from app.core.http.retry import parse_retry_after
-from app.llm.conversation import LlmFailure
+from app.llm.conversation import LlmError
 
 T = TypeVar("T")
 
 CONNECT_S: Final = 15.0
-TOTAL_S: Final = 300.0
+ATTEMPT_TIMEOUT_S: Final = 300.0
 WAITS_S: Final = (2.0, 4.0, 8.0, 16.0)
 LONGEST_WAIT_S: Final = 120.0
 SHOWN: Final = 300  # characters of what a server says
@@ -73,21 +73,21 @@ class Failed:
 
 
 @dataclass(slots=True)
-class Contact:
+class RetryStatus:
     """How the provider answers one attempt; `failing` is why the call under way had to be tried
     again, None while all is well.
     """
 
-    failing: str | None = None
+    retry_reason: str | None = None
 
 
-_CONTACT: Final[ContextVar[Contact]] = ContextVar("contact")
+_CONTACT: Final[ContextVar[RetryStatus]] = ContextVar("contact")
 
 
 @contextmanager
-def contact_noted() -> Iterator[Contact]:
+def track_retries() -> Iterator[RetryStatus]:
     """What the calls of this block, and of nothing beside it, meet."""
-    contact = Contact()
+    contact = RetryStatus()
     token = _CONTACT.set(contact)
     try:
         yield contact
@@ -102,21 +102,21 @@ async def call_with_retries(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> T:
     """The answer of a call, tried up to five times, 300 s each. Raises LlmFailure."""
-    contact = _CONTACT.get(Contact())
+    contact = _CONTACT.get(RetryStatus())
     for wait_s in (*WAITS_S, None):
         try:
-            async with asyncio.timeout(TOTAL_S):
+            async with asyncio.timeout(ATTEMPT_TIMEOUT_S):
                 answer = await call()
         except TimeoutError:
-            failed = Failed(reason=f"no answer within {TOTAL_S:g} s", again=True)
+            failed = Failed(reason=f"no answer within {ATTEMPT_TIMEOUT_S:g} s", again=True)
         except (errors.any, AppError) as error:
             failed = failure_of(error, errors)
         else:
-            contact.failing = None
+            contact.retry_reason = None
             return answer
         if not failed.again or wait_s is None:
-            raise LlmFailure(failed.reason, final=failed.final)
-        contact.failing = failed.reason
+            raise LlmError(failed.reason, final=failed.final)
+        contact.retry_reason = failed.reason
         await sleep(wait_s if failed.wait_s is None else min(failed.wait_s, LONGEST_WAIT_S))
     raise AssertionError("the last wait is None")
 

@@ -41,7 +41,7 @@ class ToolResultBlock:
 Block = TextBlock | ToolUseBlock | ToolResultBlock
 
 
-class Role(StrEnum):
+class MessageRole(StrEnum):
     """Who speaks."""
 
     USER = "user"
@@ -50,10 +50,10 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class ChatMessage:
     """One message of a conversation."""
 
-    role: Role
+    role: MessageRole
     content: tuple[Block, ...]
 
     def text(self) -> str:
@@ -73,7 +73,7 @@ class Tool:
     schema: dict[str, Any]
 
 
-class Stop(StrEnum):
+class StopReason(StrEnum):
     """Why a model stopped talking. Tools may be asked for with any of them."""
 
     END = "end"
@@ -93,8 +93,8 @@ class Usage:
 class Turn:
     """What a model answered; `usage` is None when the server does not tell it."""
 
-    message: Message
-    stop: Stop
+    message: ChatMessage
+    stop: StopReason
     usage: Usage | None
 
 
@@ -115,7 +115,7 @@ class Provider(StrEnum):
     SCRIPTED = "scripted"
 
 
-class LlmFailure(Exception):
+class LlmError(Exception):
     """A model gave no answer. `final` means that no other request would be answered either."""
 
     def __init__(self, reason: str, *, final: bool = False) -> None:
@@ -133,7 +133,9 @@ class Llm(Protocol):
     @property
     def model(self) -> str: ...
 
-    async def turn(self, system: str, messages: Sequence[Message], tools: Sequence[Tool]) -> Turn:
+    async def turn(
+        self, system: str, messages: Sequence[ChatMessage], tools: Sequence[Tool]
+    ) -> Turn:
         """The next turn of the model. Raises LlmFailure."""
         ...
 
@@ -142,5 +144,5 @@ class Llm(Protocol):
         ...
 
 
-def user_message(text: str) -> Message:
-    return Message(role=Role.USER, content=(TextBlock(text=text),))
+def user_message(text: str) -> ChatMessage:
+    return ChatMessage(role=MessageRole.USER, content=(TextBlock(text=text),))

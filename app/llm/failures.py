@@ -35,13 +35,13 @@ class LlmNotConfigured(Invalid):
     code = "LLM_NOT_CONFIGURED"
 
 
-class LlmAuth(Invalid):
+class LlmAuthError(Invalid):
     """The server of models refuses the key; correct MOSAICO_LLM_API_KEY."""
 
     code = "LLM_AUTH"
 
 
-class LlmQuota(Invalid):
+class LlmQuotaExceeded(Invalid):
     """The account at the server of models has nothing left to spend; top it up, then retry the
     run: what was answered is not asked again.
     """
@@ -49,7 +49,7 @@ class LlmQuota(Invalid):
     code = "LLM_QUOTA"
 
 
-class LlmNotFound(Invalid):
+class LlmNotFoundError(Invalid):
     """The server has no such model or no such API; correct the model's name or
     MOSAICO_LLM_BASE_URL.
     """
@@ -145,11 +145,11 @@ def fatal_error(failure: Failure, asked: str) -> Invalid | None:
     said = f"The server of models answered {asked} with {failure}"
     match failure.kind:
         case Kind.AUTH:
-            return LlmAuth(f"{said}. Correct MOSAICO_LLM_API_KEY.")
+            return LlmAuthError(f"{said}. Correct MOSAICO_LLM_API_KEY.")
         case Kind.QUOTA:
-            return LlmQuota(f"{said}. Top the account up, then retry the run.")
+            return LlmQuotaExceeded(f"{said}. Top the account up, then retry the run.")
         case Kind.NOT_THERE:
-            return LlmNotFound(f"{said}. Correct the model's name or MOSAICO_LLM_BASE_URL.")
+            return LlmNotFoundError(f"{said}. Correct the model's name or MOSAICO_LLM_BASE_URL.")
         case Kind.REDIRECTED:
             return LlmRedirected(f"{said}. Set MOSAICO_LLM_BASE_URL to the address it has now.")
         case _:

@@ -13,26 +13,29 @@ from app.llm.answers import JSON, read_arguments, read_usage, text_of
 from app.llm.calling import SdkErrors
 from app.llm.conversation import (
     Block,
+    ChatMessage,
     Llm,
-    Message,
+    MessageRole,
     Provider,
-    Role,
-    Stop,
+    StopReason,
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
     Turn,
     TurnSettings,
 )
-from app.llm.sdk import Access, Asked, SdkLlm
+from app.llm.sdk import ProviderAccess, SdkLlm, TurnRequest
 
 ERRORS: Final = SdkErrors(
     status=openai.APIStatusError, connection=openai.APIConnectionError, any=openai.OpenAIError
 )
-_STOPS: Final[dict[Any, Stop]] = {"length": Stop.TRUNCATED, "tool_calls": Stop.TOOL_USE}
+_STOPS: Final[dict[Any, StopReason]] = {
+    "length": StopReason.TRUNCATED,
+    "tool_calls": StopReason.TOOL_USE,
+}
 
 
-def open_chat(model: str, access: Access, settings: TurnSettings) -> Llm:
+def open_chat(model: str, access: ProviderAccess, settings: TurnSettings) -> Llm:
     """A model behind the Chat Completions API, or a server that speaks it."""
     client = openai.AsyncOpenAI(**access.options())
     # The old name is what compatible servers know; OpenAI's newer models refuse it.
@@ -49,7 +52,7 @@ def open_chat(model: str, access: Access, settings: TurnSettings) -> Llm:
     )
 
 
-def write_request(limit_name: str, asked: Asked) -> dict[str, Any]:
+def write_request(limit_name: str, asked: TurnRequest) -> dict[str, Any]:
     """The body of a request; `limit_name` is what a server calls the limit of output tokens."""
     request: dict[str, Any] = {
         "model": asked.model,
@@ -77,15 +80,15 @@ def write_request(limit_name: str, asked: Asked) -> dict[str, Any]:
     return request
 
 
-def wire_messages(message: Message) -> list[dict[str, Any]]:
+def wire_messages(message: ChatMessage) -> list[dict[str, Any]]:
     """A message as the API takes it: one for each result of a tool."""
-    if message.role is Role.TOOL_RESULT:
+    if message.role is MessageRole.TOOL_RESULT:
         return [
             {"role": "tool", "tool_call_id": block.tool_use_id, "content": block.content}
             for block in message.content
             if isinstance(block, ToolResultBlock)
         ]
-    if message.role is Role.USER:
+    if message.role is MessageRole.USER:
         return [{"role": "user", "content": message.text()}]
     said: dict[str, Any] = {"role": "assistant", "content": message.text() or None}
     if message.tool_uses():
@@ -118,7 +121,7 @@ def read_completion(answer: JSON) -> Turn:
             name = text_of(call["function"]["name"])
             content.append(ToolUseBlock(id=text_of(call["id"]), name=name, input=value, flaw=flaw))
     return Turn(
-        message=Message(role=Role.ASSISTANT, content=tuple(content)),
-        stop=_STOPS.get(choice.get("finish_reason"), Stop.END),
+        message=ChatMessage(role=MessageRole.ASSISTANT, content=tuple(content)),
+        stop=_STOPS.get(choice.get("finish_reason"), StopReason.END),
         usage=read_usage(answer.get("usage"), "prompt_tokens", "completion_tokens"),
     )

@@ -10,12 +10,12 @@ import openai
 from app.llm.answers import JSON, read_arguments, read_usage, text_of
 from app.llm.conversation import (
     Block,
+    ChatMessage,
     Llm,
-    LlmFailure,
-    Message,
+    LlmError,
+    MessageRole,
     Provider,
-    Role,
-    Stop,
+    StopReason,
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
@@ -23,10 +23,10 @@ from app.llm.conversation import (
     TurnSettings,
 )
 from app.llm.openai_chat import ERRORS, arguments_text
-from app.llm.sdk import Access, Asked, SdkLlm
+from app.llm.sdk import ProviderAccess, SdkLlm, TurnRequest
 
 
-def open_responses(model: str, access: Access, settings: TurnSettings) -> Llm:
+def open_responses(model: str, access: ProviderAccess, settings: TurnSettings) -> Llm:
     """A model behind the Responses API, or a server that speaks it."""
     client = openai.AsyncOpenAI(**access.options())
     return SdkLlm(
@@ -41,7 +41,7 @@ def open_responses(model: str, access: Access, settings: TurnSettings) -> Llm:
     )
 
 
-def write_request(asked: Asked) -> dict[str, Any]:
+def write_request(asked: TurnRequest) -> dict[str, Any]:
     """The body of a request."""
     request: dict[str, Any] = {
         "model": asked.model,
@@ -69,15 +69,18 @@ def write_request(asked: Asked) -> dict[str, Any]:
     return request
 
 
-def wire_items(message: Message) -> list[dict[str, Any]]:
+def wire_items(message: ChatMessage) -> list[dict[str, Any]]:
     """A message as the items that the API takes."""
     return [_item(message.role, block) for block in message.content]
 
 
-def _item(role: Role, block: Block) -> dict[str, Any]:
+def _item(role: MessageRole, block: Block) -> dict[str, Any]:
     match block:
         case TextBlock(text=text):
-            return {"role": "assistant" if role is Role.ASSISTANT else "user", "content": text}
+            return {
+                "role": "assistant" if role is MessageRole.ASSISTANT else "user",
+                "content": text,
+            }
         case ToolUseBlock():
             return {
                 "type": "function_call",
@@ -97,7 +100,7 @@ def read_response(answer: JSON) -> Turn:
     """An answer of the API as a turn; reasoning is passed over. Raises LlmFailure."""
     status = answer.get("status")
     if status in ("failed", "cancelled"):
-        raise LlmFailure(f"the model failed: {(answer.get('error') or {}).get('message', status)}")
+        raise LlmError(f"the model failed: {(answer.get('error') or {}).get('message', status)}")
     content: list[Block] = []
     for item in answer["output"]:
         if item["type"] == "message":
@@ -106,11 +109,11 @@ def read_response(answer: JSON) -> Turn:
             value, flaw = read_arguments(item.get("arguments"))
             name, call_id = text_of(item["name"]), text_of(item["call_id"])
             content.append(ToolUseBlock(id=call_id, name=name, input=value, flaw=flaw))
-    message = Message(role=Role.ASSISTANT, content=tuple(content))
-    stop = Stop.TOOL_USE if message.tool_uses() else Stop.END
+    message = ChatMessage(role=MessageRole.ASSISTANT, content=tuple(content))
+    stop = StopReason.TOOL_USE if message.tool_uses() else StopReason.END
     return Turn(
         message=message,
-        stop=Stop.TRUNCATED if status == "incomplete" else stop,
+        stop=StopReason.TRUNCATED if status == "incomplete" else stop,
         usage=read_usage(answer.get("usage"), "input_tokens", "output_tokens"),
     )
 

@@ -10,7 +10,7 @@ from app.llm.conversation import Llm, Provider, TurnSettings
 if TYPE_CHECKING:
     import httpx2
 
-    from app.llm.sdk import Access
+    from app.llm.sdk import ProviderAccess
 
 
 KEYS: Final = {
@@ -58,12 +58,12 @@ def open_llm(
             f"{provider} wants a key, and {KEYS[provider]} is not set",
             hint=f"set {KEYS[provider]}, or name a server of your own with --base-url",
         )
-    from app.llm.sdk import Access
+    from app.llm.sdk import ProviderAccess
 
-    return _opener(provider)(model, Access(key, base_url, http), settings)
+    return _opener(provider)(model, ProviderAccess(key, base_url, http), settings)
 
 
-def _opener(provider: Provider) -> "Callable[[str, Access, TurnSettings], Llm]":
+def _opener(provider: Provider) -> "Callable[[str, ProviderAccess, TurnSettings], Llm]":
     """Each SDK takes long to import, so that only the one that is used is."""
     match provider:
         case Provider.ANTHROPIC:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from app.llm.conversation import (
     Block,
-    LlmFailure,
-    Message,
-    Role,
-    Stop,
+    ChatMessage,
+    LlmError,
+    MessageRole,
+    StopReason,
     TextBlock,
     Tool,
     ToolUseBlock,
@@ -36,12 +36,14 @@ class ScriptedLlm:
         self.model = model
         self._scripts = scripts
 
-    async def turn(self, system: str, messages: Sequence[Message], tools: Sequence[Tool]) -> Turn:
+    async def turn(
+        self, system: str, messages: Sequence[ChatMessage], tools: Sequence[Tool]
+    ) -> Turn:
         """The next turn of the script. Raises LlmFailure when there is none for the task."""
         script = self._scripts.get(messages[0].text())
         if script is None:
-            raise LlmFailure("the script does not know this task")
-        place = sum(message.role is Role.ASSISTANT for message in messages)
+            raise LlmError("the script does not know this task")
+        place = sum(message.role is MessageRole.ASSISTANT for message in messages)
         commands = script.turns[place] if place < len(script.turns) else ()
         content: list[Block] = [
             ToolUseBlock(id=f"call-{place}-{n}", name=tools[0].name, input={"commands": each})
@@ -51,8 +53,8 @@ class ScriptedLlm:
             content.append(TextBlock(text=script.answer))
         read = len(system) + sum(len(str(message)) for message in messages)
         return Turn(
-            message=Message(role=Role.ASSISTANT, content=tuple(content)),
-            stop=Stop.TOOL_USE if commands else Stop.END,
+            message=ChatMessage(role=MessageRole.ASSISTANT, content=tuple(content)),
+            stop=StopReason.TOOL_USE if commands else StopReason.END,
             usage=Usage(
                 input_tokens=read // CHARS_PER_TOKEN,
                 output_tokens=len(str(content)) // CHARS_PER_TOKEN,

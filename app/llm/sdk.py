@@ -8,11 +8,11 @@ import httpx2
 
 from app.core.http.async_client import certificates
 from app.llm.answers import JSON, read_answer
-from app.llm.calling import CONNECT_S, TOTAL_S, SdkErrors, call_with_retries
-from app.llm.conversation import Message, Tool, Turn, TurnSettings
+from app.llm.calling import ATTEMPT_TIMEOUT_S, CONNECT_S, SdkErrors, call_with_retries
+from app.llm.conversation import ChatMessage, Tool, Turn, TurnSettings
 
 
-class Access(NamedTuple):
+class ProviderAccess(NamedTuple):
     """A server of models, and the client that goes out to it; None for those of the SDK."""
 
     api_key: str
@@ -27,19 +27,19 @@ class Access(NamedTuple):
             "api_key": self.api_key,
             "base_url": self.base_url,
             "max_retries": 0,
-            "timeout": httpx2.Timeout(TOTAL_S, connect=CONNECT_S),
+            "timeout": httpx2.Timeout(ATTEMPT_TIMEOUT_S, connect=CONNECT_S),
             "http_client": self.http
             or httpx2.AsyncClient(follow_redirects=False, verify=certificates()),
         }
 
 
-class Asked(NamedTuple):
+class TurnRequest(NamedTuple):
     """What a model is asked for one turn, before it is put into a wire format."""
 
     model: str
     settings: TurnSettings
     system: str
-    messages: Sequence[Message]
+    messages: Sequence[ChatMessage]
     tools: Sequence[Tool]
 
 
@@ -59,12 +59,14 @@ class SdkLlm:
     settings: TurnSettings
     ask: Callable[..., Awaitable[RawAnswer]]
     errors: SdkErrors
-    write: Callable[[Asked], dict[str, Any]]
+    write: Callable[[TurnRequest], dict[str, Any]]
     read: Callable[[JSON], Turn]
     close: Callable[[], Coroutine[Any, Any, None]]
 
-    async def turn(self, system: str, messages: Sequence[Message], tools: Sequence[Tool]) -> Turn:
+    async def turn(
+        self, system: str, messages: Sequence[ChatMessage], tools: Sequence[Tool]
+    ) -> Turn:
         """The next turn of the model. Raises LlmFailure."""
-        request = self.write(Asked(self.model, self.settings, system, messages, tools))
+        request = self.write(TurnRequest(self.model, self.settings, system, messages, tools))
         answer = await call_with_retries(lambda: self.ask(**request), self.errors)
         return read_answer(answer.http_response.content, self.read)

@@ -10,7 +10,7 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from app.llm.conversation import Llm, LlmFailure, Message, Tool, Turn, TurnSettings
+from app.llm.conversation import ChatMessage, Llm, LlmError, Tool, Turn, TurnSettings
 
 _TURN: Final = TypeAdapter(Turn)
 
@@ -51,14 +51,16 @@ class CachedLlm:
     def model(self) -> str:
         return self._llm.model
 
-    async def turn(self, system: str, messages: Sequence[Message], tools: Sequence[Tool]) -> Turn:
+    async def turn(
+        self, system: str, messages: Sequence[ChatMessage], tools: Sequence[Tool]
+    ) -> Turn:
         """The remembered turn, or a new one. Raises LlmFailure."""
         path = self._folder / f"{self._key(system, messages, tools)}.json"
         found = _read(path)
         if found is not None:
             return found
         if self._only_cached:
-            raise LlmFailure("this answer is not in the cache, and nothing else may be asked")
+            raise LlmError("this answer is not in the cache, and nothing else may be asked")
         turn = await self._llm.turn(system, messages, tools)
         _write(path, turn)
         return turn
@@ -66,7 +68,7 @@ class CachedLlm:
     async def close(self) -> None:
         await self._llm.close()
 
-    def _key(self, system: str, messages: Sequence[Message], tools: Sequence[Tool]) -> str:
+    def _key(self, system: str, messages: Sequence[ChatMessage], tools: Sequence[Tool]) -> str:
         asked = {
             **self._known,
             "model": self.model,

@@ -16,7 +16,7 @@ class ModelKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class PromptMessage:
     """One message of a conversation; `role` is `system`, `user` or `assistant`."""
 
     role: str
@@ -28,7 +28,7 @@ class ChatRequest:
     """A conversation that the model goes on with; `json_object` wants a JSON object of it."""
 
     model: str
-    messages: tuple[Message, ...]
+    messages: tuple[PromptMessage, ...]
     temperature: float = 0.0
     json_object: bool = False
 

@@ -151,13 +151,13 @@ class RunMetric(Base):
     verdict: Mapped[dict[str, Any] | None]
 
 
-class RunSpending(Base):
+class RunLlmUsage(Base):
     """What a run spent on one model that its metrics asked; none of it is the agent's.
 
     `cost_usd` is NULL as soon as one request came without its cost.
     """
 
-    __tablename__ = "run_spending"
+    __tablename__ = "run_llm_usage"
 
     run_seq: Mapped[int] = mapped_column(
         ForeignKey("benchmark_runs.seq", ondelete="CASCADE"), primary_key=True
@@ -169,12 +169,12 @@ class RunSpending(Base):
     cost_usd: Mapped[float | None]
 
 
-class KeptAnswer(Base):
+class LlmCacheEntry(Base):
     """What a model answered: a text, or the vector of a text in floats of four bytes. `key` is the
     digest of the request and of the server that was asked.
     """
 
-    __tablename__ = "kept_answers"
+    __tablename__ = "llm_cache"
 
     key: Mapped[bytes] = mapped_column(LargeBinary, primary_key=True)
     content: Mapped[str | None]

@@ -13,14 +13,14 @@ from app.llm.failures import PASSING, Failure, LlmUnavailable, NoAnswer
 from app.llm.types import (
     ChatRequest,
     EmbeddingRequest,
-    Message,
     ModelAnswer,
     ModelRequest,
+    PromptMessage,
     request_key,
 )
 from app.llm.wire import Reply
 from app.metrics.types import Failed, FailureKind
-from app.runs.llm_cache import Spent, keep_answers
+from app.runs.llm_cache import RequestUsage, put_answers
 
 TEXTS_AT_ONCE: Final = 64
 CHARS_AT_ONCE: Final = 200_000
@@ -46,7 +46,7 @@ class Fetching:
         self._witness: Batch | None = None
         self._looked_up_at = time.monotonic()
         self._unkept: dict[bytes, ModelAnswer] = {}
-        self._unspent: list[Spent] = []
+        self._unspent: list[RequestUsage] = []
 
     def fetch(self, wanted: Iterable[ModelRequest], checkpoint: Checkpoint) -> Answers:
         """An answer, or why there is none, for each request, by its key.
@@ -75,7 +75,7 @@ class Fetching:
         for batch, result in taken:
             if isinstance(result, Reply):
                 self._unkept |= dict(zip(self._keys(batch), result.answers, strict=True))
-                self._unspent.append(Spent(batch[0].model, result.usage))
+                self._unspent.append(RequestUsage(batch[0].model, result.usage))
         if self._unspent:
             # While the database is away, they wait for the next time.
             with suppress(Unavailable):
@@ -85,7 +85,7 @@ class Fetching:
     def _keep(self) -> None:
         res = self._job.resources
         with res.db.begin() as session:
-            keep_answers(session, self._run_seq, self._unkept, self._unspent, res.clock())
+            put_answers(session, self._run_seq, self._unkept, self._unspent, res.clock())
         self._unkept, self._unspent = {}, []
 
     def _settle(self, arrived: Arrived, found: Answers) -> list[Batch]:
@@ -149,7 +149,7 @@ def least_like(request: ModelRequest) -> ModelRequest:
     """The least that the same model can be asked: no text of a trace is in it."""
     if isinstance(request, EmbeddingRequest):
         return EmbeddingRequest(model=request.model, text="yes")
-    question = Message(role="user", content="Say yes.")
+    question = PromptMessage(role="user", content="Say yes.")
     return ChatRequest(model=request.model, messages=(question,))
 
 

@@ -11,15 +11,15 @@ from sqlalchemy.orm import Session
 
 from app.core.batches import delete_some
 from app.llm.types import ChatAnswer, EmbeddingAnswer, ModelAnswer, Usage
-from app.results.models import KeptAnswer, RunSpending
+from app.results.models import LlmCacheEntry, RunLlmUsage
 
-KEPT: Final = timedelta(days=30)
-PURGED_AT_ONCE: Final = 10_000
+MAX_AGE: Final = timedelta(days=30)
+EVICTION_BATCH_SIZE: Final = 10_000
 
 # A run that was deleted meanwhile has no row to refer to: its spending is nobody's any more.
 _SPEND: Final = text(
     """
-    INSERT INTO run_spending AS spent
+    INSERT INTO run_llm_usage AS spent
         (run_seq, model, requests, input_tokens, output_tokens, cost_usd)
     SELECT seq, :model, 1, :input_tokens, :output_tokens, :cost_usd
     FROM benchmark_runs WHERE seq = :run_seq FOR KEY SHARE
@@ -32,28 +32,28 @@ _SPEND: Final = text(
 )
 
 
-class Spent(NamedTuple):
+class RequestUsage(NamedTuple):
     """What one request took, and of which model."""
 
     model: str
     usage: Usage
 
 
-def known_answers(session: Session, keys: Sequence[bytes]) -> dict[bytes, ModelAnswer]:
+def get_cached_answers(session: Session, keys: Sequence[bytes]) -> dict[bytes, ModelAnswer]:
     """The answers that are kept, by the keys of their requests."""
     rows = session.execute(
-        select(KeptAnswer.key, KeptAnswer.content, KeptAnswer.vector).where(
-            KeptAnswer.key.in_(keys)
+        select(LlmCacheEntry.key, LlmCacheEntry.content, LlmCacheEntry.vector).where(
+            LlmCacheEntry.key.in_(keys)
         )
     )
     return {key: _answer(content, vector) for key, content, vector in rows}
 
 
-def keep_answers(
+def put_answers(
     session: Session,
     run_seq: int,
     answers: Mapping[bytes, ModelAnswer],
-    spent: Sequence[Spent],
+    spent: Sequence[RequestUsage],
     now: datetime,
 ) -> None:
     """Keep answers by the keys of their requests, and add what they took to the run's spending.
@@ -66,25 +66,27 @@ def keep_answers(
         if (columns := _columns(answer)) is not None
     ]
     if rows:
-        session.execute(insert(KeptAnswer).on_conflict_do_nothing(), rows)
+        session.execute(insert(LlmCacheEntry).on_conflict_do_nothing(), rows)
     for model, usage in sorted(spent, key=lambda one: one.model):  # in one order, too
         session.execute(_SPEND, {"run_seq": run_seq, "model": model, **usage._asdict()})
 
 
-def forget_answers(session: Session, keys: Sequence[bytes]) -> None:
+def evict_answers(session: Session, keys: Sequence[bytes]) -> None:
     """Forget answers that were of no use, so that the next run asks again."""
-    session.execute(delete(KeptAnswer).where(KeptAnswer.key.in_(keys)))
+    session.execute(delete(LlmCacheEntry).where(LlmCacheEntry.key.in_(keys)))
 
 
-def purge_old_answers(session: Session, now: datetime) -> int:
+def evict_expired_answers(session: Session, now: datetime) -> int:
     """Forget some of the answers that are older than they are kept; see `delete_some`."""
-    return delete_some(session, KeptAnswer, KeptAnswer.created_at < now - KEPT, PURGED_AT_ONCE)
+    return delete_some(
+        session, LlmCacheEntry, LlmCacheEntry.created_at < now - MAX_AGE, EVICTION_BATCH_SIZE
+    )
 
 
-def spending_of_run(session: Session, run_seq: int) -> list[RunSpending]:
+def list_llm_usage(session: Session, run_seq: int) -> list[RunLlmUsage]:
     """What a run spent on models, by the name of the model."""
-    statement = select(RunSpending).where(RunSpending.run_seq == run_seq)
-    return list(session.scalars(statement.order_by(RunSpending.model)))
+    statement = select(RunLlmUsage).where(RunLlmUsage.run_seq == run_seq)
+    return list(session.scalars(statement.order_by(RunLlmUsage.model)))
 
 
 def _columns(answer: ModelAnswer) -> dict[str, str | bytes | None] | None:

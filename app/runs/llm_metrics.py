@@ -33,7 +33,7 @@ from app.metrics.types import (
     TraceMeasurements,
 )
 from app.runs.completion_fetcher import Answers, Checkpoint, Fetching
-from app.runs.llm_cache import forget_answers, known_answers
+from app.runs.llm_cache import evict_answers, get_cached_answers
 from app.runs.scoring import MOST_LOSSES, score_traces
 from app.traces.types import Trace
 
@@ -132,7 +132,7 @@ class _Asking:
         """The answers by the keys of their requests: those that are kept, and the others fetched."""
         wanted = {self._key(request): request for request in requests}
         with self.job.resources.db.read() as session:
-            known = known_answers(session, list(wanted))
+            known = get_cached_answers(session, list(wanted))
         missing = [request for key, request in wanted.items() if key not in known]
         return {**known, **self.fetching.fetch(missing, self.checkpoint)}
 
@@ -178,7 +178,7 @@ class _Asking:
         }
         if keys:
             with self.job.resources.db.begin() as session:
-                forget_answers(session, sorted(keys))
+                evict_answers(session, sorted(keys))
 
     def _in_child(
         self,

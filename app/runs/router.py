@@ -21,14 +21,14 @@ from app.results.models import BenchmarkRun
 from app.results.queries import TraceRow
 from app.results.rules import RunStatus, TriggerType
 from app.runs import retention, service
-from app.runs.llm_cache import spending_of_run
+from app.runs.llm_cache import list_llm_usage
 from app.runs.schemas import (
+    LlmUsageView,
     MetricAggregateView,
     MissingView,
     ResultView,
     RunCreate,
     RunView,
-    SpendingView,
     WriteBackView,
 )
 
@@ -163,12 +163,12 @@ def list_run_metrics(run_id: RunId, res: Res) -> Page[MetricAggregateView]:
         return Page(items=[MetricAggregateView.model_validate(metric) for metric in metrics])
 
 
-@router.get("/{runId}/spending", dependencies=[Depends(require("read"))])
-def list_run_spending(run_id: RunId, res: Res) -> Page[SpendingView]:
+@router.get("/{runId}/llm-usage", dependencies=[Depends(require("read"))])
+def list_run_llm_usage(run_id: RunId, res: Res) -> Page[LlmUsageView]:
     """What a run spent on the models that its metrics asked; none of it is the agent's cost."""
     with res.db.read() as session:
-        spending = spending_of_run(session, queries.get_run(session, run_id).seq)
-        return Page(items=[SpendingView.model_validate(each) for each in spending])
+        usage_rows = list_llm_usage(session, queries.get_run(session, run_id).seq)
+        return Page(items=[LlmUsageView.model_validate(each) for each in usage_rows])
 
 
 @router.get("/{runId}/kpis", dependencies=[Depends(require("read"))])

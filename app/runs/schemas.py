@@ -94,7 +94,7 @@ class ResultView(WireModel):
     reasons: dict[str, StoredText]
 
 
-class SpendingView(WireModel):
+class LlmUsageView(WireModel):
     """What a run spent on one model. `costUsd` is null where the server did not tell every cost;
     answers that were kept from earlier took no request.
     """

@@ -16,7 +16,7 @@ from app.harness.bash.schemas import BashHarnessSettings
 from app.harness.bash.scripts import read_script
 from app.harness.bash.types import EvalResult, EvalTask
 from app.harness.budget import Budget, UsedBudget
-from app.llm.calling import TOTAL_S
+from app.llm.calling import ATTEMPT_TIMEOUT_S
 from app.llm.conversation import Llm, Provider, TurnSettings
 from app.llm.providers import KEYS, open_llm
 from app.traces.bash_traces import trace_of
@@ -90,7 +90,7 @@ class BashProducer:
             ),
             environment=_keys(self.resources, wanted),
             http=outbound_async_client(
-                timeout_s=TOTAL_S, max_bytes=MAX_ANSWER, policy=self.resources.outbound
+                timeout_s=ATTEMPT_TIMEOUT_S, max_bytes=MAX_ANSWER, policy=self.resources.outbound
             ),
         )
 

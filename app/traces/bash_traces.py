@@ -10,7 +10,7 @@ from app.harness.bash.summary import judgements_of
 from app.harness.bash.types import AgentTrace, EvalReport, EvalResult, Judgement
 from app.harness.results import AttemptOutcome as BashOutcome
 from app.harness.results import ConversationEnding
-from app.llm.conversation import Message, Role
+from app.llm.conversation import ChatMessage, MessageRole
 from app.traces.types import Outcome, ToolCall, Trace
 
 LONGEST_ID: Final = 200
@@ -87,8 +87,8 @@ def _with_figures(trace: Trace, done: AgentTrace) -> Trace:
     )
 
 
-def _last_words(messages: tuple[Message, ...]) -> str | None:
-    said = (each.text() for each in reversed(messages) if each.role is Role.ASSISTANT)
+def _last_words(messages: tuple[ChatMessage, ...]) -> str | None:
+    said = (each.text() for each in reversed(messages) if each.role is MessageRole.ASSISTANT)
     return next(said, None)
 
 

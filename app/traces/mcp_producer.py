@@ -17,7 +17,7 @@ from app.harness.mcp.schemas import McpHarnessSettings
 from app.harness.mcp.secrets import find_secrets
 from app.harness.mcp.types import AttemptEnded, ErrorKind, Event, McpReport, TaskResult
 from app.harness.results import AttemptOutcome
-from app.llm.calling import TOTAL_S
+from app.llm.calling import ATTEMPT_TIMEOUT_S
 from app.llm.conversation import Llm, TurnSettings
 from app.llm.prices import Price
 from app.llm.providers import KEYS, open_llm
@@ -106,7 +106,7 @@ class McpProducer:
             settings=TurnSettings(),
             environment={KEYS[endpoint.provider]: key} if key else {},
             http=outbound_async_client(
-                timeout_s=TOTAL_S, max_bytes=MAX_ANSWER, policy=self.resources.outbound
+                timeout_s=ATTEMPT_TIMEOUT_S, max_bytes=MAX_ANSWER, policy=self.resources.outbound
             ),
         )
 

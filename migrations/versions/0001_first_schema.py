@@ -187,14 +187,14 @@ def upgrade() -> None:
     )
     op.create_index("ix_idempotency_keys_expires_at", "idempotency_keys", ["expires_at"])
     op.create_table(
-        "kept_answers",
+        "llm_cache",
         sa.Column("key", sa.LargeBinary(), nullable=False),
         sa.Column("content", sa.Text(), nullable=True),
         sa.Column("vector", sa.LargeBinary(), nullable=True),
         sa.Column("created_at", TIMESTAMP, nullable=False),
-        sa.PrimaryKeyConstraint("key", name="pk_kept_answers"),
+        sa.PrimaryKeyConstraint("key", name="pk_llm_cache"),
     )
-    op.create_index("ix_kept_answers_created_at", "kept_answers", ["created_at"])
+    op.create_index("ix_llm_cache_created_at", "llm_cache", ["created_at"])
     op.create_table(
         "local_datasets",
         sa.Column("id", sa.Text(), nullable=False),
@@ -699,7 +699,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("run_seq", "shard", name="pk_run_shards"),
     )
     op.create_table(
-        "run_spending",
+        "run_llm_usage",
         sa.Column("run_seq", sa.BigInteger(), nullable=False),
         sa.Column("model", sa.Text(), nullable=False),
         sa.Column("requests", sa.BigInteger(), nullable=False),
@@ -707,9 +707,9 @@ def upgrade() -> None:
         sa.Column("output_tokens", sa.BigInteger(), nullable=False),
         sa.Column("cost_usd", sa.Double(), nullable=True),
         sa.ForeignKeyConstraint(
-            ["run_seq"], ["benchmark_runs.seq"], name="fk_run_spending_run_seq", ondelete="CASCADE"
+            ["run_seq"], ["benchmark_runs.seq"], name="fk_run_llm_usage_run_seq", ondelete="CASCADE"
         ),
-        sa.PrimaryKeyConstraint("run_seq", "model", name="pk_run_spending"),
+        sa.PrimaryKeyConstraint("run_seq", "model", name="pk_run_llm_usage"),
     )
     op.create_table(
         "schedule_fires",
@@ -759,7 +759,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_table("seen_runs")
     op.drop_table("schedule_fires")
-    op.drop_table("run_spending")
+    op.drop_table("run_llm_usage")
     op.drop_table("run_shards")
     op.drop_table("run_metrics")
     op.drop_table("kpi_history")
@@ -782,7 +782,7 @@ def downgrade() -> None:
     op.drop_table("rate_windows")
     op.drop_table("notifications")
     op.drop_table("local_datasets")
-    op.drop_table("kept_answers")
+    op.drop_table("llm_cache")
     op.drop_table("idempotency_keys")
     op.drop_table("endpoints")
     op.drop_table("collections")

@@ -11,7 +11,7 @@ import pytest
 
 from app.core.resources import Resources
 from app.core.secrets import SecretBox
-from app.llm.conversation import Message, Role, Stop, TextBlock, Usage
+from app.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
 from tests.support.house import House
 from tests.support.mcp_servers import FAULTS
 from tests.support.model_server import Asked, Said, model_server
@@ -57,8 +57,10 @@ def test_no_finished_task_is_done_again(house: House, tmp_path: Path) -> None:
     def plan(asked: Asked) -> Said:
         if asked.prompt in LATE:
             killed.wait(LIVENESS_S)
-        message = Message(role=Role.ASSISTANT, content=(TextBlock(text=asked.prompt),))
-        return Said(message=message, stop=Stop.END, usage=Usage(input_tokens=10, output_tokens=1))
+        message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text=asked.prompt),))
+        return Said(
+            message=message, stop=StopReason.END, usage=Usage(input_tokens=10, output_tokens=1)
+        )
 
     environment = {"MOSAICO_HARNESS_DIR": str(tmp_path), "MOSAICO_OUTBOUND_ALLOW": "127.0.0.0/8"}
     with model_server(plan) as server:

@@ -36,7 +36,7 @@ STEPS: dict[str, Write | None] = {
     "storing": Write("INSERT ON collected_traces", "NEW.position = 600"),
     "sharding": Write("INSERT ON run_shards", "NEW.shard = 1"),
     # What the answers of a model cost is written with the answers.
-    "keeping": Write("INSERT ON run_spending"),
+    "keeping": Write("INSERT ON run_llm_usage"),
     "writing": Write("INSERT ON trace_results", f"NEW.position = {TRACES - 1}"),
     "finishing": Write("INSERT ON run_metrics", "NEW.ordinal = 1"),
     "recording": Write("INSERT ON kpi_history"),

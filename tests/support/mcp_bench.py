@@ -11,11 +11,11 @@ from app.harness.mcp.plan import LlmEndpoint, Plan, PlannedServer, PlannedTask
 from app.harness.mcp.run import run_plan
 from app.harness.mcp.types import Event, McpReport, TaskResult
 from app.llm.conversation import (
+    ChatMessage,
     Llm,
-    Message,
+    MessageRole,
     Provider,
-    Role,
-    Stop,
+    StopReason,
     TextBlock,
     Tool,
     ToolUseBlock,
@@ -35,8 +35,8 @@ def calls(
         ToolUseBlock(id=f"call_{n}", name=name, input=given) for n, (name, given) in enumerate(uses)
     ]
     return Turn(
-        message=Message(role=Role.ASSISTANT, content=tuple(blocks)),
-        stop=Stop.TOOL_USE if uses else Stop.END,
+        message=ChatMessage(role=MessageRole.ASSISTANT, content=tuple(blocks)),
+        stop=StopReason.TOOL_USE if uses else StopReason.END,
         usage=Usage(input_tokens=tokens[0], output_tokens=tokens[1]) if tokens else None,
     )
 
@@ -50,7 +50,7 @@ class Request:
     """What a model was asked."""
 
     system: str
-    messages: tuple[Message, ...]
+    messages: tuple[ChatMessage, ...]
     tools: tuple[Tool, ...]
 
 
@@ -66,7 +66,9 @@ class ScriptedModel:
     provider: str = "scripted"
     asked: list[Request] = field(default_factory=list)
 
-    async def turn(self, system: str, messages: Sequence[Message], tools: Sequence[Tool]) -> Turn:
+    async def turn(
+        self, system: str, messages: Sequence[ChatMessage], tools: Sequence[Tool]
+    ) -> Turn:
         request = Request(system, tuple(messages), tuple(tools))
         self.asked.append(request)
         return self.play(request)

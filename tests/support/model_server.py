@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from app.harness.bash.types import AgentTrace
-from app.llm.conversation import Message, Role, Stop, Usage
+from app.llm.conversation import ChatMessage, MessageRole, StopReason, Usage
 
 JSON = dict[str, Any]
 
@@ -34,8 +34,8 @@ class Asked:
 class Said:
     """A turn to answer with. `arguments` replaces the text of the arguments of each call."""
 
-    message: Message
-    stop: Stop
+    message: ChatMessage
+    stop: StopReason
     usage: Usage | None
     arguments: str | None = None
 
@@ -110,7 +110,7 @@ def model_server(plan: Plan) -> Iterator[ModelServer]:
 def recorded_plan(traces: Mapping[str, AgentTrace]) -> Plan:
     """Says what a recorded model said, by prompt; the tokens of a task come with its first turn."""
     turns = {
-        prompt: [each for each in trace.messages if each.role is Role.ASSISTANT]
+        prompt: [each for each in trace.messages if each.role is MessageRole.ASSISTANT]
         for prompt, trace in traces.items()
     }
 
@@ -119,7 +119,7 @@ def recorded_plan(traces: Mapping[str, AgentTrace]) -> Plan:
         first = asked.turn == 0
         return Said(
             message=message,
-            stop=Stop.TOOL_USE if message.tool_uses() else Stop.END,
+            stop=StopReason.TOOL_USE if message.tool_uses() else StopReason.END,
             usage=Usage(
                 input_tokens=(trace.total_input_tokens or 0) if first else 0,
                 output_tokens=(trace.total_output_tokens or 0) if first else 0,
@@ -157,7 +157,11 @@ def _anthropic(said: Said) -> JSON:
     for use in said.message.tool_uses():
         given: Any = said.arguments if said.arguments is not None else use.input
         content.append({"type": "tool_use", "id": use.id, "name": use.name, "input": given})
-    stops = {Stop.END: "end_turn", Stop.TOOL_USE: "tool_use", Stop.TRUNCATED: "max_tokens"}
+    stops = {
+        StopReason.END: "end_turn",
+        StopReason.TOOL_USE: "tool_use",
+        StopReason.TRUNCATED: "max_tokens",
+    }
     answer: JSON = {
         "id": "msg_1",
         "type": "message",
@@ -184,7 +188,11 @@ def _chat(said: Said) -> JSON:
         }
         for use in said.message.tool_uses()
     ]
-    stops = {Stop.END: "stop", Stop.TOOL_USE: "tool_calls", Stop.TRUNCATED: "length"}
+    stops = {
+        StopReason.END: "stop",
+        StopReason.TOOL_USE: "tool_calls",
+        StopReason.TRUNCATED: "length",
+    }
     message: JSON = {"role": "assistant", "content": said.message.text() or None}
     if calls:
         message["tool_calls"] = calls
@@ -236,7 +244,7 @@ def _responses(said: Said) -> JSON:
         "parallel_tool_calls": True,
         "tool_choice": "auto",
         "tools": [],
-        "status": "incomplete" if said.stop is Stop.TRUNCATED else "completed",
+        "status": "incomplete" if said.stop is StopReason.TRUNCATED else "completed",
     }
     if said.usage:
         answer["usage"] = {

@@ -13,13 +13,13 @@ from app.harness.bash.sandbox import DEFAULT_LIMITS, Sandbox, SandboxLimits, san
 from app.harness.bash.types import AgentTrace, EvalTask, ToolCallResult
 from app.harness.budget import Budget, BudgetKind, RunBudgetExhausted
 from app.harness.results import ConversationEnding
-from app.llm.calling import Contact, contact_noted
+from app.llm.calling import RetryStatus, track_retries
 from app.llm.conversation import (
+    ChatMessage,
     Llm,
-    LlmFailure,
-    Message,
-    Role,
-    Stop,
+    LlmError,
+    MessageRole,
+    StopReason,
     Tool,
     ToolResultBlock,
     ToolUseBlock,
@@ -66,7 +66,7 @@ class AgentAttempt(NamedTuple):
 
     trace: AgentTrace
     sandbox: Sandbox
-    failure: LlmFailure | None
+    failure: LlmError | None
 
 
 class Asked(NamedTuple):
@@ -90,26 +90,26 @@ async def attempt_task(
     """
     started = now_s()
     talk = _Conversation(task, llm, limits, budget)
-    failure: LlmFailure | None = None
+    failure: LlmError | None = None
     ending = ConversationEnding.ERROR
-    with contact_noted() as contact:
+    with track_retries() as contact:
         try:
             async with asyncio.timeout(limits.time_s):
                 ending = await talk.run()
         except TimeoutError:
             failure = _silence(talk, contact, limits.time_s)
             ending = ConversationEnding.ERROR if failure else ConversationEnding.TIME_LIMIT
-        except LlmFailure as error:
+        except LlmError as error:
             failure = error
     duration_ms = round(1000 * (now_s() - started))
     return AgentAttempt(talk.trace(ending, duration_ms), talk.sandbox, failure)
 
 
-def _silence(talk: "_Conversation", contact: Contact, time_s: float) -> LlmFailure | None:
+def _silence(talk: "_Conversation", contact: RetryStatus, time_s: float) -> LlmError | None:
     """Why a task whose time is up is the provider's failure; None when it is the model's."""
-    if contact.failing is not None:
-        return LlmFailure(f"no answer when {time_s:g} s were over: {contact.failing}")
-    return None if talk.has_heard else LlmFailure(f"no answer within {time_s:g} s")
+    if contact.retry_reason is not None:
+        return LlmError(f"no answer when {time_s:g} s were over: {contact.retry_reason}")
+    return None if talk.has_heard else LlmError(f"no answer within {time_s:g} s")
 
 
 class _Conversation:
@@ -141,19 +141,19 @@ class _Conversation:
             try:
                 self._budget.require_run_budget()
             except RunBudgetExhausted as reached:
-                raise LlmFailure(str(reached)) from None
+                raise LlmError(str(reached)) from None
             turn = await self._llm.turn(self._system, self._messages, [BASH])
             self._turns += 1
             self._budget.add_usage(turn.usage)
             self._messages.append(turn.message)
-            if turn.stop is Stop.TRUNCATED:
+            if turn.stop is StopReason.TRUNCATED:
                 return ConversationEnding.TRUNCATED
             uses = turn.message.tool_uses()
             if not uses:
                 return ConversationEnding.NATURAL
             # Some servers say "stop" and ask for tools all the same; the tools count.
             results = tuple([await self._use(use) for use in uses])
-            self._messages.append(Message(role=Role.TOOL_RESULT, content=results))
+            self._messages.append(ChatMessage(role=MessageRole.TOOL_RESULT, content=results))
         return ConversationEnding.TURN_LIMIT
 
     def trace(self, ending: ConversationEnding, duration_ms: int) -> AgentTrace:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from app.harness.bash.checking import split_check
 from app.harness.bash.types import AgentTrace, EvalTask, Judgement
 from app.harness.budget import Budget
-from app.llm.conversation import Llm, LlmFailure, ToolResultBlock, Turn, user_message
+from app.llm.conversation import Llm, LlmError, ToolResultBlock, Turn, user_message
 from app.llm.prices import Price
 
 SYSTEM: Final = (
@@ -54,7 +54,7 @@ class Judge:
         asked = user_message(judge_prompt(question, task, trace))
         try:
             turn = await self._llm.turn(SYSTEM, [asked], [])
-        except LlmFailure as failure:
+        except LlmError as failure:
             told = f"the judge gave no answer: {failure.reason}"
             raise JudgeFailed(told, final=failure.final) from None
         budget.add_usage(turn.usage)

@@ -12,7 +12,7 @@ from app.harness.bash.scoring import scored
 from app.harness.bash.types import EvalResult, EvalTask
 from app.harness.budget import Budget, BudgetLimits, RunBudgetExhausted
 from app.harness.results import AttemptOutcome
-from app.llm.conversation import Llm, LlmFailure
+from app.llm.conversation import Llm, LlmError
 
 
 class Trial(NamedTuple):
@@ -99,7 +99,7 @@ class Runner:
             return self._failed(trial, made, made.failure)
         return await self._scored(trial, made)
 
-    def _failed(self, trial: Trial, made: AgentAttempt, failure: LlmFailure) -> EvalResult:
+    def _failed(self, trial: Trial, made: AgentAttempt, failure: LlmError) -> EvalResult:
         if failure.final:
             self._stopped = f"given up: {failure.reason}"
         return _unscored(trial, made, AttemptOutcome.INFRA_ERROR, failure.reason)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from app.harness.results import AttemptOutcome, ConversationEnding, JudgeUsage
-from app.llm.conversation import Message
+from app.llm.conversation import ChatMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class AgentTrace:
     recordings of the original, which tells a natural stop from any other only.
     """
 
-    messages: tuple[Message, ...]
+    messages: tuple[ChatMessage, ...]
     tool_calls: tuple[ToolCallResult, ...]
     tool_call_count: int
     turns: int

@@ -6,7 +6,7 @@ from typing import Final
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.types import Evaluation, TaskResult
 from app.harness.results import AttemptOutcome
-from app.llm.conversation import Role
+from app.llm.conversation import MessageRole
 
 FAILURES: Final = (AttemptOutcome.AGENT_ERROR, AttemptOutcome.TIMEOUT)
 _OF_THE_ANSWER: Final = ("contains", "fields", "literal", "number", "regex")
@@ -17,7 +17,7 @@ def asked_of(result: TaskResult) -> str | None:
     if result.type is TaskType.DIRECT:
         called = [{"tool": each.tool, "arguments": each.arguments} for each in result.tool_calls]
         return json.dumps(called[0], ensure_ascii=False) if called else None
-    said = (each.text() for each in result.messages if each.role is Role.USER)
+    said = (each.text() for each in result.messages if each.role is MessageRole.USER)
     return "\n\n".join(text for text in said if text) or None
 
 

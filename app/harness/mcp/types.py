@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from app.harness.mcp.config import TaskType
 from app.harness.results import AttemptOutcome, ConversationEnding, JudgeUsage, sum_if_known
-from app.llm.conversation import Message
+from app.llm.conversation import ChatMessage
 
 
 class AttemptKey(NamedTuple):
@@ -143,7 +143,7 @@ class TaskResult:
     evaluations: tuple[Evaluation, ...] = ()
     llm_calls: tuple[LlmCall, ...] = ()
     tool_calls: tuple[McpToolCall, ...] = ()
-    messages: tuple[Message, ...] = ()
+    messages: tuple[ChatMessage, ...] = ()
     duration_ms: float = 0.0
     cost_usd: float | None = None
     judge: JudgeUsage | None = None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.core.errors import Invalid
-from app.llm.types import ChatAnswer, ChatRequest, Message, ModelAnswer, ModelKind
+from app.llm.types import ChatAnswer, ChatRequest, ModelAnswer, ModelKind, PromptMessage
 from app.metrics.registry import METRICS, version_with
 from app.metrics.types import JudgeError, MetricProvider, MetricSpec, Need, Reading
 from app.metrics.verdicts import verdict_of
@@ -77,9 +77,9 @@ class LlmJudge:
         request = ChatRequest(
             model=self.model,
             messages=(
-                Message(role="system", content=instructions),
+                PromptMessage(role="system", content=instructions),
                 # In one pass: what looks like a placeholder in a text of the trace stays as it is.
-                Message(role="user", content=_PLACEHOLDER.sub(marked, self.prompt)),
+                PromptMessage(role="user", content=_PLACEHOLDER.sub(marked, self.prompt)),
             ),
             temperature=self.temperature,
             json_object=True,

@@ -15,7 +15,7 @@ from app.harness.bash.cli import cli
 from app.harness.bash.recordings import read_report
 from app.harness.bash.run import BashRunOptions, ModelChoice, run_dataset
 from app.harness.results import AttemptOutcome
-from app.llm.conversation import Message, Provider, Role, Stop, TextBlock
+from app.llm.conversation import ChatMessage, MessageRole, Provider, StopReason, TextBlock
 from tests.support.bash_eval import GPT, HAIKU, recorded
 from tests.support.model_server import Said, model_server
 
@@ -217,9 +217,9 @@ def test_a_resumed_run_may_be_written_elsewhere(tmp_path: Path) -> None:
 @pytest.mark.xdist_group("sdks of models")
 def test_answers_are_kept_and_asked_once(tmp_path: Path) -> None:
     dataset = one_task(tmp_path)
-    message = Message(role=Role.ASSISTANT, content=(TextBlock(text="Done."),))
+    message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="Done."),))
     words = ("run", dataset, "--provider", "openai", "--model", "m", "--cache", tmp_path / "cache")
-    with model_server(lambda _: Said(message=message, stop=Stop.END, usage=None)) as server:
+    with model_server(lambda _: Said(message=message, stop=StopReason.END, usage=None)) as server:
         address = ("--base-url", server.openai_url)
         saved = run(*words, *address, "--save", tmp_path / "saved")
         assert saved.exit_code == 1

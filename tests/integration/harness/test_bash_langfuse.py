@@ -12,7 +12,7 @@ from app.harness.bash.cli import cli
 from app.harness.bash.langfuse_export import export_run
 from app.harness.langfuse_export import ExportFailed, LangfuseAccess
 from app.harness.results import AttemptOutcome
-from app.llm.conversation import Message, Role, TextBlock, user_message
+from app.llm.conversation import ChatMessage, MessageRole, TextBlock, user_message
 from tests.integration.langfuse.collecting import collected
 from tests.support.bash_eval import call, report, result, task, trace
 from tests.support.langfuse import StandIn, stand_in
@@ -36,7 +36,10 @@ def access_to(langfuse: StandIn, secret: str | None = None) -> LangfuseAccess:
 
 def test_a_run_is_read_back_as_it_was_written(langfuse: StandIn) -> None:
     good, bad = task("exit_code:0", task_id="good"), task("exit_code:0", task_id="bad")
-    said = (user_message("Do it."), Message(role=Role.ASSISTANT, content=(TextBlock(text="Yes."),)))
+    said = (
+        user_message("Do it."),
+        ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="Yes."),)),
+    )
     calls = [call("x", code=1), call("x")]
     exported = report(
         result(good, True, trace=trace(*calls, messages=said, cost_usd=0.5)),

@@ -13,11 +13,11 @@ from app.harness.bash.types import EvalResult, EvalTask
 from app.harness.budget import Budget
 from app.harness.results import ConversationEnding
 from app.llm.conversation import (
+    ChatMessage,
     Llm,
-    Message,
+    MessageRole,
     Provider,
-    Role,
-    Stop,
+    StopReason,
     TextBlock,
     ToolUseBlock,
     TurnSettings,
@@ -60,7 +60,7 @@ def attempt(server: ModelServer, provider: Provider, of: EvalTask | None = None)
 def said(
     *commands: str,
     text: str = "",
-    stop: Stop | None = None,
+    stop: StopReason | None = None,
     usage: Usage | None = None,
     arguments: str | None = None,
 ) -> Said:
@@ -70,8 +70,8 @@ def said(
         for n, each in enumerate(commands)
     ]
     return Said(
-        message=Message(role=Role.ASSISTANT, content=tuple(blocks)),
-        stop=stop or (Stop.TOOL_USE if commands else Stop.END),
+        message=ChatMessage(role=MessageRole.ASSISTANT, content=tuple(blocks)),
+        stop=stop or (StopReason.TOOL_USE if commands else StopReason.END),
         usage=usage,
         arguments=arguments,
     )
@@ -144,7 +144,12 @@ def test_a_conversation_goes_back_and_forth(provider: Provider) -> None:
     assert (trace.turns, trace.tool_call_count, trace.ending) == (2, 2, ConversationEnding.NATURAL)
     assert (trace.total_input_tokens, trace.total_output_tokens) == (12, 3)
     roles = [message.role for message in trace.messages]
-    assert roles == [Role.USER, Role.ASSISTANT, Role.TOOL_RESULT, Role.ASSISTANT]
+    assert roles == [
+        MessageRole.USER,
+        MessageRole.ASSISTANT,
+        MessageRole.TOOL_RESULT,
+        MessageRole.ASSISTANT,
+    ]
     assert [getattr(each, "content", None) for each in trace.messages[2].content] == [
         "one\n",
         "two\n\nExit code: 3",
@@ -162,7 +167,7 @@ def test_a_conversation_goes_back_and_forth(provider: Provider) -> None:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_tools_that_come_with_a_stop_are_run(provider: Provider) -> None:
-    answers = (said("echo kept > /k", stop=Stop.END), said(text="Done."))
+    answers = (said("echo kept > /k", stop=StopReason.END), said(text="Done."))
     with model_server(in_order(*answers)) as server:
         trace, sandbox, _ = attempt(server, provider)
     assert trace.turns == 2
@@ -171,7 +176,7 @@ def test_tools_that_come_with_a_stop_are_run(provider: Provider) -> None:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_an_answer_that_is_cut_off_is_no_natural_stop(provider: Provider) -> None:
-    with model_server(in_order(said(text="I was about", stop=Stop.TRUNCATED))) as server:
+    with model_server(in_order(said(text="I was about", stop=StopReason.TRUNCATED))) as server:
         trace, _, failure = attempt(server, provider)
     assert failure is None
     assert (trace.ending, trace.natural_stop) == (ConversationEnding.TRUNCATED, False)

@@ -12,7 +12,7 @@ import pytest
 from app.core.http.network_policy import PUBLIC_ONLY
 from app.core.resources import LlmAccess, Resources
 from app.core.secrets import Secret
-from app.llm.conversation import Message, Role, Stop, TextBlock, Usage
+from app.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
 from tests.support.bash_eval import HAIKU, recorded_report
 from tests.support.model_server import Asked, ModelServer, Raw, Said, model_server, recorded_plan
 from tests.support.service import JSON, Service, pointers
@@ -171,8 +171,10 @@ def authorizations(server: ModelServer) -> set[str]:
 
 
 def done(_: Asked) -> Said:
-    message = Message(role=Role.ASSISTANT, content=(TextBlock(text="Done."),))
-    return Said(message=message, stop=Stop.END, usage=Usage(input_tokens=100, output_tokens=10))
+    message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="Done."),))
+    return Said(
+        message=message, stop=StopReason.END, usage=Usage(input_tokens=100, output_tokens=10)
+    )
 
 
 def test_the_operators_keys_never_reach_a_server_that_a_benchmark_names(service: Service) -> None:

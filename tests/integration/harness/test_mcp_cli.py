@@ -23,7 +23,7 @@ from app.harness.mcp.places import claim
 from app.harness.mcp.recordings import journal_of, read_report, write_report
 from app.harness.mcp.types import McpReport
 from app.harness.results import AttemptOutcome
-from app.llm.conversation import Message, Role, Stop, TextBlock, Usage
+from app.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
 from tests.support.mcp_servers import FAULTS
 from tests.support.model_server import Asked, ModelServer, Raw, Said, model_server
 
@@ -97,8 +97,8 @@ def bench_file(text: str, name: str = "bench.yaml") -> Path:
 
 def answers(asked: Asked) -> Said:
     """Says 42 [/x]: what looks like markup must break nothing."""
-    said = Message(role=Role.ASSISTANT, content=(TextBlock(text="It is 42 [/x]."),))
-    return Said(message=said, stop=Stop.END, usage=Usage(input_tokens=100, output_tokens=7))
+    said = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="It is 42 [/x]."),))
+    return Said(message=said, stop=StopReason.END, usage=Usage(input_tokens=100, output_tokens=7))
 
 
 @pytest.fixture

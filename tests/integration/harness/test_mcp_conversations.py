@@ -21,7 +21,14 @@ from app.harness.mcp.types import (
     Traced,
 )
 from app.harness.results import AttemptOutcome, ConversationEnding
-from app.llm.conversation import LlmFailure, Message, Role, Stop, ToolResultBlock, Turn
+from app.llm.conversation import (
+    ChatMessage,
+    LlmError,
+    MessageRole,
+    StopReason,
+    ToolResultBlock,
+    Turn,
+)
 from app.llm.prices import Price
 from tests.support.mcp_bench import (
     Request,
@@ -41,11 +48,11 @@ def _evaluators() -> None:
     load_evaluators()
 
 
-def results_of(message: Message) -> list[ToolResultBlock]:
+def results_of(message: ChatMessage) -> list[ToolResultBlock]:
     return [block for block in message.content if isinstance(block, ToolResultBlock)]
 
 
-def failing(failure: LlmFailure, *, after: int = 0) -> ScriptedModel:
+def failing(failure: LlmError, *, after: int = 0) -> ScriptedModel:
     def play(request: Request) -> Turn:
         if len(request.messages) > after:
             raise failure
@@ -63,7 +70,12 @@ def test_a_model_uses_a_tool_and_answers() -> None:
         ("faults", "echo", "hello")
     ]
     roles = [message.role for message in result.messages]
-    assert roles == [Role.USER, Role.ASSISTANT, Role.TOOL_RESULT, Role.ASSISTANT]
+    assert roles == [
+        MessageRole.USER,
+        MessageRole.ASSISTANT,
+        MessageRole.TOOL_RESULT,
+        MessageRole.ASSISTANT,
+    ]
     assert result.natural_stop
 
 
@@ -102,7 +114,7 @@ def test_prompts_are_said_one_after_the_other_and_the_last_answer_counts() -> No
     model = scripted(says("one"), calls(("count", {})), says("two"))
     task = harness_task(faults(), prompts=("First.", "Second."))
     result = run(task, model=model).result
-    assert [message.text() for message in result.messages if message.role is Role.USER] == [
+    assert [message.text() for message in result.messages if message.role is MessageRole.USER] == [
         "First.",
         "Second.",
     ]
@@ -151,13 +163,13 @@ def test_the_price_of_an_unknown_model_is_unknown() -> None:
 def test_arguments_that_cannot_be_read_are_told_to_the_model() -> None:
     flawed = calls(("echo", {}))
     block = flawed.message.tool_uses()[0]
-    message = Message(
-        role=Role.ASSISTANT,
+    message = ChatMessage(
+        role=MessageRole.ASSISTANT,
         content=(
             type(block)(id="c", name="echo", input={}, flaw="the arguments are not valid JSON"),
         ),
     )
-    model = scripted(Turn(message=message, stop=Stop.TOOL_USE, usage=None), says("Sorry."))
+    model = scripted(Turn(message=message, stop=StopReason.TOOL_USE, usage=None), says("Sorry."))
     result = run(harness_task(faults()), model=model).result
     [told] = results_of(result.messages[2])
     assert (told.content, told.is_error) == ("the arguments are not valid JSON", True)
@@ -192,14 +204,14 @@ def test_a_model_that_never_stops_is_stopped(
 
 
 def test_an_answer_that_is_cut_off_ends_the_task() -> None:
-    cut = Turn(message=says("I was ab").message, stop=Stop.TRUNCATED, usage=None)
+    cut = Turn(message=says("I was ab").message, stop=StopReason.TRUNCATED, usage=None)
     result = run(harness_task(prompts=("a", "b")), model=scripted(cut)).result
     assert (result.ending, result.response) == (ConversationEnding.TRUNCATED, "I was ab")
     assert len(result.llm_calls) == 1
 
 
 def test_a_provider_that_fails_is_an_error_and_keeps_what_was_done() -> None:
-    model = failing(LlmFailure("500: busy"), after=1)
+    model = failing(LlmError("500: busy"), after=1)
     result = run(harness_task(faults()), model=model).result
     assert (result.outcome, result.ending) == (AttemptOutcome.INFRA_ERROR, ConversationEnding.ERROR)
     assert result.error is not None
@@ -209,7 +221,7 @@ def test_a_provider_that_fails_is_an_error_and_keeps_what_was_done() -> None:
 
 
 def test_a_model_that_answers_nothing_any_more_is_asked_nothing_any_more() -> None:
-    model = failing(LlmFailure("401: wrong key", final=True))
+    model = failing(LlmError("401: wrong key", final=True))
     tasks = [harness_task(name=name) for name in ("a", "b", "c")]
     report = run(*tasks, model=model, concurrency=1).report
     assert len(model.asked) == 1
@@ -320,7 +332,7 @@ def test_a_server_that_does_not_start_is_no_pass_unless_that_is_expected(
 
 
 def test_a_refused_key_is_not_the_error_that_a_tool_should_give() -> None:
-    model = failing(LlmFailure("401: wrong key", final=True))
+    model = failing(LlmError("401: wrong key", final=True))
     evaluator = Evaluator(expect_error=True, expected=401)
     result = run(harness_task(faults(), evaluator=evaluator), model=model).result
     assert (result.outcome, result.passed) == (AttemptOutcome.INFRA_ERROR, None)

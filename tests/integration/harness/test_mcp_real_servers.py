@@ -17,7 +17,15 @@ from app.harness.mcp.plan import LlmEndpoint, Plan, PlannedServer, PlannedTask
 from app.harness.mcp.run import run_plan
 from app.harness.mcp.types import ContentKind, ErrorKind, McpReport, TaskResult
 from app.harness.results import AttemptOutcome, ConversationEnding
-from app.llm.conversation import Message, Provider, Role, Stop, TextBlock, ToolUseBlock, Usage
+from app.llm.conversation import (
+    ChatMessage,
+    MessageRole,
+    Provider,
+    StopReason,
+    TextBlock,
+    ToolUseBlock,
+    Usage,
+)
 from tests.support.mcp_bench import direct_task, harness_task
 from tests.support.mcp_servers import http, node_programs, node_server, stdio
 from tests.support.model_server import Asked, ModelServer, Raw, Said, model_server
@@ -38,16 +46,16 @@ def endpoint(server: ModelServer, provider: Provider) -> LlmEndpoint:
 def asks(tool: str, **given: object) -> Said:
     use = ToolUseBlock(id="call_1", name=tool, input=given)
     return Said(
-        message=Message(role=Role.ASSISTANT, content=(use,)),
-        stop=Stop.TOOL_USE,
+        message=ChatMessage(role=MessageRole.ASSISTANT, content=(use,)),
+        stop=StopReason.TOOL_USE,
         usage=Usage(input_tokens=50, output_tokens=5),
     )
 
 
 def ends(text: str) -> Said:
     return Said(
-        message=Message(role=Role.ASSISTANT, content=(TextBlock(text=text),)),
-        stop=Stop.END,
+        message=ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text=text),)),
+        stop=StopReason.END,
         usage=Usage(input_tokens=70, output_tokens=3),
     )
 

@@ -13,7 +13,14 @@ import pytest
 from app.core.resources import Resources
 from app.harness.mcp.schemas import McpHarnessSettings
 from app.harness.schemas import ModelPrice
-from app.llm.conversation import Message, Role, Stop, TextBlock, ToolUseBlock, Usage
+from app.llm.conversation import (
+    ChatMessage,
+    MessageRole,
+    StopReason,
+    TextBlock,
+    ToolUseBlock,
+    Usage,
+)
 from app.traces.mcp_producer import mcp_producer
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery
 from tests.support.mcp_servers import FAULTS
@@ -87,10 +94,10 @@ def calls_then_answers(asked: Asked) -> Said:
     """Calls the tool of the server once, and says what it was told."""
     if asked.turn == 0:
         use = ToolUseBlock(id="c", name="echo", input={"text": "blue"})
-        said, stop = Message(role=Role.ASSISTANT, content=(use,)), Stop.TOOL_USE
+        said, stop = ChatMessage(role=MessageRole.ASSISTANT, content=(use,)), StopReason.TOOL_USE
     else:
-        said = Message(role=Role.ASSISTANT, content=(TextBlock(text="It is blue."),))
-        stop = Stop.END
+        said = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="It is blue."),))
+        stop = StopReason.END
     usage = Usage(input_tokens=100 * (asked.turn + 1), output_tokens=10)
     return Said(message=said, stop=stop, usage=usage)
 
@@ -139,8 +146,10 @@ def test_a_night_that_is_worse_makes_its_alert_fire(service: Service, folder: Pa
     said = iter(["blue", "blue", "blue", "red"])
 
     def plan(_: Asked) -> Said:
-        message = Message(role=Role.ASSISTANT, content=(TextBlock(text=next(said)),))
-        return Said(message=message, stop=Stop.END, usage=Usage(input_tokens=100, output_tokens=10))
+        message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text=next(said)),))
+        return Said(
+            message=message, stop=StopReason.END, usage=Usage(input_tokens=100, output_tokens=10)
+        )
 
     asks = [{**each, "evaluate": {"expected": "blue"}} for each in ASKS]
     with model_server(plan) as server:
@@ -215,8 +224,10 @@ def test_a_model_that_answers_nothing_fails_the_run(service: Service, folder: Pa
 
 
 def answers(_: Asked) -> Said:
-    message = Message(role=Role.ASSISTANT, content=(TextBlock(text="Blue."),))
-    return Said(message=message, stop=Stop.END, usage=Usage(input_tokens=100, output_tokens=10))
+    message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="Blue."),))
+    return Said(
+        message=message, stop=StopReason.END, usage=Usage(input_tokens=100, output_tokens=10)
+    )
 
 
 def test_a_run_begins_nothing_more_than_its_limits_allow(service: Service, folder: Path) -> None:

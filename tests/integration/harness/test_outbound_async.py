@@ -11,7 +11,7 @@ import pytest
 from app.core.http.async_client import outbound_async_client
 from app.core.http.client import AnswerTooLarge, RefusedAddress, Resolver, resolved
 from app.core.http.network_policy import OWN_SERVERS, PUBLIC_ONLY, IPAddress, OutboundPolicy
-from app.llm.conversation import LlmFailure, Provider, TurnSettings, user_message
+from app.llm.conversation import LlmError, Provider, TurnSettings, user_message
 from app.llm.providers import open_llm
 from tests.support.model_server import ModelServer, Raw, model_server
 
@@ -123,7 +123,7 @@ def test_a_name_that_is_not_resolved_keeps_nobody_beyond_the_deadline() -> None:
 
 @pytest.mark.parametrize("provider", [each for each in Provider if each is not Provider.SCRIPTED])
 def test_an_sdk_is_told_at_once_that_an_address_is_refused(provider: Provider) -> None:
-    def ask(server: ModelServer, policy: OutboundPolicy, max_bytes: int) -> LlmFailure:
+    def ask(server: ModelServer, policy: OutboundPolicy, max_bytes: int) -> LlmError:
         async def turn() -> None:
             http = outbound_async_client(timeout_s=10, max_bytes=max_bytes, policy=policy)
             llm = open_llm(
@@ -139,7 +139,7 @@ def test_an_sdk_is_told_at_once_that_an_address_is_refused(provider: Provider) -
             finally:
                 await llm.close()
 
-        with pytest.raises(LlmFailure) as caught:
+        with pytest.raises(LlmError) as caught:
             asyncio.run(turn())
         return caught.value
 

@@ -15,14 +15,21 @@ from app.core.http.network_policy import OWN_SERVERS, PUBLIC_ONLY
 from app.core.http.throttle import Throttle
 from app.core.secrets import Secret
 from app.llm.client import Client, new_client
-from app.llm.failures import Kind, LlmAuth, LlmNotFound, LlmQuota, LlmRedirected, NoAnswer
+from app.llm.failures import (
+    Kind,
+    LlmAuthError,
+    LlmNotFoundError,
+    LlmQuotaExceeded,
+    LlmRedirected,
+    NoAnswer,
+)
 from app.llm.retry import Patience
 from app.llm.types import (
     ChatAnswer,
     ChatRequest,
     EmbeddingAnswer,
     EmbeddingRequest,
-    Message,
+    PromptMessage,
     Usage,
 )
 from tests.support.llm import (
@@ -43,7 +50,10 @@ from tests.support.llm import (
 QUICK = Patience(request_s=20.0, retries=2, first_wait_s=1.0, rate_limit_s=10.0)
 ASKED = ChatRequest(
     model=JUDGE,
-    messages=(Message(role="system", content="Judge."), Message(role="user", content="é \ud83d")),
+    messages=(
+        PromptMessage(role="system", content="Judge."),
+        PromptMessage(role="user", content="é \ud83d"),
+    ),
     temperature=0.5,
     json_object=True,
 )
@@ -169,14 +179,18 @@ def test_a_rate_limit_that_lasts_too_long_is_no_answer(models: Models, client: C
     [
         (
             refusal(401, f"Incorrect API key: {KEY}"),
-            LlmAuth,
+            LlmAuthError,
             r"401 Incorrect API key: \[redacted\]",
         ),
-        (refusal(401, f"{'wrong ' * 32}{KEY}"), LlmAuth, "Correct MOSAICO_LLM_API_KEY"),
-        (refusal(403, "not yours"), LlmAuth, "Correct MOSAICO_LLM_API_KEY"),
-        (refusal(402, "pay first"), LlmQuota, "402 pay first"),
-        (refusal(429, "You exceeded it", "insufficient_quota"), LlmQuota, "Top the account up"),
-        (refusal(404, "no model of that name"), LlmNotFound, "Correct the model's name"),
+        (refusal(401, f"{'wrong ' * 32}{KEY}"), LlmAuthError, "Correct MOSAICO_LLM_API_KEY"),
+        (refusal(403, "not yours"), LlmAuthError, "Correct MOSAICO_LLM_API_KEY"),
+        (refusal(402, "pay first"), LlmQuotaExceeded, "402 pay first"),
+        (
+            refusal(429, "You exceeded it", "insufficient_quota"),
+            LlmQuotaExceeded,
+            "Top the account up",
+        ),
+        (refusal(404, "no model of that name"), LlmNotFoundError, "Correct the model's name"),
         (RedirectResponse("http://elsewhere.example/"), LlmRedirected, "the address it has now"),
     ],
 )

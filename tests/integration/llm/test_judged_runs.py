@@ -20,9 +20,9 @@ from app.llm.types import (
     ChatRequest,
     EmbeddingAnswer,
     EmbeddingRequest,
-    Message,
     ModelAnswer,
     ModelRequest,
+    PromptMessage,
     Usage,
     request_key,
 )
@@ -30,7 +30,7 @@ from app.llm.wire import Reply
 from app.metrics.types import Failed, MetricRef
 from app.runs import completion_fetcher
 from app.runs.completion_fetcher import Fetching
-from app.runs.llm_cache import KEPT, Spent, keep_answers, purge_old_answers
+from app.runs.llm_cache import MAX_AGE, RequestUsage, evict_expired_answers, put_answers
 from app.runs.llm_metrics import ask_traces
 from app.runs.service import RunEnded
 from app.traces.types import Trace
@@ -57,7 +57,7 @@ def by_trace(service: Service, run: JSON) -> dict[str, JSON]:
 
 
 def spending(service: Service, run: JSON) -> list[JSON]:
-    return list(service.get(f"{RUNS}/{run['id']}/spending")["items"])
+    return list(service.get(f"{RUNS}/{run['id']}/llm-usage")["items"])
 
 
 def outputs(*texts: str) -> list[JSON]:
@@ -209,7 +209,7 @@ def test_reasons_come_along_when_values_of_an_earlier_run_are_taken_over(
     service.upload(outputs("a", "b"))
     first = service.completed()
     models.asked.clear()
-    Rows(service.resources.db.url).do("DELETE FROM kept_answers")
+    Rows(service.resources.db.url).do("DELETE FROM llm_cache")
     service.patch("/benchmarks/bench-001", {"metrics": [BY_LENGTH, "ACCURACY"]})
     again = service.completed()
     assert models.asked == []
@@ -315,7 +315,7 @@ def test_a_server_that_fails_at_many_conversations_in_a_row_is_not_taken_for_one
     """Whether it answers at all is tried with the least that it can be asked."""
     job = Job(resources=service.resources, pool=service.pool, must_stop=lambda: False)
     wanted = [
-        ChatRequest(model=JUDGE, messages=(Message(role="user", content=said),))
+        ChatRequest(model=JUDGE, messages=(PromptMessage(role="user", content=said),))
         for said in [*(f"{number}x" for number in range(20)), "a", "b"]
     ]
     found = Fetching(job, 1, "server", InTurn()).fetch(wanted, lambda: None)
@@ -379,7 +379,7 @@ def test_answers_that_came_before_the_end_are_kept_for_the_retry(
     models.faults.append(lambda _: gone if len(models.asked) > 20 else None)
     run = service.completed()
     assert run["errorCode"] == "LLM_QUOTA"
-    kept = Rows(service.resources.db.url).value("SELECT count(*) FROM kept_answers")
+    kept = Rows(service.resources.db.url).value("SELECT count(*) FROM llm_cache")
     assert kept > 0
     assert spending(service, run)[0]["requests"] == kept
     models.faults.clear()
@@ -493,9 +493,9 @@ def test_a_run_that_ends_does_not_wait_for_a_silent_server(
 def test_a_sum_with_a_cost_that_nobody_told_is_unknown(service: Service, models: Models) -> None:
     service.benchmark(metrics=[BY_LENGTH])
     run = service.start()
-    told = [Spent(JUDGE, Usage(1, 2, cost)) for cost in (0.5, None)]
+    told = [RequestUsage(JUDGE, Usage(1, 2, cost)) for cost in (0.5, None)]
     with service.resources.db.begin() as session:
-        keep_answers(session, 1, {}, told, utc_now())
+        put_answers(session, 1, {}, told, utc_now())
     assert spending(service, run) == [
         {"model": JUDGE, "requests": 2, "inputTokens": 2, "outputTokens": 4, "costUsd": None}
     ]
@@ -507,6 +507,6 @@ def test_old_answers_are_forgotten(service: Service, models: Models) -> None:
     service.completed()
     now = utc_now()
     with service.resources.db.begin() as session:
-        assert purge_old_answers(session, now + KEPT - timedelta(minutes=1)) == 0
+        assert evict_expired_answers(session, now + MAX_AGE - timedelta(minutes=1)) == 0
     with service.resources.db.begin() as session:
-        assert purge_old_answers(session, now + KEPT + timedelta(minutes=1)) == 2
+        assert evict_expired_answers(session, now + MAX_AGE + timedelta(minutes=1)) == 2

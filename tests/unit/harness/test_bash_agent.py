@@ -28,11 +28,11 @@ from app.harness.budget import Budget, BudgetLimits
 from app.harness.results import AttemptOutcome, ConversationEnding
 from app.llm.calling import SdkErrors, call_with_retries
 from app.llm.conversation import (
+    ChatMessage,
     Llm,
-    LlmFailure,
-    Message,
-    Role,
-    Stop,
+    LlmError,
+    MessageRole,
+    StopReason,
     TextBlock,
     Tool,
     ToolUseBlock,
@@ -54,7 +54,7 @@ def _checks() -> None:
 
 
 def turn(
-    *commands: str, text: str = "", stop: Stop | None = None, usage: Usage | None = TEN
+    *commands: str, text: str = "", stop: StopReason | None = None, usage: Usage | None = TEN
 ) -> Turn:
     blocks: list[TextBlock | ToolUseBlock] = [TextBlock(text=text)] if text else []
     blocks += [
@@ -62,8 +62,8 @@ def turn(
         for n, each in enumerate(commands)
     ]
     return Turn(
-        message=Message(role=Role.ASSISTANT, content=tuple(blocks)),
-        stop=stop or (Stop.TOOL_USE if commands else Stop.END),
+        message=ChatMessage(role=MessageRole.ASSISTANT, content=tuple(blocks)),
+        stop=stop or (StopReason.TOOL_USE if commands else StopReason.END),
         usage=usage,
     )
 
@@ -72,18 +72,20 @@ def turn(
 class Parrot:
     """Says the given turns in order, the last one for ever; an exception is raised."""
 
-    turns: Sequence[Turn | LlmFailure]
+    turns: Sequence[Turn | LlmError]
     provider: str = "parrot"
     model: str = "p"
-    heard: list[Sequence[Message]] = field(default_factory=list)
+    heard: list[Sequence[ChatMessage]] = field(default_factory=list)
     systems: list[str] = field(default_factory=list)
 
-    async def turn(self, system: str, messages: Sequence[Message], _: Sequence[Tool], /) -> Turn:
+    async def turn(
+        self, system: str, messages: Sequence[ChatMessage], _: Sequence[Tool], /
+    ) -> Turn:
         await asyncio.sleep(0)
         said = self.turns[min(len(self.heard), len(self.turns) - 1)]
         self.heard.append(tuple(messages))
         self.systems.append(system)
-        if isinstance(said, LlmFailure):
+        if isinstance(said, LlmError):
             raise said
         return said
 
@@ -91,7 +93,7 @@ class Parrot:
         """Nothing is open."""
 
 
-def attempt(*turns: Turn | LlmFailure, of: EvalTask | None = None, **limits: Any) -> AgentAttempt:
+def attempt(*turns: Turn | LlmError, of: EvalTask | None = None, **limits: Any) -> AgentAttempt:
     budget = limits.pop("budget", None) or Budget()
     return asyncio.run(attempt_task(of or task(), Parrot(turns), TaskLimits(**limits), budget))
 
@@ -127,7 +129,7 @@ def test_a_model_that_stops_by_itself() -> None:
 def test_all_results_of_a_turn_are_one_message() -> None:
     made = attempt(turn("true", "false"), turn(text="Done."))
     results = made.trace.messages[2]
-    assert results.role is Role.TOOL_RESULT
+    assert results.role is MessageRole.TOOL_RESULT
     assert [getattr(each, "is_error", None) for each in results.content] == [False, True]
 
 
@@ -135,7 +137,7 @@ def test_the_turn_limit_ends_with_the_results_of_the_last_turn() -> None:
     made = attempt(turn("echo again"), max_turns=3)
     assert (made.trace.ending, made.trace.natural_stop) == (ConversationEnding.TURN_LIMIT, False)
     assert (made.trace.turns, made.trace.tool_call_count) == (3, 3)
-    assert made.trace.messages[-1].role is Role.TOOL_RESULT
+    assert made.trace.messages[-1].role is MessageRole.TOOL_RESULT
 
 
 def test_the_system_prompt_is_the_task_s_or_that_of_the_tool() -> None:
@@ -183,7 +185,7 @@ class Flaky(Parrot):
     late: int = 2
 
     async def turn(
-        self, system: str, messages: Sequence[Message], tools: Sequence[Tool], /
+        self, system: str, messages: Sequence[ChatMessage], tools: Sequence[Tool], /
     ) -> Turn:
         number = len(self.heard) + 1
         errors = [NoConnection("busy")] if number == 2 else []
@@ -239,7 +241,7 @@ def test_tokens_that_were_not_told_make_the_sum_unknown() -> None:
 
 
 def test_a_failure_of_the_provider_keeps_what_was_done() -> None:
-    made = attempt(turn("echo x"), LlmFailure("overloaded"))
+    made = attempt(turn("echo x"), LlmError("overloaded"))
     assert made.failure is not None
     assert (made.trace.ending, made.trace.tool_call_count) == (ConversationEnding.ERROR, 1)
 
@@ -303,14 +305,14 @@ def test_a_run_scores_each_task() -> None:
 
 
 def test_a_task_that_errors_is_a_result_and_the_next_is_run() -> None:
-    parrot = Parrot([LlmFailure("overloaded"), turn("true"), turn(text="Done.")])
+    parrot = Parrot([LlmError("overloaded"), turn("true"), turn(text="Done.")])
     first, second = run_all(parrot, task(task_id="a"), task(task_id="b"))
     assert (first.outcome, first.reason) == (AttemptOutcome.INFRA_ERROR, "overloaded")
     assert second.passed()
 
 
 def test_after_a_final_failure_nothing_more_is_asked() -> None:
-    parrot = Parrot([LlmFailure("no such key", final=True)])
+    parrot = Parrot([LlmError("no such key", final=True)])
     first, second = run_all(parrot, task(task_id="a"), task(task_id="b"))
     assert first.outcome is AttemptOutcome.INFRA_ERROR
     assert (second.outcome, second.reason) == (AttemptOutcome.SKIPPED, "given up: no such key")
@@ -404,7 +406,7 @@ def test_an_answer_that_is_no_judgement_is_an_error_of_the_judge(answer: str) ->
 
 def test_a_judge_that_answers_nobody_ends_the_run() -> None:
     """Whatever the model did for the tasks that are left, nobody would score it."""
-    judge = Judge(Parrot([LlmFailure("401: wrong key", final=True)]))
+    judge = Judge(Parrot([LlmError("401: wrong key", final=True)]))
     model = Parrot([turn(text="Done.")])
     found = run_all(model, JUDGED, replace(JUDGED, id="next"), judge=judge)
     assert [each.outcome for each in found] == [AttemptOutcome.JUDGE_ERROR, AttemptOutcome.SKIPPED]
@@ -425,8 +427,8 @@ def test_a_check_that_breaks_costs_its_task_the_score_and_the_run_goes_on(
 
 
 def test_a_long_transcript_loses_its_middle() -> None:
-    said = Message(role=Role.ASSISTANT, content=(TextBlock(text="a" * 100_000 + "end"),))
-    long = trace(messages=(Message(role=Role.USER, content=()), said))
+    said = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="a" * 100_000 + "end"),))
+    long = trace(messages=(ChatMessage(role=MessageRole.USER, content=()), said))
     prompt = judge_prompt("q", task(), long)
     assert len(prompt) < 61_000
     assert "end\ntranscript>>>" in prompt

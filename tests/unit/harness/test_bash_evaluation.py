@@ -14,7 +14,7 @@ from app.harness.bash.runner import plan_trials
 from app.harness.bash.schemas import BashHarnessSettings
 from app.harness.bash.types import EvalResult
 from app.harness.budget import Budget, BudgetKind, UsedBudget
-from app.llm.conversation import Message, Role, Stop, TextBlock, Tool, Turn, Usage
+from app.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Tool, Turn, Usage
 from tests.support.bash_eval import task
 
 CHEAP = {"inputUsd": 1.0, "outputUsd": 10.0}
@@ -35,11 +35,11 @@ class Content:
     model: str
     provider: str = "content"
 
-    async def turn(self, _: str, __: Sequence[Message], ___: Sequence[Tool], /) -> Turn:
+    async def turn(self, _: str, __: Sequence[ChatMessage], ___: Sequence[Tool], /) -> Turn:
         said = TextBlock(text='{"score": 1, "reason": "perfect"}')
         return Turn(
-            message=Message(role=Role.ASSISTANT, content=(said,)),
-            stop=Stop.END,
+            message=ChatMessage(role=MessageRole.ASSISTANT, content=(said,)),
+            stop=StopReason.END,
             usage=Usage(input_tokens=100, output_tokens=10),
         )
 

@@ -12,7 +12,7 @@ from app.harness.bash.reports.comparison import comparison_report
 from app.harness.bash.reports.figures import amount, percent
 from app.harness.bash.types import EvalReport, EvalResult
 from app.harness.results import AttemptOutcome
-from app.llm.conversation import Message, Role, TextBlock, ToolResultBlock, ToolUseBlock
+from app.llm.conversation import ChatMessage, MessageRole, TextBlock, ToolResultBlock, ToolUseBlock
 from tests.support.bash_eval import (
     GPT,
     HAIKU,
@@ -32,13 +32,13 @@ ONE = task("exit_code:0", "stdout_contains:x", task_id="one")
 
 def evil_report() -> EvalReport:
     conversation = (
-        Message(role=Role.USER, content=(TextBlock(text=EVIL),)),
-        Message(
-            role=Role.ASSISTANT,
+        ChatMessage(role=MessageRole.USER, content=(TextBlock(text=EVIL),)),
+        ChatMessage(
+            role=MessageRole.ASSISTANT,
             content=(ToolUseBlock(id="1", name="bash", input={"commands": EVIL}),),
         ),
-        Message(
-            role=Role.TOOL_RESULT,
+        ChatMessage(
+            role=MessageRole.TOOL_RESULT,
             content=(ToolResultBlock(tool_use_id="1", content=EVIL, is_error=True),),
         ),
     )

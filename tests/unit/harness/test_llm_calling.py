@@ -11,7 +11,7 @@ import pytest
 from app.core.console.input_files import BadInput
 from app.llm.answers import read_arguments, read_usage, text_of
 from app.llm.calling import SdkErrors, call_with_retries
-from app.llm.conversation import LlmFailure, Provider, TurnSettings
+from app.llm.conversation import LlmError, Provider, TurnSettings
 from app.llm.prices import Price, read_price
 from app.llm.providers import MissingKey, open_llm
 
@@ -83,7 +83,7 @@ def test_a_wait_that_is_none_is_not_heeded(said: str) -> None:
 
 
 def test_a_fifth_failure_is_the_last() -> None:
-    with pytest.raises(LlmFailure, match="500: down") as failed:
+    with pytest.raises(LlmError, match="500: down") as failed:
         waits(*[Refused(500, "down")] * 5)
     assert not failed.value.final
 
@@ -100,13 +100,13 @@ def test_a_fifth_failure_is_the_last() -> None:
     ],
 )
 def test_keys_and_accounts_are_not_mended_by_waiting(error: Refused) -> None:
-    with pytest.raises(LlmFailure) as failed:
+    with pytest.raises(LlmError) as failed:
         waits(error)
     assert failed.value.final
 
 
 def test_a_refused_request_is_not_sent_again_and_others_are() -> None:
-    with pytest.raises(LlmFailure) as failed:
+    with pytest.raises(LlmError) as failed:
         waits(Refused(400, "too long"))
     assert not failed.value.final
 
@@ -162,7 +162,7 @@ def test_a_key_that_a_provider_repeats_is_not_told_on() -> None:
     async def call() -> None:
         raise refused
 
-    with pytest.raises(LlmFailure) as raised:
+    with pytest.raises(LlmError) as raised:
         asyncio.run(call_with_retries(call, ERRORS))
     assert raised.value.reason == "401: no such key: [redacted]"
 

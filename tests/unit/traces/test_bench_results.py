@@ -7,7 +7,7 @@ import pytest
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.types import AttemptError, ErrorKind, Evaluation, TaskResult
 from app.harness.results import AttemptOutcome, ConversationEnding
-from app.llm.conversation import Message, Role, TextBlock, user_message
+from app.llm.conversation import ChatMessage, MessageRole, TextBlock, user_message
 from app.traces.mcp_traces import stem_of, trace_of, traces_of
 from app.traces.types import Outcome as TraceOutcome
 from app.traces.types import ToolCall, Trace
@@ -20,7 +20,7 @@ def direct(**given: Any) -> TaskResult:
 
 def test_an_attempt_of_a_model_is_a_trace_with_all_that_it_took() -> None:
     """Inputs 100, 160 and 260: 520 in all, base 100, growth (260 - 100) / 2; one of two met."""
-    said = Message(role=Role.ASSISTANT, content=(TextBlock(text="a"),))
+    said = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="a"),))
     found = trace_of(
         result(
             tags=("compare",),

@@ -18,7 +18,7 @@ from app.harness.mcp.servers import Servers
 from app.harness.mcp.sessions import McpServer, ServerFailed
 from app.harness.mcp.types import OUTCOMES, AttemptError, ErrorKind, Evaluation, TaskResult
 from app.harness.results import AttemptOutcome, ConversationEnding
-from app.llm.conversation import LlmFailure
+from app.llm.conversation import LlmError
 from app.llm.prices import Price
 
 SHOWN: Final = 500  # characters of a tool's error
@@ -80,7 +80,7 @@ class _Making:
             error = AttemptError(kind=ErrorKind.RUN_LIMIT, detail=str(reached))
         except ServerFailed as failure:
             error = AttemptError(kind=failure.kind, detail=failure.detail)
-        except LlmFailure as failure:
+        except LlmError as failure:
             said = f"the model gave no answer: {self._task.model}: {failure.reason}"
             error = AttemptError(kind=ErrorKind.PROVIDER, detail=said)
         if self._task.type is TaskType.HARNESS:
@@ -148,7 +148,7 @@ class _Making:
             llm = self._workshop.models.get(choice)
             talk = Conversation(self._task, llm, servers, self._work, self._budget)
             self._ending = await talk.run()
-        except LlmFailure as failure:
+        except LlmError as failure:
             if failure.final:
                 self._workshop.models.give_up(choice, failure)
             raise

@@ -13,10 +13,10 @@ from app.harness.mcp.plan import PlannedTask
 from app.harness.mcp.types import LlmCall, McpToolCall
 from app.harness.results import ConversationEnding
 from app.llm.conversation import (
+    ChatMessage,
     Llm,
-    Message,
-    Role,
-    Stop,
+    MessageRole,
+    StopReason,
     ToolResultBlock,
     ToolUseBlock,
     Turn,
@@ -67,14 +67,14 @@ class Conversation:
                 return _ENDINGS[limit]
             self._budget.require_run_budget()
             turn = await self._turn()
-            if turn.stop is Stop.TRUNCATED:
+            if turn.stop is StopReason.TRUNCATED:
                 return ConversationEnding.TRUNCATED
             uses = turn.message.tool_uses()
             if not uses:
                 return ConversationEnding.NATURAL
             # Some servers say "stop" and ask for tools all the same; the tools count.
             results = tuple([await self._use(use) for use in uses])
-            self._work.messages.append(Message(role=Role.TOOL_RESULT, content=results))
+            self._work.messages.append(ChatMessage(role=MessageRole.TOOL_RESULT, content=results))
         return ConversationEnding.TURN_LIMIT
 
     async def _turn(self) -> Turn:

@@ -9,7 +9,7 @@ from app.harness.budget import Budget
 from app.harness.mcp.judging import JudgeFailed
 from app.harness.mcp.plan import LlmEndpoint, PlannedTask
 from app.harness.results import JudgeUsage
-from app.llm.conversation import Llm, LlmFailure, TurnSettings, user_message
+from app.llm.conversation import Llm, LlmError, TurnSettings, user_message
 from app.llm.prices import Price
 from app.llm.providers import KEYS, open_llm
 
@@ -43,7 +43,7 @@ class Models:
             Choice(task.endpoint, name) for task in tasks for name in task.models()
         )
         self._models = {choice: opening(choice.endpoint, choice.model) for choice in choices}
-        self._given_up: dict[Choice, LlmFailure] = {}
+        self._given_up: dict[Choice, LlmError] = {}
 
     def get(self, choice: Choice) -> Llm:
         """A model. Raises the failure after which it answers nothing any more."""
@@ -51,7 +51,7 @@ class Models:
             raise self._given_up[choice]
         return self._models[choice]
 
-    def give_up(self, choice: Choice, failure: LlmFailure) -> None:
+    def give_up(self, choice: Choice, failure: LlmError) -> None:
         """Ask this model nothing more."""
         self._given_up[choice] = failure
 
@@ -76,7 +76,7 @@ class Asking:
         self.budget = self.budget or Budget(price=self.prices.get(model), parent=self.run_budget)
         try:
             turn = await self.models.get(choice).turn(system, [user_message(prompt)], [])
-        except LlmFailure as failure:
+        except LlmError as failure:
             if failure.final:
                 self.models.give_up(choice, failure)
             raise JudgeFailed(f"the judge gave no answer: {model}: {failure.reason}") from None

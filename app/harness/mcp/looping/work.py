@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from app.harness.mcp.types import LlmCall, McpToolCall
-from app.llm.conversation import Message, Role
+from app.llm.conversation import ChatMessage, MessageRole
 
 Trace = Callable[[str], None]
 
@@ -43,7 +43,7 @@ class Work:
     `failure` is why the attempt ended, where that was expected of it.
     """
 
-    messages: list[Message] = field(default_factory=list)
+    messages: list[ChatMessage] = field(default_factory=list)
     llm_calls: list[LlmCall] = field(default_factory=list)
     tool_calls: list[McpToolCall] = field(default_factory=list)
     trace: Trace = untraced
@@ -75,7 +75,7 @@ class Work:
     def answer(self) -> str | None:
         """The last that the model said; of a direct task what its tool answered."""
         for message in reversed(self.messages):
-            if message.role is Role.ASSISTANT:
+            if message.role is MessageRole.ASSISTANT:
                 return message.text()
         if self.messages or not self.tool_calls:
             return None
