@@ -17,12 +17,13 @@ from app.core.web.query_parameters import refuse_unknown_parameters
 from app.core.web.response_headers import writing_json
 from app.kpis.router import router as kpis
 from app.metrics.router import router as metrics
-from app.notifications.router import deliveries, endpoints
-from app.notifications.router import inbox as notifications
+from app.notifications.router import deliveries_router as deliveries
+from app.notifications.router import endpoints_router as endpoints
+from app.notifications.router import inbox_router as notifications
 from app.reporting.router import router as run_pictures
 from app.runs.router import router as benchmark_runs
 from app.schedules.router import router as schedule_configs
-from app.schedules.router import summaries as daily_summary
+from app.schedules.router import summary_router as daily_summary
 from app.traces.router import router as local_datasets
 from app.triggers.router import events as trigger_events
 from app.triggers.router import langfuse_secrets, webhook_secrets, webhooks

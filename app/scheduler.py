@@ -1,4 +1,4 @@
-"""The scheduler process: fires schedules when they are due, and sweeps up runs that stand still."""
+"""The scheduler process: fires due schedules, fails stalled runs and deletes old fires."""
 
 import logging
 import signal
@@ -8,19 +8,19 @@ from datetime import timedelta
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.runs.stalled_runs import fail_stale_runs
-from app.schedules.firing import purge_fires
-from app.schedules.tick import Ticker
+from app.schedules.firing import delete_old_fires
+from app.schedules.ticker import Ticker
 from app.startup import opened_resources, set_up_logs
 
 log = logging.getLogger(__name__)
 
-SWEEP_INTERVAL_S = 30.0
-PURGE_INTERVAL_S = 3600.0
-WATCH_S = 1.0
+STALLED_RUNS_INTERVAL_S = 30.0
+DELETE_INTERVAL_S = 3600.0
+CLOCK_CHECK_INTERVAL_S = 1.0
 
 
 def run_scheduler(settings: Settings) -> None:
-    """Tick until SIGTERM or SIGINT. Any number of these may run beside each other."""
+    """Run until SIGTERM or SIGINT. Any number of schedulers may run in parallel."""
     set_up_logs(settings)
     stopping = threading.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
@@ -30,28 +30,31 @@ def run_scheduler(settings: Settings) -> None:
         ticker = Ticker(
             resources.db,
             chores={
-                "sweep": (SWEEP_INTERVAL_S, lambda: sweep(resources, stale_after)),
-                "purge": (PURGE_INTERVAL_S, lambda: purge(resources)),
+                "fail-stalled-runs": (
+                    STALLED_RUNS_INTERVAL_S,
+                    lambda: fail_stalled_runs(resources, stale_after),
+                ),
+                "delete-old-fires": (DELETE_INTERVAL_S, lambda: delete_fires(resources)),
             },
         )
         ticker.start()
         log.info("scheduler is ready")
-        while not stopping.wait(WATCH_S):
+        while not stopping.wait(CLOCK_CHECK_INTERVAL_S):
             ticker.watch_clock()
         ticker.stop()
 
 
-def sweep(resources: Resources, stale_after: timedelta) -> None:
-    """Fail the runs that nobody goes on with."""
+def fail_stalled_runs(resources: Resources, stale_after: timedelta) -> None:
+    """Fail runs that make no progress and have no job left."""
     with resources.db.begin() as session:
-        stale = fail_stale_runs(session, resources.clock(), stale_after)
-    if stale:
-        log.warning("failed %d runs that stood still: %s", len(stale), ", ".join(stale))
+        run_ids = fail_stale_runs(session, resources.clock(), stale_after)
+    if run_ids:
+        log.warning("failed %d stalled runs: %s", len(run_ids), ", ".join(run_ids))
 
 
-def purge(resources: Resources) -> None:
-    """Forget old instants, piece by piece."""
-    purged = 1
-    while purged:
+def delete_fires(resources: Resources) -> None:
+    """Delete old fires in batches, each in a transaction of its own."""
+    deleted = 1
+    while deleted:
         with resources.db.begin() as session:
-            purged = purge_fires(session, resources.clock())
+            deleted = delete_old_fires(session, resources.clock())

@@ -21,7 +21,7 @@ from app.plugins import load_plugins
 from app.runs import tasks as run_tasks
 from app.runs.llm_cache import evict_expired_answers
 from app.runs.retention import purge_kept_runs
-from app.schedules import digest, missed
+from app.schedules import daily_summary, missed_schedules
 from app.schedules import tasks as schedule_tasks
 from app.startup import opened_resources, set_up_logs
 from app.triggers import tasks as trigger_tasks
@@ -50,7 +50,7 @@ def run_worker(settings: Settings) -> None:
 
 
 async def _work(settings: Settings, resources: Resources, pool: ProcessPool) -> None:
-    summary_time = digest.SummaryTime.of(settings.summary_at)
+    summary_time = daily_summary.SummaryTime.parse(settings.summary_at)
     worker = Worker(
         resources,
         HANDLERS,
@@ -63,8 +63,11 @@ async def _work(settings: Settings, resources: Resources, pool: ProcessPool) -> 
                 notification_tasks.TICK_S,
                 lambda: notification_tasks.tick(resources),
             ),
-            "missed": (missed.TICK_S, lambda: _tell_missed(resources)),
-            "summary": (digest.TICK_S, lambda: digest.send_summary(resources, summary_time)),
+            "missed": (missed_schedules.TICK_S, lambda: _report_missed_schedules(resources)),
+            "summary": (
+                daily_summary.TICK_S,
+                lambda: daily_summary.send_summary(resources, summary_time),
+            ),
             "triggers": (trigger_tasks.TICK_S, lambda: trigger_tasks.tick(resources)),
         },
     )
@@ -91,12 +94,12 @@ def _end_anyhow(*, after_s: float) -> None:
     timer.start()
 
 
-def _tell_missed(resources: Resources) -> None:
-    """Tell of schedules that were to run and did not, by the clock of this machine."""
-    told = missed.AT_ONCE
-    while told == missed.AT_ONCE:
+def _report_missed_schedules(resources: Resources) -> None:
+    """Raise alerts on missed schedules, by the clock of this machine."""
+    reported = missed_schedules.BATCH_SIZE
+    while reported == missed_schedules.BATCH_SIZE:
         with resources.db.begin() as session:
-            told = missed.tell_missed(session, resources.clock())
+            reported = missed_schedules.report_missed_schedules(session, resources.clock())
 
 
 def _purge(resources: Resources) -> None:

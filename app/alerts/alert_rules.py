@@ -23,7 +23,7 @@ from app.core.schemas import fields
 from app.core.secrets import SecretBox
 from app.formula import compile_formula, read_reference
 from app.metrics.registry import column_of, parse_ref, provider_for
-from app.notifications.addresses import address_of, ensure_endpoints
+from app.notifications.endpoints import address_of, ensure_endpoints
 from app.notifications.models import Endpoint
 from app.notifications.queries import endpoints_in_order
 from app.notifications.registry import UnfitRecipient, targets_of

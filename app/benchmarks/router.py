@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 from app.access.deps import require
 from app.access.idempotency import Once
 from app.benchmarks import queries, service
+from app.benchmarks.event_triggers import Triggers
 from app.benchmarks.models import Benchmark
 from app.benchmarks.schemas import (
     BaselineChoice,
@@ -22,7 +23,6 @@ from app.benchmarks.schemas import (
     MetricChoice,
     WriteBack,
 )
-from app.benchmarks.triggers import Triggers
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
 from app.core.schemas import Page, changes, fields

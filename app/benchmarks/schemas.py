@@ -11,7 +11,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from app.benchmarks.triggers import Triggers
+from app.benchmarks.event_triggers import Triggers
 from app.core.errors import Invalid
 from app.core.schemas import UNSET, Identifier, JsonObject, LongText, ShortText, WireModel
 from app.core.strict_json import MalformedJson, parse_json

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.agents.queries import existing_agents
 from app.benchmarks import queries, rules
+from app.benchmarks.event_triggers import Triggers
 from app.benchmarks.models import Benchmark, BenchmarkAgent, KpiDefinition
 from app.benchmarks.schemas import (
     MAX_KPIS,
@@ -19,7 +20,6 @@ from app.benchmarks.schemas import (
     MetricChoice,
     WriteBack,
 )
-from app.benchmarks.triggers import Triggers
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
 from app.core.schemas import fields

@@ -13,7 +13,7 @@ from app.core.problems import PROBLEMS
 from app.core.schemas import Page
 from app.core.web.deps import Hub, Res
 from app.core.web.sse import Snapshot, stream
-from app.notifications import addresses, queries, service
+from app.notifications import endpoints, queries, service
 from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.registry import require_target
 from app.notifications.rules import DeliveryStatus
@@ -38,12 +38,12 @@ READ = [Depends(require("read"))]
 RUN = [Depends(require("run"))]
 ADMIN = [Depends(require("admin"))]
 
-inbox = APIRouter(prefix="/notifications", tags=["notifications"], responses=PROBLEMS)
-endpoints = APIRouter(prefix="/endpoints", tags=["notifications"], responses=PROBLEMS)
-deliveries = APIRouter(prefix="/deliveries", tags=["notifications"], responses=PROBLEMS)
+inbox_router = APIRouter(prefix="/notifications", tags=["notifications"], responses=PROBLEMS)
+endpoints_router = APIRouter(prefix="/endpoints", tags=["notifications"], responses=PROBLEMS)
+deliveries_router = APIRouter(prefix="/deliveries", tags=["notifications"], responses=PROBLEMS)
 
 
-@inbox.get("", dependencies=READ)
+@inbox_router.get("", dependencies=READ)
 def list_notifications(
     page: Paging,
     res: Res,
@@ -56,7 +56,7 @@ def list_notifications(
         return Page(items=items, next_cursor=rows.next_cursor)
 
 
-@inbox.get("/events", response_class=StreamingResponse, dependencies=READ)
+@inbox_router.get("/events", response_class=StreamingResponse, dependencies=READ)
 def follow_inbox(request: Request, res: Res, hub: Hub) -> StreamingResponse:
     """The inbox as server-sent events: one whenever something comes or is read."""
 
@@ -67,14 +67,14 @@ def follow_inbox(request: Request, res: Res, hub: Hub) -> StreamingResponse:
     return stream(request, hub, service.INBOX, snapshot)
 
 
-@inbox.post("/test", status_code=201, response_model=DeliveryView, dependencies=ADMIN)
+@inbox_router.post("/test", status_code=201, response_model=DeliveryView, dependencies=ADMIN)
 def send_test(body: TargetBody, once: Once, res: Res) -> Response:
     """Send a message to a recipient, to see whether it arrives; the answer is its delivery."""
     target = Target(body.channel, body.recipient)
     require_target(target)
 
     def send(session: Session) -> DeliveryView:
-        [endpoint] = addresses.ensure_endpoints(session, [target], res.secrets)
+        [endpoint] = endpoints.ensure_endpoints(session, [target], res.secrets)
         notification_id = service.publish(session, _test_message(body.channel), [endpoint.id])
         sent = queries.list_deliveries(session, PageQuery(), notification_id=notification_id)
         return delivery_views(session, sent.rows)[0]
@@ -82,7 +82,7 @@ def send_test(body: TargetBody, once: Once, res: Res) -> Response:
     return once(body, send, location=lambda sent: f"/api/v1/deliveries/{sent.id}")
 
 
-@inbox.post("/read-all", dependencies=RUN)
+@inbox_router.post("/read-all", dependencies=RUN)
 def read_all_notifications(res: Res) -> InboxView:
     """Note that everything in the inbox was read."""
     with res.db.begin() as session:
@@ -90,27 +90,27 @@ def read_all_notifications(res: Res) -> InboxView:
         return inbox_view(session)
 
 
-@inbox.get("/{notificationId}", dependencies=READ)
+@inbox_router.get("/{notificationId}", dependencies=READ)
 def get_notification(notification_id: NotificationId, res: Res) -> NotificationView:
     with res.db.read() as session:
         return notification_view(queries.get_notification(session, notification_id))
 
 
-@inbox.post("/{notificationId}/read", dependencies=RUN)
+@inbox_router.post("/{notificationId}/read", dependencies=RUN)
 def read_notification(notification_id: NotificationId, res: Res) -> NotificationView:
     """Note that a message was read."""
     with res.db.begin() as session:
         return notification_view(service.mark(session, notification_id, res.clock()))
 
 
-@inbox.post("/{notificationId}/unread", dependencies=RUN)
+@inbox_router.post("/{notificationId}/unread", dependencies=RUN)
 def unread_notification(notification_id: NotificationId, res: Res) -> NotificationView:
     """Let a message count as unread again."""
     with res.db.begin() as session:
         return notification_view(service.mark(session, notification_id, None))
 
 
-@endpoints.post("", status_code=201, response_model=EndpointView, dependencies=ADMIN)
+@endpoints_router.post("", status_code=201, response_model=EndpointView, dependencies=ADMIN)
 def set_up_endpoint(body: EndpointBody, once: Once, res: Res) -> Response:
     """Make known where messages may go, or change what goes there; the same recipient is one
     endpoint. Whom a rule names is one by itself.
@@ -121,13 +121,13 @@ def set_up_endpoint(body: EndpointBody, once: Once, res: Res) -> Response:
     def set_up(session: Session) -> EndpointView:
         wanted = body.daily_summary
         return endpoint_view(
-            addresses.set_up_endpoint(session, target, res.secrets, daily_summary=wanted)
+            endpoints.set_up_endpoint(session, target, res.secrets, daily_summary=wanted)
         )
 
     return once(body, set_up)
 
 
-@endpoints.get("", dependencies=READ)
+@endpoints_router.get("", dependencies=READ)
 def list_endpoints(
     page: Paging,
     res: Res,
@@ -141,20 +141,20 @@ def list_endpoints(
         return Page(items=items, next_cursor=rows.next_cursor)
 
 
-@endpoints.get("/{endpointId}", dependencies=READ)
+@endpoints_router.get("/{endpointId}", dependencies=READ)
 def get_endpoint(endpoint_id: EndpointId, res: Res) -> EndpointView:
     with res.db.read() as session:
         return endpoint_view(queries.get_endpoint(session, endpoint_id))
 
 
-@endpoints.post("/{endpointId}/enable", dependencies=ADMIN)
+@endpoints_router.post("/{endpointId}/enable", dependencies=ADMIN)
 def enable_endpoint(endpoint_id: EndpointId, res: Res) -> EndpointView:
     """Send there again; what was held comes first."""
     with res.db.begin() as session:
         return endpoint_view(service.enable_endpoint(session, endpoint_id, res.clock()))
 
 
-@endpoints.post(
+@endpoints_router.post(
     "/{endpointId}/secret", status_code=201, response_model=EndpointSecretView, dependencies=ADMIN
 )
 def rotate_endpoint_secret(
@@ -164,7 +164,7 @@ def rotate_endpoint_secret(
 
     def rotate(session: Session) -> EndpointSecretView:
         overlap = timedelta(seconds=body.earlier_ends_after_seconds)
-        made = addresses.rotate_secret(
+        made = endpoints.rotate_secret(
             session, endpoint_id, res.secrets, res.clock(), overlap=overlap
         )
         return EndpointSecretView(secret=made.reveal())
@@ -172,7 +172,7 @@ def rotate_endpoint_secret(
     return once(body, rotate, location=lambda _: f"/api/v1/endpoints/{endpoint_id}")
 
 
-@deliveries.get("", dependencies=READ)
+@deliveries_router.get("", dependencies=READ)
 def list_deliveries(
     page: Paging,
     res: Res,
@@ -193,14 +193,14 @@ def list_deliveries(
         return Page(items=items, next_cursor=rows.next_cursor)
 
 
-@deliveries.get("/{deliveryId}", dependencies=READ)
+@deliveries_router.get("/{deliveryId}", dependencies=READ)
 def get_delivery(delivery_id: DeliveryId, res: Res) -> DeliveryView:
     with res.db.read() as session:
         found = queries.get_sending(session, delivery_id)
         return delivery_view(found.delivery, found.endpoint)
 
 
-@deliveries.post("/{deliveryId}/redeliver", dependencies=RUN)
+@deliveries_router.post("/{deliveryId}/redeliver", dependencies=RUN)
 def redeliver_message(delivery_id: DeliveryId, res: Res) -> DeliveryView:
     """Send a message again, now; it keeps its id."""
     with res.db.begin() as session:

@@ -15,7 +15,7 @@ from app.core.notify import announce
 from app.core.secrets import Secret, SecretBox
 from app.jobs.queue import enqueue_many
 from app.notifications import queries
-from app.notifications.addresses import address_of, signing_keys
+from app.notifications.endpoints import address_of, signing_keys
 from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.registry import CHANNELS, ChannelSpec
 from app.notifications.rules import SLOW_S, DeliveryStatus, is_given_up, lane, rest_s, wait_s

@@ -338,7 +338,7 @@ def _end(session: Session, run: BenchmarkRun, status: RunStatus, now: datetime) 
     run.fence += 1
     session.flush()
     if run.triggered_by == TriggerType.SCHEDULED:
-        enqueue(session, "schedules.settle", run_id=run.id)
+        enqueue(session, "schedules.run_ended", run_id=run.id)
     announce(session, run.id)
 
 

@@ -92,14 +92,14 @@ def next_instants(
         after=_instant(start) if start else None,
         count=count,
     )
-    seen = preview(request, datetime.now(UTC))
+    schedule_preview = preview(request, datetime.now(UTC))
     if output is OutputFormat.JSON:
-        print_json(seen.model_dump(mode="json"))
+        print_json(schedule_preview.model_dump(mode="json"))
         return
-    print_status(f"{seen.description} ({seen.timezone})")
-    for note in seen.notes:
+    print_status(f"{schedule_preview.description} ({schedule_preview.timezone})")
+    for note in schedule_preview.notes:
         print_status(f"note: {note.text}")
-    for instant in seen.next:
+    for instant in schedule_preview.next:
         print_result(instant.isoformat())
 
 

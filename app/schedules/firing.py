@@ -1,4 +1,7 @@
-"""Firing schedules: claim what is due, write each instant once, start its run, count its end."""
+"""Where schedules fire: claim due schedules, record each instant, start its run, count its end.
+
+`fire_due` runs in the scheduler and only writes rows and jobs; workers start the runs.
+"""
 
 import json
 from collections.abc import Sequence
@@ -22,36 +25,36 @@ from app.schedules.rules import (
     ConcurrencyPolicy,
     FireStatus,
     MisfirePolicy,
-    Misfires,
+    MisfireRules,
     SkipReason,
     TickPlan,
 )
-from app.schedules.service import disable, timing_of, why_unusable
+from app.schedules.service import disable, timing_error_message, timing_of
 
-FIRES_KEPT = timedelta(days=400)
-PURGE_BATCH = 10_000
-# To put ten thousand jobs on the queue takes longer than all else; with a pattern, starting a run
-# waits for the network, and so has a job of its own.
+FIRES_RETENTION = timedelta(days=400)
+DELETE_BATCH = 10_000
+# Enqueuing is the slowest part of a tick, so fires share jobs. A fire with a pattern waits for the
+# network and gets a job of its own.
 FIRES_PER_JOB = 25
 
-# What one transaction writes at most: an outage leaves many instants, and each statement has
-# seconds.
-MOST_FIRES = 10_000
+# Limit per transaction: an outage leaves many instants, and a statement has a timeout of seconds.
+MAX_FIRES_PER_TRANSACTION = 10_000
 
 INSERT_FIRES = text(
     """
     WITH written AS (
         INSERT INTO schedule_fires
-            (schedule_id, due_at, until, fired_at, triggered_by, status, reason, plan)
-        SELECT schedule.id, fire.due_at, fire.until, :now, :trigger, fire.status, fire.reason,
+            (schedule_id, due_at, range_end, fired_at, triggered_by, status, reason, plan)
+        SELECT schedule.id, fire.due_at, fire.range_end, :now, :trigger, fire.status,
+               fire.reason,
                CASE WHEN fire.status = 'PENDING' THEN jsonb_build_object(
                    'benchmarkId', schedule.benchmark_id, 'agentId', schedule.agent_id,
                    'runNamePattern', schedule.run_name_pattern,
                    'concurrencyPolicy', schedule.concurrency_policy) END
         FROM jsonb_to_recordset(cast(:fires AS jsonb)) AS fire
-            (ids text[], due_at timestamptz, until timestamptz, status text, reason text)
-        CROSS JOIN unnest(fire.ids) AS fired
-        JOIN schedule_configs AS schedule ON schedule.id = fired
+            (ids text[], due_at timestamptz, range_end timestamptz, status text, reason text)
+        CROSS JOIN unnest(fire.ids) AS fire_schedule_id
+        JOIN schedule_configs AS schedule ON schedule.id = fire_schedule_id
         ORDER BY fire.due_at
         ON CONFLICT (schedule_id, due_at) DO NOTHING
         RETURNING seq, status, plan ->> 'runNamePattern' AS pattern
@@ -65,110 +68,116 @@ ADVANCE = text(
     """
     UPDATE schedule_configs AS schedule SET next_run_at = advanced.next_run_at
     FROM jsonb_to_recordset(cast(:advanced AS jsonb)) AS advanced (ids text[], next_run_at timestamptz)
-    CROSS JOIN unnest(advanced.ids) AS fired
-    WHERE schedule.id = fired
+    CROSS JOIN unnest(advanced.ids) AS advanced_id
+    WHERE schedule.id = advanced_id
     """
 )
 
 
-class StillRunning(Conflict):
-    """A run of the schedule is under way and may not be joined; wait for its end, or cancel it."""
+class ScheduleStillRunning(Conflict):
+    """An earlier run of the schedule is in progress; wait until it ends, or cancel it."""
 
     code = "schedule-still-running"
 
 
 class NewFires(NamedTuple):
-    """A due instant of some schedules, which is about to have its rows in `schedule_fires`."""
+    """A due instant of some schedules, before its rows are in `schedule_fires`."""
 
     schedule_ids: Sequence[str]
     due_at: datetime
-    until: datetime | None = None
+    range_end: datetime | None = None
     reason: SkipReason | None = None
 
     def document(self) -> dict[str, Any]:
         return {
             "ids": self.schedule_ids,
-            "due_at": _text(self.due_at),
-            "until": _text(self.until),
+            "due_at": _iso(self.due_at),
+            "range_end": _iso(self.range_end),
             "status": FireStatus.SKIPPED if self.reason else FireStatus.PENDING,
             "reason": self.reason,
         }
 
 
 class PendingFires(NamedTuple):
-    """Instants whose runs are to be started, by `seq`: at once, or when the source was asked."""
+    """Fires whose runs are to be started, by `seq`.
 
-    plain: list[int]
-    searching: list[int]
+    With a run name pattern, the trace source is searched first.
+    """
+
+    without_pattern: list[int]
+    with_pattern: list[int]
 
 
 def fire_due(session: Session, now: datetime, limit: int) -> int:
-    """Claim schedules that are due, write what becomes of each instant, and advance them.
+    """Claim due schedules, record their instants, enqueue the starts, and set `next_run_at`.
 
-    Returns: how many were claimed; fewer than `limit` when no more are due, or others hold them.
-    Locks:   the claimed schedules; those that others hold are left to them.
+    Returns: how many were claimed; fewer than `limit` if no more are due or not locked.
+    Locks:   the claimed schedules; those that other schedulers hold are skipped.
     """
-    claimed = queries.claim_due(session, now, limit)
+    groups = queries.claim_due(session, now, limit)
     fires: list[NewFires] = []
     advanced: list[dict[str, Any]] = []
-    room = MOST_FIRES
-    for timetable, together in claimed:
+    remaining = MAX_FIRES_PER_TRANSACTION
+    for timetable, schedule_ids in groups:
         try:
-            plan = _plan(timetable, now)
+            plan = _plan_tick(timetable, now)
         except Invalid as error:
-            for schedule_id in together:
-                disable(queries.get_schedule(session, schedule_id), why_unusable(error), now)
+            for schedule_id in schedule_ids:
+                schedule = queries.get_schedule(session, schedule_id)
+                disable(schedule, timing_error_message(error), now)
             continue
         instants = len(plan.skip) + len(plan.fire)
-        # The others stay due.
-        ids = together[: max(room // max(instants, 1), 1)]
-        fires += _new_fires(ids, plan)
-        advanced.append({"ids": ids, "next_run_at": _text(plan.next_run_at)})
-        room -= len(ids) * instants
-        if room <= 0:
+        # Schedules beyond the limit are not advanced: they stay due for the next transaction.
+        fitting_ids = schedule_ids[: max(remaining // max(instants, 1), 1)]
+        fires += _new_fires(fitting_ids, plan)
+        advanced.append({"ids": fitting_ids, "next_run_at": _iso(plan.next_run_at)})
+        remaining -= len(fitting_ids) * instants
+        if remaining <= 0:
             break
     session.flush()
     if advanced:
         _enqueue_starts(session, _insert_fires(session, fires, TriggerType.SCHEDULED, now))
         session.execute(ADVANCE, {"advanced": json.dumps(advanced)})
-    return sum(len(due.ids) for due in claimed)
+    return sum(len(group.schedule_ids) for group in groups)
 
 
-def trigger(session: Session, schedule_id: str, now: datetime) -> ScheduleFire:
-    """Fire a schedule now, whether it is enabled or not; its timetable stays as it is.
+def trigger_now(session: Session, schedule_id: str, now: datetime) -> ScheduleFire:
+    """Fire a schedule now, enabled or not; `next_run_at` does not change.
 
-    Without a pattern the run starts here; with one a job asks the source first.
-    Raises: `StillRunning` when it would only be skipped; else as starting a run does.
+    Without a pattern the run starts in this transaction; with one, a job searches the source first.
+    Raises: `ScheduleStillRunning` if the fire would only be skipped; else as `create_run`.
     """
     schedule = queries.get_schedule(session, schedule_id, for_update=True)
     if schedule.concurrency_policy == ConcurrencyPolicy.FORBID:
-        _require_none_under_way(session, schedule_id)
+        _require_no_active_run(session, schedule_id)
     pending = _insert_fires(session, [NewFires([schedule.id], now)], TriggerType.MANUAL, now)
-    for seq in pending.plain:
+    for seq in pending.without_pattern:
         start_fire(session, seq, now)
-    _enqueue_starts(session, PendingFires([], pending.searching))
-    [seq] = (*pending.plain, *pending.searching)
+    _enqueue_starts(session, PendingFires([], pending.with_pattern))
+    [seq] = (*pending.without_pattern, *pending.with_pattern)
     fire = queries.find_fire(session, seq)
     assert fire is not None
     return fire
 
 
-def _require_none_under_way(session: Session, schedule_id: str) -> None:
-    under_way = queries.runs_under_way(session, schedule_id)
-    if under_way:
-        raise StillRunning(
-            f"the run {under_way[0]} of the schedule {schedule_id!r} is under way, and its"
-            " concurrencyPolicy is FORBID; wait for its end, cancel it, or start a run beside it:"
-            " POST /api/v1/benchmark-runs"
+def _require_no_active_run(session: Session, schedule_id: str) -> None:
+    active_runs = queries.list_active_runs(session, schedule_id)
+    if active_runs:
+        raise ScheduleStillRunning(
+            f"the run {active_runs[0]} of the schedule {schedule_id!r} is in progress, and"
+            " concurrencyPolicy is FORBID; wait until it ends, cancel it, or start a parallel run"
+            " with POST /api/v1/benchmark-runs"
         )
 
 
-def start_fire(session: Session, seq: int, now: datetime, found: ListedRun | None = None) -> None:
-    """Start the run of a claimed instant, unless one of the schedule is under way and may not be
-    joined, or the run that was found was judged; nothing when this was done or the schedule is
-    gone.
+def start_fire(
+    session: Session, seq: int, now: datetime, source_run: ListedRun | None = None
+) -> None:
+    """Start the run of a pending fire, or skip the fire if the concurrency policy forbids it.
 
-    Locks:   the schedule, so that its instants start one after the other.
+    A fire whose `source_run` was evaluated before is skipped too. Does nothing if the fire is no
+    longer pending, or the schedule was deleted.
+    Locks:  the schedule, so that its instants start one after the other.
     Raises: as `create_run`.
     """
     locked = queries.lock_fire(session, seq)
@@ -177,22 +186,23 @@ def start_fire(session: Session, seq: int, now: datetime, found: ListedRun | Non
     fire, schedule = locked
     plan = fire.plan or {}
     benchmark_id, agent_id = plan["benchmarkId"], plan["agentId"]
-    if found and judged_runs(session, benchmark_id, agent_id, [found]):
+    # Checked under the lock: two schedules may have found the same run of the source.
+    if source_run and judged_runs(session, benchmark_id, agent_id, [source_run]):
         _skip(session, fire, SkipReason.NO_NEW_RUN)
         return
-    under_way = queries.runs_under_way(session, schedule.id)
+    active_runs = queries.list_active_runs(session, schedule.id)
     policy = ConcurrencyPolicy(plan["concurrencyPolicy"])
-    if under_way and policy is ConcurrencyPolicy.FORBID:
+    if active_runs and policy is ConcurrencyPolicy.FORBID:
         _skip(session, fire, SkipReason.OVERLAP)
         return
-    for run_id in under_way if policy is ConcurrencyPolicy.REPLACE else ():
+    for run_id in active_runs if policy is ConcurrencyPolicy.REPLACE else ():
         cancel_run(session, run_id, now)
     run = create_run(
         session,
         benchmark_id,
         agent_id,
         trigger=TriggerType(fire.triggered_by),
-        run_name=found.asked_as if found else None,
+        run_name=source_run.asked_as if source_run else None,
     )
     if run.triggered_by == TriggerType.SCHEDULED:
         actor = Actor(type="schedule", id=schedule.id)
@@ -203,14 +213,14 @@ def start_fire(session: Session, seq: int, now: datetime, found: ListedRun | Non
 
 
 def skip_fire(session: Session, seq: int, reason: SkipReason) -> None:
-    """Record that a claimed instant starts nothing."""
+    """Record that a pending fire starts no run."""
     locked = queries.lock_fire(session, seq)
     if locked is not None and locked.fire.status == FireStatus.PENDING:
         _skip(session, locked.fire, reason)
 
 
 def fail_fire(session: Session, seq: int, code: str, message: str, now: datetime) -> None:
-    """Record that no run could be started; that counts as a failure of the schedule."""
+    """Record that the run could not be started; counts as a failure of the schedule."""
     locked = queries.lock_fire(session, seq)
     if locked is None or locked.fire.status != FireStatus.PENDING:
         return
@@ -221,11 +231,11 @@ def fail_fire(session: Session, seq: int, code: str, message: str, now: datetime
     session.flush()
 
 
-def settle(session: Session, run_id: str, now: datetime) -> None:
-    """Let the end of a run count for the schedule that started it, once.
+def record_run_end(session: Session, run_id: str, now: datetime) -> None:
+    """Count the end of a run for the schedule that started it, once.
 
-    A completed run resets the failures, a failed one counts. One that was cancelled, or completed
-    with numbers that cannot be trusted, does neither.
+    A valid completed run resets the failures, a failed run adds one. Cancelled and invalid runs
+    do neither: they show nothing about the schedule.
     """
     locked = queries.lock_fire_of_run(session, run_id)
     if locked is None or locked.fire.settled_at is not None:
@@ -240,25 +250,25 @@ def settle(session: Session, run_id: str, now: datetime) -> None:
     session.flush()
 
 
-def purge_fires(session: Session, now: datetime) -> int:
-    """Forget some of the instants that are older than `FIRES_KEPT`; returns how many."""
-    old = select(ScheduleFire.seq).where(ScheduleFire.due_at < now - FIRES_KEPT).limit(PURGE_BATCH)
-    purged = session.execute(
-        delete(ScheduleFire).where(ScheduleFire.seq.in_(old)).returning(ScheduleFire.seq)
+def delete_old_fires(session: Session, now: datetime) -> int:
+    """Delete a batch of fires older than `FIRES_RETENTION`; returns the number deleted."""
+    is_old = ScheduleFire.due_at < now - FIRES_RETENTION
+    batch = select(ScheduleFire.seq).where(is_old).limit(DELETE_BATCH)
+    deleted = session.execute(
+        delete(ScheduleFire).where(ScheduleFire.seq.in_(batch)).returning(ScheduleFire.seq)
     )
-    return len(purged.all())
+    return len(deleted.all())
 
 
-def _count_failure(schedule: ScheduleConfig, what: str, now: datetime) -> None:
+def _count_failure(schedule: ScheduleConfig, error: str, now: datetime) -> None:
     schedule.consecutive_failures += 1
-    if schedule.enabled and rules.gives_up(
+    if schedule.enabled and rules.should_disable(
         failures=schedule.consecutive_failures,
-        most=schedule.max_consecutive_failures,
+        max_failures=schedule.max_consecutive_failures,
         auto_disable=schedule.auto_disable_on_failure,
     ):
-        failures = schedule.consecutive_failures
-        reason = f"{failures} failures in a row, the last one {what}"
-        disable(schedule, f"{reason}; mend the cause, then enable the schedule", now)
+        reason = f"{schedule.consecutive_failures} failures in a row, the last one {error}"
+        disable(schedule, f"{reason}; fix the cause, then enable the schedule", now)
 
 
 def _skip(session: Session, fire: ScheduleFire, reason: SkipReason) -> None:
@@ -269,8 +279,12 @@ def _skip(session: Session, fire: ScheduleFire, reason: SkipReason) -> None:
 def _insert_fires(
     session: Session, fires: Sequence[NewFires], trigger_type: TriggerType, now: datetime
 ) -> PendingFires:
-    """Write the fires that are not there yet; returns those that are to start a run."""
-    written = session.execute(
+    """Insert the fires that do not exist yet; returns those that start a run.
+
+    The unique key of (schedule, instant) makes each instant fire once, even if two schedulers, or
+    a clock that was set back, arrive at it again.
+    """
+    inserted = session.execute(
         INSERT_FIRES,
         {
             "now": now,
@@ -278,28 +292,30 @@ def _insert_fires(
             "fires": json.dumps([fire.document() for fire in fires]),
         },
     )
-    return PendingFires(*written.one())
+    return PendingFires(*inserted.one())
 
 
 def _enqueue_starts(session: Session, pending: PendingFires) -> None:
-    plain = pending.plain
-    shared = (plain[at : at + FIRES_PER_JOB] for at in range(0, len(plain), FIRES_PER_JOB))
-    jobs = [{"fires": fires} for fires in (*shared, *([seq] for seq in pending.searching))]
-    enqueue_many(session, "schedules.start", jobs)
+    seqs = pending.without_pattern
+    batches = [seqs[at : at + FIRES_PER_JOB] for at in range(0, len(seqs), FIRES_PER_JOB)]
+    batches += [[seq] for seq in pending.with_pattern]
+    enqueue_many(session, "schedules.start", [{"fires": batch} for batch in batches])
 
 
-def _text(instant: datetime | None) -> str | None:
+def _iso(instant: datetime | None) -> str | None:
     return instant.isoformat() if instant else None
 
 
-def _new_fires(ids: Sequence[str], plan: TickPlan) -> list[NewFires]:
-    skipped = [NewFires(ids, each.due_at, each.until, each.reason) for each in plan.skip]
-    return [*skipped, *(NewFires(ids, due_at) for due_at in plan.fire)]
+def _new_fires(schedule_ids: Sequence[str], plan: TickPlan) -> list[NewFires]:
+    skipped = [
+        NewFires(schedule_ids, skip.due_at, skip.range_end, skip.reason) for skip in plan.skip
+    ]
+    return [*skipped, *(NewFires(schedule_ids, due_at) for due_at in plan.fire)]
 
 
-def _plan(due: Timetable, now: datetime) -> TickPlan:
-    misfires = Misfires(
-        policy=MisfirePolicy(due.misfire_policy),
-        catchup_window=timedelta(seconds=due.catchup_window_seconds),
+def _plan_tick(timetable: Timetable, now: datetime) -> TickPlan:
+    misfire_rules = MisfireRules(
+        policy=MisfirePolicy(timetable.misfire_policy),
+        catchup_window=timedelta(seconds=timetable.catchup_window_seconds),
     )
-    return rules.plan_tick(timing_of(due), misfires, due.next_run_at, now)
+    return rules.plan_tick(timing_of(timetable), misfire_rules, timetable.next_run_at, now)

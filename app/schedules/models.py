@@ -1,3 +1,5 @@
+"""Tables of schedules and their fires."""
+
 from datetime import datetime
 from typing import Any
 
@@ -8,10 +10,10 @@ from app.core.db import Base
 
 
 class ScheduleConfig(Base):
-    """A benchmark that is run by the clock. `next_run_at` is null while it is disabled.
+    """A schedule: runs a benchmark at the instants of a cron expression.
 
-    Each instant writes a row anew, and each index with it: there are only those that a tick or a
-    list needs.
+    `next_run_at` is null while the schedule is disabled. Every instant rewrites the row and all
+    its index entries, so the table has only the indexes that a tick or a list needs.
     """
 
     __tablename__ = "schedule_configs"
@@ -50,12 +52,13 @@ class ScheduleConfig(Base):
 
 
 class ScheduleFire(Base):
-    """What became of one due instant: the unique row that makes it fire once.
+    """One due instant of a schedule; the unique row guarantees that it fires once.
 
-    `until` is set where one row stands for all instants from `due_at` on. `plan` is what the
-    schedule asked for when the instant was claimed: later edits change later instants only.
-    `schedule_id` is no foreign key: it would be checked for each row, though whoever writes one
-    holds the lock of its schedule. `delete_schedule` deletes these rows.
+    `range_end` is set if the row stands for all instants from `due_at` up to it. `plan` holds the
+    schedule's target at the time of the claim: later edits affect later instants only.
+    `settled_at` is when the end of the run was counted. `schedule_id` is not a foreign key: the
+    check would cost time for each row, and every writer holds the lock of the schedule anyway.
+    `delete_schedule` deletes these rows.
     """
 
     __tablename__ = "schedule_fires"
@@ -68,7 +71,7 @@ class ScheduleFire(Base):
     seq: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
     schedule_id: Mapped[str]
     due_at: Mapped[datetime]
-    until: Mapped[datetime | None]
+    range_end: Mapped[datetime | None]
     fired_at: Mapped[datetime]
     triggered_by: Mapped[str]
     status: Mapped[str]

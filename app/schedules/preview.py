@@ -1,44 +1,216 @@
-"""A look at a schedule before it exists."""
+"""Preview of a cron expression: its next instants, a description, and notes on clock changes."""
 
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
-from app.schedules import rules, words
+from app.schedules import rules
 from app.schedules.cron import CronExpression, DstPolicy
-from app.schedules.rules import Timing
+from app.schedules.cron_parser import MONTHS, WEEKDAYS
+from app.schedules.rules import ScheduleTiming
 from app.schedules.schemas import ClockNote, PreviewRequest, PreviewView
-from app.schedules.zones import find_zone
+from app.schedules.time_zones import OffsetChange, get_time_zone, iter_offset_changes
+
+ORDINALS = ("", "first", "second", "third", "fourth", "fifth")
+MAX_LISTED_TIMES = 6
+MAX_NOTE_SPAN = timedelta(days=400)
+
+
+class _Names(NamedTuple):
+    """The names of a field's numbers, as written in an expression and in a description."""
+
+    short: tuple[str, ...] = ()
+    full: tuple[str, ...] = ()
+    first_number: int = 0
+
+
+NUMBERS_ONLY = _Names()
+WEEKDAY_NAMES = _Names(
+    WEEKDAYS, ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"), 0
+)
+MONTH_NAMES = _Names(
+    MONTHS,
+    (
+        *("January", "February", "March", "April", "May", "June"),
+        *("July", "August", "September", "October", "November", "December"),
+    ),
+    1,
+)
 
 
 def preview(request: PreviewRequest, now: datetime) -> PreviewView:
     """The next instants of an expression, in its zone.
 
-    Raises: `InvalidCron`, `UnknownZone`, `NeverFires`.
+    There may be fewer than requested near the end of the calendar. Notes cover the clock changes
+    up to the instant after the last one.
+    Raises: `InvalidCron`, `UnknownTimeZone`, `NeverFires`.
     """
     after = request.after or now
-    timing = Timing(
+    timing = ScheduleTiming(
         cron_expression=request.cron_expression,
         timezone=request.timezone,
         dst_policy=request.dst_policy,
     )
     rules.first_instant(timing, after)
-    return look_ahead(timing, after, request.count)
-
-
-def look_ahead(timing: Timing, after: datetime, count: int) -> PreviewView:
-    """At most `count` instants, fewer near the end of the calendar, and the notes between them."""
-    expression, zone = CronExpression.parse(timing.cron_expression), find_zone(timing.timezone)
+    expression, zone = CronExpression.parse(timing.cron_expression), get_time_zone(timing.timezone)
     instants: list[datetime] = []
-    found = timing.next(after)
-    while found is not None and len(instants) < count:
-        instants.append(found.astimezone(zone))
-        found = timing.next(found)
-    policy = DstPolicy(timing.dst_policy)
-    until = found or (instants[-1] if instants else after)
-    notes = words.clock_notes(expression, zone, after, until, policy)
+    instant = timing.next(after)
+    while instant is not None and len(instants) < request.count:
+        instants.append(instant.astimezone(zone))
+        instant = timing.next(instant)
+    end = instant or (instants[-1] if instants else after)
     return PreviewView(
         cron_expression=expression.text,
         timezone=timing.timezone,
-        description=words.describe(expression),
+        description=describe(expression),
         next=instants,
-        notes=[ClockNote(at=note.at, text=note.text) for note in notes],
+        notes=clock_notes(expression, zone, after, end, request.dst_policy),
     )
+
+
+def describe(expression: CronExpression) -> str:
+    """When an expression fires, in English: `at 07:00, Monday to Friday`."""
+    _, _, _, day, month, weekday = expression.text.split(" ")
+    parts = [_describe_times(expression)]
+    if weekday not in "*?":
+        parts.append(_join(_describe_items(weekday, WEEKDAY_NAMES)))
+    if day not in "*?":
+        days = _describe_days(day)
+        parts.append(f"{days}, if the weekday matches too" if weekday not in "*?" else days)
+    if month != "*":
+        parts.append(f"in {_join(_describe_items(month, MONTH_NAMES))}")
+    if len(parts) == 1 and parts[0].startswith("at "):
+        parts.append("every day")
+    return ", ".join(parts)
+
+
+def clock_notes(
+    expression: CronExpression, zone: ZoneInfo, after: datetime, end: datetime, policy: DstPolicy
+) -> list[ClockNote]:
+    """What the clock changes of at most 400 days do to the times of an expression."""
+    utc_start = after.astimezone(UTC).replace(tzinfo=None)
+    utc_end = min(end.astimezone(UTC).replace(tzinfo=None), utc_start + MAX_NOTE_SPAN)
+    fires_once = policy is DstPolicy.ONCE and expression.has_fixed_times
+    notes = []
+    for change in iter_offset_changes(utc_start, utc_end, zone):
+        text = _describe_change(expression, change, fires_once=fires_once)
+        if text:
+            notes.append(ClockNote(at=change.at.replace(tzinfo=UTC).astimezone(zone), text=text))
+    return notes
+
+
+def _describe_change(
+    expression: CronExpression, change: OffsetChange, *, fires_once: bool
+) -> str | None:
+    """What a clock change does; None when it affects no time of the expression."""
+    old, new = change.at + change.before, change.at + change.after
+    wall = expression.next_wall_time(min(old, new))
+    if wall is None or wall >= max(old, new):
+        return None
+    day, time = f"{wall:%Y-%m-%d}", f"{wall:%H:%M:%S}".removesuffix(":00")
+    if new > old:
+        effect = f"fires at {new:%H:%M} instead" if fires_once else "does not fire"
+        return (
+            f"{day}: the clocks go forward from {old:%H:%M} to {new:%H:%M};"
+            f" {time} does not exist and the schedule {effect}"
+        )
+    effect = "fires the first time only" if fires_once else "fires twice"
+    return (
+        f"{day}: the clocks go back from {old:%H:%M} to {new:%H:%M};"
+        f" {time} occurs twice and the schedule {effect}"
+    )
+
+
+def _describe_times(expression: CronExpression) -> str:
+    second, minute, hour = expression.text.split(" ")[:3]
+    if expression.has_fixed_times and second.isdigit():
+        hours, minutes = _sorted_numbers(hour), _sorted_numbers(minute)
+        if len(hours) * len(minutes) <= MAX_LISTED_TIMES:
+            seconds = f":{int(second):02}" if int(second) else ""
+            return f"at {_join([f'{h:02}:{m:02}{seconds}' for h in hours for m in minutes])}"
+    return ", ".join(_describe_clock_fields(second, minute, hour))
+
+
+def _describe_clock_fields(second: str, minute: str, hour: str) -> Iterator[str]:
+    """Second, minute and hour one by one; a second of 0, and `every` after `every`, are implied."""
+    if not second.isdigit() or int(second):
+        yield _describe_clock_field(second, "second", "of the minute")
+    if second == "*" and minute == "*" and hour == "*":
+        return
+    second_is_zero = second.isdigit() and not int(second)
+    if minute != "*" or second_is_zero:
+        minute_is_zero = minute.isdigit() and not int(minute)
+        if not (minute_is_zero and second_is_zero and not hour.isdigit()):
+            yield _describe_clock_field(minute, "minute", "past the hour")
+        elif hour == "*":
+            yield "every hour, on the hour"
+            return
+    if hour != "*":
+        yield _describe_clock_field(hour, "hour", "of the day")
+
+
+def _describe_clock_field(text: str, unit: str, container: str) -> str:
+    if text == "*":
+        return f"every {unit}"
+    start, slash, step = text.partition("/")
+    if slash and "," not in text and start in ("*", "0"):
+        return f"every {step} {unit}s" if int(step) > 1 else f"every {unit}"
+    plural = "" if text.isdigit() else "s"
+    return f"at {unit}{plural} {_join(_describe_items(text, NUMBERS_ONLY))} {container}"
+
+
+def _describe_days(text: str) -> str:
+    phrases = []
+    for item in text.split(","):
+        if item == "L":
+            phrases.append("on the last day of the month")
+        elif item == "LW":
+            phrases.append("on the last weekday of the month")
+        elif item.startswith("L-"):
+            phrases.append(f"{item[2:]} days before the last of the month")
+        elif item.endswith("W"):
+            phrases.append(f"on the weekday nearest to day {item[:-1]}")
+        else:
+            [numbers] = _describe_items(item, NUMBERS_ONLY)
+            phrases.append(f"on day {numbers}")
+    return _join(phrases)
+
+
+def _describe_items(text: str, names: _Names) -> list[str]:
+    """The comma-separated items of a field, in English."""
+    phrases = []
+    for item in text.split(","):
+        span, slash, step = item.partition("/")
+        first, dash, last = span.partition("-")
+        phrase = _describe_value(first, names)
+        if dash:
+            phrase += f" to {_describe_value(last, names)}"
+        if slash:
+            phrase = f"every {step} from {phrase}" if first != "*" else f"every {step}"
+        phrases.append(phrase)
+    return phrases
+
+
+def _describe_value(text: str, names: _Names) -> str:
+    weekday, sharp, occurrence = text.partition("#")
+    if sharp:
+        index = int(occurrence)
+        ordinal = ORDINALS[index] if index < len(ORDINALS) else f"{occurrence}th"
+        return f"the {ordinal} {_describe_value(weekday, names)} of the month"
+    if names.full and text.endswith("L"):
+        return f"the last {_describe_value(text[:-1], names)} of the month"
+    if text in names.short:
+        return names.full[names.short.index(text)]
+    if names.full and text.isdigit():
+        return names.full[(int(text) - names.first_number) % len(names.full)]
+    return text
+
+
+def _sorted_numbers(text: str) -> list[int]:
+    return sorted({int(number) for number in text.split(",")})
+
+
+def _join(phrases: Sequence[str]) -> str:
+    *most, last = phrases
+    return f"{', '.join(most)} and {last}" if most else last

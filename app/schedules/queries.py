@@ -1,3 +1,5 @@
+"""Reads of schedules and fires, and the row locks that claim them."""
+
 from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -14,13 +16,13 @@ from app.schedules.models import ScheduleConfig, ScheduleFire
 
 
 class ScheduleNotFound(NotFound):
-    """There is no schedule with this id; GET /api/v1/schedule-configs lists those there are."""
+    """The schedule does not exist; GET /api/v1/schedule-configs lists all schedules."""
 
     code = "schedule-not-found"
 
 
 class Timetable(NamedTuple):
-    """When a schedule is due, how it catches up, and since when it is due."""
+    """The columns that decide which instants of a due schedule fire."""
 
     cron_expression: str
     timezone: str
@@ -30,22 +32,22 @@ class Timetable(NamedTuple):
     next_run_at: datetime
 
 
-class DueTogether(NamedTuple):
-    """Schedules that are due for the same reason, by id."""
+class DueGroup(NamedTuple):
+    """Due schedules with the same timetable: their instants are computed once."""
 
     timetable: Timetable
-    ids: list[str]
+    schedule_ids: list[str]
 
 
 class LockedFire(NamedTuple):
-    """A fire and its schedule, both locked."""
+    """A fire and its schedule, which is locked."""
 
     fire: ScheduleFire
     schedule: ScheduleConfig
 
 
 def database_now(session: Session) -> datetime:
-    """The clock that decides what is due: one for all schedulers."""
+    """The database clock, which decides what is due: one clock for all schedulers."""
     now: datetime = session.scalars(select(func.clock_timestamp())).one()
     return now
 
@@ -56,8 +58,8 @@ def get_schedule(session: Session, schedule_id: str, *, for_update: bool = False
     )
     if schedule is None:
         raise ScheduleNotFound(
-            f"there is no schedule {schedule_id!r};"
-            " GET /api/v1/schedule-configs lists those there are"
+            f"the schedule {schedule_id!r} does not exist;"
+            " GET /api/v1/schedule-configs lists all schedules"
         )
     return schedule
 
@@ -83,18 +85,18 @@ def list_schedules(
 
 
 def list_fires(session: Session, schedule_id: str, query: PageQuery) -> PageRows[ScheduleFire]:
-    """What became of the due instants of a schedule, newest first."""
+    """The fires of a schedule, newest first."""
     statement = select(ScheduleFire).where(ScheduleFire.schedule_id == schedule_id)
     return paged(session, statement, keys=[ScheduleFire.due_at], query=query)
 
 
-def claim_due(session: Session, now: datetime, limit: int) -> list[DueTogether]:
-    """Some schedules that are due, oldest first, leaving out what others hold.
+def claim_due(session: Session, now: datetime, limit: int) -> list[DueGroup]:
+    """Lock up to `limit` due schedules, the longest overdue first.
 
-    Locks:   each of them until the transaction ends.
+    Locks:   the schedules, until the transaction ends; rows locked by others are skipped.
     """
     claimed = (
-        select(ScheduleConfig.id, *(getattr(ScheduleConfig, each) for each in Timetable._fields))
+        select(ScheduleConfig.id, *(getattr(ScheduleConfig, name) for name in Timetable._fields))
         .where(ScheduleConfig.next_run_at <= now)
         .order_by(ScheduleConfig.next_run_at)
         .limit(limit)
@@ -105,13 +107,13 @@ def claim_due(session: Session, now: datetime, limit: int) -> list[DueTogether]:
     timetable = [claimed[name] for name in Timetable._fields]
     ids = func.array_agg(aggregate_order_by(claimed.id, claimed.id))
     statement = select(*timetable, ids).group_by(*timetable).order_by(claimed.next_run_at, ids)
-    return [DueTogether(Timetable(*together), ids) for *together, ids in session.execute(statement)]
+    return [DueGroup(Timetable(*columns), ids) for *columns, ids in session.execute(statement)]
 
 
-def claim_waiting(
+def claim_not_due(
     session: Session, now: datetime, after_id: str, limit: int
 ) -> Sequence[ScheduleConfig]:
-    """The next schedules by id that are due later, leaving out what others hold; locks them."""
+    """Lock the next schedules by id that are due later; rows locked by others are skipped."""
     statement = (
         select(ScheduleConfig)
         .where(ScheduleConfig.next_run_at > now, ScheduleConfig.id > after_id)
@@ -123,10 +125,10 @@ def claim_waiting(
 
 
 def seconds_until_due(session: Session) -> float | None:
-    """How long until some schedule is due, below zero when one is; None without any."""
+    """Seconds until the next schedule is due, negative if overdue; None if none is enabled."""
     wait = func.extract("epoch", func.min(ScheduleConfig.next_run_at) - func.clock_timestamp())
-    found = session.scalar(select(wait).where(ScheduleConfig.next_run_at.is_not(None)))
-    return None if found is None else float(found)
+    wait_s = session.scalar(select(wait).where(ScheduleConfig.next_run_at.is_not(None)))
+    return None if wait_s is None else float(wait_s)
 
 
 def find_fire(session: Session, seq: int) -> ScheduleFire | None:
@@ -134,9 +136,9 @@ def find_fire(session: Session, seq: int) -> ScheduleFire | None:
 
 
 def lock_fire(session: Session, seq: int) -> LockedFire | None:
-    """A fire with its schedule; None when the schedule was deleted.
+    """A fire with its schedule; None if the schedule was deleted.
 
-    Locks:   the schedule, and through it all its fires.
+    Locks:   the schedule; every writer of a fire takes this lock first.
     """
     fire = session.get(ScheduleFire, seq)
     if fire is None:
@@ -150,13 +152,13 @@ def lock_fire(session: Session, seq: int) -> LockedFire | None:
 
 
 def lock_fire_of_run(session: Session, run_id: str) -> LockedFire | None:
-    """The fire that started a run; None when its schedule was deleted. Locks as `lock_fire`."""
+    """The fire that started a run; None if its schedule was deleted. Locks like `lock_fire`."""
     seq = session.scalar(select(ScheduleFire.seq).where(ScheduleFire.run_id == run_id))
     return None if seq is None else lock_fire(session, seq)
 
 
-def runs_under_way(session: Session, schedule_id: str) -> list[str]:
-    """The runs of a schedule that have not ended."""
+def list_active_runs(session: Session, schedule_id: str) -> list[str]:
+    """The ids of the schedule's runs that have not ended, oldest first."""
     statement = (
         select(BenchmarkRun.id)
         .join(ScheduleFire, ScheduleFire.run_id == BenchmarkRun.id)

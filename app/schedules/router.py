@@ -1,3 +1,5 @@
+"""REST endpoints of schedules, their fires, the cron preview and the daily summary."""
+
 from collections.abc import Mapping
 from datetime import date
 from typing import Annotated, Any
@@ -12,7 +14,7 @@ from app.core.resources import Resources
 from app.core.schemas import Page, changes, fields
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch, Match
-from app.schedules import firing, preview, queries, service, summary
+from app.schedules import daily_summary, firing, preview, queries, service
 from app.schedules.models import ScheduleFire
 from app.schedules.rules import SKIP_DETAILS
 from app.schedules.schemas import (
@@ -27,7 +29,7 @@ from app.schedules.schemas import (
 )
 
 router = APIRouter(prefix="/schedule-configs", tags=["schedules"], responses=PROBLEMS)
-summaries = APIRouter(tags=["schedules"], responses=PROBLEMS)
+summary_router = APIRouter(tags=["schedules"], responses=PROBLEMS)
 
 ScheduleId = Annotated[str, Path(alias="scheduleId")]
 
@@ -36,7 +38,7 @@ ScheduleId = Annotated[str, Path(alias="scheduleId")]
     "", status_code=201, response_model=ScheduleView, dependencies=[Depends(require("admin"))]
 )
 def create_schedule(body: ScheduleCreate, once: Once) -> Response:
-    """Run a benchmark by the clock. The cron expression has six fields, second first."""
+    """Create a schedule. The cron expression has six fields, second first."""
     return once(
         body,
         lambda session: ScheduleView.model_validate(
@@ -53,7 +55,7 @@ def list_schedules(
     agent_id: Annotated[str | None, Query(alias="agentId")] = None,
     enabled: Annotated[bool | None, Query()] = None,
 ) -> Page[ScheduleView]:
-    """The schedules, newest first."""
+    """List schedules, newest first."""
     with res.db.read() as session:
         rows = queries.list_schedules(
             session, page, benchmark_id=benchmark_id, agent_id=agent_id, enabled=enabled
@@ -64,12 +66,13 @@ def list_schedules(
 
 @router.post("/preview", dependencies=[Depends(require("read"))])
 def preview_schedule(body: PreviewRequest, res: Res) -> PreviewView:
-    """When an expression would fire: in words, as instants, and what the clocks do to it."""
+    """Preview an expression: description, next instants, and the effect of clock changes."""
     return preview.preview(body, res.clock())
 
 
 @router.get("/{scheduleId}", dependencies=[Depends(require("read"))])
 def get_schedule(schedule_id: ScheduleId, res: Res, tagged: IfNoneMatch) -> ScheduleView:
+    """Show a schedule."""
     with res.db.read() as session:
         return tagged(ScheduleView.model_validate(queries.get_schedule(session, schedule_id)))
 
@@ -78,21 +81,21 @@ def get_schedule(schedule_id: ScheduleId, res: Res, tagged: IfNoneMatch) -> Sche
 def change_schedule(
     schedule_id: ScheduleId, body: SchedulePatch, res: Res, match: IfMatch
 ) -> ScheduleView:
-    """Change the fields that are sent. To enable a schedule forgives its failures."""
-    return _edited(schedule_id, changes(body), res, match)
+    """Change the given fields. Enabling a schedule resets its failures."""
+    return _edit_schedule(schedule_id, changes(body), res, match)
 
 
 @router.put("/{scheduleId}", dependencies=[Depends(require("admin"))])
 def replace_schedule(
     schedule_id: ScheduleId, body: ScheduleBody, res: Res, match: IfMatch
 ) -> ScheduleView:
-    """Write every field; what is left out takes its default."""
-    return _edited(schedule_id, fields(body), res, match)
+    """Replace all fields; an omitted field gets its default."""
+    return _edit_schedule(schedule_id, fields(body), res, match)
 
 
 @router.delete("/{scheduleId}", status_code=204, dependencies=[Depends(require("admin"))])
 def delete_schedule(schedule_id: ScheduleId, res: Res, match: IfMatch) -> None:
-    """Delete a schedule with its history of fires; runs that it started stay."""
+    """Delete a schedule and its fires; runs that it started stay."""
     with res.db.begin() as session:
         match(queries.get_schedule(session, schedule_id, for_update=True).revision)
         service.delete_schedule(session, schedule_id)
@@ -105,11 +108,11 @@ def delete_schedule(schedule_id: ScheduleId, res: Res, match: IfMatch) -> None:
     dependencies=[Depends(require("run"))],
 )
 def trigger_schedule(schedule_id: ScheduleId, once: Once) -> Response:
-    """Fire a schedule now, enabled or not; its timetable stays as it is."""
+    """Fire a schedule now, enabled or not; the next scheduled run does not change."""
     return once(
         None,
         lambda session: fire_view(
-            firing.trigger(session, schedule_id, queries.database_now(session))
+            firing.trigger_now(session, schedule_id, queries.database_now(session))
         ),
         location=lambda _: f"/api/v1/schedule-configs/{schedule_id}/fires",
     )
@@ -117,28 +120,28 @@ def trigger_schedule(schedule_id: ScheduleId, once: Once) -> Response:
 
 @router.get("/{scheduleId}/fires", dependencies=[Depends(require("read"))])
 def list_fires(schedule_id: ScheduleId, res: Res, page: Paging) -> Page[FireView]:
-    """What became of the due instants, newest first: the run, or why there is none."""
+    """List the due instants, newest first, with the run or the reason why there is none."""
     with res.db.read() as session:
         queries.get_schedule(session, schedule_id)
         rows = queries.list_fires(session, schedule_id, page)
         return Page(items=[fire_view(fire) for fire in rows.rows], next_cursor=rows.next_cursor)
 
 
-@summaries.get("/daily-summary", dependencies=[Depends(require("read"))])
+@summary_router.get("/daily-summary", dependencies=[Depends(require("read"))])
 def get_daily_summary(
     res: Res,
     day: Annotated[
-        date | None, Query(alias="date", description="Today in the zone when left out.")
+        date | None, Query(alias="date", description="Default: today in the time zone.")
     ] = None,
-    timezone: Annotated[str, Query(max_length=100, description="IANA name.")] = "UTC",
+    timezone: Annotated[str, Query(max_length=100, description="IANA time zone name.")] = "UTC",
 ) -> DailySummaryView:
-    """A day of the service: what ran, what failed, what was to run and did not."""
-    stretch = summary.day_of(day, timezone, res.clock())
+    """Summarize a day: its runs, the failed ones, and schedules that started no run."""
+    summary_day = daily_summary.get_day(day, timezone, res.clock())
     with res.db.read() as session:
-        return summary.summarize_day(session, stretch)
+        return daily_summary.summarize_day(session, summary_day)
 
 
-def _edited(
+def _edit_schedule(
     schedule_id: str, values: Mapping[str, Any], res: Resources, match: Match
 ) -> ScheduleView:
     with res.db.begin() as session:
@@ -149,14 +152,16 @@ def _edited(
 
 
 def fire_view(fire: ScheduleFire) -> FireView:
-    said = next((text for reason, text in SKIP_DETAILS.items() if reason == fire.reason), None)
+    skip_detail = next(
+        (text for reason, text in SKIP_DETAILS.items() if reason == fire.reason), None
+    )
     return FireView(
         due_at=fire.due_at,
-        until=fire.until,
+        range_end=fire.range_end,
         fired_at=fire.fired_at,
         triggered_by=fire.triggered_by,
         status=fire.status,
         reason=fire.reason,
-        detail=fire.detail or said,
+        detail=fire.detail or skip_detail,
         run_id=fire.run_id,
     )

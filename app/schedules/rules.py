@@ -1,4 +1,4 @@
-"""Decisions about schedules: which due instants fire, which are skipped and why, when to give up."""
+"""Decisions about schedules: which due instants fire, which are skipped, when to disable."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -8,17 +8,17 @@ from enum import StrEnum
 
 from app.core.errors import ErrorItem, Invalid
 from app.schedules.cron import CronExpression, DstPolicy
-from app.schedules.zones import SECOND, find_zone
+from app.schedules.time_zones import SECOND, get_time_zone
 
-# A tick that comes so late is still on time: it is no misfire.
+# An instant that fires at most this late is on time, not a misfire.
 ON_TIME = timedelta(seconds=5)
 FIRE_ALL_LIMIT = 100
-# So many missed instants of one schedule have a row each; older ones share one.
+# This many missed instants of one schedule have a row each; all older ones share one row.
 RECORDED_LIMIT = 500
 
 
 class MisfirePolicy(StrEnum):
-    """What becomes of instants that passed while no scheduler ran."""
+    """Handling of instants that passed while no scheduler ran."""
 
     FIRE_ONCE = "FIRE_ONCE"
     SKIP = "SKIP"
@@ -26,7 +26,7 @@ class MisfirePolicy(StrEnum):
 
 
 class ConcurrencyPolicy(StrEnum):
-    """What becomes of an instant while a run of the schedule is under way."""
+    """Handling of an instant while an earlier run of the schedule is in progress."""
 
     FORBID = "FORBID"
     ALLOW = "ALLOW"
@@ -34,7 +34,11 @@ class ConcurrencyPolicy(StrEnum):
 
 
 class FireStatus(StrEnum):
-    """PENDING: a worker is about to start the run. FAILED: no run could be started."""
+    """State of a due instant.
+
+    PENDING: a worker is about to start the run. STARTED: the run was started. SKIPPED: no run was
+    needed, see `SkipReason`. FAILED: the run could not be started.
+    """
 
     PENDING = "PENDING"
     STARTED = "STARTED"
@@ -43,7 +47,7 @@ class FireStatus(StrEnum):
 
 
 class SkipReason(StrEnum):
-    """Why an instant started no run."""
+    """Why a due instant started no run."""
 
     MISSED = "MISSED"
     COALESCED = "COALESCED"
@@ -55,50 +59,58 @@ class SkipReason(StrEnum):
 
 
 SKIP_DETAILS = {
-    SkipReason.MISSED: "it was missed, and misfirePolicy is SKIP",
-    SkipReason.COALESCED: "it was missed, and misfirePolicy FIRE_ONCE fires the newest only",
-    SkipReason.FIRE_ALL_LIMIT: f"misfirePolicy FIRE_ALL fires the newest {FIRE_ALL_LIMIT} only",
-    SkipReason.OUTSIDE_CATCHUP_WINDOW: "it was missed by more than catchupWindowSeconds",
-    SkipReason.TOO_MANY_MISSED: f"only the newest {RECORDED_LIMIT} missed instants are looked at",
-    SkipReason.OVERLAP: "an earlier run of the schedule is under way, and concurrencyPolicy is"
+    SkipReason.MISSED: "no scheduler was running at that time, and misfirePolicy is SKIP",
+    SkipReason.COALESCED: "no scheduler was running at that time, and misfirePolicy FIRE_ONCE"
+    " fires only the newest missed instant",
+    SkipReason.FIRE_ALL_LIMIT: "no scheduler was running at that time, and misfirePolicy FIRE_ALL"
+    f" fires only the newest {FIRE_ALL_LIMIT} missed instants",
+    SkipReason.OUTSIDE_CATCHUP_WINDOW: "no scheduler was running for longer than"
+    " catchupWindowSeconds",
+    SkipReason.TOO_MANY_MISSED: "no scheduler was running for too long: only the newest"
+    f" {RECORDED_LIMIT} missed instants are processed",
+    SkipReason.OVERLAP: "an earlier run of the schedule was in progress, and concurrencyPolicy is"
     " FORBID",
-    SkipReason.NO_NEW_RUN: "the newest complete run that matches runNamePattern was judged already,"
-    " or there is none",
+    SkipReason.NO_NEW_RUN: "no new complete run matches runNamePattern: there is none, or the"
+    " newest one was evaluated before",
 }
 
 
 class NeverFires(Invalid):
-    """The cron expression never fires; no date matches all its fields."""
+    """The cron expression never fires: no date matches all its fields."""
 
     code = "never-fires"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """When a schedule is due, as it is stored."""
+class ScheduleTiming:
+    """The stored fields that determine when a schedule is due."""
 
     cron_expression: str
     timezone: str
     dst_policy: DstPolicy
 
     def next(self, after: datetime) -> datetime | None:
-        """The first due instant after another, in UTC; raises `InvalidCron`, `UnknownZone`."""
-        expression = CronExpression.parse(self.cron_expression)
-        found = expression.next(after, find_zone(self.timezone), policy=self.dst_policy)
-        # In a zone with changing clocks, Python compares and adds wall times.
-        return None if found is None else found.astimezone(UTC)
+        """The first due instant after another, in UTC.
 
-    def instants(self, after: datetime, until: datetime) -> Iterator[datetime]:
-        """The due instants after one and not after another."""
-        found = self.next(after)
-        while found is not None and found <= until:
-            yield found
-            found = self.next(found)
+        Raises: `InvalidCron`, `UnknownTimeZone`.
+        """
+        expression = CronExpression.parse(self.cron_expression)
+        zone = get_time_zone(self.timezone)
+        instant = expression.next(after, zone, policy=self.dst_policy)
+        # UTC, because Python compares and adds wall times within a zone whose clocks change.
+        return None if instant is None else instant.astimezone(UTC)
+
+    def instants(self, after: datetime, last: datetime) -> Iterator[datetime]:
+        """The due instants after `after`, `last` included."""
+        instant = self.next(after)
+        while instant is not None and instant <= last:
+            yield instant
+            instant = self.next(instant)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Misfires:
-    """How a schedule wants to catch up."""
+class MisfireRules:
+    """How a schedule catches up on missed instants."""
 
     policy: MisfirePolicy
     catchup_window: timedelta
@@ -106,62 +118,73 @@ class Misfires:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedInstant:
-    """A due instant, or all from `due_at` to `until`, that starts nothing."""
+    """A due instant that starts no run; with `range_end`, all instants from `due_at` to then."""
 
     due_at: datetime
-    until: datetime | None
+    range_end: datetime | None
     reason: SkipReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickPlan:
-    """What one tick does with a schedule that is due."""
+    """What one tick does with a due schedule: which instants fire and which are skipped."""
 
     fire: tuple[datetime, ...]
     skip: tuple[SkippedInstant, ...]
     next_run_at: datetime | None
 
 
-def plan_tick(timing: Timing, misfires: Misfires, due_at: datetime, now: datetime) -> TickPlan:
+def plan_tick(
+    timing: ScheduleTiming, misfire_rules: MisfireRules, due_at: datetime, now: datetime
+) -> TickPlan:
     """Which instants from `due_at` to `now` fire, and when the schedule is due again.
 
-    Every instant is in the plan exactly once. Those at most `ON_TIME` late fire in any case; of
-    the others the policy decides.
-    Raises: `InvalidCron`, `UnknownZone`.
+    Every instant is in the plan exactly once. Instants at most `ON_TIME` late always fire; for
+    the others the misfire policy decides.
+    Raises: `InvalidCron`, `UnknownTimeZone`.
     """
     skipped: list[SkippedInstant] = []
     first: datetime | None = due_at
-    oldest = (now - misfires.catchup_window).replace(microsecond=0)
-    if due_at < oldest:
-        first = _leap(timing, due_at, oldest, SkipReason.OUTSIDE_CATCHUP_WINDOW, skipped)
-    instants = _newest(timing, first, now, skipped)
+    window_start = (now - misfire_rules.catchup_window).replace(microsecond=0)
+    if due_at < window_start:
+        reason = SkipReason.OUTSIDE_CATCHUP_WINDOW
+        first = _skip_range(timing, due_at, window_start, reason, skipped)
+    instants = _newest_instants(timing, first, now, skipped)
     missed = [instant for instant in instants if instant < now - ON_TIME]
     on_time = instants[len(missed) :]
-    late, reason = _catch_up(misfires.policy, missed, something_on_time=bool(on_time))
+    late, reason = _catch_up(misfire_rules.policy, missed, has_on_time=bool(on_time))
     dropped = missed[: len(missed) - len(late)]
-    skipped += [SkippedInstant(due_at=each, until=None, reason=reason) for each in dropped]
+    skipped += [
+        SkippedInstant(due_at=instant, range_end=None, reason=reason) for instant in dropped
+    ]
     last = instants[-1] if instants else now
     return TickPlan(fire=(*late, *on_time), skip=tuple(skipped), next_run_at=timing.next(last))
 
 
 def _catch_up(
-    policy: MisfirePolicy, missed: Sequence[datetime], *, something_on_time: bool
+    policy: MisfirePolicy, missed: Sequence[datetime], *, has_on_time: bool
 ) -> tuple[Sequence[datetime], SkipReason]:
-    """The newest of the missed instants that fire, and why the older ones do not."""
+    """The newest missed instants, which fire, and the reason why the older ones do not."""
     match policy:
         case MisfirePolicy.SKIP:
             return (), SkipReason.MISSED
         case MisfirePolicy.FIRE_ONCE:
-            return missed[:0] if something_on_time else missed[-1:], SkipReason.COALESCED
+            # An instant on time stands in for all missed ones.
+            return missed[:0] if has_on_time else missed[-1:], SkipReason.COALESCED
         case MisfirePolicy.FIRE_ALL:
             return missed[-FIRE_ALL_LIMIT:], SkipReason.FIRE_ALL_LIMIT
 
 
-def _newest(
-    timing: Timing, first: datetime | None, now: datetime, skipped: list[SkippedInstant]
+def _newest_instants(
+    timing: ScheduleTiming,
+    first: datetime | None,
+    now: datetime,
+    skipped: list[SkippedInstant],
 ) -> list[datetime]:
-    """At most `RECORDED_LIMIT` instants up to now. When there are more, the older half of the
-    time is leapt over until there are not.
+    """At most `RECORDED_LIMIT` instants up to now.
+
+    While there are more, the older half of the time span is skipped. Halving bounds the work: a
+    schedule that fires every second may have been down for months.
     """
     while first is not None and first <= now:
         later = timing.instants(first, now)
@@ -169,42 +192,43 @@ def _newest(
         if len(instants) <= RECORDED_LIMIT:
             return instants
         middle = (first + (now - first) // 2).replace(microsecond=0)
-        first = _leap(timing, first, middle, SkipReason.TOO_MANY_MISSED, skipped)
+        first = _skip_range(timing, first, middle, SkipReason.TOO_MANY_MISSED, skipped)
     return []
 
 
-def _leap(
-    timing: Timing,
+def _skip_range(
+    timing: ScheduleTiming,
     first: datetime,
     target: datetime,
     reason: SkipReason,
     skipped: list[SkippedInstant],
 ) -> datetime | None:
-    """Skip the instants from `first` to before `target`, in one row; returns the next one."""
-    until = target - SECOND
-    skipped.append(SkippedInstant(due_at=first, until=until, reason=reason))
-    return timing.next(until)
+    """Skip the instants from `first` to before `target`, in one row; returns the next instant."""
+    range_end = target - SECOND
+    skipped.append(SkippedInstant(due_at=first, range_end=range_end, reason=reason))
+    return timing.next(range_end)
 
 
-def first_instant(timing: Timing, now: datetime) -> datetime:
+def first_instant(timing: ScheduleTiming, now: datetime) -> datetime:
     """When a new schedule is due first.
 
-    Raises: `InvalidCron`, `UnknownZone`; `NeverFires` for one that never is, or has parts that
+    Raises: `InvalidCron`, `UnknownTimeZone`; `NeverFires` if it never fires, or has parts that
             never match.
     """
     expression = CronExpression.parse(timing.cron_expression)
-    dead = ", ".join(expression.never_items)
-    found = timing.next(now)
-    if found is None or dead:
-        what = f"its part {dead} never matches" if dead else "it never fires"
-        detail = f"{what}: no date has all that its fields ask for"
+    impossible = ", ".join(expression.impossible_items)
+    instant = timing.next(now)
+    if instant is None or impossible:
+        problem = f"its part {impossible} never matches" if impossible else "it never fires"
+        detail = f"{problem}: no date matches all its fields"
         raise NeverFires(
-            f"the cron expression {expression.text!r} is refused, {detail}; change the day fields",
+            f"the cron expression {expression.text!r} is not accepted, {detail};"
+            " change the day fields",
             errors=[ErrorItem(pointer="/cronExpression", detail=detail)],
         )
-    return found
+    return instant
 
 
-def gives_up(*, failures: int, most: int, auto_disable: bool) -> bool:
-    """Whether so many failures in a row disable a schedule."""
-    return auto_disable and failures >= most
+def should_disable(*, failures: int, max_failures: int, auto_disable: bool) -> bool:
+    """Whether this many failures in a row disable a schedule."""
+    return auto_disable and failures >= max_failures

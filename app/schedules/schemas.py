@@ -1,3 +1,5 @@
+"""Wire format of schedules, fires, previews and the daily summary."""
+
 from datetime import datetime
 from typing import Annotated
 
@@ -7,39 +9,41 @@ from app.core.schemas import UNSET, Identifier, Instant, LongText, ShortText, St
 from app.schedules.cron import DstPolicy
 from app.schedules.rules import ConcurrencyPolicy, FireStatus, MisfirePolicy
 
-CRON_LENGTH = 255
-MOST_PREVIEWED = 100
-A_DAY_S = 86_400
-A_YEAR_S = 366 * A_DAY_S
+MAX_CRON_CHARS = 255
+MAX_PREVIEWED = 100
+DAY_S = 86_400
+YEAR_S = 366 * DAY_S
 
 CronText = Annotated[
     str,
     Field(
         min_length=1,
-        max_length=CRON_LENGTH,
+        max_length=MAX_CRON_CHARS,
         description="Six fields, second first, or a macro such as @daily.",
         examples=["0 0 7 * * MON-FRI"],
     ),
 ]
-ZoneName = Annotated[str, Field(max_length=100, description="IANA name.", examples=["Europe/Rome"])]
+ZoneName = Annotated[
+    str, Field(max_length=100, description="IANA time zone name.", examples=["Europe/Rome"])
+]
 Failures = Annotated[
-    int, Field(ge=1, le=1000, description="So many failed runs in a row disable the schedule.")
+    int, Field(ge=1, le=1000, description="Number of failures in a row that disable the schedule.")
 ]
 CatchupSeconds = Annotated[
     int,
-    Field(ge=0, le=A_YEAR_S, description="Instants that were missed by more are skipped."),
+    Field(ge=0, le=YEAR_S, description="Instants missed by more than this are skipped."),
 ]
 Pattern = Annotated[
     ShortText | None,
     Field(
-        description="Glob over the run names of the dataset, as nightly-*: each instant judges the"
-        " newest complete run that matches, if it was not judged yet."
+        description="Glob pattern for run names of the dataset, such as nightly-*. Each instant"
+        " evaluates the newest complete run that matches, if it was not evaluated before."
     ),
 ]
 
 
 class ScheduleBody(WireModel):
-    """A schedule as PUT writes it: a field that is left out takes its default."""
+    """All fields of a schedule; an omitted field gets its default."""
 
     name: ShortText
     description: LongText | None = None
@@ -51,18 +55,20 @@ class ScheduleBody(WireModel):
     enabled: bool = True
     run_name_pattern: Pattern = None
     misfire_policy: MisfirePolicy = MisfirePolicy.FIRE_ONCE
-    catchup_window_seconds: CatchupSeconds = A_DAY_S
+    catchup_window_seconds: CatchupSeconds = DAY_S
     concurrency_policy: ConcurrencyPolicy = ConcurrencyPolicy.FORBID
     auto_disable_on_failure: bool = True
     max_consecutive_failures: Failures = 3
 
 
 class ScheduleCreate(ScheduleBody):
+    """A new schedule; the service generates the id if it is omitted."""
+
     id: Identifier | None = None
 
 
 class SchedulePatch(WireModel):
-    """Only the fields that are sent change; null clears one."""
+    """The fields to change; null clears a field."""
 
     name: ShortText = UNSET
     description: LongText | None = None
@@ -81,7 +87,7 @@ class SchedulePatch(WireModel):
 
 
 class ScheduleView(WireModel):
-    """A schedule. `disabledReason` says why the service itself disabled it, and when."""
+    """A schedule. `disabledAt` and `disabledReason` are set if the service disabled it."""
 
     id: str
     name: str
@@ -109,10 +115,10 @@ class ScheduleView(WireModel):
 
 
 class FireView(WireModel):
-    """What became of a due instant. With `until`, of all the instants from `dueAt` up to then."""
+    """A due instant and its outcome; with `rangeEnd`, all instants from `dueAt` up to it."""
 
     due_at: datetime
-    until: datetime | None
+    range_end: datetime | None
     fired_at: datetime
     triggered_by: str
     status: FireStatus
@@ -122,24 +128,24 @@ class FireView(WireModel):
 
 
 class PreviewRequest(WireModel):
-    """An expression to look at before it is used."""
+    """A cron expression to preview."""
 
     cron_expression: CronText
     timezone: ZoneName = "UTC"
     dst_policy: DstPolicy = DstPolicy.SPRING
-    after: Instant | None = Field(default=None, description="Now when left out.")
-    count: Annotated[int, Field(ge=1, le=MOST_PREVIEWED)] = 10
+    after: Instant | None = Field(default=None, description="Default: now.")
+    count: Annotated[int, Field(ge=1, le=MAX_PREVIEWED)] = 10
 
 
 class ClockNote(WireModel):
-    """A night on which the clocks change under the schedule."""
+    """A clock change that affects the schedule."""
 
     at: datetime
     text: str
 
 
 class PreviewView(WireModel):
-    """When a schedule would fire, in plain words and as instants in its zone."""
+    """When a schedule would fire: a description, and instants in its zone."""
 
     cron_expression: str
     timezone: str
@@ -148,7 +154,9 @@ class PreviewView(WireModel):
     notes: list[ClockNote]
 
 
-class DisabledView(WireModel):
+class DisabledScheduleView(WireModel):
+    """A schedule that the service disabled."""
+
     id: str
     name: str
     disabled_at: datetime
@@ -156,6 +164,8 @@ class DisabledView(WireModel):
 
 
 class FailedRunView(WireModel):
+    """A failed run and its error."""
+
     id: str
     benchmark_id: str
     agent_id: str
@@ -163,8 +173,8 @@ class FailedRunView(WireModel):
     error_message: StoredText | None
 
 
-class IdleView(WireModel):
-    """A schedule that was due and started nothing, and why, with how often."""
+class IdleScheduleView(WireModel):
+    """A schedule that was due and started no run; `reasons` counts the instants by reason."""
 
     id: str
     name: str
@@ -172,7 +182,7 @@ class IdleView(WireModel):
 
 
 class DailySummaryView(WireModel):
-    """A day of the service: what ran, what failed, what was to run and did not."""
+    """The runs, failures and schedules of one day, from `since` to before `until`."""
 
     day: str
     timezone: str
@@ -182,5 +192,5 @@ class DailySummaryView(WireModel):
     invalid_runs: int
     failed_runs: list[FailedRunView]
     fires: dict[str, int]
-    disabled_schedules: list[DisabledView]
-    idle_schedules: list[IdleView]
+    disabled_schedules: list[DisabledScheduleView]
+    idle_schedules: list[IdleScheduleView]

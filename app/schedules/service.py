@@ -1,4 +1,4 @@
-"""Editing schedules; what their instants start is in `firing`."""
+"""Create, change and delete schedules; `firing` starts their runs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -19,30 +19,30 @@ from app.schedules import queries, rules
 from app.schedules.cron import DstPolicy
 from app.schedules.models import ScheduleConfig, ScheduleFire
 from app.schedules.queries import Timetable
-from app.schedules.rules import (
-    Timing,
-)
+from app.schedules.rules import ScheduleTiming
 from app.schedules.schemas import ScheduleCreate
 from app.traces.registry import TRACE_SOURCES, SourceRun, TraceQuery
 
+FOREIGN_KEY_VIOLATION = "23503"
+
 RunLister: TypeAlias = Callable[[Resources, TraceQuery], Sequence[SourceRun]]
 
-WHEN = frozenset({"cron_expression", "timezone", "dst_policy", "enabled"})
-WHAT = frozenset({"benchmark_id", "agent_id", "run_name_pattern"})
+TIMING_FIELDS = frozenset({"cron_expression", "timezone", "dst_policy", "enabled"})
+TARGET_FIELDS = frozenset({"benchmark_id", "agent_id", "run_name_pattern"})
 
 
 def create_schedule(session: Session, body: ScheduleCreate, now: datetime) -> ScheduleConfig:
-    """Raises: `NotFound` and `Conflict` as starting the run would, `Invalid` with what is wrong."""
+    """Raises: `NotFound` and `Conflict` as `create_run` does, `Invalid` with all errors."""
     schedule = ScheduleConfig(**{**fields(body), "id": body.id or new_id()})
     _require_runnable(session, schedule)
     first = rules.first_instant(timing_of(schedule), now)
     schedule.next_run_at = first if schedule.enabled else None
     session.add(schedule)
     try:
-        _write(session)
+        _flush(session)
     except IntegrityError:
         raise Conflict(
-            f"the schedule id {schedule.id!r} is taken; choose another or PATCH that one"
+            f"the schedule id {schedule.id!r} is taken; choose another id, or PATCH that schedule"
         ) from None
     session.refresh(schedule)
     return schedule
@@ -51,19 +51,19 @@ def create_schedule(session: Session, body: ScheduleCreate, now: datetime) -> Sc
 def change_schedule(
     session: Session, schedule_id: str, values: Mapping[str, Any], now: datetime
 ) -> ScheduleConfig:
-    """Write the given fields. Instants that were claimed keep what the schedule was.
+    """Write the given fields; fires that are already claimed keep their plan.
 
-    When it is due is computed anew from now where that may have changed; who enables a schedule
-    forgives its failures.
+    A change of the timing recomputes `next_run_at` from now. Enabling or disabling a schedule
+    resets its failures.
     Raises: as `create_schedule`; `ScheduleNotFound`.
     """
     schedule = queries.get_schedule(session, schedule_id, for_update=True)
     changed = {name for name, value in values.items() if getattr(schedule, name) != value}
     for name in changed:
         setattr(schedule, name, values[name])
-    if changed & WHAT:
+    if changed & TARGET_FIELDS:
         _require_runnable(session, schedule)
-    if changed & WHEN:
+    if changed & TIMING_FIELDS:
         first = rules.first_instant(timing_of(schedule), now)
         schedule.next_run_at = first if schedule.enabled else None
     if "enabled" in changed:
@@ -72,78 +72,80 @@ def change_schedule(
     if values:
         schedule.revision += 1
         schedule.updated_at = now
-    _write(session)
+    _flush(session)
     return schedule
 
 
 def delete_schedule(session: Session, schedule_id: str) -> None:
-    """Delete a schedule with its history of fires. Runs that it started stay and go on."""
+    """Delete a schedule and its fires; runs that it started stay and continue."""
     session.delete(queries.get_schedule(session, schedule_id, for_update=True))
     session.execute(delete(ScheduleFire).where(ScheduleFire.schedule_id == schedule_id))
     session.flush()
 
 
-def recompute(session: Session, now: datetime, after_id: str, limit: int) -> str | None:
-    """Compute anew when some schedules are due: the zone data may have changed, or the clock been
-    set back. What is due already is left alone, and an instant that has fired does not fire again.
+def recompute_next_runs(session: Session, now: datetime, after_id: str, limit: int) -> str | None:
+    """Recompute `next_run_at` of some schedules: the zone data or the clock may have changed.
 
-    Returns: the id to go on after; None when these were the last.
+    Schedules that are due are left alone, and an instant that has fired does not fire again.
+    Returns: the id after which to continue; None when no schedules are left.
     """
-    schedules = queries.claim_waiting(session, now, after_id, limit)
+    schedules = queries.claim_not_due(session, now, after_id, limit)
     for schedule in schedules:
         try:
             schedule.next_run_at = timing_of(schedule).next(now)
         except Invalid as error:
-            disable(schedule, why_unusable(error), now)
+            disable(schedule, timing_error_message(error), now)
     session.flush()
     return schedules[-1].id if len(schedules) == limit else None
 
 
 def disable(schedule: ScheduleConfig, reason: str, now: datetime) -> None:
-    """Switch a schedule off and say why; it stays so until somebody enables it."""
+    """Disable a schedule until a person enables it; `reason` is shown to people."""
     schedule.enabled, schedule.next_run_at = False, None
     schedule.disabled_at, schedule.disabled_reason = now, reason
     schedule.revision += 1
     schedule.updated_at = now
 
 
-def _write(session: Session) -> None:
-    """Raises: `NotFound` when what a schedule names has just been deleted."""
+def _flush(session: Session) -> None:
+    """Raises: `NotFound` if the benchmark or agent was deleted by another transaction."""
     try:
         session.flush()
     except IntegrityError as error:
-        if getattr(error.orig, "sqlstate", None) == "23503":  # foreign key
+        if getattr(error.orig, "sqlstate", None) == FOREIGN_KEY_VIOLATION:
             raise NotFound(
-                "the benchmark or the agent was deleted at this moment; choose another"
+                "the benchmark or the agent was deleted in the meantime; choose another one"
             ) from None
         raise
 
 
-def timing_of(schedule: ScheduleConfig | Timetable) -> Timing:
-    return Timing(
+def timing_of(schedule: ScheduleConfig | Timetable) -> ScheduleTiming:
+    return ScheduleTiming(
         cron_expression=schedule.cron_expression,
         timezone=schedule.timezone,
         dst_policy=DstPolicy(schedule.dst_policy),
     )
 
 
-def why_unusable(error: Invalid) -> str:
-    return f"when it is due can no longer be computed: {error}"
+def timing_error_message(error: Invalid) -> str:
+    return f"the next run can no longer be computed: {error}"
 
 
 def _require_runnable(session: Session, schedule: ScheduleConfig) -> None:
     benchmark = get_benchmark(session, schedule.benchmark_id)
     require_runnable(session, benchmark, get_agent(session, schedule.agent_id))
     if schedule.run_name_pattern:
-        lister_of(benchmark.source)
+        get_run_lister(benchmark.source)
 
 
-def lister_of(source: str) -> RunLister:
-    """What lists the runs of a source; raises `Invalid` where nothing does."""
+def get_run_lister(source: str) -> RunLister:
+    """The function that lists the runs of a source; raises `Invalid` if there is none."""
     list_runs = TRACE_SOURCES.get(source).list_runs
     if list_runs is None:
         raise Invalid(
-            f"the source {source!r} of the benchmark cannot list its runs; leave runNamePattern out",
-            errors=[ErrorItem(pointer="/runNamePattern", detail="needs a source with runs")],
+            f"the source {source!r} of the benchmark cannot list runs; omit runNamePattern",
+            errors=[
+                ErrorItem(pointer="/runNamePattern", detail="requires a source that can list runs")
+            ],
         )
     return list_runs

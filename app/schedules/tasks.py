@@ -1,4 +1,4 @@
-"""The jobs of schedules: start what is due, count how it ended."""
+"""Jobs of schedules: start the runs of due instants, and count how they ended."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -16,55 +16,55 @@ from app.schedules.service import RunLister
 from app.traces.registry import TraceQuery
 
 
-class Search(NamedTuple):
-    """Which run of a source a schedule wants to judge."""
+class RunSearch(NamedTuple):
+    """Which run of a trace source a schedule evaluates."""
 
     list_runs: RunLister
     query: TraceQuery
     pattern: str
 
 
-@HANDLERS.handles("schedules.start", give_up="schedules.give_up")
-def start(job: Job, fires: list[int]) -> None:
-    """Start the runs of due instants; what is started stays so when the job is done again."""
-    for fire in fires:
+@HANDLERS.handles("schedules.start", give_up="schedules.start_failed")
+def start_runs(job: Job, fires: list[int]) -> None:
+    """Start the runs of due instants; a repeated job skips those that are started."""
+    for seq in fires:
         job.checkpoint()
         try:
-            _start(job.resources, fire)
+            _start_run(job.resources, seq)
         except Unavailable:
             raise
         except AppError as error:
-            give_up(job, [fire], **describe(error))
+            record_start_failure(job, [seq], **describe(error))
 
 
-@HANDLERS.handles("schedules.give_up")
-def give_up(job: Job, fires: list[int], code: str, message: str) -> None:
-    """No run could be started: that counts as a failure."""
+@HANDLERS.handles("schedules.start_failed")
+def record_start_failure(job: Job, fires: list[int], code: str, message: str) -> None:
+    """Record that runs could not be started; counts as a failure of the schedule."""
     with job.resources.db.begin() as session:
-        for fire in fires:
-            firing.fail_fire(session, fire, code, message, job.resources.clock())
+        for seq in fires:
+            firing.fail_fire(session, seq, code, message, job.resources.clock())
 
 
-@HANDLERS.handles("schedules.settle")
-def settle(job: Job, run_id: str) -> None:
-    """Let the end of a run count for its schedule."""
+@HANDLERS.handles("schedules.run_ended")
+def record_run_end(job: Job, run_id: str) -> None:
+    """Count the end of a run for its schedule."""
     with job.resources.db.begin() as session:
-        firing.settle(session, run_id, job.resources.clock())
+        firing.record_run_end(session, run_id, job.resources.clock())
 
 
-def _start(res: Resources, fire: int) -> None:
-    """Start one run; with a pattern, of the run that the source holds for it."""
-    search = _search_of(res, fire)
-    found = _newest_run(res, search) if search else None
+def _start_run(res: Resources, seq: int) -> None:
+    """Start one run; with a pattern, on the newest matching run of the trace source."""
+    search = _find_search(res, seq)
+    source_run = _find_newest_run(res, search) if search else None
     with res.db.begin() as session:
-        if search and found is None:
-            firing.skip_fire(session, fire, SkipReason.NO_NEW_RUN)
+        if search and source_run is None:
+            firing.skip_fire(session, seq, SkipReason.NO_NEW_RUN)
         else:
-            firing.start_fire(session, fire, res.clock(), found)
+            firing.start_fire(session, seq, res.clock(), source_run)
 
 
-def _search_of(res: Resources, seq: int) -> Search | None:
-    """What to ask the source for; None when the instant names no pattern, or was done already."""
+def _find_search(res: Resources, seq: int) -> RunSearch | None:
+    """The search in the trace source; None without a pattern, or if the fire is not pending."""
     with res.db.read() as session:
         fire = queries.find_fire(session, seq)
         plan = fire.plan if fire and fire.status == FireStatus.PENDING else None
@@ -74,10 +74,10 @@ def _search_of(res: Resources, seq: int) -> Search | None:
         agent = get_agent(session, plan["agentId"])
         query = langfuse_query(agent, res.secrets, res.options.get("langfuse_default_url", ""))
         query = replace(query, dataset_ref=benchmark.dataset_ref)
-        return Search(service.lister_of(benchmark.source), query, plan["runNamePattern"])
+        return RunSearch(service.get_run_lister(benchmark.source), query, plan["runNamePattern"])
 
 
-def _newest_run(res: Resources, search: Search) -> ListedRun | None:
-    """The newest complete run that matches; over the network, so outside of any transaction."""
-    listed = complete_runs(search.list_runs(res, search.query))
-    return next(iter(matching(listed, search.pattern)), None)
+def _find_newest_run(res: Resources, search: RunSearch) -> ListedRun | None:
+    """The newest complete run that matches; uses the network, so call it outside a transaction."""
+    source_runs = complete_runs(search.list_runs(res, search.query))
+    return next(iter(matching(source_runs, search.pattern)), None)

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 
 from app.agents.queries import get_agent
 from app.agents.service import langfuse_query
+from app.benchmarks.event_triggers import Triggers
 from app.benchmarks.queries import get_benchmark
-from app.benchmarks.triggers import Triggers
 from app.core.resources import Resources
 from app.jobs.queue import enqueue_once
 from app.results.rules import TriggerType

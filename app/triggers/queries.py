@@ -5,8 +5,8 @@ from sqlalchemy import Boolean, ColumnElement, cast, or_, select
 from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
+from app.benchmarks.event_triggers import Triggers
 from app.benchmarks.models import Benchmark, BenchmarkAgent
-from app.benchmarks.triggers import Triggers
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, paged
 from app.triggers.models import RunWatch, SeenRun, TriggerEvent, WebhookSecret

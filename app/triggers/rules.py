@@ -13,7 +13,12 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from app.benchmarks.triggers import LangfuseRule, MonitorAlert, PromptVersion, RemoteExperiment
+from app.benchmarks.event_triggers import (
+    LangfuseRule,
+    MonitorAlert,
+    PromptVersion,
+    RemoteExperiment,
+)
 from app.core.text import unstorable_reason
 
 TOLERANCE_S = 300

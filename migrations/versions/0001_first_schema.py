@@ -716,7 +716,7 @@ def upgrade() -> None:
         sa.Column("seq", sa.BigInteger(), sa.Identity(always=True), nullable=False),
         sa.Column("schedule_id", sa.Text(), nullable=False),
         sa.Column("due_at", TIMESTAMP, nullable=False),
-        sa.Column("until", TIMESTAMP, nullable=True),
+        sa.Column("range_end", TIMESTAMP, nullable=True),
         sa.Column("fired_at", TIMESTAMP, nullable=False),
         sa.Column("triggered_by", sa.Text(), nullable=False),
         sa.Column("status", sa.Text(), nullable=False),

@@ -10,7 +10,7 @@ import pytest
 
 from app.core.resources import Resources
 from app.core.secrets import SecretBox
-from app.notifications.addresses import ensure_endpoints
+from app.notifications.endpoints import ensure_endpoints
 from app.notifications.service import publish
 from app.notifications.types import Message, Target
 from tests.integration.notifications.conftest import Receiver, receiving

@@ -20,9 +20,9 @@ from typing import Final
 
 from app.core.resources import Resources
 from app.core.smtp import SmtpAccess
-from app.notifications.layout import Line, MessageLayout, Run, layout_of
+from app.notifications.message_layout import Line, MessageLayout, Run, layout_of
 from app.notifications.registry import CHANNELS, ChannelSpec, Outgoing, UnfitRecipient
-from app.notifications.text import one_line
+from app.notifications.safe_text import one_line
 from app.notifications.types import Delivered, Failed, Gone, Notice, Outcome, Refused
 
 DEADLINE_S = 15.0

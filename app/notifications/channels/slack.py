@@ -9,10 +9,10 @@ import json
 from typing import Any
 
 from app.core.resources import Resources
-from app.notifications.layout import Line, MessageLayout, Run, layout_of
-from app.notifications.posting import check_recipient_url, cut_short, post
+from app.notifications.message_layout import Line, MessageLayout, Run, layout_of
 from app.notifications.registry import CHANNELS, ChannelSpec, Outgoing, UnfitRecipient
 from app.notifications.types import Notice, Outcome
+from app.notifications.webhook_client import check_recipient_url, cut_short, post
 
 HOSTS = ("hooks.slack.com", "hooks.slack-gov.com")
 LONGEST_HEADER = 150

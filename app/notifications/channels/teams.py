@@ -10,10 +10,10 @@ from bisect import bisect_right
 from typing import Any
 
 from app.core.resources import Resources
-from app.notifications.layout import Line, MessageLayout, Run, layout_of
-from app.notifications.posting import check_recipient_url, cut_short, post
+from app.notifications.message_layout import Line, MessageLayout, Run, layout_of
 from app.notifications.registry import CHANNELS, ChannelSpec, Outgoing, UnfitRecipient
 from app.notifications.types import Notice, Outcome
+from app.notifications.webhook_client import check_recipient_url, cut_short, post
 
 WORKFLOWS = (".logic.azure.com", ".logic.azure.us", ".logic.azure.cn", ".api.powerplatform.com")
 RETIRED = (".webhook.office.com", "outlook.office.com")

@@ -5,11 +5,11 @@ from dataclasses import asdict
 from typing import Any
 
 from app.core.resources import Resources
-from app.notifications.posting import check_recipient_url, post
 from app.notifications.registry import CHANNELS, ChannelSpec, Outgoing, UnfitRecipient
-from app.notifications.signing import signed_headers
-from app.notifications.text import followable
+from app.notifications.safe_text import followable
 from app.notifications.types import Item, Message, Notice, Outcome
+from app.notifications.webhook_client import check_recipient_url, post
+from app.notifications.webhook_signatures import signed_headers
 
 # Addresses of chats, which understand none of this.
 OTHERS = {

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.schedules.missed import tell_missed
+from app.schedules.missed_schedules import report_missed_schedules
 from tests.support.service import JSON, Service
 from tests.support.stored import Rows
 
@@ -43,7 +43,7 @@ def look(service: Service, now: datetime = NOW) -> list[JSON]:
     """Look twice, as two workers do; what was told so far."""
     for _ in range(2):
         with service.resources.db.begin() as session:
-            tell_missed(session, now)
+            report_missed_schedules(session, now)
     return service.listed("/alerts")
 
 
@@ -58,8 +58,8 @@ def test_a_schedule_that_nobody_fires_is_told_after_five_minutes(
         "SCHEDULE_MISSED", "every night", "CRITICAL",
     )  # fmt: skip
     assert alert["explanation"] == (
-        "The schedule nightly was due at 2026-11-22 07:00:00 UTC and started no run:"
-        " no scheduler has fired it; start one with `mosaico scheduler`."
+        "The schedule 'every night' was due at 2026-11-22 07:00:00 UTC and started no run:"
+        " no scheduler fired it; start one with `mosaico scheduler`."
     )
     assert len(scheduled.listed("/deliveries")) == 1
 
@@ -68,7 +68,7 @@ def test_a_schedule_that_nobody_fires_is_told_after_five_minutes(
     ("status", "reason", "told"),
     [
         ("FAILED", "CONFLICT", "CONFLICT: the agent is archived"),
-        ("SKIPPED", "MISSED", "it was missed, and misfirePolicy is SKIP"),
+        ("SKIPPED", "MISSED", "no scheduler was running at that time, and misfirePolicy is SKIP"),
         ("SKIPPED", "COALESCED", None),
         ("SKIPPED", "NO_NEW_RUN", None),
         ("STARTED", None, None),
@@ -96,4 +96,4 @@ def test_a_schedule_that_was_disabled_is_told(scheduled: Service, rows: Rows) ->
         NOW,
     )
     [alert] = look(scheduled)
-    assert alert["explanation"].endswith("runs no more: 3 failures in a row.")
+    assert alert["explanation"].endswith("starts no more runs: 3 failures in a row.")

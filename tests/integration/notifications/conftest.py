@@ -15,7 +15,7 @@ from fastapi.responses import Response
 from app.core.resources import Resources
 from app.jobs.pool import ProcessPool
 from app.notifications import tasks
-from app.notifications.addresses import ensure_endpoints
+from app.notifications.endpoints import ensure_endpoints
 from app.notifications.service import publish
 from app.notifications.types import Message, Target
 from tests.support.http import serving

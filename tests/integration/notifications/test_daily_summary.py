@@ -8,7 +8,7 @@ from sqlalchemy import update
 
 from app.notifications.models import Notification
 from app.notifications.types import Message
-from app.schedules.digest import SummaryTime, due_day, send_summary
+from app.schedules.daily_summary import SummaryTime, latest_due_day, send_summary
 from tests.integration.notifications.conftest import Scene
 
 MORNING = SummaryTime(at=time(6), timezone="UTC")
@@ -23,14 +23,14 @@ MORNING = SummaryTime(at=time(6), timezone="UTC")
     ],
 )
 def test_a_summary_is_due_in_the_morning_after_its_day(now: datetime, day: date) -> None:
-    assert due_day(MORNING, now) == day
+    assert latest_due_day(MORNING, now) == day
 
 
 def test_the_morning_is_that_of_the_zone() -> None:
     # 06:00 in Rome is 05:00 UTC in winter.
-    when = SummaryTime.of("06:00 Europe/Rome")
-    assert due_day(when, datetime(2026, 11, 22, 4, 59, tzinfo=UTC)) == date(2026, 11, 20)
-    assert due_day(when, datetime(2026, 11, 22, 5, 0, tzinfo=UTC)) == date(2026, 11, 21)
+    when = SummaryTime.parse("06:00 Europe/Rome")
+    assert latest_due_day(when, datetime(2026, 11, 22, 4, 59, tzinfo=UTC)) == date(2026, 11, 20)
+    assert latest_due_day(when, datetime(2026, 11, 22, 5, 0, tzinfo=UTC)) == date(2026, 11, 21)
 
 
 def test_it_goes_once_to_those_who_ask_and_tells_what_went_wrong(scene: Scene) -> None:
@@ -55,10 +55,12 @@ def test_it_goes_once_to_those_who_ask_and_tells_what_went_wrong(scene: Scene) -
     [call] = scene.receiver.calls
     told = json.loads(call.body)["data"]
     day = (tomorrow - timedelta(days=1)).date()
-    assert told["title"] == f"{day}: 1 run, 1 failed, 2 alerts, 0 schedules without a run"
+    assert told["title"] == (
+        f"Daily summary of {day}: 1 run, 1 failed, 2 alerts, 0 schedules without a run"
+    )
     assert told["sentences"] == [alert["title"], "Firing: quality"]
     [item] = told["items"]
-    assert item["title"] == "run of bench-001 for agent-001 failed"
+    assert item["title"] == "Run failed: benchmark bench-001, agent agent-001"
     assert item["sentences"] == [run["errorMessage"]]
     assert item["link"] == f"https://mosaico.example/api/v1/benchmark-runs/{run['id']}"
 

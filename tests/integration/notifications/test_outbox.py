@@ -12,8 +12,8 @@ from fastapi.responses import RedirectResponse, StreamingResponse
 from standardwebhooks.webhooks import Webhook
 
 from app.core.errors import Unavailable
-from app.notifications import posting, service
-from app.notifications.addresses import ensure_endpoints
+from app.notifications import service, webhook_client
+from app.notifications.endpoints import ensure_endpoints
 from app.notifications.rules import SLOW_LANE
 from app.notifications.service import publish
 from app.notifications.types import Target
@@ -148,7 +148,7 @@ def test_a_redirect_is_a_failure_and_not_followed(scene: Scene) -> None:
 def test_a_success_is_one_however_its_body_goes_on(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(posting, "DEADLINE_S", 600.0)
+    monkeypatch.setattr(webhook_client, "DEADLINE_S", 600.0)
     was_read_to_its_end = threading.Event()
 
     def drops() -> Iterator[bytes]:
@@ -170,7 +170,7 @@ def test_a_success_is_one_however_its_body_goes_on(
 def test_who_does_not_answer_in_time_has_failed(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, *, trickles: bool
 ) -> None:
-    monkeypatch.setattr(posting, "DEADLINE_S", 1.5)
+    monkeypatch.setattr(webhook_client, "DEADLINE_S", 1.5)
 
     def drops() -> Iterator[bytes]:
         for _ in range(200):
@@ -283,7 +283,7 @@ def test_a_host_that_hangs_keeps_one_job_busy_and_delays_nobody_else(
     """The first host answers once the second has been told everything: if it could fill the worker
     of two jobs, the second would never be told in time.
     """
-    monkeypatch.setattr(posting, "DEADLINE_S", 6.0)
+    monkeypatch.setattr(webhook_client, "DEADLINE_S", 6.0)
     bad = [Target("WEBHOOK", scene.receiver.will(f"b-{n}", scene.receiver.hang)) for n in range(4)]
     held = scene.tell(*bad)
     good = [Target("WEBHOOK", other_receiver.at(f"g-{number}")) for number in range(6)]
@@ -317,7 +317,7 @@ def test_an_endpoint_that_hangs_is_left_alone_for_a_while(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three messages, two tries: the others do not spend their time on it."""
-    monkeypatch.setattr(posting, "DEADLINE_S", 0.3)
+    monkeypatch.setattr(webhook_client, "DEADLINE_S", 0.3)
     monkeypatch.setattr(service, "SLOW_S", 0.2)
     url = scene.receiver.will("hook", *[scene.receiver.hang] * 2)
     told = [scene.tell(Target("WEBHOOK", url)) for _ in range(3)]

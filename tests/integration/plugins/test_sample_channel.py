@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.core.registry import Loaded
-from app.notifications.addresses import ensure_endpoints
+from app.notifications.endpoints import ensure_endpoints
 from app.notifications.registry import CHANNELS
 from app.notifications.service import publish
 from app.notifications.types import Message, Target

@@ -9,9 +9,9 @@ import pytest
 
 from app.core.db import Database
 from app.schedules import queries
-from app.schedules import tick as ticks
-from app.schedules.service import recompute
-from app.schedules.tick import Ticker, fire_all_due
+from app.schedules import ticker as ticks
+from app.schedules.service import recompute_next_runs
+from app.schedules.ticker import Ticker, fire_all_due
 from app.traces.registry import TRACE_SOURCES, SourceRun, SourceSpec
 from tests.support.service import JSON, Service, pair
 from tests.support.stored import Rows
@@ -83,7 +83,7 @@ def test_missed_instants_follow_the_policy_and_each_leaves_a_row(
 def test_what_a_long_outage_left_is_caught_up_in_several_transactions(
     ready: Service, due: Due, tick: Tick, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.schedules.firing.MOST_FIRES", 4)
+    monkeypatch.setattr("app.schedules.firing.MAX_FIRES_PER_TRANSACTION", 4)
     for each in ("s-1", "s-2", "s-3"):
         due(TWO, each)
     written = []
@@ -243,7 +243,7 @@ def test_a_clock_that_jumps_ahead_and_back_fires_nothing_twice(
     tick(TWO)
     tick(TWO + 2 * DAY)  # the clock is set ahead: two days at once
     with service.resources.db.begin() as session:
-        recompute(session, TWO + timedelta(hours=1), "", 10)  # and back again
+        recompute_next_runs(session, TWO + timedelta(hours=1), "", 10)  # and back again
     assert schedule(ready)["nextRunAt"] == "2026-03-03T02:00:00Z"
     for day in (1, 2, 3):
         tick(TWO + day * DAY)
@@ -261,7 +261,7 @@ def test_a_zone_that_is_gone_disables_the_schedule_with_its_reason(
     rows.do("UPDATE schedule_configs SET timezone = 'Atlantis/Poseidonis'")
     tick(TWO)
     with service.resources.db.begin() as session:
-        recompute(session, TWO, "", 10)
+        recompute_next_runs(session, TWO, "", 10)
     for each in ("s-1", "s-2"):
         assert "Atlantis/Poseidonis" in schedule(ready, each)["disabledReason"]
         assert not schedule(ready, each)["enabled"]
@@ -273,7 +273,7 @@ def test_after_a_change_of_the_zone_data_the_next_instant_is_computed_anew(
 ) -> None:
     due(TWO + timedelta(minutes=30))
     with service.resources.db.begin() as session:
-        assert recompute(session, TWO - DAY / 2, "", 10) is None
+        assert recompute_next_runs(session, TWO - DAY / 2, "", 10) is None
     assert schedule(ready)["nextRunAt"] == "2026-03-02T02:00:00Z"
 
 
@@ -327,7 +327,7 @@ def test_a_source_that_lists_no_runs_any_more_is_a_failure_that_says_so(
     ready.work()
     [fire] = fires(ready)
     assert fire["status"] == "FAILED"
-    assert "leave runNamePattern out" in fire["detail"]
+    assert "omit runNamePattern" in fire["detail"]
 
 
 def test_four_schedulers_fire_every_instant_once(
@@ -412,7 +412,7 @@ def test_a_scheduler_comes_again_at_once_as_often_as_it_must(
             over.set()
         return AN_HOUR_S if wait_s is None else wait_s
 
-    monkeypatch.setattr(ticks, "LONGEST_WAIT_S", AN_HOUR_S)
+    monkeypatch.setattr(ticks, "MAX_WAIT_S", AN_HOUR_S)
     monkeypatch.setattr(ticks, "fire_all_due", fire)
     ticker = Ticker(service.resources.db)
     ticker.start()

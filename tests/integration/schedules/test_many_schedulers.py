@@ -26,10 +26,10 @@ FILL = """
 """
 GAPS = """
     SELECT schedule_id, due_at FROM (
-        SELECT schedule_id, due_at, until,
+        SELECT schedule_id, due_at, range_end,
                lead(due_at) OVER (PARTITION BY schedule_id ORDER BY due_at) AS following
         FROM schedule_fires) AS fire
-    WHERE following <> coalesce(until, due_at) + interval '1 second'
+    WHERE following <> coalesce(range_end, due_at) + interval '1 second'
 """
 JOBS = """
     SELECT fire::bigint FROM procrastinate_jobs, jsonb_array_elements(args -> 'fires') AS fire
@@ -40,7 +40,7 @@ PENDING = "SELECT seq FROM schedule_fires WHERE status = 'PENDING' ORDER BY 1"
 TICK = """
 import os, threading
 from app.core.db import Database
-from app.schedules.tick import Ticker
+from app.schedules.ticker import Ticker
 Ticker(Database(os.environ["DATABASE_URL"], pool_size=2, name="scheduler")).start()
 threading.Event().wait()
 """

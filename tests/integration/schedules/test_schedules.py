@@ -115,7 +115,7 @@ def test_a_schedule_is_not_given_an_agent_that_is_deleted_at_this_moment(ready: 
     with ready.resources.db.begin() as session:
         agent = get_agent(session, "agent-002")
         ready.delete("/agents/agent-002")
-        with pytest.raises(NotFound, match="deleted at this moment"):
+        with pytest.raises(NotFound, match="deleted in the meantime"):
             change_schedule(session, "s-1", {"agent_id": agent.id}, ready.resources.clock())
         session.rollback()
     assert ready.get("/schedule-configs/s-1")["agentId"] == "agent-001"

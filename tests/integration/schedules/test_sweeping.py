@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.scheduler import purge, sweep
+from app.scheduler import delete_fires, fail_stalled_runs
 from tests.support.service import JSON, Service
 from tests.support.stored import Rows
 
@@ -16,10 +16,10 @@ def test_a_run_that_nobody_goes_on_with_is_failed_as_stale(ready: Service, rows:
     run = ready.start()
     rows.do("DELETE FROM procrastinate_jobs")
     rows.do("UPDATE benchmark_runs SET created_at = now() - interval '14 minutes'")
-    sweep(ready.resources, QUARTER)
+    fail_stalled_runs(ready.resources, QUARTER)
     assert rows.status(run["id"]) == "PENDING"
     rows.do("UPDATE benchmark_runs SET created_at = now() - interval '16 minutes'")
-    sweep(ready.resources, QUARTER)
+    fail_stalled_runs(ready.resources, QUARTER)
     failed = ready.get(f"/benchmark-runs/{run['id']}")
     assert (failed["status"], failed["errorCode"]) == ("FAILED", "STALE")
     assert "retry" in failed["errorMessage"]
@@ -28,10 +28,10 @@ def test_a_run_that_nobody_goes_on_with_is_failed_as_stale(ready: Service, rows:
 def test_a_long_run_with_a_job_is_left_alone(ready: Service, rows: Rows) -> None:
     run = ready.start()
     rows.do("UPDATE benchmark_runs SET created_at = now() - interval '9 days'")
-    sweep(ready.resources, QUARTER)
+    fail_stalled_runs(ready.resources, QUARTER)
     assert rows.status(run["id"]) == "PENDING"
     ready.work()
-    sweep(ready.resources, QUARTER)
+    fail_stalled_runs(ready.resources, QUARTER)
     assert rows.status(run["id"]) == "COMPLETED"
 
 
@@ -42,21 +42,21 @@ def test_a_shard_that_was_done_a_moment_ago_is_progress(ready: Service, rows: Ro
         "UPDATE benchmark_runs SET status = 'RUNNING', created_at = now() - interval '1 day',"
         " started_at = now() - interval '1 day'"
     )
-    sweep(ready.resources, QUARTER)
+    fail_stalled_runs(ready.resources, QUARTER)
     assert rows.status(run["id"]) == "RUNNING"
 
 
 def test_instants_of_long_ago_are_forgotten_piece_by_piece(
     ready: Service, rows: Rows, due: Callable[..., JSON], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.schedules.firing.PURGE_BATCH", 2)
+    monkeypatch.setattr("app.schedules.firing.DELETE_BATCH", 2)
     due(datetime.now(UTC))
     rows.do(
         "INSERT INTO schedule_fires (schedule_id, due_at, fired_at, triggered_by, status)"
         " SELECT 's-1', now() - n * interval '1 day', now(), 'SCHEDULED', 'STARTED'"
         " FROM generate_series(398, 405) AS n"
     )
-    purge(ready.resources)
+    delete_fires(ready.resources)
     days = "SELECT extract(day FROM now() - due_at)::int FROM schedule_fires ORDER BY 1"
     assert [day for (day,) in rows.all(days)] == [398, 399]
 

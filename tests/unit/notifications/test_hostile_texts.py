@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.notifications.layout import layout_of
+from app.notifications.message_layout import layout_of
 from app.notifications.registry import CHANNELS, load_channels
-from app.notifications.text import followable, one_line, unlinked
+from app.notifications.safe_text import followable, one_line, unlinked
 from app.notifications.types import Fact, Item, Message, Notice, Severity
 
 load_channels(print)

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app.schedules.cron import MACROS, CronExpression, DstPolicy, InvalidCron
+from app.schedules.cron import CronExpression, DstPolicy
+from app.schedules.cron_parser import MACROS, InvalidCron
 from tests.unit.schedules.cron_fields import Numbers, Sample, expressions, numbers
 
 HERE = Path(__file__).parent

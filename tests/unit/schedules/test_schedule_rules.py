@@ -8,33 +8,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.schedules.cron import CronExpression, DstPolicy
+from app.schedules.preview import clock_notes, describe
 from app.schedules.rules import (
     FIRE_ALL_LIMIT,
     RECORDED_LIMIT,
     MisfirePolicy,
-    Misfires,
+    MisfireRules,
     NeverFires,
+    ScheduleTiming,
     SkipReason,
     TickPlan,
-    Timing,
     first_instant,
-    gives_up,
     plan_tick,
+    should_disable,
 )
-from app.schedules.words import clock_notes, describe
-from app.schedules.zones import UnknownZone, find_zone
+from app.schedules.time_zones import UnknownTimeZone, get_time_zone
 
 NOW = datetime(2026, 11, 22, 12, 0, 0, 400_000, tzinfo=UTC)
 
 
-def timing(cron: str, zone: str = "UTC") -> Timing:
-    return Timing(cron_expression=cron, timezone=zone, dst_policy=DstPolicy.SPRING)
+def timing(cron: str, zone: str = "UTC") -> ScheduleTiming:
+    return ScheduleTiming(cron_expression=cron, timezone=zone, dst_policy=DstPolicy.SPRING)
 
 
 def plan(
     cron: str, due: datetime, policy: MisfirePolicy, window: timedelta = timedelta(days=1)
 ) -> TickPlan:
-    return plan_tick(timing(cron), Misfires(policy=policy, catchup_window=window), due, NOW)
+    return plan_tick(timing(cron), MisfireRules(policy=policy, catchup_window=window), due, NOW)
 
 
 def at(hour: int, minute: int = 0, day: int = 22) -> datetime:
@@ -84,7 +84,7 @@ def test_what_lies_outside_the_catchup_window_shares_one_row() -> None:
         SkipReason.OUTSIDE_CATCHUP_WINDOW,
     )
     # 12:00:00.4 less three hours: 09:00:00 is the first instant of the window.
-    assert skipped.until == at(8, 59) + timedelta(seconds=59)
+    assert skipped.range_end == at(8, 59) + timedelta(seconds=59)
     assert found.fire == (at(9), at(10), at(11), at(12))
 
 
@@ -117,7 +117,7 @@ def test_every_instant_is_in_the_plan_once(
     found = plan(cron, due, policy, timedelta(seconds=window_s))
     rows = sorted(
         [
-            *((each.due_at, each.until or each.due_at) for each in found.skip),
+            *((each.due_at, each.range_end or each.due_at) for each in found.skip),
             *((each, each) for each in found.fire),
         ]
     )
@@ -138,21 +138,21 @@ def test_an_expression_that_never_fires_is_refused_with_what_is_wrong() -> None:
 
 @pytest.mark.parametrize("zone", ["Mars/Phobos", "", "../UTC", "europe/rome", "Europe", "/etc/x"])
 def test_a_zone_outside_of_the_iana_set_is_refused(zone: str) -> None:
-    with pytest.raises(UnknownZone):
-        find_zone(zone)
+    with pytest.raises(UnknownTimeZone):
+        get_time_zone(zone)
 
 
 def test_a_link_is_a_zone() -> None:
-    assert find_zone("US/Eastern").key == "US/Eastern"
+    assert get_time_zone("US/Eastern").key == "US/Eastern"
 
 
-def test_a_schedule_gives_up_at_its_last_failure_unless_it_must_not() -> None:
-    assert [gives_up(failures=n, most=3, auto_disable=True) for n in (1, 2, 3)] == [
+def test_a_schedule_should_disable_at_its_last_failure_unless_it_must_not() -> None:
+    assert [should_disable(failures=n, max_failures=3, auto_disable=True) for n in (1, 2, 3)] == [
         False,
         False,
         True,
     ]
-    assert not gives_up(failures=9, most=3, auto_disable=False)
+    assert not should_disable(failures=9, max_failures=3, auto_disable=False)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_schedule_gives_up_at_its_last_failure_unless_it_must_not() -> None:
         ),
         ("0 0 0 ? * FRIL", "at 00:00, the last Friday of the month"),
         ("0 0 0 ? * MON#2", "at 00:00, the second Monday of the month"),
-        ("0 0 0 13 * FRI", "at 00:00, Friday, on day 13, if it is such a day"),
+        ("0 0 0 13 * FRI", "at 00:00, Friday, on day 13, if the weekday matches too"),
         ("0 0 */2 * * *", "every 2 hours"),
         (
             "0 */5 9-17 * * MON-FRI",
@@ -197,11 +197,11 @@ def test_an_expression_is_said_in_plain_words(cron: str, words: str) -> None:
             [
                 (
                     "2026-03-29: the clocks go forward from 02:00 to 03:00; 02:30 does not exist and"
-                    " does not fire then"
+                    " the schedule does not fire"
                 ),
                 (
-                    "2026-10-25: the clocks go back from 03:00 to 02:00; 02:30 comes twice and fires"
-                    " both times"
+                    "2026-10-25: the clocks go back from 03:00 to 02:00; 02:30 occurs twice and the"
+                    " schedule fires twice"
                 ),
             ],
         ),
@@ -211,8 +211,8 @@ def test_an_expression_is_said_in_plain_words(cron: str, words: str) -> None:
             DstPolicy.ONCE,
             [
                 (
-                    "2026-11-01: the clocks go back from 02:00 to 01:00; 01:30 comes twice and fires"
-                    " the first time only"
+                    "2026-11-01: the clocks go back from 02:00 to 01:00; 01:30 occurs twice and the"
+                    " schedule fires the first time only"
                 ),
             ],
         ),
@@ -223,5 +223,5 @@ def test_the_nights_on_which_the_clocks_change_are_told(
     cron: str, zone: str, policy: DstPolicy, notes: list[str]
 ) -> None:
     start, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 12, 31, tzinfo=UTC)
-    found = clock_notes(CronExpression.parse(cron), find_zone(zone), start, end, policy)
+    found = clock_notes(CronExpression.parse(cron), get_time_zone(zone), start, end, policy)
     assert [note.text for note in found] == notes

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from standardwebhooks.webhooks import Webhook
 
-from app.benchmarks.triggers import LangfuseRule, Triggers
+from app.benchmarks.event_triggers import LangfuseRule, Triggers
 from app.triggers.rules import (
     MAX_SECRETS,
     EventType,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from app.notifications.text import followable, unlinked
+from app.notifications.safe_text import followable, unlinked
 from app.notifications.types import Fact, Item, Message, Notice, Severity
 
 TITLE_CHARS = 200

@@ -13,8 +13,8 @@ from app.core.secrets import Secret, SecretBox
 from app.notifications import queries
 from app.notifications.models import Endpoint
 from app.notifications.registry import CHANNELS, IN_APP
-from app.notifications.signing import new_secret
 from app.notifications.types import Target
+from app.notifications.webhook_signatures import new_secret
 
 
 def ensure_endpoints(session: Session, targets: Iterable[Target], box: SecretBox) -> list[Endpoint]:

@@ -13,7 +13,7 @@ from app.core.http.client import check_url, outbound_client
 from app.core.http.retry import parse_retry_after
 from app.core.resources import Resources
 from app.notifications.registry import UnfitRecipient, host_of
-from app.notifications.text import LONGEST_LINK, MORE, one_line
+from app.notifications.safe_text import LONGEST_LINK, MORE, one_line
 from app.notifications.types import Delivered, Failed, Gone, Outcome
 
 DEADLINE_S = 15.0

@@ -1,0 +1,240 @@
+"""The daily summary: the runs, failures, alerts and idle schedules of one day.
+
+`summarize_day` answers GET /daily-summary; `send_summary` sends the summary of the previous day to
+the inbox and to the endpoints that receive it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import NamedTuple
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from app.core.errors import ErrorItem, Invalid
+from app.core.resources import Resources
+from app.notifications.models import Notification
+from app.notifications.queries import summary_endpoints
+from app.notifications.service import publish
+from app.notifications.types import Fact, Item, Message, Severity
+from app.results.models import BenchmarkRun
+from app.results.rules import RunStatus, Validity
+from app.schedules.models import ScheduleConfig, ScheduleFire
+from app.schedules.rules import FireStatus
+from app.schedules.schemas import (
+    DailySummaryView,
+    DisabledScheduleView,
+    FailedRunView,
+    IdleScheduleView,
+)
+from app.schedules.time_zones import get_time_zone
+
+TICK_S = 60.0
+MAX_LISTED = 200
+MAX_ALERT_TITLES = 20
+
+TOPIC = "summary.daily"
+ALERT_TOPICS = "alert."
+TEST_ALERT_TOPIC = "alert.test"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryDay:
+    """A calendar day of a zone, as a range of instants: `since` included, `until` excluded."""
+
+    date: date
+    timezone: str
+    since: datetime
+    until: datetime
+
+
+class DayAlerts(NamedTuple):
+    """The alerts of a day: their number, and the titles of the first ones."""
+
+    total: int
+    titles: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryTime:
+    """The time of day, in a zone, at which the summary of the previous day is sent."""
+
+    at: time
+    timezone: str
+
+    @classmethod
+    def parse(cls, text: str) -> "SummaryTime":
+        """Parse a text such as `06:00 Europe/Rome`."""
+        at, _, timezone = text.partition(" ")
+        return cls(at=time.fromisoformat(at), timezone=timezone)
+
+
+def get_day(day: date | None, timezone: str, now: datetime) -> SummaryDay:
+    """A day of a zone, by default the current one.
+
+    Raises: `UnknownTimeZone`; `Invalid` at the end of the calendar.
+    """
+    zone = get_time_zone(timezone)
+    local_date = day or now.astimezone(zone).date()
+    try:
+        since = datetime.combine(local_date, time(), zone).astimezone(UTC)
+        until = datetime.combine(local_date + timedelta(days=1), time(), zone).astimezone(UTC)
+    except OverflowError:
+        raise Invalid(
+            f"{local_date} is at the end of the calendar; choose another date",
+            errors=[ErrorItem(pointer="date", detail="is out of range")],
+        ) from None
+    return SummaryDay(date=local_date, timezone=timezone, since=since, until=until)
+
+
+def summarize_day(session: Session, day: SummaryDay) -> DailySummaryView:
+    """The summary of a day. Runs count on the day of their creation; lists end at 200 items."""
+    runs = BenchmarkRun.created_at.between(day.since, day.until - timedelta(microseconds=1))
+    fires = ScheduleFire.due_at.between(day.since, day.until - timedelta(microseconds=1))
+    run_counts = select(BenchmarkRun.status, func.count()).where(runs).group_by(BenchmarkRun.status)
+    fire_counts = (
+        select(ScheduleFire.status, func.count()).where(fires).group_by(ScheduleFire.status)
+    )
+    invalid = select(func.count()).where(runs, BenchmarkRun.validity == Validity.INVALID)
+    failed = select(BenchmarkRun).where(runs, BenchmarkRun.status == RunStatus.FAILED)
+    disabled = select(ScheduleConfig).where(
+        ScheduleConfig.disabled_at >= day.since, ScheduleConfig.disabled_at < day.until
+    )
+    return DailySummaryView(
+        day=day.date.isoformat(),
+        timezone=day.timezone,
+        since=day.since,
+        until=day.until,
+        runs=dict(session.execute(run_counts).all()),
+        invalid_runs=session.scalar(invalid) or 0,
+        failed_runs=[
+            FailedRunView.model_validate(run)
+            for run in session.scalars(failed.order_by(BenchmarkRun.seq).limit(MAX_LISTED))
+        ],
+        fires=dict(session.execute(fire_counts).all()),
+        disabled_schedules=[
+            DisabledScheduleView.model_validate(schedule)
+            for schedule in session.scalars(disabled.order_by(ScheduleConfig.id).limit(MAX_LISTED))
+        ],
+        idle_schedules=_list_idle_schedules(session, day),
+    )
+
+
+def latest_due_day(summary_time: SummaryTime, now: datetime) -> date:
+    """The latest day whose summary is due."""
+    local = now.astimezone(get_time_zone(summary_time.timezone))
+    return local.date() - timedelta(days=1 if local.time() >= summary_time.at else 2)
+
+
+def send_summary(res: Resources, summary_time: SummaryTime) -> None:
+    """Send the summary that is due, unless it was sent or no endpoint receives it."""
+    now = res.clock()
+    due_day = latest_due_day(summary_time, now)
+    # One key for each day: of several workers, one sends the summary.
+    once_key = f"{TOPIC} {due_day.isoformat()}"
+    with res.db.read() as session:
+        is_sent = select(Notification.id).where(Notification.once_key == once_key)
+        endpoint_ids = summary_endpoints(session)
+        if session.scalar(is_sent) is not None or not endpoint_ids:
+            return
+        day = get_day(due_day, summary_time.timezone, now)
+        message = summary_message(summarize_day(session, day), _day_alerts(session, day))
+    with res.db.begin() as session:
+        publish(session, message, endpoint_ids, once=once_key)
+
+
+def summary_message(summary: DailySummaryView, alerts: DayAlerts) -> Message:
+    """The message of a summary, with the alerts of its day."""
+    has_problems = (
+        summary.failed_runs or summary.disabled_schedules or summary.idle_schedules or alerts.total
+    )
+    failed_count = summary.runs.get(RunStatus.FAILED, 0)
+    idle_count = len(summary.idle_schedules)
+    return Message(
+        topic=TOPIC,
+        title=f"Daily summary of {summary.day}: {_count(sum(summary.runs.values()), 'run')},"
+        f" {failed_count} failed, {_count(alerts.total, 'alert')},"
+        f" {_count(idle_count, 'schedule')} without a run",
+        severity=Severity.WARNING if has_problems else Severity.INFO,
+        sentences=(*alerts.titles, *_more_alerts(alerts)),
+        facts=(
+            *(
+                Fact(f"{status.lower()} runs", str(count))
+                for status, count in sorted(summary.runs.items())
+            ),
+            Fact("invalid runs", str(summary.invalid_runs)),
+        ),
+        items=tuple(_summary_items(summary)),
+        link=f"/api/v1/daily-summary?date={summary.day}&timezone={summary.timezone}",
+    )
+
+
+def _summary_items(summary: DailySummaryView) -> Iterator[Item]:
+    for run in summary.failed_runs:
+        yield Item(
+            title=f"Run failed: benchmark {run.benchmark_id}, agent {run.agent_id}",
+            sentences=(run.error_message or run.error_code or "No error message was recorded.",),
+            link=f"/api/v1/benchmark-runs/{run.id}",
+        )
+    for schedule in summary.disabled_schedules:
+        yield Item(
+            title=f"Schedule disabled: {schedule.name}",
+            sentences=(schedule.disabled_reason or "No reason was recorded.",),
+            link=f"/api/v1/schedule-configs/{schedule.id}",
+        )
+    for idle in summary.idle_schedules:
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in idle.reasons.items())
+        yield Item(
+            title=f"Schedule started no run: {idle.name}",
+            sentences=(f"Skipped or failed instants by reason: {reasons}",),
+            link=f"/api/v1/schedule-configs/{idle.id}",
+        )
+
+
+def _more_alerts(alerts: DayAlerts) -> Iterator[str]:
+    omitted = alerts.total - len(alerts.titles)
+    if omitted:
+        yield f"and {_count(omitted, 'alert')} more"
+
+
+def _day_alerts(session: Session, day: SummaryDay) -> DayAlerts:
+    """The alerts of a day, oldest first."""
+    conditions = (
+        Notification.listed,
+        Notification.topic.startswith(ALERT_TOPICS),
+        Notification.topic != TEST_ALERT_TOPIC,
+        Notification.created_at >= day.since,
+        Notification.created_at < day.until,
+    )
+    oldest_first = (Notification.created_at, Notification.id)
+    titles = select(Notification.title).where(*conditions).order_by(*oldest_first)
+    count = select(func.count()).select_from(Notification).where(*conditions)
+    return DayAlerts(
+        session.scalar(count) or 0, list(session.scalars(titles.limit(MAX_ALERT_TITLES)))
+    )
+
+
+def _list_idle_schedules(session: Session, day: SummaryDay) -> list[IdleScheduleView]:
+    """The schedules that were due on the day and started no run, with counted reasons."""
+    due = (ScheduleFire.due_at >= day.since, ScheduleFire.due_at < day.until)
+    active = select(ScheduleFire.schedule_id).where(
+        *due, ScheduleFire.status.in_([FireStatus.STARTED, FireStatus.PENDING])
+    )
+    statement = (
+        select(ScheduleConfig.id, ScheduleConfig.name, ScheduleFire.reason, func.count())
+        .join(ScheduleFire, ScheduleFire.schedule_id == ScheduleConfig.id)
+        .where(*due, ScheduleConfig.id.not_in(active))
+        .group_by(ScheduleConfig.id, ScheduleConfig.name, ScheduleFire.reason)
+        .order_by(ScheduleConfig.id, ScheduleFire.reason)
+        .limit(MAX_LISTED)
+    )
+    idle: dict[str, IdleScheduleView] = {}
+    for schedule_id, name, reason, count in session.execute(statement):
+        view = idle.setdefault(schedule_id, IdleScheduleView(id=schedule_id, name=name, reasons={}))
+        view.reasons[reason or ""] = count
+    return list(idle.values())
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

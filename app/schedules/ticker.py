@@ -1,0 +1,133 @@
+"""The clock of the scheduler process: calls `firing` whenever a schedule is due."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from app.core.db import Database
+from app.core.errors import Unavailable
+from app.schedules import firing, queries, service
+
+log = logging.getLogger(__name__)
+
+BATCH_SIZE = 2000
+MAX_WAIT_S = 1.0
+# When other schedulers hold the locks of everything that is due, polling faster is useless.
+MIN_WAIT_S = 0.02
+CLOCK_JUMP_S = 0.5
+
+
+def fire_all_due(db: Database) -> float:
+    """Fire every schedule that is due; returns the seconds until the next call is needed."""
+    claimed = BATCH_SIZE
+    while claimed == BATCH_SIZE:
+        with db.begin() as session:
+            claimed = firing.fire_due(session, queries.database_now(session), BATCH_SIZE)
+    with db.read() as session:
+        wait_s = queries.seconds_until_due(session)
+    return MAX_WAIT_S if wait_s is None else min(max(wait_s, MIN_WAIT_S), MAX_WAIT_S)
+
+
+def recompute_all(db: Database) -> None:
+    """Recompute every `next_run_at`: after a start, or after the clock was set back."""
+    after_id: str | None = ""
+    while after_id is not None:
+        with db.begin() as session:
+            now = queries.database_now(session)
+            after_id = service.recompute_next_runs(session, now, after_id, BATCH_SIZE)
+
+
+class Ticker:
+    """Fires schedules in a thread of this process; any number of processes may run one.
+
+    `chores` maps names to (interval in seconds, function); they run in threads of their own.
+    APScheduler follows the clock of this machine: call `watch_clock` about once a second to notice
+    that the clock was set.
+    """
+
+    def __init__(
+        self, db: Database, chores: dict[str, tuple[float, Callable[[], object]]] | None = None
+    ) -> None:
+        self._db = db
+        self._chores = chores or {}
+        self._scheduler = BackgroundScheduler(timezone="UTC")
+        self._clock_offset_s = _clock_offset_s()
+        self._recomputed = threading.Event()
+        self._stopping = threading.Event()
+        self._ticking = threading.Lock()
+
+    def start(self) -> None:
+        self._add_job("tick", MAX_WAIT_S, self._tick)
+        for name, (interval_s, chore) in self._chores.items():
+            self._add_job(name, interval_s, _retry_when_unavailable(name, chore))
+        self._scheduler.start()
+
+    def stop(self) -> None:
+        """Stop, after the tick in progress has ended."""
+        self._stopping.set()
+        self._scheduler.shutdown(wait=False)
+        with self._ticking:
+            pass
+
+    def watch_clock(self) -> None:
+        """If the clock was set, tick at once and recompute when schedules are due."""
+        offset_s = _clock_offset_s()
+        if abs(offset_s - self._clock_offset_s) > CLOCK_JUMP_S:
+            log.warning("the clock was set by %.1f s", offset_s - self._clock_offset_s)
+            self._clock_offset_s = offset_s
+            self._recomputed.clear()
+            for job in self._scheduler.get_jobs():
+                job.modify(next_run_time=datetime.now(UTC))
+
+    def _add_job(self, name: str, interval_s: float, function: Callable[[], None]) -> None:
+        self._scheduler.add_job(
+            function,
+            "interval",
+            seconds=interval_s,
+            id=name,
+            max_instances=1,
+            coalesce=True,
+            misfire_grace_time=None,
+            next_run_time=datetime.now(UTC),
+        )
+
+    def _tick(self) -> None:
+        """Fire until nothing is due within the next second.
+
+        APScheduler omits a start while it believes that the previous one still runs. That is
+        harmless only if nothing is due before the start after it: hence the loop.
+        """
+        with self._ticking:
+            wait_s = 0.0
+            while wait_s < MAX_WAIT_S and not self._stopping.wait(wait_s):
+                wait_s = self._fire()
+
+    def _fire(self) -> float:
+        """Fire what is due; returns the seconds to wait."""
+        try:
+            if not self._recomputed.is_set():
+                recompute_all(self._db)
+                self._recomputed.set()
+            return fire_all_due(self._db)
+        except Unavailable as error:
+            log.warning("a tick failed and is repeated in %g s: %s", MAX_WAIT_S, error)
+            return MAX_WAIT_S
+
+
+def _clock_offset_s() -> float:
+    """The difference between the wall clock and the monotonic clock, which cannot be set."""
+    return time.time() - time.monotonic()
+
+
+def _retry_when_unavailable(name: str, chore: Callable[[], object]) -> Callable[[], None]:
+    def run() -> None:
+        try:
+            chore()
+        except Unavailable as error:
+            log.warning("%s failed and is repeated at its next interval: %s", name, error)
+
+    return run
