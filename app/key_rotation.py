@@ -20,8 +20,8 @@ from app.core.console.terminal import (
 
 if TYPE_CHECKING:
     from app.core.db import Database
-    from app.core.sealed import SealedColumn
-    from app.core.secrets import SecretBox
+    from app.core.encryption import SecretBox
+    from app.core.key_rotation import EncryptedColumn
 
 cli = CommandGroup("secrets", help="The master keys that stored secrets are sealed with.")
 
@@ -31,7 +31,7 @@ class Vault(NamedTuple):
 
     db: "Database"
     box: "SecretBox"
-    columns: "list[SealedColumn]"
+    columns: "list[EncryptedColumn]"
 
 
 @cli.command("status")
@@ -40,15 +40,15 @@ def status(output: Format = OutputFormat.TABLE) -> None:
 
     Exit codes: 0 all of it can be opened, 3 a key is missing here.
     """
-    from app.core.sealed import key_uses
+    from app.core.key_rotation import count_key_usage
 
     with _vault() as vault, vault.db.read() as session:
-        uses = key_uses(session, vault.columns)
+        uses = count_key_usage(session, vault.columns)
     items = [
         {
             "column": use.column,
             "key": use.key_id,
-            "texts": use.texts,
+            "texts": use.text_count,
             "state": _state(use.key_id, vault.box),
         }
         for use in uses
@@ -65,21 +65,22 @@ def rotate(output: Format = OutputFormat.TABLE) -> None:
 
     Exit codes: 0 no earlier key is needed any more, 3 some texts could not be sealed anew.
     """
-    from app.core.sealed import rotate as reseal
+    from app.core.key_rotation import rotate_keys as reseal
 
     with _vault() as vault:
         rotated = reseal(vault.db, vault.columns, vault.box)
     items = [
-        {"column": done.column, "resealed": done.resealed, "left": done.left} for done in rotated
+        {"column": done.column, "resealed": done.reencrypted, "left": done.remaining}
+        for done in rotated
     ]
     columns = [field(name) for name in ("column", "resealed", "left")]
     print_page({"items": items, "nextCursor": None}, columns, output)
-    if any(done.left for done in rotated):
+    if any(done.remaining for done in rotated):
         print_warning(
             "some texts are still sealed with an earlier key: see `mosaico secrets status`"
         )
         raise typer.Exit(ENDED_BADLY)
-    print_status(f"everything is sealed with master key {vault.box.sealing_id}")
+    print_status(f"everything is sealed with master key {vault.box.encryption_key_id}")
     print_status("next: remove MOSAICO_MASTER_KEYS_OLD (and master.key) from every process")
 
 
@@ -91,7 +92,7 @@ def forget(
 ) -> None:
     """Give up the secrets that a lost master key has sealed; they must be entered again."""
     from app.core.errors import Conflict
-    from app.core.sealed import forget as give_up
+    from app.core.key_rotation import drop_lost_secrets as give_up
 
     with _vault() as vault:
         if key in vault.box.key_ids:
@@ -105,8 +106,8 @@ def forget(
 @contextmanager
 def _vault() -> Iterator[Vault]:
     from app.core.db import Database
+    from app.core.key_rotation import list_encrypted_columns
     from app.core.migrations import require_current
-    from app.core.sealed import sealed_columns
     from app.core.settings import load_settings
     from app.startup import database_url, secret_box
     from app.tables import METADATA
@@ -116,12 +117,12 @@ def _vault() -> Iterator[Vault]:
         require_current(url)
         db = Database(url, pool_size=1, name="mosaico-secrets")
         try:
-            yield Vault(db, secret_box(settings), sealed_columns(METADATA))
+            yield Vault(db, secret_box(settings), list_encrypted_columns(METADATA))
         finally:
             db.dispose()
 
 
 def _state(key_id: str, box: "SecretBox") -> str:
-    if key_id == box.sealing_id:
+    if key_id == box.encryption_key_id:
         return "seals"
     return "opens" if key_id in box.key_ids else "missing"

@@ -21,8 +21,8 @@ from app import api
 from app.access.audit_middleware import witness
 from app.access.service import ensure_first_admin_key
 from app.core import problems
+from app.core.encryption import Secret
 from app.core.resources import Resources
-from app.core.secrets import Secret
 from app.core.settings import Settings
 from app.core.web import etag, health, openapi, problem_pages, prometheus
 from app.core.web.csp import SecurityHeaders

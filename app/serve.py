@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 import httpx
 
 from app.access.service import FirstKey, ensure_first_admin_key
+from app.core.encryption import Secret
 from app.core.errors import AppError, Unavailable
 from app.core.http.network_policy import OWN_NETWORKS, SETTING
 from app.core.migrations import upgrade
-from app.core.secrets import Secret
 from app.core.settings import Settings
 from app.startup import database_url, master_key, opened_resources, set_up_logs
 

@@ -5,21 +5,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from app.core.db import Database
+from app.core.encryption import (
+    KEY_HINT,
+    BadMasterKey,
+    Secret,
+    SecretBox,
+    load_secret_box,
+    require_random_key,
+)
 from app.core.http.network_policy import HTTPS_PORT, WEB_PORTS, OutboundPolicy, networks_of
+from app.core.key_rotation import list_encrypted_columns, require_known_keys
 from app.core.logging import LogFormat, configure
 from app.core.migrations import require_current
 from app.core.production import require_restricted_role
 from app.core.resources import LlmAccess, Resources
-from app.core.sealed import require_known_keys, sealed_columns
 from app.core.secret_files import read_secret_file
-from app.core.secrets import (
-    MAKE_A_KEY,
-    BadMasterKey,
-    Secret,
-    SecretBox,
-    load_or_create_master_key,
-    require_random,
-)
 from app.core.settings import Settings
 from app.core.smtp import SmtpAccess, smtp_access
 from app.postgres.server import EmbeddedPostgres
@@ -93,16 +93,16 @@ def master_key(settings: Settings) -> str | None:
         if key is None:
             raise BadMasterKey(
                 "MOSAICO_ENV=production needs MOSAICO_MASTER_KEY or MOSAICO_MASTER_KEY_FILE;"
-                f" {MAKE_A_KEY} and keep a copy"
+                f" {KEY_HINT} and keep a copy"
             )
-        require_random(key)
+        require_random_key(key)
     return key
 
 
 def secret_box(settings: Settings) -> SecretBox:
     """The master keys of this process. Raises: `BadMasterKey`, `UnsafeSecretFile`."""
     old = settings.master_keys_old
-    return load_or_create_master_key(
+    return load_secret_box(
         settings.data_dir,
         master_key(settings),
         embedded=settings.database_url is None,
@@ -115,7 +115,7 @@ def require_fit(settings: Settings, resources: Resources) -> None:
     with resources.db.read() as session:
         if settings.in_production:
             require_restricted_role(session)
-        require_known_keys(session, sealed_columns(METADATA), resources.secrets)
+        require_known_keys(session, list_encrypted_columns(METADATA), resources.secrets)
 
 
 def outbound_policy(settings: Settings) -> OutboundPolicy:
@@ -164,5 +164,5 @@ def _configured_master_key(settings: Settings) -> str | None:
         raise BadMasterKey("both MOSAICO_MASTER_KEY and MOSAICO_MASTER_KEY_FILE are set; unset one")
     found = read_secret_file(path, mounted=True)
     if not found:
-        raise BadMasterKey(f"{path}, named by MOSAICO_MASTER_KEY_FILE, holds no key; {MAKE_A_KEY}")
+        raise BadMasterKey(f"{path}, named by MOSAICO_MASTER_KEY_FILE, holds no key; {KEY_HINT}")
     return found

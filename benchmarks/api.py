@@ -41,11 +41,11 @@ from app.agents.models import Agent
 from app.agents.schemas import AgentCreate, AgentView
 from app.core.clock import utc_now
 from app.core.db import Database
+from app.core.encryption import SecretBox
 from app.core.ids import new_id
 from app.core.keyset import encode_cursor
 from app.core.migrations import upgrade
 from app.core.resources import Resources
-from app.core.secrets import SecretBox
 from app.results.models import BenchmarkRun
 from app.runs.router import view
 from app.runs.schemas import RunView

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app.core.db import Database
+from app.core.encryption import SecretBox
 from app.core.migrations import upgrade
 from app.core.resources import Resources
-from app.core.secrets import SecretBox
 from app.jobs.pool import ProcessPool
 from app.metrics.registry import load_metrics
 from app.plugins import load_plugins

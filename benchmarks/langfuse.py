@@ -26,9 +26,9 @@ from langfuse.api import LangfuseAPI
 from starlette.types import Message, Receive, Scope, Send
 
 from app.core.db import Database
+from app.core.encryption import Secret, SecretBox
 from app.core.http.network_policy import OWN_SERVERS
 from app.core.resources import Resources
-from app.core.secrets import Secret, SecretBox
 from app.plugins import load_plugins
 from app.traces.registry import TRACE_SOURCES, TraceQuery
 from benchmarks.rows import BenchRow, interleave

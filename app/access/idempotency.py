@@ -20,9 +20,9 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import caller_of
 from app.access.models import IdempotencyKey
+from app.core.encryption import Secret
 from app.core.errors import Conflict, Invalid
 from app.core.resources import Resources
-from app.core.secrets import Secret
 from app.core.web.deps import resources
 from app.core.web.etag import find_etag
 from app.core.web.response_headers import add_header
@@ -149,7 +149,7 @@ class OnceOnly:
             return None
         if row.fingerprint != claim.fingerprint:
             raise IdempotencyKeyReused
-        body = self.resources.secrets.open(
+        body = self.resources.secrets.decrypt(
             row.answer, table=row.__tablename__, row=row.id, column="answer"
         )
         return Answer(status=row.status, location=row.location, body=body.reveal())
@@ -166,7 +166,7 @@ class OnceOnly:
                 fingerprint=claim.fingerprint,
                 status=answer.status,
                 location=answer.location,
-                answer=self.resources.secrets.seal(
+                answer=self.resources.secrets.encrypt(
                     answer.body, table=table, row=claim.id, column="answer"
                 ),
                 created_at=now,

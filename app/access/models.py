@@ -7,7 +7,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.core.db import Base
-from app.core.sealed import SEALED
+from app.core.encryption import ENCRYPTED
 
 
 class ApiKey(Base):
@@ -30,7 +30,7 @@ class IdempotencyKey(Base):
     """The answer to one creating request, written together with what the request created.
 
     `id` is the digest of API key, method, path and the client's key; `fingerprint` that of the
-    request itself; `answer` the JSON text of the body, sealed (an answer may hold a new API key).
+    request itself; `answer` the JSON text of the body, encrypted (an answer may hold a new API key).
     """
 
     __tablename__ = "idempotency_keys"
@@ -42,7 +42,7 @@ class IdempotencyKey(Base):
     fingerprint: Mapped[bytes]
     status: Mapped[int]
     location: Mapped[str | None]
-    answer: Mapped[str] = mapped_column(info=SEALED)
+    answer: Mapped[str] = mapped_column(info=ENCRYPTED)
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime] = mapped_column(index=True)
 

@@ -25,9 +25,9 @@ from app.access.rules import (
 from app.core.batches import delete_some
 from app.core.clock import Clock, utc_now
 from app.core.db import Database
+from app.core.encryption import Secret
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 from app.core.secret_files import read_secret_file, replace_secret_file
-from app.core.secrets import Secret
 
 ADMIN_KEY_FILE = "admin.key"
 FIRST_KEY_NAME = "first admin key"

@@ -4,11 +4,11 @@ from sqlalchemy import func
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.core.db import Base
-from app.core.sealed import SEALED
+from app.core.encryption import ENCRYPTED
 
 
 class Agent(Base):
-    """`langfuse_secret_key` is sealed; see `app.core.secrets`. `credentials_refused_at` is when the
+    """`langfuse_secret_key` is encrypted; see `app.core.encryption`. `credentials_refused_at` is when the
     server first refused the keys that the agent has now.
     """
 
@@ -20,7 +20,7 @@ class Agent(Base):
     langfuse_project_name: Mapped[str | None]
     langfuse_url: Mapped[str | None]
     langfuse_public_key: Mapped[str | None]
-    langfuse_secret_key: Mapped[str | None] = mapped_column(info=SEALED)
+    langfuse_secret_key: Mapped[str | None] = mapped_column(info=ENCRYPTED)
     credentials_refused_at: Mapped[datetime | None]
     archived: Mapped[bool] = mapped_column(default=False)
     revision: Mapped[int] = mapped_column(default=1)

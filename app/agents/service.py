@@ -11,11 +11,11 @@ from app.agents import queries
 from app.agents.models import Agent
 from app.agents.schemas import AgentBody, AgentCheck, AgentCreate
 from app.core.db import insert_row
+from app.core.encryption import Secret, SecretBox
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
 from app.core.resources import Resources
 from app.core.schemas import fields
-from app.core.secrets import Secret, SecretBox
 from app.jobs.queue import enqueue
 from app.traces.registry import TRACE_SOURCES, TraceQuery
 
@@ -97,7 +97,7 @@ def reveal_secret(agent: Agent, box: SecretBox) -> Secret | None:
     """The agent's Langfuse secret, for the client that is about to send it."""
     if agent.langfuse_secret_key is None:
         return None
-    return box.open(agent.langfuse_secret_key, table="agents", row=agent.id, column=SECRET)
+    return box.decrypt(agent.langfuse_secret_key, table="agents", row=agent.id, column=SECRET)
 
 
 def langfuse_query(agent: Agent, box: SecretBox, default_url: str) -> TraceQuery:
@@ -147,7 +147,7 @@ def _columns(agent_id: str, values: Mapping[str, Any], box: SecretBox) -> dict[s
     columns = dict(values)
     secret = columns.get(SECRET)
     if isinstance(secret, SecretStr):
-        columns[SECRET] = box.seal(
+        columns[SECRET] = box.encrypt(
             secret.get_secret_value(), table="agents", row=agent_id, column=SECRET
         )
     return columns

@@ -16,11 +16,11 @@ from app.alerts.schemas import AlertConfigCreate
 from app.alerts.service import forget_standings
 from app.benchmarks.models import Benchmark
 from app.benchmarks.queries import get_benchmark, kpis_of
+from app.core.encryption import SecretBox
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
 from app.core.registry import near_matches
 from app.core.schemas import fields
-from app.core.secrets import SecretBox
 from app.formula import compile_formula, read_reference
 from app.metrics.registry import column_of, parse_ref, provider_for
 from app.notifications.endpoints import address_of, ensure_endpoints

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from app.core.clock import Clock, utc_now
 from app.core.db import Database
+from app.core.encryption import Secret, SecretBox
 from app.core.http.network_policy import PUBLIC_ONLY, OutboundPolicy
-from app.core.secrets import Secret, SecretBox
 from app.core.smtp import SmtpAccess
 
 

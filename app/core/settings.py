@@ -53,7 +53,7 @@ class Settings(BaseSettings):
     master_key: Annotated[
         SecretStr | None,
         Field(
-            description="32 bytes in base64 that seal the secrets of agents"
+            description="32 bytes in base64 that encrypt stored secrets"
             " (`openssl rand -base64 32`). Empty: made once in the data folder (embedded"
             " database only).",
         ),
@@ -69,7 +69,7 @@ class Settings(BaseSettings):
         SecretStr | None,
         Field(
             description="Earlier master keys, comma-separated, until `mosaico secrets rotate` has"
-            " sealed everything with the new one.",
+            " re-encrypted everything with the new key.",
         ),
     ] = None
     env: Annotated[

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from app.core.secrets import Secret
+from app.core.encryption import Secret
 
 SUBMISSION_PORT = 587
 SUBMISSIONS_PORT = 465

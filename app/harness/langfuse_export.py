@@ -20,10 +20,10 @@ from langfuse.api.core import ApiError
 from opentelemetry.sdk.trace import TracerProvider
 
 from app.core.console.terminal import print_status
+from app.core.encryption import Secret
 from app.core.errors import Unavailable
 from app.core.http.client import outbound_client
 from app.core.http.network_policy import OWN_SERVERS
-from app.core.secrets import Secret
 from app.llm.conversation import ChatMessage, MessageRole, Usage
 from app.llm.providers import MissingKey
 

@@ -8,8 +8,8 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
+from app.core.encryption import Secret, SecretBox
 from app.core.ids import new_id
-from app.core.secrets import Secret, SecretBox
 from app.notifications import queries
 from app.notifications.models import Endpoint
 from app.notifications.registry import CHANNELS, IN_APP
@@ -102,8 +102,8 @@ def _row(target: Target, box: SecretBox) -> dict[str, str]:
 
 
 def _seal(plain: str, endpoint_id: str, column: str, box: SecretBox) -> str:
-    return box.seal(plain, table="endpoints", row=endpoint_id, column=column)
+    return box.encrypt(plain, table="endpoints", row=endpoint_id, column=column)
 
 
 def _open(sealed: str, endpoint: Endpoint, column: str, box: SecretBox) -> Secret:
-    return box.open(sealed, table="endpoints", row=endpoint.id, column=column)
+    return box.decrypt(sealed, table="endpoints", row=endpoint.id, column=column)

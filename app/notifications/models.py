@@ -5,7 +5,7 @@ from sqlalchemy import Boolean, ForeignKey, Index, Integer, UniqueConstraint, fu
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.core.db import Base
-from app.core.sealed import SEALED
+from app.core.encryption import ENCRYPTED
 
 
 class Notification(Base):
@@ -55,11 +55,11 @@ class Endpoint(Base):
     id: Mapped[str] = mapped_column(primary_key=True)
     channel: Mapped[str]
     recipient: Mapped[str]
-    address: Mapped[str | None] = mapped_column(info=SEALED)
+    address: Mapped[str | None] = mapped_column(info=ENCRYPTED)
     digest: Mapped[str]
     host: Mapped[str]
-    secret: Mapped[str | None] = mapped_column(info=SEALED)
-    earlier_secret: Mapped[str | None] = mapped_column(info=SEALED)
+    secret: Mapped[str | None] = mapped_column(info=ENCRYPTED)
+    earlier_secret: Mapped[str | None] = mapped_column(info=ENCRYPTED)
     earlier_until: Mapped[datetime | None]
     daily_summary: Mapped[bool] = mapped_column(Boolean, server_default="false")
     slow_tries: Mapped[int] = mapped_column(Integer, server_default="0")

@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Final
 from urllib.parse import urlsplit
 
+from app.core.encryption import Secret
 from app.core.errors import ErrorItem, Invalid, NotFound
 from app.core.registry import Loaded, Registry
 from app.core.resources import Resources
-from app.core.secrets import Secret
 from app.notifications.types import Notice, Outcome, Target
 
 

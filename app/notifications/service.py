@@ -9,10 +9,10 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from app.core.batches import delete_some
+from app.core.encryption import Secret, SecretBox
 from app.core.errors import Conflict
 from app.core.ids import new_id
 from app.core.notify import announce
-from app.core.secrets import Secret, SecretBox
 from app.jobs.queue import enqueue_many
 from app.notifications import queries
 from app.notifications.endpoints import address_of, signing_keys

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from app.core.secrets import Secret
+from app.core.encryption import Secret
 
 PREFIX = "whsec_"
 SECRET_BYTES = 32

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Protocol, TypeAlias
 
+from app.core.encryption import Secret
 from app.core.errors import AppError
 from app.core.registry import Loaded, Registry
 from app.core.resources import Resources
-from app.core.secrets import Secret
 from app.harness.harness_config import HarnessConfig
 from app.traces.types import Trace
 

@@ -5,13 +5,13 @@ from sqlalchemy import ForeignKey, ForeignKeyConstraint, Index, Integer, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.core.db import Base
-from app.core.sealed import SEALED
+from app.core.encryption import ENCRYPTED
 
 
 class WebhookSecret(Base):
     """What callers sign with: those of a benchmark, or, without one, of a Langfuse project.
 
-    `secret` is sealed; see `app.core.secrets`.
+    `secret` is encrypted; see `app.core.encryption`.
     """
 
     __tablename__ = "webhook_secrets"
@@ -21,7 +21,7 @@ class WebhookSecret(Base):
         ForeignKey("benchmarks.id", ondelete="CASCADE"), index=True
     )
     name: Mapped[str | None]
-    secret: Mapped[str] = mapped_column(info=SEALED)
+    secret: Mapped[str] = mapped_column(info=ENCRYPTED)
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime | None]
 

@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 from app.access import audit
 from app.benchmarks.queries import get_benchmark
 from app.core.batches import delete_some
+from app.core.encryption import Secret, SecretBox
 from app.core.errors import AppError, Conflict, Invalid
 from app.core.ids import new_id
-from app.core.secrets import Secret, SecretBox
 from app.jobs.queue import enqueue, enqueue_many
 from app.results.rules import TriggerType
 from app.runs.service import create_run
@@ -387,11 +387,11 @@ def _insert_secret(
     now: datetime,
 ) -> WebhookSecret:
     row = WebhookSecret(id=new_id(), benchmark_id=benchmark_id, name=name, created_at=now)
-    row.secret = box.seal(text, table="webhook_secrets", row=row.id, column="secret")
+    row.secret = box.encrypt(text, table="webhook_secrets", row=row.id, column="secret")
     session.add(row)
     session.flush()
     return row
 
 
 def _reveal(row: WebhookSecret, box: SecretBox) -> Secret:
-    return box.open(row.secret, table="webhook_secrets", row=row.id, column="secret")
+    return box.decrypt(row.secret, table="webhook_secrets", row=row.id, column="secret")

@@ -14,9 +14,9 @@ from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 from app.access.deps import Requirement
 from app.api import PREFIX
 from app.core.db import Database
+from app.core.encryption import SecretBox
 from app.core.problems import MEDIA_TYPE, PROBLEMS
 from app.core.resources import Resources
-from app.core.secrets import SecretBox
 from app.core.web.problem_pages import errors_page
 from app.main import create_app
 from app.triggers.signatures import langfuse_signature, standard_signature

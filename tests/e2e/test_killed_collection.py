@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from app.core.encryption import SecretBox
 from app.core.resources import Resources
-from app.core.secrets import SecretBox
 from tests.support.house import House
 from tests.support.langfuse import StandIn, stand_in
 from tests.support.langfuse.mishaps import Hang
@@ -18,7 +18,7 @@ ROWS = "/experiment-items"
 
 @pytest.fixture
 def service_resources(service_resources: Resources) -> Resources:
-    """The workers open what this process sealed."""
+    """The workers decrypt what this process encrypted."""
     return dataclasses.replace(service_resources, secrets=SecretBox.from_keys([MASTER_KEY]))
 
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
+from app.core.encryption import SecretBox
 from app.core.resources import Resources
-from app.core.secrets import SecretBox
 from tests.integration.notifications.conftest import Receiver, receiving
 from tests.support.processes import MASTER_KEY, Program, Programs, programs, until
 from tests.support.service import JSON, Service, pair
@@ -104,7 +104,7 @@ class Scene:
 
 @pytest.fixture
 def service_resources(service_resources: Resources) -> Resources:
-    """The workers open what this process sealed."""
+    """The workers decrypt what this process encrypted."""
     return dataclasses.replace(service_resources, secrets=SecretBox.from_keys([MASTER_KEY]))
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from app.core.encryption import SecretBox
 from app.core.resources import Resources
-from app.core.secrets import SecretBox
 from app.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
 from tests.support.house import House
 from tests.support.mcp_servers import FAULTS
@@ -43,7 +43,7 @@ def bench(url: str) -> JSON:
 
 @pytest.fixture
 def service_resources(service_resources: Resources) -> Resources:
-    """The workers open what this process sealed."""
+    """The workers decrypt what this process encrypted."""
     return dataclasses.replace(service_resources, secrets=SecretBox.from_keys([MASTER_KEY]))
 
 

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from app.core.db import Database
+from app.core.encryption import SecretBox
 from app.core.resources import Resources
-from app.core.secrets import SecretBox
 from app.jobs.pool import ProcessPool
 from app.postgres.server import EmbeddedPostgres
 from tests.support.house import TRACES, House

@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
+from app.core.encryption import SecretBox
 from app.core.resources import Resources
-from app.core.secrets import SecretBox
 from app.notifications.endpoints import ensure_endpoints
 from app.notifications.service import publish
 from app.notifications.types import Message, Target
@@ -25,7 +25,7 @@ TOLD_WITHIN_S: Final = 2.0
 
 @pytest.fixture
 def service_resources(service_resources: Resources) -> Resources:
-    """The workers open what this process sealed."""
+    """The workers decrypt what this process encrypted."""
     return replace(service_resources, secrets=SecretBox.from_keys([MASTER_KEY]))
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from app.core.db import Database
+from app.core.encryption import SecretBox
 from app.core.migrations import downgrade, upgrade
 from app.core.resources import Resources
-from app.core.secrets import SecretBox
 from app.jobs.pool import ProcessPool
 from app.postgres.account import run_as, server_account
 from app.postgres.binaries import LIBRARIES, PACKAGE, packaged_binaries

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from app.core.db import Database
+from app.core.encryption import SecretBox
 from app.core.http.network_policy import OWN_SERVERS
 from app.core.resources import Resources
-from app.core.secrets import SecretBox
 from app.jobs.pool import ProcessPool
 from app.metrics.registry import load_metrics
 from app.plugins import load_plugins

@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from app.core.encryption import Secret
 from app.core.resources import LlmAccess
-from app.core.secrets import Secret
 from tests.support.http import serving
 
 JSON = dict[str, Any]

@@ -20,8 +20,8 @@ from app.access.service import (
     ensure_first_admin_key,
 )
 from app.core.db import Database
+from app.core.encryption import Secret
 from app.core.secret_files import UnsafeSecretFile
-from app.core.secrets import Secret
 from tests.integration.access.toy_service import START, Clock
 from tests.support.first_starts import make_first_key
 

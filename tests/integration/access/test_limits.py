@@ -11,8 +11,8 @@ from app.access.models import RateWindow
 from app.access.rules import network_of, new_token
 from app.access.service import ensure_first_admin_key
 from app.core.db import Database
+from app.core.encryption import Secret
 from app.core.resources import Resources
-from app.core.secrets import Secret
 from app.core.web.response_headers import AnswerHeaders
 from tests.integration.access.toy_service import Call, Client, Workshop, toy_app
 

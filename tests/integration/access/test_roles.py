@@ -14,8 +14,8 @@ from app.access.models import ApiKey
 from app.access.rules import RoleName, new_token, parse_token
 from app.access.service import ensure_first_admin_key, revoke_key
 from app.core.db import Database
+from app.core.encryption import Secret
 from app.core.resources import Resources
-from app.core.secrets import Secret
 from tests.integration.access.toy_service import START, Client, Clock, Workshop, toy_app
 
 GiveOut = Callable[..., str]

@@ -18,10 +18,10 @@ from app.access.deps import require
 from app.access.idempotency import Once
 from app.access.router import router as api_keys
 from app.core import problems
+from app.core.encryption import SecretBox
 from app.core.errors import Conflict
 from app.core.resources import Resources
 from app.core.schemas import WireModel
-from app.core.secrets import SecretBox
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 BOX = SecretBox.from_keys([base64.b64encode(bytes(range(32))).decode()])

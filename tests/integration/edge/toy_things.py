@@ -10,12 +10,12 @@ from starlette.requests import Request
 
 from app.api import PREFIX
 from app.core.db import Database, DatabaseUnavailable
+from app.core.encryption import SecretBox
 from app.core.errors import Conflict, ErrorItem, Invalid
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Identifier, JsonObject, Page, ShortText, WireModel
-from app.core.secrets import SecretBox
 from app.core.web.deps import Hub
 from app.core.web.sse import Snapshot, stream
 from app.main import create_app

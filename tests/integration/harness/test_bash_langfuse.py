@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.core.clock import utc_now
-from app.core.secrets import Secret
+from app.core.encryption import Secret
 from app.harness.bash.cli import cli
 from app.harness.bash.langfuse_export import export_run
 from app.harness.langfuse_export import ExportFailed, LangfuseAccess

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from app.core.encryption import Secret
 from app.core.http.network_policy import PUBLIC_ONLY
 from app.core.resources import LlmAccess, Resources
-from app.core.secrets import Secret
 from app.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
 from tests.support.bash_eval import HAIKU, recorded_report
 from tests.support.model_server import Asked, ModelServer, Raw, Said, model_server, recorded_plan

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.core.clock import utc_now
-from app.core.secrets import Secret
+from app.core.encryption import Secret
 from app.harness.langfuse_export import LangfuseAccess
 from app.harness.mcp.cli import cli
 from app.harness.mcp.config import TaskType

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from app.core.db import Database
+from app.core.encryption import Secret, SecretBox
 from app.core.http.network_policy import OWN_SERVERS
 from app.core.resources import Resources
-from app.core.secrets import Secret, SecretBox
 from app.traces.collect import collect
 from app.traces.registry import TracePage, TraceQuery
 from app.traces.sources.langfuse.retry import Patience

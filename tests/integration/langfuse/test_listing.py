@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.core.secrets import Secret
+from app.core.encryption import Secret
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, SourceRun
 from app.traces.sources.langfuse.runs import list_runs
 from tests.integration.langfuse.collecting import NOW, collected, query_of, resources

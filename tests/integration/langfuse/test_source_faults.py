@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.core.secrets import Secret
+from app.core.encryption import Secret
 from app.traces.registry import CollectionFailed
 from app.traces.sources.langfuse.background import BEAT_S
 from tests.integration.langfuse.collecting import HURRIED, collected, read

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
+from app.core.encryption import Secret
 from app.core.errors import Invalid
 from app.core.http.client import RefusedAddress, outbound_client
 from app.core.http.network_policy import OWN_SERVERS, PUBLIC_ONLY
 from app.core.http.throttle import Throttle
-from app.core.secrets import Secret
 from app.llm.client import Client, new_client
 from app.llm.failures import (
     Kind,

@@ -17,8 +17,8 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword
 
+from app.core.encryption import Secret
 from app.core.resources import Resources
-from app.core.secrets import Secret
 from app.core.smtp import SmtpAccess
 from app.notifications.registry import CHANNELS, Outgoing
 from app.notifications.types import (

@@ -8,7 +8,7 @@ import pytest
 from fastapi.responses import Response
 from sqlalchemy import text
 
-from app.core.sealed import forget, sealed_columns
+from app.core.key_rotation import drop_lost_secrets, list_encrypted_columns
 from app.notifications.types import Target
 from app.tables import METADATA
 from tests.integration.notifications.conftest import Scene
@@ -21,7 +21,9 @@ OTHER = "https://hooks.slack.com/services/T0/B0/ijklmnop"
 TEAMS = "https://prod-1.westeurope.logic.azure.com/workflows/1/invoke?sig=qrstuvwx"
 CHANNELS = {SLACK: "SLACK", TEAMS: "TEAMS"}
 KEY = base64.b64encode(bytes(range(32))).decode()
-ENDPOINTS = [column for column in sealed_columns(METADATA) if column.name == "endpoints.address"]
+ENDPOINTS = [
+    column for column in list_encrypted_columns(METADATA) if column.name == "endpoints.address"
+]
 
 
 @pytest.fixture
@@ -59,7 +61,7 @@ def addresses(scene: Scene, rule_id: str = "rule-1") -> list[str]:
             {"id": rule_id},
         )
         return sorted(
-            res.secrets.open(
+            res.secrets.decrypt(
                 each.address, table="endpoints", row=each.id, column="address"
             ).reveal()
             for each in found
@@ -168,7 +170,10 @@ def test_an_address_that_is_given_up_is_told_and_can_be_given_again(
     url = scene.receiver.at("hook")
     told = scene.tell(Target("WEBHOOK", url))
     with scene.service.resources.db.begin() as session:
-        assert forget(session, ENDPOINTS, scene.service.resources.secrets.sealing_id) == 1
+        assert (
+            drop_lost_secrets(session, ENDPOINTS, scene.service.resources.secrets.encryption_key_id)
+            == 1
+        )
     scene.work()
     assert "was given up" in scene.delivery(told)["detail"]
     again = scene.service.post("/endpoints", {"channel": "WEBHOOK", "recipient": url})

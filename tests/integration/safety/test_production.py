@@ -16,10 +16,10 @@ import psycopg
 import pytest
 
 from app.core.db import Database, libpq_url
+from app.core.encryption import BadMasterKey
 from app.core.http.network_policy import HTTPS_PORT
 from app.core.production import PowerfulDatabaseRole, require_restricted_role
 from app.core.resources import Resources
-from app.core.secrets import BadMasterKey
 from app.core.settings import Settings
 from app.jobs.pool import ProcessPool
 from app.main import create_app
@@ -147,7 +147,7 @@ def test_a_mounted_file_that_everybody_may_read_is_refused(mode: int, tmp_path: 
     file = tmp_path / "master"
     file.write_text(GOOD_KEY)
     file.chmod(mode)
-    with pytest.raises(Exception, match="open to other users"):
+    with pytest.raises(Exception, match="accessible to other users"):
         master_key(settings(master_key_file=file))
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from app.core.db import Database
+from app.core.encryption import SecretBox
 from app.core.resources import Resources
-from app.core.secrets import SecretBox
 from app.harness.bash.schemas import BashHarnessSettings
 from app.harness.budget import UsedBudget
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery

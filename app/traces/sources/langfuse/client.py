@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 import httpx
 
+from app.core.encryption import Secret
 from app.core.http.client import AnswerTooLarge, outbound_client
 from app.core.http.throttle import Pause, Throttle, turns_at
 from app.core.resources import Resources
-from app.core.secrets import Secret
 from app.traces.circuit_breaker import SourceLimit
 from app.traces.sources.langfuse.errors import (
     AskForLess,
