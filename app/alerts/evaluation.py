@@ -32,6 +32,7 @@ from app.core.db import Database
 from app.core.errors import AppError, Unavailable
 from app.formula import compile_formula
 from app.kpis.evaluate import KpiValue
+from app.kpis.verdicts import ValueVerdict
 from app.metrics.aggregate import Aggregate
 from app.metrics.registry import column_of
 
@@ -55,10 +56,10 @@ class EvaluatedRun:
     traces: int
     kpis: Sequence[KpiValue]
     aggregates: Mapping[str, Aggregate]
-    kpi_verdicts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    metric_verdicts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    kpi_verdicts: Mapping[str, ValueVerdict] = field(default_factory=dict)
+    metric_verdicts: Mapping[str, ValueVerdict] = field(default_factory=dict)
 
-    def verdict_on(self, source: Source) -> Mapping[str, Any] | None:
+    def verdict_on(self, source: Source) -> ValueVerdict | None:
         """How a KPI or the mean of a metric stands beside its baseline."""
         if source.metric is None:
             return self.kpi_verdicts.get(source.kpi or "")

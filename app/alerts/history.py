@@ -15,6 +15,7 @@ from app.alerts.rules import Observation, Subject
 from app.core.errors import AppError
 from app.formula import Reference, compile_formula, read_reference
 from app.kpis.evaluate import KpiValue
+from app.kpis.verdicts import ValueVerdict
 from app.metrics.aggregate import Aggregate
 from app.metrics.registry import column_of, provider_for, ref_of_column
 from app.metrics.run_value import is_run_metric
@@ -110,7 +111,7 @@ class Reading:
     point: RunPoint | None
     reason: str | None = None
     resolution: float = 0.0
-    verdict: Mapping[str, Any] | None = None
+    verdict: ValueVerdict | None = None
 
 
 class Source(NamedTuple):
@@ -171,7 +172,7 @@ class StoredValues:
         self._traces = sum(run.traces or 0 for run in runs)
         self._readings: dict[tuple[Source, bool], dict[int, Reading]] = {}
         self._aggregates: dict[str, dict[int, Aggregate]] = {}
-        self._verdicts: dict[tuple[str, int], dict[str, Any] | None] = {}
+        self._verdicts: dict[tuple[str, int], ValueVerdict | None] = {}
         self._items: dict[str, dict[int, dict[str, ItemSum]]] = {}
 
     def readings(self, source: Source, *, with_items: bool) -> dict[int, Reading]:
@@ -192,7 +193,7 @@ class StoredValues:
                     row.name, row.direction, row.formula, row.value, row.undefined_reason,
                     self._of_run(row.run_seq),
                 ),
-                verdict=row.verdict,
+                verdict=_verdict(row.verdict),
             )
             for row in rows
         }  # fmt: skip
@@ -217,7 +218,7 @@ class StoredValues:
         rows = self._session.execute(METRIC_VALUES, {"runs": self._seqs, "names": missing})
         for row in rows.mappings():
             self._aggregates[row["metric"]][row["run_seq"]] = _aggregate(dict(row))
-            self._verdicts[row["metric"], row["run_seq"]] = row["verdict"]
+            self._verdicts[row["metric"], row["run_seq"]] = _verdict(row["verdict"])
 
     def _of_run(self, seq: int) -> dict[str, Aggregate]:
         return {name: found[seq] for name, found in self._aggregates.items() if seq in found}
@@ -255,6 +256,10 @@ class StoredValues:
             for seq, item, n, total, squares in rows:
                 self._items[column].setdefault(seq, {})[item] = ItemSum(n, total, squares)
         return self._items[column]
+
+
+def _verdict(document: Any) -> ValueVerdict | None:
+    return None if document is None else ValueVerdict.model_validate(document)
 
 
 def observe(

@@ -7,23 +7,17 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from app.kpis.verdicts import ValueVerdict
 from app.statistics.anomaly import Judged, Learning, RunPoint, Side, judge_run
+from app.statistics.verdict import Verdict
 
 # Numbers that agree to this share are equal.
 TOLERANCE = 1e-9
 SMALLEST_RATE_CHANGE = 0.02
 SMALLEST_SHARE = 0.02
-VERDICT_DETAILS = (
-    "verdict",
-    "effect",
-    "low",
-    "high",
-    "p",
-    "pAdjusted",
-    "items",
-    "trials",
-    "method",
-)
+VERDICT_DETAILS = {
+    "verdict", "effect", "low", "high", "p", "p_adjusted", "items", "trials", "method",
+}  # fmt: skip
 TOO_LARGE = "the values of {} are too large to be compared"
 
 
@@ -77,6 +71,13 @@ class Outcome(StrEnum):
     LEARNING = "LEARNING"
 
 
+_VERDICT_OUTCOMES: Mapping[Verdict | None, Outcome] = {
+    Verdict.REGRESSED: Outcome.BREACH,
+    Verdict.NO_EVIDENCE: Outcome.HEALTHY,
+    Verdict.IMPROVED: Outcome.HEALTHY,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """What a rule asks. A percentage counts without its sign: -10 and 10 are the same drop.
@@ -120,7 +121,7 @@ class Observation:
     reason: str | None = None
     history: Sequence[RunPoint] = ()
     resolution: float = 0.0
-    verdict: Mapping[str, Any] | None = None
+    verdict: ValueVerdict | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +168,7 @@ def evaluate_condition(rule: Rule, subject: Subject, seen: Observation) -> Asses
         reason = seen.reason or "it was not computed"
         return _no_data(f"{subject.name} has no value: {reason}")
     if rule.condition is Condition.REGRESSED:
-        return _regressed(subject, seen.value, seen.verdict or {})
+        return _regressed(subject, seen.value, seen.verdict)
     if rule.condition is Condition.ANOMALY_DETECTED:
         return _anomaly(rule, subject, seen, seen.value)
     assert rule.threshold is not None, "checked when the rule was saved"
@@ -313,21 +314,19 @@ def _anomaly(rule: Rule, subject: Subject, seen: Observation, value: float) -> A
     )
 
 
-def _regressed(subject: Subject, value: float, verdict: Mapping[str, Any]) -> Assessment:
+def _regressed(subject: Subject, value: float, verdict: ValueVerdict | None) -> Assessment:
     """What the comparison with the baseline says; where it decides nothing, nothing changes."""
-    found = {
-        "REGRESSED": Outcome.BREACH,
-        "NO_EVIDENCE": Outcome.HEALTHY,
-        "IMPROVED": Outcome.HEALTHY,
-    }.get(verdict.get("verdict") or "", Outcome.LEARNING)
+    if verdict is None:
+        return _learning(
+            value, f"{subject.name} is {number(value)} and was not compared with a baseline."
+        )
     return Assessment(
-        outcome=found,
+        outcome=_VERDICT_OUTCOMES.get(verdict.verdict, Outcome.LEARNING),
         value=value,
-        baseline=verdict.get("base"),
-        visible=verdict.get("mde"),
-        explanation=verdict.get("explanation")
-        or f"{subject.name} is {number(value)}, and was not compared with a baseline.",
-        details={key: verdict[key] for key in VERDICT_DETAILS if verdict.get(key) is not None},
+        baseline=verdict.baseline_value,
+        visible=verdict.min_detectable_effect,
+        explanation=verdict.explanation,
+        details=verdict.model_dump(mode="json", include=VERDICT_DETAILS, exclude_none=True),
     )
 
 

@@ -69,7 +69,7 @@ POWER_COLUMNS = (
     field("name"),
     field("items"),
     field("trials"),
-    field("smallestDrop", "smallest drop"),
+    field("minDetectableEffect", "min. detectable effect"),
     field("trialsNeeded", "trials needed"),
     field("itemsNeeded", "items needed"),
 )

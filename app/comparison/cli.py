@@ -39,25 +39,25 @@ def _interval(item: JSON) -> str | None:
 
 FIGURES = (
     _said("verdict"),
-    _said("base"),
+    _said("baselineValue"),
     _said("value"),
     _said("effect"),
     Column("95 %", _interval),
     Column("p", lambda item: item["verdict"].get("pAdjusted")),
-    _said("mde"),
+    _said("minDetectableEffect"),
 )
 FLIP_COLUMNS = (
     field("itemId", "item"),
-    field("base"),
+    field("baseline"),
     field("candidate"),
     field("cause"),
-    field("fellFor", "fell for"),
+    field("agents", "also for"),
     Column("traces", lambda item: [each["url"] or each["traceId"] for each in item["traces"]]),
 )
 SHARED_COLUMNS = (
     field("feature"),
-    Column("of those that fell", lambda item: f"{item['fellWith']} of {item['fell']}"),
-    Column("of the others", lambda item: f"{item['othersWith']} of {item['others']}"),
+    Column("of those that fell", lambda item: f"{item['count']} of {item['total']}"),
+    Column("of the others", lambda item: f"{item['baselineCount']} of {item['baselineTotal']}"),
     field("pAdjusted", "p"),
 )
 
@@ -85,7 +85,7 @@ def compare_runs(
     """Hold one run against another: verdicts, the items that turned round, what these share."""
     from app.core.console.api_client import open_api
 
-    asked = {"base": base, "candidate": candidate} | ({"metric": metric} if metric else {})
+    asked = {"baseline": base, "candidate": candidate} | ({"metric": metric} if metric else {})
     with open_api(PATIENCE_S) as api:
         found = api.get(f"{PATH}/compare", **asked)
     if output is OutputFormat.JSON:
@@ -138,13 +138,13 @@ def plot_run(
 
 
 def _items(found: JSON) -> None:
-    flips, weight = found["flips"], found["deadWeight"]
+    flips, weight = found["flippedItems"], found["constantItems"]
     if flips:
-        title = f"By {flips['metric']} {flips['fell']} items fell and {flips['rose']} rose."
+        title = f"{flips['metric']}: {flips['regressions']} items regressed, {flips['improvements']} improved."
         _part(title, flips["items"], FLIP_COLUMNS)
     _part(
         "What those that fell have more often than the others:",
-        found["overRepresented"],
+        found["enrichedFeatures"],
         SHARED_COLUMNS,
     )
     if weight and (weight["alwaysPass"] or weight["alwaysFail"]):

@@ -1,4 +1,4 @@
-"""Which items turned round between two runs, and whether it is the agent or its environment; pure."""
+"""Items that changed between pass and fail, and whether the agent or its environment caused it; pure."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,15 +8,15 @@ from typing import NamedTuple, TypeAlias
 from app.comparison.item_matrix import ItemTable
 from app.statistics.verdict import Scale
 
-# An item has turned round when its mean changed by half: of the range of a share, of the base else.
-HALF = 0.5
+# An item is flipped when its mean changed by half of the range of a rate, or half of its baseline.
+FLIP_CHANGE = 0.5
 
-# The mean of the trials of each item, by its id.
-Means: TypeAlias = Mapping[str, float]
+# The mean over the trials of each item, by item ID.
+ItemMeans: TypeAlias = Mapping[str, float]
 
 
-class Cause(StrEnum):
-    """For whom an item fell the same night: for all agents, for this one alone, for some."""
+class FlipCause(StrEnum):
+    """For which agents an item regressed at the same time: all, this one only, or some."""
 
     ENVIRONMENT = "ENVIRONMENT"
     AGENT = "AGENT"
@@ -24,31 +24,31 @@ class Cause(StrEnum):
 
 
 class Flip(NamedTuple):
-    """An item that turned round; `harm` is how far to the worse, negative to the better."""
+    """A flipped item; `harm` is the size of the change, positive for a regression."""
 
     item_id: str
-    base: float
+    baseline: float
     candidate: float
     harm: float
 
 
-class Night(NamedTuple):
-    """What another agent did the same night, and before."""
+class PeerMeans(NamedTuple):
+    """The item means of another agent's run at about the same time, and of the run before it."""
 
     agent_id: str
-    base: Means
-    candidate: Means
+    baseline: ItemMeans
+    candidate: ItemMeans
 
 
-class Fall(NamedTuple):
-    """Why an item fell, as far as other agents tell, and for which of them it fell too."""
+class RegressionCause(NamedTuple):
+    """The cause of an item's regression, None without peers; `agents` regressed on it as well."""
 
-    cause: Cause | None
-    fell_for: Sequence[str]
+    cause: FlipCause | None
+    agents: Sequence[str]
 
 
-class Dead(NamedTuple):
-    """Items that came out the same in every run, by id."""
+class ConstantItemIds(NamedTuple):
+    """IDs of items with the same result in every run."""
 
     always_pass: Sequence[str]
     always_fail: Sequence[str]
@@ -57,10 +57,10 @@ class Dead(NamedTuple):
 def item_means(table: ItemTable, column: str) -> dict[str, float]:
     """The mean of each item that has a value."""
     totals, counts = [0.0] * len(table.items), [0] * len(table.items)
-    for place, value in zip(table.places, table.values[column], strict=True):
+    for index, value in zip(table.places, table.values[column], strict=True):
         if math.isfinite(value):
-            totals[place] += value
-            counts[place] += 1
+            totals[index] += value
+            counts[index] += 1
     return {
         item: total / count
         for item, total, count in zip(table.items, totals, counts, strict=True)
@@ -68,46 +68,52 @@ def item_means(table: ItemTable, column: str) -> dict[str, float]:
     }
 
 
-def flipped(base: Means, candidate: Means, scale: Scale, *, less_is_better: bool) -> list[Flip]:
-    """The items of both that turned round, the worst first."""
+def find_flips(
+    baseline: ItemMeans, candidate: ItemMeans, scale: Scale, *, less_is_better: bool
+) -> list[Flip]:
+    """The flipped items of both runs, worst regression first."""
     sign = 1 if less_is_better else -1
-    found = [
-        Flip(item, base[item], after, sign * (after - base[item]))
-        for item, after in candidate.items()
-        if item in base and _turned(base[item], after, scale)
+    flips = [
+        Flip(item, baseline[item], mean, sign * (mean - baseline[item]))
+        for item, mean in candidate.items()
+        if item in baseline and _is_flipped(baseline[item], mean, scale)
     ]
-    return sorted(found, key=lambda flip: (-flip.harm, flip.item_id))
+    return sorted(flips, key=lambda flip: (-flip.harm, flip.item_id))
 
 
-def explain_fall(item: str, nights: Iterable[Night], scale: Scale, *, less_is_better: bool) -> Fall:
-    """Whether an item that fell did so for the other agents, too."""
-    known = [night for night in nights if item in night.base and item in night.candidate]
+def explain_regression(
+    item: str, peers: Iterable[PeerMeans], scale: Scale, *, less_is_better: bool
+) -> RegressionCause:
+    """Whether a regressed item regressed for the other agents that ran it, too."""
+    peers_with_item = [peer for peer in peers if item in peer.baseline and item in peer.candidate]
     sign = 1 if less_is_better else -1
-    fell = [
-        night.agent_id
-        for night in known
-        if _turned(night.base[item], night.candidate[item], scale)
-        and sign * (night.candidate[item] - night.base[item]) > 0
+    agents = [
+        peer.agent_id
+        for peer in peers_with_item
+        if _is_flipped(peer.baseline[item], peer.candidate[item], scale)
+        and sign * (peer.candidate[item] - peer.baseline[item]) > 0
     ]
-    if not known:
-        return Fall(None, ())
-    if len(fell) == len(known):
-        return Fall(Cause.ENVIRONMENT, fell)
-    return Fall(Cause.SOME_AGENTS if fell else Cause.AGENT, fell)
+    if not peers_with_item:
+        return RegressionCause(None, ())
+    if len(agents) == len(peers_with_item):
+        return RegressionCause(FlipCause.ENVIRONMENT, agents)
+    return RegressionCause(FlipCause.SOME_AGENTS if agents else FlipCause.AGENT, agents)
 
 
-def dead_weight(runs: Sequence[Means], *, less_is_better: bool) -> Dead:
-    """The items that are a full pass in every run, and those that are a full failure in every one;
-    of a share, and only items that every run has.
+def find_constant_items(runs: Sequence[ItemMeans], *, less_is_better: bool) -> ConstantItemIds:
+    """The items of all runs that pass fully in every run, and those that fail fully in every run.
+
+    The values are rates between 0 and 1.
     """
     best = 0.0 if less_is_better else 1.0
     common = sorted(set(runs[0]).intersection(*runs[1:])) if runs else []
-    return Dead(
+    return ConstantItemIds(
         [item for item in common if all(run[item] == best for run in runs)],
         [item for item in common if all(run[item] == 1.0 - best for run in runs)],
     )
 
 
-def _turned(before: float, after: float, scale: Scale) -> bool:
-    limit = HALF if scale is Scale.RATE else HALF * abs(before)
-    return after != before and abs(after - before) >= limit
+def _is_flipped(baseline: float, candidate: float, scale: Scale) -> bool:
+    limit = FLIP_CHANGE if scale is Scale.RATE else FLIP_CHANGE * abs(baseline)
+    # A baseline of 0 has a limit of 0: an unchanged item must not count as flipped.
+    return candidate != baseline and abs(candidate - baseline) >= limit

@@ -1,57 +1,13 @@
-"""What stored runs measured, item by item: the trials of an item are no measurements of their own."""
+"""The values of runs by item, and the items that two runs share; pure."""
 
 import hashlib
 import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sqlalchemy import text
-from sqlalchemy.orm import Session
-
 from app.statistics.verdict import MIN_ITEMS
-
-# More items tell nothing that changes a verdict: 20,000 show differences of half a point.
-MOST_ITEMS = 20_000
-ROWS_AT_ONCE = 2_000
-
-# An item whose expected answer is another one, or a task that asks something else (the harnesses tag
-# each with the digest of all that the model sees and all that is checked), is another item.
-REVISION = """
-    md5(coalesce(trace.expected_output, '')
-        || CASE WHEN strpos(array_to_string(trace.tags, ' '), 'task:') > 0
-           THEN coalesce((SELECT string_agg(tag, ',' ORDER BY tag COLLATE "C")
-                          FROM unnest(trace.tags) AS tag WHERE starts_with(tag, 'task:')), '')
-           ELSE '' END)
-"""
-
-ITEM_ROWS = text(
-    f"""
-    WITH kept AS (
-        SELECT trace.item_id
-        FROM benchmark_runs AS run JOIN collected_traces AS trace USING (collection_id)
-        WHERE run.seq = ANY(:runs)
-        GROUP BY trace.item_id ORDER BY md5(trace.item_id), trace.item_id COLLATE "C" LIMIT :most
-    )
-    SELECT run.seq, trace.item_id, {REVISION}, trace.tags, result.values
-    FROM benchmark_runs AS run
-    JOIN trace_results AS result ON result.run_seq = run.seq
-    JOIN collected_traces AS trace
-      ON trace.collection_id = run.collection_id AND trace.position = result.position
-    WHERE run.seq = ANY(:runs) AND trace.item_id IN (SELECT item_id FROM kept)
-    ORDER BY trace.item_id COLLATE "C", run.seq, trace.trial, result.position
-    """  # noqa: S608 - only constants
-)
-
-
-ALL_ITEMS = text(
-    """
-    SELECT count(DISTINCT trace.item_id)
-    FROM benchmark_runs AS run JOIN collected_traces AS trace USING (collection_id)
-    WHERE run.seq = ANY(:runs)
-    """
-)
 
 
 class ItemRow(NamedTuple):
@@ -177,30 +133,6 @@ def _rank(item: str) -> _Rank:
 
 def _up_to(table: ItemTable, last: _Rank) -> ItemTable:
     return table.at([place for place, item in enumerate(table.items) if _rank(item) <= last])
-
-
-def items_of_runs(
-    session: Session,
-    columns: Mapping[int, Sequence[str]],
-    wanted: Sequence[str],
-    *,
-    cluster_field: str | None = None,
-) -> ItemTable:
-    """The wanted metrics of some runs, item by item; `columns` are the metrics of each run by its
-    seq. Runs are taken together: the trials of an item in one run are added to those in the others.
-
-    Cost:    reads row by row and keeps 8 bytes a trace and metric, of at most `MOST_ITEMS` items;
-             of more, those whose ids come first by their MD5, which are the same in each run.
-    """
-    session.execute(text("SET LOCAL statement_timeout = 0"))
-    asked = {"runs": list(columns), "most": MOST_ITEMS}
-    found = session.execute(ITEM_ROWS.execution_options(yield_per=ROWS_AT_ONCE), asked)
-    rows = (ItemRow(*row) for row in found)
-    table = table_of_rows(rows, columns, wanted, cluster_field=cluster_field)
-    if len(table.items) < MOST_ITEMS:
-        return table
-    known = session.scalar(ALL_ITEMS, {"runs": list(columns)}) or 0
-    return replace(table, left_out=known - len(table.items))
 
 
 def table_of_rows(

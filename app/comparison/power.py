@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.comparison.baselines import EarlierRun, valid_runs_before
 from app.comparison.item_counts import with_counts
-from app.comparison.item_matrix import items_of_runs
+from app.comparison.item_queries import items_of_runs
 from app.comparison.run_verdicts import Case
 from app.comparison.stored_runs import in_child
 from app.comparison.variance import (
@@ -60,7 +60,7 @@ class Power:
     basis: Basis | None
     items: int
     trials: int
-    smallest_drop: float | None
+    min_detectable_effect: float | None
     trials_needed: int | None
     items_needed: int | None
     explanation: str
@@ -164,7 +164,7 @@ def _power(subject: _Subject, measured: Measured, size: Size, drawn: Spread | No
             basis=None,
             items=items,
             trials=trials,
-            smallest_drop=None,
+            min_detectable_effect=None,
             trials_needed=None,
             items_needed=None,
             explanation=f"{name} cannot be resampled by item: what it varies by is not known.",
@@ -180,7 +180,7 @@ def _power(subject: _Subject, measured: Measured, size: Size, drawn: Spread | No
         basis=basis,
         items=items,
         trials=trials,
-        smallest_drop=smallest,
+        min_detectable_effect=smallest,
         trials_needed=needed,
         items_needed=_items_needed(spread, trials, wanted) if wanted else None,
         explanation=_explained(

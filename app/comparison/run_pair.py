@@ -1,29 +1,37 @@
-"""Two runs side by side: what is asked of them, and what it amounts to in plain words."""
+"""Compares a candidate run with a baseline run: verdicts, flipped items, enriched features, usage."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.comparison.baselines import Baseline, EarlierRun
 from app.comparison.comparison_spec import Findings, MetricQuestion, Question
-from app.comparison.flipped_items import Flip, Night, dead_weight, explain_fall, flipped, item_means
+from app.comparison.flipped_items import (
+    Flip,
+    PeerMeans,
+    explain_regression,
+    find_constant_items,
+    find_flips,
+    item_means,
+)
 from app.comparison.item_attributes import USAGE, Traits
 from app.comparison.item_matrix import ItemTable, Pairing, pair_items
 from app.comparison.run_verdicts import Case, metric_rule
 from app.comparison.schemas import (
     ComparedRun,
     Comparison,
-    DeadWeight,
+    ConstantItems,
+    EnrichedFeature,
     FlippedItem,
-    Flips,
+    FlippedItems,
     KpiComparison,
     MetricComparison,
-    OtherAgent,
-    SharedFeature,
+    PeerRun,
     TraceLink,
 )
-from app.comparison.verdict_view import Verdicts, told_judgement
+from app.comparison.verdict_view import render_verdict
 from app.core.errors import Invalid
 from app.kpis.evaluate import KpiValue
+from app.kpis.verdicts import RunVerdicts
 from app.metrics.registry import provider_for
 from app.metrics.types import Direction, MetricSpec
 from app.results.plan import RunPlan
@@ -31,8 +39,8 @@ from app.statistics.anomaly import Side
 from app.statistics.association import OverRepresented, over_represented
 from app.statistics.verdict import Scale, Verdict, VerdictRule
 
-MOST_FLIPS = 50
-MOST_DEAD = 50
+MAX_FLIPS = 50
+MAX_CONSTANT_ITEMS = 50
 
 _USAGE_RULE = VerdictRule(side=Side.HIGH, scale=Scale.RATIO)
 _USAGE_NAMES = {
@@ -43,110 +51,116 @@ _USAGE_NAMES = {
 
 
 class NoSuchMetric(Invalid):
-    """The two runs have no such metric that is a mean of items; name one of theirs."""
+    """The two runs have no such metric that is a mean over items; name one of their metrics."""
 
     code = "metric-not-compared"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SideOfComparison:
-    """One of the two runs: `reasons` say why it is invalid, where it is. `also` are those that are
-    taken together with it, item by item.
+class ComparisonSide:
+    """One of the two runs. `invalid_reasons` are empty for a valid run. `further_runs` are runs
+    whose items are combined with those of the first run.
     """
 
-    shown: ComparedRun
+    run: ComparedRun
     plan: RunPlan
-    table: ItemTable
-    traits: Traits
-    reasons: Sequence[str] = ()
-    also: Sequence[EarlierRun] = ()
+    items: ItemTable
+    attributes: Traits
+    invalid_reasons: Sequence[str] = ()
+    further_runs: Sequence[EarlierRun] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TwoRuns:
-    """All that a comparison is made of. `nights` are those of the other agents."""
+class RunPair:
+    """The input of a comparison. `metric` is the metric of flipped items; `peer_runs` and
+    `peer_means` are the runs of other agents and their item means.
+    """
 
-    base: SideOfComparison
-    candidate: SideOfComparison
+    baseline: ComparisonSide
+    candidate: ComparisonSide
     kpis: Sequence[KpiValue]
     metric: str | None = None
-    others: Sequence[OtherAgent] = ()
-    nights: Sequence[Night] = ()
+    peer_runs: Sequence[PeerRun] = ()
+    peer_means: Sequence[PeerMeans] = ()
     links: Mapping[str, Sequence[TraceLink]] = field(default_factory=dict)
 
 
-def compare(two: TwoRuns) -> Comparison:
-    """The candidate beside the base; imports numpy."""
+def compare(pair: RunPair) -> Comparison:
+    """The comparison of the candidate with the baseline. Imports numpy and scipy."""
     from app.comparison.compute import answer
 
-    base, candidate = two.base, two.candidate
-    earlier = [EarlierRun(0, base.shown.id, base.plan), *base.also]
-    case = Case(plan=candidate.plan, kpis=two.kpis, baseline=Baseline(mode="CHOSEN", runs=earlier))
-    pairing = pair_items(base.table, candidate.table)
-    flips = flips_of(two, two.metric) if two.metric else []
-    usage = pair_items(base.traits.usage, candidate.traits.usage)
-    fell = frozenset(flip.item_id for flip in flips if flip.harm > 0)
-    found = answer(case.question(candidate.table, pairing))
-    spent = answer(_usage_question(candidate.traits.usage, usage))
-    items = frozenset(pairing.candidate.items)
-    verdicts = _verdicts(two, case, found, pairing)
+    baseline, candidate = pair.baseline, pair.candidate
+    baseline_runs = [EarlierRun(0, baseline.run.id, baseline.plan), *baseline.further_runs]
+    case = Case(
+        plan=candidate.plan, kpis=pair.kpis, baseline=Baseline(mode="CHOSEN", runs=baseline_runs)
+    )
+    pairing = pair_items(baseline.items, candidate.items)
+    flips = flips_of(pair, pair.metric) if pair.metric else []
+    usage_pairing = pair_items(baseline.attributes.usage, candidate.attributes.usage)
+    regressed_items = frozenset(flip.item_id for flip in flips if flip.harm > 0)
+    result = answer(case.question(candidate.items, pairing))
+    usage_result = answer(_usage_question(candidate.attributes.usage, usage_pairing))
+    features = over_represented(
+        candidate.attributes.features, regressed_items, frozenset(pairing.candidate.items)
+    )
+    verdicts = _verdicts(pair, case, result, pairing)
     return Comparison(
-        base=base.shown,
-        base_run_ids=[run.id for run in earlier],
-        candidate=candidate.shown,
+        baseline=baseline.run,
+        baseline_run_ids=[run.id for run in baseline_runs],
+        candidate=candidate.run,
         verdict=verdicts.run,
         kpis=[
             KpiComparison(
-                kpi_id=one.kpi.id,
-                name=one.kpi.name,
-                gate=one.kpi.gate,
-                verdict=dict(verdicts.kpis[one.kpi.id]),
+                kpi_id=value.kpi.id,
+                name=value.kpi.name,
+                gate=value.kpi.gate,
+                verdict=verdicts.kpis[value.kpi.id],
             )
-            for one in two.kpis
+            for value in pair.kpis
         ],
         metrics=[
-            MetricComparison(metric=name, verdict=dict(said))
-            for name, said in verdicts.metrics.items()
+            MetricComparison(metric=name, verdict=verdict)
+            for name, verdict in verdicts.metrics.items()
         ],
         usage=[
             MetricComparison(
-                metric=name, verdict=told_judgement(_USAGE_NAMES[name], judgement, Scale.RATIO)
+                metric=name, verdict=render_verdict(_USAGE_NAMES[name], change, Scale.RATIO)
             )
-            for name, judgement in spent.metrics.items()
+            for name, change in usage_result.metrics.items()
         ],
-        flips=_told_flips(two, flips),
-        over_represented=[
-            _shared(each) for each in over_represented(candidate.traits.features, fell, items)
-        ],
-        other_agents=list(two.others),
-        dead_weight=_dead(two),
+        flipped_items=_flipped_items(pair, flips),
+        enriched_features=[_enriched_feature(feature) for feature in features],
+        peers=list(pair.peer_runs),
+        constant_items=_constant_items(pair),
     )
 
 
-def flip_metric(two: TwoRuns, wanted: str | None) -> str | None:
-    """The metric whose flips are told: the wanted one, else the first share, else the first of all
-    that is better on one side. Raises: `NoSuchMetric`.
+def select_flip_metric(pair: RunPair, requested: str | None) -> str | None:
+    """The metric of flipped items: the requested one, otherwise the first rate, otherwise the first
+    metric with a better side. Raises: `NoSuchMetric`.
     """
-    known = [
+    columns = [
         metric.column
-        for metric in two.candidate.plan.metrics
-        if metric.column in two.base.table.values and metric.column in two.candidate.table.values
+        for metric in pair.candidate.plan.metrics
+        if metric.column in pair.baseline.items.values
+        and metric.column in pair.candidate.items.values
     ]
-    if wanted is not None:
-        if wanted not in known:
+    if requested is not None:
+        if requested not in columns:
             raise NoSuchMetric(
-                f"{wanted!r} is not compared item by item; name one of {', '.join(known) or 'none'}"
+                f"the metric {requested!r} cannot be compared item by item;"
+                f" name one of {', '.join(columns) or 'none'}"
             )
-        return wanted
-    specs = {name: _spec(two, name) for name in known}
-    sided = [name for name in known if specs[name].direction is not Direction.NEITHER]
-    shares = [name for name in sided if metric_rule(specs[name]).scale is Scale.RATE]
-    return next(iter(shares or sided), None)
+        return requested
+    specs = {column: _spec(pair, column) for column in columns}
+    directed = [name for name in columns if specs[name].direction is not Direction.NEITHER]
+    rates = [name for name in directed if metric_rule(specs[name]).scale is Scale.RATE]
+    return next(iter(rates or directed), None)
 
 
 def _usage_question(usage: ItemTable, pairing: Pairing) -> Question:
-    """What is told by both runs; nothing where they have too few items in common."""
-    told = [
+    """The usage figures that both runs report."""
+    reported = [
         name
         for name in USAGE
         if item_means(pairing.base, name) and item_means(pairing.candidate, name)
@@ -156,91 +170,98 @@ def _usage_question(usage: ItemTable, pairing: Pairing) -> Question:
         candidate=pairing.candidate,
         base=pairing.base,
         paired=pairing.paired,
-        metrics=[MetricQuestion(column=name, scale=Scale.RATIO, rule=_USAGE_RULE) for name in told],
+        metrics=[
+            MetricQuestion(column=name, scale=Scale.RATIO, rule=_USAGE_RULE) for name in reported
+        ],
         kpis=(),
     )
 
 
-def _verdicts(two: TwoRuns, case: Case, found: Findings, pairing: Pairing) -> Verdicts:
-    for side, name in ((two.candidate, "candidate"), (two.base, "base")):
-        if side.reasons:
+def _verdicts(pair: RunPair, case: Case, result: Findings, pairing: Pairing) -> RunVerdicts:
+    for side, name in ((pair.candidate, "candidate"), (pair.baseline, "baseline")):
+        if side.invalid_reasons:
+            reasons = "; ".join(side.invalid_reasons)
             return case.without_comparison(
-                found, f"the {name} is invalid: {'; '.join(side.reasons)}", Verdict.INVALID
+                result, f"the {name} is invalid: {reasons}", Verdict.INVALID
             )
-    return case.told(found, pairing)
+    return case.told(result, pairing)
 
 
-def flips_of(two: TwoRuns, column: str) -> list[Flip]:
-    pairing = pair_items(two.base.table, two.candidate.table)
+def flips_of(pair: RunPair, column: str) -> list[Flip]:
+    """The flipped items of a metric; none when the runs share too few items."""
+    pairing = pair_items(pair.baseline.items, pair.candidate.items)
     if not pairing.paired:
         return []
-    return flipped(
+    return find_flips(
         item_means(pairing.base, column),
         item_means(pairing.candidate, column),
-        metric_rule(_spec(two, column)).scale,
-        less_is_better=_less_is_better(two, column),
+        metric_rule(_spec(pair, column)).scale,
+        less_is_better=_less_is_better(pair, column),
     )
 
 
-def _told_flips(two: TwoRuns, flips: Sequence[Flip]) -> Flips | None:
-    if two.metric is None:
+def _flipped_items(pair: RunPair, flips: Sequence[Flip]) -> FlippedItems | None:
+    if pair.metric is None:
         return None
-    fell = sum(flip.harm > 0 for flip in flips)
-    return Flips(
-        metric=two.metric,
-        fell=fell,
-        rose=len(flips) - fell,
-        items=[_told_flip(two, two.metric, flip) for flip in flips[:MOST_FLIPS]],
+    regressions = sum(flip.harm > 0 for flip in flips)
+    return FlippedItems(
+        metric=pair.metric,
+        regressions=regressions,
+        improvements=len(flips) - regressions,
+        items=[_flipped_item(pair, pair.metric, flip) for flip in flips[:MAX_FLIPS]],
     )
 
 
-def _told_flip(two: TwoRuns, column: str, flip: Flip) -> FlippedItem:
-    scale, less = metric_rule(_spec(two, column)).scale, _less_is_better(two, column)
-    nights = two.nights if flip.harm > 0 else ()
-    fall = explain_fall(flip.item_id, nights, scale, less_is_better=less)
+def _flipped_item(pair: RunPair, column: str, flip: Flip) -> FlippedItem:
+    regression = explain_regression(
+        flip.item_id,
+        pair.peer_means if flip.harm > 0 else (),
+        metric_rule(_spec(pair, column)).scale,
+        less_is_better=_less_is_better(pair, column),
+    )
     return FlippedItem(
         item_id=flip.item_id,
-        base=flip.base,
+        baseline=flip.baseline,
         candidate=flip.candidate,
-        change=flip.candidate - flip.base,
-        cause=fall.cause,
-        fell_for=list(fall.fell_for),
-        traces=list(two.links.get(flip.item_id, ())),
+        change=flip.candidate - flip.baseline,
+        cause=regression.cause,
+        agents=list(regression.agents),
+        traces=list(pair.links.get(flip.item_id, ())),
     )
 
 
-def _dead(two: TwoRuns) -> DeadWeight | None:
-    if two.metric is None or metric_rule(_spec(two, two.metric)).scale is not Scale.RATE:
+def _constant_items(pair: RunPair) -> ConstantItems | None:
+    if pair.metric is None or metric_rule(_spec(pair, pair.metric)).scale is not Scale.RATE:
         return None
-    runs = [item_means(side.table, two.metric) for side in (two.base, two.candidate)]
-    runs += [dict(means) for night in two.nights for means in (night.base, night.candidate)]
-    found = dead_weight(runs, less_is_better=_less_is_better(two, two.metric))
-    return DeadWeight(
+    runs = [item_means(side.items, pair.metric) for side in (pair.baseline, pair.candidate)]
+    runs += [dict(means) for peer in pair.peer_means for means in (peer.baseline, peer.candidate)]
+    constant = find_constant_items(runs, less_is_better=_less_is_better(pair, pair.metric))
+    return ConstantItems(
         runs=len(runs),
-        always_pass=len(found.always_pass),
-        always_fail=len(found.always_fail),
-        always_pass_items=list(found.always_pass[:MOST_DEAD]),
-        always_fail_items=list(found.always_fail[:MOST_DEAD]),
+        always_pass=len(constant.always_pass),
+        always_fail=len(constant.always_fail),
+        always_pass_items=list(constant.always_pass[:MAX_CONSTANT_ITEMS]),
+        always_fail_items=list(constant.always_fail[:MAX_CONSTANT_ITEMS]),
     )
 
 
-def _shared(found: OverRepresented) -> SharedFeature:
-    counts = found.counts
-    return SharedFeature(
-        feature=found.feature,
-        fell_with=counts.chosen_with,
-        fell=counts.chosen,
-        others_with=counts.others_with,
-        others=counts.others,
-        p=found.p,
-        p_adjusted=found.p_adjusted,
+def _enriched_feature(feature: OverRepresented) -> EnrichedFeature:
+    counts = feature.counts
+    return EnrichedFeature(
+        feature=feature.feature,
+        count=counts.chosen_with,
+        total=counts.chosen,
+        baseline_count=counts.others_with,
+        baseline_total=counts.others,
+        p=feature.p,
+        p_adjusted=feature.p_adjusted,
     )
 
 
-def _spec(two: TwoRuns, column: str) -> MetricSpec:
-    planned = {metric.column: metric for metric in two.candidate.plan.metrics}
+def _spec(pair: RunPair, column: str) -> MetricSpec:
+    planned = {metric.column: metric for metric in pair.candidate.plan.metrics}
     return provider_for(planned[column].ref).spec
 
 
-def _less_is_better(two: TwoRuns, column: str) -> bool:
-    return _spec(two, column).direction is Direction.LOWER_IS_BETTER
+def _less_is_better(pair: RunPair, column: str) -> bool:
+    return _spec(pair, column).direction is Direction.LOWER_IS_BETTER

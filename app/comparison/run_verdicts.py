@@ -3,26 +3,38 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from app.comparison.baselines import Baseline, find_baseline
-from app.comparison.comparison_spec import Findings, KpiQuestion, MetricQuestion, Question
+from app.comparison.comparison_spec import (
+    Findings,
+    KpiInterval,
+    KpiQuestion,
+    MetricQuestion,
+    Question,
+)
 from app.comparison.item_counts import Tables, tables_of_traces, with_counts
-from app.comparison.item_matrix import ItemTable, Pairing, items_of_runs, pair_items
+from app.comparison.item_matrix import ItemTable, Pairing, pair_items
+from app.comparison.item_queries import items_of_runs
 from app.comparison.verdict_view import (
     FIRST_RUN,
-    NO_VALUE,
     NOT_COMPARABLE,
-    Compared,
-    Verdicts,
-    told_judgement,
-    told_run,
-    withheld,
+    not_compared,
+    render_run,
+    render_verdict,
+    run_not_compared,
 )
 from app.formula import Reference, compile_formula, read_reference
 from app.jobs.handlers import Job
 from app.jobs.pool import CallLost
 from app.kpis.evaluate import KpiValue, Standing
+from app.kpis.verdicts import (
+    BaselineRuns,
+    ComparedItems,
+    RepeatedTrials,
+    RunVerdict,
+    RunVerdicts,
+    ValueVerdict,
+)
 from app.metrics.aggregate import Aggregate
 from app.metrics.lost_calls import failure_of_loss
 from app.metrics.registry import column_of, provider_for
@@ -62,7 +74,7 @@ def judge_run(
     plan: RunPlan,
     kpis: Sequence[KpiValue],
     validity: ValidityVerdict,
-) -> Verdicts:
+) -> RunVerdicts:
     """The verdict on every KPI and metric of a run whose traces are all measured, with intervals.
 
     Reads the items of the run and its baseline; computes in a child process. A computation that is
@@ -196,19 +208,19 @@ class Case:
         shares = one.value is not None and 0 <= one.value <= 1 and all(map(_is_share, specs))
         return VerdictRule(side=side, scale=Scale.RATE if shares else Scale.NUMBER)
 
-    def told(self, found: Findings, pairing: Pairing) -> Verdicts:
+    def told(self, found: Findings, pairing: Pairing) -> RunVerdicts:
         """What is stored of a run that was compared."""
         assert self.baseline is not None
         differs = self.differences
-        compared = Compared(
-            items=len(pairing.candidate.items) if pairing.paired else 0,
-            only_base=pairing.only_base,
+        items = ComparedItems(
+            compared=len(pairing.candidate.items) if pairing.paired else 0,
+            only_baseline=pairing.only_base,
             only_candidate=pairing.only_candidate,
             revised=pairing.revised,
             left_out=pairing.left_out,
         )
         metrics = {
-            metric.column: told_judgement(
+            metric.column: render_verdict(
                 metric.column, found.metrics[metric.column], metric_rule(_spec(metric)).scale
             )
             if metric.column in found.metrics
@@ -216,64 +228,78 @@ class Case:
             for metric in self.plan.metrics
         }
         kpis = {
-            one.kpi.id: told_judgement(
+            one.kpi.id: render_verdict(
                 one.kpi.name, found.kpis[one.kpi.id], self.kpi_rule(one).scale, gate=one.kpi.gate
             )
             if one.kpi.id in found.kpis
             else self._no_kpi(one, differs)
             for one in self.kpis
         }
-        run = told_run(
+        run = render_run(
             list(kpis.values()),
             list(metrics.values()),
-            baseline=self._told_baseline(),
-            compared=compared,
-            differs=differs,
+            baseline=self._baseline_runs(),
+            items=items,
+            differences=differs,
         )
         return self._verdicts(found, run, metrics, kpis)
 
     def without_comparison(
         self, found: Findings, reason: str, verdict: Verdict | None = None
-    ) -> Verdicts:
+    ) -> RunVerdicts:
         """What is stored of a run that was not compared: one reason for all of it."""
-        said = withheld(reason, verdict)
-        metrics = {metric.column: said for metric in self.plan.metrics}
-        run = said | {"baseline": self._told_baseline(), "differs": list(self.differences.told)}
-        return self._verdicts(found, run, metrics, {one.kpi.id: said for one in self.kpis})
+        value_verdict = not_compared(reason, verdict)
+        run_verdict = run_not_compared(
+            reason, verdict, baseline=self._baseline_runs(), differences=self.differences
+        )
+        return self._verdicts(
+            found,
+            run_verdict,
+            {metric.column: value_verdict for metric in self.plan.metrics},
+            {kpi_value.kpi.id: value_verdict for kpi_value in self.kpis},
+        )
 
-    def _told_baseline(self) -> dict[str, Any] | None:
+    def _baseline_runs(self) -> BaselineRuns | None:
         if self.baseline is None:
             return None
-        return {"mode": self.baseline.mode, "runIds": [run.id for run in self.baseline.runs]}
+        return BaselineRuns(
+            mode=self.baseline.mode, run_ids=tuple(run.id for run in self.baseline.runs)
+        )
 
     def _verdicts(
         self,
         found: Findings,
-        run: dict[str, Any],
-        metrics: Mapping[str, dict[str, Any]],
-        kpis: Mapping[str, dict[str, Any]],
-    ) -> Verdicts:
-        return Verdicts(
+        run: RunVerdict,
+        metrics: Mapping[str, ValueVerdict],
+        kpis: Mapping[str, ValueVerdict],
+    ) -> RunVerdicts:
+        return RunVerdicts(
             run=run,
-            metrics={column: said | _of_repeats(found, column) for column, said in metrics.items()},
-            kpis={kpi: said | _of_interval(found, kpi) for kpi, said in kpis.items()},
+            metrics={
+                column: verdict.model_copy(update={"repeats": _repeated_trials(found, column)})
+                for column, verdict in metrics.items()
+            },
+            kpis={
+                kpi: _with_interval_facts(verdict, found.kpi_intervals.get(kpi))
+                for kpi, verdict in kpis.items()
+            },
             metric_intervals=found.metric_intervals,
             kpi_intervals={
                 kpi: each.interval for kpi, each in found.kpi_intervals.items() if each.interval
             },
         )
 
-    def _no_metric(self, metric: PlannedMetric, differs: Differences) -> dict[str, Any]:
+    def _no_metric(self, metric: PlannedMetric, differs: Differences) -> ValueVerdict:
         if metric.column in differs.metrics:
-            return withheld(OTHER_METRIC, Verdict.INVALID)
-        return withheld(WHOLE_RUN)
+            return not_compared(OTHER_METRIC, Verdict.INVALID)
+        return not_compared(WHOLE_RUN)
 
-    def _no_kpi(self, one: KpiValue, differs: Differences) -> dict[str, Any]:
+    def _no_kpi(self, one: KpiValue, differs: Differences) -> ValueVerdict:
         if one.value is None:
-            return withheld(f"{NO_VALUE}: {one.reason}")
+            return not_compared(f"it has no value: {one.reason}", has_value=False)
         if one.kpi.id in differs.kpis:
-            return withheld(OTHER_KPI, Verdict.INVALID)
-        return withheld(WHOLE_RUN)
+            return not_compared(OTHER_KPI, Verdict.INVALID)
+        return not_compared(WHOLE_RUN)
 
     def _known(self, *tables: ItemTable) -> set[str]:
         """The columns that can be resampled: what could not be counted in one of the runs cannot."""
@@ -289,7 +315,7 @@ class Case:
 
 
 def standings(
-    kpis: Sequence[KpiValue], aggregates: Mapping[str, Aggregate], found: Verdicts
+    kpis: Sequence[KpiValue], aggregates: Mapping[str, Aggregate], found: RunVerdicts
 ) -> dict[str, Standing]:
     """What is stored beside each KPI, by its id."""
     stored = {}
@@ -336,25 +362,17 @@ def _plain_column(formula: str) -> str | None:
     return column_of(reference.key) if reference and reference.stat == "mean" else None
 
 
-def _of_interval(found: Findings, kpi: str) -> dict[str, Any]:
-    each = found.kpi_intervals.get(kpi)
-    if each is None:
-        return {}
-    return {
-        "reachesThreshold": each.reaches_threshold,
-        "unsteady": [note.words for note in each.notes],
-    }
-
-
-def _of_repeats(found: Findings, column: str) -> dict[str, Any]:
-    told = [
-        {
-            "k": each.k,
-            "items": each.items,
-            "passAtK": each.pass_at_k,
-            "passHatK": each.pass_hat_k,
-            "atLeastK": each.at_least_k,
+def _with_interval_facts(verdict: ValueVerdict, interval: KpiInterval | None) -> ValueVerdict:
+    """The verdict of a KPI with what its resamples show beside the interval."""
+    if interval is None:
+        return verdict
+    return verdict.model_copy(
+        update={
+            "threshold_probability": interval.reaches_threshold,
+            "warnings": tuple(note.words for note in interval.notes),
         }
-        for each in found.repeats.get(column, ())
-    ]
-    return {"repeats": told} if told else {}
+    )
+
+
+def _repeated_trials(found: Findings, column: str) -> tuple[RepeatedTrials, ...]:
+    return tuple(RepeatedTrials.model_validate(row) for row in found.repeats.get(column, ()))

@@ -1,15 +1,17 @@
-"""Two runs side by side, as the API answers and commands print it."""
+"""Bodies of comparisons, baselines and power estimates on the wire."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from app.comparison.flipped_items import FlipCause
 from app.core.schemas import Identifier, StoredText, WireModel
+from app.kpis.verdicts import RunVerdict, ValueVerdict
 
 
 class ComparedRun(WireModel):
-    """One side of a comparison."""
+    """One run of a comparison."""
 
     id: str
     benchmark_id: str
@@ -21,76 +23,83 @@ class ComparedRun(WireModel):
 
 
 class KpiComparison(WireModel):
+    """The verdict of one KPI."""
+
     kpi_id: str
     name: str
     gate: bool
-    verdict: dict[str, Any]
+    verdict: ValueVerdict
 
 
 class MetricComparison(WireModel):
-    """A metric, or what the agent spent on the items: latency, tokens, cost."""
+    """The verdict of one metric, or of a usage figure: latency, tokens or cost."""
 
     metric: str
-    verdict: dict[str, Any]
+    verdict: ValueVerdict
 
 
 class TraceLink(WireModel):
-    """A trace of an item; `side` says in which of the two runs."""
+    """A trace of an item; `side` names its run."""
 
-    side: Literal["base", "candidate"]
+    side: Literal["baseline", "candidate"]
     trace_id: str
     url: StoredText | None
 
 
 class FlippedItem(WireModel):
-    """An item that turned round: `base` and `candidate` are the means of its trials.
+    """An item whose value changed by at least half; values are means over the trials.
 
-    `cause` is ENVIRONMENT where it fell for every agent of that night, AGENT where for this one
-    alone, SOME_AGENTS between; null where no other agent measured it. `fellFor` are the others.
+    `cause` of a regression is ENVIRONMENT when the item fell for every other agent as well, AGENT
+    when it fell for this agent alone, SOME_AGENTS otherwise; it is null when no other agent ran the
+    item. `agents` are the other agents for which it fell.
     """
 
     item_id: str
-    base: float
+    baseline: float
     candidate: float
     change: float
-    cause: str | None
-    fell_for: list[str]
+    cause: FlipCause | None
+    agents: list[str]
     traces: list[TraceLink]
 
 
-class Flips(WireModel):
-    """The items whose `metric` changed by at least half: how many to the worse and to the better,
-    and the worst of them first.
+class FlippedItems(WireModel):
+    """The items whose `metric` changed by at least half: the number of regressions and improvements,
+    and the items, worst regression first.
     """
 
     metric: str
-    fell: int
-    rose: int
+    regressions: int
+    improvements: int
     items: list[FlippedItem]
 
 
-class SharedFeature(WireModel):
-    """What the items that fell have more often than the others: a tag, a tool, a way to end."""
+class EnrichedFeature(WireModel):
+    """A tag, tool or outcome that is more frequent among the items that regressed.
+
+    `count` of the `total` regressed items have it, and `baselineCount` of the `baselineTotal` other
+    items. `p` is Fisher's exact test, `pAdjusted` is adjusted by Benjamini and Hochberg.
+    """
 
     feature: str
-    fell_with: int
-    fell: int
-    others_with: int
-    others: int
+    count: int
+    total: int
+    baseline_count: int
+    baseline_total: int
     p: float
     p_adjusted: float
 
 
-class OtherAgent(WireModel):
-    """A run of another agent in the same night, and the one that it is held against."""
+class PeerRun(WireModel):
+    """A run of another agent at about the same time, and the run it is compared with."""
 
     agent_id: str
     run_id: str
-    base_run_id: str
+    baseline_run_id: str
 
 
-class DeadWeight(WireModel):
-    """Items that came out the same in each of so many runs: they tell agents apart no longer."""
+class ConstantItems(WireModel):
+    """Items with the same result in each of the `runs`: they do not distinguish agents."""
 
     runs: int
     always_pass: int
@@ -100,33 +109,34 @@ class DeadWeight(WireModel):
 
 
 class Comparison(WireModel):
-    """The candidate beside the base: `verdict` of the whole, then of each KPI and metric; `usage`
-    are latency, tokens and cost as shares of the base's geometric mean. `flips` is null where no
-    metric is a mean of items. Where the base is several runs, each item's mean over all of
-    `baseRunIds` is what the candidate is held against, and `base` is the first of them.
+    """A comparison of a candidate run with a baseline run of the same benchmark.
+
+    `usage` compares latency, tokens and cost as relative changes of the geometric mean.
+    `flippedItems` is null when no metric is a mean over items. With several `baselineRunIds` the
+    candidate is compared with each item's mean over these runs; `baseline` is the first of them.
     """
 
-    base: ComparedRun
-    base_run_ids: list[str]
+    baseline: ComparedRun
+    baseline_run_ids: list[str]
     candidate: ComparedRun
-    verdict: dict[str, Any]
+    verdict: RunVerdict
     kpis: list[KpiComparison]
     metrics: list[MetricComparison]
     usage: list[MetricComparison]
-    flips: Flips | None
-    over_represented: list[SharedFeature]
-    other_agents: list[OtherAgent]
-    dead_weight: DeadWeight | None
+    flipped_items: FlippedItems | None
+    enriched_features: list[EnrichedFeature]
+    peers: list[PeerRun]
+    constant_items: ConstantItems | None
 
 
 class BaselinePin(WireModel):
-    """The run that later ones are compared with."""
+    """The run to pin as baseline."""
 
     run_id: Identifier
 
 
 class PinnedView(WireModel):
-    """The run that the runs of an agent are compared with."""
+    """The pinned baseline run of an agent."""
 
     agent_id: str
     run_id: str
@@ -134,8 +144,8 @@ class PinnedView(WireModel):
 
 
 class BaselineView(WireModel):
-    """What runs are compared with: a pinned run, else as `mode` says (`runs` of them for
-    MEAN_OF_LAST).
+    """The baselines of a benchmark: the pinned run of an agent, otherwise the runs that `mode`
+    selects (`runs` of them for MEAN_OF_LAST).
     """
 
     mode: str
@@ -144,8 +154,8 @@ class BaselineView(WireModel):
 
 
 class PowerRequest(WireModel):
-    """How much would be measured; what is left out is as in the newest valid run. `drop` is the one
-    that should be seen.
+    """The size of a planned benchmark; omitted fields are taken from the newest valid run. `drop` is
+    the drop to detect, in the unit of the KPI.
     """
 
     agent_id: Identifier | None = None
@@ -155,9 +165,10 @@ class PowerRequest(WireModel):
 
 
 class PowerView(WireModel):
-    """What a KPI or metric could see with so many items and trials, in its own unit: a drop that is
-    found in four runs of five. `trialsNeeded` is null when no number of trials shows the wanted
-    drop, or none is wanted.
+    """The drop of a KPI or metric that so many items and trials detect with 80 % power, in its unit.
+
+    `trialsNeeded` is null when no number of trials detects the requested drop, or no drop was
+    requested.
     """
 
     kind: str
@@ -165,7 +176,7 @@ class PowerView(WireModel):
     basis: str | None
     items: int
     trials: int
-    smallest_drop: float | None
+    min_detectable_effect: float | None
     trials_needed: int | None
     items_needed: int | None
     explanation: str

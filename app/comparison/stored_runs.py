@@ -10,20 +10,19 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from app.comparison.baselines import EarlierRun, valid_runs_before
-from app.comparison.flipped_items import Night, item_means
-from app.comparison.item_attributes import Link, links_of_items, traits_of_runs
+from app.comparison.flipped_items import PeerMeans, item_means
 from app.comparison.item_counts import with_counts
-from app.comparison.item_matrix import items_of_runs
+from app.comparison.item_queries import Link, items_of_runs, links_of_items, traits_of_runs
 from app.comparison.run_pair import (
-    MOST_FLIPS,
-    SideOfComparison,
-    TwoRuns,
+    MAX_FLIPS,
+    ComparisonSide,
+    RunPair,
     compare,
-    flip_metric,
     flips_of,
+    select_flip_metric,
 )
 from app.comparison.run_verdicts import Case
-from app.comparison.schemas import ComparedRun, Comparison, OtherAgent, TraceLink
+from app.comparison.schemas import ComparedRun, Comparison, PeerRun, TraceLink
 from app.core.db import Database
 from app.core.errors import Conflict, Invalid, Unavailable
 from app.jobs.pool import CallLost, ProcessPool
@@ -122,17 +121,17 @@ def compare_runs(
         values = _kpi_values(session, asked.candidate, candidate.plan)
     counted = Case(plan=candidate.plan, kpis=(), baseline=None).counted
     base, candidate = (
-        replace(side, table=with_counts(side.table, db, _columns_of(runs), counted))
+        replace(side, items=with_counts(side.items, db, _columns_of(runs), counted))
         for runs, side in ((asked.bases, base), ([asked.candidate], candidate))
     )
-    two = TwoRuns(base=base, candidate=candidate, kpis=values)
-    chosen = flip_metric(two, metric)
+    pair = RunPair(baseline=base, candidate=candidate, kpis=values)
+    chosen = select_flip_metric(pair, metric)
     with db.read() as session:
         others, nights = _other_agents(session, asked.candidate, chosen) if chosen else ([], [])
-    found = flips_of(two, chosen)[:MOST_FLIPS] if chosen else []
+    found = flips_of(pair, chosen)[:MAX_FLIPS] if chosen else []
     with db.read() as session:
         links = _links(session, asked, [flip.item_id for flip in found])
-    return compare(replace(two, metric=chosen, others=others, nights=nights, links=links))
+    return compare(replace(pair, metric=chosen, peer_runs=others, peer_means=nights, links=links))
 
 
 class _Asked(NamedTuple):
@@ -165,12 +164,12 @@ def comparable(session: Session, run_id: str) -> BenchmarkRun:
     return run
 
 
-def _side(session: Session, runs: Sequence[BenchmarkRun]) -> SideOfComparison:
+def _side(session: Session, runs: Sequence[BenchmarkRun]) -> ComparisonSide:
     run, earlier = runs[0], [_earlier(each) for each in runs]
     plan = earlier[0].plan
     columns = Case(plan=plan, kpis=(), baseline=None).columns
-    return SideOfComparison(
-        shown=ComparedRun(
+    return ComparisonSide(
+        run=ComparedRun(
             id=run.id,
             benchmark_id=run.benchmark_id,
             agent_id=run.agent_id,
@@ -180,12 +179,12 @@ def _side(session: Session, runs: Sequence[BenchmarkRun]) -> SideOfComparison:
             traces=run.traces_total or 0,
         ),
         plan=plan,
-        table=items_of_runs(session, _columns_of(runs), columns, cluster_field=plan.cluster_field),
-        traits=traits_of_runs(
+        items=items_of_runs(session, _columns_of(runs), columns, cluster_field=plan.cluster_field),
+        attributes=traits_of_runs(
             session, [each.seq for each in runs], cluster_field=plan.cluster_field
         ),
-        reasons=[why for each in runs for why in _invalidity(each)],
-        also=earlier[1:],
+        invalid_reasons=[why for each in runs for why in _invalidity(each)],
+        further_runs=earlier[1:],
     )
 
 
@@ -214,8 +213,8 @@ def _kpi_values(session: Session, run: BenchmarkRun, plan: RunPlan) -> list[KpiV
 
 
 class _Others(NamedTuple):
-    agents: list[OtherAgent]
-    nights: list[Night]
+    agents: list[PeerRun]
+    nights: list[PeerMeans]
 
 
 def _other_agents(session: Session, run: BenchmarkRun, column: str) -> _Others:
@@ -245,9 +244,9 @@ def _other_agents(session: Session, run: BenchmarkRun, column: str) -> _Others:
         after = _earlier(other)
         means = [_means(session, each, column) for each in (before[0], after)]
         found.agents.append(
-            OtherAgent(agent_id=other.agent_id, run_id=other.id, base_run_id=before[0].id)
+            PeerRun(agent_id=other.agent_id, run_id=other.id, baseline_run_id=before[0].id)
         )
-        found.nights.append(Night(other.agent_id, *means))
+        found.nights.append(PeerMeans(other.agent_id, *means))
     return found
 
 
@@ -266,4 +265,6 @@ def _links(session: Session, asked: _Asked, items: Sequence[str]) -> dict[str, l
 
 
 def _link(link: Link, *, is_base: bool) -> TraceLink:
-    return TraceLink(side="base" if is_base else "candidate", trace_id=link.trace_id, url=link.url)
+    return TraceLink(
+        side="baseline" if is_base else "candidate", trace_id=link.trace_id, url=link.url
+    )

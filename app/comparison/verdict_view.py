@@ -1,230 +1,250 @@
-"""What a run is found to be beside its baseline, as it is stored, shown and said; pure."""
+"""Builds the stored verdicts of a run and their explanations in plain sentences; pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
+from app.kpis.verdicts import BaselineRuns, ComparedItems, RunVerdict, ValueVerdict
 from app.results.plan import Differences
 from app.statistics.anomaly import Side
-from app.statistics.intervals import Interval
 from app.statistics.verdict import Judgement, Note, Scale, Verdict
 
 NOT_COMPARABLE = "not comparable with its baseline"
-NO_VALUE = "it has no value"
-FIRST_RUN = "first run: there is no earlier valid run of this agent to compare it with"
+FIRST_RUN = "first run: there is no earlier valid run of this agent to compare with"
 
-# Which verdict speaks for several: the first that one of them has.
-_LOUDEST = (
+# The verdict of a run is the first of these that one of its KPIs has.
+_BY_PRIORITY = (
     Verdict.REGRESSED,
     Verdict.IMPROVED,
     Verdict.INCONCLUSIVE,
     Verdict.NO_EVIDENCE,
     Verdict.INVALID,
 )
+_LARGE_NUMBER = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdicts:
-    """All that a run says beside its baseline, as it is stored: of the run, of each metric by
-    column, of each KPI by id; and the intervals of what has one.
-    """
-
-    run: dict[str, Any]
-    metrics: Mapping[str, dict[str, Any]]
-    kpis: Mapping[str, dict[str, Any]]
-    metric_intervals: Mapping[str, Interval] = field(default_factory=dict)
-    kpi_intervals: Mapping[str, Interval] = field(default_factory=dict)
-
-
-class Compared(NamedTuple):
-    """How many items two runs share, and how many they do not; `left_out` are too many to look at."""
-
-    items: int
-    only_base: int
-    only_candidate: int
-    revised: int
-    left_out: int
+def not_compared(
+    reason: str, verdict: Verdict | None = None, *, has_value: bool = True
+) -> ValueVerdict:
+    """The verdict of a KPI or metric that was not compared."""
+    return ValueVerdict(
+        verdict=verdict,
+        reason=reason,
+        explanation=f"{_capitalized(reason)}.",
+        has_value=has_value,
+    )
 
 
-def withheld(reason: str, verdict: Verdict | None = None) -> dict[str, Any]:
-    """No comparison was made, and why."""
-    return {"verdict": verdict, "reason": reason, "explanation": f"{_capital(reason)}."}
+def run_not_compared(
+    reason: str,
+    verdict: Verdict | None,
+    *,
+    baseline: BaselineRuns | None,
+    differences: Differences,
+) -> RunVerdict:
+    """The verdict of a run that was not compared."""
+    return RunVerdict(
+        verdict=verdict,
+        reason=reason,
+        explanation=f"{_capitalized(reason)}.",
+        baseline=baseline,
+        differences=differences.told,
+        conditions=differences.conditions,
+    )
 
 
-def told_judgement(
-    name: str, found: Judgement, scale: Scale, *, gate: bool = False
-) -> dict[str, Any]:
-    """One KPI or metric beside its baseline."""
-    return {
-        "verdict": found.verdict,
-        "reason": None,
-        "effect": found.effect,
-        "low": found.low,
-        "high": found.high,
-        "p": found.p,
-        "pAdjusted": found.p_adjusted,
-        "mde": found.mde,
-        "minEffect": found.min_effect,
-        "margin": found.margin,
-        "base": found.base,
-        "value": found.value,
-        "scale": scale,
-        "side": found.side,
-        "items": found.n_items,
-        "trials": found.trials,
-        "moreTrials": found.more_trials,
-        "clusters": found.clusters,
-        "fixedLow": found.fixed.low if found.fixed else None,
-        "fixedHigh": found.fixed.high if found.fixed else None,
-        "method": found.method,
-        "gate": gate,
-        "notes": list(found.notes),
-        "explanation": explain(name, found, scale),
-    }
+def render_verdict(
+    name: str, change: Judgement, scale: Scale, *, gate: bool = False
+) -> ValueVerdict:
+    """The verdict of one KPI or metric that was compared with its baseline."""
+    return ValueVerdict(
+        verdict=change.verdict,
+        explanation=explain(name, change, scale),
+        baseline_value=change.base,
+        value=change.value,
+        effect=change.effect,
+        low=change.low,
+        high=change.high,
+        p=change.p,
+        p_adjusted=change.p_adjusted,
+        min_detectable_effect=change.mde,
+        min_effect=change.min_effect,
+        margin=change.margin,
+        scale=scale,
+        side=change.side,
+        items=change.n_items,
+        trials=change.trials,
+        more_trials=change.more_trials,
+        clusters=change.clusters,
+        fixed_low=change.fixed.low if change.fixed else None,
+        fixed_high=change.fixed.high if change.fixed else None,
+        method=change.method,
+        gate=gate,
+        notes=change.notes,
+    )
 
 
-def explain(name: str, found: Judgement, scale: Scale) -> str:
-    """A judgement in words that need no statistics."""
-    notes = [note.words for note in found.notes]
-    if found.effect is None:
+def explain(name: str, change: Judgement, scale: Scale) -> str:
+    """A verdict in sentences that need no knowledge of statistics."""
+    notes = [note.words for note in change.notes]
+    if change.effect is None:
         return " ".join([f"{name} was not compared.", *notes])
-    sentences = [_change(name, found, scale), _meaning(found, scale), *notes]
-    if found.verdict is Verdict.INCONCLUSIVE and found.more_trials:
-        sentences.append(f"{_count(found.more_trials, 'more trial')} of each item would settle it.")
+    sentences = [_change_sentence(name, change, change.effect, scale), _meaning(change, scale)]
+    sentences += notes
+    if change.more_trials:
+        trials = _count(change.more_trials, "more trial")
+        sentences.append(f"{trials} per item would give a conclusive verdict.")
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def told_run(
-    kpis: Sequence[Mapping[str, Any]],
-    metrics: Sequence[Mapping[str, Any]],
+def render_run(
+    kpis: Sequence[ValueVerdict],
+    metrics: Sequence[ValueVerdict],
     *,
-    baseline: Mapping[str, Any] | None,
-    compared: Compared,
-    differs: Differences,
-) -> dict[str, Any]:
-    """The run as a whole: its KPIs speak for it, or its metrics where it has none. Those that cannot
-    be compared are silent while others can.
+    baseline: BaselineRuns | None,
+    items: ComparedItems,
+    differences: Differences,
+) -> RunVerdict:
+    """The verdict of a run: that of its KPIs, or of its metrics when it has no KPI.
+
+    KPIs that cannot be compared count only when no KPI can be compared.
     """
-    speakers = [one for one in (kpis or metrics) if one["verdict"] is not None]
-    counts = Counter(str(one["verdict"]) for one in speakers)
-    verdict = next((each for each in _LOUDEST if counts[each]), None)
-    differing = [*_other_items(compared), *differs.told]
-    reason = None
-    if verdict is None:
-        reason = "nothing of this run can be compared with its baseline"
-    elif verdict is Verdict.INVALID:
-        said = "; ".join(differing) or "no item has a value in both runs"
-        reason = f"{NOT_COMPARABLE}: {said}"
-    return {
-        "verdict": verdict,
-        "reason": reason,
-        "baseline": baseline,
-        "items": {
-            "items": compared.items,
-            "onlyBase": compared.only_base,
-            "onlyCandidate": compared.only_candidate,
-            "revised": compared.revised,
-            "leftOut": compared.left_out,
-        },
-        "counts": dict(counts),
-        "differs": differing,
-        "conditions": list(differs.conditions),
-        "explanation": " ".join(
+    counts = Counter(str(value.verdict) for value in (kpis or metrics) if value.verdict is not None)
+    verdict = next((verdict for verdict in _BY_PRIORITY if counts[verdict]), None)
+    all_differences = [*_item_differences(items), *differences.told]
+    reason = _reason(verdict, all_differences)
+    return RunVerdict(
+        verdict=verdict,
+        reason=reason,
+        explanation=" ".join(
             [
-                f"{_capital(reason)}."
+                f"{_capitalized(reason)}."
                 if reason
-                else _summary(counts, "KPIs" if kpis else "metrics"),
-                f"Compared over {_count(compared.items, 'item')}."
-                if compared.items
-                else "They have too few items in common, and are compared as two samples.",
-                *_told_left_out(compared),
-                *(f"Unlike the baseline, {difference}." for difference in differing),
+                else _summary(counts, "KPI" if kpis else "metric"),
+                *_item_sentences(items),
+                *([f"Differences: {'; '.join(all_differences)}."] if all_differences else []),
             ]
         ),
-    }
+        baseline=baseline,
+        items=items,
+        counts=dict(counts),
+        differences=tuple(all_differences),
+        conditions=differences.conditions,
+    )
 
 
-def _change(name: str, found: Judgement, scale: Scale) -> str:
-    assert found.effect is not None
-    if found.effect == 0:
-        return f"{name} is as it was, {_number(found.value)}."
-    moved = "fell" if found.effect < 0 else "rose"
-    reach = (
-        f" (95 % certain: {_signed(found.low, scale)} to {_signed(found.high, scale)})"
-        if found.low is not None and found.high is not None
+def _reason(verdict: Verdict | None, differences: Sequence[str]) -> str | None:
+    if verdict is None:
+        return "no KPI or metric of this run can be compared with its baseline"
+    if verdict is Verdict.INVALID:
+        return f"{NOT_COMPARABLE}: {'; '.join(differences) or 'no item has a value in both runs'}"
+    return None
+
+
+def _change_sentence(name: str, change: Judgement, effect: float, scale: Scale) -> str:
+    if effect == 0:
+        return f"{name} is unchanged at {_number(change.value)}."
+    direction = "fell" if effect < 0 else "rose"
+    interval = (
+        f" (95 % CI {_bound(change.low, scale)} to {_bound(change.high, scale)})"
+        if change.low is not None and change.high is not None
         else ""
     )
     return (
-        f"{name} {moved} by {_amount(abs(found.effect), scale)}, from"
-        f" {_number(found.base)} to {_number(found.value)}{reach}."
+        f"{name} {direction} by {_amount(abs(effect), scale)}, from {_number(change.base)} to"
+        f" {_number(change.value)}{interval}."
     )
 
 
-def _meaning(found: Judgement, scale: Scale) -> str:
-    match found.verdict:
+def _meaning(change: Judgement, scale: Scale) -> str:
+    match change.verdict:
         case Verdict.REGRESSED:
-            return "That is worse, and more than chance."
+            return "This is worse, and more than chance explains."
         case Verdict.IMPROVED:
-            return "That is better, and more than chance."
-        case Verdict.NO_EVIDENCE if Note.DETECTABLE_BUT_SMALL not in found.notes:
-            if found.side is Side.BOTH and Note.NO_DIRECTION in found.notes:
+            return "This is better, and more than chance explains."
+        case Verdict.NO_EVIDENCE if Note.DETECTABLE_BUT_SMALL not in change.notes:
+            if change.side is Side.BOTH and Note.NO_DIRECTION in change.notes:
                 return ""
-            return f"Nothing speaks for a change of more than {_amount(found.margin, scale)}."
-        case Verdict.INCONCLUSIVE if found.mde:
+            return f"There is no evidence of a change larger than {_amount(change.margin, scale)}."
+        case Verdict.INCONCLUSIVE if change.mde:
             return (
-                "It may be chance, and may be real: with these items only a change of"
-                f" {_amount(found.mde, scale)} is seen reliably."
+                "The result is inconclusive: with these items only a change of"
+                f" {_amount(change.mde, scale)} or more is detected reliably."
             )
         case _:
             return ""
 
 
-def _other_items(compared: Compared) -> list[str]:
-    found = []
-    if compared.only_candidate:
-        found.append(f"{_items_do(compared.only_candidate, 'is', 'are')} new")
-    if compared.only_base:
-        found.append(f"{_items_do(compared.only_base, 'is', 'are')} missing")
-    if compared.revised:
-        found.append(f"{_items_do(compared.revised, 'asks', 'ask')} something else than before")
-    return found
+def _item_differences(items: ComparedItems) -> list[str]:
+    differences = []
+    if items.only_candidate:
+        differences.append(f"{_items(items.only_candidate, 'is', 'are')} new")
+    if items.only_baseline:
+        differences.append(f"{_items(items.only_baseline, 'is', 'are')} missing")
+    if items.revised:
+        verb = _items(items.revised, "has", "have")
+        differences.append(f"{verb} another task or expected output")
+    return differences
 
 
-def _summary(counts: Mapping[str, int], kind: str) -> str:
-    said = [f"{counts[verdict]} {verdict}" for verdict in _LOUDEST if counts.get(verdict)]
-    return f"Of the {kind} {', '.join(said)}."
+def _item_sentences(items: ComparedItems) -> list[str]:
+    if not items.compared:
+        return ["The runs share too few items and are compared as two samples."]
+    sentences = [f"{_count(items.compared, 'item')} compared."]
+    if items.left_out:
+        left_out = _items(items.left_out, "is", "are")
+        sentences.append(
+            f"{left_out} left out of the comparison, because the limit is reached; the items are"
+            " selected by the MD5 of their IDs. The values of the run itself include all items."
+        )
+    return sentences
+
+
+def _summary(counts: Mapping[str, int], noun: str) -> str:
+    """For example "4 of 5 KPIs regressed; 1 is inconclusive."."""
+    phrases = [
+        f"{counts[verdict]} {_predicate(verdict, counts[verdict])}"
+        for verdict in _BY_PRIORITY
+        if counts.get(verdict)
+    ]
+    first, *others = phrases
+    number, _, predicate = first.partition(" ")
+    total = _count(sum(counts.values()), noun)
+    return "; ".join([f"{number} of {total} {predicate}", *others]) + "."
+
+
+def _predicate(verdict: Verdict, count: int) -> str:
+    singular, plural = {
+        Verdict.REGRESSED: ("regressed", "regressed"),
+        Verdict.IMPROVED: ("improved", "improved"),
+        Verdict.INCONCLUSIVE: ("is inconclusive", "are inconclusive"),
+        Verdict.NO_EVIDENCE: ("shows no evidence of a change", "show no evidence of a change"),
+        Verdict.INVALID: ("cannot be compared", "cannot be compared"),
+    }[verdict]
+    return singular if count == 1 else plural
 
 
 def _count(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-def _told_left_out(compared: Compared) -> list[str]:
-    if not compared.left_out:
-        return []
-    left_out = _items_do(compared.left_out, "is", "are")
-    return [
-        f"{left_out} left out, whose ids come last by their MD5.",
-        "The values that the run has by itself are those of all.",
-    ]
-
-
-def _items_do(n: int, one: str, several: str) -> str:
-    return f"{_count(n, 'item')} {one if n == 1 else several}"
+def _items(n: int, singular_verb: str, plural_verb: str) -> str:
+    return f"{_count(n, 'item')} {singular_verb if n == 1 else plural_verb}"
 
 
 def _number(value: float | None) -> str:
-    return "nothing" if value is None else f"{value:.4g}"
+    return "no value" if value is None else f"{value:.4g}"
 
 
 def _amount(value: float, scale: Scale) -> str:
     return f"{value:.1%}" if scale is Scale.RATIO else f"{value:.3g}"
 
 
-def _signed(value: float, scale: Scale) -> str:
-    return f"{value:+.1%}" if scale is Scale.RATIO else f"{value:+.3g}"
+def _bound(value: float, scale: Scale) -> str:
+    """A bound of an interval: two significant digits, three for large numbers."""
+    if scale is Scale.RATIO:
+        return f"{value:.1%}"
+    return f"{value:.3g}" if abs(value) >= _LARGE_NUMBER else f"{value:.2g}"
 
 
-def _capital(sentence: str) -> str:
+def _capitalized(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]

@@ -6,19 +6,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 from functools import cache
-from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar, cast
 
 import psycopg
 from psycopg.rows import dict_row
+from pydantic import BaseModel
 from sqlalchemy import (
     TIMESTAMP,
     BigInteger,
+    Dialect,
     Engine,
     Insert,
     MetaData,
     Select,
     Table,
     Text,
+    TypeDecorator,
     create_engine,
     event,
     insert,
@@ -58,6 +61,7 @@ _USED_AT = "used_at"
 
 Driver: TypeAlias = "psycopg.Connection[Any]"
 Row: TypeAlias = dict[str, Any]
+M = TypeVar("M", bound=BaseModel)
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -79,6 +83,27 @@ class Base(DeclarativeBase):
         dict[str, Any]: JSONB(none_as_null=True),
         list[Any]: JSONB(none_as_null=True),
     }
+
+
+class ModelJson(TypeDecorator[M]):
+    """A pydantic model in a `jsonb` column: an ORM attribute is the model, not a dictionary."""
+
+    impl = JSONB
+    cache_ok = True
+
+    def __init__(self, model: type[M]) -> None:
+        super().__init__(none_as_null=True)
+        self.model = model
+
+    def process_bind_param(self, value: M | None, dialect: Dialect) -> Any:
+        """The document without its empty fields, which reading fills in again."""
+        del dialect
+        return None if value is None else value.model_dump(mode="json", exclude_none=True)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> M | None:
+        """Raises: `ValidationError` for a document of another layout."""
+        del dialect
+        return None if value is None else self.model.model_validate(value)
 
 
 class DatabaseUnavailable(Unavailable):

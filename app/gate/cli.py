@@ -107,7 +107,9 @@ def gate(
     }:
         raise WrongUsage(f"{junit} is what is read", hint="name another file for --junit")
     terms = GateTerms(
-        max_drop=_amounts(max_drop), proved=_amounts(no_worse), chosen=baseline is not None
+        max_drop=_amounts(max_drop),
+        non_inferiority_margins=_amounts(no_worse),
+        is_chosen_baseline=baseline is not None,
     )
     if _is_file(run):
         result = _of_files(run, baseline, terms, metrics, _pairs(kpi))
@@ -138,7 +140,7 @@ def _of_runs(run_id: str, baseline: str | None, terms: "GateTerms") -> "GateResu
         if ended["status"] != "COMPLETED":
             return GateResult(
                 outcome=GateOutcome.INVALID,
-                run=run_id,
+                candidate=run_id,
                 baselines=[baseline] if baseline else [],
                 reason=f"the run {run_id} is {ended['status']}: {ended['errorMessage'] or 'it says no more'}",
             )
@@ -148,10 +150,10 @@ def _of_runs(run_id: str, baseline: str | None, terms: "GateTerms") -> "GateResu
                 outcome=GateOutcome.INVALID
                 if ended["validity"] != "VALID"
                 else GateOutcome.INCONCLUSIVE,
-                run=run_id,
+                candidate=run_id,
                 reason=ended["verdict"]["reason"] or "there is no baseline",
             )
-        found = api.get(f"{PATH}/compare", base=against, candidate=run_id)
+        found = api.get(f"{PATH}/compare", baseline=against, candidate=run_id)
     return decide(Comparison.model_validate(found), terms)
 
 
@@ -229,7 +231,7 @@ def _amount(name: str, value: str) -> float:
 
 
 def _print(result: "GateResult", output: GateFormat) -> None:
-    from app.gate.reports import change_of, gate_json, gate_markdown
+    from app.gate.reports import format_change, gate_json, gate_markdown
 
     if output is GateFormat.JSON:
         print_json(gate_json(result))
@@ -237,23 +239,23 @@ def _print(result: "GateResult", output: GateFormat) -> None:
     if output is GateFormat.MARKDOWN:
         print_result(gate_markdown(result).rstrip("\n"))
         return
-    against = f" against {result.against}" if result.against else ""
-    print_result(format_cell(f"{result.outcome}: {result.run}{against}"))
+    against = f" against {result.baseline}" if result.baseline else ""
+    print_result(format_cell(f"{result.outcome}: {result.candidate}{against}"))
     if result.reason:
         print_result(format_cell(result.reason))
-    if result.lines:
-        titles = ["kpi", "asked", "outcome", "before", "now", "change (95 %)"]
+    if result.checks:
+        titles = ["kpi", "requirement", "outcome", "baseline", "candidate", "change (95 % CI)"]
         rows = [
             [
                 format_cell(line.name),
-                line.asked,
+                line.requirement,
                 line.outcome,
-                format_cell(line.base),
+                format_cell(line.baseline_value),
                 format_cell(line.value),
-                change_of(line),
+                format_change(line),
             ]
-            for line in result.lines
+            for line in result.checks
         ]
         print_table(Table(titles, rows))
-        for line in result.lines:
+        for line in result.checks:
             print_result(format_cell(line.explanation))

@@ -2,13 +2,14 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from app.comparison.flipped_items import item_means
 from app.comparison.item_attributes import TraitRow, traits_of_rows
 from app.comparison.item_matrix import ItemRow, table_of_rows
-from app.comparison.run_pair import SideOfComparison, TwoRuns, compare, flip_metric
+from app.comparison.run_pair import ComparisonSide, RunPair, compare, select_flip_metric
 from app.comparison.schemas import ComparedRun, Comparison
 from app.core.console.input_files import opened
 from app.core.errors import Invalid
@@ -47,7 +48,7 @@ class Measures(NamedTuple):
 class _File(NamedTuple):
     """A file after measuring."""
 
-    side: SideOfComparison
+    side: ComparisonSide
     columns: Columns
 
 
@@ -94,10 +95,8 @@ def compare_files(base: Path, candidate: Path, measures: Measures) -> Comparison
     values = evaluate_kpis(
         measures.kpis, lambda key, name: aggregates[column_of(key)].statistic(name)
     )
-    two = TwoRuns(base=sides[0], candidate=sides[1], kpis=values)
-    return compare(
-        TwoRuns(base=sides[0], candidate=sides[1], kpis=values, metric=flip_metric(two, None)),
-    )
+    pair = RunPair(baseline=sides[0], candidate=sides[1], kpis=values)
+    return compare(replace(pair, metric=select_flip_metric(pair, None)))
 
 
 def _file(path: Path, measures: Measures) -> _File:
@@ -123,8 +122,8 @@ def _file(path: Path, measures: Measures) -> _File:
     found = judge_validity(
         columns.tally(), min_coverage=MIN_COVERAGE, max_error_share=MAX_ERROR_SHARE
     )
-    side = SideOfComparison(
-        shown=ComparedRun(
+    side = ComparisonSide(
+        run=ComparedRun(
             id=str(path),
             benchmark_id=plan.benchmark_id,
             agent_id=plan.agent_id,
@@ -134,9 +133,9 @@ def _file(path: Path, measures: Measures) -> _File:
             traces=len(light),
         ),
         plan=plan,
-        table=table_of_rows(items, {0: plan.columns}, plan.columns),
-        traits=traits_of_rows(light[at].traits for at in order),
-        reasons=found.reasons if found.validity is not Validity.VALID else (),
+        items=table_of_rows(items, {0: plan.columns}, plan.columns),
+        attributes=traits_of_rows(light[at].traits for at in order),
+        invalid_reasons=found.reasons if found.validity is not Validity.VALID else (),
     )
     return _File(side, columns)
 
@@ -165,18 +164,16 @@ def _noted(traces: Iterable[Trace], light: list[_Light]) -> Iterator[Trace]:
         yield trace
 
 
-def _measured(*sides: SideOfComparison) -> list[str]:
+def _measured(*sides: ComparisonSide) -> list[str]:
     """The metrics that both files have values of; the KPIs' are told as missing else."""
     return [
         column
         for column in sides[0].plan.columns
-        if all(item_means(side.table, column) for side in sides)
+        if all(item_means(side.items, column) for side in sides)
     ]
 
 
-def _with_plan(side: SideOfComparison, columns: Sequence[str]) -> SideOfComparison:
-    from dataclasses import replace
-
+def _with_plan(side: ComparisonSide, columns: Sequence[str]) -> ComparisonSide:
     read = {
         column_of(each.key)
         for kpi in side.plan.kpis
@@ -237,7 +234,7 @@ def _note(why: Missing) -> dict[str, str]:
 
 
 def _revision(trace: Trace) -> str:
-    """The same as `items.REVISION`."""
+    """The same as `item_queries.REVISION`."""
     asked = ",".join(sorted(tag for tag in trace.tags if tag.startswith("task:")))
     known = f"{trace.expected_output or ''}{asked}"
     return hashlib.md5(known.encode(), usedforsecurity=False).hexdigest()

@@ -1,10 +1,10 @@
-"""What a gate says, for a CI server (JUnit XML), for a pull request (Markdown), for a program."""
+"""Gate results as JSON, as JUnit XML for CI servers and as Markdown for pull requests."""
 
 from typing import Any
 from xml.etree import ElementTree as ET
 
 from app.core.text import xml_text
-from app.gate.rules import GateLine, GateOutcome, GateResult
+from app.gate.rules import GateCheck, GateOutcome, GateResult
 
 _MARKS = {
     GateOutcome.PASS: "✅",
@@ -15,115 +15,117 @@ _MARKS = {
 
 
 def gate_json(result: GateResult) -> dict[str, Any]:
-    """The result as a document."""
+    """The gate result as a JSON document."""
     return {
         "outcome": result.outcome,
-        "run": result.run,
-        "baseline": result.against,
+        "candidate": result.candidate,
+        "baseline": result.baseline,
         "baselineRunIds": list(result.baselines),
         "reason": result.reason,
-        "differs": list(result.differs),
-        "lines": [
+        "differences": list(result.differences),
+        "checks": [
             {
-                "name": line.name,
-                "asked": line.asked,
-                "outcome": line.outcome,
-                "base": line.base,
-                "value": line.value,
-                "effect": line.effect,
-                "low": line.low,
-                "high": line.high,
-                "pAdjusted": line.p_adjusted,
-                "explanation": line.explanation,
+                "name": check.name,
+                "requirement": check.requirement,
+                "outcome": check.outcome,
+                "baselineValue": check.baseline_value,
+                "value": check.value,
+                "effect": check.effect,
+                "low": check.low,
+                "high": check.high,
+                "pAdjusted": check.p_adjusted,
+                "explanation": check.explanation,
             }
-            for line in result.lines
+            for check in result.checks
         ],
     }
 
 
 def gate_junit(result: GateResult) -> str:
-    """A suite of the gate with a case for each KPI: a regression is a failure, an invalid run an
-    error, what is not certain is skipped.
+    """A test suite with one test case per check: a regression is a failure, an invalid run an error,
+    an inconclusive check is skipped.
     """
-    lines = result.lines or [_whole(result)]
-    counts = {each: str(sum(line.outcome is each for line in lines)) for each in GateOutcome}
+    checks = result.checks or [_run_check(result)]
+    counts = {
+        outcome: str(sum(check.outcome is outcome for check in checks)) for outcome in GateOutcome
+    }
     suite = ET.Element(
         "testsuite",
-        name=xml_text(f"mosaico gate {result.run}"),
-        tests=str(len(lines)),
+        name=xml_text(f"mosaico gate {result.candidate}"),
+        tests=str(len(checks)),
         failures=counts[GateOutcome.REGRESSION],
         errors=counts[GateOutcome.INVALID],
         skipped=counts[GateOutcome.INCONCLUSIVE],
     )
-    for line in lines:
-        suite.append(_case(result, line))
+    for check in checks:
+        suite.append(_test_case(result, check))
     return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
 def gate_markdown(result: GateResult) -> str:
-    """A summary that is short enough for a pull request."""
-    head = f"### {_MARKS[result.outcome]} {result.outcome}: {_plain(result.run)}"
-    against = f"Compared with {_plain(result.against)}." if result.against else ""
-    said = [head, "", " ".join(filter(None, [against, _plain(result.reason)]))]
-    if result.lines:
-        said += [
+    """A summary for a pull request."""
+    title = f"### {_MARKS[result.outcome]} {result.outcome}: {_escape(result.candidate)}"
+    baseline = f"Compared with {_escape(result.baseline)}." if result.baseline else ""
+    lines = [title, "", " ".join(filter(None, [baseline, _escape(result.reason)]))]
+    if result.checks:
+        lines += [
             "",
-            "| | KPI | Asked | Before | Now | Change (95 %) |",
+            "| | KPI | Requirement | Baseline | Candidate | Change (95 % CI) |",
             "|---|---|---|---:|---:|---|",
-            *(_row(line) for line in result.lines),
+            *(_row(check) for check in result.checks),
             "",
-            *(f"- {_plain(line.explanation)}" for line in result.lines),
+            *(f"- {_escape(check.explanation)}" for check in result.checks),
         ]
-    if result.differs:
-        said += ["", f"Unlike the baseline: {_plain('; '.join(result.differs))}."]
-    return "\n".join(said) + "\n"
+    if result.differences:
+        lines += ["", f"Differences from the baseline: {_escape('; '.join(result.differences))}."]
+    return "\n".join(lines) + "\n"
 
 
-def change_of(line: GateLine) -> str:
-    """The change with its interval; nothing where nothing was compared."""
-    if line.effect is None:
+def format_change(check: GateCheck) -> str:
+    """The change with its interval; empty when nothing was compared."""
+    if check.effect is None:
         return ""
-    reach = (
-        "" if line.low is None or line.high is None else f" ({line.low:+.3g} to {line.high:+.3g})"
+    if check.low is None or check.high is None:
+        return f"{check.effect:+.3g}"
+    return f"{check.effect:+.3g} ({check.low:+.3g} to {check.high:+.3g})"
+
+
+def _run_check(result: GateResult) -> GateCheck:
+    """The single check of a gate whose run could not be compared."""
+    return GateCheck(
+        name="run", requirement="valid", outcome=result.outcome, explanation=result.reason or ""
     )
-    return f"{line.effect:+.3g}{reach}"
 
 
-def _whole(result: GateResult) -> GateLine:
-    return GateLine(
-        name="run", asked="valid", outcome=result.outcome, explanation=result.reason or ""
-    )
-
-
-def _case(result: GateResult, line: GateLine) -> ET.Element:
+def _test_case(result: GateResult, check: GateCheck) -> ET.Element:
     case = ET.Element(
         "testcase",
-        classname=xml_text(f"mosaico.{result.run}"),
-        name=xml_text(f"{line.name}: {line.asked}"),
+        classname=xml_text(f"mosaico.{result.candidate}"),
+        name=xml_text(f"{check.name}: {check.requirement}"),
     )
     tags = {
         GateOutcome.REGRESSION: "failure",
         GateOutcome.INVALID: "error",
         GateOutcome.INCONCLUSIVE: "skipped",
     }
-    if line.outcome in tags:
-        ET.SubElement(case, tags[line.outcome], message=xml_text(line.explanation))
+    if check.outcome in tags:
+        ET.SubElement(case, tags[check.outcome], message=xml_text(check.explanation))
     return case
 
 
-def _row(line: GateLine) -> str:
+def _row(check: GateCheck) -> str:
     cells = [
-        _MARKS[line.outcome],
-        _plain(line.name),
-        line.asked,
-        "" if line.base is None else f"{line.base:.4g}",
-        "" if line.value is None else f"{line.value:.4g}",
-        change_of(line),
+        _MARKS[check.outcome],
+        _escape(check.name),
+        check.requirement,
+        "" if check.baseline_value is None else f"{check.baseline_value:.4g}",
+        "" if check.value is None else f"{check.value:.4g}",
+        format_change(check),
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def _plain(text: str | None) -> str:
-    """A text of a user that stays one line and starts no markup."""
+def _escape(text: str | None) -> str:
+    """A text as one line without Markdown markup: KPI names come from users."""
     words = " ".join((text or "").split())
     return "".join(f"\\{char}" if char in "\\`*_[]<>|#~@" else char for char in words)

@@ -1,13 +1,13 @@
-"""Whether a run may pass: the verdicts of its KPIs, held against what somebody allows; pure."""
+"""Decides whether a run passes the gate, from its comparison with a baseline; pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
 
 from app.comparison.schemas import Comparison
-from app.comparison.verdict_view import NO_VALUE, NOT_COMPARABLE, explain
+from app.comparison.verdict_view import NOT_COMPARABLE, explain
 from app.core.errors import AppError
+from app.kpis.verdicts import ValueVerdict
 from app.statistics.anomaly import Side
 from app.statistics.intervals import Interval, unseen_share
 from app.statistics.multiplicity import holm
@@ -24,7 +24,7 @@ from app.statistics.verdict import (
 
 
 class GateOutcome(StrEnum):
-    """What a gate says of a run, and of each of its KPIs."""
+    """The outcome of a gate, and of each of its checks."""
 
     PASS = "PASS"  # noqa: S105 - no password, a verdict
     REGRESSION = "REGRESSION"
@@ -38,9 +38,9 @@ EXIT_CODES = {
     GateOutcome.INVALID: 3,
     GateOutcome.INCONCLUSIVE: 4,
 }
-# Which outcome speaks for several: the first that one of them has. A KPI that fell has fallen,
-# whatever became of the others.
-_LOUDEST = (
+# The outcome of the gate is the first of these that one of its checks has. A regression counts
+# before everything else: it is a fact, whatever the other KPIs could not show.
+_BY_PRIORITY = (
     GateOutcome.REGRESSION,
     GateOutcome.INVALID,
     GateOutcome.INCONCLUSIVE,
@@ -56,7 +56,7 @@ _OUTCOMES = {
 
 
 class NothingToGate(AppError):
-    """Nothing that was asked for was measured; a gate without a case never passes."""
+    """The run has nothing that the gate could check; a gate without a check never passes."""
 
     code = "nothing-to-gate"
     status = 422
@@ -65,28 +65,29 @@ class NothingToGate(AppError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateTerms:
-    """What is allowed, by the name of a KPI or metric: `max_drop` is the largest change to the worse
-    that does not count, `proved` the one that has to be ruled out.
+    """The limits of a gate, by the name of a KPI or metric.
 
-    Where nothing is named, the gate consists of the KPIs that are marked as one, else of all KPIs,
-    else of the metrics. A baseline that was `chosen` may have been measured under other conditions;
-    the run's own may not.
+    `max_drop` is the largest change for the worse that does not count. `non_inferiority_margins`
+    are changes for the worse that the interval has to exclude. Without any name the gate checks the
+    KPIs that are marked as gate, otherwise all KPIs, otherwise the metrics.
+    `is_chosen_baseline` says that the user named the baseline: only then may the two runs have been
+    measured under different conditions.
     """
 
     max_drop: Mapping[str, float] = field(default_factory=dict)
-    proved: Mapping[str, float] = field(default_factory=dict)
-    chosen: bool = True
+    non_inferiority_margins: Mapping[str, float] = field(default_factory=dict)
+    is_chosen_baseline: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GateLine:
-    """One KPI or metric at the gate; `effect` with its 95 % interval is candidate − baseline."""
+class GateCheck:
+    """The check of one KPI or metric; `effect`, with its 95 % interval, is candidate − baseline."""
 
     name: str
-    asked: str
+    requirement: str
     outcome: GateOutcome
     explanation: str
-    base: float | None = None
+    baseline_value: float | None = None
     value: float | None = None
     effect: float | None = None
     low: float | None = None
@@ -96,232 +97,265 @@ class GateLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """What the gate says, and why; `reason` stands in for lines where there are none. Of several
-    `baselines` the run is held against the mean.
+    """The outcome of a gate with its checks; `reason` explains an outcome without checks.
+
+    With several `baselines` the candidate is compared with their mean.
     """
 
     outcome: GateOutcome
-    run: str
+    candidate: str
     baselines: Sequence[str] = ()
-    lines: Sequence[GateLine] = ()
+    checks: Sequence[GateCheck] = ()
     reason: str | None = None
-    differs: Sequence[str] = ()
+    differences: Sequence[str] = ()
 
     @property
-    def against(self) -> str | None:
-        """What the run was held against, in words."""
+    def baseline(self) -> str | None:
+        """The baseline in words."""
         if len(self.baselines) > 1:
             return f"the mean of {', '.join(self.baselines)}"
         return next(iter(self.baselines), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Subject:
-    """A KPI or metric as it was compared; without a judgement where it was not."""
+class _GateSubject:
+    """A KPI or metric; `change` is None when it was not compared."""
 
     name: str
-    said: Mapping[str, Any]
-    judgement: Judgement | None
+    verdict: ValueVerdict
+    change: Judgement | None
 
     @property
     def scale(self) -> Scale:
-        return Scale(self.said["scale"])
+        return self.verdict.scale or Scale.NUMBER
 
 
-def decide(found: Comparison, terms: GateTerms) -> GateResult:
-    """The gate of a run that was compared with its baseline.
+def decide(comparison: Comparison, terms: GateTerms) -> GateResult:
+    """The gate result of a run that was compared with its baseline.
 
-    Raises: `NothingToGate` for a run without cases, and for a name that nothing has.
+    Raises: `NothingToGate` for a run without traces and for an unknown KPI or metric.
     """
+    verdict = comparison.verdict
     result = GateResult(
-        outcome=GateOutcome.INVALID, run=found.candidate.id, baselines=found.base_run_ids
+        outcome=GateOutcome.INVALID,
+        candidate=comparison.candidate.id,
+        baselines=comparison.baseline_run_ids,
     )
-    if not found.candidate.traces:
-        raise NothingToGate(f"the run {result.run} measured no case; a gate never passes on none")
-    if found.verdict["verdict"] == Verdict.INVALID:
-        return replace(result, reason=found.verdict["reason"])
-    if found.verdict["conditions"] and not terms.chosen:
-        why = f"{NOT_COMPARABLE}: {'; '.join(found.verdict['conditions'])}"
-        return replace(result, reason=why, differs=found.verdict["differs"])
-    subjects = _subjects(found)
-    allowed = _allowed(found, subjects, terms)
-    lines = [*allowed, *(_proved(subjects[name], margin) for name, margin in terms.proved.items())]
-    outcome = next(each for each in _LOUDEST if any(line.outcome is each for line in lines))
-    return replace(result, outcome=outcome, lines=lines, differs=found.verdict["differs"])
+    if not comparison.candidate.traces:
+        raise NothingToGate(
+            f"the run {result.candidate} has no trace; a gate without a check never passes"
+        )
+    if verdict.verdict is Verdict.INVALID:
+        return replace(result, reason=verdict.reason)
+    if verdict.conditions and not terms.is_chosen_baseline:
+        reason = f"{NOT_COMPARABLE}: {'; '.join(verdict.conditions)}"
+        return replace(result, reason=reason, differences=verdict.differences)
+    subjects = _subjects(comparison)
+    checks = _regression_checks(comparison, subjects, terms)
+    checks += [
+        _non_inferiority_check(subjects[name], margin)
+        for name, margin in terms.non_inferiority_margins.items()
+    ]
+    outcomes = {check.outcome for check in checks}
+    outcome = next(outcome for outcome in _BY_PRIORITY if outcome in outcomes)
+    return replace(result, outcome=outcome, checks=checks, differences=verdict.differences)
 
 
-def _subjects(found: Comparison) -> dict[str, _Subject]:
-    metrics = {each.metric: each.verdict for each in found.metrics}
-    kpis = {each.name: each.verdict for each in found.kpis}
+def _subjects(comparison: Comparison) -> dict[str, _GateSubject]:
+    """By name; a KPI hides a metric of the same name."""
+    metrics = {metric.metric: metric.verdict for metric in comparison.metrics}
+    kpis = {kpi.name: kpi.verdict for kpi in comparison.kpis}
     return {
-        name: _Subject(name=name, said=said, judgement=judgement_of(said))
-        for name, said in {**metrics, **kpis}.items()
+        name: _GateSubject(name=name, verdict=verdict, change=change_of_verdict(verdict))
+        for name, verdict in {**metrics, **kpis}.items()
     }
 
 
-def _allowed(
-    found: Comparison, subjects: Mapping[str, _Subject], terms: GateTerms
-) -> list[GateLine]:
-    """A line for each KPI that may not have regressed; they are judged together, by Holm."""
-    unknown = sorted({*terms.max_drop, *terms.proved} - {*subjects})
+def _regression_checks(
+    comparison: Comparison, subjects: Mapping[str, _GateSubject], terms: GateTerms
+) -> list[GateCheck]:
+    """A check for each KPI that must not have regressed; p-values are adjusted together by Holm."""
+    limits, margins = terms.max_drop, terms.non_inferiority_margins
+    unknown = sorted({*limits, *margins} - {*subjects})
     if unknown:
         raise NothingToGate(
             f"the run has no KPI or metric {', '.join(map(repr, unknown))};"
             f" it has {', '.join(subjects) or 'none'}"
         )
-    names = _chosen(found) if not (terms.max_drop or terms.proved) else list(terms.max_drop)
-    if not (names or terms.proved):
-        raise NothingToGate("the run has neither a KPI nor a metric; name some in its benchmark")
-    chosen = [_held(subjects[name], terms.max_drop.get(name)) for name in names]
-    judged = iter(
-        judged_together([each.judgement for each in chosen if each.judgement is not None], holm)
+    names = list(limits) if limits or margins else _default_names(comparison)
+    if not (names or margins):
+        raise NothingToGate("the run has neither a KPI nor a metric; add some to its benchmark")
+    chosen = [_with_limit(subjects[name], limits.get(name)) for name in names]
+    adjusted = iter(
+        judged_together([subject.change for subject in chosen if subject.change is not None], holm)
     )
     return [
-        _without(each) if each.judgement is None else _verdict_line(each, next(judged))
-        for each in chosen
+        _not_compared_check(subject)
+        if subject.change is None
+        else _verdict_check(subject, next(adjusted))
+        for subject in chosen
     ]
 
 
-def _chosen(found: Comparison) -> list[str]:
-    marked = [each.name for each in found.kpis if each.gate]
-    return marked or [each.name for each in found.kpis] or [each.metric for each in found.metrics]
+def _default_names(comparison: Comparison) -> list[str]:
+    return (
+        [kpi.name for kpi in comparison.kpis if kpi.gate]
+        or [kpi.name for kpi in comparison.kpis]
+        or [metric.metric for metric in comparison.metrics]
+    )
 
 
-def _held(subject: _Subject, max_drop: float | None) -> _Subject:
-    """The same where another change counts than the KPI says by itself."""
-    if max_drop is None or subject.judgement is None:
+def _with_limit(subject: _GateSubject, max_drop: float | None) -> _GateSubject:
+    """The subject with `max_drop` in place of the KPI's own limits."""
+    if max_drop is None or subject.change is None:
         return subject
-    return replace(
-        subject, judgement=replace(subject.judgement, min_effect=max_drop, margin=max_drop)
-    )
+    return replace(subject, change=replace(subject.change, min_effect=max_drop, margin=max_drop))
 
 
-def _verdict_line(subject: _Subject, judged: Judgement) -> GateLine:
-    return _line(
+def _verdict_check(subject: _GateSubject, change: Judgement) -> GateCheck:
+    return _check(
         subject,
-        judged,
-        f"worse by at most {judged.min_effect:g}",
-        _OUTCOMES[judged.verdict],
-        explain(subject.name, judged, subject.scale),
+        change,
+        f"worse by at most {change.min_effect:g}",
+        _OUTCOMES[change.verdict],
+        explain(subject.name, change, subject.scale),
     )
 
 
-def _proved(subject: _Subject, margin: float) -> GateLine:
-    """Non-inferiority: harm of `margin` or more is ruled out by the interval, or it is not.
+def _non_inferiority_check(subject: _GateSubject, margin: float) -> GateCheck:
+    """Non-inferiority: the interval has to exclude harm of `margin` or more.
 
-    Several proofs need no adjustment: the gate passes only when each of them holds.
+    Several of these checks need no adjustment of their confidence: the gate passes only when all of
+    them pass (intersection-union test, Berger 1982).
     """
-    judged = subject.judgement
-    asked = f"proved no worse than {margin:g}"
-    if judged is None:
-        return replace(_without(subject), asked=asked)
-    if judged.n_items < MIN_ITEMS:
-        said = f"Of {subject.name} nothing can be proved: {Note.FEW_ITEMS.words}"
-        return _line(subject, judged, asked, GateOutcome.INCONCLUSIVE, said)
-    interval = _of_other_items(judged, subject.scale)
+    name, change = subject.name, subject.change
+    requirement = f"not inferior by {margin:g}"
+    if change is None:
+        return replace(_not_compared_check(subject), requirement=requirement)
+    if change.n_items < MIN_ITEMS:
+        explanation = f"Non-inferiority of {name} is unknown: {Note.FEW_ITEMS.words}"
+        return _check(subject, change, requirement, GateOutcome.INCONCLUSIVE, explanation)
+    interval = _population_interval(change, subject.scale)
     if interval is None:
-        said = f"{subject.name} has no interval, so that nothing can be proved of it."
-        return _line(subject, judged, asked, GateOutcome.INCONCLUSIVE, said)
-    harm = _harm(judged, interval.low, interval.high)
-    proven = no_worse_than(harm, margin).proven
-    if proven:
-        said = f"{subject.name} is proved to be no more than {margin:g} worse."
-        return _line(subject, judged, asked, GateOutcome.PASS, said)
-    if proven is False:
-        said = f"{subject.name} is proved to be more than {margin:g} worse."
-        return _line(subject, judged, asked, GateOutcome.REGRESSION, said)
-    said = (
-        f"{subject.name} may be up to {harm.high:.3g} worse: {judged.n_items} items cannot prove"
-        f" that it is no more than {margin:g}."
+        explanation = f"Non-inferiority of {name} is unknown: its change has no interval."
+        return _check(subject, change, requirement, GateOutcome.INCONCLUSIVE, explanation)
+    harm = _harm(change, interval.low, interval.high)
+    is_proven = no_worse_than(harm, margin).proven
+    if is_proven:
+        explanation = f"{name} is at most {margin:g} worse (95 % CI)."
+        return _check(subject, change, requirement, GateOutcome.PASS, explanation)
+    if is_proven is False:
+        explanation = f"{name} is more than {margin:g} worse (95 % CI)."
+        return _check(subject, change, requirement, GateOutcome.REGRESSION, explanation)
+    explanation = (
+        f"{name} may be up to {harm.high:.3g} worse (95 % CI): {change.n_items} items cannot show"
+        f" that it is at most {margin:g} worse."
     )
-    return _line(subject, judged, asked, GateOutcome.INCONCLUSIVE, said)
+    return _check(subject, change, requirement, GateOutcome.INCONCLUSIVE, explanation)
 
 
-def _of_other_items(judged: Judgement, scale: Scale) -> Interval | None:
-    """The interval of a change, also where all items changed alike and it is a point.
+def _population_interval(change: Judgement, scale: Scale) -> Interval | None:
+    """The interval of a change, also when all items changed by the same amount and it is a point.
 
-    A point is no proof: as many others as can be without one among these may change, each by the
-    whole scale. A number has no end of its scale.
+    A point proves nothing about other items: among n items without a change, `unseen_share` of all
+    items may still change, each by the full range of the scale. A NUMBER has no such range.
     """
-    if judged.low is None or judged.high is None:
+    if change.low is None or change.high is None:
         return None
-    if judged.low < judged.high:
-        return Interval(low=judged.low, high=judged.high)
+    if change.low < change.high:
+        return Interval(low=change.low, high=change.high)
     if scale is Scale.NUMBER:
         return None
-    reach = unseen_share(judged.clusters or judged.n_items)
-    return Interval(low=judged.low - reach, high=judged.high + reach)
+    reach = unseen_share(change.clusters or change.n_items)
+    return Interval(low=change.low - reach, high=change.high + reach)
 
 
-def _harm(judged: Judgement, low: float, high: float) -> Interval:
-    """From where to where the harm lies; a change to both sides is harm where nothing is better."""
-    if judged.side is Side.HIGH:
+def _harm(change: Judgement, low: float, high: float) -> Interval:
+    """The interval of the harm; without a better side a change in either direction is harm."""
+    if change.side is Side.HIGH:
         return Interval(low=low, high=high)
-    if judged.side is Side.LOW:
+    if change.side is Side.LOW:
         return Interval(low=-high, high=-low)
     nearest = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
     return Interval(low=nearest, high=max(abs(low), abs(high)))
 
 
-def _without(subject: _Subject) -> GateLine:
-    """What was not compared; what was not even measured never passes."""
-    unmeasured = (subject.said["reason"] or "").startswith(NO_VALUE)
-    invalid = unmeasured or subject.said["verdict"] == Verdict.INVALID
-    return GateLine(
+def _not_compared_check(subject: _GateSubject) -> GateCheck:
+    """A KPI that was not compared is inconclusive; one without a value is invalid."""
+    verdict = subject.verdict
+    is_invalid = not verdict.has_value or verdict.verdict is Verdict.INVALID
+    return GateCheck(
         name=subject.name,
-        asked="compared",
-        outcome=GateOutcome.INVALID if invalid else GateOutcome.INCONCLUSIVE,
-        explanation=f"{subject.name}: {subject.said['explanation']}",
+        requirement="compared",
+        outcome=GateOutcome.INVALID if is_invalid else GateOutcome.INCONCLUSIVE,
+        explanation=f"{subject.name}: {verdict.explanation}",
     )
 
 
-def _line(
-    subject: _Subject, judged: Judgement, asked: str, outcome: GateOutcome, said: str
-) -> GateLine:
-    return GateLine(
+def _check(
+    subject: _GateSubject,
+    change: Judgement,
+    requirement: str,
+    outcome: GateOutcome,
+    explanation: str,
+) -> GateCheck:
+    return GateCheck(
         name=subject.name,
-        asked=asked,
+        requirement=requirement,
         outcome=outcome,
-        explanation=said,
-        base=judged.base,
-        value=judged.value,
-        effect=judged.effect,
-        low=judged.low,
-        high=judged.high,
-        p_adjusted=judged.p_adjusted,
+        explanation=explanation,
+        baseline_value=change.base,
+        value=change.value,
+        effect=change.effect,
+        low=change.low,
+        high=change.high,
+        p_adjusted=change.p_adjusted,
     )
 
 
-def judgement_of(said: Mapping[str, Any]) -> Judgement | None:
-    """The judgement that was told; None where no comparison was made."""
-    if said.get("effect") is None:
+def change_of_verdict(verdict: ValueVerdict) -> Judgement | None:
+    """The change behind a verdict, with its unadjusted p-value; None when nothing was compared."""
+    if (
+        verdict.effect is None
+        or verdict.verdict is None
+        or verdict.items is None
+        or verdict.trials is None
+        or verdict.method is None
+        or verdict.min_effect is None
+        or verdict.margin is None
+        or verdict.side is None
+    ):
         return None
-    fixed = said["fixedLow"], said["fixedHigh"]
     return Judgement(
-        verdict=Verdict(said["verdict"]),
-        effect=said["effect"],
-        low=said["low"],
-        high=said["high"],
-        p=said["p"],
-        p_adjusted=said["p"],
-        mde=said["mde"],
-        n_items=said["items"],
-        trials=said["trials"],
-        method=said["method"],
-        base=said["base"],
-        value=said["value"],
-        min_effect=said["minEffect"],
-        margin=said["margin"],
-        side=Side(said["side"]),
-        fixed=Interval(low=fixed[0], high=fixed[1]) if None not in fixed else None,
-        clusters=said["clusters"],
-        remedy=_remedy(said),
-        notes=tuple(map(Note, said["notes"])),
+        verdict=verdict.verdict,
+        effect=verdict.effect,
+        low=verdict.low,
+        high=verdict.high,
+        p=verdict.p,
+        p_adjusted=verdict.p,
+        mde=verdict.min_detectable_effect,
+        n_items=verdict.items,
+        trials=verdict.trials,
+        method=verdict.method,
+        base=verdict.baseline_value,
+        value=verdict.value,
+        min_effect=verdict.min_effect,
+        margin=verdict.margin,
+        side=verdict.side,
+        fixed=_fixed_interval(verdict),
+        clusters=verdict.clusters,
+        remedy=_remedy(verdict),
+        notes=tuple(verdict.notes),
     )
 
 
-def _remedy(said: Mapping[str, Any]) -> Remedy | None:
-    notes = said["notes"]
-    if said["moreTrials"] is None and Note.ADD_ITEMS not in notes:
+def _fixed_interval(verdict: ValueVerdict) -> Interval | None:
+    if verdict.fixed_low is None or verdict.fixed_high is None:
         return None
-    return Remedy(said["moreTrials"], Note.AT_BEST in notes)
+    return Interval(low=verdict.fixed_low, high=verdict.fixed_high)
+
+
+def _remedy(verdict: ValueVerdict) -> Remedy | None:
+    if verdict.more_trials is None and Note.ADD_ITEMS not in verdict.notes:
+        return None
+    return Remedy(verdict.more_trials, Note.AT_BEST in verdict.notes)

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from app.formula import Reference, compile_formula
+from app.kpis.verdicts import ValueVerdict
 
 
 class PlannedKpi(BaseModel):
@@ -53,7 +53,7 @@ class Standing:
     high: float | None = None
     coverage: float | None = None
     missing: Mapping[str, int] = field(default_factory=dict)
-    verdict: dict[str, Any] | None = None
+    verdict: ValueVerdict | None = None
 
 
 def evaluate_kpis(

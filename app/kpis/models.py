@@ -4,7 +4,8 @@ from typing import Any
 from sqlalchemy import ForeignKey, ForeignKeyConstraint, Identity, Index, func
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.core.db import Base
+from app.core.db import Base, ModelJson
+from app.kpis.verdicts import ValueVerdict
 
 
 class KpiHistory(Base):
@@ -44,5 +45,5 @@ class KpiHistory(Base):
     missing: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")
     interval_low: Mapped[float | None]
     interval_high: Mapped[float | None]
-    verdict: Mapped[dict[str, Any] | None]
+    verdict: Mapped[ValueVerdict | None] = mapped_column(ModelJson(ValueVerdict))
     recorded_at: Mapped[datetime] = mapped_column(server_default=func.now())

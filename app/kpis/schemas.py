@@ -1,9 +1,10 @@
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
 from app.core.schemas import WireModel
+from app.kpis.verdicts import ValueVerdict
 
 
 class KpiValueView(WireModel):
@@ -30,7 +31,7 @@ class KpiValueView(WireModel):
     missing: dict[str, int]
     interval_low: float | None
     interval_high: float | None
-    verdict: dict[str, Any] | None
+    verdict: ValueVerdict | None
     recorded_at: datetime
 
 

@@ -8,12 +8,14 @@ from sqlalchemy.orm import Session
 
 from app.comparison import stored_runs
 from app.comparison.flipped_items import item_means
-from app.comparison.item_matrix import items_of_runs, pair_items
+from app.comparison.item_matrix import pair_items
+from app.comparison.item_queries import items_of_runs
 from app.comparison.stored_runs import comparable
 from app.core.errors import Invalid, NotFound
 from app.core.resources import Resources
 from app.kpis.models import KpiHistory
 from app.kpis.queries import kpis_of_run
+from app.kpis.verdicts import ValueVerdict
 from app.metrics.registry import provider_for
 from app.metrics.types import Direction
 from app.reporting.charts import Change, ItemChange, Reading, changes_chart, items_chart, kpi_trend
@@ -50,13 +52,10 @@ def trend_picture(res: Resources, run_id: str, kpi: str | None) -> str:
 def changes_picture(res: Resources, run_id: str, against: str) -> str:
     """The KPIs of a run beside another one, its metrics where it has none."""
     found = stored_runs.compare_in_child(res.db, [against], run_id)
-    kpis = [(each.name, each.verdict) for each in found.kpis]
-    said = kpis or [(each.metric, each.verdict) for each in found.metrics]
-    changes = [
-        Change(name, one["effect"], one["low"], one["high"], one["margin"], one["verdict"])
-        for name, one in said
-        if one.get("low") is not None and one.get("high") is not None
+    verdicts = [(kpi.name, kpi.verdict) for kpi in found.kpis] or [
+        (metric.metric, metric.verdict) for metric in found.metrics
     ]
+    changes = [change for name, verdict in verdicts if (change := _change(name, verdict))]
     return changes_chart(f"{run_id} against {against}: changes with 95 % intervals", changes)
 
 
@@ -88,6 +87,14 @@ def items_picture(res: Resources, run_id: str, against: str, metric: str) -> str
     )
 
 
+def _change(name: str, verdict: ValueVerdict) -> Change | None:
+    """The change to draw; None without an interval."""
+    effect, margin = verdict.effect, verdict.margin
+    if effect is None or margin is None or verdict.low is None or verdict.high is None:
+        return None
+    return Change(name, effect, verdict.low, verdict.high, margin, str(verdict.verdict))
+
+
 class _Known(NamedTuple):
     """A value, and the fingerprint of its run."""
 
@@ -115,7 +122,7 @@ def _history(session: Session, run: BenchmarkRun, kpi: KpiHistory) -> list[_Know
 def _reading(kpi: KpiHistory, fingerprint: str | None) -> Reading | None:
     if kpi.value is None:
         return None
-    verdict = (kpi.verdict or {}).get("verdict")
+    verdict = kpi.verdict.verdict if kpi.verdict else None
     return Reading(
         label=f"{kpi.recorded_at:%Y-%m-%d}",
         value=kpi.value,

@@ -6,7 +6,8 @@ from sqlalchemy.dialects.postgresql import ARRAY, DOUBLE_PRECISION, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 from sqlalchemy.types import Text
 
-from app.core.db import Base
+from app.core.db import Base, ModelJson
+from app.kpis.verdicts import RunVerdict, ValueVerdict
 
 
 class BenchmarkRun(Base):
@@ -61,7 +62,7 @@ class BenchmarkRun(Base):
     coverage: Mapped[float | None]
     error_share: Mapped[float | None]
     fingerprint: Mapped[str | None]
-    verdict: Mapped[dict[str, Any] | None]
+    verdict: Mapped[RunVerdict | None] = mapped_column(ModelJson(RunVerdict))
     write_back: Mapped[dict[str, Any] | None]
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     started_at: Mapped[datetime | None]
@@ -148,7 +149,7 @@ class RunMetric(Base):
     interval_low: Mapped[float | None]
     interval_high: Mapped[float | None]
     missing: Mapped[dict[str, Any]]
-    verdict: Mapped[dict[str, Any] | None]
+    verdict: Mapped[ValueVerdict | None] = mapped_column(ModelJson(ValueVerdict))
 
 
 class RunLlmUsage(Base):

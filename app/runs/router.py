@@ -89,7 +89,7 @@ def list_runs(
 @router.get("/compare", dependencies=[Depends(require("read"))])
 def compare_runs(
     res: Res,
-    base: Annotated[
+    baseline: Annotated[
         list[str],
         Query(
             min_length=1,
@@ -105,7 +105,7 @@ def compare_runs(
     """Hold one completed run against another of the same benchmark: KPIs and metrics with verdicts,
     the items that turned round and what they have in common, latency, tokens and cost.
     """
-    return stored_runs.compare_in_child(res.db, base, candidate, metric=metric)
+    return stored_runs.compare_in_child(res.db, baseline, candidate, metric=metric)
 
 
 @router.get("/{runId}", dependencies=[Depends(require("read"))])

@@ -1,9 +1,10 @@
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from app.core.schemas import Identifier, ShortText, StoredText, WireModel
+from app.kpis.verdicts import RunVerdict, ValueVerdict
 
 
 class RunCreate(WireModel):
@@ -61,7 +62,7 @@ class RunView(WireModel):
     coverage: float | None
     error_share: float | None
     fingerprint: str | None
-    verdict: dict[str, Any] | None
+    verdict: RunVerdict | None
     write_back: WriteBackView | None
     results: str
 
@@ -127,4 +128,4 @@ class MetricAggregateView(WireModel):
     interval_low: float | None
     interval_high: float | None
     missing: dict[str, int]
-    verdict: dict[str, Any] | None
+    verdict: ValueVerdict | None

@@ -14,7 +14,7 @@ from app.alerts.service import RunNotice, record_decisions, tell_notice
 from app.benchmarks.models import Benchmark
 from app.benchmarks.queries import agents_of, get_benchmark
 from app.comparison.baselines import PINNED
-from app.comparison.verdict_view import NOT_COMPARABLE, Verdicts
+from app.comparison.verdict_view import NOT_COMPARABLE
 from app.core.db import insert_row
 from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
@@ -22,6 +22,7 @@ from app.core.notify import announce
 from app.jobs.queue import enqueue
 from app.kpis.evaluate import KpiValue, Standing
 from app.kpis.service import RunKey, record_kpis
+from app.kpis.verdicts import RunVerdicts
 from app.metrics.aggregate import Aggregate
 from app.results import queries, rules
 from app.results.models import BenchmarkRun, RunMetric
@@ -65,7 +66,7 @@ class Finished:
     kpis: Sequence[KpiValue]
     standings: Mapping[str, Standing]
     validity: ValidityVerdict
-    verdicts: Verdicts
+    verdicts: RunVerdicts
     alerts: Decisions
 
 
@@ -307,13 +308,14 @@ def finish_run(session: Session, step: Step, found: Finished, now: datetime) -> 
 
 def _has_no_verdict(found: Finished) -> bool:
     is_valid = found.validity.validity is rules.Validity.VALID
-    return is_valid and found.verdicts.run["verdict"] == Verdict.INVALID
+    return is_valid and found.verdicts.run.verdict is Verdict.INVALID
 
 
-def _not_comparable(run: BenchmarkRun, found: Verdicts) -> RunNotice:
+def _not_comparable(run: BenchmarkRun, found: RunVerdicts) -> RunNotice:
     """Told once of a history and a baseline that do not fit, and not again every night."""
-    baseline, ids = found.run["baseline"], " ".join(found.run["baseline"]["runIds"])
-    is_pinned = baseline["mode"] == PINNED
+    baseline = found.run.baseline
+    is_pinned = baseline is not None and baseline.mode == PINNED
+    ids = " ".join(baseline.run_ids) if baseline else ""
     remedy = (
         "Pin a newer run, or rescore the baseline."
         if is_pinned
@@ -327,7 +329,7 @@ def _not_comparable(run: BenchmarkRun, found: Verdicts) -> RunNotice:
         agent_id=run.agent_id,
         run_id=run.id,
         run_seq=run.seq,
-        explanation=f"This run has no verdict: {found.run['reason']}. Its numbers are right all the"
+        explanation=f"This run has no verdict: {found.run.reason}. Its numbers are right all the"
         f" same. {remedy}",
     )
 

@@ -24,8 +24,8 @@ def test_the_route_tells_of_a_drop_and_of_the_items_behind_it(
     base = night("monday", traces([39], latencyMs=100.0, inputTokens=10, outputTokens=10))
     # The ten sums fail; each takes twice as long and costs as many tokens as before.
     worse = night("tuesday", traces(range(10), latencyMs=200.0, inputTokens=10, outputTokens=10))
-    found = service.get(COMPARE, base=base["id"], candidate=worse["id"])
-    assert (found["base"]["id"], found["candidate"]["id"]) == (base["id"], worse["id"])
+    found = service.get(COMPARE, baseline=base["id"], candidate=worse["id"])
+    assert (found["baseline"]["id"], found["candidate"]["id"]) == (base["id"], worse["id"])
     assert found["verdict"]["verdict"] == "REGRESSED"
     [kpi] = found["kpis"]
     # 39/40 before, 30/40 now: 10 fell and 1 rose, p = 2·(P[X<1] + P[X=1]/2) of Bin(11, ½)
@@ -37,27 +37,33 @@ def test_the_route_tells_of_a_drop_and_of_the_items_behind_it(
     assert latency["verdict"]["effect"] == pytest.approx(1.0)
     assert latency["verdict"]["verdict"] == "REGRESSED"
     assert tokens["verdict"]["effect"] == pytest.approx(0.0)
-    flips = found["flips"]
-    assert (flips["metric"], flips["fell"], flips["rose"]) == ("ACCURACY", 10, 1)
+    flips = found["flippedItems"]
+    assert (flips["metric"], flips["regressions"], flips["improvements"]) == ("ACCURACY", 10, 1)
     assert [item["itemId"] for item in flips["items"]] == [
         *(f"i-{number}" for number in range(10)),
         "i-39",
     ]
     first = flips["items"][0]
-    assert (first["base"], first["candidate"], first["change"]) == (1.0, 0.0, -1.0)
+    assert (first["baseline"], first["candidate"], first["change"]) == (1.0, 0.0, -1.0)
     assert first["traces"][0] == {
         "side": "candidate",
         "traceId": "t-0",
         "url": "https://langfuse.example/t/0",
     }
     # All ten that fell are sums, and none of the thirty others: 1 of (40 over 10) ways.
-    assert {each["feature"] for each in found["overRepresented"]} == {"tag:kind:sum", "tool:search"}
-    assert found["overRepresented"][0]["p"] == pytest.approx(1 / 847660528)
-    assert (found["overRepresented"][0]["fellWith"], found["overRepresented"][0]["others"]) == (
+    assert {each["feature"] for each in found["enrichedFeatures"]} == {
+        "tag:kind:sum",
+        "tool:search",
+    }
+    assert found["enrichedFeatures"][0]["p"] == pytest.approx(1 / 847660528)
+    assert (
+        found["enrichedFeatures"][0]["count"],
+        found["enrichedFeatures"][0]["baselineTotal"],
+    ) == (
         10,
         30,
     )
-    weight = found["deadWeight"]
+    weight = found["constantItems"]
     assert (weight["runs"], weight["alwaysPass"], weight["alwaysFail"]) == (2, 29, 0)
 
 
@@ -93,20 +99,24 @@ def test_an_item_that_falls_for_all_agents_is_the_environment(
     base = night("a1", traces([]))
     worse = night("a2", traces([1, 2, 3]))
     found = compared(service, base, worse)
-    causes = {item["itemId"]: item["cause"] for item in found["flips"]["items"]}
+    causes = {item["itemId"]: item["cause"] for item in found["flippedItems"]["items"]}
     assert causes == {"i-1": "ENVIRONMENT", "i-2": "SOME_AGENTS", "i-3": "AGENT"}
-    falls = {item["itemId"]: item["fellFor"] for item in found["flips"]["items"]}
+    falls = {item["itemId"]: item["agents"] for item in found["flippedItems"]["items"]}
     assert falls["i-1"] == ["agent-002", "agent-003"]
-    assert [each["agentId"] for each in found["otherAgents"]] == ["agent-002", "agent-003"]
-    assert found["deadWeight"]["runs"] == 6
+    assert [each["agentId"] for each in found["peers"]] == ["agent-002", "agent-003"]
+    assert found["constantItems"]["runs"] == 6
 
 
 def test_the_same_run_twice_has_nothing_to_tell(service: Service, night: Night) -> None:
     run = night("monday", traces(range(5)))
     found = compared(service, run, run)
     assert found["verdict"]["verdict"] in {"NO_EVIDENCE", "INCONCLUSIVE"}
-    assert (found["flips"]["fell"], found["flips"]["rose"], found["overRepresented"]) == (0, 0, [])
-    assert (found["deadWeight"]["alwaysPass"], found["deadWeight"]["alwaysFail"]) == (35, 5)
+    assert (
+        found["flippedItems"]["regressions"],
+        found["flippedItems"]["improvements"],
+        found["enrichedFeatures"],
+    ) == (0, 0, [])
+    assert (found["constantItems"]["alwaysPass"], found["constantItems"]["alwaysFail"]) == (35, 5)
 
 
 def test_an_invalid_run_has_no_verdict_but_its_items_are_told(
@@ -120,17 +130,17 @@ def test_an_invalid_run_has_no_verdict_but_its_items_are_told(
     found = compared(service, base, night("tuesday", lost))
     assert found["verdict"]["verdict"] == "INVALID"
     assert "the candidate is invalid" in found["verdict"]["reason"]
-    assert [item["itemId"] for item in found["flips"]["items"]] == ["i-20"]
+    assert [item["itemId"] for item in found["flippedItems"]["items"]] == ["i-20"]
 
 
 def test_what_cannot_be_compared_is_refused(service: Service, night: Night) -> None:
     run = night("monday", traces([]))
     unread = service.start(runName="nobody-uploaded-it")
     problem = service.refused(
-        409, "GET", COMPARE, params={"base": run["id"], "candidate": unread["id"]}
+        409, "GET", COMPARE, params={"baseline": run["id"], "candidate": unread["id"]}
     )
     assert problem["type"].endswith("run-not-comparable")
-    service.refused(404, "GET", COMPARE, params={"base": "none", "candidate": run["id"]})
+    service.refused(404, "GET", COMPARE, params={"baseline": "none", "candidate": run["id"]})
     with pytest.raises(NoSuchMetric, match="name one of ACCURACY") as refused:
         compared(service, run, run, metric="ROUGE")
     # It crosses from one process to the other as it is.
@@ -138,4 +148,4 @@ def test_what_cannot_be_compared_is_refused(service: Service, night: Night) -> N
     assert (again.detail, again.error_code) == (refused.value.detail, "metric-not-compared")
     service.benchmark("other", metrics=["ACCURACY"])
     other = service.completed(benchmarkId="other", runName="monday")
-    service.refused(422, "GET", COMPARE, params={"base": run["id"], "candidate": other["id"]})
+    service.refused(422, "GET", COMPARE, params={"baseline": run["id"], "candidate": other["id"]})

@@ -104,7 +104,7 @@ def test_reports_are_written_for_ci_and_for_a_pull_request(files: Path) -> None:
     assert (suite.get("tests"), suite.get("failures")) == ("1", "1")
     [document] = map(json.loads, of_files(files, "bad.jsonl", *kpi, "--json").stdout.splitlines())
     assert document["outcome"] == "REGRESSION"
-    assert document["lines"][0]["effect"] == pytest.approx(-0.3)
+    assert document["checks"][0]["effect"] == pytest.approx(-0.3)
 
 
 @pytest.fixture
@@ -149,16 +149,18 @@ def test_the_mean_of_the_last_runs_is_what_the_gate_holds_a_run_against(
     document = json.loads(told.stdout)
     # The two before: 40/40 and 20/40, together 60/80; this one 30/40. The last alone would be 0.5.
     [kpi] = service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]
-    [line] = document["lines"]
-    assert (line["base"], line["value"], line["effect"]) == pytest.approx((0.75, 0.75, 0.0))
+    [line] = document["checks"]
+    assert (line["baselineValue"], line["value"], line["effect"]) == pytest.approx(
+        (0.75, 0.75, 0.0)
+    )
     stored = kpi["verdict"]
-    names = ("base", "value", "effect", "low", "high")
+    names = ("baselineValue", "value", "effect", "low", "high")
     assert [line[name] for name in names] == [stored[name] for name in names]
     assert document["baselineRunIds"] == run["verdict"]["baseline"]["runIds"]
     assert document["baseline"] == f"the mean of {bad['id']}, {good['id']}"
     # Beside the last alone it has become better by ten items of forty.
     alone = gate("--run", run["id"], "--baseline", bad["id"], "--json", env=address_of(service))
-    assert json.loads(alone.stdout)["lines"][0]["effect"] == pytest.approx(0.25)
+    assert json.loads(alone.stdout)["checks"][0]["effect"] == pytest.approx(0.25)
 
 
 @pytest.mark.usefixtures("at_once")
@@ -189,8 +191,8 @@ def test_runs_are_compared_on_the_command_line(service: Service, night: Night) -
     told = CliRunner().invoke(cli, words, env=env)
     assert told.exit_code == 0, told.output
     assert "quality fell by 0.225, from 0.975 to 0.75" in told.stdout
-    assert "By ACCURACY 10 items fell and 1 rose." in told.stdout
+    assert "ACCURACY: 10 items regressed, 1 improved." in told.stdout
     assert "https://langfuse.example/t/0" in told.stdout
     assert "tag:kind:sum\t10 of 10\t0 of 30" in told.stdout
     document = json.loads(CliRunner().invoke(cli, [*words, "--json"], env=env).stdout)
-    assert document["flips"]["fell"] == 10
+    assert document["flippedItems"]["regressions"] == 10

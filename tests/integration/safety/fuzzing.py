@@ -188,7 +188,7 @@ def fuzzer_of(service: Service) -> Fuzzer:
         "runName": "night-2",
     }
     compare = "GET /api/v1/benchmark-runs/compare"
-    known |= {f"{compare} {side}": known["runId"] for side in ("base", "candidate")}
+    known |= {f"{compare} {side}": known["runId"] for side in ("baseline", "candidate")}
     known["alertId"] = service.get("/alerts", state="FIRING")["items"][0]["id"]
     delivery = service.post("/notifications/test", endpoint)
     known |= {"deliveryId": delivery["id"], "notificationId": delivery["notificationId"]}

@@ -63,7 +63,7 @@ def test_the_mean_of_the_last_runs_is_a_baseline(service: Service, night: Night)
     assert last["verdict"]["baseline"] == {"mode": "MEAN_OF_LAST", "runIds": expected}
     [kpi] = service.get(f"/benchmark-runs/{last['id']}/kpis")["items"]
     # The two before: 20/40 and 35/40, together 55/80; this one 35/40.
-    assert kpi["verdict"]["base"] == pytest.approx(0.6875)
+    assert kpi["verdict"]["baselineValue"] == pytest.approx(0.6875)
     assert kpi["verdict"]["effect"] == pytest.approx(0.1875)
 
 

@@ -33,7 +33,7 @@ def test_a_run_under_other_conditions_has_no_verdict_and_begins_a_history(
     said = "its dataset is support-2 instead of support"
     assert verdict["reason"] == f"not comparable with its baseline: {said}"
     assert verdict["baseline"] == {"mode": "PREVIOUS_VALID", "runIds": [first["id"]]}
-    assert verdict["differs"] == [said]
+    assert verdict["differences"] == [said]
     [kpi] = service.get(f"/benchmark-runs/{cut['id']}/kpis")["items"]
     assert (kpi["value"], kpi["verdict"]["verdict"]) == (0.5, "INVALID")
     # Its numbers are right all the same, and those of the next night are held against them.

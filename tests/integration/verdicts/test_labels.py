@@ -70,9 +70,9 @@ def test_a_macro_f1_has_an_interval_and_a_verdict_and_so_has_a_kpi_that_reads_it
     [metric] = [each for each in compared.metrics if each.metric == "F1_SCORE"]
     said_before = after.metric["verdict"]
     for number in ("effect", "low", "high", "p", "verdict"):
-        assert metric.verdict[number] == said_before[number]
-    assert compared.flips is not None
-    assert compared.flips.fell == 10
+        assert getattr(metric.verdict, number) == said_before[number]
+    assert compared.flipped_items is not None
+    assert compared.flipped_items.regressions == 10
 
 
 def test_a_night_without_a_wrong_label_is_not_certain_to_be_followed_by_another(

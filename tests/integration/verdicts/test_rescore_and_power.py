@@ -47,13 +47,13 @@ def test_the_smallest_visible_drop_follows_from_how_two_runs_differ(
     [kpi, metric] = service.post("/benchmarks/bench-001/power", {"drop": 0.1})["items"]
     # Of 40 items 3 fell and 3 rose: the changes have mean 0 and variance 6/39, their mean a
     # standard error of √(6/39/40) = 0.06202; 2.80 times that is 0.17365.
-    assert kpi["smallestDrop"] == pytest.approx(0.17365, abs=1e-4)
+    assert kpi["minDetectableEffect"] == pytest.approx(0.17365, abs=1e-4)
     assert (kpi["items"], kpi["trials"], kpi["basis"]) == (40, 1, "TWO_RUNS")
     # For 0.1: n = 6/39 · (2.80/0.1)² = 120.6 items, or (0.17365/0.1)² = 3.02 trials.
     assert (kpi["itemsNeeded"], kpi["trialsNeeded"]) == (121, 4)
     assert (metric["kind"], metric["name"]) == ("METRIC", "ACCURACY")
     [larger, _] = service.post("/benchmarks/bench-001/power", {"items": 160})["items"]
-    assert larger["smallestDrop"] == pytest.approx(kpi["smallestDrop"] / 2)
+    assert larger["minDetectableEffect"] == pytest.approx(kpi["minDetectableEffect"] / 2)
 
 
 def test_one_run_with_trials_tells_the_noise_within_items(service: Service, night: Night) -> None:
@@ -64,7 +64,7 @@ def test_one_run_with_trials_tells_the_noise_within_items(service: Service, nigh
     assert kpi["basis"] == "TRIALS_OF_ONE_RUN"
     # Each item has 1 and 0: a variance of 1/2, of a change 1; with 2 trials 1/2, over 10 items:
     # 2.80 · √0.05.
-    assert kpi["smallestDrop"] == pytest.approx(0.6261, abs=1e-4)
+    assert kpi["minDetectableEffect"] == pytest.approx(0.6261, abs=1e-4)
 
 
 def test_items_that_belong_together_show_less_than_as_many_alone(service: Service) -> None:
@@ -80,7 +80,7 @@ def test_items_that_belong_together_show_less_than_as_many_alone(service: Servic
     [metric] = service.post("/benchmarks/bench-001/power", {})["items"]
     # Ten topics of four items: one rose by 4, one fell by 4, SE² = 10/9 · (16 + 16) / 40² = 0.02222;
     # 2.80 times the root of it. Taken one by one: √(8/39/40), 0.2006.
-    assert metric["smallestDrop"] == pytest.approx(0.41740, abs=1e-4)
+    assert metric["minDetectableEffect"] == pytest.approx(0.41740, abs=1e-4)
     assert "40 items of 10 groups" in metric["explanation"]
 
 
@@ -100,7 +100,7 @@ def test_values_of_any_size_can_be_asked_about_and_drawn(service: Service) -> No
         runs.append(service.completed(runName=name)["id"])
     for drop in (0.1, 1e-200):
         for one in service.post("/benchmarks/bench-001/power", {"drop": drop})["items"]:
-            assert one["smallestDrop"] is None or one["itemsNeeded"] is None
+            assert one["minDetectableEffect"] is None or one["itemsNeeded"] is None
     plot = f"/api/v1/benchmark-runs/{runs[1]}/plot"
     for asked in ({}, {"against": runs[0], "metric": "LATENCY_MS"}):
         assert service.client.get(plot, params=asked).status_code == 200
@@ -127,11 +127,11 @@ def test_what_is_no_mean_of_items_is_resampled(service: Service) -> None:
     known = {each["name"]: each for each in found}
     assert {each["basis"] for each in found} == {"TWO_RUNS"}
     # As above 0.17365 for the share, and 40 times that for the sum; the micro F1 is the share.
-    assert known["ACCURACY"]["smallestDrop"] == pytest.approx(0.17365, abs=1e-4)
-    assert known["total"]["smallestDrop"] == pytest.approx(40 * 0.17365, rel=0.06)
+    assert known["ACCURACY"]["minDetectableEffect"] == pytest.approx(0.17365, abs=1e-4)
+    assert known["total"]["minDetectableEffect"] == pytest.approx(40 * 0.17365, rel=0.06)
     for name in ("labels", "F1_SCORE"):
-        assert known[name]["smallestDrop"] == pytest.approx(0.17365, rel=0.06)
+        assert known[name]["minDetectableEffect"] == pytest.approx(0.17365, rel=0.06)
         assert known[name]["itemsNeeded"] == pytest.approx(121, rel=0.12)
-    assert known["slow"]["smallestDrop"] > 0
+    assert known["slow"]["minDetectableEffect"] > 0
     # One trial of each item says nothing of the noise of trials: so many are needed at least.
     assert "at least 4 trials of each item are needed" in known["ACCURACY"]["explanation"]

@@ -32,7 +32,7 @@ def test_a_run_is_rescored_without_its_source_until_its_traces_are_purged(
     for request in (("POST", f"/{run['id']}/rescore"), ("POST", f"/{again['id']}/rescore")):
         problem = service.refused(410, request[0], f"/benchmark-runs{request[1]}")
         assert problem["type"].endswith("run-purged")
-    asked = {"base": first["id"], "candidate": run["id"]}
+    asked = {"baseline": first["id"], "candidate": run["id"]}
     service.refused(410, "GET", "/benchmark-runs/compare", params=asked)
     # What it said stays; it is the baseline of nobody any more.
     assert service.get(f"/benchmark-runs/{run['id']}")["verdict"] == run["verdict"]

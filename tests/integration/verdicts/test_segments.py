@@ -23,8 +23,8 @@ def test_a_few_other_items_leave_a_history_whole_and_many_begin_a_new_one(
     assert lacking_one == first
     assert lacking_five["fingerprint"] != first
     # It is compared on what both have, all the same.
-    assert lacking_five["verdict"]["items"]["items"] == 35
-    assert "4 items are missing" in lacking_five["verdict"]["differs"]
+    assert lacking_five["verdict"]["items"]["compared"] == 35
+    assert "4 items are missing" in lacking_five["verdict"]["differences"]
     # Who does the same on the same items as on Monday goes on with Monday's history.
     assert whole == first
 
@@ -36,7 +36,7 @@ def test_other_questions_begin_a_new_history(service: Service, night: Night) -> 
     many = night("wednesday", asking_otherwise(uploaded, range(10)))
     assert (some["fingerprint"], some["verdict"]["items"]["revised"]) == (first, 2)
     assert many["fingerprint"] != first
-    assert "8 items ask something else than before" in many["verdict"]["differs"]
+    assert "8 items have another task or expected output" in many["verdict"]["differences"]
     answered = [trace | {"expectedOutput": "maybe"} for trace in uploaded]
     assert night("thursday", answered)["fingerprint"] not in {first, many["fingerprint"]}
 

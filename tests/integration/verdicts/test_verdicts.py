@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.comparison import item_matrix
+from app.comparison import item_queries
 from tests.integration.verdicts.conftest import Night, traces
 from tests.support.service import JSON, Service
 
@@ -42,8 +42,8 @@ def test_the_same_night_again_is_no_evidence_of_a_change(service: Service, night
     run = night("tuesday", traces(GOOD, items=100))
     assert run["verdict"]["verdict"] in {"NO_EVIDENCE", "INCONCLUSIVE"}
     assert run["verdict"]["items"] == {
-        "items": 100,
-        "onlyBase": 0,
+        "compared": 100,
+        "onlyBaseline": 0,
         "onlyCandidate": 0,
         "revised": 0,
         "leftOut": 0,
@@ -59,16 +59,16 @@ def test_runs_compare_on_the_items_that_both_have(service: Service, night: Night
     run = night("tuesday", revised)
     # 42 items without the first: 39 are common, one of them with another expected output.
     assert run["verdict"]["items"] == {
-        "items": 38,
-        "onlyBase": 1,
+        "compared": 38,
+        "onlyBaseline": 1,
         "onlyCandidate": 2,
         "revised": 1,
         "leftOut": 0,
     }
-    assert run["verdict"]["differs"] == [
+    assert run["verdict"]["differences"] == [
         "2 items are new",
         "1 item is missing",
-        "1 item asks something else than before",
+        "1 item has another task or expected output",
     ]
 
 
@@ -93,7 +93,7 @@ def test_a_kpi_with_another_formula_is_not_compared_until_the_baseline_is_rescor
     [kpi] = service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]
     assert kpi["verdict"]["verdict"] == "INVALID"
     assert "rescore" in kpi["verdict"]["reason"]
-    assert "the KPI quality has another formula" in run["verdict"]["differs"]
+    assert "the KPI quality has another formula" in run["verdict"]["differences"]
 
     rescored = service.post(f"/benchmark-runs/{first['id']}/rescore")
     service.work()
@@ -194,20 +194,20 @@ def test_the_same_traces_have_the_same_intervals_and_verdicts_bit_by_bit(service
 def test_of_too_many_items_those_that_are_left_out_are_told(
     service: Service, night: Night, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(item_matrix, "MOST_ITEMS", 30)
+    monkeypatch.setattr(item_queries, "MOST_ITEMS", 30)
     night("monday", traces(GOOD))
     # i-31 has the first of all MD5s. Monday's 30 go less far than Tuesday's, who lacks it: 29 are
     # in both, and ten of Tuesday's 39 beyond.
     uploaded = [trace for trace in traces(GOOD) if trace["itemId"] != "i-31"]
     run = night("tuesday", uploaded)
     assert run["verdict"]["items"] == {
-        "items": 29,
-        "onlyBase": 1,
+        "compared": 29,
+        "onlyBaseline": 1,
         "onlyCandidate": 0,
         "revised": 0,
         "leftOut": 10,
     }
-    assert "10 items are left out, whose ids come last" in run["verdict"]["explanation"]
+    assert "10 items are left out of the comparison" in run["verdict"]["explanation"]
     [kpi] = service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]
     # The value of the run is that of all its items, of which five failed.
     assert kpi["value"] == pytest.approx(34 / 39)

@@ -20,7 +20,9 @@ from app.alerts.rules import (
     advance,
     evaluate_condition,
 )
+from app.kpis.verdicts import ValueVerdict
 from app.statistics.anomaly import RunPoint, Side
+from app.statistics.verdict import Verdict
 
 NOW = datetime(2026, 11, 22, 7, tzinfo=UTC)
 QUALITY = Subject(name="quality", is_share=True)
@@ -268,17 +270,22 @@ def test_ten_percent_below_the_mean_of_five_healthy_nights_is_a_false_alarm_in_t
 @pytest.mark.parametrize(
     ("verdict", "outcome"),
     [
-        ("REGRESSED", Outcome.BREACH),
-        ("IMPROVED", Outcome.HEALTHY),
-        ("NO_EVIDENCE", Outcome.HEALTHY),
-        ("INCONCLUSIVE", Outcome.LEARNING),
+        (Verdict.REGRESSED, Outcome.BREACH),
+        (Verdict.IMPROVED, Outcome.HEALTHY),
+        (Verdict.NO_EVIDENCE, Outcome.HEALTHY),
+        (Verdict.INCONCLUSIVE, Outcome.LEARNING),
         (None, Outcome.LEARNING),
     ],
 )
 def test_a_regression_is_a_breach_and_an_open_question_changes_nothing(
-    verdict: str | None, outcome: Outcome
+    verdict: Verdict | None, outcome: Outcome
 ) -> None:
-    said = {"verdict": verdict, "base": 0.9, "mde": 0.1, "explanation": "It fell."}
+    said = ValueVerdict(
+        verdict=verdict,
+        baseline_value=0.9,
+        min_detectable_effect=0.1,
+        explanation="It fell.",
+    )
     found = evaluate_condition(
         Rule(condition=Condition.REGRESSED),
         Subject(name="quality"),

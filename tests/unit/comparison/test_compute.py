@@ -9,7 +9,7 @@ import pytest
 from app.comparison.comparison_spec import Findings, KpiQuestion, MetricQuestion, Question
 from app.comparison.compute import answer
 from app.comparison.item_matrix import ItemRow, ItemTable, table_of_rows
-from app.comparison.verdict_view import told_judgement
+from app.comparison.verdict_view import render_verdict
 from app.statistics.anomaly import Side
 from app.statistics.verdict import Judgement, Note, Scale, Verdict, VerdictRule
 
@@ -112,8 +112,8 @@ def test_what_is_too_large_for_a_number_is_never_told(
         for each in (*told.metric_intervals.values(), *intervals):
             assert each is None or math.isfinite(each.high - each.low)
         for one in (*told.metrics.values(), *told.kpis.values()):
-            said = told_judgement("it", one, scale)
-            json.dumps(said, allow_nan=False)
+            verdict = render_verdict("it", one, scale)
+            json.dumps(verdict.model_dump(mode="json"), allow_nan=False)
 
 
 def test_the_interval_of_a_kpi_knows_how_few_items_it_is_made_of() -> None:

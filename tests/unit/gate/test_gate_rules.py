@@ -1,13 +1,12 @@
 """What a gate makes of a comparison, without a run."""
 
-from typing import Any
-
 import pytest
 
 from app.comparison.schemas import ComparedRun, Comparison, KpiComparison
-from app.comparison.verdict_view import told_judgement
+from app.comparison.verdict_view import render_verdict
 from app.gate.reports import gate_junit, gate_markdown
-from app.gate.rules import GateOutcome, GateTerms, NothingToGate, decide, judgement_of
+from app.gate.rules import GateOutcome, GateTerms, NothingToGate, change_of_verdict, decide
+from app.kpis.verdicts import RunVerdict
 from app.statistics.anomaly import Side
 from app.statistics.verdict import Judgement, Note, Scale, Verdict, no_judgement, settled
 
@@ -44,7 +43,7 @@ def compared(
     *,
     gates: tuple[str, ...] = (),
     traces: int = 40,
-    verdict: dict[str, Any] | None = None,
+    verdict: RunVerdict | None = None,
 ) -> Comparison:
     def run(run_id: str) -> ComparedRun:
         return ComparedRun(
@@ -58,26 +57,25 @@ def compared(
         )
 
     return Comparison(
-        base=run("before"),
-        base_run_ids=["before"],
+        baseline=run("before"),
+        baseline_run_ids=["before"],
         candidate=run("now"),
-        verdict=verdict
-        or {"verdict": "NO_EVIDENCE", "reason": None, "differs": [], "conditions": []},
+        verdict=verdict or RunVerdict(verdict=Verdict.NO_EVIDENCE, explanation=""),
         kpis=[
             KpiComparison(
                 kpi_id=name,
                 name=name,
                 gate=name in gates,
-                verdict=told_judgement(name, each, Scale.RATE),
+                verdict=render_verdict(name, each, Scale.RATE),
             )
             for name, each in kpis.items()
         ],
         metrics=[],
         usage=[],
-        flips=None,
-        over_represented=[],
-        other_agents=[],
-        dead_weight=None,
+        flipped_items=None,
+        enriched_features=[],
+        peers=[],
+        constant_items=None,
     )
 
 
@@ -87,7 +85,7 @@ UNSURE = judged(-0.03, 0.1, 0.4)
 
 
 def test_what_was_told_is_the_judgement_again() -> None:
-    assert judgement_of(told_judgement("q", WORSE, Scale.RATE)) == WORSE
+    assert change_of_verdict(render_verdict("q", WORSE, Scale.RATE)) == WORSE
 
 
 @pytest.mark.parametrize(
@@ -107,7 +105,7 @@ def test_a_gate_reads_the_verdict(kpi: Judgement, outcome: GateOutcome) -> None:
 def test_the_loudest_kpi_speaks_for_the_gate() -> None:
     found = decide(compared({"a": SAME, "b": UNSURE, "c": WORSE}), NO_TERMS)
     assert found.outcome is GateOutcome.REGRESSION
-    assert [line.outcome for line in found.lines] == [
+    assert [check.outcome for check in found.checks] == [
         GateOutcome.PASS,
         GateOutcome.INCONCLUSIVE,
         GateOutcome.REGRESSION,
@@ -122,12 +120,12 @@ def test_a_regression_is_not_hidden_by_a_kpi_that_was_not_measured() -> None:
 
 def test_only_kpis_marked_as_gates_are_held_where_some_are() -> None:
     found = decide(compared({"a": SAME, "b": WORSE}, gates=("a",)), NO_TERMS)
-    assert (found.outcome, [line.name for line in found.lines]) == (GateOutcome.PASS, ["a"])
+    assert (found.outcome, [check.name for check in found.checks]) == (GateOutcome.PASS, ["a"])
 
 
 def test_only_named_kpis_are_held_where_some_are_named() -> None:
     found = decide(compared({"a": SAME, "b": WORSE}), GateTerms(max_drop={"a": 0.05}))
-    assert [line.name for line in found.lines] == ["a"]
+    assert [check.name for check in found.checks] == ["a"]
 
 
 def test_a_larger_drop_is_allowed_when_that_is_asked_for() -> None:
@@ -143,7 +141,7 @@ def test_several_kpis_are_adjusted_by_holm() -> None:
     assert decide(compared({"a": single}), NO_TERMS).outcome is GateOutcome.REGRESSION
     both = decide(compared({"a": single, "b": double}), NO_TERMS)
     assert both.outcome is GateOutcome.INCONCLUSIVE
-    assert [line.p_adjusted for line in both.lines] == pytest.approx([0.06, 0.06])
+    assert [check.p_adjusted for check in both.checks] == pytest.approx([0.06, 0.06])
 
 
 @pytest.mark.parametrize(
@@ -160,15 +158,17 @@ def test_several_kpis_are_adjusted_by_holm() -> None:
     ],
 )
 def test_a_proof_reads_the_interval(kpi: Judgement, outcome: GateOutcome) -> None:
-    found = decide(compared({"quality": kpi}), GateTerms(proved={"quality": 0.05}))
+    found = decide(compared({"quality": kpi}), GateTerms(non_inferiority_margins={"quality": 0.05}))
     assert found.outcome is outcome
 
 
 def test_nothing_is_proved_by_fewer_than_five_items() -> None:
     alike = judged(0.0, 0.0, 1.0, items=4)
-    found = decide(compared({"quality": alike}), GateTerms(proved={"quality": 0.05}))
+    found = decide(
+        compared({"quality": alike}), GateTerms(non_inferiority_margins={"quality": 0.05})
+    )
     assert found.outcome is GateOutcome.INCONCLUSIVE
-    assert "Fewer than 5 items" in found.lines[0].explanation
+    assert "Fewer than 5 items" in found.checks[0].explanation
 
 
 @pytest.mark.parametrize(
@@ -184,19 +184,22 @@ def test_that_no_item_changed_proves_something_where_there_are_many(
     items: int, outcome: GateOutcome
 ) -> None:
     like = judged(0.0, 0.0, 1.0, items=items)
-    found = decide(compared({"quality": like}), GateTerms(proved={"quality": 0.05}))
+    found = decide(
+        compared({"quality": like}), GateTerms(non_inferiority_margins={"quality": 0.05})
+    )
     assert found.outcome is outcome
 
 
 def test_an_invalid_run_never_passes() -> None:
-    verdict = {"verdict": "INVALID", "reason": "the candidate is invalid: coverage is 10.0%"}
+    reason = "the candidate is invalid: coverage is 10.0%"
+    verdict = RunVerdict(verdict=Verdict.INVALID, reason=reason, explanation="")
     found = decide(compared({"quality": SAME}, verdict=verdict), NO_TERMS)
-    assert (found.outcome, found.reason) == (GateOutcome.INVALID, verdict["reason"])
+    assert (found.outcome, found.reason) == (GateOutcome.INVALID, reason)
     assert "<error" in gate_junit(found)
 
 
 def test_no_case_and_no_such_kpi_are_mistakes() -> None:
-    with pytest.raises(NothingToGate, match="no case"):
+    with pytest.raises(NothingToGate, match="no trace"):
         decide(compared({"quality": SAME}, traces=0), NO_TERMS)
     with pytest.raises(NothingToGate, match=r"'speed'.*quality"):
         decide(compared({"quality": SAME}), GateTerms(max_drop={"speed": 0.1}))

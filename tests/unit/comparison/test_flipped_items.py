@@ -5,12 +5,12 @@ import math
 import pytest
 
 from app.comparison.flipped_items import (
-    Cause,
-    Dead,
-    Night,
-    dead_weight,
-    explain_fall,
-    flipped,
+    ConstantItemIds,
+    FlipCause,
+    PeerMeans,
+    explain_regression,
+    find_constant_items,
+    find_flips,
     item_means,
 )
 from app.comparison.item_attributes import TraitRow, traits_of_rows
@@ -30,7 +30,7 @@ def test_trials_of_an_item_are_averaged_and_missing_ones_left_out() -> None:
 def test_an_item_turns_round_when_half_of_its_trials_do() -> None:
     base = {"fell": 1.0, "half": 1.0, "less": 1.0, "rose": 0.0, "gone": 1.0}
     now = {"fell": 0.0, "half": 0.5, "less": 0.6, "rose": 1.0, "new": 0.0}
-    found = flipped(base, now, Scale.RATE, less_is_better=False)
+    found = find_flips(base, now, Scale.RATE, less_is_better=False)
     assert [(flip.item_id, flip.harm) for flip in found] == [
         ("fell", 1.0),
         ("half", 0.5),
@@ -40,7 +40,7 @@ def test_an_item_turns_round_when_half_of_its_trials_do() -> None:
 
 def test_less_may_be_better_and_an_amount_turns_by_half_of_itself() -> None:
     base, now = {"a": 100.0, "b": 100.0, "c": 0.0, "d": 0.0}, {"a": 150, "b": 149, "c": 1, "d": 0}
-    found = flipped(base, now, Scale.RATIO, less_is_better=True)
+    found = find_flips(base, now, Scale.RATIO, less_is_better=True)
     assert [flip.item_id for flip in found] == ["a", "c"]
 
 
@@ -48,28 +48,28 @@ GOOD, BAD = {"i": 1.0}, {"i": 0.0}
 
 
 @pytest.mark.parametrize(
-    ("nights", "cause", "fell_for"),
+    ("peers", "cause", "agents"),
     [
         ([], None, []),
-        ([Night("x", {}, BAD)], None, []),
-        ([Night("x", GOOD, BAD), Night("y", GOOD, BAD)], Cause.ENVIRONMENT, ["x", "y"]),
-        ([Night("x", GOOD, BAD), Night("y", GOOD, GOOD)], Cause.SOME_AGENTS, ["x"]),
+        ([PeerMeans("x", {}, BAD)], None, []),
+        ([PeerMeans("x", GOOD, BAD), PeerMeans("y", GOOD, BAD)], FlipCause.ENVIRONMENT, ["x", "y"]),
+        ([PeerMeans("x", GOOD, BAD), PeerMeans("y", GOOD, GOOD)], FlipCause.SOME_AGENTS, ["x"]),
         # One that rose did not fall.
-        ([Night("x", BAD, GOOD), Night("y", GOOD, GOOD)], Cause.AGENT, []),
+        ([PeerMeans("x", BAD, GOOD), PeerMeans("y", GOOD, GOOD)], FlipCause.AGENT, []),
     ],
 )
 def test_what_falls_for_all_is_the_environment(
-    nights: list[Night], cause: Cause | None, fell_for: list[str]
+    peers: list[PeerMeans], cause: FlipCause | None, agents: list[str]
 ) -> None:
-    found = explain_fall("i", nights, Scale.RATE, less_is_better=False)
-    assert (found.cause, list(found.fell_for)) == (cause, fell_for)
+    found = explain_regression("i", peers, Scale.RATE, less_is_better=False)
+    assert (found.cause, list(found.agents)) == (cause, agents)
 
 
-def test_items_that_come_out_the_same_everywhere_are_dead_weight() -> None:
+def test_items_that_come_out_the_same_everywhere_are_find_constant_items() -> None:
     runs = [{"a": 1.0, "b": 0.0, "c": 1.0, "d": 1.0}, {"a": 1.0, "b": 0.0, "c": 0.5}]
-    assert dead_weight(runs, less_is_better=False) == Dead(["a"], ["b"])
-    assert dead_weight(runs, less_is_better=True) == Dead(["b"], ["a"])
-    assert dead_weight([], less_is_better=False) == Dead([], [])
+    assert find_constant_items(runs, less_is_better=False) == ConstantItemIds(["a"], ["b"])
+    assert find_constant_items(runs, less_is_better=True) == ConstantItemIds(["b"], ["a"])
+    assert find_constant_items([], less_is_better=False) == ConstantItemIds([], [])
 
 
 def test_tags_tools_and_bad_ends_are_features_of_an_item() -> None:
