@@ -25,7 +25,7 @@ from app.schedules import daily_summary, missed_schedules
 from app.schedules import tasks as schedule_tasks
 from app.startup import opened_resources, set_up_logs
 from app.triggers import tasks as trigger_tasks
-from app.triggers.service import purge_events
+from app.triggers.service import delete_expired_events
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ def _purge(resources: Resources) -> None:
     for purge_some in (
         purge_expired,
         purge_finished,
-        purge_events,
+        delete_expired_events,
         purge_notifications,
         purge_kept_runs,
         evict_expired_answers,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from app.comparison.item_matrix import ItemRow, ItemTable, table_of_rows
-from app.traces.types import Outcome
+from app.traces.types import TraceOutcome
 
 USAGE = ("latency_ms", "tokens", "cost_usd")
 # What fewer items than all have in common is among the features that most of them have.
@@ -24,7 +24,7 @@ class TraitRow(NamedTuple):
     item_id: str
     revision: str
     tags: Sequence[str]
-    outcome: Outcome
+    outcome: TraceOutcome
     tools: Sequence[str]
     usage: Sequence[float | None]
 
@@ -41,7 +41,7 @@ def traits_of_rows(rows: Iterable[TraitRow], *, cluster_field: str | None = None
 def _noted(rows: Iterable[TraitRow], features: dict[str, set[str]]) -> Iterator[ItemRow]:
     for row in rows:
         names = [*(f"tag:{tag}" for tag in row.tags), *(f"tool:{tool}" for tool in row.tools)]
-        if row.outcome is not Outcome.SCORED:
+        if row.outcome is not TraceOutcome.SCORED:
             names.append(f"ended:{row.outcome}")
         for name in names:
             features.setdefault(name, set()).add(row.item_id)

@@ -21,7 +21,7 @@ from app.metrics.types import CountedMetric, Failed, MetricRef, Summary
 from app.results.models import BenchmarkRun, RunShard, TraceResult
 from app.results.queries import Stretch
 from app.traces.models import CollectedTrace
-from app.traces.queries import trace_of
+from app.traces.queries import trace_from_row
 from app.traces.types import Trace
 
 log = logging.getLogger(__name__)
@@ -139,4 +139,4 @@ def _valued_traces(session: Session, run_seq: int, stretch: Stretch) -> list[Val
         )
         .order_by(CollectedTrace.position)
     )
-    return [ValuedTrace(trace_of(row), row.measured) for row in session.execute(statement)]
+    return [ValuedTrace(trace_from_row(row), row.measured) for row in session.execute(statement)]

@@ -11,7 +11,7 @@ from app.comparison.item_attributes import TraitRow, Traits, traits_of_rows
 from app.comparison.item_matrix import ItemRow, ItemTable, table_of_rows
 from app.results.models import BenchmarkRun
 from app.traces.models import CollectedTrace
-from app.traces.types import Outcome
+from app.traces.types import TraceOutcome
 
 # More items tell nothing that changes a verdict: 20,000 show differences of half a point.
 MOST_ITEMS = 20_000
@@ -132,4 +132,4 @@ def links_of_items(session: Session, run: BenchmarkRun, items: Sequence[str]) ->
 def _trait(
     item_id: str, revision: str, tags: list[str], outcome: str, tools: Any, *usage: float | None
 ) -> TraitRow:
-    return TraitRow(item_id, revision, tags, Outcome(outcome), tools or [], usage)
+    return TraitRow(item_id, revision, tags, TraceOutcome(outcome), tools or [], usage)

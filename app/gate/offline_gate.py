@@ -31,7 +31,7 @@ from app.results.plan import PlannedMetric, RunPlan
 from app.results.queries import ScoredTrace
 from app.results.rules import Validity, judge_validity
 from app.runs.scoring import Columns
-from app.traces.ndjson import read_traces
+from app.traces.ndjson import iter_traces
 from app.traces.types import Trace
 
 # What a benchmark asks for unless it says something else.
@@ -102,7 +102,7 @@ def compare_files(base: Path, candidate: Path, measures: Measures) -> Comparison
 def _file(path: Path, measures: Measures) -> _File:
     light = list[_Light]()
     with opened(path) as lines:
-        rows = list(measure_all(_noted(read_traces(lines), light), measures.refs))
+        rows = list(measure_all(_noted(iter_traces(lines), light), measures.refs))
     plan = _plan(path, measures)
     columns = Columns(plan.columns, trials=True)
     for trace, row in zip(light, rows, strict=True):

@@ -87,7 +87,7 @@ def _score_file(file: Path, metrics: str | None, formula: str | None) -> Scored:
     from app.formula import compile_formula
     from app.metrics.engine import measure_all
     from app.metrics.registry import load_metrics, names_of
-    from app.traces.ndjson import read_traces
+    from app.traces.ndjson import iter_traces
 
     load_metrics(
         lambda plugin: print_warning(f"the plugin {plugin.name} was not loaded: {plugin.error}")
@@ -99,7 +99,7 @@ def _score_file(file: Path, metrics: str | None, formula: str | None) -> Scored:
     refs = _with_scores(chosen, compiled)
     kept = _Kept(refs)
     with opened(file) as lines:
-        rows = list(measure_all(kept.watch(read_traces(lines)), refs))
+        rows = list(measure_all(kept.watch(iter_traces(lines)), refs))
     aggregates = kept.aggregates(rows)
     kpi = compiled.evaluate(_values(compiled.references, aggregates)) if compiled else None
     scored = Scored(rows, aggregates, compiled, kpi)

@@ -21,7 +21,7 @@ from app.metrics.types import (
     SkipReason,
     TraceMeasurements,
 )
-from app.traces.types import Outcome, Trace
+from app.traces.types import Trace, TraceOutcome
 
 T = TypeVar("T")
 
@@ -29,10 +29,10 @@ CHUNK_SIZE: Final = 64  # traces a task of the pool: some milliseconds of work
 _DETAIL_CHARS: Final = 300
 _DISASTERS: Final = (Exception, SystemExit)  # whatever a stranger's code does
 
-_SCORED: Final = Outcome.SCORED  # looked up once: members of an enumeration are slow to reach
-_NOT_THE_AGENT: Final[Mapping[Outcome, Skipped]] = {
-    Outcome.INFRA_ERROR: Skipped(SkipReason.INFRA_ERROR),
-    Outcome.JUDGE_ERROR: Skipped(SkipReason.JUDGE_ERROR),
+_SCORED: Final = TraceOutcome.SCORED  # looked up once: members of an enumeration are slow to reach
+_NOT_THE_AGENT: Final[Mapping[TraceOutcome, Skipped]] = {
+    TraceOutcome.INFRA_ERROR: Skipped(SkipReason.INFRA_ERROR),
+    TraceOutcome.JUDGE_ERROR: Skipped(SkipReason.JUDGE_ERROR),
 }
 _NO_EXPECTED: Final = Skipped(SkipReason.NO_EXPECTED_OUTPUT)
 _NO_OUTPUT: Final = Skipped(SkipReason.NO_OUTPUT)

@@ -19,7 +19,7 @@ from app.core.keyset import (
 from app.results.models import BenchmarkRun, RunMetric, RunShard, TraceResult
 from app.results.rules import RunStatus
 from app.traces.models import CollectedTrace
-from app.traces.types import Outcome
+from app.traces.types import TraceOutcome
 
 PAGE_BYTES = 8 * 1024 * 1024
 
@@ -83,7 +83,7 @@ class Stretch(NamedTuple):
 class ScoredTrace(NamedTuple):
     """One row of a run as the aggregates need it."""
 
-    outcome: Outcome
+    outcome: TraceOutcome
     values: list[float | None]
     notes: dict[str, dict[str, str]] | None
     item_id: str
@@ -262,7 +262,7 @@ def scored_from(
         )
     )
     return [
-        ScoredTrace(Outcome(outcome), values, notes, item_id)
+        ScoredTrace(TraceOutcome(outcome), values, notes, item_id)
         for outcome, values, notes, item_id in session.execute(statement)
     ]
 

@@ -22,8 +22,8 @@ from app.results import queries
 from app.results.models import BenchmarkBaseline, BenchmarkRun, RunShard, TraceResult
 from app.results.rules import FINAL, IllegalTransition, RunStatus
 from app.traces.models import Collection
-from app.traces.queries import lock_to_drop
-from app.traces.service import drop_stretch
+from app.traces.queries import lock_for_deletion
+from app.traces.service import delete_positions
 
 BATCH = 20
 DROPPED_AT_ONCE = 10_000
@@ -148,7 +148,7 @@ def delete_run(session: Session, run_id: str) -> None:
 
 
 def _drop_unless_shared(session: Session, collection_id: int) -> None:
-    collection = lock_to_drop(session, collection_id)
+    collection = lock_for_deletion(session, collection_id)
     shared = select(BenchmarkRun.seq).where(BenchmarkRun.collection_id == collection_id)
     if session.scalar(shared.limit(1)) is None:
         collection.completed_at = None  # so that no run takes it over any more
@@ -177,7 +177,7 @@ def drop_traces(job: Job, collection_id: int) -> None:
     _piece_by_piece(
         job,
         collection.trace_count - 1,
-        lambda session, first, last: drop_stretch(session, collection_id, first, last),
+        lambda session, first, last: delete_positions(session, collection_id, first, last),
     )
     with job.resources.db.begin() as session:
         session.execute(delete(Collection).where(Collection.id == collection_id))

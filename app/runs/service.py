@@ -30,7 +30,7 @@ from app.results.plan import RunPlan
 from app.results.rules import RunStatus, TriggerType, ValidityVerdict
 from app.statistics.verdict import Verdict
 from app.traces.models import Collection
-from app.traces.queries import lock_complete
+from app.traces.queries import lock_completed
 from app.traces.registry import TRACE_SOURCES, TracePage
 from app.traces.service import create_collection, store_page
 
@@ -218,7 +218,7 @@ def _collected_before(session: Session, run: BenchmarkRun, plan: RunPlan) -> int
     if not old or not _asks_the_same(old, plan):
         return None
     ours = (Collection.id == old.collection_id) & (Collection.trace_count > 0)
-    collection = lock_complete(session, plan.source, ours)
+    collection = lock_completed(session, plan.source, ours)
     return collection.id if collection else None
 
 

@@ -11,14 +11,14 @@ from app.harness.bash.types import AgentTrace, EvalReport, EvalResult, Judgement
 from app.harness.results import AttemptOutcome as BashOutcome
 from app.harness.results import ConversationEnding
 from app.llm.conversation import ChatMessage, MessageRole
-from app.traces.types import Outcome, ToolCall, Trace
+from app.traces.types import ToolCall, Trace, TraceOutcome
 
 LONGEST_ID: Final = 200
 
 _OUTCOMES: Final = {
-    BashOutcome.SCORED: Outcome.SCORED,
-    BashOutcome.INFRA_ERROR: Outcome.INFRA_ERROR,
-    BashOutcome.JUDGE_ERROR: Outcome.JUDGE_ERROR,
+    BashOutcome.SCORED: TraceOutcome.SCORED,
+    BashOutcome.INFRA_ERROR: TraceOutcome.INFRA_ERROR,
+    BashOutcome.JUDGE_ERROR: TraceOutcome.JUDGE_ERROR,
 }
 
 
@@ -53,15 +53,15 @@ def trace_of(result: EvalResult) -> Trace:
     return trace if done is None else _with_figures(trace, done)
 
 
-def _outcome(result: EvalResult) -> Outcome:
+def _outcome(result: EvalResult) -> TraceOutcome:
     """A task that ran out of time was scored all the same, and is the agent's failure."""
     if result.outcome is BashOutcome.SCORED and result.trace is not None:
         return (
-            Outcome.TIMEOUT
+            TraceOutcome.TIMEOUT
             if result.trace.ending is ConversationEnding.TIME_LIMIT
-            else Outcome.SCORED
+            else TraceOutcome.SCORED
         )
-    return _OUTCOMES.get(result.outcome, Outcome.INFRA_ERROR)
+    return _OUTCOMES.get(result.outcome, TraceOutcome.INFRA_ERROR)
 
 
 def _unmet(result: EvalResult) -> str | None:

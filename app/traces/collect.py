@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from app.core.text import replace_unstorable, replace_unstorable_in_json
-from app.traces.ndjson import LONGEST_ID
+from app.traces.ndjson import MAX_ID_CHARS
 from app.traces.registry import CollectionFailed, TracePage, TraceQuery, TraceSource
 from app.traces.types import ToolCall, Trace
 
@@ -32,42 +32,45 @@ def collect(source: TraceSource, query: TraceQuery, cursor: str | None) -> Itera
                 code="BAD_RESPONSE",
             )
         seen.add(page.cursor)
-        yield dataclasses.replace(page, traces=tuple(map(storable, page.traces)))
+        yield dataclasses.replace(page, traces=tuple(map(make_storable, page.traces)))
 
 
-def storable(trace: Trace) -> Trace:
+def make_storable(trace: Trace) -> Trace:
     """The same trace with texts that Postgres and UTF-8 can hold, each at most a million
     characters: NUL and lone surrogates become U+FFFD, and a cut text says so at its end. A number
     that is not finite, or that no column holds, is unknown.
     """
-    _require_short(trace.trace_id)
+    _require_short_id(trace.trace_id)
     changed: dict[str, Any] = {
         name: cleaned
         for name in TEXTS
-        if (text := getattr(trace, name)) is not None and (cleaned := _storable(text)) is not text
+        if (text := getattr(trace, name)) is not None
+        and (cleaned := _make_storable_text(text)) is not text
     }
-    changed |= dict.fromkeys(_unstorable_numbers(trace))
+    changed |= dict.fromkeys(_find_unstorable_numbers(trace))
     if trace.tags:
-        changed["tags"] = tuple(map(_storable, trace.tags))
+        changed["tags"] = tuple(map(_make_storable_text, trace.tags))
     if trace.tool_calls:
-        changed["tool_calls"] = tuple(map(_storable_call, trace.tool_calls))
+        changed["tool_calls"] = tuple(map(_make_storable_call, trace.tool_calls))
     if trace.scores:
         changed["scores"] = {
-            _storable(name): score for name, score in trace.scores.items() if math.isfinite(score)
+            _make_storable_text(name): score
+            for name, score in trace.scores.items()
+            if math.isfinite(score)
         }
     return dataclasses.replace(trace, **changed) if changed else trace
 
 
-def _require_short(trace_id: str) -> None:
-    if len(trace_id) > LONGEST_ID:
+def _require_short_id(trace_id: str) -> None:
+    if len(trace_id) > MAX_ID_CHARS:
         raise CollectionFailed(
             f"a trace has an id of {len(trace_id)} characters, {trace_id[:40]!r}…; give traces ids"
-            f" of at most {LONGEST_ID} characters",
+            f" of at most {MAX_ID_CHARS} characters",
             code="BAD_RESPONSE",
         )
 
 
-def _unstorable_numbers(trace: Trace) -> Iterator[str]:
+def _find_unstorable_numbers(trace: Trace) -> Iterator[str]:
     for name, limit in COUNTS.items():
         count = getattr(trace, name)
         if count is not None and not 0 <= count < limit:
@@ -78,15 +81,15 @@ def _unstorable_numbers(trace: Trace) -> Iterator[str]:
             yield name
 
 
-def _storable_call(call: ToolCall) -> ToolCall:
+def _make_storable_call(call: ToolCall) -> ToolCall:
     return dataclasses.replace(
         call,
-        name=_storable(call.name),
-        arguments=replace_unstorable_in_json(call.arguments, _storable),
+        name=_make_storable_text(call.name),
+        arguments=replace_unstorable_in_json(call.arguments, _make_storable_text),
     )
 
 
-def _storable(text: str) -> str:
+def _make_storable_text(text: str) -> str:
     if len(text) > MAX_TEXT_CHARS:
         text = f"{text[:MAX_TEXT_CHARS]}… [{len(text) - MAX_TEXT_CHARS} characters cut]"
     return replace_unstorable(text)

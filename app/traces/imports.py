@@ -5,8 +5,8 @@ from typing import NamedTuple
 from app.harness.bash import recordings as bash_recordings
 from app.harness.mcp import recordings as bench_recordings
 from app.traces import bash_traces, mcp_traces
-from app.traces.collect import storable
-from app.traces.ndjson import line_of
+from app.traces.collect import make_storable
+from app.traces.ndjson import format_trace_line
 
 NAME = "the body"
 
@@ -30,5 +30,5 @@ def read_results(raw: bytes) -> Recorded:
     else:
         bash = bash_recordings.report_of(document, name=NAME)
         name, traces = bash_recordings.file_stem(bash), bash_traces.traces_of(bash)
-    lines = [line_of(storable(trace)) for trace in traces]
+    lines = [format_trace_line(make_storable(trace)) for trace in traces]
     return Recorded(name[: bash_traces.LONGEST_ID], lines)

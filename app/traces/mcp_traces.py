@@ -11,8 +11,7 @@ from app.harness.mcp.reports.figures import reason
 from app.harness.mcp.scores import asked_of, expected_of, task_scores
 from app.harness.mcp.types import McpReport, TaskResult
 from app.harness.results import AttemptOutcome
-from app.traces.types import Outcome as TraceOutcome
-from app.traces.types import ToolCall, Trace
+from app.traces.types import ToolCall, Trace, TraceOutcome
 
 LONGEST_ID: Final = 200
 

@@ -99,14 +99,14 @@ class LocalTrace(Base):
     line: Mapped[str]
 
 
-class SourceLimitRow(Base):
-    """How one server is spared, by all processes together: nobody asks it before `closed_until`.
+class CircuitBreakerRow(Base):
+    """How one server is spared, by all processes together: nobody asks it before `open_until`.
 
     `failures` counts the times in a row that it was given up.
     """
 
-    __tablename__ = "source_limits"
+    __tablename__ = "circuit_breakers"
 
     name: Mapped[str] = mapped_column(primary_key=True)
-    closed_until: Mapped[datetime | None]
+    open_until: Mapped[datetime | None]
     failures: Mapped[int] = mapped_column(default=0)

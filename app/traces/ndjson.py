@@ -8,18 +8,18 @@ from typing import Any, Final, NoReturn, TypeVar
 from app.core.errors import AppError, Invalid
 from app.core.strict_json import parse_json
 from app.core.text import unstorable_reason
-from app.traces.types import Outcome, ToolCall, Trace
+from app.traces.types import ToolCall, Trace, TraceOutcome
 
 T = TypeVar("T")
 
-LONGEST_ID: Final = 256  # characters
+MAX_ID_CHARS: Final = 256  # characters
 MAX_TRIAL: Final = 2**15 - 1
 MAX_TURNS: Final = 2**31 - 1
 MAX_INTEGER: Final = 2**63 - 1
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
-def read_traces(lines: Iterable[str | bytes]) -> Iterator[Trace]:
+def iter_traces(lines: Iterable[str | bytes]) -> Iterator[Trace]:
     """The traces of NDJSON lines, one by one; blank lines are passed over.
 
     Raises: Invalid with `line N:` (counted from 1) for a line that is no trace, and for a traceId
@@ -29,7 +29,7 @@ def read_traces(lines: Iterable[str | bytes]) -> Iterator[Trace]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        trace = trace_from_line(line, number)
+        trace = parse_trace_line(line, number)
         before = first_seen.setdefault(trace.trace_id, number)
         if before != number:
             raise Invalid(
@@ -40,19 +40,19 @@ def read_traces(lines: Iterable[str | bytes]) -> Iterator[Trace]:
         yield trace
 
 
-def trace_from_line(line: str | bytes, number: int) -> Trace:
+def parse_trace_line(line: str | bytes, number: int) -> Trace:
     """The trace of one line. Raises Invalid whose text begins with `line N:`."""
     if isinstance(line, bytes) and number == 1:
         line = line.removeprefix(BYTE_ORDER_MARK)
     try:
-        return trace_from_json(parse_json(line))
+        return parse_trace(parse_json(line))
     except AppError as error:
         raise Invalid(
             f"line {number}: {error.detail}", code="invalid-trace", errors=error.errors
         ) from None
 
 
-def trace_from_json(value: Any) -> Trace:
+def parse_trace(value: Any) -> Trace:
     """The trace that a parsed JSON object describes; keys nobody knows are ignored.
 
     `traceId` is required and stands in for a missing `itemId`. null is the same as no key.
@@ -60,7 +60,7 @@ def trace_from_json(value: Any) -> Trace:
     NUL or half a surrogate pair in a text.
     """
     if not isinstance(value, Mapping):
-        _refuse("a trace", "an object", value)
+        _reject("a trace", "an object", value)
     trace_id = _identifier(value, "traceId")
     if trace_id is None:
         raise Invalid("traceId is missing; give every trace an id.", code="invalid-trace")
@@ -85,7 +85,7 @@ def trace_from_json(value: Any) -> Trace:
     )
 
 
-def line_of(trace: Trace) -> bytes:
+def format_trace_line(trace: Trace) -> bytes:
     """The line that is read as this trace; what is None or empty is left out."""
     calls = trace.tool_calls
     told = {
@@ -103,7 +103,7 @@ def line_of(trace: Trace) -> bytes:
         "outputTokens": trace.output_tokens,
         "costUsd": trace.cost_usd,
         "latencyMs": trace.latency_ms,
-        "toolCalls": None if calls is None else [_call(call) for call in calls],
+        "toolCalls": None if calls is None else [_call_to_json(call) for call in calls],
         "turns": trace.turns,
         "scores": dict(trace.scores) or None,
     }
@@ -111,7 +111,7 @@ def line_of(trace: Trace) -> bytes:
     return json.dumps(kept, ensure_ascii=False).encode() + b"\n"
 
 
-def _call(call: ToolCall) -> Mapping[str, Any]:
+def _call_to_json(call: ToolCall) -> Mapping[str, Any]:
     told = {
         "name": call.name,
         "arguments": call.arguments,
@@ -125,9 +125,9 @@ def _identifier(source: Mapping[str, Any], key: str) -> str | None:
     text = _text(source, key)
     if text is None:
         return None
-    if not text.strip() or len(text) > LONGEST_ID:
+    if not text.strip() or len(text) > MAX_ID_CHARS:
         raise Invalid(
-            f"{key} has {len(text)} characters or is blank; use 1 to {LONGEST_ID} characters.",
+            f"{key} has {len(text)} characters or is blank; use 1 to {MAX_ID_CHARS} characters.",
             code="invalid-trace",
         )
     return text
@@ -135,12 +135,12 @@ def _identifier(source: Mapping[str, Any], key: str) -> str | None:
 
 def _text(source: Mapping[str, Any], key: str) -> str | None:
     value = source.get(key)
-    return None if value is None else _storable(value, key)
+    return None if value is None else _require_storable(value, key)
 
 
-def _storable(value: Any, key: str) -> str:
+def _require_storable(value: Any, key: str) -> str:
     if not isinstance(value, str):
-        _refuse(key, "a text (put other values into JSON text)", value)
+        _reject(key, "a text (put other values into JSON text)", value)
     flaw = unstorable_reason(value)
     if flaw is not None:
         raise Invalid(f"{key} {flaw}.", code="invalid-trace")
@@ -152,43 +152,43 @@ def _count(source: Mapping[str, Any], key: str, most: int = MAX_INTEGER) -> int 
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        _refuse(key, f"a whole number from 0 to {most}", value)
+        _reject(key, f"a whole number from 0 to {most}", value)
     return value
 
 
 def _amount(source: Mapping[str, Any], key: str) -> float | None:
-    return _positive(source.get(key), key)
+    return _require_not_negative(source.get(key), key)
 
 
-def _positive(value: Any, key: str) -> float | None:
+def _require_not_negative(value: Any, key: str) -> float | None:
     if value is None:
         return None
-    amount = _number(value, key)
+    amount = _require_number(value, key)
     if amount < 0:
-        _refuse(key, "a number from 0 on", value)
+        _reject(key, "a number from 0 on", value)
     return amount
 
 
-def _number(value: Any, key: str) -> float:
+def _require_number(value: Any, key: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        _refuse(key, "a number", value)
+        _reject(key, "a number", value)
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        _refuse(key, "a finite number", value)
+        _reject(key, "a finite number", value)
     return number
 
 
-def _outcome(source: Mapping[str, Any]) -> Outcome:
+def _outcome(source: Mapping[str, Any]) -> TraceOutcome:
     value = source.get("outcome")
     if value is None:
-        return Outcome.SCORED
+        return TraceOutcome.SCORED
     try:
-        return Outcome(value)
+        return TraceOutcome(value)
     except ValueError:
-        _refuse("outcome", f"one of {', '.join(Outcome)}", value)
+        _reject("outcome", f"one of {', '.join(TraceOutcome)}", value)
 
 
 def _list(source: Mapping[str, Any], key: str, item: Callable[[Any, str], T]) -> Iterator[T]:
@@ -196,13 +196,13 @@ def _list(source: Mapping[str, Any], key: str, item: Callable[[Any, str], T]) ->
     if value is None:
         return
     if not isinstance(value, list):
-        _refuse(key, "a list", value)
+        _reject(key, "a list", value)
     for place, member in enumerate(value):
         yield item(member, f"{key}[{place}]")
 
 
 def _tag(value: Any, key: str) -> str:
-    return _storable(value, key)
+    return _require_storable(value, key)
 
 
 def _tool_calls(source: Mapping[str, Any]) -> tuple[ToolCall, ...] | None:
@@ -213,17 +213,17 @@ def _tool_calls(source: Mapping[str, Any]) -> tuple[ToolCall, ...] | None:
 
 def _tool_call(value: Any, key: str) -> ToolCall:
     if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
-        _refuse(key, 'an object with a "name"', value)
+        _reject(key, 'an object with a "name"', value)
     arguments, ok = value.get("arguments"), value.get("ok")
     if arguments is not None and not isinstance(arguments, Mapping):
-        _refuse(f"{key}.arguments", "an object", arguments)
+        _reject(f"{key}.arguments", "an object", arguments)
     if ok is not None and not isinstance(ok, bool):
-        _refuse(f"{key}.ok", "true or false", ok)
+        _reject(f"{key}.ok", "true or false", ok)
     return ToolCall(
-        name=_storable(value["name"], f"{key}.name"),
+        name=_require_storable(value["name"], f"{key}.name"),
         arguments=arguments,
         ok=ok,
-        latency_ms=_positive(value.get("latencyMs"), f"{key}.latencyMs"),
+        latency_ms=_require_not_negative(value.get("latencyMs"), f"{key}.latencyMs"),
     )
 
 
@@ -232,15 +232,15 @@ def _scores(source: Mapping[str, Any]) -> Mapping[str, float]:
     if value is None:
         return {}  # a plain one, which can cross to another process
     if not isinstance(value, Mapping):
-        _refuse("scores", "an object of numbers", value)
+        _reject("scores", "an object of numbers", value)
     return {
-        _storable(name, "a name in scores"): _number(score, f"scores[{name!r:.80}]")
+        _require_storable(name, "a name in scores"): _require_number(score, f"scores[{name!r:.80}]")
         for name, score in value.items()
         if score is not None
     }
 
 
-def _refuse(key: str, wanted: str, value: Any) -> NoReturn:
+def _reject(key: str, wanted: str, value: Any) -> NoReturn:
     kinds = {dict: "an object", list: "a list", bool: "a boolean"}
     given = kinds.get(type(value), "null" if value is None else f"{value!r:.40}")
     raise Invalid(f"{key} must be {wanted}, not {given}; correct it.", code="invalid-trace")

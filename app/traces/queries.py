@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, paged
 from app.traces.models import CollectedTrace, Collection, LocalDataset, LocalTrace
-from app.traces.types import Outcome, ToolCall, Trace
+from app.traces.types import ToolCall, Trace, TraceOutcome
 
 RUN_NAMES_SHOWN = 10
 LINES_BYTES = 8 * 1024 * 1024
@@ -31,7 +31,7 @@ def get_local_dataset(session: Session, dataset_id: str) -> LocalDataset:
     return dataset
 
 
-def local_run_names(session: Session, name: str) -> list[str]:
+def list_local_run_names(session: Session, name: str) -> list[str]:
     """The newest run names of an uploaded dataset."""
     statement = select(LocalDataset.run_name).where(LocalDataset.name == name)
     newest_first = statement.order_by(LocalDataset.created_at.desc())
@@ -70,26 +70,30 @@ def read_local_lines(session: Session, dataset_id: str, start: int, limit: int) 
     return list(session.scalars(statement))
 
 
-def lock_complete(session: Session, source: str, known: ColumnElement[bool]) -> Collection | None:
+def lock_completed(
+    session: Session, source: str, condition: ColumnElement[bool]
+) -> Collection | None:
     """The oldest complete collection of a source of which that is known; until the transaction
     ends nobody drops it.
     """
     statement = (
         select(Collection)
-        .where(Collection.source == source, Collection.completed_at.is_not(None), known)
+        .where(Collection.source == source, Collection.completed_at.is_not(None), condition)
         .order_by(Collection.id)
         .limit(1)
     )
     return session.scalars(statement.with_for_update(read=True)).one_or_none()
 
 
-def lock_to_drop(session: Session, collection_id: int) -> Collection:
+def lock_for_deletion(session: Session, collection_id: int) -> Collection:
     """A collection that nobody takes over before the transaction ends."""
     statement = select(Collection).where(Collection.id == collection_id)
     return session.scalars(statement.with_for_update(key_share=True)).one()
 
 
-def known_trace_ids(session: Session, collection_id: int, trace_ids: Sequence[str]) -> set[str]:
+def find_stored_trace_ids(
+    session: Session, collection_id: int, trace_ids: Sequence[str]
+) -> set[str]:
     """Which of these traces the collection already holds."""
     statement = select(CollectedTrace.trace_id).where(
         CollectedTrace.collection_id == collection_id, CollectedTrace.trace_id.in_(trace_ids)
@@ -97,26 +101,28 @@ def known_trace_ids(session: Session, collection_id: int, trace_ids: Sequence[st
     return set(session.scalars(statement))
 
 
-def read_traces(session: Session, collection_id: int, first: int, last: int) -> list[Trace]:
+def read_traces(
+    session: Session, collection_id: int, first_position: int, last_position: int
+) -> list[Trace]:
     """The collected traces of a stretch of positions, both ends included, in order."""
     statement = (
         select(CollectedTrace.__table__)
         .where(
             CollectedTrace.collection_id == collection_id,
-            CollectedTrace.position.between(first, last),
+            CollectedTrace.position.between(first_position, last_position),
         )
         .order_by(CollectedTrace.position)
     )
-    return [trace_of(row) for row in session.execute(statement)]
+    return [trace_from_row(row) for row in session.execute(statement)]
 
 
-def trace_of(row: Row[tuple[object, ...]]) -> Trace:
+def trace_from_row(row: Row[tuple[object, ...]]) -> Trace:
     """The trace that a row of `collected_traces` holds."""
     return Trace(
         trace_id=row.trace_id,
         item_id=row.item_id,
         trial=row.trial,
-        outcome=Outcome(row.outcome),
+        outcome=TraceOutcome(row.outcome),
         input=row.input,
         expected_output=row.expected_output,
         output=row.output,

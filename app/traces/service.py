@@ -15,7 +15,7 @@ from app.core.ids import new_id
 from app.jobs.queue import enqueue
 from app.traces import queries
 from app.traces.models import CollectedTrace, Collection, LocalDataset
-from app.traces.ndjson import MAX_TRIAL, trace_from_line
+from app.traces.ndjson import MAX_TRIAL, parse_trace_line
 from app.traces.registry import TracePage
 from app.traces.types import ToolCall, Trace
 
@@ -42,9 +42,9 @@ COLLECTED_COLUMNS = {
 }
 LOCAL_COLUMNS = {"dataset_id": "text", "position": "int4", "trace_id": "text", "line": "text"}
 
-NO_TRACES = hashlib.sha256().digest()
+EMPTY_DIGEST = hashlib.sha256().digest()
 
-NUMBER_TRIALS = text(
+_NUMBER_TRIALS = text(
     """
     WITH repeated AS (
         SELECT DISTINCT item_id FROM collected_traces WHERE collection_id = :collection
@@ -63,7 +63,7 @@ NUMBER_TRIALS = text(
 
 
 def create_collection(session: Session, source: str, query: dict[str, str | None]) -> Collection:
-    collection = Collection(source=source, query=query, digest=NO_TRACES)
+    collection = Collection(source=source, query=query, digest=EMPTY_DIGEST)
     session.add(collection)
     session.flush()
     return collection
@@ -80,20 +80,20 @@ def store_page(
     """
     if page.revision is not None and collection.trace_count == 0:
         known = Collection.revision == page.revision
-        if (earlier := queries.lock_complete(session, collection.source, known)) is not None:
+        if (earlier := queries.lock_completed(session, collection.source, known)) is not None:
             return earlier
-    _append(session, collection, page)
+    _append_traces(session, collection, page)
     if page.cursor is not None:
         session.flush()
         return collection
-    return _complete(session, collection, now)
+    return _complete_collection(session, collection, now)
 
 
-def _append(session: Session, collection: Collection, page: TracePage) -> None:
+def _append_traces(session: Session, collection: Collection, page: TracePage) -> None:
     unique: dict[str, Trace] = {}
     for trace in page.traces:
         unique.setdefault(trace.trace_id, trace)
-    known = queries.known_trace_ids(session, collection.id, list(unique))
+    known = queries.find_stored_trace_ids(session, collection.id, list(unique))
     fresh = [trace for trace_id, trace in unique.items() if trace_id not in known]
     rows = (
         _collected_row(collection.id, position, trace)
@@ -101,7 +101,7 @@ def _append(session: Session, collection: Collection, page: TracePage) -> None:
     )
     copy_rows(session, "collected_traces", COLLECTED_COLUMNS, rows)
     collection.trace_count += len(fresh)
-    collection.digest = collection.digest and _digest(collection.digest, fresh)
+    collection.digest = collection.digest and _extend_digest(collection.digest, fresh)
     collection.cursor = page.cursor
     collection.expected_count = collection.expected_count if page.total is None else page.total
     collection.as_of = page.as_of or collection.as_of
@@ -110,7 +110,7 @@ def _append(session: Session, collection: Collection, page: TracePage) -> None:
     collection.revision = page.revision
 
 
-def _digest(before: bytes, traces: Iterable[Trace]) -> bytes:
+def _extend_digest(before: bytes, traces: Iterable[Trace]) -> bytes:
     """The digest of some traces and then these: a chain, so that pages may be cut anywhere."""
     digest = before
     for trace in traces:
@@ -118,13 +118,13 @@ def _digest(before: bytes, traces: Iterable[Trace]) -> bytes:
     return digest
 
 
-def _complete(session: Session, collection: Collection, now: datetime) -> Collection:
+def _complete_collection(session: Session, collection: Collection, now: datetime) -> Collection:
     """Mark a collection as complete, unless an earlier one holds the same traces."""
     if collection.trace_count and collection.digest is not None:
         same = (Collection.digest == collection.digest) & (
             Collection.source_run_id.is_not_distinct_from(collection.source_run_id)
         )
-        if (earlier := queries.lock_complete(session, collection.source, same)) is not None:
+        if (earlier := queries.lock_completed(session, collection.source, same)) is not None:
             return earlier
     collection.completed_at = now
     _number_trials(session, collection)
@@ -132,12 +132,14 @@ def _complete(session: Session, collection: Collection, now: datetime) -> Collec
     return collection
 
 
-def drop_stretch(session: Session, collection_id: int, first: int, last: int) -> None:
+def delete_positions(
+    session: Session, collection_id: int, first_position: int, last_position: int
+) -> None:
     """Delete the traces of a stretch of positions, both ends included."""
     session.execute(
         delete(CollectedTrace).where(
             CollectedTrace.collection_id == collection_id,
-            CollectedTrace.position.between(first, last),
+            CollectedTrace.position.between(first_position, last_position),
         )
     )
 
@@ -145,7 +147,7 @@ def drop_stretch(session: Session, collection_id: int, first: int, last: int) ->
 def _number_trials(session: Session, collection: Collection) -> None:
     """Where several traces of one item claim the same trial, count them in their order."""
     session.execute(text("SET LOCAL statement_timeout = 0"))
-    session.execute(NUMBER_TRIALS, {"collection": collection.id, "most": MAX_TRIAL})
+    session.execute(_NUMBER_TRIALS, {"collection": collection.id, "most": MAX_TRIAL})
 
 
 def store_local_dataset(
@@ -163,8 +165,8 @@ def store_local_dataset(
              the same at this moment; `Invalid` for no trace at all, or one that comes twice.
              Whatever is raised, by `lines` too, leaves the old upload as it was.
     """
-    _take_turn(session, name, run_name)
-    _make_room(session, name, run_name, replace=replace)
+    _lock_upload(session, name, run_name)
+    _delete_replaced(session, name, run_name, replace=replace)
     dataset = LocalDataset(
         id=new_id(), name=name, run_name=run_name, trace_count=0, size_bytes=size_bytes
     )
@@ -187,7 +189,7 @@ def delete_local_dataset(session: Session, dataset_id: str) -> None:
     session.flush()
 
 
-def _make_room(session: Session, name: str, run_name: str, *, replace: bool) -> None:
+def _delete_replaced(session: Session, name: str, run_name: str, *, replace: bool) -> None:
     before = queries.find_local_dataset(session, name, run_name)
     if before is None:
         return
@@ -206,12 +208,12 @@ def _copy_lines(session: Session, dataset_id: str, lines: Iterable[bytes]) -> in
         return copy_rows(session, "local_traces", LOCAL_COLUMNS, _local_rows(dataset_id, lines))
     except UniqueViolation as error:
         raise Invalid(
-            f"{_twice(error)} comes twice; give every trace an id of its own",
+            f"{_describe_duplicate(error)} comes twice; give every trace an id of its own",
             code="duplicate-trace",
         ) from None
 
 
-def _twice(error: UniqueViolation) -> str:
+def _describe_duplicate(error: UniqueViolation) -> str:
     found = re.search(r"=\([0-9a-f-]+, (.*)\)", error.diag.message_detail or "", re.DOTALL)
     return f"the traceId {found[1]!r}" if found else "a traceId"
 
@@ -221,12 +223,12 @@ def _local_rows(dataset_id: str, lines: Iterable[bytes]) -> Iterator[tuple[objec
     position = 0
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            trace = trace_from_line(line, number)
+            trace = parse_trace_line(line, number)
             yield dataset_id, position, trace.trace_id, line.decode("utf-8-sig").strip()
             position += 1
 
 
-def _take_turn(session: Session, name: str, run_name: str) -> None:
+def _lock_upload(session: Session, name: str, run_name: str) -> None:
     turn = text("SELECT pg_try_advisory_xact_lock(hashtextextended(:name, 1))")
     if not session.scalar(turn, {"name": f"{name}/{run_name}"}):
         raise Conflict(

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Outcome(StrEnum):
+class TraceOutcome(StrEnum):
     """How a trace ended.
 
     `scored`: the agent answered. `agent_error` and `timeout`: the agent failed, and quality
@@ -22,11 +22,11 @@ class Outcome(StrEnum):
 
     @property
     def is_agent_failure(self) -> bool:
-        return self in (Outcome.AGENT_ERROR, Outcome.TIMEOUT)
+        return self in (TraceOutcome.AGENT_ERROR, TraceOutcome.TIMEOUT)
 
     @property
     def is_missing(self) -> bool:
-        return self in (Outcome.INFRA_ERROR, Outcome.JUDGE_ERROR)
+        return self in (TraceOutcome.INFRA_ERROR, TraceOutcome.JUDGE_ERROR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Trace:
     trace_id: str
     item_id: str
     trial: int = 0
-    outcome: Outcome = Outcome.SCORED
+    outcome: TraceOutcome = TraceOutcome.SCORED
     input: str | None = None
     expected_output: str | None = None
     output: str | None = None

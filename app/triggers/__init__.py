@@ -1,1 +1,1 @@
-"""What starts runs from outside: signed webhooks, and events that a benchmark waits for."""
+"""Triggers start runs on outside events: signed webhooks, Langfuse events, changes and new runs."""

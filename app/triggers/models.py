@@ -1,3 +1,5 @@
+"""Tables of triggers: webhook secrets, trigger events and subscriptions to the runs of a source."""
+
 from datetime import datetime
 from typing import Any
 
@@ -9,7 +11,7 @@ from app.core.encryption import ENCRYPTED
 
 
 class WebhookSecret(Base):
-    """What callers sign with: those of a benchmark, or, without one, of a Langfuse project.
+    """A secret that callers sign with: of one benchmark, or of Langfuse when there is no benchmark.
 
     `secret` is encrypted; see `app.core.encryption`.
     """
@@ -27,11 +29,11 @@ class WebhookSecret(Base):
 
 
 class TriggerEvent(Base):
-    """Something that happened and may start runs, and what came of it.
+    """An event that may start runs, and its outcome.
 
-    `once_key` stands for the thing that happened: while an event has it, the same thing is not
-    recorded again. `fingerprint` is the digest of the body that it came with. An event that waits
-    is looked at from `due_at` on.
+    `dedup_key` identifies the occurrence: while an event holds the key, the same occurrence is not
+    inserted again. `fingerprint` is the digest of the request body. An event with `due_at` waits
+    until that time before its runs start.
     """
 
     __tablename__ = "trigger_events"
@@ -43,11 +45,11 @@ class TriggerEvent(Base):
     id: Mapped[str] = mapped_column(primary_key=True)
     type: Mapped[str]
     subject: Mapped[str | None]
-    once_key: Mapped[str | None] = mapped_column(unique=True)
+    dedup_key: Mapped[str | None] = mapped_column(unique=True)
     fingerprint: Mapped[str | None]
     secret_id: Mapped[str | None]
     details: Mapped[dict[str, Any]]
-    times: Mapped[int] = mapped_column(Integer, default=1)
+    occurrences: Mapped[int] = mapped_column(Integer, default=1)
     status: Mapped[str]
     reason: Mapped[str | None]
     benchmark_ids: Mapped[list[Any]]
@@ -57,13 +59,14 @@ class TriggerEvent(Base):
     settled_at: Mapped[datetime | None]
 
 
-class RunWatch(Base):
-    """Looks for new runs of an agent for a benchmark.
+class SourceSubscription(Base):
+    """A benchmark's subscription to the new runs of one agent in its trace source.
 
-    `subject` is the digest of where is looked; elsewhere a new baseline is taken.
+    `source_digest` identifies the polled place. When it changes, the runs found at the first poll
+    of the new place are the new starting point and are not evaluated.
     """
 
-    __tablename__ = "run_watches"
+    __tablename__ = "source_subscriptions"
 
     benchmark_id: Mapped[str] = mapped_column(
         ForeignKey("benchmarks.id", ondelete="CASCADE"), primary_key=True
@@ -71,22 +74,25 @@ class RunWatch(Base):
     agent_id: Mapped[str] = mapped_column(
         ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True
     )
-    subject: Mapped[str | None]
+    source_digest: Mapped[str | None]
     polled_at: Mapped[datetime | None]
 
 
-class SeenRun(Base):
-    """A complete run that a watch has seen: it was judged, or it is older than the watch."""
+class ProcessedSourceRun(Base):
+    """A complete run of the source that needs no evaluation any more.
 
-    __tablename__ = "seen_runs"
+    It was evaluated, or it existed before the subscription.
+    """
+
+    __tablename__ = "processed_source_runs"
     __table_args__ = (
         ForeignKeyConstraint(
             ["benchmark_id", "agent_id"],
-            ["run_watches.benchmark_id", "run_watches.agent_id"],
+            ["source_subscriptions.benchmark_id", "source_subscriptions.agent_id"],
             ondelete="CASCADE",
         ),
     )
 
     benchmark_id: Mapped[str] = mapped_column(primary_key=True)
     agent_id: Mapped[str] = mapped_column(primary_key=True)
-    run_id: Mapped[str] = mapped_column(primary_key=True)
+    source_run_id: Mapped[str] = mapped_column(primary_key=True)

@@ -1,4 +1,4 @@
-"""Looking for new runs in trace sources, for the benchmarks that wait for them."""
+"""Polls trace sources for new runs, for the benchmarks with a `newRun` trigger."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,105 +19,108 @@ from app.results.rules import TriggerType
 from app.runs.source_runs import ListedRun, complete_runs, judged_runs, matching
 from app.traces.registry import TRACE_SOURCES, TraceQuery
 from app.triggers import queries, service
-from app.triggers.models import RunWatch, SeenRun
-from app.triggers.queries import Watched
-from app.triggers.rules import POLLED_EVERY, digest
-from app.triggers.service import Start
+from app.triggers.models import ProcessedSourceRun, SourceSubscription
+from app.triggers.queries import SubscriptionKey
+from app.triggers.rules import POLL_INTERVAL, digest
+from app.triggers.service import RunRequest
 
 
-class Look(NamedTuple):
-    """Where to look for runs; `subject` tells one place from another."""
+class PollTarget(NamedTuple):
+    """A place to poll for runs; `source_digest` identifies it."""
 
-    watched: Watched
+    subscription: SubscriptionKey
     source: str
     query: TraceQuery
     pattern: str
 
     @property
-    def subject(self) -> str:
+    def source_digest(self) -> str:
         query = self.query
         parts = (self.source, query.dataset_ref, query.url, query.public_key)
         return digest(*(part or "" for part in parts))
 
 
-def release_due_looks(session: Session, now: datetime) -> None:
-    """Let jobs look wherever nobody has looked for `POLLED_EVERY`, in whatever process."""
-    wanted = queries.watched(session)
-    if wanted:
-        rows = [{"benchmark_id": each.benchmark_id, "agent_id": each.agent_id} for each in wanted]
-        session.execute(insert(RunWatch).values(rows).on_conflict_do_nothing())
-    for watched, watch in queries.due_watches(session, now - POLLED_EVERY).items():
-        if watched not in wanted:
-            session.delete(watch)
+def enqueue_due_polls(session: Session, now: datetime) -> None:
+    """Enqueue a poll for each subscription that no process has polled for `POLL_INTERVAL`."""
+    wanted_keys = queries.list_subscriptions(session)
+    if wanted_keys:
+        rows = [key._asdict() for key in wanted_keys]
+        session.execute(insert(SourceSubscription).values(rows).on_conflict_do_nothing())
+    due = queries.lock_due_subscriptions(session, now - POLL_INTERVAL)
+    for key, subscription in due.items():
+        if key not in wanted_keys:
+            # Deleted, so that a trigger that is turned on again takes a new starting point.
+            session.delete(subscription)
         else:
-            watch.polled_at = now
+            subscription.polled_at = now
             enqueue_once(
                 session,
-                "triggers.look",
-                key=f"triggers.look:{watched.benchmark_id}:{watched.agent_id}",
-                benchmark_id=watched.benchmark_id,
-                agent_id=watched.agent_id,
+                "triggers.poll",
+                key=f"triggers.poll:{key.benchmark_id}:{key.agent_id}",
+                benchmark_id=key.benchmark_id,
+                agent_id=key.agent_id,
             )
     session.flush()
 
 
-def find_look(session: Session, watched: Watched, res: Resources) -> Look | None:
-    """Where to look now; None when the benchmark waits for new runs no more."""
-    benchmark = get_benchmark(session, watched.benchmark_id)
-    agent = get_agent(session, watched.agent_id)
+def find_target(session: Session, key: SubscriptionKey, res: Resources) -> PollTarget | None:
+    """The place to poll now; None when the benchmark has no `newRun` trigger any more."""
+    benchmark = get_benchmark(session, key.benchmark_id)
+    agent = get_agent(session, key.agent_id)
     new_run = Triggers.model_validate(benchmark.triggers).new_run
     if new_run is None or benchmark.archived or agent.archived:
         return None
     query = langfuse_query(agent, res.secrets, res.options.get("langfuse_default_url", ""))
     query = replace(query, dataset_ref=benchmark.dataset_ref)
-    return Look(watched, benchmark.source, query, new_run.pattern)
+    return PollTarget(key, benchmark.source, query, new_run.pattern)
 
 
-def list_complete(look: Look, res: Resources) -> list[ListedRun]:
-    """The complete runs that the source holds, oldest first; asks it, so never in a transaction.
+def list_complete_runs(target: PollTarget, res: Resources) -> list[ListedRun]:
+    """The complete runs of the source, oldest first. Network I/O: never call it in a transaction.
 
-    Raises: `CollectionFailed`, `Unavailable`, `NotFound` for a source that is not there.
+    Raises: `CollectionFailed`, `Unavailable`, `NotFound` when the source is not registered.
     """
-    list_runs = TRACE_SOURCES.get(look.source).list_runs
-    return complete_runs(list_runs(res, look.query))[::-1] if list_runs else []
+    list_runs = TRACE_SOURCES.get(target.source).list_runs
+    return complete_runs(list_runs(res, target.query))[::-1] if list_runs else []
 
 
-def judge_new(session: Session, look: Look, listed: Sequence[ListedRun], now: datetime) -> None:
-    """Start a run for each run of the source that is new; what is there at first is not."""
-    watch = session.get(RunWatch, look.watched, with_for_update=True)
-    if watch is None:
+def start_new_runs(
+    session: Session, target: PollTarget, listed: Sequence[ListedRun], now: datetime
+) -> None:
+    """Start one run for each new run of the source; the runs of the first poll are skipped."""
+    # The lock serializes polls of one subscription, so that no run is started twice.
+    subscription = session.get(SourceSubscription, target.subscription, with_for_update=True)
+    if subscription is None:
         return
-    if watch.subject != look.subject:
-        _forget_seen(session, look.watched)
-        watch.subject = look.subject
-        _note_seen(session, look.watched, listed)
+    if subscription.source_digest != target.source_digest:
+        _delete_processed(session, target.subscription)
+        subscription.source_digest = target.source_digest
+        _insert_processed(session, target.subscription, listed)
         return
-    seen = queries.seen_runs(session, look.watched)
-    new = [run for run in listed if run.id not in seen]
-    _note_seen(session, look.watched, new)
-    wanted = matching(new, look.pattern)
-    judged = judged_runs(session, *look.watched, wanted) if wanted else set()
-    for run in wanted:
-        if run.id in judged:
+    processed_ids = queries.find_processed_runs(session, target.subscription)
+    new_runs = [run for run in listed if run.id not in processed_ids]
+    _insert_processed(session, target.subscription, new_runs)
+    matching_runs = matching(new_runs, target.pattern)
+    evaluated = judged_runs(session, *target.subscription, matching_runs) if matching_runs else ()
+    for run in matching_runs:
+        if run.id in evaluated:
             continue
-        start = Start(*look.watched, run.asked_as)
-        event = service.found_run(session, start, now)
-        service.start_all(session, event, [start], TriggerType.EVENT, now, otherwise="")
+        request = RunRequest(*target.subscription, run.asked_as)
+        event = service.record_new_run(session, request, now)
+        service.start_runs(session, event, [request], TriggerType.EVENT, now, default_reason="")
 
 
-def _forget_seen(session: Session, watched: Watched) -> None:
+def _delete_processed(session: Session, key: SubscriptionKey) -> None:
     session.execute(
-        delete(SeenRun).where(
-            SeenRun.benchmark_id == watched.benchmark_id, SeenRun.agent_id == watched.agent_id
+        delete(ProcessedSourceRun).where(
+            ProcessedSourceRun.benchmark_id == key.benchmark_id,
+            ProcessedSourceRun.agent_id == key.agent_id,
         )
     )
 
 
-def _note_seen(session: Session, watched: Watched, runs: Sequence[ListedRun]) -> None:
-    rows = [
-        {"benchmark_id": watched.benchmark_id, "agent_id": watched.agent_id, "run_id": run.id}
-        for run in runs
-    ]
+def _insert_processed(session: Session, key: SubscriptionKey, runs: Sequence[ListedRun]) -> None:
+    rows = [{**key._asdict(), "source_run_id": run.id} for run in runs]
     if rows:
-        session.execute(insert(SeenRun).values(rows).on_conflict_do_nothing())
+        session.execute(insert(ProcessedSourceRun).values(rows).on_conflict_do_nothing())
     session.flush()

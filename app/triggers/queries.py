@@ -1,3 +1,5 @@
+"""Reads of triggers: secrets, events, subscriptions and the benchmarks with matching triggers."""
+
 from datetime import datetime
 from typing import NamedTuple
 
@@ -9,39 +11,37 @@ from app.benchmarks.event_triggers import Triggers
 from app.benchmarks.models import Benchmark, BenchmarkAgent
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, paged
-from app.triggers.models import RunWatch, SeenRun, TriggerEvent, WebhookSecret
-from app.triggers.rules import EventStatus, EventType, LangfuseEvent, fits
+from app.triggers.models import ProcessedSourceRun, SourceSubscription, TriggerEvent, WebhookSecret
+from app.triggers.rules import LangfuseEvent, TriggerEventStatus, TriggerEventType, rule_matches
 
-DUE_AT_ONCE = 100
+MAX_DUE_EVENTS = 100
 
 
-class SecretNotFound(NotFound):
-    """There is no secret with this id here; GET the address above lists those there are."""
+class WebhookSecretNotFound(NotFound):
+    """The webhook secret does not exist; list the secrets with GET on the collection."""
 
     code = "webhook-secret-not-found"
 
 
-class EventNotFound(NotFound):
-    """There is no event with this id; GET /api/v1/trigger-events lists those of seven days."""
+class TriggerEventNotFound(NotFound):
+    """The trigger event does not exist; GET /api/v1/trigger-events lists the last seven days."""
 
     code = "trigger-event-not-found"
 
 
-class Watched(NamedTuple):
-    """An agent whose new runs a benchmark waits for."""
+class SubscriptionKey(NamedTuple):
+    """The key of a subscription: a benchmark and the agent whose new runs it evaluates."""
 
     benchmark_id: str
     agent_id: str
 
 
-def secrets_of(
-    session: Session, benchmark_id: str | None, now: datetime | None = None
+def list_active_secrets(
+    session: Session, benchmark_id: str | None, now: datetime
 ) -> list[WebhookSecret]:
-    """The secrets of a benchmark, or of Langfuse; with `now` those that count then."""
-    statement = select(WebhookSecret).where(_belongs_to(benchmark_id))
-    if now is not None:
-        counts = or_(WebhookSecret.expires_at.is_(None), WebhookSecret.expires_at > now)
-        statement = statement.where(counts)
+    """The unexpired secrets of a benchmark, or of Langfuse when `benchmark_id` is None."""
+    valid = or_(WebhookSecret.expires_at.is_(None), WebhookSecret.expires_at > now)
+    statement = select(WebhookSecret).where(_belongs_to(benchmark_id), valid)
     return list(session.scalars(statement.order_by(WebhookSecret.created_at, WebhookSecret.id)))
 
 
@@ -59,14 +59,14 @@ def get_secret(session: Session, benchmark_id: str | None, secret_id: str) -> We
     )
     secret = session.scalars(statement).one_or_none()
     if secret is None:
-        raise SecretNotFound
+        raise WebhookSecretNotFound
     return secret
 
 
 def get_event(session: Session, event_id: str, *, for_update: bool = False) -> TriggerEvent:
     event = session.get(TriggerEvent, event_id, with_for_update=for_update or None)
     if event is None:
-        raise EventNotFound
+        raise TriggerEventNotFound
     return event
 
 
@@ -74,8 +74,8 @@ def list_events(
     session: Session,
     query: PageQuery,
     *,
-    status: EventStatus | None = None,
-    event_type: EventType | None = None,
+    status: TriggerEventStatus | None = None,
+    event_type: TriggerEventType | None = None,
 ) -> PageRows[TriggerEvent]:
     statement = select(TriggerEvent)
     if status is not None:
@@ -86,14 +86,14 @@ def list_events(
     return paged(session, statement, keys=keys, query=query)
 
 
-def due_events(session: Session, now: datetime) -> list[TriggerEvent]:
-    """Events that have waited long enough, locked; those that somebody else has are left out."""
+def lock_due_events(session: Session, now: datetime) -> list[TriggerEvent]:
+    """Events whose waiting time is over, locked; events locked by another process are skipped."""
     statement = select(TriggerEvent).where(TriggerEvent.due_at <= now).order_by(TriggerEvent.due_at)
-    return list(session.scalars(statement.limit(DUE_AT_ONCE).with_for_update(skip_locked=True)))
+    return list(session.scalars(statement.limit(MAX_DUE_EVENTS).with_for_update(skip_locked=True)))
 
 
-def evaluated_agents(session: Session, benchmark_id: str) -> list[str]:
-    """The agents that a benchmark names, without those that were put away."""
+def list_evaluated_agents(session: Session, benchmark_id: str) -> list[str]:
+    """The agents that a benchmark evaluates, without archived agents."""
     statement = (
         select(Agent.id)
         .join(BenchmarkAgent, BenchmarkAgent.agent_id == Agent.id)
@@ -103,37 +103,37 @@ def evaluated_agents(session: Session, benchmark_id: str) -> list[str]:
     return list(session.scalars(statement))
 
 
-def benchmarks_for_agent(session: Session, agent_id: str) -> list[str]:
-    """The benchmarks that evaluate an agent and wait for its changes."""
+def find_benchmarks_for_agent(session: Session, agent_id: str) -> list[str]:
+    """The benchmarks that evaluate an agent and have an `agentUpdated` trigger."""
     evaluating = select(BenchmarkAgent.benchmark_id).where(BenchmarkAgent.agent_id == agent_id)
-    return _waiting(session, _is_on("agentUpdated"), Benchmark.id.in_(evaluating))
+    return _select_benchmarks(session, _is_enabled("agentUpdated"), Benchmark.id.in_(evaluating))
 
 
-def benchmarks_for_upload(session: Session, name: str, run_name: str | None) -> list[str]:
-    """The benchmarks that wait for changes of a local dataset and would read this run of it."""
-    return _waiting(
+def find_benchmarks_for_upload(session: Session, name: str, run_name: str | None) -> list[str]:
+    """The benchmarks with a `datasetUpdated` trigger that read this run of a local dataset."""
+    return _select_benchmarks(
         session,
-        _is_on("datasetUpdated"),
+        _is_enabled("datasetUpdated"),
         Benchmark.source == "local",
         Benchmark.dataset_ref == name,
         or_(Benchmark.run_name.is_(None), Benchmark.run_name == run_name),
     )
 
 
-def benchmarks_for_langfuse(session: Session, event: LangfuseEvent) -> list[str]:
-    """The benchmarks with a rule that fits an event; of them the one that its sender names."""
-    some_rule = Benchmark.triggers["langfuse"][0].is_not(None)
-    statement = select(Benchmark).where(Benchmark.archived.is_(False), some_rule)
-    named = event.asks.get("benchmark_id")
+def find_benchmarks_for_langfuse(session: Session, event: LangfuseEvent) -> list[str]:
+    """The benchmarks with a matching rule; only the benchmark that the payload names, if any."""
+    has_rules = Benchmark.triggers["langfuse"][0].is_not(None)
+    statement = select(Benchmark).where(Benchmark.archived.is_(False), has_rules)
+    requested_id = event.run_options.get("benchmark_id")
     return [
         benchmark.id
         for benchmark in session.scalars(statement.order_by(Benchmark.id))
-        if named in (None, benchmark.id) and _some_rule_fits(benchmark, event)
+        if requested_id in (None, benchmark.id) and _any_rule_matches(benchmark, event)
     ]
 
 
-def watched(session: Session) -> set[Watched]:
-    """The agents whose new runs some benchmark waits for."""
+def list_subscriptions(session: Session) -> set[SubscriptionKey]:
+    """The subscriptions that the benchmarks ask for now with a `newRun` trigger."""
     statement = (
         select(BenchmarkAgent.benchmark_id, BenchmarkAgent.agent_id)
         .join(Benchmark, Benchmark.id == BenchmarkAgent.benchmark_id)
@@ -144,20 +144,28 @@ def watched(session: Session) -> set[Watched]:
             Benchmark.triggers["newRun"]["pattern"].is_not(None),
         )
     )
-    return {Watched(*row) for row in session.execute(statement)}
+    return {SubscriptionKey(*row) for row in session.execute(statement)}
 
 
-def due_watches(session: Session, polled_before: datetime) -> dict[Watched, RunWatch]:
-    """The watches that nobody used since, locked; those that somebody else has are left out."""
-    due = or_(RunWatch.polled_at.is_(None), RunWatch.polled_at <= polled_before)
-    statement = select(RunWatch).where(due).order_by(RunWatch.benchmark_id, RunWatch.agent_id)
-    found = session.scalars(statement.with_for_update(skip_locked=True))
-    return {Watched(watch.benchmark_id, watch.agent_id): watch for watch in found}
+def lock_due_subscriptions(
+    session: Session, polled_before: datetime
+) -> dict[SubscriptionKey, SourceSubscription]:
+    """Subscriptions not polled since, locked; rows locked by another process are skipped."""
+    due = or_(SourceSubscription.polled_at.is_(None), SourceSubscription.polled_at <= polled_before)
+    statement = (
+        select(SourceSubscription)
+        .where(due)
+        .order_by(SourceSubscription.benchmark_id, SourceSubscription.agent_id)
+    )
+    subscriptions = session.scalars(statement.with_for_update(skip_locked=True))
+    return {SubscriptionKey(row.benchmark_id, row.agent_id): row for row in subscriptions}
 
 
-def seen_runs(session: Session, watch: Watched) -> set[str]:
-    statement = select(SeenRun.run_id).where(
-        SeenRun.benchmark_id == watch.benchmark_id, SeenRun.agent_id == watch.agent_id
+def find_processed_runs(session: Session, key: SubscriptionKey) -> set[str]:
+    """The IDs of the source runs that a subscription has processed."""
+    statement = select(ProcessedSourceRun.source_run_id).where(
+        ProcessedSourceRun.benchmark_id == key.benchmark_id,
+        ProcessedSourceRun.agent_id == key.agent_id,
     )
     return set(session.scalars(statement))
 
@@ -166,15 +174,15 @@ def _belongs_to(benchmark_id: str | None) -> ColumnElement[bool]:
     return WebhookSecret.benchmark_id.is_not_distinct_from(benchmark_id)
 
 
-def _is_on(trigger: str) -> ColumnElement[bool]:
+def _is_enabled(trigger: str) -> ColumnElement[bool]:
     return cast(Benchmark.triggers[trigger].as_string(), Boolean)
 
 
-def _waiting(session: Session, *conditions: ColumnElement[bool]) -> list[str]:
+def _select_benchmarks(session: Session, *conditions: ColumnElement[bool]) -> list[str]:
     statement = select(Benchmark.id).where(Benchmark.archived.is_(False), *conditions)
     return list(session.scalars(statement.order_by(Benchmark.id)))
 
 
-def _some_rule_fits(benchmark: Benchmark, event: LangfuseEvent) -> bool:
+def _any_rule_matches(benchmark: Benchmark, event: LangfuseEvent) -> bool:
     rules = Triggers.model_validate(benchmark.triggers).langfuse
-    return any(fits(event, rule) for rule in rules)
+    return any(rule_matches(event, rule) for rule in rules)

@@ -1,4 +1,4 @@
-"""Decisions about triggers: who signed a call, what an event of Langfuse says, which rules fit it."""
+"""Pure rules of triggers: signature checks, Langfuse event parsing and rule matching."""
 
 import base64
 import binascii
@@ -21,34 +21,36 @@ from app.benchmarks.event_triggers import (
 )
 from app.core.text import unstorable_reason
 
-TOLERANCE_S = 300
+CLOCK_TOLERANCE_S = 300
 MAX_SECRETS = 20
 SECRET_BYTES = 32
-SECRET_PREFIX = "whsec_"  # noqa: S105 - what secrets begin with
+SECRET_PREFIX = "whsec_"  # noqa: S105 - the public prefix of secrets
 LANGFUSE_PREFIX = "lf-whsec_"
 SCHEME = "v1"
 MAX_SIGNATURES = 10
-MAX_TEXT = 200
+MAX_TEXT_CHARS = 200
 
 DEBOUNCE = timedelta(seconds=30)
-EVENTS_KEPT = timedelta(days=7)
-POLLED_EVERY = timedelta(minutes=5)
+EVENT_RETENTION = timedelta(days=7)
+POLL_INTERVAL = timedelta(minutes=5)
 
 _MESSAGE_ID = re.compile(r"[!-~]{1,255}")
 _SECONDS = re.compile(r"[0-9]{1,12}")
 
-# Compared with where there is no secret, so that it takes as long.
-_NOBODYS = secrets.token_bytes(SECRET_BYTES)
+# Pads the list of keys, so that a benchmark without a secret answers as slowly as one with many.
+_DUMMY_KEY = secrets.token_bytes(SECRET_BYTES)
 
 
-class EventStatus(StrEnum):
+class TriggerEventStatus(StrEnum):
+    """State of an event; STARTED and IGNORED are final."""
+
     WAITING = "WAITING"
     STARTED = "STARTED"
     IGNORED = "IGNORED"
 
 
-class EventType(StrEnum):
-    """What happened; the three in the middle are told by Langfuse."""
+class TriggerEventType(StrEnum):
+    """Type of an event; Langfuse sends the three after WEBHOOK, and OTHER is every other body."""
 
     WEBHOOK = "webhook"
     REMOTE_EXPERIMENT = "remote-experiment"
@@ -60,95 +62,97 @@ class EventType(StrEnum):
     NEW_RUN = "new-run"
 
 
-class SignedCall(NamedTuple):
-    """What was signed, the signatures that came with it, and when (seconds since 1970).
+class SignedMessage(NamedTuple):
+    """Signed content with its offered signatures; `signed_at` in seconds since 1970.
 
-    `spell` writes a signature the one way that is accepted.
+    `encode` turns a digest into the only accepted spelling of a signature.
     """
 
     content: bytes
     signatures: tuple[bytes, ...]
     signed_at: int
-    spell: Callable[[bytes], bytes]
+    encode: Callable[[bytes], bytes]
 
 
-def new_secret() -> str:
-    """A secret for webhooks: 256 random bits. Source: Standard Webhooks 1.0."""
+def generate_secret() -> str:
+    """Generate a webhook secret of 256 random bits. Source: Standard Webhooks 1.0."""
     return SECRET_PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode("ascii")
 
 
-def key_of(secret: str) -> bytes:
-    """The bytes that sign: what follows `whsec_` decoded, a secret of Langfuse as it is written."""
+def decode_key(secret: str) -> bytes:
+    """The signing key: a Langfuse secret as it is, otherwise the decoded part after `whsec_`."""
     if secret.startswith(LANGFUSE_PREFIX):
         return secret.encode()
     return base64.b64decode(secret.removeprefix(SECRET_PREFIX))
 
 
-def standard_call(
+def parse_standard_signature(
     message_id: str | None, timestamp: str | None, signatures: str | None, body: bytes
-) -> SignedCall | None:
-    """A call as its three headers say that it was signed; None when they cannot be read.
+) -> SignedMessage | None:
+    """Parse the three headers of a Standard Webhooks call; None when they are malformed.
 
-    Source: Standard Webhooks 1.0: `v1,` and the base64 of HMAC-SHA256 over `id.timestamp.body`,
-    several of them apart by blanks while a secret is rotated.
+    Source: Standard Webhooks 1.0: `v1,` and the base64 of HMAC-SHA256 over `id.timestamp.body`;
+            during a secret rotation several signatures, separated by spaces.
     """
     if message_id is None or not _MESSAGE_ID.fullmatch(message_id):
         return None
     if timestamp is None or not _SECONDS.fullmatch(timestamp) or signatures is None:
         return None
-    parts = [each.partition(",") for each in signatures.split(" ")[:MAX_SIGNATURES]]
+    parts = [entry.partition(",") for entry in signatures.split(" ")[:MAX_SIGNATURES]]
     offered = tuple(text.encode() for version, _, text in parts if version == SCHEME)
     content = f"{message_id}.{timestamp}.".encode() + body
-    return SignedCall(content, offered, int(timestamp), base64.b64encode)
+    return SignedMessage(content, offered, int(timestamp), base64.b64encode)
 
 
-def langfuse_call(header: str | None, body: bytes) -> SignedCall | None:
-    """A call as Langfuse says that it signed it; None when the header cannot be read.
+def parse_langfuse_signature(header: str | None, body: bytes) -> SignedMessage | None:
+    """Parse the signature header of Langfuse; None when it is malformed.
 
     Source: `t=<seconds>,v1=<hex of HMAC-SHA256 over "t.body">`.
     """
-    parts = [each.strip().partition("=") for each in (header or "").split(",")[:MAX_SIGNATURES]]
+    parts = [entry.strip().partition("=") for entry in (header or "").split(",")[:MAX_SIGNATURES]]
     times = [value for name, _, value in parts if name == "t" and _SECONDS.fullmatch(value)]
     if len(times) != 1:
         return None
     offered = tuple(value.encode() for name, _, value in parts if name == SCHEME)
-    return SignedCall(f"{times[0]}.".encode() + body, offered, int(times[0]), binascii.hexlify)
+    return SignedMessage(f"{times[0]}.".encode() + body, offered, int(times[0]), binascii.hexlify)
 
 
-def signer_of(call: SignedCall, keys: Sequence[bytes]) -> int | None:
-    """Which of at most `MAX_SECRETS` keys signed a call; None when none did.
+def find_signing_key(call: SignedMessage, keys: Sequence[bytes]) -> int | None:
+    """The index of the key that signed a call, of at most `MAX_SECRETS` keys; None if none did.
 
-    Cost:    the same whatever there are of keys, so that it tells nobody whether there are any.
+    Cost:    the same for any number of keys, so that the time reveals nothing about them.
     """
-    found: int | None = None
-    padded = [*keys, *[_NOBODYS] * MAX_SECRETS][: max(MAX_SECRETS, len(keys))]
+    signer: int | None = None
+    padded = [*keys, *[_DUMMY_KEY] * MAX_SECRETS][: max(MAX_SECRETS, len(keys))]
     for number, key in enumerate(padded):
-        expected = call.spell(hmac.digest(key, call.content, "sha256"))
-        fits = [hmac.compare_digest(expected, offered) for offered in call.signatures]
-        if any(fits) and number < len(keys):
-            found = number
-    return found
+        expected = call.encode(hmac.digest(key, call.content, "sha256"))
+        # A list and no generator: `any` would stop at the first match and reveal its position.
+        matches = [hmac.compare_digest(expected, offered) for offered in call.signatures]
+        if any(matches) and number < len(keys):
+            signer = number
+    return signer
 
 
-def seconds_off(call: SignedCall, now: datetime) -> int:
-    """How far from now a call was signed; at most `TOLERANCE_S` is accepted."""
+def clock_skew_s(call: SignedMessage, now: datetime) -> int:
+    """Seconds between the signature and now; at most `CLOCK_TOLERANCE_S` is accepted."""
     return abs(int(now.timestamp()) - call.signed_at)
 
 
 def digest(*parts: str | bytes) -> str:
-    """A digest that tells these parts from any others."""
+    """SHA-256 of the parts; lengths separate them, so that ("ab", "c") differs from ("a", "bc")."""
     raw = [part if isinstance(part, bytes) else part.encode() for part in parts]
-    return hashlib.sha256(b"".join(b"%d:%s" % (len(each), each) for each in raw)).hexdigest()
+    return hashlib.sha256(b"".join(b"%d:%s" % (len(part), part) for part in raw)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LangfuseEvent:
-    """What matters of an event of Langfuse. `asks` is what its sender asks of the run.
+    """The fields of a Langfuse event that rules match.
 
-    `id` is None where Langfuse gives none: a remote experiment.
+    `run_options` are the benchmark, agent and run name that the sender asks for. `id` is None for
+    a remote experiment: Langfuse sends no ID for it.
     """
 
-    type: EventType
+    type: TriggerEventType
     id: str | None = None
     project_id: str | None = None
     dataset_name: str | None = None
@@ -156,32 +160,32 @@ class LangfuseEvent:
     labels: tuple[str, ...] = ()
     monitor_id: str | None = None
     severity: str | None = None
-    asks: dict[str, str] = field(default_factory=dict)
+    run_options: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def stored(cls, document: dict[str, Any]) -> "LangfuseEvent":
+    def from_json(cls, document: dict[str, Any]) -> "LangfuseEvent":
         values = {**document, "labels": tuple(document["labels"])}
-        return cls(**{**values, "type": EventType(document["type"])})
+        return cls(**{**values, "type": TriggerEventType(document["type"])})
 
 
-ASKED = {"benchmark": "benchmark_id", "agent": "agent_id", "runName": "run_name"}
+PAYLOAD_FIELDS = {"benchmark": "benchmark_id", "agent": "agent_id", "runName": "run_name"}
 
 
-def read_langfuse_event(body: Any) -> LangfuseEvent:
-    """The event that a body tells of; `OTHER` when it is none that can start a run."""
+def parse_langfuse_event(body: Any) -> LangfuseEvent:
+    """Parse the body of a Langfuse event; type OTHER when the event cannot start a run."""
     document = _object(body)
     kind, event_id = _text(document, "type"), _text(document, "id")
-    if kind == EventType.PROMPT_VERSION and document.get("action") != "deleted":
+    if kind == TriggerEventType.PROMPT_VERSION and document.get("action") != "deleted":
         return _prompt_version(event_id, _object(document.get("prompt")))
-    if kind == EventType.MONITOR_ALERT:
+    if kind == TriggerEventType.MONITOR_ALERT:
         return _monitor_alert(event_id, _object(document.get("payload")))
     if kind is None and _text(document, "datasetName") is not None:
         return _remote_experiment(document)
-    return LangfuseEvent(type=EventType.OTHER, id=event_id)
+    return LangfuseEvent(type=TriggerEventType.OTHER, id=event_id)
 
 
-def fits(event: LangfuseEvent, rule: LangfuseRule) -> bool:
-    """Whether an event is of the kind of a rule and has what the rule names."""
+def rule_matches(event: LangfuseEvent, rule: LangfuseRule) -> bool:
+    """Whether an event has the type of a rule and every field value that the rule names."""
     if event.type != rule.event:
         return False
     match rule:
@@ -196,13 +200,13 @@ def fits(event: LangfuseEvent, rule: LangfuseRule) -> bool:
             ]
         case MonitorAlert():
             pairs = [(rule.monitor_id, event.monitor_id), (rule.severity, event.severity)]
-    return all(wanted is None or wanted == given for wanted, given in pairs)
+    return all(required is None or required == actual for required, actual in pairs)
 
 
 def _prompt_version(event_id: str | None, prompt: dict[str, Any]) -> LangfuseEvent:
     labels = prompt.get("labels")
     return LangfuseEvent(
-        type=EventType.PROMPT_VERSION,
+        type=TriggerEventType.PROMPT_VERSION,
         id=event_id,
         project_id=_text(prompt, "projectId"),
         prompt_name=_text(prompt, "name"),
@@ -212,7 +216,7 @@ def _prompt_version(event_id: str | None, prompt: dict[str, Any]) -> LangfuseEve
 
 def _monitor_alert(event_id: str | None, payload: dict[str, Any]) -> LangfuseEvent:
     return LangfuseEvent(
-        type=EventType.MONITOR_ALERT,
+        type=TriggerEventType.MONITOR_ALERT,
         id=event_id,
         monitor_id=_text(payload, "monitorId"),
         severity=_text(payload, "severity"),
@@ -220,18 +224,18 @@ def _monitor_alert(event_id: str | None, payload: dict[str, Any]) -> LangfuseEve
 
 
 def _remote_experiment(document: dict[str, Any]) -> LangfuseEvent:
-    payload = _payload(document.get("payload"))
-    given = {field: _text(payload, name) for name, field in ASKED.items()}
+    payload = _parse_payload(document.get("payload"))
+    options = {field: _text(payload, name) for name, field in PAYLOAD_FIELDS.items()}
     return LangfuseEvent(
-        type=EventType.REMOTE_EXPERIMENT,
+        type=TriggerEventType.REMOTE_EXPERIMENT,
         project_id=_text(document, "projectId"),
         dataset_name=_text(document, "datasetName"),
-        asks={name: text for name, text in given.items() if text is not None},
+        run_options={name: text for name, text in options.items() if text is not None},
     )
 
 
-def _payload(value: Any) -> dict[str, Any]:
-    """The object that the sender typed; Langfuse passes it on as a text, mostly."""
+def _parse_payload(value: Any) -> dict[str, Any]:
+    """The object that the sender typed; Langfuse usually sends it as a JSON string."""
     if not isinstance(value, str):
         return _object(value)
     try:
@@ -249,6 +253,6 @@ def _text(document: dict[str, Any], name: str) -> str | None:
 
 
 def _texts(values: list[Any]) -> Iterator[str]:
-    """Those that are texts which a rule could name."""
-    texts = (each for each in values if isinstance(each, str) and 0 < len(each) <= MAX_TEXT)
-    return (each for each in texts if unstorable_reason(each) is None)
+    """The texts that a rule could name: not empty, not too long, storable."""
+    texts = (text for text in values if isinstance(text, str) and 0 < len(text) <= MAX_TEXT_CHARS)
+    return (text for text in texts if unstorable_reason(text) is None)

@@ -1,47 +1,53 @@
+"""Wire schemas of triggers."""
+
 from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field, Secret
 
 from app.core.schemas import Identifier, ShortText, WireModel
-from app.triggers.rules import EventStatus, EventType
+from app.triggers.rules import TriggerEventStatus, TriggerEventType
 
 MAX_OVERLAP_S = 30 * 24 * 3600
 
 
-class WebhookRun(WireModel):
-    """What a signed call may say of the runs that it starts; nothing at all will do."""
+class WebhookRunRequest(WireModel):
+    """Options of a signed call for the runs that it starts; all fields are optional."""
 
     agent_id: Identifier | None = Field(
-        default=None, description="None: each agent that the benchmark evaluates."
+        default=None, description="Agent to run; null runs each agent that the benchmark evaluates."
     )
     run_name: ShortText | None = Field(
-        default=None, description="Run of the dataset to read instead of the benchmark's own."
+        default=None,
+        description="Run of the dataset to read, instead of the run name of the benchmark.",
     )
 
 
-class SecretRotation(WireModel):
-    """How long the earlier secrets of the benchmark still count."""
+class WebhookSecretCreate(WireModel):
+    """Options for a new secret of a benchmark."""
 
-    earlier_end_after_seconds: Annotated[int, Field(ge=0, le=MAX_OVERLAP_S)] | None = Field(
-        default=None, description="None: until they are deleted."
+    previous_expires_after_seconds: Annotated[int, Field(ge=0, le=MAX_OVERLAP_S)] | None = Field(
+        default=None,
+        description="Validity of the previous secrets; null keeps them valid until deleted.",
     )
 
 
 class WebhookSecretView(WireModel):
+    """A webhook secret without its text."""
+
     id: str
     created_at: datetime
     expires_at: datetime | None
 
 
 class WebhookSecretCreated(WebhookSecretView):
-    """A new secret with its text, which is shown this once."""
+    """A new secret with its text, which is returned only once."""
 
     secret: str
 
 
 class LangfuseSecretCreate(WireModel):
-    """A secret that Langfuse made for a webhook or for remote experiments."""
+    """A secret that Langfuse generated for a webhook or for remote experiments."""
 
     name: ShortText
     # A pattern beside `SecretStr` itself would be applied to the mask.
@@ -51,25 +57,28 @@ class LangfuseSecretCreate(WireModel):
 
 
 class LangfuseSecretView(WireModel):
+    """A Langfuse secret without its text."""
+
     id: str
     name: str
     created_at: datetime
 
 
-class EventView(WireModel):
-    """Something that happened and may start runs, and what came of it.
+class TriggerEventView(WireModel):
+    """An event that may start runs, and its outcome.
 
-    `times` counts what was taken for one event; `secretId` is what a webhook was signed with.
+    `occurrences` counts the changes that were merged into the event; `secretId` is the secret that
+    signed the webhook.
     """
 
     id: str
-    type: EventType
+    type: TriggerEventType
     subject: str | None
-    status: EventStatus
+    status: TriggerEventStatus
     reason: str | None
     benchmark_ids: list[str]
     run_ids: list[str]
-    times: int
+    occurrences: int
     secret_id: str | None
     details: dict[str, Any]
     received_at: datetime

@@ -1,10 +1,12 @@
+"""Writes of triggers: webhook secrets, and events with the runs that they start."""
+
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from sqlalchemy import delete, select
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.orm import Session
 
 from app.access import audit
@@ -20,48 +22,53 @@ from app.triggers import queries
 from app.triggers.models import TriggerEvent, WebhookSecret
 from app.triggers.rules import (
     DEBOUNCE,
-    EVENTS_KEPT,
+    EVENT_RETENTION,
     MAX_SECRETS,
-    EventStatus,
-    EventType,
     LangfuseEvent,
+    TriggerEventStatus,
+    TriggerEventType,
+    decode_key,
     digest,
-    key_of,
-    new_secret,
+    generate_secret,
 )
-from app.triggers.schemas import LangfuseSecretCreate, WebhookRun
+from app.triggers.schemas import LangfuseSecretCreate, WebhookRunRequest
 
-NO_AGENTS = "the benchmark evaluates no agent that is not archived; list one in `evaluates`"
-NO_RULE = "no benchmark has a rule that fits it; rules stand in the field `triggers.langfuse`"
-NO_KIND = "it is none of remote-experiment, prompt-version (made or changed) and monitor-alert"
-NOBODY = "no benchmark waits for it any more"
+REASON_NO_AGENT = "the benchmark has no unarchived agent; add an agent to `evaluates`"
+REASON_NO_RULE = "no benchmark has a matching rule; add a rule to `triggers.langfuse`"
+REASON_UNSUPPORTED_TYPE = (
+    "the event type is not supported; supported: remote-experiment, prompt-version (created or"
+    " updated), monitor-alert"
+)
+REASON_NO_BENCHMARK = "no benchmark has a matching trigger any more"
 
 
 class TooManySecrets(Conflict):
-    """There are as many secrets as there may be; delete those that nobody signs with any more."""
+    """The number of secrets has reached its limit; delete the secrets that are no longer used."""
 
     code = "too-many-secrets"
 
 
 class WebhookIdReused(Conflict):
-    """This webhook-id came with another body before; send a new id for a new call."""
+    """An earlier call with this webhook-id had another body; send a new webhook-id."""
 
     code = "webhook-id-reused"
 
 
-class KnownSecret(NamedTuple):
+class SigningSecret(NamedTuple):
+    """The decrypted key of a webhook secret."""
+
     id: str
     key: bytes
 
 
-class CreatedSecret(NamedTuple):
-    """A new secret. `text` is the only copy of it."""
+class CreatedWebhookSecret(NamedTuple):
+    """A new secret. `text` is its only plain copy."""
 
     row: WebhookSecret
     text: Secret
 
 
-class Start(NamedTuple):
+class RunRequest(NamedTuple):
     """A run that an event asks for."""
 
     benchmark_id: str
@@ -70,246 +77,270 @@ class Start(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Received:
-    """A call that was signed: its id if it has one, its body's digest, and with which secret."""
+class VerifiedCall:
+    """A call with a valid signature: its ID, the digest of its body and the signing secret."""
 
     call_id: str
     fingerprint: str
     secret_id: str
 
 
-def create_secret(
+def create_webhook_secret(
     session: Session,
     benchmark_id: str,
     box: SecretBox,
     now: datetime,
     *,
-    earlier_end_after: timedelta | None = None,
-) -> CreatedSecret:
-    """Make a secret for a benchmark; the earlier ones count on, or end after that time.
+    previous_expires_after: timedelta | None = None,
+) -> CreatedWebhookSecret:
+    """Create a secret for a benchmark; previous secrets stay valid, or expire after that time.
 
     Raises: `TooManySecrets`, `BenchmarkNotFound`.
     """
     get_benchmark(session, benchmark_id, for_update=True)
-    earlier = queries.secrets_of(session, benchmark_id, now)
-    if earlier_end_after is not None:
-        end = now + earlier_end_after
-        for row in earlier:
-            row.expires_at = min(row.expires_at or end, end)
-    _require_room([row for row in earlier if row.expires_at is None or row.expires_at > now])
-    text = new_secret()
-    return CreatedSecret(_insert_secret(session, benchmark_id, None, text, box, now), Secret(text))
+    previous = queries.list_active_secrets(session, benchmark_id, now)
+    if previous_expires_after is not None:
+        expires_at = now + previous_expires_after
+        for row in previous:
+            row.expires_at = min(row.expires_at or expires_at, expires_at)
+    _require_secret_quota([r for r in previous if r.expires_at is None or r.expires_at > now])
+    text = generate_secret()
+    row = _insert_secret(session, benchmark_id, None, text, box, now)
+    return CreatedWebhookSecret(row, Secret(text))
 
 
-def keep_langfuse_secret(
+def create_langfuse_secret(
     session: Session, body: LangfuseSecretCreate, box: SecretBox, now: datetime
 ) -> WebhookSecret:
-    """Keep a secret that Langfuse made. Raises `TooManySecrets`."""
-    _require_room(queries.secrets_of(session, None, now))
+    """Store a secret that Langfuse generated. Raises `TooManySecrets`."""
+    _require_secret_quota(queries.list_active_secrets(session, None, now))
     return _insert_secret(session, None, body.name, body.secret.get_secret_value(), box, now)
 
 
 def delete_secret(session: Session, benchmark_id: str | None, secret_id: str) -> None:
-    """End a secret at once."""
+    """Delete a secret; calls that are signed with it are rejected from now on."""
     session.delete(queries.get_secret(session, benchmark_id, secret_id))
     session.flush()
 
 
-def known_secrets(
+def list_signing_secrets(
     session: Session, benchmark_id: str | None, box: SecretBox, now: datetime
-) -> list[KnownSecret]:
-    """What calls for a benchmark, or of Langfuse, may be signed with now."""
-    rows = queries.secrets_of(session, benchmark_id, now)
-    return [KnownSecret(row.id, key_of(_reveal(row, box).reveal())) for row in rows]
+) -> list[SigningSecret]:
+    """The valid secrets for calls of a benchmark, or of Langfuse when `benchmark_id` is None."""
+    rows = queries.list_active_secrets(session, benchmark_id, now)
+    return [SigningSecret(row.id, decode_key(_decrypt(row, box).reveal())) for row in rows]
 
 
-def start_by_webhook(
-    session: Session, benchmark_id: str, received: Received, body: WebhookRun, now: datetime
+def start_runs_by_webhook(
+    session: Session,
+    benchmark_id: str,
+    call: VerifiedCall,
+    body: WebhookRunRequest,
+    now: datetime,
 ) -> TriggerEvent:
-    """Start the runs that a signed call asks for; the same event again for the same call.
+    """Start the runs that a signed call requests; a repeated call returns its first event.
 
-    Raises: `WebhookIdReused`, `Invalid` when there is no agent to run, whatever `create_run` does.
+    Raises: `WebhookIdReused`, `Invalid` when there is no agent to run, and the errors of
+            `create_run`.
     """
-    once_key = digest(EventType.WEBHOOK, benchmark_id, received.call_id)
+    dedup_key = digest(TriggerEventType.WEBHOOK, benchmark_id, call.call_id)
     event = _insert_event(
-        session, EventType.WEBHOOK, benchmark_id, now, once_key=once_key, received=received
+        session, TriggerEventType.WEBHOOK, benchmark_id, now, dedup_key=dedup_key, call=call
     )
     if event is None:
-        return _earlier(session, once_key, received.fingerprint)
-    agents = [body.agent_id] if body.agent_id else queries.evaluated_agents(session, benchmark_id)
-    if not agents:
-        raise Invalid(f"{NO_AGENTS}, or send agentId")
-    for agent_id in agents:
-        _start(session, event, Start(benchmark_id, agent_id, body.run_name), TriggerType.WEBHOOK)
-    _settle(session, event, now)
+        return _find_earlier_event(session, dedup_key, call.fingerprint)
+    agent_ids = (
+        [body.agent_id] if body.agent_id else queries.list_evaluated_agents(session, benchmark_id)
+    )
+    if not agent_ids:
+        raise Invalid(f"{REASON_NO_AGENT}, or send agentId")
+    for agent_id in agent_ids:
+        request = RunRequest(benchmark_id, agent_id, body.run_name)
+        _start_run(session, event, request, TriggerType.WEBHOOK)
+    _settle_event(session, event, now)
     return event
 
 
-def record_langfuse(
-    session: Session, told: LangfuseEvent, received: Received, now: datetime
+def record_langfuse_event(
+    session: Session, langfuse_event: LangfuseEvent, call: VerifiedCall, now: datetime
 ) -> TriggerEvent:
-    """Record an event of Langfuse; a job starts its runs. The same event again if it is known."""
-    same = ("id", told.id) if told.id else ("call", received.secret_id, received.call_id)
-    once_key = digest("langfuse", told.type, *same)
-    benchmarks = queries.benchmarks_for_langfuse(session, told)
+    """Record a Langfuse event and enqueue its runs; a repeated event returns its first record."""
+    # A remote experiment has no ID, so the signed call itself identifies it.
+    identity = (
+        ("id", langfuse_event.id) if langfuse_event.id else ("call", call.secret_id, call.call_id)
+    )
+    dedup_key = digest("langfuse", langfuse_event.type, *identity)
+    benchmark_ids = queries.find_benchmarks_for_langfuse(session, langfuse_event)
     event = _insert_event(
         session,
-        told.type,
-        told.dataset_name or told.prompt_name or told.monitor_id,
+        langfuse_event.type,
+        langfuse_event.dataset_name or langfuse_event.prompt_name or langfuse_event.monitor_id,
         now,
-        once_key=once_key,
-        received=received,
-        details=asdict(told),
+        dedup_key=dedup_key,
+        call=call,
+        details=asdict(langfuse_event),
     )
     if event is None:
-        return _earlier(session, once_key, None)
-    event.benchmark_ids = list(benchmarks)
-    if benchmarks:
-        enqueue(session, "triggers.fire", event_id=event.id)
+        return _find_earlier_event(session, dedup_key, None)
+    event.benchmark_ids = list(benchmark_ids)
+    if benchmark_ids:
+        enqueue(session, "triggers.start_runs", event_id=event.id)
         session.flush()
     else:
-        reason = NO_KIND if told.type is EventType.OTHER else NO_RULE
-        _settle(session, event, now, reasons=[reason])
+        unsupported = langfuse_event.type is TriggerEventType.OTHER
+        reason = REASON_UNSUPPORTED_TYPE if unsupported else REASON_NO_RULE
+        _settle_event(session, event, now, reasons=[reason])
     return event
 
 
-def note_event(
+def record_change(
     session: Session,
-    event_type: EventType,
+    event_type: TriggerEventType,
     subject: str,
     now: datetime,
     *,
     details: dict[str, str] | None = None,
 ) -> None:
-    """Record that something changed which a benchmark waits for.
+    """Record a change of an agent or a dataset, if a benchmark has a trigger for it.
 
-    Those of one thing that follow within `DEBOUNCE` of the first are taken for one event; runs of
-    one dataset that bear other names are other things.
+    Changes of one subject within `DEBOUNCE` of the first one are counted as one event. Uploads of
+    one dataset with different run names are separate events.
     """
-    noted = details or {}
-    if not _starts(session, event_type, subject, noted):
+    event_details = details or {}
+    if not _resolve_requests(session, event_type, subject, event_details):
         return
     row = insert(TriggerEvent).values(
         **_new_event(event_type, subject, now),
-        once_key=digest(event_type, subject, *sorted(noted.values())),
-        details=noted,
+        dedup_key=digest(event_type, subject, *sorted(event_details.values())),
+        details=event_details,
         due_at=now + DEBOUNCE,
     )
-    changed = {"times": TriggerEvent.times + 1}
-    session.execute(row.on_conflict_do_update(index_elements=[TriggerEvent.once_key], set_=changed))
+    _insert_or_count(session, row, {})
 
 
-def note_failure(
-    session: Session, event_type: EventType, start: Start, reason: str, now: datetime
+def record_poll_failure(
+    session: Session,
+    event_type: TriggerEventType,
+    request: RunRequest,
+    reason: str,
+    now: datetime,
 ) -> None:
-    """Record why nothing could be found out; the same failure of the same thing counts up."""
-    failed = {
-        "once_key": digest(event_type, start.benchmark_id, start.agent_id, reason),
+    """Record why a poll failed; a repeated failure with the same reason is counted."""
+    failure = {
+        "dedup_key": digest(event_type, request.benchmark_id, request.agent_id, reason),
         "details": {},
-        "status": EventStatus.IGNORED,
-        "benchmark_ids": [start.benchmark_id],
+        "status": TriggerEventStatus.IGNORED,
+        "benchmark_ids": [request.benchmark_id],
         "reason": reason,
         "settled_at": now,
     }
-    row = insert(TriggerEvent).values({**_new_event(event_type, start.agent_id, now), **failed})
-    changed = {"times": TriggerEvent.times + 1, "settled_at": now}
-    session.execute(row.on_conflict_do_update(index_elements=[TriggerEvent.once_key], set_=changed))
+    row = insert(TriggerEvent).values({**_new_event(event_type, request.agent_id, now), **failure})
+    _insert_or_count(session, row, {"settled_at": now})
 
 
-def release_due(session: Session, now: datetime) -> None:
-    """Let a job start the runs of the events that have waited long enough, each event once."""
-    due = queries.due_events(session, now)
-    for event in due:
-        # What changes from now on is an event of its own.
-        event.due_at = event.once_key = None
+def enqueue_due_events(session: Session, now: datetime) -> None:
+    """Enqueue the start of the runs of each event whose waiting time is over, once."""
+    events = queries.lock_due_events(session, now)
+    for event in events:
+        # Without its key the event is closed: a later change inserts an event of its own.
+        event.due_at = event.dedup_key = None
     session.flush()
-    enqueue_many(session, "triggers.fire", [{"event_id": event.id} for event in due])
+    enqueue_many(session, "triggers.start_runs", [{"event_id": event.id} for event in events])
 
 
-def fire(session: Session, event_id: str, now: datetime) -> None:
-    """Start the runs of an event that waits, as the benchmarks say now; once."""
+def start_event_runs(session: Session, event_id: str, now: datetime) -> None:
+    """Start the runs of a waiting event as the benchmarks are configured now; once."""
     event = queries.get_event(session, event_id, for_update=True)
-    if event.status != EventStatus.WAITING:
+    if event.status != TriggerEventStatus.WAITING:
         return
-    starts = _starts(session, EventType(event.type), event.subject or "", event.details)
-    by = TriggerType.WEBHOOK if event.secret_id else TriggerType.EVENT
-    start_all(session, event, starts, by, now, otherwise=NOBODY)
+    requests = _resolve_requests(
+        session, TriggerEventType(event.type), event.subject or "", event.details
+    )
+    trigger = TriggerType.WEBHOOK if event.secret_id else TriggerType.EVENT
+    start_runs(session, event, requests, trigger, now, default_reason=REASON_NO_BENCHMARK)
 
 
-def start_all(
+def start_runs(
     session: Session,
     event: TriggerEvent,
-    starts: Iterable[Start],
-    by: TriggerType,
+    requests: Iterable[RunRequest],
+    trigger: TriggerType,
     now: datetime,
     *,
-    otherwise: str,
+    default_reason: str,
 ) -> None:
-    """Start those of the runs that can be started, and settle the event with what came of it."""
+    """Start each requested run that can be started, and settle the event with the errors.
+
+    `default_reason` is the event's reason when there is neither a run nor an error.
+    """
     reasons = []
-    for start in starts:
+    for request in requests:
         try:
+            # A savepoint, so that a run that cannot be created does not undo the others.
             with session.begin_nested():
-                _start(session, event, start, by)
+                _start_run(session, event, request, trigger)
         except AppError as error:
-            reasons.append(f"{start.benchmark_id}, {start.agent_id}: {error.detail}")
+            reasons.append(f"{request.benchmark_id}, {request.agent_id}: {error.detail}")
     if not event.run_ids and not reasons:
-        reasons.append(otherwise)
-    _settle(session, event, now, reasons=reasons)
+        reasons.append(default_reason)
+    _settle_event(session, event, now, reasons=reasons)
 
 
-def found_run(session: Session, start: Start, now: datetime) -> TriggerEvent:
-    """A new run in a trace source, as an event."""
-    details = {"run_name": start.run_name}
-    event = _insert_event(session, EventType.NEW_RUN, start.agent_id, now, details=details)
-    assert event is not None, "it has no key that another could have"
+def record_new_run(session: Session, request: RunRequest, now: datetime) -> TriggerEvent:
+    """Record a new run of a trace source as an event."""
+    details = {"run_name": request.run_name}
+    event = _insert_event(session, TriggerEventType.NEW_RUN, request.agent_id, now, details=details)
+    assert event is not None, "an event without a dedup key cannot conflict"
     return event
 
 
-def purge_events(session: Session, now: datetime) -> int:
-    """Forget some events of a week ago, and secrets that ended then; see `delete_some`."""
-    session.execute(delete(WebhookSecret).where(WebhookSecret.expires_at < now - EVENTS_KEPT))
-    return delete_some(session, TriggerEvent, TriggerEvent.received_at < now - EVENTS_KEPT)
+def delete_expired_events(session: Session, now: datetime) -> int:
+    """Delete expired secrets, and a batch of events after their retention; see `delete_some`."""
+    expired_before = now - EVENT_RETENTION
+    session.execute(delete(WebhookSecret).where(WebhookSecret.expires_at < expired_before))
+    return delete_some(session, TriggerEvent, TriggerEvent.received_at < expired_before)
 
 
-def _starts(
-    session: Session, event_type: EventType, subject: str, details: dict[str, Any]
-) -> list[Start]:
-    """The runs that an event asks for."""
-    if event_type is EventType.AGENT_UPDATED:
-        benchmarks = queries.benchmarks_for_agent(session, subject)
-        return [Start(benchmark_id, subject, None) for benchmark_id in benchmarks]
-    if event_type is EventType.DATASET_UPDATED:
+def _resolve_requests(
+    session: Session, event_type: TriggerEventType, subject: str, details: dict[str, Any]
+) -> list[RunRequest]:
+    """The runs that an event asks for, as the benchmarks are configured now."""
+    if event_type is TriggerEventType.AGENT_UPDATED:
+        benchmark_ids = queries.find_benchmarks_for_agent(session, subject)
+        return [RunRequest(benchmark_id, subject, None) for benchmark_id in benchmark_ids]
+    if event_type is TriggerEventType.DATASET_UPDATED:
         run_name = details.get("run_name")
-        return _of_all_agents(
-            session, queries.benchmarks_for_upload(session, subject, run_name), run_name
-        )
-    told = LangfuseEvent.stored(details)
-    benchmarks = queries.benchmarks_for_langfuse(session, told)
-    run_name = told.asks.get("run_name")
-    if "agent_id" in told.asks:
-        return [Start(each, told.asks["agent_id"], run_name) for each in benchmarks]
-    return _of_all_agents(session, benchmarks, run_name)
+        benchmark_ids = queries.find_benchmarks_for_upload(session, subject, run_name)
+        return _requests_for_all_agents(session, benchmark_ids, run_name)
+    langfuse_event = LangfuseEvent.from_json(details)
+    benchmark_ids = queries.find_benchmarks_for_langfuse(session, langfuse_event)
+    options = langfuse_event.run_options
+    run_name = options.get("run_name")
+    if "agent_id" in options:
+        return [RunRequest(id_, options["agent_id"], run_name) for id_ in benchmark_ids]
+    return _requests_for_all_agents(session, benchmark_ids, run_name)
 
 
-def _of_all_agents(
+def _requests_for_all_agents(
     session: Session, benchmark_ids: Iterable[str], run_name: str | None
-) -> list[Start]:
+) -> list[RunRequest]:
     return [
-        Start(benchmark_id, agent_id, run_name)
+        RunRequest(benchmark_id, agent_id, run_name)
         for benchmark_id in benchmark_ids
-        for agent_id in queries.evaluated_agents(session, benchmark_id)
+        for agent_id in queries.list_evaluated_agents(session, benchmark_id)
     ]
 
 
-def _start(session: Session, event: TriggerEvent, start: Start, by: TriggerType) -> None:
+def _start_run(
+    session: Session, event: TriggerEvent, request: RunRequest, trigger: TriggerType
+) -> None:
     run = create_run(
         session,
-        start.benchmark_id,
-        start.agent_id,
-        trigger=by,
+        request.benchmark_id,
+        request.agent_id,
+        trigger=trigger,
         trigger_event_id=event.id,
-        run_name=start.run_name,
+        run_name=request.run_name,
     )
     actor = (
         audit.Actor(type="webhook", id=event.secret_id)
@@ -317,14 +348,15 @@ def _start(session: Session, event: TriggerEvent, start: Start, by: TriggerType)
         else audit.Actor(type="event", id=event.id)
     )
     audit.record(session, actor, "start_run", audit.Resource("benchmark-runs", run.id))
+    # New lists: SQLAlchemy does not detect changes inside a JSON value.
     event.run_ids = [*event.run_ids, run.id]
-    event.benchmark_ids = sorted({*event.benchmark_ids, start.benchmark_id})
+    event.benchmark_ids = sorted({*event.benchmark_ids, request.benchmark_id})
 
 
-def _settle(
+def _settle_event(
     session: Session, event: TriggerEvent, now: datetime, *, reasons: Iterable[str] = ()
 ) -> None:
-    event.status = EventStatus.STARTED if event.run_ids else EventStatus.IGNORED
+    event.status = TriggerEventStatus.STARTED if event.run_ids else TriggerEventStatus.IGNORED
     event.reason = "; ".join(reasons) or None
     event.settled_at = now
     session.flush()
@@ -332,48 +364,59 @@ def _settle(
 
 def _insert_event(
     session: Session,
-    event_type: EventType,
+    event_type: TriggerEventType,
     subject: str | None,
     now: datetime,
     *,
-    once_key: str | None = None,
-    received: Received | None = None,
+    dedup_key: str | None = None,
+    call: VerifiedCall | None = None,
     details: dict[str, Any] | None = None,
 ) -> TriggerEvent | None:
-    """The event; None when there is one with this key. Waits for whoever writes that one now."""
+    """Insert an event; None when an event holds the key.
+
+    Locks: waits for a concurrent transaction that inserts the same key.
+    """
     row = insert(TriggerEvent).values(
         **_new_event(event_type, subject, now),
-        once_key=once_key,
-        fingerprint=received.fingerprint if received else None,
-        secret_id=received.secret_id if received else None,
+        dedup_key=dedup_key,
+        fingerprint=call.fingerprint if call else None,
+        secret_id=call.secret_id if call else None,
         details=details or {},
     )
-    statement = row.on_conflict_do_nothing(index_elements=[TriggerEvent.once_key])
+    statement = row.on_conflict_do_nothing(index_elements=[TriggerEvent.dedup_key])
     return session.scalars(statement.returning(TriggerEvent)).one_or_none()
 
 
-def _new_event(event_type: EventType, subject: str | None, now: datetime) -> dict[str, Any]:
+def _insert_or_count(session: Session, row: Insert, changes: dict[str, Any]) -> None:
+    """Insert an event, or count one more occurrence of the event that holds its key."""
+    changes = {"occurrences": TriggerEvent.occurrences + 1, **changes}
+    session.execute(
+        row.on_conflict_do_update(index_elements=[TriggerEvent.dedup_key], set_=changes)
+    )
+
+
+def _new_event(event_type: TriggerEventType, subject: str | None, now: datetime) -> dict[str, Any]:
     return {
         "id": new_id(),
         "type": event_type,
         "subject": subject,
-        "times": 1,
-        "status": EventStatus.WAITING,
+        "occurrences": 1,
+        "status": TriggerEventStatus.WAITING,
         "benchmark_ids": [],
         "run_ids": [],
         "received_at": now,
     }
 
 
-def _earlier(session: Session, once_key: str, fingerprint: str | None) -> TriggerEvent:
-    """The event of a call that came before; raises `WebhookIdReused` for another body."""
-    event = session.scalars(select(TriggerEvent).where(TriggerEvent.once_key == once_key)).one()
+def _find_earlier_event(session: Session, dedup_key: str, fingerprint: str | None) -> TriggerEvent:
+    """The event of an earlier call; raises `WebhookIdReused` when its body was different."""
+    event = session.scalars(select(TriggerEvent).where(TriggerEvent.dedup_key == dedup_key)).one()
     if fingerprint is not None and event.fingerprint != fingerprint:
         raise WebhookIdReused
     return event
 
 
-def _require_room(rows: list[WebhookSecret]) -> None:
+def _require_secret_quota(rows: list[WebhookSecret]) -> None:
     if len(rows) >= MAX_SECRETS:
         raise TooManySecrets
 
@@ -393,5 +436,5 @@ def _insert_secret(
     return row
 
 
-def _reveal(row: WebhookSecret, box: SecretBox) -> Secret:
+def _decrypt(row: WebhookSecret, box: SecretBox) -> Secret:
     return box.decrypt(row.secret, table="webhook_secrets", row=row.id, column="secret")

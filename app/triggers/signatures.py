@@ -1,4 +1,4 @@
-"""Who calls, where a signature stands in for an API key."""
+"""Authentication of webhook calls by signature instead of API key."""
 
 import logging
 from typing import Annotated
@@ -14,15 +14,15 @@ from app.core.web.deps import Res
 from app.core.web.request_body import RawBody
 from app.triggers import service
 from app.triggers.rules import (
-    TOLERANCE_S,
-    SignedCall,
+    CLOCK_TOLERANCE_S,
+    SignedMessage,
+    clock_skew_s,
     digest,
-    langfuse_call,
-    seconds_off,
-    signer_of,
-    standard_call,
+    find_signing_key,
+    parse_langfuse_signature,
+    parse_standard_signature,
 )
-from app.triggers.service import Received
+from app.triggers.service import VerifiedCall
 
 log = logging.getLogger(__name__)
 
@@ -32,94 +32,99 @@ STANDARD = APIKeyHeader(
     name="webhook-signature",
     scheme_name="StandardWebhooks",
     auto_error=False,
-    description="Standard Webhooks 1.0: with the headers `webhook-id` and `webhook-timestamp`,"
-    " signed with a webhook secret of the benchmark.",
+    description="Standard Webhooks 1.0 signature with a webhook secret of the benchmark; requires the"
+    " headers `webhook-id` and `webhook-timestamp`.",
 )
 LANGFUSE = APIKeyHeader(
     name="x-langfuse-signature",
     scheme_name="LangfuseSignature",
     auto_error=False,
-    description="`t=…,v1=…` as Langfuse signs, with a secret that is known here.",
+    description="Langfuse signature `t=…,v1=…` with a registered Langfuse secret.",
 )
 
 
 class BadSignature(Unauthorized):
-    """The call is not signed with a secret of this address; sign what you send, byte by byte."""
+    """The signature is not valid; sign the exact bytes of the body with a secret of this endpoint."""
 
     code = "bad-signature"
 
 
 class StaleSignature(Unauthorized):
-    """The signature is too old or from the future; set the clock, sign anew and send again."""
+    """The signature is too old or in the future; correct the clock, sign again and resend."""
 
     code = "stale-signature"
 
 
-def standard_signature(
+def verify_standard_signature(
     request: Request,
     benchmark_id: Annotated[str, Path(alias="benchmarkId")],
     body: RawBody,
     res: Res,
     signatures: Annotated[str | None, Security(STANDARD)],
-) -> Received:
-    """A call that is signed with a secret of the benchmark.
+) -> VerifiedCall:
+    """Verify a Standard Webhooks call with the secrets of the benchmark.
 
-    Raises: `BadSignature` for unsigned and wrongly signed calls, benchmarks without a secret and
-            unknown benchmarks alike; `StaleSignature`, `TooManyRequests`.
+    Raises: `BadSignature` alike for a missing or wrong signature, a benchmark without secrets and
+            an unknown benchmark, so that the answer reveals nothing; `StaleSignature`,
+            `TooManyRequests`.
     """
-    message_id = _single(request, "webhook-id")
-    call = standard_call(message_id, _single(request, "webhook-timestamp"), signatures, body)
-    return _checked(request, res, benchmark_id, call, call_id=message_id, body=body)
+    message_id = _single_header(request, "webhook-id")
+    call = parse_standard_signature(
+        message_id, _single_header(request, "webhook-timestamp"), signatures, body
+    )
+    return _verify(request, res, benchmark_id, call, call_id=message_id, body=body)
 
 
-def langfuse_signature(
+def verify_langfuse_signature(
     request: Request,
     body: RawBody,
     res: Res,
     signature: Annotated[str | None, Security(LANGFUSE)],
-) -> Received:
-    """A call that is signed with a secret of Langfuse; raises as `standard_signature` does."""
-    call = langfuse_call(signature, body)
+) -> VerifiedCall:
+    """Verify a Langfuse call; raises the same errors as `verify_standard_signature`."""
+    call = parse_langfuse_signature(signature, body)
     call_id = digest(call.content) if call else None
-    return _checked(request, res, None, call, call_id=call_id, body=body)
+    return _verify(request, res, None, call, call_id=call_id, body=body)
 
 
-def _checked(
+def _verify(
     request: Request,
     res: Resources,
     benchmark_id: str | None,
-    call: SignedCall | None,
+    call: SignedMessage | None,
     *,
     call_id: str | None,
     body: bytes,
-) -> Received:
+) -> VerifiedCall:
     if call is None or call_id is None:
         raise _refusal(request)
     now = res.clock()
     with res.db.read() as session:
-        known = service.known_secrets(session, benchmark_id, res.secrets, now)
-    signer = signer_of(call, [secret.key for secret in known])
+        signing_secrets = service.list_signing_secrets(session, benchmark_id, res.secrets, now)
+    signer = find_signing_key(call, [secret.key for secret in signing_secrets])
     if signer is None:
         raise _refusal(request)
-    # Only who holds a secret is told this.
-    if (off_s := seconds_off(call, now)) > TOLERANCE_S:
+    # After the signature check: only the holder of a secret learns about the clock.
+    if (skew_s := clock_skew_s(call, now)) > CLOCK_TOLERANCE_S:
         raise StaleSignature(
-            f"the call was signed {off_s} s away from the clock here, at most {TOLERANCE_S} s are"
-            " accepted; set the clock, sign anew and send again",
+            f"the signature time differs from the server clock by {skew_s} s (at most"
+            f" {CLOCK_TOLERANCE_S} s); correct the clock, sign again and resend",
             headers=CHALLENGE,
         )
-    return Received(call_id=call_id, fingerprint=digest(body), secret_id=known[signer].id)
+    return VerifiedCall(
+        call_id=call_id, fingerprint=digest(body), secret_id=signing_secrets[signer].id
+    )
 
 
 def _refusal(request: Request) -> BadSignature | TooManyRequests:
-    """401, and 429 to an address that was wrong too often; a right signature never comes here."""
-    failures = _failures(request)
+    """401, or 429 after too many failures of one address; valid signatures are never limited."""
+    failures = _failure_limit(request)
     address = request.client.host if request.client else None
     wait_s = failures.wait_s(address)
     if wait_s:
         return TooManyRequests(
-            f"too many calls from your address were not signed rightly; wait {wait_s} s, then send"
-            " one that is",
+            f"too many calls with an invalid signature from your address; wait {wait_s} s, then"
+            " send a call with a valid signature",
             headers={"Retry-After": str(wait_s)},
         )
     failures.note(address)
@@ -127,14 +132,14 @@ def _refusal(request: Request) -> BadSignature | TooManyRequests:
     return BadSignature(headers=CHALLENGE)
 
 
-def _failures(request: Request) -> FailureLimit:
+def _failure_limit(request: Request) -> FailureLimit:
     state = request.app.state
-    found = getattr(state, "wrong_signatures", None)
-    if not isinstance(found, FailureLimit):
-        found = state.wrong_signatures = FailureLimit()
-    return found
+    limit = getattr(state, "wrong_signatures", None)
+    if not isinstance(limit, FailureLimit):
+        limit = state.wrong_signatures = FailureLimit()
+    return limit
 
 
-def _single(request: Request, name: str) -> str | None:
+def _single_header(request: Request, name: str) -> str | None:
     values = request.headers.getlist(name)
     return values[0] if len(values) == 1 else None

@@ -1,4 +1,4 @@
-"""The jobs of triggers, and what the worker does for them from time to time."""
+"""Jobs of triggers, and the periodic tick of the worker that enqueues them."""
 
 import logging
 
@@ -7,9 +7,9 @@ from app.core.resources import Resources
 from app.jobs.handlers import HANDLERS, Job
 from app.traces.registry import CollectionFailed
 from app.triggers import polling, service
-from app.triggers.queries import Watched
-from app.triggers.rules import EventType
-from app.triggers.service import Start
+from app.triggers.queries import SubscriptionKey
+from app.triggers.rules import TriggerEventType
+from app.triggers.service import RunRequest
 
 log = logging.getLogger(__name__)
 
@@ -17,45 +17,49 @@ TICK_S = 5.0
 
 
 def tick(res: Resources) -> None:
-    """Put on the queue what is due: events that have waited, places to look for new runs."""
+    """Enqueue the jobs of due events and due polls."""
     with res.db.begin() as session:
-        service.release_due(session, res.clock())
+        service.enqueue_due_events(session, res.clock())
     with res.db.begin() as session:
-        polling.release_due_looks(session, res.clock())
+        polling.enqueue_due_polls(session, res.clock())
 
 
 @HANDLERS.handles("triggers.on_event")
 def on_event(job: Job, *, event: str, subject: str, run_name: str | None = None) -> None:
-    """Something changed that benchmarks may wait for."""
+    """Record the change of an agent or a dataset."""
     res, details = job.resources, {} if run_name is None else {"run_name": run_name}
     with res.db.begin() as session:
-        service.note_event(session, EventType(event), subject, res.clock(), details=details)
+        service.record_change(
+            session, TriggerEventType(event), subject, res.clock(), details=details
+        )
 
 
-@HANDLERS.handles("triggers.fire")
-def fire(job: Job, *, event_id: str) -> None:
+@HANDLERS.handles("triggers.start_runs")
+def start_runs(job: Job, *, event_id: str) -> None:
     """Start the runs of an event."""
     with job.resources.db.begin() as session:
-        service.fire(session, event_id, job.resources.clock())
+        service.start_event_runs(session, event_id, job.resources.clock())
 
 
-@HANDLERS.handles("triggers.look")
-def look(job: Job, *, benchmark_id: str, agent_id: str) -> None:
-    """Look for new runs of an agent and start a run for each."""
-    res, watched = job.resources, Watched(benchmark_id, agent_id)
+@HANDLERS.handles("triggers.poll")
+def poll(job: Job, *, benchmark_id: str, agent_id: str) -> None:
+    """Poll the source for new runs of an agent, and start a run for each."""
+    res, subscription = job.resources, SubscriptionKey(benchmark_id, agent_id)
     try:
         with res.db.read() as session:
-            place = polling.find_look(session, watched, res)
-        if place is None:
+            target = polling.find_target(session, subscription, res)
+        if target is None:
             return
-        listed = polling.list_complete(place, res)
+        listed = polling.list_complete_runs(target, res)
     except Unavailable:
-        raise
+        raise  # the job is retried
     except (CollectionFailed, NotFound) as error:
-        log.warning("new runs of %s for %s not found out: %s", agent_id, benchmark_id, error)
+        log.warning("poll for new runs failed: benchmark=%s agent=%s: %s", *subscription, error)
         with res.db.begin() as session:
-            start = Start(benchmark_id, agent_id, None)
-            service.note_failure(session, EventType.NEW_RUN, start, error.detail, res.clock())
+            request = RunRequest(benchmark_id, agent_id, None)
+            service.record_poll_failure(
+                session, TriggerEventType.NEW_RUN, request, error.detail, res.clock()
+            )
         return
     with res.db.begin() as session:
-        polling.judge_new(session, place, listed, res.clock())
+        polling.start_new_runs(session, target, listed, res.clock())

@@ -237,11 +237,11 @@ def upgrade() -> None:
         prefixes=["UNLOGGED"],
     )
     op.create_table(
-        "source_limits",
+        "circuit_breakers",
         sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("closed_until", TIMESTAMP, nullable=True),
+        sa.Column("open_until", TIMESTAMP, nullable=True),
         sa.Column("failures", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("name", name="pk_source_limits"),
+        sa.PrimaryKeyConstraint("name", name="pk_circuit_breakers"),
     )
     op.create_table(
         "trace_results",
@@ -256,11 +256,11 @@ def upgrade() -> None:
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("type", sa.Text(), nullable=False),
         sa.Column("subject", sa.Text(), nullable=True),
-        sa.Column("once_key", sa.Text(), nullable=True),
+        sa.Column("dedup_key", sa.Text(), nullable=True),
         sa.Column("fingerprint", sa.Text(), nullable=True),
         sa.Column("secret_id", sa.Text(), nullable=True),
         sa.Column("details", JSON, nullable=False),
-        sa.Column("times", sa.Integer(), nullable=False),
+        sa.Column("occurrences", sa.Integer(), nullable=False),
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("benchmark_ids", JSON, nullable=False),
@@ -269,7 +269,7 @@ def upgrade() -> None:
         sa.Column("due_at", TIMESTAMP, nullable=True),
         sa.Column("settled_at", TIMESTAMP, nullable=True),
         sa.PrimaryKeyConstraint("id", name="pk_trigger_events"),
-        sa.UniqueConstraint("once_key", name="uq_trigger_events_once_key"),
+        sa.UniqueConstraint("dedup_key", name="uq_trigger_events_dedup_key"),
     )
     op.create_index(
         "ix_trigger_events_due_at",
@@ -483,16 +483,16 @@ def upgrade() -> None:
         sa.UniqueConstraint("dataset_id", "trace_id", name="uq_local_traces_dataset_id_trace_id"),
     )
     op.create_table(
-        "run_watches",
+        "source_subscriptions",
         sa.Column("benchmark_id", sa.Text(), nullable=False),
         sa.Column("agent_id", sa.Text(), nullable=False),
-        sa.Column("subject", sa.Text(), nullable=True),
+        sa.Column("source_digest", sa.Text(), nullable=True),
         sa.Column("polled_at", TIMESTAMP, nullable=True),
-        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name="fk_run_watches_agent_id", ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name="fk_source_subscriptions_agent_id", ondelete="CASCADE"),
         sa.ForeignKeyConstraint(
-            ["benchmark_id"], ["benchmarks.id"], name="fk_run_watches_benchmark_id", ondelete="CASCADE"
+            ["benchmark_id"], ["benchmarks.id"], name="fk_source_subscriptions_benchmark_id", ondelete="CASCADE"
         ),
-        sa.PrimaryKeyConstraint("benchmark_id", "agent_id", name="pk_run_watches"),
+        sa.PrimaryKeyConstraint("benchmark_id", "agent_id", name="pk_source_subscriptions"),
     )
     op.create_table(
         "schedule_configs",
@@ -740,24 +740,24 @@ def upgrade() -> None:
         postgresql_where=sa.text("run_id IS NOT NULL"),
     )
     op.create_table(
-        "seen_runs",
+        "processed_source_runs",
         sa.Column("benchmark_id", sa.Text(), nullable=False),
         sa.Column("agent_id", sa.Text(), nullable=False),
-        sa.Column("run_id", sa.Text(), nullable=False),
+        sa.Column("source_run_id", sa.Text(), nullable=False),
         sa.ForeignKeyConstraint(
             ["benchmark_id", "agent_id"],
-            ["run_watches.benchmark_id", "run_watches.agent_id"],
-            name="fk_seen_runs_benchmark_id_agent_id",
+            ["source_subscriptions.benchmark_id", "source_subscriptions.agent_id"],
+            name="fk_processed_source_runs_benchmark_id_agent_id",
             ondelete="CASCADE",
         ),
-        sa.PrimaryKeyConstraint("benchmark_id", "agent_id", "run_id", name="pk_seen_runs"),
+        sa.PrimaryKeyConstraint("benchmark_id", "agent_id", "source_run_id", name="pk_processed_source_runs"),
     )
     op.execute(CREATE_APPEND_ONLY_FUNCTION)
     op.execute(CREATE_APPEND_ONLY_TRIGGER)
 
 
 def downgrade() -> None:
-    op.drop_table("seen_runs")
+    op.drop_table("processed_source_runs")
     op.drop_table("schedule_fires")
     op.drop_table("run_llm_usage")
     op.drop_table("run_shards")
@@ -768,7 +768,7 @@ def downgrade() -> None:
     op.drop_table("alert_events")
     op.drop_table("webhook_secrets")
     op.drop_table("schedule_configs")
-    op.drop_table("run_watches")
+    op.drop_table("source_subscriptions")
     op.drop_table("local_traces")
     op.drop_table("kpi_definitions")
     op.drop_table("deliveries")
@@ -778,7 +778,7 @@ def downgrade() -> None:
     op.drop_table("alert_configs")
     op.drop_table("trigger_events")
     op.drop_table("trace_results")
-    op.drop_table("source_limits")
+    op.drop_table("circuit_breakers")
     op.drop_table("rate_windows")
     op.drop_table("notifications")
     op.drop_table("local_datasets")

@@ -19,7 +19,7 @@ from app.core.problems import MEDIA_TYPE, PROBLEMS
 from app.core.resources import Resources
 from app.core.web.problem_pages import errors_page
 from app.main import create_app
-from app.triggers.signatures import langfuse_signature, standard_signature
+from app.triggers.signatures import verify_langfuse_signature, verify_standard_signature
 from tests.support.http import serving
 
 CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
@@ -52,7 +52,7 @@ def roles(dependant: Any) -> list[str]:
 
 def is_signed(dependant: Any) -> bool:
     """Whether a route checks a signature, byte by byte, in the place of an API key."""
-    signature = dependant.call in (langfuse_signature, standard_signature)
+    signature = dependant.call in (verify_langfuse_signature, verify_standard_signature)
     return signature or any(is_signed(inner) for inner in dependant.dependencies)
 
 

@@ -27,7 +27,7 @@ from app.metrics.types import (
     Skipped,
     TraceMeasurements,
 )
-from app.traces.types import Outcome, ToolCall, Trace
+from app.traces.types import ToolCall, Trace, TraceOutcome
 
 load_metrics()
 
@@ -59,7 +59,7 @@ def traces() -> list[Trace]:
             input=(second and "Which fox?") or None,
             **FIGURES[(first + second) % 2],
         )
-        for outcome in Outcome
+        for outcome in TraceOutcome
         for first, expected in enumerate(TEXTS)
         for second, output in enumerate(TEXTS)
     ]

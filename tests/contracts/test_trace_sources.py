@@ -16,7 +16,7 @@ from app.traces.models import Collection
 from app.traces.queries import read_traces
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TraceQuery
 from app.traces.service import create_collection, store_local_dataset, store_page
-from app.traces.types import Outcome, ToolCall, Trace
+from app.traces.types import ToolCall, Trace, TraceOutcome
 from tests.support.service import JSON, ndjson
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -44,7 +44,7 @@ FULL_TRACE = Trace(
     trace_id="full",
     item_id="item",
     trial=2,
-    outcome=Outcome.AGENT_ERROR,
+    outcome=TraceOutcome.AGENT_ERROR,
     input="in",
     expected_output="expected",
     output="é😀",

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from app.core.resources import Resources
 from app.traces import queries
-from app.traces.ndjson import trace_from_json
+from app.traces.ndjson import parse_trace
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, SourceSpec, TracePage, TraceQuery
 
 PAGE_SIZE = 500
 
 # Raised when the same line is read as another trace than before.
-READING = 1
+PARSER_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class LocalSource:
     resources: Resources
 
     def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
-        start = self._start(query, cursor)
+        start = self._resume(query, cursor)
         dataset_id, position, total = start.dataset_id, start.position, start.total
         while True:
             with self.resources.db.read() as session:
@@ -39,19 +39,19 @@ class LocalSource:
                     code="RUN_NOT_FOUND",
                 )
             yield TracePage(
-                traces=tuple(trace_from_json(json.loads(line)) for line in page),
+                traces=tuple(parse_trace(json.loads(line)) for line in page),
                 cursor=None if done else f"{position}:{total}:{dataset_id}:{start.run_name}",
                 total=total,
                 run_name=start.run_name,
-                revision=f"{dataset_id}/{READING}",
+                revision=f"{dataset_id}/{PARSER_VERSION}",
             )
             if done:
                 return
 
-    def _start(self, query: TraceQuery, cursor: str | None) -> "_Start":
+    def _resume(self, query: TraceQuery, cursor: str | None) -> "_ReadState":
         if cursor is not None:
             position, total, dataset_id, run_name = cursor.split(":", 3)
-            return _Start(dataset_id, int(position), int(total), run_name)
+            return _ReadState(dataset_id, int(position), int(total), run_name)
         if query.dataset_ref is None:
             raise CollectionFailed(
                 "the benchmark names no dataset; set its datasetRef to the name of an upload",
@@ -59,13 +59,13 @@ class LocalSource:
             )
         with self.resources.db.read() as session:
             dataset = queries.find_local_dataset(session, query.dataset_ref, query.run_name)
-            known = queries.local_run_names(session, query.dataset_ref)
+            known = queries.list_local_run_names(session, query.dataset_ref)
         if dataset is None:
-            raise _not_found(query, known)
-        return _Start(dataset.id, 0, dataset.trace_count, dataset.run_name)
+            raise _upload_not_found(query, known)
+        return _ReadState(dataset.id, 0, dataset.trace_count, dataset.run_name)
 
 
-class _Start(NamedTuple):
+class _ReadState(NamedTuple):
     """Where reading begins; all of it stands in the cursor."""
 
     dataset_id: str
@@ -74,7 +74,7 @@ class _Start(NamedTuple):
     run_name: str
 
 
-def _not_found(query: TraceQuery, known: list[str]) -> CollectionFailed:
+def _upload_not_found(query: TraceQuery, known: list[str]) -> CollectionFailed:
     if not known:
         return CollectionFailed(
             f"nothing was uploaded for the dataset {query.dataset_ref!r};"

@@ -11,9 +11,8 @@ from app.harness.bash.reports.structured import json_report
 from app.harness.bash.types import Judgement
 from app.harness.results import AttemptOutcome, ConversationEnding
 from app.traces.imports import read_results
-from app.traces.ndjson import read_traces
-from app.traces.types import Outcome as TraceOutcome
-from app.traces.types import ToolCall, Trace
+from app.traces.ndjson import iter_traces
+from app.traces.types import ToolCall, Trace, TraceOutcome
 from tests.support.bash_eval import (
     HAIKU,
     RECORDINGS,
@@ -49,7 +48,7 @@ def imported(service: Service, raw: bytes, **more: Any) -> httpx.Response:
 
 
 def traces_in(raw: bytes) -> list[Trace]:
-    return list(read_traces(read_results(raw).lines))
+    return list(iter_traces(read_results(raw).lines))
 
 
 def small(**more: Any) -> bytes:

@@ -8,7 +8,7 @@ from app.harness.mcp.recordings import json_text
 from app.harness.mcp.types import McpReport
 from app.traces.imports import read_results
 from app.traces.mcp_traces import traces_of
-from app.traces.ndjson import read_traces
+from app.traces.ndjson import iter_traces
 from tests.support.mcp_results import FAILED, llm_calls, mcp_report, result, tool_call
 from tests.support.service import Service
 
@@ -26,7 +26,7 @@ def test_what_is_read_is_what_was_recorded() -> None:
     report = two_attempts()
     found = read_results(json_text(report).encode())
     assert found.run_name == "bench-m-2026-11-22-093000"
-    assert list(read_traces(found.lines)) == list(traces_of(report))
+    assert list(iter_traces(found.lines)) == list(traces_of(report))
 
 
 def test_a_recorded_run_is_measured(service: Service) -> None:

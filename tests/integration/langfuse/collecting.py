@@ -12,8 +12,8 @@ from app.core.http.network_policy import OWN_SERVERS
 from app.core.resources import Resources
 from app.traces.collect import collect
 from app.traces.registry import TracePage, TraceQuery
-from app.traces.sources.langfuse.retry import Patience
-from app.traces.sources.langfuse.server_cache import SERVERS
+from app.traces.sources.langfuse.retry import LangfusePolicy
+from app.traces.sources.langfuse.server_cache import SERVER_CACHE
 from app.traces.sources.langfuse.source import LangfuseSource
 from app.traces.types import Trace
 from tests.support.langfuse import StandIn
@@ -21,7 +21,7 @@ from tests.support.langfuse import StandIn
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 # Waits of thousandths of seconds where a run would wait for seconds.
-HURRIED = Patience(first_wait_s=0.001, longest_wait_s=0.004, poll_s=0.001, rate_limit_s=20.0)
+HURRIED = LangfusePolicy(first_wait_s=0.001, longest_wait_s=0.004, poll_s=0.001, rate_limit_s=20.0)
 
 
 class Collected(NamedTuple):
@@ -64,14 +64,14 @@ def read(
     langfuse: StandIn,
     cursor: str | None = None,
     *,
-    patience: Patience = HURRIED,
+    patience: LangfusePolicy = HURRIED,
     now: datetime = NOW,
     **fields: Any,
 ) -> Iterator[TracePage]:
     """The pages of a server that this process has not met yet."""
     query = query_of(langfuse, **fields)
-    SERVERS.forget(langfuse.url, query.public_key or "")
-    source = LangfuseSource(resources=resources(now), patience=patience)
+    SERVER_CACHE.evict(langfuse.url, query.public_key or "")
+    source = LangfuseSource(resources=resources(now), policy=patience)
     return collect(source, query, cursor)
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from app.traces.registry import CollectionFailed
-from app.traces.sources.langfuse.server_cache import SERVERS, Known
+from app.traces.sources.langfuse.server_cache import SERVER_CACHE, ServerInfo
 from app.traces.sources.langfuse.source import LangfuseSource
-from app.traces.types import Outcome, ToolCall, Trace
+from app.traces.types import ToolCall, Trace, TraceOutcome
 from tests.integration.langfuse.collecting import NOW, collected, query_of, read, resources
 from tests.support.langfuse import ScorePlan, StandIn
 from tests.support.langfuse.mishaps import Changed, Says
@@ -87,14 +87,14 @@ def test_without_a_name_the_newest_run_of_the_dataset_is_read(langfuse: StandIn)
 def test_a_task_that_raised_is_a_failure_and_no_answer(langfuse: StandIn) -> None:
     langfuse.experiment(items=2, errors={1})
     failed = collected(langfuse).by_item["dataset-1-1"]
-    assert failed.outcome is Outcome.AGENT_ERROR
+    assert failed.outcome is TraceOutcome.AGENT_ERROR
     assert (failed.output, failed.error) == (None, "the agent gave up")
 
 
 def test_a_missing_output_is_missing(langfuse: StandIn) -> None:
     langfuse.experiment(items=1, output_of=lambda _: None, expected_of=lambda _: None)
     [trace] = collected(langfuse).traces
-    assert trace.outcome is Outcome.SCORED
+    assert trace.outcome is TraceOutcome.SCORED
     assert (trace.output, trace.expected_output) == (None, None)
 
 
@@ -342,11 +342,13 @@ def test_a_server_that_is_known_is_not_asked_who_it_is(langfuse: StandIn) -> Non
 
 def test_a_server_that_was_upgraded_is_found_out_anew(langfuse: StandIn) -> None:
     langfuse.experiment(items=2)
-    SERVERS.keep(langfuse.url, langfuse.public_key, Known(api="v3", project_id="project-1"))
+    SERVER_CACHE.put(
+        langfuse.url, langfuse.public_key, ServerInfo(api="v3", project_id="project-1")
+    )
     pages = LangfuseSource(resources=resources()).pages(query_of(langfuse), None)
     assert sum(len(page.traces) for page in pages) == 2
-    found = SERVERS.find(langfuse.url, langfuse.public_key)
-    assert found == Known(api="v4", project_id="project-1")
+    found = SERVER_CACHE.get(langfuse.url, langfuse.public_key)
+    assert found == ServerInfo(api="v4", project_id="project-1")
 
 
 def test_a_time_that_is_too_long_to_search_is_made_shorter(langfuse: StandIn) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from app.core.encryption import Secret
 from app.traces.registry import CollectionFailed
-from app.traces.sources.langfuse.background import BEAT_S
+from app.traces.sources.langfuse.background import HEARTBEAT_S
 from tests.integration.langfuse.collecting import HURRIED, collected, read
 from tests.support.langfuse import StandIn
 from tests.support.langfuse.faults import Fault
@@ -249,4 +249,4 @@ def test_whoever_waits_for_a_page_is_heard_all_the_time(langfuse: StandIn, fault
     assert (beat.traces, beat.cursor is None) == ((), False)
     pages.close()  # type: ignore[attr-defined]
     # Liveness: it neither waits for the server nor for the time that the server named.
-    assert time.monotonic() - started < BEAT_S + 60
+    assert time.monotonic() - started < HEARTBEAT_S + 60

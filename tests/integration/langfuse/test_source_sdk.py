@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from app.core.clock import utc_now
-from app.traces.types import Outcome
+from app.traces.types import TraceOutcome
 from tests.integration.langfuse.collecting import collected
 from tests.integration.langfuse.test_sdk_round_trip import run_capitals, sdk_of
 from tests.support.langfuse import StandIn, stand_in
@@ -34,7 +34,7 @@ def test_an_experiment_of_the_sdk_becomes_its_traces(after_the_experiment: Stand
         "Chile": (None, "Santiago"),
     }
     chile, italy = found["Chile"], found["Italy"]
-    assert (chile.outcome, chile.error) == (Outcome.AGENT_ERROR, "no such country")
+    assert (chile.outcome, chile.error) == (TraceOutcome.AGENT_ERROR, "no such country")
     assert italy.input == '{"country": "Italy"}'
     # The judge spends 8 USD on each answer, the agent 0.25 + 0.5.
     assert {trace.cost_usd for trace in found.values()} == {0.75}

@@ -7,7 +7,7 @@ from itertools import chain, cycle, repeat
 import pytest
 
 from app.traces.registry import CollectionFailed
-from app.traces.types import Outcome, ToolCall, Trace
+from app.traces.types import ToolCall, Trace, TraceOutcome
 from tests.integration.langfuse.collecting import collected
 from tests.integration.langfuse.test_source import ODD_NAMES
 from tests.support.langfuse import ScorePlan, StandIn
@@ -80,7 +80,7 @@ def test_a_run_is_found_by_its_id_and_the_newest_without_a_name(langfuse_v3: Sta
 def test_a_task_that_raised_is_a_failure(langfuse_v3: StandIn) -> None:
     langfuse_v3.experiment(items=2, errors={1})
     failed = collected(langfuse_v3).by_item["dataset-1-1"]
-    assert failed.outcome is Outcome.AGENT_ERROR
+    assert failed.outcome is TraceOutcome.AGENT_ERROR
     assert (failed.output, failed.error) == (None, "the agent gave up")
 
 

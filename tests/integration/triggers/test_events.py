@@ -35,7 +35,7 @@ def test_ten_changes_in_a_short_time_start_one_run(scene: Scene) -> None:
     change(scene, times=10)
     scene.tick(seconds=31)
     [event] = scene.events()
-    assert (event["times"], len(event["runIds"])) == (10, 1)
+    assert (event["occurrences"], len(event["runIds"])) == (10, 1)
     change(scene)
     scene.tick(seconds=31)
     assert len(scene.runs()) == 2

@@ -216,6 +216,6 @@ def test_what_changed_before_the_job_counts(scene: Scene, langfuse: Langfuse) ->
     [event] = scene.events()
     assert (event["status"], event["reason"], scene.runs()) == (
         "IGNORED",
-        "no benchmark waits for it any more",
+        "no benchmark has a matching trigger any more",
         [],
     )

@@ -20,16 +20,16 @@ from app.traces.registry import (
     TracePage,
     TraceQuery,
 )
-from app.traces.types import Outcome, Trace
-from app.triggers.polling import find_look, judge_new, list_complete
-from app.triggers.queries import Watched
+from app.traces.types import Trace, TraceOutcome
+from app.triggers.polling import find_target, list_complete_runs, start_new_runs
+from app.triggers.queries import SubscriptionKey
 from tests.integration.triggers.conftest import Scene
 
 TRACE = Trace(
     trace_id="t",
     item_id="i",
     trial=0,
-    outcome=Outcome.SCORED,
+    outcome=TraceOutcome.SCORED,
     input="q",
     expected_output="a b",
     output="a b",
@@ -149,16 +149,16 @@ def test_a_look_takes_its_turn_with_schedules_that_judge_the_same(
 ) -> None:
     look(scene)
     shelf.put("nightly-1")
-    watched = Watched("bench-001", "agent-001")
+    watched = SubscriptionKey("bench-001", "agent-001")
     resources = scene.service.resources
     with resources.db.read() as session:
-        place = find_look(session, watched, resources)
+        place = find_target(session, watched, resources)
     assert place is not None
-    listed = list_complete(place, resources)
+    listed = list_complete_runs(place, resources)
     with resources.db.begin() as schedule:
         judged_runs(schedule, "bench-001", "agent-001", listed)
         with pytest.raises(DatabaseUnavailable), impatient(resources) as session:
-            judge_new(session, place, listed, resources.clock())
+            start_new_runs(session, place, listed, resources.clock())
 
 
 def test_a_wider_pattern_does_not_dig_up_the_past(scene: Scene, shelf: Bookshelf) -> None:
@@ -202,7 +202,7 @@ def test_a_source_that_refuses_is_recorded_once_with_a_count(
     look(scene)
     look(scene)
     [event] = scene.events()
-    assert (event["status"], event["reason"], event["times"], event["benchmarkIds"]) == (
+    assert (event["status"], event["reason"], event["occurrences"], event["benchmarkIds"]) == (
         "IGNORED",
         "the keys are wrong; send others",
         2,
@@ -222,11 +222,11 @@ def test_a_source_that_is_away_is_asked_again_later(scene: Scene, shelf: Bookshe
     from app.jobs.handlers import HANDLERS, Job
     from app.triggers import tasks
 
-    handler = HANDLERS.find("triggers.look")
+    handler = HANDLERS.find("triggers.poll")
     assert handler is not None
     job = Job(resources=scene.service.resources, pool=scene.service.pool, must_stop=lambda: False)
     with pytest.raises(Unavailable):
-        tasks.look(job, benchmark_id="bench-001", agent_id="agent-001")
+        tasks.poll(job, benchmark_id="bench-001", agent_id="agent-001")
     assert scene.events() == []
     shelf.error = None
     assert look(scene) == ["nightly-1"]

@@ -98,13 +98,13 @@ def test_the_same_id_may_be_used_for_two_benchmarks(scene: Scene) -> None:
 
 
 def test_ids_are_forgotten_after_a_week_and_not_before(scene: Scene) -> None:
-    from app.triggers.service import purge_events
+    from app.triggers.service import delete_expired_events
 
     scene.sender().call("msg_1")
     for days, left in ((6.9, 1), (0.2, 0)):
         scene.clock.go_on(days=days)
         with scene.service.resources.db.begin() as session:
-            purge_events(session, scene.clock())
+            delete_expired_events(session, scene.clock())
         assert len(scene.events()) == left
 
 
@@ -193,7 +193,7 @@ def test_a_body_of_more_than_64_kib_is_refused(scene: Scene) -> None:
 
 def test_secrets_are_shown_once_and_rotated_without_a_gap(scene: Scene) -> None:
     first = scene.sender()
-    second = scene.sender(earlierEndAfterSeconds=3600)
+    second = scene.sender(previousExpiresAfterSeconds=3600)
     listed = scene.service.listed("/benchmarks/bench-001/webhook-secrets")
     assert [set(each) for each in listed] == [{"id", "createdAt", "expiresAt"}] * 2
     assert [first.call("a").status_code, second.call("b").status_code] == [202, 202]
@@ -227,7 +227,7 @@ def test_there_are_only_so_many_secrets(scene: Scene) -> None:
     for _ in range(MAX_SECRETS):
         scene.sender()
     assert scene.service.refused(409, "POST", path, {})["type"] == "/problems/too-many-secrets"
-    scene.sender(earlierEndAfterSeconds=0)
+    scene.sender(previousExpiresAfterSeconds=0)
 
 
 def test_no_secret_stands_in_the_database(scene: Scene) -> None:

@@ -16,7 +16,7 @@ from app.comparison.flipped_items import (
 from app.comparison.item_attributes import TraitRow, traits_of_rows
 from app.comparison.item_matrix import ItemRow, table_of_rows
 from app.statistics.verdict import Scale
-from app.traces.types import Outcome
+from app.traces.types import TraceOutcome
 
 
 def test_trials_of_an_item_are_averaged_and_missing_ones_left_out() -> None:
@@ -73,14 +73,14 @@ def test_items_that_come_out_the_same_everywhere_are_find_constant_items() -> No
 
 
 def test_tags_tools_and_bad_ends_are_features_of_an_item() -> None:
-    def row(item: str, tools: list[str], outcome: Outcome, latency: float | None) -> TraitRow:
+    def row(item: str, tools: list[str], outcome: TraceOutcome, latency: float | None) -> TraitRow:
         return TraitRow(item, "r", ["kind:sum"], outcome, tools, (latency, None, None))
 
     found = traits_of_rows(
         [
-            row("a", ["search", "search"], Outcome.SCORED, 10.0),
-            row("a", [], Outcome.TIMEOUT, None),
-            row("b", ["fetch"], Outcome.SCORED, 30.0),
+            row("a", ["search", "search"], TraceOutcome.SCORED, 10.0),
+            row("a", [], TraceOutcome.TIMEOUT, None),
+            row("b", ["fetch"], TraceOutcome.SCORED, 30.0),
         ]
     )
     assert found.features == {

@@ -7,14 +7,14 @@ import pytest
 from app.comparison.item_counts import _Gathered, tables_of_traces
 from app.comparison.item_matrix import ItemTable
 from app.metrics.types import MetricRef
-from app.traces.types import Outcome, Trace
+from app.traces.types import Trace, TraceOutcome
 
 MACRO = MetricRef.of("F1_SCORE", {"labels": "macro"})
 ITEMS = ItemTable(items=["a", "b"])
 
 
 def trace(item: str, expected: str, given: str | None) -> Trace:
-    outcome = Outcome.SCORED if given is not None else Outcome.AGENT_ERROR
+    outcome = TraceOutcome.SCORED if given is not None else TraceOutcome.AGENT_ERROR
     return Trace(
         trace_id=item, item_id=item, expected_output=expected, output=given, outcome=outcome
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.traces.types import Outcome
+from app.traces.types import TraceOutcome
 from demo.agent import HANDBOOK, read_questions, record
 from demo.retrieval import read_handbook
 from demo.tools import SETTINGS
@@ -91,8 +91,8 @@ def test_headings_are_unique_in_the_current_handbook() -> None:
 @pytest.mark.parametrize("night", NIGHTS)
 def test_every_trace_is_a_line_that_the_service_accepts(night: str) -> None:
     for trace in traces_of(night):
-        outcome = Outcome(trace["outcome"])
-        failed = outcome is not Outcome.SCORED
+        outcome = TraceOutcome(trace["outcome"])
+        failed = outcome is not TraceOutcome.SCORED
         assert set(trace) == FIELDS | ({"error"} if failed else set()), trace["traceId"]
         assert (trace["output"] is None) == failed
         assert set(trace["scores"]) == (set() if failed else {"Groundedness"})
@@ -114,10 +114,10 @@ def test_both_nights_ask_the_same_items_under_different_trace_ids() -> None:
 
 @pytest.mark.parametrize("night", NIGHTS)
 def test_both_nights_are_valid_runs(night: str) -> None:
-    outcomes = [Outcome(trace["outcome"]) for trace in traces_of(night)]
+    outcomes = [TraceOutcome(trace["outcome"]) for trace in traces_of(night)]
 
     assert fmean(outcome.is_missing for outcome in outcomes) < 0.05
-    assert sum(outcome is Outcome.INFRA_ERROR for outcome in outcomes) <= 2
+    assert sum(outcome is TraceOutcome.INFRA_ERROR for outcome in outcomes) <= 2
 
 
 def test_the_second_night_is_plainly_worse() -> None:

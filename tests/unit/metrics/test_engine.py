@@ -27,7 +27,7 @@ from app.metrics.types import (
     Skipped,
     SkipReason,
 )
-from app.traces.types import Outcome, Trace
+from app.traces.types import Trace, TraceOutcome
 
 FAKE = MetricSpec(key="FAKE", description="", source="")
 
@@ -66,7 +66,7 @@ def spec(
 def trace(
     trace_id: str = "t",
     *,
-    outcome: Outcome = Outcome.SCORED,
+    outcome: TraceOutcome = TraceOutcome.SCORED,
     expected: str | None = "a b",
     output: str | None = "a c",
 ) -> Trace:
@@ -153,21 +153,21 @@ def test_whole_numbers_and_open_ranges_are_accepted_and_zero_has_no_sign() -> No
     assert math.copysign(1.0, zero) == 1.0
 
 
-@pytest.mark.parametrize("outcome", [Outcome.AGENT_ERROR, Outcome.TIMEOUT])
+@pytest.mark.parametrize("outcome", [TraceOutcome.AGENT_ERROR, TraceOutcome.TIMEOUT])
 def test_an_agent_that_failed_takes_the_worst_value_even_without_an_output(
-    outcome: Outcome,
+    outcome: TraceOutcome,
 ) -> None:
     failed = trace(outcome=outcome, output=None)
     assert measure(failed, [FakeMetric(raising, spec(worst=0.0, needs=BOTH))]).values == (0.0,)
 
 
 def test_an_agent_that_failed_is_skipped_by_a_metric_without_a_worst_value() -> None:
-    row = measure(trace(outcome=Outcome.TIMEOUT), [FakeMetric(raising)])
+    row = measure(trace(outcome=TraceOutcome.TIMEOUT), [FakeMetric(raising)])
     assert row.missing == {"FAKE": Skipped(SkipReason.AGENT_ERROR)}
 
 
-@pytest.mark.parametrize("outcome", [Outcome.AGENT_ERROR, Outcome.TIMEOUT])
-def test_a_metric_that_measures_failures_is_asked_for_them(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [TraceOutcome.AGENT_ERROR, TraceOutcome.TIMEOUT])
+def test_a_metric_that_measures_failures_is_asked_for_them(outcome: TraceOutcome) -> None:
     measures = replace(FAKE, measures_failures=True)
     failed = trace(outcome=outcome, output=None)
     assert measure(failed, [FakeMetric(lambda _: 0.75, measures)]).values == (0.75,)
@@ -176,7 +176,7 @@ def test_a_metric_that_measures_failures_is_asked_for_them(outcome: Outcome) -> 
     assert measure(failed, [FakeMetric(raising, needing)]).missing == {
         "FAKE": Skipped(SkipReason.NO_OUTPUT)
     }
-    lost = trace(outcome=Outcome.INFRA_ERROR)
+    lost = trace(outcome=TraceOutcome.INFRA_ERROR)
     assert measure(lost, [FakeMetric(raising, measures)]).missing == {
         "FAKE": Skipped(SkipReason.INFRA_ERROR)
     }
@@ -196,12 +196,12 @@ def test_a_process_that_met_its_limit_of_memory_gives_its_chunk_back(
 @pytest.mark.parametrize(
     ("outcome", "reason"),
     [
-        (Outcome.INFRA_ERROR, SkipReason.INFRA_ERROR),
-        (Outcome.JUDGE_ERROR, SkipReason.JUDGE_ERROR),
+        (TraceOutcome.INFRA_ERROR, SkipReason.INFRA_ERROR),
+        (TraceOutcome.JUDGE_ERROR, SkipReason.JUDGE_ERROR),
     ],
 )
 def test_an_error_that_is_not_the_agents_is_skipped_never_zero(
-    outcome: Outcome, reason: SkipReason
+    outcome: TraceOutcome, reason: SkipReason
 ) -> None:
     row = measure(trace(outcome=outcome), [FakeMetric(raising, spec(worst=0.0))])
     assert row.values == (None,)
@@ -215,7 +215,7 @@ def test_an_error_that_is_not_the_agents_is_skipped_never_zero(
         (trace(output=None), SkipReason.NO_OUTPUT),
         (trace(expected=None, output=None), SkipReason.NO_EXPECTED_OUTPUT),
         (
-            trace(expected=None, outcome=Outcome.AGENT_ERROR),
+            trace(expected=None, outcome=TraceOutcome.AGENT_ERROR),
             SkipReason.NO_EXPECTED_OUTPUT,
         ),
     ],
@@ -246,7 +246,7 @@ def test_a_batch_is_asked_once_for_the_traces_that_apply() -> None:
 
 def test_a_batch_is_not_asked_for_an_agent_that_failed() -> None:
     batch = FakeBatch(raising, spec(worst=0.0))
-    rows = measure_chunk([trace("a"), trace("b", outcome=Outcome.TIMEOUT)], [batch])
+    rows = measure_chunk([trace("a"), trace("b", outcome=TraceOutcome.TIMEOUT)], [batch])
     assert [row.values for row in rows] == [(0.25,), (0.0,)]
     assert batch.sizes == [1]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from app.metrics.engine import measure
 from app.metrics.registry import load_metrics, provider_for
 from app.metrics.types import MetricRef, Skipped, SkipReason
-from app.traces.types import Outcome, Trace
+from app.traces.types import Trace, TraceOutcome
 
 load_metrics()
 
@@ -164,6 +164,6 @@ def test_whatever_python_writes_as_json_is_json(document: object) -> None:
 @pytest.mark.parametrize("key", ["EXACT_MATCH", "CONTAINS", "EDIT_SIMILARITY", "JSON_VALID"])
 def test_an_agent_that_failed_scores_nothing(key: str) -> None:
     failed = Trace(
-        trace_id="t", item_id="t", expected_output="x", output="x", outcome=Outcome.AGENT_ERROR
+        trace_id="t", item_id="t", expected_output="x", output="x", outcome=TraceOutcome.AGENT_ERROR
     )
     assert measure(failed, [provider_for(MetricRef.of(key))]).values == (0.0,)

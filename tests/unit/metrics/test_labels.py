@@ -22,7 +22,7 @@ from app.metrics.types import (
     OptionValue,
     RunMetric,
 )
-from app.traces.types import Outcome, Trace
+from app.traces.types import Trace, TraceOutcome
 
 load_metrics()
 
@@ -44,7 +44,7 @@ def traces(answers: Sequence[Answer]) -> list[Trace]:
             item_id=str(number),
             expected_output=answer.expected,
             output=answer.given,
-            outcome=Outcome.SCORED if answer.given is not None else Outcome.AGENT_ERROR,
+            outcome=TraceOutcome.SCORED if answer.given is not None else TraceOutcome.AGENT_ERROR,
         )
         for number, answer in enumerate(answers)
     ]

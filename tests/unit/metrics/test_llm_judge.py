@@ -22,7 +22,7 @@ from app.metrics.types import (
     SkipReason,
 )
 from app.metrics.verdicts import verdict_of
-from app.traces.types import Outcome, Trace
+from app.traces.types import Trace, TraceOutcome
 
 load_metrics()
 
@@ -109,7 +109,7 @@ def test_a_trace_without_a_text_that_the_prompt_wants_is_skipped() -> None:
 
 
 def test_an_agent_that_failed_has_the_minimum_and_nobody_is_asked() -> None:
-    failed = trace(outcome=Outcome.AGENT_ERROR, output=None)
+    failed = trace(outcome=TraceOutcome.AGENT_ERROR, output=None)
     assert requests_to(judge(minimum=1, maximum=5), [failed]) == [1.0]
 
 

@@ -8,7 +8,7 @@ from app.metrics.aggregate import aggregate
 from app.metrics.engine import measure
 from app.metrics.registry import load_metrics, provider_for
 from app.metrics.types import MetricRef, Missing, Skipped, SkipReason
-from app.traces.types import Outcome, ToolCall, Trace
+from app.traces.types import ToolCall, Trace, TraceOutcome
 
 load_metrics()
 
@@ -63,17 +63,19 @@ NOT_TOLD = Skipped(SkipReason.NOT_SUPPORTED)
         ("TURNS", 3.0),
     ],
 )
-@pytest.mark.parametrize("outcome", [Outcome.SCORED, Outcome.AGENT_ERROR, Outcome.TIMEOUT])
+@pytest.mark.parametrize(
+    "outcome", [TraceOutcome.SCORED, TraceOutcome.AGENT_ERROR, TraceOutcome.TIMEOUT]
+)
 def test_a_figure_is_that_of_the_trace_also_when_the_agent_failed(
-    key: str, wanted: float, outcome: Outcome
+    key: str, wanted: float, outcome: TraceOutcome
 ) -> None:
     assert measured(told(outcome=outcome, output=None), key) == wanted
 
 
 @pytest.mark.parametrize("key", FIGURES)
-@pytest.mark.parametrize("outcome", [Outcome.SCORED, Outcome.AGENT_ERROR])
+@pytest.mark.parametrize("outcome", [TraceOutcome.SCORED, TraceOutcome.AGENT_ERROR])
 def test_a_figure_that_the_source_does_not_tell_is_missing_never_zero(
-    key: str, outcome: Outcome
+    key: str, outcome: TraceOutcome
 ) -> None:
     assert measured(trace(outcome=outcome), key) == NOT_TOLD
 
@@ -96,12 +98,12 @@ def test_a_total_of_which_one_half_is_unknown_is_unknown() -> None:
 @pytest.mark.parametrize(
     ("outcome", "reason"),
     [
-        (Outcome.INFRA_ERROR, SkipReason.INFRA_ERROR),
-        (Outcome.JUDGE_ERROR, SkipReason.JUDGE_ERROR),
+        (TraceOutcome.INFRA_ERROR, SkipReason.INFRA_ERROR),
+        (TraceOutcome.JUDGE_ERROR, SkipReason.JUDGE_ERROR),
     ],
 )
 def test_what_was_not_the_agents_doing_is_skipped(
-    key: str, outcome: Outcome, reason: SkipReason
+    key: str, outcome: TraceOutcome, reason: SkipReason
 ) -> None:
     assert measured(told(outcome=outcome), key) == Skipped(reason)
 
@@ -109,13 +111,13 @@ def test_what_was_not_the_agents_doing_is_skipped(
 @pytest.mark.parametrize(
     ("outcome", "status", "rate"),
     [
-        (Outcome.SCORED, 1.0, 0.0),
-        (Outcome.AGENT_ERROR, 0.0, 1.0),
-        (Outcome.TIMEOUT, 0.0, 1.0),
+        (TraceOutcome.SCORED, 1.0, 0.0),
+        (TraceOutcome.AGENT_ERROR, 0.0, 1.0),
+        (TraceOutcome.TIMEOUT, 0.0, 1.0),
     ],
 )
 def test_status_is_one_for_an_answer_and_the_error_rate_for_a_failure(
-    outcome: Outcome, status: float, rate: float
+    outcome: TraceOutcome, status: float, rate: float
 ) -> None:
     assert measured(trace(outcome=outcome), "STATUS") == status
     assert measured(trace(outcome=outcome), "ERROR_RATE") == rate
@@ -124,13 +126,20 @@ def test_status_is_one_for_an_answer_and_the_error_rate_for_a_failure(
 def test_errors_are_the_failure_of_the_agent_and_those_of_its_tools() -> None:
     broken = (ToolCall(name="a", ok=False), ToolCall(name="b", ok=False), ToolCall(name="c"))
     assert measured(trace(), "ERROR_COUNT") == 0.0
-    assert measured(trace(outcome=Outcome.TIMEOUT), "ERROR_COUNT") == 1.0
+    assert measured(trace(outcome=TraceOutcome.TIMEOUT), "ERROR_COUNT") == 1.0
     assert measured(trace(tool_calls=broken), "ERROR_COUNT") == 2.0
-    assert measured(trace(tool_calls=broken, outcome=Outcome.AGENT_ERROR), "ERROR_COUNT") == 3.0
+    assert (
+        measured(trace(tool_calls=broken, outcome=TraceOutcome.AGENT_ERROR), "ERROR_COUNT") == 3.0
+    )
 
 
 def test_the_mean_status_of_a_run_is_one_only_without_a_failure() -> None:
-    outcomes = [Outcome.SCORED, Outcome.SCORED, Outcome.AGENT_ERROR, Outcome.INFRA_ERROR]
+    outcomes = [
+        TraceOutcome.SCORED,
+        TraceOutcome.SCORED,
+        TraceOutcome.AGENT_ERROR,
+        TraceOutcome.INFRA_ERROR,
+    ]
     column = [
         value if isinstance(value := measured(trace(outcome=one), "STATUS"), float) else None
         for one in outcomes

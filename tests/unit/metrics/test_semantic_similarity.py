@@ -21,7 +21,7 @@ from app.metrics.types import (
     SkipReason,
 )
 from app.metrics.vectors import cosine
-from app.traces.types import Outcome, Trace
+from app.traces.types import Trace, TraceOutcome
 
 load_metrics()
 
@@ -32,7 +32,9 @@ def similarity() -> RemoteMetric:
     return provider
 
 
-def pair(expected: str | None, output: str | None, outcome: Outcome = Outcome.SCORED) -> Trace:
+def pair(
+    expected: str | None, output: str | None, outcome: TraceOutcome = TraceOutcome.SCORED
+) -> Trace:
     return Trace(
         trace_id="t", item_id="i", outcome=outcome, expected_output=expected, output=output
     )
@@ -118,7 +120,7 @@ def test_other_texts_are_embedded_each_by_itself() -> None:
 def test_what_is_known_without_a_model_is_not_asked() -> None:
     assert requests_to(
         similarity(),
-        [pair(None, "x"), pair("x", None), pair("x", None, Outcome.TIMEOUT)],
+        [pair(None, "x"), pair("x", None), pair("x", None, TraceOutcome.TIMEOUT)],
     ) == [Skipped(SkipReason.NO_EXPECTED_OUTPUT), Skipped(SkipReason.NO_OUTPUT), 0.0]
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from app.results.queries import ScoredTrace
 from app.runs.scoring import Columns
-from app.traces.types import Outcome
+from app.traces.types import TraceOutcome
 
 SKIPPED = {
     "no text": {"skipped": "NO_OUTPUT"},
@@ -18,7 +18,7 @@ SKIPPED = {
 
 def row(a: float | None, b: float | None, **notes: str) -> ScoredTrace:
     reasons = {name: SKIPPED[reason] for name, reason in notes.items()}
-    return ScoredTrace(Outcome.SCORED, [a, b], reasons or None, "item")
+    return ScoredTrace(TraceOutcome.SCORED, [a, b], reasons or None, "item")
 
 
 def test_rows_are_counted_by_what_happened_to_them() -> None:
@@ -29,7 +29,7 @@ def test_rows_are_counted_by_what_happened_to_them() -> None:
     columns.add(row(0.5, None, B="not supported"))
     columns.add(
         ScoredTrace(
-            Outcome.INFRA_ERROR,
+            TraceOutcome.INFRA_ERROR,
             [None, None],
             {"A": SKIPPED["infra"], "B": SKIPPED["infra"]},
             "item",
@@ -47,7 +47,7 @@ def test_rows_are_counted_by_what_happened_to_them() -> None:
 
 def test_traces_that_never_came_lower_the_coverage_and_are_nobodys_error() -> None:
     columns = Columns(["A"], trials=False)
-    columns.add(ScoredTrace(Outcome.SCORED, [1.0], None, "item"))
+    columns.add(ScoredTrace(TraceOutcome.SCORED, [1.0], None, "item"))
     columns.add_absent(3)
     columns.add_absent(0)
     found, tally = columns.aggregates()["A"], columns.tally()
@@ -68,7 +68,7 @@ def test_the_order_of_rows_changes_no_bit(values: list[float | None]) -> None:
         columns = Columns(["A"], trials=False)
         for value in order:
             notes = None if value is not None else {"A": SKIPPED["no text"]}
-            columns.add(ScoredTrace(Outcome.SCORED, [value], notes, "item"))
+            columns.add(ScoredTrace(TraceOutcome.SCORED, [value], notes, "item"))
         return columns.aggregates()["A"].as_json()
 
     assert aggregated(values) == aggregated(list(reversed(values)))
@@ -89,7 +89,7 @@ def test_an_item_that_was_tried_more_often_weighs_no_more() -> None:
         ("two", 0.0, None),
         ("one", 1.0, None),
     ):
-        columns.add(ScoredTrace(Outcome.SCORED, [a, b], None, item))
+        columns.add(ScoredTrace(TraceOutcome.SCORED, [a, b], None, item))
     found = columns.aggregates()
     assert (found["A"].mean, found["A"].n, found["A"].sum, found["A"].std) == (0.5, 4, 3.0, 0.5)
     assert (found["B"].mean, found["B"].n) == (0.2, 1)

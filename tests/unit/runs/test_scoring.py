@@ -13,7 +13,7 @@ from app.metrics.registry import load_metrics
 from app.metrics.types import Failed, MetricRef, Skipped, SkipReason, TraceMeasurements
 from app.runs.scoring import score_traces, summarize
 from app.runs.service import RunEnded
-from app.traces.types import Outcome, Trace
+from app.traces.types import Trace, TraceOutcome
 
 R = TypeVar("R")
 
@@ -61,7 +61,9 @@ def pairs(count: int) -> list[Trace]:
     return [pair(number) for number in range(count)]
 
 
-def pair(number: int, outcome: Outcome = Outcome.SCORED, expected: str | None = "a b") -> Trace:
+def pair(
+    number: int, outcome: TraceOutcome = TraceOutcome.SCORED, expected: str | None = "a b"
+) -> Trace:
     name = f"t-{number}"
     return Trace(
         trace_id=name, item_id=name, outcome=outcome, expected_output=expected, output="a b"
@@ -141,9 +143,9 @@ def test_metrics_keep_their_places_around_one_that_is_given_up() -> None:
 
 def test_what_is_known_of_a_trace_without_the_metric_stays_known_when_it_is_given_up() -> None:
     known = [
-        pair(3, Outcome.INFRA_ERROR),
+        pair(3, TraceOutcome.INFRA_ERROR),
         pair(4, expected=None),
-        pair(5, Outcome.AGENT_ERROR),
+        pair(5, TraceOutcome.AGENT_ERROR),
         pair(6),
     ]
     rows = scored(FakePool(), [*pairs(3), *known], BLEU)[3:]

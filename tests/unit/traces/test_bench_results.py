@@ -9,8 +9,7 @@ from app.harness.mcp.types import AttemptError, ErrorKind, Evaluation, TaskResul
 from app.harness.results import AttemptOutcome, ConversationEnding
 from app.llm.conversation import ChatMessage, MessageRole, TextBlock, user_message
 from app.traces.mcp_traces import stem_of, trace_of, traces_of
-from app.traces.types import Outcome as TraceOutcome
-from app.traces.types import ToolCall, Trace
+from app.traces.types import ToolCall, Trace, TraceOutcome
 from tests.support.mcp_results import FAILED, PASSED, llm_calls, mcp_report, result, tool_call
 
 

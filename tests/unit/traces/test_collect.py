@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.traces.collect import MAX_TEXT_CHARS, collect, storable
+from app.traces.collect import MAX_TEXT_CHARS, collect, make_storable
 from app.traces.registry import CollectionFailed, TracePage, TraceQuery
 from app.traces.types import ToolCall, Trace
 
@@ -47,7 +47,7 @@ def test_a_source_that_turns_in_a_circle_is_stopped() -> None:
 
 
 def test_an_id_that_no_index_can_hold_is_told() -> None:
-    assert storable(Trace(trace_id="t" * 256, item_id="i")).trace_id == "t" * 256
+    assert make_storable(Trace(trace_id="t" * 256, item_id="i")).trace_id == "t" * 256
     with pytest.raises(CollectionFailed, match=r"an id of 257 characters, 't+'…") as caught:
         list(collect(Shelf(page(None, "t" * 257)), QUERY, None))
     assert caught.value.error_code == "BAD_RESPONSE"
@@ -60,7 +60,7 @@ def test_signs_of_life_may_come_as_often_as_a_source_waits() -> None:
 
 def test_nul_and_half_pairs_become_replacement_characters_everywhere() -> None:
     bad, good = "a\0b\ud800c", "a\ufffdb\ufffdc"
-    trace = storable(
+    trace = make_storable(
         Trace(
             trace_id=bad,
             item_id=bad,
@@ -89,20 +89,20 @@ def test_nul_and_half_pairs_become_replacement_characters_everywhere() -> None:
 
 
 def test_two_halves_that_belong_together_become_the_character() -> None:
-    trace = storable(Trace(trace_id="t", item_id="t", output="\ud83d\ude00"))
+    trace = make_storable(Trace(trace_id="t", item_id="t", output="\ud83d\ude00"))
     assert trace.output == "😀"
 
 
 def test_a_long_text_is_cut_and_says_so() -> None:
     fits = "é" * MAX_TEXT_CHARS
-    assert storable(Trace(trace_id="t", item_id="t", output=fits)).output == fits
-    cut = storable(Trace(trace_id="t", item_id="t", output=fits + "xyz")).output
+    assert make_storable(Trace(trace_id="t", item_id="t", output=fits)).output == fits
+    cut = make_storable(Trace(trace_id="t", item_id="t", output=fits + "xyz")).output
     assert cut == f"{fits}… [3 characters cut]"
 
 
 def test_numbers_that_no_column_holds_are_unknown() -> None:
     def told(**numbers: float) -> list[object]:
-        trace = storable(Trace(trace_id="t", item_id="t", **numbers))  # type: ignore[arg-type]
+        trace = make_storable(Trace(trace_id="t", item_id="t", **numbers))  # type: ignore[arg-type]
         return [getattr(trace, name) for name in numbers]
 
     assert told(input_tokens=2**63, output_tokens=-1, turns=2**31) == [None] * 3
@@ -113,12 +113,12 @@ def test_numbers_that_no_column_holds_are_unknown() -> None:
 
 def test_a_trace_that_can_be_stored_stays_the_same_object() -> None:
     trace = Trace(trace_id="t", item_id="t", input="é😀", output="", error=None)
-    assert storable(trace) is trace
+    assert make_storable(trace) is trace
 
 
 @given(st.text(st.characters(), max_size=20) | ANY_TEXT)
 def test_whatever_a_text_is_it_can_be_stored_afterwards(text: str) -> None:
-    trace = storable(
+    trace = make_storable(
         Trace(
             trace_id="t",
             item_id="t",

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.errors import Invalid
-from app.traces.ndjson import read_traces, trace_from_json
-from app.traces.types import Outcome, ToolCall, Trace
+from app.traces.ndjson import iter_traces, parse_trace
+from app.traces.types import ToolCall, Trace, TraceOutcome
 
 FULL = {
     "traceId": "t-1",
@@ -37,11 +37,11 @@ FULL = {
 
 
 def test_every_key_of_a_line_is_read_and_the_unknown_ones_are_ignored() -> None:
-    assert trace_from_json(FULL) == Trace(
+    assert parse_trace(FULL) == Trace(
         trace_id="t-1",
         item_id="q-1",
         trial=2,
-        outcome=Outcome.AGENT_ERROR,
+        outcome=TraceOutcome.AGENT_ERROR,
         input="Which?",
         expected_output="This",
         output="",
@@ -59,14 +59,14 @@ def test_every_key_of_a_line_is_read_and_the_unknown_ones_are_ignored() -> None:
 
 
 def test_no_call_of_a_tool_is_told_apart_from_nothing_told() -> None:
-    assert trace_from_json({"traceId": "t", "toolCalls": []}).tool_calls == ()
-    assert trace_from_json({"traceId": "t"}).tool_calls is None
+    assert parse_trace({"traceId": "t", "toolCalls": []}).tool_calls == ()
+    assert parse_trace({"traceId": "t"}).tool_calls is None
 
 
 def test_a_trace_needs_nothing_but_an_id_which_is_its_item_too() -> None:
-    trace = trace_from_json({"traceId": "t"})
+    trace = parse_trace({"traceId": "t"})
     assert trace == Trace(trace_id="t", item_id="t")
-    assert trace == trace_from_json(dict.fromkeys(FULL) | {"traceId": "t"})
+    assert trace == parse_trace(dict.fromkeys(FULL) | {"traceId": "t"})
     assert trace.output is None
 
 
@@ -114,13 +114,13 @@ def test_a_value_of_another_kind_is_refused_with_its_key(
     changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(Invalid, match=message):
-        trace_from_json(FULL | changes)
+        parse_trace(FULL | changes)
 
 
 @pytest.mark.parametrize("value", [None, [], "t", 7])
 def test_a_line_that_is_no_object_is_no_trace(value: object) -> None:
     with pytest.raises(Invalid, match="a trace must be an object"):
-        trace_from_json(value)
+        parse_trace(value)
 
 
 @pytest.mark.parametrize(
@@ -142,12 +142,12 @@ def test_a_line_that_is_no_object_is_no_trace(value: object) -> None:
 def test_what_is_wrong_is_told_with_its_line(line: bytes, message: str) -> None:
     lines = [b'{"traceId": "first"}\n', b"\n", line]
     with pytest.raises(Invalid, match=message):
-        list(read_traces(lines))
+        list(iter_traces(lines))
 
 
 def test_blank_lines_and_a_byte_order_mark_are_passed_over() -> None:
     lines = [b'\xef\xbb\xbf{"traceId": "a"}\r\n', b"  \r\n", b'{"traceId": "b"}']
-    assert [trace.trace_id for trace in read_traces(lines)] == ["a", "b"]
+    assert [trace.trace_id for trace in iter_traces(lines)] == ["a", "b"]
 
 
 def test_lines_are_read_only_as_far_as_traces_are_wanted() -> None:
@@ -158,7 +158,7 @@ def test_lines_are_read_only_as_far_as_traces_are_wanted() -> None:
             read.append(number)
             yield json.dumps({"traceId": str(number)})
 
-    next(read_traces(lines()))
+    next(iter_traces(lines()))
     assert read == [0]
 
 
@@ -172,10 +172,10 @@ def test_lines_are_read_only_as_far_as_traces_are_wanted() -> None:
 )
 def test_whatever_stands_under_a_key_is_read_or_refused(value: object, key: str) -> None:
     with contextlib.suppress(Invalid):
-        assert isinstance(trace_from_json(FULL | {key: value}), Trace)
+        assert isinstance(parse_trace(FULL | {key: value}), Trace)
 
 
 def test_the_traces_of_the_demonstration_are_read() -> None:
     for path in sorted((Path(__file__).parents[3] / "demo" / "traces").glob("*.jsonl")):
         with path.open("rb") as lines:
-            assert len(list(read_traces(lines))) >= 200
+            assert len(list(iter_traces(lines))) >= 200

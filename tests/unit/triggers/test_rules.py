@@ -15,17 +15,17 @@ from standardwebhooks.webhooks import Webhook
 from app.benchmarks.event_triggers import LangfuseRule, Triggers
 from app.triggers.rules import (
     MAX_SECRETS,
-    EventType,
     LangfuseEvent,
+    TriggerEventType,
+    clock_skew_s,
+    decode_key,
     digest,
-    fits,
-    key_of,
-    langfuse_call,
-    new_secret,
-    read_langfuse_event,
-    seconds_off,
-    signer_of,
-    standard_call,
+    find_signing_key,
+    generate_secret,
+    parse_langfuse_event,
+    parse_langfuse_signature,
+    parse_standard_signature,
+    rule_matches,
 )
 
 # The public known answer of Standard Webhooks.
@@ -49,8 +49,8 @@ def signed_by(
     timestamp: str = TIMESTAMP,
     body: bytes = BODY,
 ) -> bool:
-    call = standard_call(message_id, timestamp, signatures, body)
-    return call is not None and signer_of(call, [key_of(secret)]) == 0
+    call = parse_standard_signature(message_id, timestamp, signatures, body)
+    return call is not None and find_signing_key(call, [decode_key(secret)]) == 0
 
 
 def test_the_public_known_answer_is_accepted() -> None:
@@ -113,12 +113,12 @@ def test_id_and_time_are_signed_too() -> None:
 def test_headers_that_cannot_be_read_are_no_call(
     message_id: str | None, timestamp: str | None, signatures: str | None
 ) -> None:
-    assert standard_call(message_id, timestamp, signatures, BODY) is None
+    assert parse_standard_signature(message_id, timestamp, signatures, BODY) is None
 
 
 @given(ids, st.integers(0, 4_000_000_000), texts)
 def test_what_the_reference_signs_is_accepted(message_id: str, seconds: int, body: str) -> None:
-    secret = new_secret()
+    secret = generate_secret()
     signature = Webhook(secret).sign(message_id, datetime.fromtimestamp(seconds, UTC), body)
     assert signed_by(
         secret,
@@ -128,15 +128,19 @@ def test_what_the_reference_signs_is_accepted(message_id: str, seconds: int, bod
         body=body.encode(),
     )
     assert not signed_by(
-        new_secret(), signature, message_id=message_id, timestamp=str(seconds), body=body.encode()
+        generate_secret(),
+        signature,
+        message_id=message_id,
+        timestamp=str(seconds),
+        body=body.encode(),
     )
 
 
 def test_what_is_signed_by_hand_is_accepted_by_the_reference() -> None:
-    secret, now = new_secret(), str(int(datetime.now(UTC).timestamp()))
-    call = standard_call("msg_1", now, "", b'{"a": 1}')
+    secret, now = generate_secret(), str(int(datetime.now(UTC).timestamp()))
+    call = parse_standard_signature("msg_1", now, "", b'{"a": 1}')
     assert call is not None
-    signature = call.spell(hmac.digest(key_of(secret), call.content, "sha256")).decode()
+    signature = call.encode(hmac.digest(decode_key(secret), call.content, "sha256")).decode()
     headers = {
         "webhook-id": "msg_1",
         "webhook-timestamp": now,
@@ -146,18 +150,18 @@ def test_what_is_signed_by_hand_is_accepted_by_the_reference() -> None:
 
 
 def test_the_signer_is_found_among_several_and_never_beyond_them() -> None:
-    call = standard_call(MESSAGE_ID, TIMESTAMP, SIGNATURE, BODY)
+    call = parse_standard_signature(MESSAGE_ID, TIMESTAMP, SIGNATURE, BODY)
     assert call is not None
-    others = [key_of(new_secret()) for _ in range(MAX_SECRETS - 1)]
-    assert signer_of(call, [*others, key_of(SECRET)]) == MAX_SECRETS - 1
-    assert signer_of(call, others) is None
-    assert signer_of(call, []) is None
+    others = [decode_key(generate_secret()) for _ in range(MAX_SECRETS - 1)]
+    assert find_signing_key(call, [*others, decode_key(SECRET)]) == MAX_SECRETS - 1
+    assert find_signing_key(call, others) is None
+    assert find_signing_key(call, []) is None
 
 
 def test_as_many_digests_are_computed_without_a_secret_as_with_some(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    call = standard_call(MESSAGE_ID, TIMESTAMP, SIGNATURE, BODY)
+    call = parse_standard_signature(MESSAGE_ID, TIMESTAMP, SIGNATURE, BODY)
     assert call is not None
     computed: list[bytes] = []
     real = hmac.digest
@@ -168,8 +172,8 @@ def test_as_many_digests_are_computed_without_a_secret_as_with_some(
 
     monkeypatch.setattr(hmac, "digest", counted)
     counts = []
-    for keys in ([], [key_of(SECRET)], [key_of(new_secret())] * MAX_SECRETS):
-        signer_of(call, keys)
+    for keys in ([], [decode_key(SECRET)], [decode_key(generate_secret())] * MAX_SECRETS):
+        find_signing_key(call, keys)
         counts.append(len(computed))
         computed.clear()
     assert counts == [MAX_SECRETS] * 3
@@ -177,9 +181,9 @@ def test_as_many_digests_are_computed_without_a_secret_as_with_some(
 
 @pytest.mark.parametrize(("now", "off"), [(1614265330, 0), (1614265630, 300), (1614265029, 301)])
 def test_the_age_of_a_signature_is_counted_both_ways(now: int, off: int) -> None:
-    call = standard_call(MESSAGE_ID, TIMESTAMP, SIGNATURE, BODY)
+    call = parse_standard_signature(MESSAGE_ID, TIMESTAMP, SIGNATURE, BODY)
     assert call is not None
-    assert seconds_off(call, datetime.fromtimestamp(now, UTC)) == off
+    assert clock_skew_s(call, datetime.fromtimestamp(now, UTC)) == off
 
 
 def langfuse_header(body: bytes, seconds: int = 1_700_000_000) -> str:
@@ -191,8 +195,8 @@ def langfuse_header(body: bytes, seconds: int = 1_700_000_000) -> str:
 
 
 def signed_by_langfuse(header: str | None, body: bytes) -> bool:
-    call = langfuse_call(header, body)
-    return call is not None and signer_of(call, [key_of(LANGFUSE_SECRET)]) == 0
+    call = parse_langfuse_signature(header, body)
+    return call is not None and find_signing_key(call, [decode_key(LANGFUSE_SECRET)]) == 0
 
 
 @given(st.binary(max_size=60), st.integers(0, 4_000_000_000))
@@ -240,9 +244,9 @@ REMOTE = {"projectId": "p-1", "datasetId": "d-1", "datasetName": "support"}
     ],
 )
 def test_a_remote_experiment_says_what_it_asks_for(payload: Any, asks: dict[str, str]) -> None:
-    told = read_langfuse_event({**REMOTE, "payload": payload})
-    assert (told.type, told.id, told.project_id, told.dataset_name, told.asks) == (
-        EventType.REMOTE_EXPERIMENT,
+    told = parse_langfuse_event({**REMOTE, "payload": payload})
+    assert (told.type, told.id, told.project_id, told.dataset_name, told.run_options) == (
+        TriggerEventType.REMOTE_EXPERIMENT,
         None,
         "p-1",
         "support",
@@ -256,22 +260,22 @@ def prompt_version(action: str = "created") -> dict[str, Any]:
 
 
 def test_a_prompt_version_is_an_event_unless_it_was_deleted() -> None:
-    told = read_langfuse_event(prompt_version())
+    told = parse_langfuse_event(prompt_version())
     assert (told.type, told.id, told.prompt_name, told.labels) == (
-        EventType.PROMPT_VERSION,
+        TriggerEventType.PROMPT_VERSION,
         "e-1",
         "greeting",
         ("latest", "production"),
     )
-    assert read_langfuse_event(prompt_version("updated")).type is EventType.PROMPT_VERSION
-    assert read_langfuse_event(prompt_version("deleted")).type is EventType.OTHER
+    assert parse_langfuse_event(prompt_version("updated")).type is TriggerEventType.PROMPT_VERSION
+    assert parse_langfuse_event(prompt_version("deleted")).type is TriggerEventType.OTHER
 
 
 def test_a_monitor_alert_names_its_monitor() -> None:
     payload = {"monitorId": "m-1", "severity": "critical", "message": "too slow"}
-    told = read_langfuse_event({"id": "e-2", "type": "monitor-alert", "payload": payload})
+    told = parse_langfuse_event({"id": "e-2", "type": "monitor-alert", "payload": payload})
     assert (told.type, told.id, told.monitor_id, told.severity) == (
-        EventType.MONITOR_ALERT,
+        TriggerEventType.MONITOR_ALERT,
         "e-2",
         "m-1",
         "critical",
@@ -293,8 +297,8 @@ named = st.dictionaries(
 def test_whatever_langfuse_sends_is_some_event_that_can_be_stored_and_read_again(body: Any) -> None:
     from dataclasses import asdict
 
-    told = read_langfuse_event(body)
-    assert LangfuseEvent.stored(json.loads(json.dumps(asdict(told)))) == told
+    told = parse_langfuse_event(body)
+    assert LangfuseEvent.from_json(json.loads(json.dumps(asdict(told)))) == told
 
 
 def rule(**fields: Any) -> LangfuseRule:
@@ -315,7 +319,7 @@ def rule(**fields: Any) -> LangfuseRule:
     ],
 )
 def test_a_rule_fits_when_all_that_it_names_is_so(fields: Any, expected: bool) -> None:
-    assert fits(read_langfuse_event(REMOTE), rule(**fields)) is expected
+    assert rule_matches(parse_langfuse_event(REMOTE), rule(**fields)) is expected
 
 
 @pytest.mark.parametrize(
@@ -329,8 +333,8 @@ def test_a_rule_fits_when_all_that_it_names_is_so(fields: Any, expected: bool) -
     ],
 )
 def test_a_rule_for_prompts_may_name_a_label(fields: Any, expected: bool) -> None:
-    told = read_langfuse_event(prompt_version())
-    assert fits(told, rule(event="prompt-version", **fields)) is expected
+    told = parse_langfuse_event(prompt_version())
+    assert rule_matches(told, rule(event="prompt-version", **fields)) is expected
 
 
 @pytest.mark.parametrize(
@@ -338,8 +342,8 @@ def test_a_rule_for_prompts_may_name_a_label(fields: Any, expected: bool) -> Non
     [({}, True), ({"monitorId": "m-1"}, True), ({"severity": "warning"}, False)],
 )
 def test_a_rule_for_monitors_may_name_one(fields: Any, expected: bool) -> None:
-    told = LangfuseEvent(type=EventType.MONITOR_ALERT, monitor_id="m-1", severity="critical")
-    assert fits(told, rule(event="monitor-alert", **fields)) is expected
+    told = LangfuseEvent(type=TriggerEventType.MONITOR_ALERT, monitor_id="m-1", severity="critical")
+    assert rule_matches(told, rule(event="monitor-alert", **fields)) is expected
 
 
 def test_every_trigger_is_off_unless_it_is_turned_on() -> None:

@@ -14,34 +14,34 @@ from app.core.http.throttle import CancelToken
 T = TypeVar("T")
 
 # While nothing comes, whoever waits is called so often: a cancel is seen within two seconds.
-BEAT_S: Final = 1.0
+HEARTBEAT_S: Final = 1.0
 
 
-def launch(work: Callable[[], T]) -> "Future[T]":
+def run_in_thread(work: Callable[[], T]) -> "Future[T]":
     """Do `work` in a thread of its own, which never keeps a process from ending."""
     future: Future[T] = Future()
     context = copy_context()  # the id of the request that all of this belongs to
 
     def run() -> None:
-        with _Outcome(future):
+        with _FutureGuard(future):
             future.set_result(work())
 
     threading.Thread(target=context.run, args=(run,), name="langfuse", daemon=True).start()
     return future
 
 
-def in_order(works: Iterable[Callable[[], T]], *, ahead: int) -> Iterator[T]:
+def run_in_order(tasks: Iterable[Callable[[], T]], *, concurrency: int) -> Iterator[T]:
     """What each piece of work brings, in their order, some of them at once."""
-    left = iter(works)
-    flights = [launch(work) for work in islice(left, ahead)]
+    left = iter(tasks)
+    flights = [run_in_thread(work) for work in islice(left, concurrency)]
     while flights:
         result = flights.pop(0).result()
-        flights += [launch(work) for work in islice(left, 1)]
+        flights += [run_in_thread(work) for work in islice(left, 1)]
         yield result
 
 
-def attended(
-    items: Generator[T, None, None], stop: CancelToken, *, beat_s: float
+def with_heartbeat(
+    items: Generator[T, None, None], cancel: CancelToken, *, heartbeat_s: float
 ) -> Iterator[T | None]:
     """The items, made in the background; None whenever `beat_s` seconds brought no new one.
 
@@ -50,20 +50,20 @@ def attended(
     step: Future[T | None] | None = None
     try:
         while True:
-            step = launch(partial(next, items, None))
-            while not wait([step], timeout=beat_s).done:
+            step = run_in_thread(partial(next, items, None))
+            while not wait([step], timeout=heartbeat_s).done:
                 yield None
             item = step.result()
             if item is None:
                 return
             yield item
     finally:
-        stop.set()
+        cancel.set()
         if step is None or step.done():
             items.close()
 
 
-class _Outcome(Generic[T]):
+class _FutureGuard(Generic[T]):
     """Hands whatever ends its block early to those who wait for the future."""
 
     def __init__(self, future: "Future[T]") -> None:

@@ -7,58 +7,58 @@ from typing import Final
 
 from app.traces.registry import CollectionFailed
 from app.traces.sources.langfuse.payload import JSON
-from app.traces.sources.langfuse.reader import FoundRun
+from app.traces.sources.langfuse.reader import ExperimentRun
 
 # The cursor of a collection that has read nothing yet.
-START: Final = '{"v":1}'
+INITIAL_CURSOR: Final = '{"v":1}'
 VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class CollectionCursor:
     """`read` traces of this pass over the run are stored; `passes` came before it."""
 
     api: str
-    run: FoundRun
+    run: ExperimentRun
     project_id: str | None
     as_of: datetime
-    read: int = 0
-    passes: int = 0
-    rest: JSON | None = None
+    traces_read: int = 0
+    completed_passes: int = 0
+    remaining: JSON | None = None
 
-    def text(self) -> str:
+    def encode(self) -> str:
         return json.dumps(
             {
                 "v": VERSION,
                 "api": self.api,
-                "run": self.run.document(),
+                "run": self.run.to_json(),
                 "project": self.project_id,
                 "asOf": self.as_of.isoformat(),
-                "read": self.read,
-                "passes": self.passes,
-                "rest": self.rest,
+                "read": self.traces_read,
+                "passes": self.completed_passes,
+                "rest": self.remaining,
             },
             separators=(",", ":"),
         )
 
 
-def read_position(cursor: str | None) -> Position | None:
+def parse_cursor(cursor: str | None) -> CollectionCursor | None:
     """The position that a cursor describes; None at the beginning.
 
     Raises: `CollectionFailed` for a cursor that this program did not write.
     """
-    if cursor is None or cursor == START:
+    if cursor is None or cursor == INITIAL_CURSOR:
         return None
     try:
         document = _document(cursor)
-        return Position(
+        return CollectionCursor(
             api=document["api"],
-            run=FoundRun.read(document["run"]),
+            run=ExperimentRun.from_json(document["run"]),
             project_id=document["project"],
             as_of=datetime.fromisoformat(document["asOf"]),
-            read=int(document["read"]),
-            passes=int(document["passes"]),
-            rest=document["rest"],
+            traces_read=int(document["read"]),
+            completed_passes=int(document["passes"]),
+            remaining=document["rest"],
         )
     except (ValueError, KeyError, TypeError):
         raise CollectionFailed(

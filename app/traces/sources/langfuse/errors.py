@@ -24,11 +24,11 @@ from app.core.http.client import AnswerTooLarge, is_refused_certificate, without
 from app.core.http.retry import parse_retry_after
 from app.traces.registry import CollectionFailed, CredentialsRefused
 
-SHOWN_CHARS: Final = 200
+MAX_DETAIL_CHARS: Final = 200
 _ORIGIN_TIMED_OUT: Final = 524  # of a proxy in front of the server
 
 
-class LangfuseAuth(CredentialsRefused):
+class LangfuseAuthError(CredentialsRefused):
     """Langfuse refuses the keys of the agent; give it the public and the secret key of one
     project, and the address of the server that made them.
     """
@@ -96,7 +96,7 @@ class NoTraces(CollectionFailed):
     code = "NO_TRACES"
 
 
-class NotThere(Exception):
+class NotFoundError(Exception):
     """404: what was asked for is not there, or this API is not; `detail` is the server's word."""
 
     def __init__(self, detail: str) -> None:
@@ -104,88 +104,95 @@ class NotThere(Exception):
         self.detail = detail
 
 
-class AskForLess(Exception):
+class PageTooLarge(Exception):
     """The server cannot answer so much at once; `instead` is raised when less is not possible."""
 
-    def __init__(self, instead: CollectionFailed) -> None:
-        super().__init__(str(instead))
-        self.instead = instead
+    def __init__(self, final_error: CollectionFailed) -> None:
+        super().__init__(str(final_error))
+        self.final_error = final_error
 
 
-class Kind(Enum):
+class FailureKind(Enum):
     """What a failed request calls for."""
 
     AUTH = auto()
-    NOT_THERE = auto()
+    NOT_FOUND = auto()
     RATE_LIMITED = auto()
     OVERLOADED = auto()
     TOO_LARGE = auto()
-    SERVER = auto()
+    SERVER_ERROR = auto()
     UNREACHABLE = auto()
-    UNTRUSTED = auto()
-    GARBLED = auto()
-    REDIRECTED = auto()
-    REFUSED = auto()
+    BAD_CERTIFICATE = auto()
+    MALFORMED = auto()
+    REDIRECT = auto()
+    REJECTED = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class RequestFailure:
     """A request that brought no document; `retry_after_s` is what the server asks for."""
 
-    kind: Kind
+    kind: FailureKind
     detail: str
     status: int | None = None
     retry_after_s: float | None = None
 
 
-def failure_of_answer(response: httpx.Response) -> Failure:
+def classify_response(response: httpx.Response) -> RequestFailure:
     """What an answer other than 2xx means."""
     status = response.status_code
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         wait_s = parse_retry_after(response.headers.get("retry-after"))
-        return Failure(
-            kind=Kind.RATE_LIMITED, detail=_words(response), status=status, retry_after_s=wait_s
+        return RequestFailure(
+            kind=FailureKind.RATE_LIMITED,
+            detail=_error_message(response),
+            status=status,
+            retry_after_s=wait_s,
         )
     if response.is_redirect or response.has_redirect_location:
         where = httpx.URL(response.headers.get("location", "")).host
-        return Failure(kind=Kind.REDIRECTED, detail=where[:SHOWN_CHARS], status=status)
-    return Failure(kind=_kind(status), detail=_words(response), status=status)
+        return RequestFailure(
+            kind=FailureKind.REDIRECT, detail=where[:MAX_DETAIL_CHARS], status=status
+        )
+    return RequestFailure(
+        kind=_kind_of_status(status), detail=_error_message(response), status=status
+    )
 
 
-def failure_of_error(error: httpx.HTTPError | AnswerTooLarge) -> Failure:
+def classify_transport_error(error: httpx.HTTPError | AnswerTooLarge) -> RequestFailure:
     """What a request means that brought no whole answer."""
-    detail = (str(error) or type(error).__name__)[:SHOWN_CHARS]
+    detail = (str(error) or type(error).__name__)[:MAX_DETAIL_CHARS]
     if isinstance(error, AnswerTooLarge):
-        return Failure(kind=Kind.TOO_LARGE, detail=detail)
+        return RequestFailure(kind=FailureKind.TOO_LARGE, detail=detail)
     if is_refused_certificate(error):
-        return Failure(kind=Kind.UNTRUSTED, detail=detail)
+        return RequestFailure(kind=FailureKind.BAD_CERTIFICATE, detail=detail)
     if isinstance(error, httpx.DecodingError):
-        return Failure(kind=Kind.GARBLED, detail=detail)
-    return Failure(kind=Kind.UNREACHABLE, detail=detail)
+        return RequestFailure(kind=FailureKind.MALFORMED, detail=detail)
+    return RequestFailure(kind=FailureKind.UNREACHABLE, detail=detail)
 
 
-def _kind(status: int) -> Kind:
+def _kind_of_status(status: int) -> FailureKind:
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        return Kind.AUTH
+        return FailureKind.AUTH
     if status == HTTPStatus.NOT_FOUND:
-        return Kind.NOT_THERE
+        return FailureKind.NOT_FOUND
     if status in (
         HTTPStatus.UNPROCESSABLE_ENTITY,
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         _ORIGIN_TIMED_OUT,
     ):
-        return Kind.OVERLOADED
+        return FailureKind.OVERLOADED
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.REQUEST_TIMEOUT:
-        return Kind.SERVER
-    return Kind.REFUSED
+        return FailureKind.SERVER_ERROR
+    return FailureKind.REJECTED
 
 
-def _words(response: httpx.Response) -> str:
+def _error_message(response: httpx.Response) -> str:
     """The server's own words; none of a page that is meant for a browser, and none of the keys."""
     text = without_credentials(response.text, response.request)
     try:
         content: Any = json.loads(text)
     except (ValueError, RecursionError):
-        return "" if "<" in text[:SHOWN_CHARS] else text[:SHOWN_CHARS].strip()
+        return "" if "<" in text[:MAX_DETAIL_CHARS] else text[:MAX_DETAIL_CHARS].strip()
     message = content.get("message") if isinstance(content, dict) else content
-    return str(message)[:SHOWN_CHARS]
+    return str(message)[:MAX_DETAIL_CHARS]

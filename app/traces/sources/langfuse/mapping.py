@@ -4,66 +4,72 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from app.traces.sources.langfuse.payload import (
-    number_of,
-    object_of,
-    required_text,
-    tags_of,
-    text_of,
-    text_of_raw,
-    time_of,
-    unquoted,
+    first_tags,
+    get_object,
+    get_text,
+    get_time_ms,
+    normalize_raw_text,
+    parse_embedded_json,
+    parse_number,
+    require_text,
 )
-from app.traces.sources.langfuse.reader import Link
-from app.traces.sources.langfuse.scores import scores_of
-from app.traces.sources.langfuse.usage import Spending, Task
-from app.traces.types import Outcome, Trace
+from app.traces.sources.langfuse.reader import TraceLink
+from app.traces.sources.langfuse.scores import select_scores
+from app.traces.sources.langfuse.usage import AgentUsage, TaskSpan
+from app.traces.types import Trace, TraceOutcome
 
 MAX_TRIAL: Final = 2**15 - 1
 ERROR_PREFIX: Final = "Error: "
 
 
-def task_of(row: Mapping[str, Any]) -> Task:
+def parse_task(row: Mapping[str, Any]) -> TaskSpan:
     """The span that a row of an experiment is: the agent's own work on one item."""
-    return Task(
-        id=required_text(row, "id", "a row of an experiment"),
-        trace_id=required_text(row, "traceId", "a row of an experiment"),
-        start=time_of(row, "startTime") or 0,
-        end=time_of(row, "endTime"),
+    return TaskSpan(
+        id=require_text(row, "id", "a row of an experiment"),
+        trace_id=require_text(row, "traceId", "a row of an experiment"),
+        start=get_time_ms(row, "startTime") or 0,
+        end=get_time_ms(row, "endTime"),
     )
 
 
-def trace_of_row(
-    row: Mapping[str, Any], task: Task, spending: Spending, late_scores: Iterable[Any], link: Link
+def map_row(
+    row: Mapping[str, Any],
+    task: TaskSpan,
+    usage: AgentUsage,
+    late_scores: Iterable[Any],
+    link: TraceLink,
 ) -> Trace:
     """A row of `/experiment-items` as a trace; a task that raised is a failure, not an answer."""
-    output = text_of_raw(row.get("output"))
+    output = normalize_raw_text(row.get("output"))
     failed = row.get("level") == "ERROR"
-    metadata = object_of(row, "metadata")
+    metadata = get_object(row, "metadata")
     return Trace(
         trace_id=task.trace_id,
-        item_id=text_of(row, "experimentItemId") or task.trace_id,
-        trial=trial_of(metadata),
-        outcome=Outcome.AGENT_ERROR if failed else Outcome.SCORED,
-        input=text_of_raw(row.get("input")),
-        expected_output=text_of_raw(row.get("expectedOutput")),
+        item_id=get_text(row, "experimentItemId") or task.trace_id,
+        trial=parse_trial(metadata),
+        outcome=TraceOutcome.AGENT_ERROR if failed else TraceOutcome.SCORED,
+        input=normalize_raw_text(row.get("input")),
+        expected_output=normalize_raw_text(row.get("expectedOutput")),
         output=None if failed else output,
         error=error_text(output) if failed else None,
-        tags=tags_of(row.get("tags"), metadata.get("tags")) or spending.tags,
+        tags=first_tags(row.get("tags"), metadata.get("tags")) or usage.tags,
         url=link(task.trace_id, task.id),
-        input_tokens=spending.input_tokens,
-        output_tokens=spending.output_tokens,
-        cost_usd=spending.cost_usd,
-        latency_ms=latency_ms(task),
-        tool_calls=spending.tool_calls,
-        turns=spending.turns,
-        scores=scores_of([*(row.get("scores") or ()), *late_scores], task_id=task.id),
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cost_usd=usage.cost_usd,
+        latency_ms=task_latency_ms(task),
+        tool_calls=usage.tool_calls,
+        turns=usage.turns,
+        scores=select_scores([*(row.get("scores") or ()), *late_scores], task_id=task.id),
     )
 
 
-def trial_of(metadata: Mapping[str, Any]) -> int:
+def parse_trial(metadata: Mapping[str, Any]) -> int:
     """Which repetition of its item a trace is, where its metadata says so under `trial`."""
-    value = unquoted(metadata.get("trial"))
-    number = number_of(unquoted(value))  # a number in a text in a text is what the API makes of it
+    value = parse_embedded_json(metadata.get("trial"))
+    number = parse_number(
+        parse_embedded_json(value)
+    )  # a number in a text in a text is what the API makes of it
     return int(number) if number is not None and 0 <= number <= MAX_TRIAL else 0
 
 
@@ -73,5 +79,5 @@ def error_text(output: str | None) -> str:
     return said or "the task failed without a message"
 
 
-def latency_ms(task: Task) -> float | None:
+def task_latency_ms(task: TaskSpan) -> float | None:
     return None if task.end is None else float(max(task.end - task.start, 0))

@@ -9,7 +9,7 @@ from app.traces.sources.langfuse.payload import JSON
 from app.traces.types import Trace
 
 
-class OtherGeneration(Exception):
+class ApiVersionMismatch(Exception):
     """The server does not offer this generation of the API; `detail` is its word."""
 
     def __init__(self, detail: str) -> None:
@@ -18,13 +18,13 @@ class OtherGeneration(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dataset:
+class LangfuseDataset:
     id: str
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundRun:
+class ExperimentRun:
     """A run as the server describes it now; times in milliseconds since 1970.
 
     `count` is how many traces the server says there are.
@@ -35,43 +35,43 @@ class FoundRun:
     dataset_name: str | None
     start: int
     end: int
-    count: int
+    item_count: int
 
-    def document(self) -> JSON:
+    def to_json(self) -> JSON:
         return {
             "id": self.id,
             "name": self.name,
             "dataset": self.dataset_name,
             "start": self.start,
             "end": self.end,
-            "count": self.count,
+            "count": self.item_count,
         }
 
     @classmethod
-    def read(cls, document: JSON) -> "FoundRun":
+    def from_json(cls, document: JSON) -> "ExperimentRun":
         return cls(
             id=str(document["id"]),
             name=str(document["name"]),
             dataset_name=document["dataset"],
             start=int(document["start"]),
             end=int(document["end"]),
-            count=int(document["count"]),
+            item_count=int(document["count"]),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadPage:
+class TraceBatch:
     """Some traces, and where to go on (None: there is no more).
 
     `circled`: the server repeated itself, and what would have followed was not read.
     """
 
     traces: tuple[Trace, ...]
-    rest: JSON | None
-    circled: bool = False
+    remaining: JSON | None
+    loop_detected: bool = False
 
 
-class Reader(Protocol):
+class RunReader(Protocol):
     """One generation of the API.
 
     `find` looks for a run by name, then by id, or for the newest; `runs` lists the newest of a
@@ -82,19 +82,21 @@ class Reader(Protocol):
     @property
     def api(self) -> str: ...
 
-    def find(self, dataset: Dataset | None, name: str | None) -> FoundRun | None: ...
+    def find_run(
+        self, dataset: LangfuseDataset | None, name: str | None
+    ) -> ExperimentRun | None: ...
 
-    def runs(self, dataset: Dataset) -> list[FoundRun]: ...
+    def list_runs(self, dataset: LangfuseDataset) -> list[ExperimentRun]: ...
 
-    def known(self, dataset: Dataset | None) -> list[str]: ...
+    def list_run_names(self, dataset: LangfuseDataset | None) -> list[str]: ...
 
-    def pages(self, run: FoundRun, rest: JSON | None) -> Iterator[ReadPage]: ...
-
-
-Link = Callable[[str, str | None], str | None]
+    def read_batches(self, run: ExperimentRun, remaining: JSON | None) -> Iterator[TraceBatch]: ...
 
 
-def link_to(host: str, project_id: str | None) -> Link:
+TraceLink = Callable[[str, str | None], str | None]
+
+
+def make_trace_link(host: str, project_id: str | None) -> TraceLink:
     """Addresses of traces in the web page of Langfuse: by trace, and the span to show."""
 
     def link(trace_id: str, span_id: str | None) -> str | None:

@@ -8,69 +8,83 @@ from typing import Any, Final
 from app.core.http.throttle import IN_FLIGHT, CancelToken, Pause
 from app.core.resources import Resources
 from app.traces.registry import NewScore, TraceQuery
-from app.traces.sources.langfuse.background import BEAT_S, attended, in_order
-from app.traces.sources.langfuse.client import Access, Client, access_of, open_client
-from app.traces.sources.langfuse.errors import AskForLess, BadResponse, NotThere
-from app.traces.sources.langfuse.payload import JSON, moment, number_of, object_of, text_of
-from app.traces.sources.langfuse.retry import PATIENCE, Patience
+from app.traces.sources.langfuse.background import HEARTBEAT_S, run_in_order, with_heartbeat
+from app.traces.sources.langfuse.client import (
+    LangfuseClient,
+    LangfuseCredentials,
+    open_client,
+    require_credentials,
+)
+from app.traces.sources.langfuse.errors import BadResponse, NotFoundError, PageTooLarge
+from app.traces.sources.langfuse.payload import (
+    JSON,
+    format_time,
+    get_object,
+    get_text,
+    parse_number,
+)
+from app.traces.sources.langfuse.retry import COLLECTION_POLICY, LangfusePolicy
 
 # The ids of the scores that this service wrote itself: what it measured is not what it judges by.
-OWN: Final = "mosaico-"
+OWN_SCORE_PREFIX: Final = "mosaico-"
 
 # Of two scores of one name the one that is nearer to the whole trace counts.
-_ON_TRACE: Final = 2
-_ON_TASK: Final = 1
-_ON_CHILD: Final = 0
+_PRIORITY_TRACE: Final = 2
+_PRIORITY_TASK: Final = 1
+_PRIORITY_CHILD: Final = 0
 
 
-def scores_of(scores: Iterable[Any], *, task_id: str) -> dict[str, float]:
+def select_scores(scores: Iterable[Any], *, task_id: str) -> dict[str, float]:
     """The numeric and yes-or-no scores by name; texts, categories and corrections are no numbers,
     and those that this service wrote are not read.
 
     Where a name comes several times, a score of the trace wins over one of its task, that over
     one of a span below, and then the newest.
     """
-    found = [score for score in scores if isinstance(score, dict) and _counts(score)]
-    found.sort(key=lambda score: (_place(score, task_id), str(score.get("timestamp") or "")))
+    found = [score for score in scores if isinstance(score, dict) and _is_usable(score)]
+    found.sort(key=lambda score: (_priority(score, task_id), str(score.get("timestamp") or "")))
     return {
         name: value
         for score in found
-        if (name := text_of(score, "name")) is not None and (value := _worth(score)) is not None
+        if (name := get_text(score, "name")) is not None
+        and (value := _numeric_value(score)) is not None
     }
 
 
-def by_trace(scores: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+def group_by_trace(scores: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
     """Scores by the trace that they, or the observation they are on, belong to."""
     found = defaultdict[str, list[Mapping[str, Any]]](list)
     for score in scores:
-        subject = object_of(score, "subject")
+        subject = get_object(score, "subject")
         on_trace = subject.get("kind") == "trace"
-        trace_id = text_of(subject, "id" if on_trace else "traceId") or text_of(score, "traceId")
+        trace_id = get_text(subject, "id" if on_trace else "traceId") or get_text(score, "traceId")
         if trace_id is not None:
             found[trace_id].append(score)
     return found
 
 
-def _counts(score: Mapping[str, Any]) -> bool:
-    return _worth(score) is not None and not (text_of(score, "id") or "").startswith(OWN)
+def _is_usable(score: Mapping[str, Any]) -> bool:
+    return _numeric_value(score) is not None and not (get_text(score, "id") or "").startswith(
+        OWN_SCORE_PREFIX
+    )
 
 
-def _place(score: Mapping[str, Any], task_id: str) -> int:
-    subject = object_of(score, "subject")
-    on = text_of(subject, "id") if subject.get("kind") == "observation" else None
-    on = on or text_of(score, "observationId")
+def _priority(score: Mapping[str, Any], task_id: str) -> int:
+    subject = get_object(score, "subject")
+    on = get_text(subject, "id") if subject.get("kind") == "observation" else None
+    on = on or get_text(score, "observationId")
     if on is None:
-        return _ON_TRACE
-    return _ON_TASK if on == task_id else _ON_CHILD
+        return _PRIORITY_TRACE
+    return _PRIORITY_TASK if on == task_id else _PRIORITY_CHILD
 
 
-def _worth(score: Mapping[str, Any]) -> float | None:
+def _numeric_value(score: Mapping[str, Any]) -> float | None:
     value = score.get("value")
     match score.get("dataType"):
         case "BOOLEAN" if isinstance(value, bool):
             return float(value)
         case "NUMERIC" | "BOOLEAN" | None:
-            return number_of(value)
+            return parse_number(value)
         case _:
             return None
 
@@ -80,7 +94,7 @@ def write_scores(
     query: TraceQuery,
     scores: Sequence[NewScore],
     *,
-    patience: Patience = PATIENCE,
+    policy: LangfusePolicy = COLLECTION_POLICY,
 ) -> Iterator[None]:
     """Write every score, eight at a time; when this ends, the server has accepted them all.
 
@@ -88,31 +102,31 @@ def write_scores(
     after it accepted it.
     Raises: `CollectionFailed` with its codes.
     """
-    access = access_of(query.url, query.public_key, query.secret_key)
+    access = require_credentials(query.url, query.public_key, query.secret_key)
     stop = CancelToken()
-    writing = _written(resources, access, scores, stop.pause, patience)
-    for _ in attended(writing, stop, beat_s=BEAT_S):
+    writing = _iter_written(resources, access, scores, stop.pause, policy)
+    for _ in with_heartbeat(writing, stop, heartbeat_s=HEARTBEAT_S):
         yield None
 
 
-def _written(
+def _iter_written(
     resources: Resources,
-    access: Access,
+    credentials: LangfuseCredentials,
     scores: Sequence[NewScore],
     pause: Pause,
-    patience: Patience,
+    policy: LangfusePolicy,
 ) -> Generator[NewScore, None, None]:
-    with open_client(resources, access, pause=pause, patience=patience) as client:
-        works = (partial(_write, client, score) for score in scores)
-        yield from in_order(works, ahead=IN_FLIGHT)
+    with open_client(resources, credentials, pause=pause, policy=policy) as client:
+        works = (partial(_write_score, client, score) for score in scores)
+        yield from run_in_order(works, concurrency=IN_FLIGHT)
 
 
-def _write(client: Client, score: NewScore) -> NewScore:
+def _write_score(client: LangfuseClient, score: NewScore) -> NewScore:
     try:
-        client.post("/scores", _document(score))
-    except AskForLess as refusal:
-        raise refusal.instead from None
-    except NotThere as error:
+        client.post("/scores", _score_body(score))
+    except PageTooLarge as refusal:
+        raise refusal.final_error from None
+    except NotFoundError as error:
         raise BadResponse(
             f"the server takes no scores ({error.detail or 'not found'}); check that langfuseUrl is"
             " the address of a Langfuse server of version 3 or newer"
@@ -120,14 +134,14 @@ def _write(client: Client, score: NewScore) -> NewScore:
     return score
 
 
-def _document(score: NewScore) -> JSON:
+def _score_body(score: NewScore) -> JSON:
     of_trace = score.trace_id is not None
     return {
-        "id": f"{OWN}{score.id}",
+        "id": f"{OWN_SCORE_PREFIX}{score.id}",
         "name": score.name,
         "value": score.value,
         "dataType": "NUMERIC",
-        "timestamp": moment(int(score.at.timestamp() * 1000)),
+        "timestamp": format_time(int(score.at.timestamp() * 1000)),
         "metadata": dict(score.metadata),
         **({"traceId": score.trace_id} if of_trace else {"datasetRunId": score.run_id}),
     }

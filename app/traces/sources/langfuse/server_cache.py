@@ -10,85 +10,97 @@ from app.core.clock import utc_now
 from app.core.http.throttle import CancelToken
 from app.core.resources import Resources
 from app.traces.registry import SourceCheck, TraceQuery
-from app.traces.sources.langfuse.client import Client, access_of, open_client, rows_of
-from app.traces.sources.langfuse.errors import AskForLess, BadResponse, LangfuseAuth, NotThere
-from app.traces.sources.langfuse.payload import JSON, moment, text_of
-from app.traces.sources.langfuse.retry import Patience
+from app.traces.sources.langfuse.client import (
+    LangfuseClient,
+    get_rows,
+    open_client,
+    require_credentials,
+)
+from app.traces.sources.langfuse.errors import (
+    BadResponse,
+    LangfuseAuthError,
+    NotFoundError,
+    PageTooLarge,
+)
+from app.traces.sources.langfuse.payload import JSON, format_time, get_text
+from app.traces.sources.langfuse.retry import LangfusePolicy
 
-LASTS_S: Final = 3600.0
+TTL_S: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class ServerInfo:
     """`api` answers reads of the server; `project_id` is of the project that the key belongs to."""
 
     api: str
     project_id: str | None
 
 
-class KnownServers:
+class ServerCache:
     """By host and key, for an hour each."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._entries: dict[tuple[str, str], tuple[float, Known]] = {}
-        self._turn = threading.Lock()
+        self._entries: dict[tuple[str, str], tuple[float, ServerInfo]] = {}
+        self._lock = threading.Lock()
 
-    def find(self, host: str, key: str) -> Known | None:
-        with self._turn:
+    def get(self, host: str, key: str) -> ServerInfo | None:
+        with self._lock:
             entry = self._entries.get((host, key))
             if entry is None or entry[0] <= self._clock():
                 self._entries.pop((host, key), None)
                 return None
             return entry[1]
 
-    def keep(self, host: str, key: str, known: Known) -> None:
-        with self._turn:
-            self._entries[(host, key)] = (self._clock() + LASTS_S, known)
+    def put(self, host: str, key: str, info: ServerInfo) -> None:
+        with self._lock:
+            self._entries[(host, key)] = (self._clock() + TTL_S, info)
 
-    def forget(self, host: str, key: str) -> None:
-        with self._turn:
+    def evict(self, host: str, key: str) -> None:
+        with self._lock:
             self._entries.pop((host, key), None)
 
 
-SERVERS = KnownServers()
+SERVER_CACHE = ServerCache()
 
 
 # Whoever asks waits for it: no long waits, and the next attempt is theirs.
-HURRIED: Final = Patience(request_s=8.0, retries=1, first_wait_s=0.5, rate_limit_s=3.0)
+CHECK_POLICY: Final = LangfusePolicy(request_s=8.0, retries=1, first_wait_s=0.5, rate_limit_s=3.0)
 
 
-def check(resources: Resources, query: TraceQuery) -> SourceCheck:
+def check_server(resources: Resources, query: TraceQuery) -> SourceCheck:
     """Ask the server who it is and whose the keys are; remembers what it answers.
 
     Raises: `CollectionFailed` with a code and what to change.
     """
-    access = access_of(query.url, query.public_key, query.secret_key)
-    with open_client(resources, access, pause=CancelToken().pause, patience=HURRIED) as client:
+    access = require_credentials(query.url, query.public_key, query.secret_key)
+    with open_client(resources, access, pause=CancelToken().pause, policy=CHECK_POLICY) as client:
         try:
-            version, project = _version(client), _project(client)
-            api = _api(client)
-        except AskForLess as refusal:
-            raise refusal.instead from None
+            version, project = _fetch_version(client), _fetch_project(client)
+            api = _detect_api(client)
+        except PageTooLarge as refusal:
+            raise refusal.final_error from None
     if project is None:
-        raise LangfuseAuth(
+        raise LangfuseAuthError(
             "the keys belong to no project; give the agent the keys of the project that holds its"
             " traces"
         )
-    SERVERS.keep(access.host, access.public_key, Known(api=api, project_id=text_of(project, "id")))
-    return SourceCheck(api=api, version=version, project=text_of(project, "name"))
+    SERVER_CACHE.put(
+        access.host, access.public_key, ServerInfo(api=api, project_id=get_text(project, "id"))
+    )
+    return SourceCheck(api=api, version=version, project=get_text(project, "name"))
 
 
-def project_of(client: Client) -> str | None:
+def find_project_id(client: LangfuseClient) -> str | None:
     """The id of the project that the keys belong to. Raises: `LangfuseAuth` for refused keys."""
-    project = _project(client)
-    return None if project is None else text_of(project, "id")
+    project = _fetch_project(client)
+    return None if project is None else get_text(project, "id")
 
 
-def _project(client: Client) -> JSON | None:
+def _fetch_project(client: LangfuseClient) -> JSON | None:
     try:
-        projects = rows_of(client.get("/projects"), "GET /projects")
-    except NotThere as error:
+        projects = get_rows(client.get("/projects"), "GET /projects")
+    except NotFoundError as error:
         raise BadResponse(
             f"the server has no Langfuse API ({error.detail or 'not found'}); check that"
             " langfuseUrl is the address of a Langfuse server of version 3 or newer"
@@ -96,17 +108,17 @@ def _project(client: Client) -> JSON | None:
     return projects[0] if projects else None
 
 
-def _version(client: Client) -> str | None:
+def _fetch_version(client: LangfuseClient) -> str | None:
     try:
-        return text_of(client.get("/health"), "version")
-    except NotThere:
+        return get_text(client.get("/health"), "version")
+    except NotFoundError:
         return None
 
 
-def _api(client: Client) -> str:
-    now = moment(int(utc_now().timestamp() * 1000))
+def _detect_api(client: LangfuseClient) -> str:
+    now = format_time(int(utc_now().timestamp() * 1000))
     try:
         client.get("/experiments", {"fromStartTime": now, "limit": 1})
-    except NotThere:
+    except NotFoundError:
         return "v3"
     return "v4"

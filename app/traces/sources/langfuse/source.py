@@ -13,28 +13,38 @@ from typing import Final
 from app.core.http.throttle import CancelToken
 from app.core.resources import Resources
 from app.traces.registry import TRACE_SOURCES, SourceSpec, TracePage, TraceQuery
-from app.traces.sources.langfuse.background import BEAT_S, attended
+from app.traces.sources.langfuse.background import HEARTBEAT_S, with_heartbeat
 from app.traces.sources.langfuse.client import (
-    Access,
-    Client,
-    access_of,
+    LangfuseClient,
+    LangfuseCredentials,
     open_client,
-    turn_of,
+    require_credentials,
+    throttle_name,
 )
-from app.traces.sources.langfuse.cursor import START, Position, read_position
+from app.traces.sources.langfuse.cursor import INITIAL_CURSOR, CollectionCursor, parse_cursor
 from app.traces.sources.langfuse.errors import BadResponse, NoTraces, RunNotFound
-from app.traces.sources.langfuse.reader import Dataset, FoundRun, OtherGeneration, Reader
-from app.traces.sources.langfuse.retry import PATIENCE, Patience
+from app.traces.sources.langfuse.reader import (
+    ApiVersionMismatch,
+    ExperimentRun,
+    LangfuseDataset,
+    RunReader,
+)
+from app.traces.sources.langfuse.retry import COLLECTION_POLICY, LangfusePolicy
 from app.traces.sources.langfuse.runs import (
-    GENERATIONS,
+    API_VERSIONS,
     find_dataset,
     list_runs,
-    no_dataset,
-    reader_of,
-    told,
+    missing_dataset_ref,
+    open_reader,
+    translate_errors,
 )
 from app.traces.sources.langfuse.scores import write_scores
-from app.traces.sources.langfuse.server_cache import SERVERS, Known, check, project_of
+from app.traces.sources.langfuse.server_cache import (
+    SERVER_CACHE,
+    ServerInfo,
+    check_server,
+    find_project_id,
+)
 from app.traces.types import Trace
 
 log = logging.getLogger(__name__)
@@ -48,14 +58,16 @@ class LangfuseSource:
     """Reads one run; the cursor holds which API, run and stretches of time, and as of when."""
 
     resources: Resources
-    patience: Patience = PATIENCE
+    policy: LangfusePolicy = COLLECTION_POLICY
     clock: Callable[[], float] = time.monotonic
 
     def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
-        access = access_of(query.url, query.public_key, query.secret_key)
-        stop, last = CancelToken(), cursor or START
-        reading = _Reading(source=self, access=access, query=query, pause=stop.pause)
-        for page in attended(reading.pages(read_position(cursor)), stop, beat_s=BEAT_S):
+        access = require_credentials(query.url, query.public_key, query.secret_key)
+        stop, last = CancelToken(), cursor or INITIAL_CURSOR
+        reading = _CollectionReader(source=self, credentials=access, query=query, pause=stop.pause)
+        for page in with_heartbeat(
+            reading.pages(parse_cursor(cursor)), stop, heartbeat_s=HEARTBEAT_S
+        ):
             if page is None:
                 yield TracePage(traces=(), cursor=last)
                 continue
@@ -64,73 +76,75 @@ class LangfuseSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Reading:
+class _CollectionReader:
     """One collection, or what is left of it, read in the background."""
 
     source: LangfuseSource
-    access: Access
+    credentials: LangfuseCredentials
     query: TraceQuery
     pause: Callable[[float], None]
 
-    def pages(self, position: Position | None) -> Generator[TracePage, None, None]:
-        resources, patience = self.source.resources, self.source.patience
+    def pages(self, position: CollectionCursor | None) -> Generator[TracePage, None, None]:
+        resources, patience = self.source.resources, self.source.policy
         with (
-            open_client(resources, self.access, pause=self.pause, patience=patience) as client,
-            told(),
+            open_client(resources, self.credentials, pause=self.pause, policy=patience) as client,
+            translate_errors(),
         ):
-            at: Position | None = position or self._begin(client)
+            at: CollectionCursor | None = position or self._find_start(client)
             while at is not None:
-                once = _Pass(
-                    reader=self._reader(client, at.api, at.project_id),
-                    again=partial(self._again, client),
-                    settling=self._is_settling,
+                once = _ReadPass(
+                    reader=self._open_reader(client, at.api, at.project_id),
+                    restart=partial(self._restart, client),
+                    is_active=self._is_active,
                 )
                 at = yield from once.pages(at)
 
-    def _begin(self, client: Client) -> Position:
+    def _find_start(self, client: LangfuseClient) -> CollectionCursor:
         """Find the run: by what is known of the server, or by all that a server may offer."""
-        known = SERVERS.find(self.access.host, self.access.public_key)
+        known = SERVER_CACHE.get(self.credentials.host, self.credentials.public_key)
         if known is None:
-            return self._search(client, project_of(client), GENERATIONS)
+            return self._search_apis(client, find_project_id(client), API_VERSIONS)
         try:
-            rest = GENERATIONS[GENERATIONS.index(known.api) :]
-            return self._search(client, known.project_id, rest)
-        except OtherGeneration:
-            SERVERS.forget(self.access.host, self.access.public_key)
-            return self._begin(client)
+            rest = API_VERSIONS[API_VERSIONS.index(known.api) :]
+            return self._search_apis(client, known.project_id, rest)
+        except ApiVersionMismatch:
+            SERVER_CACHE.evict(self.credentials.host, self.credentials.public_key)
+            return self._find_start(client)
 
-    def _search(self, client: Client, project_id: str | None, apis: Sequence[str]) -> Position:
+    def _search_apis(
+        self, client: LangfuseClient, project_id: str | None, apis: Sequence[str]
+    ) -> CollectionCursor:
         """Raises: `OtherGeneration` when the server offers none of these APIs; `RunNotFound`."""
-        dataset, offered, refused = self._dataset(client), list[Reader](), list[str]()
+        dataset, offered, refused = self._find_dataset(client), list[RunReader](), list[str]()
         for api in apis:
-            reader = self._reader(client, api, project_id)
+            reader = self._open_reader(client, api, project_id)
             try:
-                run = reader.find(dataset, self.query.run_name)
-            except OtherGeneration as other:
+                run = reader.find_run(dataset, self.query.run_name)
+            except ApiVersionMismatch as other:
                 refused.append(f"{api}: {other.detail or 'not found'}")
                 continue
             offered.append(reader)
-            known = Known(api=offered[0].api, project_id=project_id)
-            SERVERS.keep(self.access.host, self.access.public_key, known)
+            known = ServerInfo(api=offered[0].api, project_id=project_id)
+            SERVER_CACHE.put(self.credentials.host, self.credentials.public_key, known)
             if run is not None:
-                settled = self._settled(reader, dataset, run)
+                settled = self._wait_until_stable(reader, dataset, run)
                 now = self.source.resources.clock()
-                return Position(api=api, run=settled, project_id=project_id, as_of=now)
+                return CollectionCursor(api=api, run=settled, project_id=project_id, as_of=now)
         if not offered:
-            raise OtherGeneration("; ".join(refused))
-        raise self._no_run(offered[0], dataset)
+            raise ApiVersionMismatch("; ".join(refused))
+        raise self._run_not_found(offered[0], dataset)
 
-    def _dataset(self, client: Client) -> Dataset | None:
+    def _find_dataset(self, client: LangfuseClient) -> LangfuseDataset | None:
         """The dataset of the benchmark; a run that is named needs none."""
         name = self.query.dataset_ref
         if name is None:
             if self.query.run_name is None:
-                raise no_dataset()
+                raise missing_dataset_ref()
             return None
         return find_dataset(client, name)
 
-    def _no_run(self, reader: Reader, dataset: Dataset | None) -> RunNotFound:
-        names = reader.known(dataset)
+    def _run_not_found(self, reader: RunReader, dataset: LangfuseDataset | None) -> RunNotFound:
+        names = reader.list_run_names(dataset)
         wanted = f"no run {self.query.run_name!r}" if self.query.run_name else "no run yet"
         there = f"; its newest are {', '.join(map(repr, names))}" if names else ""
         where = f"the dataset {dataset.name!r}" if dataset else "the Langfuse project"
@@ -139,77 +153,83 @@ class _Reading:
             " it out to read the newest run."
         )
 
-    def _reader(self, client: Client, api: str, project_id: str | None) -> Reader:
-        return reader_of(client, self.query, api, project_id, self._now_ms)
+    def _open_reader(self, client: LangfuseClient, api: str, project_id: str | None) -> RunReader:
+        return open_reader(client, self.query, api, project_id, self._now_ms)
 
     def _now_ms(self) -> int:
         return int(self.source.resources.clock().timestamp() * 1000)
 
-    def _is_settling(self, run: FoundRun) -> bool:
+    def _is_active(self, run: ExperimentRun) -> bool:
         """Whether something may have happened in the run that cannot be read yet."""
-        return self._now_ms() - run.end < self.source.patience.settling_s * 1000
+        return self._now_ms() - run.end < self.source.policy.active_run_s * 1000
 
-    def _settled(self, reader: Reader, dataset: Dataset | None, run: FoundRun) -> FoundRun:
+    def _wait_until_stable(
+        self, reader: RunReader, dataset: LangfuseDataset | None, run: ExperimentRun
+    ) -> ExperimentRun:
         """The run once it looks the same several times; at the deadline, as it is then."""
-        patience = self.source.patience
-        ends_at, same = self.source.clock() + patience.settle_deadline_s, 1
-        while self._is_settling(run) and same < patience.stable_polls:
+        patience = self.source.policy
+        ends_at, same = self.source.clock() + patience.stable_deadline_s, 1
+        while self._is_active(run) and same < patience.stable_polls:
             if self.source.clock() >= ends_at:
                 log.warning("the run %r still grows; it is read as it is now", run.name)
                 break
             self.pause(patience.poll_s)
-            newer = reader.find(dataset, run.id if reader.api == "v4" else run.name) or run
+            newer = reader.find_run(dataset, run.id if reader.api == "v4" else run.name) or run
             same = same + 1 if newer == run else 1
             run = newer
         return run
 
-    def _again(self, client: Client, position: Position) -> Position:
+    def _restart(self, client: LangfuseClient, position: CollectionCursor) -> CollectionCursor:
         """The same run as it is now, to be read once more."""
-        self.pause(self.source.patience.poll_s * 2.0**position.passes)
-        reader = self._reader(client, position.api, position.project_id)
-        dataset = self._dataset(client)
-        found = reader.find(dataset, position.run.id if position.api == "v4" else position.run.name)
+        self.pause(self.source.policy.poll_s * 2.0**position.completed_passes)
+        reader = self._open_reader(client, position.api, position.project_id)
+        dataset = self._find_dataset(client)
+        found = reader.find_run(
+            dataset, position.run.id if position.api == "v4" else position.run.name
+        )
         return replace(
             position,
             run=found or position.run,
             as_of=self.source.resources.clock(),
-            read=0,
-            passes=position.passes + 1,
-            rest=None,
+            traces_read=0,
+            completed_passes=position.completed_passes + 1,
+            remaining=None,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Pass:
+class _ReadPass:
     """Reading a run once, from a position to its end."""
 
-    reader: Reader
-    again: Callable[[Position], Position]
-    settling: Callable[[FoundRun], bool]
+    reader: RunReader
+    restart: Callable[[CollectionCursor], CollectionCursor]
+    is_active: Callable[[ExperimentRun], bool]
 
-    def pages(self, position: Position) -> Generator[TracePage, None, Position | None]:
+    def pages(
+        self, position: CollectionCursor
+    ) -> Generator[TracePage, None, CollectionCursor | None]:
         """The pages; returns where a next pass begins when traces were missing, which may come.
 
         Raises: `NoTraces`; `BadResponse` when the server went in a circle before the end.
         """
         circled = False
-        with closing(TraceTally()) as tally:
-            for read in self.reader.pages(position.run, position.rest):
-                circled |= read.circled
-                so_far = position.read + tally.add(read.traces)
-                position = replace(position, read=so_far, rest=read.rest)
-                if read.rest is not None:
-                    yield _page(read.traces, position, position)
-        after = self._after(position, circled=circled)
-        yield _page(read.traces, position, after)
+        with closing(TraceCounter()) as tally:
+            for read in self.reader.read_batches(position.run, position.remaining):
+                circled |= read.loop_detected
+                so_far = position.traces_read + tally.add(read.traces)
+                position = replace(position, traces_read=so_far, remaining=read.remaining)
+                if read.remaining is not None:
+                    yield _to_page(read.traces, position, position)
+        after = self._next_cursor(position, circled=circled)
+        yield _to_page(read.traces, position, after)
         return after
 
-    def _after(self, position: Position, *, circled: bool) -> Position | None:
-        read, count = position.read, position.run.count
+    def _next_cursor(self, position: CollectionCursor, *, circled: bool) -> CollectionCursor | None:
+        read, count = position.traces_read, position.run.item_count
         if read >= count > 0:
             return None
-        if position.passes < MAX_PASSES and self.settling(position.run):
-            return self.again(position)
+        if position.completed_passes < MAX_PASSES and self.is_active(position.run):
+            return self.restart(position)
         if circled:
             raise BadResponse(
                 f"Langfuse gave the same page twice, and {read} of {count} traces of the run"
@@ -227,7 +247,7 @@ class _Pass:
         return None
 
 
-class TraceTally:
+class TraceCounter:
     """Counts traces, however often each of them comes, in a file like that of `ItemSpool`."""
 
     def __init__(self) -> None:
@@ -246,11 +266,13 @@ class TraceTally:
         self._database.close()
 
 
-def _page(traces: tuple[Trace, ...], position: Position, after: Position | None) -> TracePage:
+def _to_page(
+    traces: tuple[Trace, ...], position: CollectionCursor, after: CollectionCursor | None
+) -> TracePage:
     return TracePage(
         traces=traces,
-        cursor=None if after is None else after.text(),
-        total=position.run.count,
+        cursor=None if after is None else after.encode(),
+        total=position.run.item_count,
         as_of=position.as_of,
         run_name=position.run.name,
         run_id=position.run.id,
@@ -258,17 +280,17 @@ def _page(traces: tuple[Trace, ...], position: Position, after: Position | None)
     )
 
 
-def lock_of(query: TraceQuery) -> str | None:
+def collection_lock(query: TraceQuery) -> str | None:
     """Collections and written scores with one key follow each other, in however many workers."""
-    return turn_of((query.url or "").rstrip("/"), query.public_key or "")
+    return throttle_name((query.url or "").rstrip("/"), query.public_key or "")
 
 
 TRACE_SOURCES.register(
     "langfuse",
     SourceSpec(
         open=lambda resources: LangfuseSource(resources=resources),
-        lock=lock_of,
-        check=check,
+        lock=collection_lock,
+        check=check_server,
         list_runs=list_runs,
         write_scores=write_scores,
     ),

@@ -10,55 +10,61 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from app.core.http.throttle import IN_FLIGHT
-from app.traces.sources.langfuse.background import in_order
+from app.traces.sources.langfuse.background import run_in_order
 from app.traces.sources.langfuse.client import (
-    Client,
+    LangfuseClient,
     Parameters,
-    is_segment,
-    rows_of,
-    segment,
+    get_rows,
+    is_path_segment,
+    quote_segment,
 )
-from app.traces.sources.langfuse.errors import AskForLess, BadResponse, NotThere
-from app.traces.sources.langfuse.mapping import error_text, latency_ms, trial_of
+from app.traces.sources.langfuse.errors import BadResponse, NotFoundError, PageTooLarge
+from app.traces.sources.langfuse.mapping import error_text, parse_trial, task_latency_ms
 from app.traces.sources.langfuse.page_pagination import (
-    Page,
-    each_page,
-    read_page,
-    read_page_in_parts,
+    NumberedPage,
+    fetch_page,
+    fetch_page_in_parts,
+    iter_pages,
 )
 from app.traces.sources.langfuse.payload import (
     JSON,
-    moment,
-    number_of,
-    object_of,
-    required_text,
-    tags_of,
-    text_of,
-    text_of_value,
-    time_of,
+    first_tags,
+    format_time,
+    get_object,
+    get_text,
+    get_time_ms,
+    normalize_json_value,
+    parse_number,
+    require_text,
 )
-from app.traces.sources.langfuse.reader import Dataset, FoundRun, Link, OtherGeneration, ReadPage
-from app.traces.sources.langfuse.scores import by_trace, scores_of
+from app.traces.sources.langfuse.reader import (
+    ApiVersionMismatch,
+    ExperimentRun,
+    LangfuseDataset,
+    TraceBatch,
+    TraceLink,
+)
+from app.traces.sources.langfuse.scores import group_by_trace, select_scores
 from app.traces.sources.langfuse.usage import (
     CALL_TYPES,
-    TASK_SPAN,
-    Span,
-    Task,
-    below,
-    span_of,
-    spending_of,
+    TASK_SPAN_NAME,
+    ObservedSpan,
+    TaskSpan,
+    parse_span,
+    select_descendants,
+    sum_usage,
 )
-from app.traces.types import Outcome, Trace
+from app.traces.types import Trace, TraceOutcome
 
-ROWS: Final = 100
-FEWEST_IDS: Final = 1
-NAMES_SHOWN: Final = 10
-RUNS_LISTED: Final = 20
+ROWS_PER_PAGE: Final = 100
+MIN_SPLIT_IDS: Final = 1
+MAX_NAMES_SHOWN: Final = 10
+MAX_RUNS_LISTED: Final = 20
 RUN_ITEM_FIELDS: Final = ("id", "datasetItemId", "traceId", "observationId", "createdAt")
 ITEM_FIELDS: Final = ("id", "expectedOutput")
 LONG_FIELDS: Final = ("input", "output", "metadata")
-RUN_PAGES_SEARCHED: Final = 10
-NO_EXPECTED_OUTPUT: Final = "expected-output-gone"
+MAX_RUN_PAGES: Final = 10
+TAG_EXPECTED_OUTPUT_GONE: Final = "expected-output-gone"
 
 
 class _RunItem(NamedTuple):
@@ -69,28 +75,28 @@ class _RunItem(NamedTuple):
     span_id: str | None
 
 
-class _Bulk(NamedTuple):
+class _TraceBundle(NamedTuple):
     """All that is known of some traces."""
 
     traces: dict[str, JSON]
     observations: dict[str, list[JSON]]
     scores: dict[str, list[Mapping[str, Any]]]
 
-    def with_more(self, other: "_Bulk") -> "_Bulk":
-        return _Bulk(
+    def merge(self, other: "_TraceBundle") -> "_TraceBundle":
+        return _TraceBundle(
             self.traces | other.traces,
             self.observations | other.observations,
             self.scores | other.scores,
         )
 
 
-class ItemSpool:
+class ItemStore:
     """Items by id, in a file of its own that nobody else sees and that ends with it."""
 
     def __init__(self) -> None:
         # An empty name is a private database on disk; its readers may be in other threads.
         self._database = sqlite3.connect("", check_same_thread=False)
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._database.execute("CREATE TABLE items (id TEXT PRIMARY KEY, item TEXT)")
 
     def add(self, items: Iterable[Mapping[str, Any]]) -> None:
@@ -98,13 +104,13 @@ class ItemSpool:
             (str(item["id"]), json.dumps({"expectedOutput": item.get("expectedOutput")}))
             for item in items
         ]
-        with self._turn:
+        with self._lock:
             self._database.executemany("INSERT OR REPLACE INTO items VALUES (?, ?)", rows)
 
     def find(self, ids: Sequence[str]) -> dict[str, JSON]:
         """Those of the items that there are."""
         found: dict[str, JSON] = {}
-        with self._turn:
+        with self._lock:
             for item_id in ids:
                 row = self._database.execute("SELECT item FROM items WHERE id = ?", (item_id,))
                 for (item,) in row:
@@ -119,155 +125,180 @@ class ItemSpool:
 class V3Reader:
     """Reads dataset runs. The server gives one trace for each item: repetitions are lost."""
 
-    client: Client
-    link: Link
+    client: LangfuseClient
+    link: TraceLink
     api: Final = "v3"
 
-    def find(self, dataset: Dataset | None, name: str | None) -> FoundRun | None:
+    def find_run(self, dataset: LangfuseDataset | None, name: str | None) -> ExperimentRun | None:
         if dataset is None:
             return None
-        _require_segment(dataset)
+        _require_path_segment(dataset)
         if name is not None:
-            document = self._run(dataset.name, name)
+            document = self._fetch_run(dataset.name, name)
             if document is not None:
-                return _found_run(document, dataset)
-        newest = self._newest_or_by_id(dataset, name)
-        document = None if newest is None else self._run(dataset.name, newest)
-        return None if document is None else _found_run(document, dataset)
+                return _parse_run(document, dataset)
+        newest = self._find_run_name(dataset, name)
+        document = None if newest is None else self._fetch_run(dataset.name, newest)
+        return None if document is None else _parse_run(document, dataset)
 
-    def runs(self, dataset: Dataset) -> list[FoundRun]:
-        _require_segment(dataset)
+    def list_runs(self, dataset: LangfuseDataset) -> list[ExperimentRun]:
+        _require_path_segment(dataset)
         rows = sorted(
-            self._runs(dataset.name, 1), key=lambda row: -(time_of(row, "createdAt") or 0)
+            self._fetch_runs(dataset.name, 1), key=lambda row: -(get_time_ms(row, "createdAt") or 0)
         )
-        return [self._listed(row, dataset) for row in rows[:RUNS_LISTED]]
+        return [self._summarize_run(row, dataset) for row in rows[:MAX_RUNS_LISTED]]
 
-    def known(self, dataset: Dataset | None) -> list[str]:
-        runs = () if dataset is None else self._runs(dataset.name, 1)
-        return [name for run in runs if (name := text_of(run, "name"))][:NAMES_SHOWN]
+    def list_run_names(self, dataset: LangfuseDataset | None) -> list[str]:
+        runs = () if dataset is None else self._fetch_runs(dataset.name, 1)
+        return [name for run in runs if (name := get_text(run, "name"))][:MAX_NAMES_SHOWN]
 
-    def pages(self, run: FoundRun, rest: JSON | None) -> Iterator[ReadPage]:
-        document = self._run(run.dataset_name or "", run.name)
-        items = _run_items(document or {}, until=run.end)
+    def read_batches(self, run: ExperimentRun, rest: JSON | None) -> Iterator[TraceBatch]:
+        document = self._fetch_run(run.dataset_name or "", run.name)
+        items = _parse_run_items(document or {}, until=run.end)
         if not items:
-            yield ReadPage(traces=(), rest=None)
+            yield TraceBatch(traces=(), remaining=None)
             return
         done = int(rest["done"]) if rest else 0
-        with closing(ItemSpool()) as spool:
-            self._fill(spool, run, wanted={item.item_id for item in items[done:]})
-            chunks = [items[at : at + ROWS] for at in range(done, len(items), ROWS)]
-            works = (partial(self._traces, chunk, spool) for chunk in chunks)
-            for traces in in_order(works, ahead=IN_FLIGHT // 2):
-                done = min(done + ROWS, len(items))
-                yield ReadPage(traces=traces, rest={"done": done} if done < len(items) else None)
+        with closing(ItemStore()) as spool:
+            self._load_items(spool, run, wanted={item.item_id for item in items[done:]})
+            chunks = [
+                items[at : at + ROWS_PER_PAGE] for at in range(done, len(items), ROWS_PER_PAGE)
+            ]
+            works = (partial(self._read_traces, chunk, spool) for chunk in chunks)
+            for traces in run_in_order(works, concurrency=IN_FLIGHT // 2):
+                done = min(done + ROWS_PER_PAGE, len(items))
+                yield TraceBatch(
+                    traces=traces, remaining={"done": done} if done < len(items) else None
+                )
 
-    def _newest_or_by_id(self, dataset: Dataset, run_id: str | None) -> str | None:
+    def _find_run_name(self, dataset: LangfuseDataset, run_id: str | None) -> str | None:
         """The name of the run with an id, or of the newest."""
         if run_id is None:
-            runs = self._runs(dataset.name, 1)
-            newest = max(runs, key=lambda run: time_of(run, "createdAt") or 0, default={})
-            return text_of(newest, "name")
-        found = self._listed_as(dataset.name, "id", run_id)
-        return None if found is None else text_of(found, "name")
+            runs = self._fetch_runs(dataset.name, 1)
+            newest = max(runs, key=lambda run: get_time_ms(run, "createdAt") or 0, default={})
+            return get_text(newest, "name")
+        found = self._find_listed_run(dataset.name, "id", run_id)
+        return None if found is None else get_text(found, "name")
 
-    def _listed_as(self, dataset_name: str, field: str, value: str) -> JSON | None:
+    def _find_listed_run(self, dataset_name: str, field: str, value: str) -> JSON | None:
         """The run whose id or name that is, without its items."""
-        for page in range(1, RUN_PAGES_SEARCHED + 1):
-            runs = self._runs(dataset_name, page)
+        for page in range(1, MAX_RUN_PAGES + 1):
+            runs = self._fetch_runs(dataset_name, page)
             found = next((run for run in runs if run.get(field) == value), None)
             if found is not None or not runs:
                 return found
         return None
 
-    def _runs(self, dataset_name: str, page: int) -> list[JSON]:
-        path = f"/datasets/{segment(dataset_name)}/runs"
+    def _fetch_runs(self, dataset_name: str, page: int) -> list[JSON]:
+        path = f"/datasets/{quote_segment(dataset_name)}/runs"
         try:
-            document = self.client.get(path, {"page": page, "limit": ROWS})
-        except NotThere as error:
-            raise OtherGeneration(error.detail) from None
-        return rows_of(document, f"GET {path}")
+            document = self.client.get(path, {"page": page, "limit": ROWS_PER_PAGE})
+        except NotFoundError as error:
+            raise ApiVersionMismatch(error.detail) from None
+        return get_rows(document, f"GET {path}")
 
-    def _listed(self, row: JSON, dataset: Dataset) -> FoundRun:
+    def _summarize_run(self, row: JSON, dataset: LangfuseDataset) -> ExperimentRun:
         """A run without its items: its newest one tells of its end, the pages how many there are."""
-        name = required_text(row, "name", "a run")
-        newest = self._run_items(dataset.id, name, 1, limit=1)
-        start = _start_of(row)
-        return FoundRun(
-            id=required_text(row, "id", "a run"),
+        name = require_text(row, "name", "a run")
+        newest = self._fetch_run_items(dataset.id, name, 1, limit=1)
+        start = _require_start(row)
+        return ExperimentRun(
+            id=require_text(row, "id", "a run"),
             name=name,
             dataset_name=dataset.name,
             start=start,
-            end=max((time_of(item, "createdAt") or start for item in newest.rows), default=start),
-            count=newest.total_pages if newest.rows else 0,
+            end=max(
+                (get_time_ms(item, "createdAt") or start for item in newest.rows), default=start
+            ),
+            item_count=newest.total_pages if newest.rows else 0,
         )
 
-    def _run(self, dataset_name: str, name: str) -> JSON | None:
+    def _fetch_run(self, dataset_name: str, name: str) -> JSON | None:
         """A run with all its items, in one answer where that is not too much; None if there is none.
 
         Raises: `OtherGeneration` when the server does not offer this any more.
         """
-        if not is_segment(name):
-            return self._run_in_pages(dataset_name, name)
-        path = f"/datasets/{segment(dataset_name)}/runs/{segment(name)}"
+        if not is_path_segment(name):
+            return self._fetch_run_in_pages(dataset_name, name)
+        path = f"/datasets/{quote_segment(dataset_name)}/runs/{quote_segment(name)}"
         try:
             return self.client.get(path)
-        except AskForLess:
-            return self._run_in_pages(dataset_name, name)
-        except NotThere as error:
+        except PageTooLarge:
+            return self._fetch_run_in_pages(dataset_name, name)
+        except NotFoundError as error:
             if "events_only" in error.detail or not error.detail:
-                raise OtherGeneration(error.detail) from None
+                raise ApiVersionMismatch(error.detail) from None
             return None
 
-    def _run_in_pages(self, dataset_name: str, name: str) -> JSON | None:
-        run = self._listed_as(dataset_name, "name", name)
+    def _fetch_run_in_pages(self, dataset_name: str, name: str) -> JSON | None:
+        run = self._find_listed_run(dataset_name, "name", name)
         if run is None:
             return None
-        dataset_id = required_text(run, "datasetId", "a run")
-        read = partial(self._run_items, dataset_id, name, limit=ROWS)
-        pages = each_page(read, limit=ROWS, ahead=IN_FLIGHT, what="items of a run")
+        dataset_id = require_text(run, "datasetId", "a run")
+        read = partial(self._fetch_run_items, dataset_id, name, limit=ROWS_PER_PAGE)
+        pages = iter_pages(
+            read, limit=ROWS_PER_PAGE, concurrency=IN_FLIGHT, rows_name="items of a run"
+        )
         return {**run, "datasetRunItems": [row for page in pages for row in page.rows]}
 
-    def _run_items(self, dataset_id: str, name: str, number: int, *, limit: int) -> Page:
+    def _fetch_run_items(
+        self, dataset_id: str, name: str, number: int, *, limit: int
+    ) -> NumberedPage:
         asked: Parameters = {"datasetId": dataset_id, "runName": name, "limit": limit}
         try:
-            return read_page(self.client, "/dataset-run-items", asked, number, RUN_ITEM_FIELDS)
-        except NotThere:
-            return Page([], 0)
+            return fetch_page(self.client, "/dataset-run-items", asked, number, RUN_ITEM_FIELDS)
+        except NotFoundError:
+            return NumberedPage([], 0)
 
-    def _fill(self, spool: ItemSpool, run: FoundRun, wanted: set[str]) -> None:
+    def _load_items(self, spool: ItemStore, run: ExperimentRun, wanted: set[str]) -> None:
         """Read the dataset as it was when the run began, as far as the run needs it."""
-        asked = {"datasetName": run.dataset_name, "version": moment(run.start), "limit": ROWS}
-        read = partial(read_page_in_parts, self.client, "/dataset-items", asked, fields=ITEM_FIELDS)
+        asked = {
+            "datasetName": run.dataset_name,
+            "version": format_time(run.start),
+            "limit": ROWS_PER_PAGE,
+        }
+        read = partial(
+            fetch_page_in_parts, self.client, "/dataset-items", asked, fields=ITEM_FIELDS
+        )
         missing = set(wanted)
-        for page in each_page(read, limit=ROWS, ahead=IN_FLIGHT, what="items of a dataset"):
+        for page in iter_pages(
+            read, limit=ROWS_PER_PAGE, concurrency=IN_FLIGHT, rows_name="items of a dataset"
+        ):
             spool.add(page.rows)
             missing -= {str(row.get("id")) for row in page.rows}
             if not missing:
                 return
 
-    def _traces(self, items: Sequence[_RunItem], spool: ItemSpool) -> tuple[Trace, ...]:
+    def _read_traces(self, items: Sequence[_RunItem], spool: ItemStore) -> tuple[Trace, ...]:
         linked = frozenset(item.span_id for item in items)
-        bulk = self._bulk(sorted({item.trace_id for item in items}), linked)
+        bulk = self._fetch_bundle(sorted({item.trace_id for item in items}), linked)
         expected = spool.find([item.item_id for item in items])
         return tuple(
-            _trace(item, bulk, expected.get(item.item_id), self.link)
+            _map_trace(item, bulk, expected.get(item.item_id), self.link)
             for item in items
             if item.trace_id in bulk.traces
         )
 
-    def _bulk(self, ids: Sequence[str], linked: frozenset[str | None]) -> _Bulk:
+    def _fetch_bundle(self, ids: Sequence[str], linked: frozenset[str | None]) -> _TraceBundle:
         """Traces with observations and scores; in smaller groups when the server asks for it."""
         try:
-            return self._bulk_at_once(ids, linked)
-        except AskForLess as refusal:
-            if len(ids) <= FEWEST_IDS:
-                raise refusal.instead from None
+            return self._fetch_bundle_at_once(ids, linked)
+        except PageTooLarge as refusal:
+            if len(ids) <= MIN_SPLIT_IDS:
+                raise refusal.final_error from None
             half = len(ids) // 2
-            first, second = self._bulk(ids[:half], linked), self._bulk(ids[half:], linked)
-            return first.with_more(second)
+            first, second = (
+                self._fetch_bundle(ids[:half], linked),
+                self._fetch_bundle(ids[half:], linked),
+            )
+            return first.merge(second)
 
-    def _bulk_at_once(self, ids: Sequence[str], linked: frozenset[str | None]) -> _Bulk:
-        rows = self._filtered("/traces", "id", ids, fields="core,io,scores,observations,metrics")
+    def _fetch_bundle_at_once(
+        self, ids: Sequence[str], linked: frozenset[str | None]
+    ) -> _TraceBundle:
+        rows = self._iter_filtered(
+            "/traces", "id", ids, fields="core,io,scores,observations,metrics"
+        )
         traces: dict[str, JSON] = {}
         for row in rows:
             if row.get("id") in ids:
@@ -275,62 +306,68 @@ class V3Reader:
             if len(traces) == len(ids):
                 break  # all that was asked for: no further page is looked at
         for trace_id in ids:
-            if trace_id not in traces and (one := self._trace(trace_id)) is not None:
+            if trace_id not in traces and (one := self._fetch_trace(trace_id)) is not None:
                 traces[trace_id] = one
         if not traces:
-            return _Bulk({}, {}, {})
+            return _TraceBundle({}, {}, {})
         observations: dict[str, list[JSON]] = {}
-        for row in self._filtered("/observations", "traceId", list(traces)):
-            observations.setdefault(str(row.get("traceId")), []).append(_slim(row, linked))
-        scores = by_trace(self._filtered("/v2/scores", "traceId", list(traces)))
-        return _Bulk(traces, observations, dict(scores))
+        for row in self._iter_filtered("/observations", "traceId", list(traces)):
+            observations.setdefault(str(row.get("traceId")), []).append(
+                _drop_long_fields(row, linked)
+            )
+        scores = group_by_trace(self._iter_filtered("/v2/scores", "traceId", list(traces)))
+        return _TraceBundle(traces, observations, dict(scores))
 
-    def _trace(self, trace_id: str) -> JSON | None:
+    def _fetch_trace(self, trace_id: str) -> JSON | None:
         """One trace, from a server that does not know filters or has not got the trace yet."""
-        if not is_segment(trace_id):
+        if not is_path_segment(trace_id):
             return None
         try:
-            return self.client.get(f"/traces/{segment(trace_id)}")
-        except NotThere:
+            return self.client.get(f"/traces/{quote_segment(trace_id)}")
+        except NotFoundError:
             return None
 
-    def _filtered(
+    def _iter_filtered(
         self, path: str, column: str, values: Sequence[str], **more: str
     ) -> Iterator[JSON]:
         """All rows of which a column has one of some values."""
         asks = [
             {"type": "stringOptions", "column": column, "operator": "any of", "value": list(values)}
         ]
-        asked: Parameters = {"filter": json.dumps(asks), "limit": ROWS, **more}
-        read = read_page if len(values) > FEWEST_IDS else read_page_in_parts
+        asked: Parameters = {"filter": json.dumps(asks), "limit": ROWS_PER_PAGE, **more}
+        read = fetch_page if len(values) > MIN_SPLIT_IDS else fetch_page_in_parts
         what = path.removeprefix("/")
-        for page in each_page(partial(read, self.client, path, asked), limit=ROWS, what=what):
+        for page in iter_pages(
+            partial(read, self.client, path, asked), limit=ROWS_PER_PAGE, rows_name=what
+        ):
             yield from page.rows
 
 
-def _require_segment(dataset: Dataset) -> None:
-    if not is_segment(dataset.name):
-        raise OtherGeneration(
+def _require_path_segment(dataset: LangfuseDataset) -> None:
+    if not is_path_segment(dataset.name):
+        raise ApiVersionMismatch(
             f"no address of it can hold the dataset's name {dataset.name!r}; rename the dataset"
         )
 
 
-def _found_run(document: JSON, dataset: Dataset) -> FoundRun:
-    start = _start_of(document)
-    times = (time_of(item, "createdAt") or start for item in document.get("datasetRunItems") or ())
+def _parse_run(document: JSON, dataset: LangfuseDataset) -> ExperimentRun:
+    start = _require_start(document)
+    times = (
+        get_time_ms(item, "createdAt") or start for item in document.get("datasetRunItems") or ()
+    )
     end = max(times, default=start)
-    return FoundRun(
-        id=required_text(document, "id", "a run"),
-        name=required_text(document, "name", "a run"),
+    return ExperimentRun(
+        id=require_text(document, "id", "a run"),
+        name=require_text(document, "name", "a run"),
         dataset_name=dataset.name,
         start=start,
         end=end,
-        count=len(_run_items(document, until=end)),
+        item_count=len(_parse_run_items(document, until=end)),
     )
 
 
-def _start_of(document: JSON) -> int:
-    start = time_of(document, "createdAt")
+def _require_start(document: JSON) -> int:
+    start = get_time_ms(document, "createdAt")
     if start is None:
         raise BadResponse(
             "Langfuse sent a run without createdAt; check that langfuseUrl is the address of a"
@@ -339,89 +376,91 @@ def _start_of(document: JSON) -> int:
     return start
 
 
-def _run_items(document: JSON, *, until: int) -> list[_RunItem]:
+def _parse_run_items(document: JSON, *, until: int) -> list[_RunItem]:
     """The items of a run as of a time, in a fixed order."""
     found = {
         str(item.get("id")): _RunItem(
-            item_id=required_text(item, "datasetItemId", "an item of a run"),
-            trace_id=required_text(item, "traceId", "an item of a run"),
-            span_id=text_of(item, "observationId"),
+            item_id=require_text(item, "datasetItemId", "an item of a run"),
+            trace_id=require_text(item, "traceId", "an item of a run"),
+            span_id=get_text(item, "observationId"),
         )
         for item in document.get("datasetRunItems") or ()
-        if (time_of(item, "createdAt") or until) <= until
+        if (get_time_ms(item, "createdAt") or until) <= until
     }
     return [found[identity] for identity in sorted(found)]
 
 
-def _trace(item: _RunItem, bulk: _Bulk, dataset_item: JSON | None, link: Link) -> Trace:
+def _map_trace(
+    item: _RunItem, bulk: _TraceBundle, dataset_item: JSON | None, link: TraceLink
+) -> Trace:
     """A run item as a trace: the texts of the agent's own span, or of the whole trace."""
     trace, rows = bulk.traces[item.trace_id], bulk.observations.get(item.trace_id, [])
-    spans = [span for row in rows if (span := span_of(row)) is not None]
-    task = _task(item, spans)
+    spans = [span for row in rows if (span := parse_span(row)) is not None]
+    task = _find_task(item, spans)
     row = next((row for row in rows if task is not None and row.get("id") == task.id), {})
-    output, failed = _text(row, trace, "output"), row.get("level") == "ERROR"
-    spending = spending_of(_own_calls(task, spans))
-    tags = tags_of(trace.get("tags"))
+    output, failed = _task_text(row, trace, "output"), row.get("level") == "ERROR"
+    spending = sum_usage(_select_agent_calls(task, spans))
+    tags = first_tags(trace.get("tags"))
     return Trace(
         trace_id=item.trace_id,
         item_id=item.item_id,
-        trial=trial_of(object_of(trace, "metadata")),
-        outcome=Outcome.AGENT_ERROR if failed else Outcome.SCORED,
-        input=_text(row, trace, "input"),
-        expected_output=text_of_value((dataset_item or {}).get("expectedOutput")),
+        trial=parse_trial(get_object(trace, "metadata")),
+        outcome=TraceOutcome.AGENT_ERROR if failed else TraceOutcome.SCORED,
+        input=_task_text(row, trace, "input"),
+        expected_output=normalize_json_value((dataset_item or {}).get("expectedOutput")),
         output=None if failed else output,
-        error=error_text(text_of(row, "statusMessage") or output) if failed else None,
-        tags=tags if dataset_item is not None else (*tags, NO_EXPECTED_OUTPUT),
+        error=error_text(get_text(row, "statusMessage") or output) if failed else None,
+        tags=tags if dataset_item is not None else (*tags, TAG_EXPECTED_OUTPUT_GONE),
         url=link(item.trace_id, item.span_id),
         input_tokens=spending.input_tokens,
         output_tokens=spending.output_tokens,
         cost_usd=spending.cost_usd,
-        latency_ms=_latency(task, trace),
+        latency_ms=_trace_latency_ms(task, trace),
         tool_calls=spending.tool_calls,
         turns=spending.turns,
-        scores=scores_of(
+        scores=select_scores(
             [*bulk.scores.get(item.trace_id, ()), *(trace.get("scores") or ())],
             task_id=task.id if task else "",
         ),
     )
 
 
-def _slim(row: JSON, linked: frozenset[str | None]) -> JSON:
+def _drop_long_fields(row: JSON, linked: frozenset[str | None]) -> JSON:
     """An observation without the texts of a call: only those of what may be the task are read."""
     is_root = row.get("parentObservationId") is None
-    if is_root or row.get("name") == TASK_SPAN or row.get("id") in linked:
+    if is_root or row.get("name") == TASK_SPAN_NAME or row.get("id") in linked:
         return row
     return {name: value for name, value in row.items() if name not in LONG_FIELDS}
 
 
-def _task(item: _RunItem, spans: Sequence[Span]) -> Task | None:
+def _find_task(item: _RunItem, spans: Sequence[ObservedSpan]) -> TaskSpan | None:
     """The span of the agent's work: as SDKs name it, else the one that the run item names, else
     the root of the trace.
     """
-    named = next((span for span in spans if span.name == TASK_SPAN), None)
+    named = next((span for span in spans if span.name == TASK_SPAN_NAME), None)
     linked = next((span for span in spans if span.id == item.span_id), None)
     root = next((span for span in spans if span.parent_id is None), None)
     found = named or linked or root
     if found is None:
         return None
-    return Task(id=found.id, trace_id=item.trace_id, start=found.start, end=found.end)
+    return TaskSpan(id=found.id, trace_id=item.trace_id, start=found.start, end=found.end)
 
 
-def _own_calls(task: Task | None, spans: Sequence[Span]) -> list[Span]:
+def _select_agent_calls(task: TaskSpan | None, spans: Sequence[ObservedSpan]) -> list[ObservedSpan]:
     if task is None:
         return []
-    inside = [span for span in spans if span.id == task.id] + below(task, spans)
+    inside = [span for span in spans if span.id == task.id] + select_descendants(task, spans)
     return [span for span in inside if span.type in CALL_TYPES]
 
 
-def _text(row: JSON, trace: JSON, name: str) -> str | None:
-    own = text_of_value(row.get(name))
-    return own if own is not None else text_of_value(trace.get(name))
+def _task_text(row: JSON, trace: JSON, name: str) -> str | None:
+    own = normalize_json_value(row.get(name))
+    return own if own is not None else normalize_json_value(trace.get(name))
 
 
-def _latency(task: Task | None, trace: JSON) -> float | None:
+def _trace_latency_ms(task: TaskSpan | None, trace: JSON) -> float | None:
     """Milliseconds of the task; of the whole trace where there is no task. -1 means unknown."""
     if task is not None and task.end is not None:
-        return latency_ms(task)
-    seconds = number_of(trace.get("latency"))
+        return task_latency_ms(task)
+    seconds = parse_number(trace.get("latency"))
     return seconds * 1000 if seconds is not None and seconds >= 0 else None

@@ -6,7 +6,7 @@ from collections.abc import Generator
 import pytest
 
 from app.core.http.throttle import Cancelled, CancelToken
-from app.traces.sources.langfuse.background import attended, launch
+from app.traces.sources.langfuse.background import run_in_thread, with_heartbeat
 
 
 def test_items_come_in_order_and_signs_of_life_while_none_is_ready() -> None:
@@ -17,7 +17,7 @@ def test_items_come_in_order_and_signs_of_life_while_none_is_ready() -> None:
         ready.wait(60)
         yield "b"
 
-    found = attended(slow(), CancelToken(), beat_s=0.01)
+    found = with_heartbeat(slow(), CancelToken(), heartbeat_s=0.01)
     seen = list(iter(lambda: next(found), None))
     assert seen == ["a"]
     assert next(found) is None
@@ -30,7 +30,7 @@ def test_what_is_raised_in_the_background_is_raised_to_the_consumer() -> None:
         yield "a"
         raise ZeroDivisionError("why")
 
-    found = attended(broken(), CancelToken(), beat_s=30)
+    found = with_heartbeat(broken(), CancelToken(), heartbeat_s=30)
     assert next(found) == "a"
     with pytest.raises(ZeroDivisionError, match="why"):
         next(found)
@@ -46,7 +46,7 @@ def test_when_the_consumer_leaves_the_waits_of_the_background_end() -> None:
         finally:
             ended.set()
 
-    found = attended(waiting(), stop, beat_s=0.01)
+    found = with_heartbeat(waiting(), stop, heartbeat_s=0.01)
     assert next(found) is None
     found.close()  # type: ignore[attr-defined]
     assert ended.wait(60)
@@ -61,7 +61,7 @@ def test_a_background_that_has_made_an_item_is_closed_with_its_consumer() -> Non
         finally:
             closed.append(True)
 
-    found = attended(one(), CancelToken(), beat_s=30)
+    found = with_heartbeat(one(), CancelToken(), heartbeat_s=30)
     assert next(found) == "a"
     found.close()  # type: ignore[attr-defined]
     assert closed == [True]
@@ -76,4 +76,4 @@ def test_a_pause_ends_by_itself_or_by_the_stop() -> None:
 
 
 def test_work_that_nobody_waits_for_does_not_keep_a_process() -> None:
-    assert launch(lambda: threading.current_thread().daemon).result(30) is True
+    assert run_in_thread(lambda: threading.current_thread().daemon).result(30) is True

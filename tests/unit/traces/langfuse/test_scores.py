@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.traces.sources.langfuse.scores import by_trace, scores_of
+from app.traces.sources.langfuse.scores import group_by_trace, select_scores
 
 JSON = dict[str, Any]
 
@@ -18,7 +18,7 @@ def on_span(span_id: str) -> JSON:
 
 
 def test_numbers_and_truths_are_taken_and_everything_else_is_no_number() -> None:
-    found = scores_of(
+    found = select_scores(
         [
             score("Tone", 0.5),
             score("Whole", 3),
@@ -43,14 +43,14 @@ def test_a_score_of_the_trace_wins_over_its_task_and_that_over_a_span_below() ->
     trace = score("Tone", 1.0, subject={"kind": "trace", "id": "t-1"}, timestamp="2026-01-01")
     task = score("Tone", 0.5, subject=on_span("task"), timestamp="2026-01-02")
     child = score("Tone", 0.1, subject=on_span("call"), timestamp="2026-01-03")
-    assert scores_of([trace, task, child], task_id="task") == {"Tone": 1.0}
-    assert scores_of([child, task], task_id="task") == {"Tone": 0.5}
-    assert scores_of([child], task_id="task") == {"Tone": 0.1}
+    assert select_scores([trace, task, child], task_id="task") == {"Tone": 1.0}
+    assert select_scores([child, task], task_id="task") == {"Tone": 0.5}
+    assert select_scores([child], task_id="task") == {"Tone": 0.1}
 
 
 def test_of_two_on_the_same_place_the_newest_counts() -> None:
     old, new = score("Tone", 0, timestamp="2026-01-01"), score("Tone", 1, timestamp="2026-01-02")
-    assert scores_of([new, old], task_id="task") == {"Tone": 1.0}
+    assert select_scores([new, old], task_id="task") == {"Tone": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,6 @@ def test_of_two_on_the_same_place_the_newest_counts() -> None:
 )
 def test_a_score_is_of_the_trace_that_it_or_its_span_belongs_to(belongs: JSON) -> None:
     found = score("Tone", 1.0, **belongs)
-    assert by_trace([found, score("Run", 1.0, subject={"kind": "experiment", "id": "e"})]) == {
-        "t-1": [found]
-    }
+    assert group_by_trace(
+        [found, score("Run", 1.0, subject={"kind": "experiment", "id": "e"})]
+    ) == {"t-1": [found]}

@@ -5,20 +5,20 @@ from typing import Any
 import pytest
 
 from app.traces.sources.langfuse.usage import (
-    Span,
-    Spending,
-    Task,
-    below,
-    sort_calls,
-    span_of,
-    spending_of,
+    AgentUsage,
+    ObservedSpan,
+    TaskSpan,
+    parse_span,
+    select_descendants,
+    split_calls,
+    sum_usage,
 )
 from app.traces.types import ToolCall
 
-TASK = Task(id="task", trace_id="t-1", start=0, end=1_000)
+TASK = TaskSpan(id="task", trace_id="t-1", start=0, end=1_000)
 
 
-def span(span_id: str, parent: str | None, start: int = 10, **more: Any) -> Span:
+def span(span_id: str, parent: str | None, start: int = 10, **more: Any) -> ObservedSpan:
     fields: dict[str, Any] = {
         "id": span_id,
         "trace_id": "t-1",
@@ -34,14 +34,14 @@ def span(span_id: str, parent: str | None, start: int = 10, **more: Any) -> Span
         "tags": (),
         **more,
     }
-    return Span(**fields)
+    return ObservedSpan(**fields)
 
 
 def row(**fields: Any) -> dict[str, Any]:
     return {"id": "a", "traceId": "t-1", "startTime": "2026-11-20T02:00:00.250Z", **fields}
 
 
-def ids(spans: list[Span]) -> list[str]:
+def ids(spans: list[ObservedSpan]) -> list[str]:
     return [each.id for each in spans]
 
 
@@ -55,21 +55,21 @@ def test_calls_below_the_task_are_the_agents_and_those_beside_it_the_judges() ->
         span("evaluation", "run", 1_300, type="SPAN", name="experiment-item-evaluation"),
         span("other root", None),
     ]
-    assert ids(below(TASK, tree)) == ["agent", "answer", "deep"]
+    assert ids(select_descendants(TASK, tree)) == ["agent", "answer", "deep"]
 
 
 def test_an_evaluator_inside_of_the_task_is_a_judge_too() -> None:
     tree = [span("judge", "task", type="EVALUATOR"), span("its call", "judge"), span("own", "task")]
-    assert ids(below(TASK, tree)) == ["own"]
+    assert ids(select_descendants(TASK, tree)) == ["own"]
 
 
 def test_spans_that_name_each_other_as_parents_are_nobodys() -> None:
-    assert below(TASK, [span("a", "b"), span("b", "a")]) == []
-    assert sort_calls(TASK, [span("a", "b", -1), span("b", "a", -1)]).own == []
+    assert select_descendants(TASK, [span("a", "b"), span("b", "a")]) == []
+    assert split_calls(TASK, [span("a", "b", -1), span("b", "a", -1)]).own == []
 
 
 def test_where_parents_are_not_known_the_time_tells_the_agent_from_the_judge() -> None:
-    found = sort_calls(
+    found = split_calls(
         TASK,
         [
             span("direct", "task", 5_000),  # its parent tells, whatever the time says
@@ -80,19 +80,19 @@ def test_where_parents_are_not_known_the_time_tells_the_agent_from_the_judge() -
         ],
     )
     assert ids(found.own) == ["nested", "direct"]
-    assert found.unclear == []
+    assert found.ambiguous == []
 
 
 @pytest.mark.parametrize(("end", "start"), [(1_000, 1_000), (None, 500), (0, 0)])
 def test_a_time_that_does_not_tell_leaves_a_call_unclear(end: int | None, start: int) -> None:
-    found = sort_calls(
-        Task(id="task", trace_id="t-1", start=0, end=end), [span("call", "unknown", start)]
+    found = split_calls(
+        TaskSpan(id="task", trace_id="t-1", start=0, end=end), [span("call", "unknown", start)]
     )
-    assert (found.own, ids(found.unclear)) == ([], ["call"])
+    assert (found.own, ids(found.ambiguous)) == ([], ["call"])
 
 
 def test_a_call_that_came_twice_counts_once() -> None:
-    [once] = sort_calls(TASK, [span("a", "task"), span("a", "task")]).own
+    [once] = split_calls(TASK, [span("a", "task"), span("a", "task")]).own
     assert once.id == "a"
 
 
@@ -104,7 +104,7 @@ def test_sums_are_over_all_calls_of_models() -> None:
         span("ls", "task", type="TOOL", failed=True, end=None),
     ]
     # 10 + 10 tokens in, 2 + 0 out, 0.50 + 0.25 USD; tools cost nothing that is known.
-    assert spending_of(calls) == Spending(
+    assert sum_usage(calls) == AgentUsage(
         input_tokens=20,
         output_tokens=2,
         cost_usd=0.75,
@@ -118,19 +118,19 @@ def test_sums_are_over_all_calls_of_models() -> None:
 
 
 def test_nothing_is_known_without_any_call_and_no_tool_is_known_with_one() -> None:
-    assert spending_of([]) == Spending()
-    assert spending_of([span("a", "task")]).tool_calls == ()
+    assert sum_usage([]) == AgentUsage()
+    assert sum_usage([span("a", "task")]).tool_calls == ()
 
 
 def test_a_sum_with_an_unknown_part_is_unknown() -> None:
     priced, unpriced = span("a", "task"), span("b", "task", cost_usd=None)
-    assert spending_of([priced, unpriced]).cost_usd is None
-    assert spending_of([priced, unpriced]).input_tokens == 20
+    assert sum_usage([priced, unpriced]).cost_usd is None
+    assert sum_usage([priced, unpriced]).input_tokens == 20
 
 
 def test_a_call_that_failed_without_usage_used_nothing() -> None:
     broken = span("b", "task", failed=True, input_tokens=None, output_tokens=None, cost_usd=None)
-    spent = spending_of([span("a", "task"), broken])
+    spent = sum_usage([span("a", "task"), broken])
     assert (spent.input_tokens, spent.output_tokens, spent.cost_usd) == (10, 2, 0.5)
 
 
@@ -155,7 +155,7 @@ def test_a_call_that_failed_without_usage_used_nothing() -> None:
 def test_tokens_are_read_by_the_words_in_their_keys(
     usage: dict[str, Any], tokens: tuple[int | None, int | None]
 ) -> None:
-    found = span_of(row(usageDetails=usage))
+    found = parse_span(row(usageDetails=usage))
     assert found is not None
     assert (found.input_tokens, found.output_tokens) == tokens
 
@@ -174,12 +174,12 @@ def test_tokens_are_read_by_the_words_in_their_keys(
 def test_a_price_of_zero_without_details_is_no_price(
     fields: dict[str, Any], cost: float | None
 ) -> None:
-    found = span_of(row(**fields))
+    found = parse_span(row(**fields))
     assert found is not None
     assert found.cost_usd == cost
 
 
 def test_a_row_without_an_id_or_a_start_is_no_span() -> None:
-    assert span_of(row(id="")) is None
-    assert span_of(row(startTime="yesterday")) is None
-    assert span_of(row()) is not None
+    assert parse_span(row(id="")) is None
+    assert parse_span(row(startTime="yesterday")) is None
+    assert parse_span(row()) is not None
