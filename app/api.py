@@ -13,7 +13,7 @@ from app.alerts.router import configs as alert_configs
 from app.benchmarks.router import router as benchmarks
 from app.comparison.router import router as baselines
 from app.core.problems import PROBLEMS
-from app.core.web.query_parameters import refuse_unknown_parameters
+from app.core.web.query_parameters import reject_unknown_parameters
 from app.core.web.response_headers import writing_json
 from app.kpis.router import router as kpis
 from app.metrics.router import router as metrics
@@ -74,7 +74,7 @@ def include(router: APIRouter) -> None:
             writing_json(each),
             prefix=PREFIX,
             responses=PROBLEMS,
-            dependencies=[Depends(refuse_unknown_parameters)],
+            dependencies=[Depends(reject_unknown_parameters)],
         )
 
 

@@ -5,7 +5,7 @@ evaluators, channels; what failed.
 import logging
 from typing import Any
 
-from app.core.registry import Loaded, Registry
+from app.core.registry import LoadedPlugin, Registry
 from app.formula import register_metric_keys
 from app.harness.bash.checking import CHECKS, load_checks
 from app.harness.mcp.evaluating import EVALUATORS, load_evaluators
@@ -28,12 +28,12 @@ def load_plugins() -> None:
     register_metric_keys({*METRICS.names(), *METRICS.aliases} - {"SCORE"})
 
 
-def loaded_plugins() -> list[Loaded]:
+def loaded_plugins() -> list[LoadedPlugin]:
     """What was loaded, from where, and what could not be, in the order of the kinds."""
     return [entry for registry in REGISTRIES for entry in registry.loaded]
 
 
-def _warn(failure: Loaded) -> None:
+def _warn(failure: LoadedPlugin) -> None:
     log.error(
         "the %s plugin %s from %s could not be loaded: %s",
         failure.kind,

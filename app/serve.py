@@ -23,7 +23,7 @@ import httpx
 from app.access.service import FirstKey, ensure_first_admin_key
 from app.core.encryption import Secret
 from app.core.errors import AppError, Unavailable
-from app.core.http.network_policy import OWN_NETWORKS, SETTING
+from app.core.http.network_policy import ALLOW_SETTING, PRIVATE_NETWORKS
 from app.core.migrations import upgrade
 from app.core.settings import Settings
 from app.startup import database_url, master_key, opened_resources, set_up_logs
@@ -94,7 +94,7 @@ def local_network_settings(settings: Settings) -> Mapping[str, str]:
     is_local = settings.host == "localhost" or _is_loopback(settings.host)
     if settings.outbound_allow is not None or settings.in_production or not is_local:
         return {}
-    return {SETTING: OWN_NETWORKS}
+    return {ALLOW_SETTING: PRIVATE_NETWORKS}
 
 
 def _is_loopback(host: str) -> bool:

@@ -13,7 +13,7 @@ from app.core.encryption import (
     load_secret_box,
     require_random_key,
 )
-from app.core.http.network_policy import HTTPS_PORT, WEB_PORTS, OutboundPolicy, networks_of
+from app.core.http.network_policy import HTTPS_PORT, WEB_PORTS, OutboundPolicy, parse_networks
 from app.core.key_rotation import list_encrypted_columns, require_known_keys
 from app.core.logging import LogFormat, configure
 from app.core.migrations import require_current
@@ -121,7 +121,7 @@ def require_fit(settings: Settings, resources: Resources) -> None:
 def outbound_policy(settings: Settings) -> OutboundPolicy:
     """What this process may call: in production, public servers are called encrypted only."""
     return OutboundPolicy(
-        allowed=networks_of(settings.outbound_allow or ""),
+        allowed=parse_networks(settings.outbound_allow or ""),
         public_ports=frozenset({HTTPS_PORT}) if settings.in_production else WEB_PORTS,
     )
 

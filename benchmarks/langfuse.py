@@ -27,7 +27,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from app.core.db import Database
 from app.core.encryption import Secret, SecretBox
-from app.core.http.network_policy import OWN_SERVERS
+from app.core.http.network_policy import PRIVATE_SERVERS
 from app.core.resources import Resources
 from app.plugins import load_plugins
 from app.traces.registry import TRACE_SOURCES, TraceQuery
@@ -234,7 +234,7 @@ def _resources() -> Resources:
         db=Database("postgresql://nobody@127.0.0.1:1/none"),
         secrets=SecretBox.from_keys([key]),
         data_dir=Path("/nonexistent"),
-        outbound=OWN_SERVERS,
+        outbound=PRIVATE_SERVERS,
     )
 
 

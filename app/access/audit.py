@@ -58,6 +58,6 @@ def record(
             "fields": list(fields),
             "method": method,
             "path": path,
-            "request_id": correlation.request_id(),
+            "request_id": correlation.current_request_id(),
         },
     )

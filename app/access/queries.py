@@ -11,7 +11,7 @@ from app.access.models import ApiKey, AuditEntry
 from app.access.rules import Spelling, digest, parse_token, spelling
 from app.access.schemas import ApiKeyView, AuditView
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, paged
+from app.core.keyset import PageQuery, select_page
 from app.core.schemas import Page
 
 CONFIGURED_KEY_ID = "admin-env"
@@ -64,7 +64,7 @@ def get_key(session: Session, key_id: str) -> ApiKeyView:
 
 def list_keys(session: Session, query: PageQuery) -> Page[ApiKeyView]:
     """The keys that were given out, newest first, revoked ones too."""
-    rows, next_cursor = paged(
+    rows, next_cursor = select_page(
         session, select(ApiKey), keys=[ApiKey.created_at, ApiKey.id], query=query
     )
     items = [ApiKeyView.model_validate(row) for row in rows]
@@ -98,7 +98,7 @@ def list_audit(
         statement = statement.where(AuditEntry.at >= since)
     if until is not None:
         statement = statement.where(AuditEntry.at < until)
-    rows, next_cursor = paged(session, statement, keys=[AuditEntry.seq], query=query)
+    rows, next_cursor = select_page(session, statement, keys=[AuditEntry.seq], query=query)
     return Page(items=[AuditView.model_validate(row) for row in rows], next_cursor=next_cursor)
 
 

@@ -22,7 +22,7 @@ from app.access.rules import (
     new_token,
     parse_token,
 )
-from app.core.batches import delete_some
+from app.core.batches import delete_batch
 from app.core.clock import Clock, utc_now
 from app.core.db import Database
 from app.core.encryption import Secret
@@ -262,4 +262,4 @@ def purge_expired(session: Session, now: datetime) -> int:
 
     See `delete_some`.
     """
-    return delete_some(session, IdempotencyKey, IdempotencyKey.expires_at <= now)
+    return delete_batch(session, IdempotencyKey, IdempotencyKey.expires_at <= now)

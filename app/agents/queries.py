@@ -5,7 +5,7 @@ from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, paged
+from app.core.keyset import PageQuery, PageRows, select_page
 
 
 class AgentNotFound(NotFound):
@@ -34,4 +34,4 @@ def existing_agents(session: Session, agent_ids: Iterable[str]) -> set[str]:
 
 def list_agents(session: Session, query: PageQuery, *, archived: bool) -> PageRows[Agent]:
     statement = select(Agent).where(Agent.archived.is_(archived))
-    return paged(session, statement, keys=[Agent.created_at, Agent.id], query=query)
+    return select_page(session, statement, keys=[Agent.created_at, Agent.id], query=query)

@@ -10,7 +10,7 @@ from app.agents.schemas import AgentBody, AgentCheck, AgentCreate, AgentPatch, A
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
 from app.core.resources import Resources
-from app.core.schemas import Page, changes
+from app.core.schemas import Page, changed_fields
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch
 
@@ -52,7 +52,9 @@ def change_agent(agent_id: AgentId, body: AgentPatch, res: Res, match: IfMatch) 
     """Change the fields that are sent. A new langfuseUrl needs its secret again."""
     with res.db.begin() as session:
         match(queries.get_agent(session, agent_id, for_update=True).revision)
-        agent = service.change_agent(session, agent_id, changes(body), res.secrets, res.clock())
+        agent = service.change_agent(
+            session, agent_id, changed_fields(body), res.secrets, res.clock()
+        )
         return match.tagged(view(agent, res))
 
 

@@ -15,7 +15,7 @@ from app.core.encryption import Secret, SecretBox
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
 from app.core.resources import Resources
-from app.core.schemas import fields
+from app.core.schemas import all_fields
 from app.jobs.queue import enqueue
 from app.traces.registry import TRACE_SOURCES, TraceQuery
 
@@ -28,7 +28,7 @@ CREDENTIALS = ("langfuse_url", "langfuse_public_key", SECRET)
 def create_agent(session: Session, body: AgentCreate, box: SecretBox) -> Agent:
     """Raises: `Conflict` when the id is taken."""
     agent_id = body.id or new_id()
-    columns = _columns(agent_id, {**fields(body), "id": agent_id}, box)
+    columns = _columns(agent_id, {**all_fields(body), "id": agent_id}, box)
     try:
         return Agent(**insert_row(session, Agent, columns))
     except UniqueViolation:
@@ -41,7 +41,7 @@ def replace_agent(
     session: Session, agent_id: str, body: AgentBody, box: SecretBox, now: datetime
 ) -> Agent:
     """PUT: every field is written; the secret stays when it is not sent and the URL is the same."""
-    values = fields(body)
+    values = all_fields(body)
     if SECRET not in body.model_fields_set:
         del values[SECRET]
     return change_agent(session, agent_id, values, box, now)

@@ -20,7 +20,7 @@ from app.core.encryption import SecretBox
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
 from app.core.registry import near_matches
-from app.core.schemas import fields
+from app.core.schemas import all_fields
 from app.formula import compile_formula, read_reference
 from app.metrics.registry import column_of, parse_ref, provider_for
 from app.notifications.endpoints import address_of, ensure_endpoints
@@ -41,7 +41,7 @@ CHECKED = frozenset(
 
 def create_config(session: Session, body: AlertConfigCreate, box: SecretBox) -> AlertConfig:
     """Raises: `NotFound` for an unknown benchmark or agent, `Invalid` with what is wrong."""
-    values = fields(body)
+    values = all_fields(body)
     recipients = values.pop("recipients")
     config = AlertConfig(**{**values, "id": body.id or new_id()})
     check_config(session, config, recipients)

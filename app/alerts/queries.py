@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.alerts.models import AlertConfig, AlertEvent, AlertSilence, AlertStanding
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, paged
+from app.core.keyset import PageQuery, PageRows, select_page
 
 RUN_AGENTS = text(
     "SELECT DISTINCT agent_id FROM benchmark_runs WHERE benchmark_id = :benchmark ORDER BY 1 LIMIT 50"
@@ -77,7 +77,9 @@ def list_configs(
         statement = statement.where(_about(agent_id))
     if enabled is not None:
         statement = statement.where(AlertConfig.enabled.is_(enabled))
-    return paged(session, statement, keys=[AlertConfig.created_at, AlertConfig.id], query=query)
+    return select_page(
+        session, statement, keys=[AlertConfig.created_at, AlertConfig.id], query=query
+    )
 
 
 def enabled_configs(session: Session, benchmark_id: str, agent_id: str) -> list[AlertConfig]:
@@ -157,7 +159,7 @@ def list_events(session: Session, query: PageQuery, told: Told) -> PageRows[Aler
     }
     wanted = [column == value for column, value in columns.items() if value is not None]
     statement = select(AlertEvent).where(*wanted)
-    return paged(session, statement, keys=[AlertEvent.created_at, AlertEvent.id], query=query)
+    return select_page(session, statement, keys=[AlertEvent.created_at, AlertEvent.id], query=query)
 
 
 def held_events(session: Session, event_ids: Sequence[str]) -> list[AlertEvent]:
@@ -184,7 +186,9 @@ def list_silences(
     statement = select(AlertSilence)
     if active_at is not None:
         statement = statement.where(*_holds_at(active_at))
-    return paged(session, statement, keys=[AlertSilence.created_at, AlertSilence.id], query=query)
+    return select_page(
+        session, statement, keys=[AlertSilence.created_at, AlertSilence.id], query=query
+    )
 
 
 def silences_at(session: Session, now: datetime) -> list[AlertSilence]:

@@ -30,7 +30,7 @@ from app.alerts.schemas import (
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
 from app.core.resources import Resources
-from app.core.schemas import Page, changes, fields
+from app.core.schemas import Page, all_fields, changed_fields
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch, Match
 from app.notifications.models import Endpoint
@@ -98,7 +98,7 @@ def change_alert_config(
     config_id: ConfigId, body: AlertConfigPatch, res: Res, match: IfMatch
 ) -> AlertConfigView:
     """Change the fields that are sent. A rule that asks something else starts anew."""
-    return _edited(config_id, changes(body), res, match)
+    return _edited(config_id, changed_fields(body), res, match)
 
 
 @configs.put("/{alertConfigId}", dependencies=[Depends(require("admin"))])
@@ -106,7 +106,7 @@ def replace_alert_config(
     config_id: ConfigId, body: AlertConfigBody, res: Res, match: IfMatch
 ) -> AlertConfigView:
     """Write every field; what is left out takes its default."""
-    return _edited(config_id, fields(body), res, match)
+    return _edited(config_id, all_fields(body), res, match)
 
 
 @configs.delete("/{alertConfigId}", status_code=204, dependencies=[Depends(require("admin"))])

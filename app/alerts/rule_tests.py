@@ -29,7 +29,7 @@ from app.alerts.schemas import (
     rule_of,
 )
 from app.core.errors import ErrorItem, Invalid
-from app.core.schemas import fields
+from app.core.schemas import all_fields
 from app.notifications.service import publish
 
 MOST_RUNS = 1000
@@ -154,7 +154,7 @@ def _config_of(session: Session, body: BacktestRequest) -> AlertConfig:
     if body.rule is None:
         assert body.alert_config_id is not None
         return queries.get_config(session, body.alert_config_id)
-    values = fields(body.rule)
+    values = all_fields(body.rule)
     recipients = values.pop("recipients")
     config = AlertConfig(**values, endpoints=[])
     check_config(session, config, recipients)

@@ -5,7 +5,7 @@ from sqlalchemy.orm import Session
 
 from app.benchmarks.models import Benchmark, BenchmarkAgent, KpiDefinition
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, paged
+from app.core.keyset import PageQuery, PageRows, select_page
 
 
 class BenchmarkNotFound(NotFound):
@@ -31,7 +31,7 @@ def get_benchmark(session: Session, benchmark_id: str, *, for_update: bool = Fal
 
 def list_benchmarks(session: Session, query: PageQuery, *, archived: bool) -> PageRows[Benchmark]:
     statement = select(Benchmark).where(Benchmark.archived.is_(archived))
-    return paged(session, statement, keys=[Benchmark.created_at, Benchmark.id], query=query)
+    return select_page(session, statement, keys=[Benchmark.created_at, Benchmark.id], query=query)
 
 
 def agents_of(session: Session, benchmark_ids: Iterable[str]) -> dict[str, list[str]]:
@@ -58,7 +58,7 @@ def kpis_of(session: Session, benchmark_ids: Iterable[str]) -> dict[str, list[Kp
 
 def list_kpis(session: Session, benchmark_id: str, query: PageQuery) -> PageRows[KpiDefinition]:
     statement = current_kpis().where(KpiDefinition.benchmark_id == benchmark_id)
-    return paged(
+    return select_page(
         session,
         statement,
         keys=[KpiDefinition.name, KpiDefinition.id],

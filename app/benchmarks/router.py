@@ -25,7 +25,7 @@ from app.benchmarks.schemas import (
 )
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
-from app.core.schemas import Page, changes, fields
+from app.core.schemas import Page, all_fields, changed_fields
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch
 from app.harness.harness_config import parse_harness
@@ -71,7 +71,9 @@ def change_benchmark(
     """Change the fields that are sent. Runs under way keep the plan they started with."""
     with res.db.begin() as session:
         match(queries.get_benchmark(session, benchmark_id, for_update=True).revision)
-        benchmark = service.change_benchmark(session, benchmark_id, changes(body), res.clock())
+        benchmark = service.change_benchmark(
+            session, benchmark_id, changed_fields(body), res.clock()
+        )
         return match.tagged(view(session, benchmark))
 
 
@@ -82,7 +84,7 @@ def replace_benchmark(
     """Write every field; what is left out takes its default."""
     with res.db.begin() as session:
         match(queries.get_benchmark(session, benchmark_id, for_update=True).revision)
-        benchmark = service.change_benchmark(session, benchmark_id, fields(body), res.clock())
+        benchmark = service.change_benchmark(session, benchmark_id, all_fields(body), res.clock())
         return match.tagged(view(session, benchmark))
 
 
@@ -135,7 +137,7 @@ def change_kpi(
     """Change the fields that are sent: a new revision, while the history keeps the old ones."""
     with res.db.begin() as session:
         match(queries.locked_kpi(session, benchmark_id, kpi_id).revision)
-        kpi = service.change_kpi(session, benchmark_id, kpi_id, changes(body), res.clock())
+        kpi = service.change_kpi(session, benchmark_id, kpi_id, changed_fields(body), res.clock())
         return match.tagged(KpiView.model_validate(kpi))
 
 
@@ -146,7 +148,7 @@ def replace_kpi(
     """Write every field of a KPI: a new revision, while the history keeps the old ones."""
     with res.db.begin() as session:
         match(queries.locked_kpi(session, benchmark_id, kpi_id).revision)
-        kpi = service.change_kpi(session, benchmark_id, kpi_id, fields(body), res.clock())
+        kpi = service.change_kpi(session, benchmark_id, kpi_id, all_fields(body), res.clock())
         return match.tagged(KpiView.model_validate(kpi))
 
 

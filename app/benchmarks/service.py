@@ -22,7 +22,7 @@ from app.benchmarks.schemas import (
 )
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
-from app.core.schemas import fields
+from app.core.schemas import all_fields
 from app.harness.harness_config import parse_harness, validate_harness
 from app.metrics.types import MetricRef
 from app.traces.registry import TRACE_SOURCES
@@ -50,7 +50,7 @@ class Matched(NamedTuple):
 
 def create_benchmark(session: Session, body: BenchmarkCreate, now: datetime) -> Benchmark:
     """Raises: `Conflict` when the id is taken, `Invalid` with all that is wrong."""
-    values = fields(body)
+    values = all_fields(body)
     _require_none(
         _errors(session, values)
         + _write_back_errors(body.source, body.write_back)

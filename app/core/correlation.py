@@ -21,24 +21,24 @@ _TRACEPARENT = re.compile(
 )
 
 
-def carried() -> dict[str, str]:
+def get_correlation() -> dict[str, str]:
     """What goes along from here: `request_id`, and `traceparent` if the client sent one."""
     bound = structlog.contextvars.get_contextvars()
     return {name: bound[name] for name in HEADERS if name in bound}
 
 
-def request_id() -> str | None:
+def current_request_id() -> str | None:
     """The id of the request that this work belongs to."""
-    return carried().get(REQUEST_ID)
+    return get_correlation().get(REQUEST_ID)
 
 
 def outbound_headers() -> dict[str, str]:
     """What a call to another server says about where it comes from."""
-    return {HEADERS[name]: value for name, value in carried().items()}
+    return {HEADERS[name]: value for name, value in get_correlation().items()}
 
 
 @contextmanager
-def carrying(values: Mapping[str, str]) -> Iterator[None]:
+def bind_correlation(values: Mapping[str, str]) -> Iterator[None]:
     """Go on with what another process or thread began."""
     known = {name: values[name] for name in HEADERS if name in values}
     with structlog.contextvars.bound_contextvars(**known):

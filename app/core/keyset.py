@@ -54,7 +54,7 @@ class PageRows(NamedTuple, Generic[T]):
     next_cursor: str | None
 
 
-def paged(
+def select_page(
     session: Session,
     statement: Select[T],
     *,
@@ -71,7 +71,7 @@ def paged(
     return _cut(list(rows), query, lambda row: [getattr(row, key.key) for key in keys])
 
 
-def page_sql(
+def build_page_sql(
     statement: Select[Any], *, keys: Sequence[KeyedColumnElement[Any]], beyond: bool
 ) -> str:
     """The text of one page of a `select` of columns, `keys` among them, for `find_page`.
@@ -85,7 +85,7 @@ def page_sql(
     return sql_of(statement.order_by(*(key.desc() for key in keys)).limit(limit))
 
 
-def find_page(
+def query_page(
     db: Database,
     sql: str,
     given: Mapping[str, object],

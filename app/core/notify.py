@@ -6,6 +6,6 @@ from sqlalchemy.orm import Session
 CHANNEL = "mosaico_events"
 
 
-def announce(session: Session, key: str, *, channel: str = CHANNEL) -> None:
+def notify_streams(session: Session, key: str, *, channel: str = CHANNEL) -> None:
     """Wake the streams of a key when this transaction commits; nothing happens if it does not."""
     session.execute(text("SELECT pg_notify(:channel, :key)"), {"channel": channel, "key": key})

@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.core.correlation import TRACEPARENT, carrying, is_traceparent
+from app.core.correlation import TRACEPARENT, bind_correlation, is_traceparent
 from app.core.errors import AppError, ErrorItem, Invalid, NotFound
 from app.core.ids import is_identifier, new_id
 from app.core.strict_json import MalformedJson, escape_pointer
@@ -201,7 +201,7 @@ class RequestIds:
                 MutableHeaders(scope=message)[REQUEST_ID] = chosen
             await send(message)
 
-        with carrying({**carried, "request_id": chosen}):
+        with bind_correlation({**carried, "request_id": chosen}):
             return await self.app(scope, receive, send_with_id)
 
 

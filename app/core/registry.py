@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadedPlugin:
     """Where a plugin came from; `error` tells why it could not be loaded."""
 
     kind: str
@@ -28,7 +28,7 @@ class DuplicateName(Exception):
     """Two plugins of one kind claim the same name; rename or remove one of them."""
 
 
-class UnfitName(Exception):
+class InvalidName(Exception):
     """A plugin has a name that users could not write; rename it."""
 
 
@@ -63,7 +63,7 @@ class Registry(Generic[T]):
         self._check = check
         self._items: dict[str, T] = {}
         self._aliases: dict[str, str] = {}
-        self._loaded: list[Loaded] = []
+        self._loaded: list[LoadedPlugin] = []
         self._origin = "built-in"
         self._is_complete = False
 
@@ -79,7 +79,7 @@ class Registry(Generic[T]):
             self._check(name, item)
         self._items[name] = item
         self._aliases.update(dict.fromkeys(aliases, name))
-        self._loaded.append(Loaded(kind=self.kind, name=name, origin=self._origin))
+        self._loaded.append(LoadedPlugin(kind=self.kind, name=name, origin=self._origin))
         return item
 
     def get(self, name: str) -> T:
@@ -116,11 +116,11 @@ class Registry(Generic[T]):
         return len(self._items)
 
     @property
-    def loaded(self) -> list[Loaded]:
+    def loaded(self) -> list[LoadedPlugin]:
         """What was loaded, from where, and what could not be."""
         return list(self._loaded)
 
-    def load(self, package_name: str, warn: Callable[[Loaded], None]) -> None:
+    def load(self, package_name: str, warn: Callable[[LoadedPlugin], None]) -> None:
         """Find the built-ins of a package and what other distributions offer, once in a process."""
         if not self._is_complete:
             self._is_complete = True
@@ -133,14 +133,14 @@ class Registry(Generic[T]):
         for module in pkgutil.walk_packages(package.__path__, prefix=f"{package_name}."):
             importlib.import_module(module.name)
 
-    def load_entry_points(self, warn: Callable[[Loaded], None]) -> None:
+    def load_entry_points(self, warn: Callable[[LoadedPlugin], None]) -> None:
         """Load third-party plugins; each failure is recorded, told once to `warn`, and survived."""
         for entry_point in entry_points(group=self.group):
             try:
                 self._load(entry_point)
             # A stranger's code must not stop the service, not even by asking to.
             except (Exception, SystemExit) as error:  # noqa: BLE001
-                failure = Loaded(
+                failure = LoadedPlugin(
                     kind=self.kind,
                     name=entry_point.name,
                     origin=_origin(entry_point),
@@ -167,7 +167,7 @@ class Registry(Generic[T]):
 
     def _require_free(self, name: str) -> None:
         if not re.fullmatch(self._name_pattern, name):
-            raise UnfitName(f"a {self.kind} cannot be named {name!r}; use {self._name_pattern}")
+            raise InvalidName(f"a {self.kind} cannot be named {name!r}; use {self._name_pattern}")
         if name in self._items or name in self._aliases:
             raise DuplicateName(f"two {self.kind}s are named {name!r}; rename one of them")
 

@@ -121,12 +121,12 @@ class Page(WireModel, Generic[T]):
     next_cursor: str | None = None
 
 
-def fields(model: BaseModel) -> dict[str, Any]:
+def all_fields(model: BaseModel) -> dict[str, Any]:
     """Every field by attribute name, nested bodies as they are."""
     return {name: getattr(model, name) for name in type(model).model_fields}
 
 
-def changes(model: BaseModel) -> dict[str, Any]:
+def changed_fields(model: BaseModel) -> dict[str, Any]:
     """The fields that the client sent, by attribute name: absent means keep, null means clear."""
     return {name: getattr(model, name) for name in model.model_fields_set}
 

@@ -8,7 +8,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.core.errors import AppError
-from app.core.http.network_policy import networks_of
+from app.core.http.network_policy import parse_networks
 from app.core.paths import default_data_dir
 from app.core.smtp import smtp_access
 
@@ -206,7 +206,7 @@ class Settings(BaseSettings):
     @field_validator("outbound_allow")
     @classmethod
     def _names_networks(cls, value: str | None) -> str | None:
-        networks_of(value or "")
+        parse_networks(value or "")
         return value
 
     @field_validator("summary_at")

@@ -23,7 +23,7 @@ from app.core.console.terminal import print_status
 from app.core.encryption import Secret
 from app.core.errors import Unavailable
 from app.core.http.client import outbound_client
-from app.core.http.network_policy import OWN_SERVERS
+from app.core.http.network_policy import PRIVATE_SERVERS
 from app.llm.conversation import ChatMessage, MessageRole, Usage
 from app.llm.providers import MissingKey
 
@@ -153,7 +153,7 @@ def write_run(run: ExportedRun, access: LangfuseAccess, *, dataset: str) -> Expo
     """Write a run; a name that is there already names the same run. Raises: ExportFailed."""
     tracers = TracerProvider(shutdown_on_exit=False)
     # On a command line the address is the choice of its user: it may well be on this machine.
-    client = outbound_client(timeout_s=TIMEOUT_S, max_bytes=MAX_ANSWER, policy=OWN_SERVERS)
+    client = outbound_client(timeout_s=TIMEOUT_S, max_bytes=MAX_ANSWER, policy=PRIVATE_SERVERS)
     with client:
         sdk = Langfuse(
             public_key=access.public_key,

@@ -88,7 +88,7 @@ def split_carried(arguments: Mapping[str, Any]) -> Parcel:
 
 
 def _carried() -> dict[str, Any]:
-    known = correlation.carried()
+    known = correlation.get_correlation()
     return {CARRIED: known} if known else {}
 
 

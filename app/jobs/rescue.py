@@ -5,7 +5,7 @@ from datetime import datetime
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.core.batches import AT_ONCE
+from app.core.batches import BATCH_ROWS
 from app.core.db import IDLE_IN_TRANSACTION_TIMEOUT_MS
 from app.jobs.closing import FailedForGood, HeldJob, fail
 from app.jobs.handlers import MAX_ATTEMPTS, Handlers
@@ -94,4 +94,4 @@ def purge_finished(session: Session, _: datetime) -> int:
     """Delete some of the jobs that ended more than a week ago, by the clock of the database; see
     `delete_some`.
     """
-    return len(session.execute(_PURGE, {"at_once": AT_ONCE}).all())
+    return len(session.execute(_PURGE, {"at_once": BATCH_ROWS}).all())

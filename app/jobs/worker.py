@@ -14,7 +14,7 @@ from procrastinate.jobs import Job as QueuedJob
 from procrastinate.jobs import Status
 from procrastinate.manager import JobManager
 
-from app.core.correlation import carrying
+from app.core.correlation import bind_correlation
 from app.core.db import libpq_url
 from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
@@ -132,7 +132,7 @@ class Worker:
     def _runner(self, handler: Handler) -> Callable[..., None]:
         def run(context: JobContext, **given: Any) -> None:
             arguments, carried = split_carried(given)
-            with carrying(carried):
+            with bind_correlation(carried):
                 do(context, arguments)
 
         def do(context: JobContext, arguments: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@ from datetime import datetime
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.core.keyset import PageQuery, PageRows, paged
+from app.core.keyset import PageQuery, PageRows, select_page
 from app.kpis.models import KpiHistory
 
 
@@ -29,7 +29,7 @@ def list_kpi_history(
         statement = statement.where(KpiHistory.recorded_at >= since)
     if until is not None:
         statement = statement.where(KpiHistory.recorded_at < until)
-    return paged(session, statement, keys=[KpiHistory.id], query=query)
+    return select_page(session, statement, keys=[KpiHistory.id], query=query)
 
 
 def kpis_of_run(session: Session, run_seq: int) -> list[KpiHistory]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from app.core.errors import AppError
-from app.core.http.client import RefusedAddress, without_credentials
+from app.core.http.client import redact_credentials
+from app.core.http.network_policy import RefusedAddress
 from app.core.http.retry import parse_retry_after
 from app.llm.conversation import LlmError
 
@@ -140,7 +141,7 @@ def failure_of(error: Exception, errors: SdkErrors) -> Failed:
 def _masked(said: str, error: Exception) -> str:
     """What a server said, without the key, should it repeat that."""
     request = getattr(error, "request", None)
-    return without_credentials(said, request) if request is not None else said
+    return redact_credentials(said, request) if request is not None else said
 
 
 def _of_status(error: StatusError, said: str) -> Failed:

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import httpx
 
-from app.core.http.client import AnswerTooLarge, outbound_client
+from app.core.http.client import outbound_client
 from app.core.http.network_policy import OutboundPolicy
-from app.core.http.throttle import Pause, Throttle, turns_at
+from app.core.http.throttle import Pause, Throttle, get_throttle
+from app.core.http.transport import OversizedResponse
 from app.core.resources import LlmAccess
 from app.llm.failures import (
     Failure,
@@ -90,7 +91,7 @@ class Client:
             failures[answer.kind] += 1
             waited_s += wait_s
             if answer.kind is Kind.RATE_LIMITED:
-                self._turns.hold(wait_s)
+                self._turns.delay_requests(wait_s)
             self._pause(wait_s)
 
     def _sent(self, batch: Sequence[ModelRequest]) -> Sent:
@@ -99,12 +100,12 @@ class Client:
         return Sent(path, {name: value for name, value in body.items() if name not in refused})
 
     def _attempt(self, batch: Sequence[ModelRequest], path: str, body: JSON) -> Reply | Failure:
-        with self._turns.turn(self._pause):
+        with self._turns.slot(self._pause):
             try:
                 response = self._http.post(
                     self._base + path, content=json.dumps(body), headers=self._headers()
                 )
-            except (httpx.HTTPError, AnswerTooLarge) as error:
+            except (httpx.HTTPError, OversizedResponse) as error:
                 return failure_of_error(error)
         if not response.is_success:
             return failure_of_answer(response)
@@ -133,7 +134,7 @@ def new_client(
 ) -> Client:
     """A client that takes turns with all others of this process at the same server; close it."""
     http = outbound_client(timeout_s=patience.request_s, max_bytes=MAX_BYTES, policy=policy)
-    return Client(http, access, turns=turns_at(access.base_url), pause=pause, patience=patience)
+    return Client(http, access, turns=get_throttle(access.base_url), pause=pause, patience=patience)
 
 
 def _document(response: httpx.Response) -> JSON:

@@ -6,7 +6,7 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from app.core.http.throttle import IN_FLIGHT, Cancelled, CancelToken
+from app.core.http.throttle import MAX_IN_FLIGHT, Cancelled, CancelToken
 from app.llm.types import ModelRequest
 from app.llm.wire import Reply
 
@@ -49,7 +49,7 @@ class Crew:
         traceback: TracebackType | None,
     ) -> None:
         self._stop.set()
-        for _ in range(IN_FLIGHT):
+        for _ in range(MAX_IN_FLIGHT):
             self._waiting.put(None)
         with self._lock:
             self._left = True
@@ -59,7 +59,7 @@ class Crew:
         """Have a batch asked."""
         self._waiting.put(batch)
         with self._lock:
-            if self._threads == IN_FLIGHT:
+            if self._threads == MAX_IN_FLIGHT:
                 return
             self._threads += 1
         threading.Thread(target=self._work, name="ask", daemon=True).start()

@@ -21,8 +21,9 @@ from typing import Any, Final
 import httpx
 
 from app.core.errors import Invalid, Unavailable
-from app.core.http.client import AnswerTooLarge, is_refused_certificate, without_credentials
+from app.core.http.client import redact_credentials
 from app.core.http.retry import parse_retry_after
+from app.core.http.transport import OversizedResponse, is_untrusted_certificate
 
 SHOWN_CHARS: Final = 200
 
@@ -123,14 +124,14 @@ def failure_of_answer(response: httpx.Response) -> Failure:
     )
 
 
-def failure_of_error(error: httpx.HTTPError | AnswerTooLarge) -> Failure:
+def failure_of_error(error: httpx.HTTPError | OversizedResponse) -> Failure:
     """What a request means that brought no whole answer."""
     detail = (str(error) or type(error).__name__)[:SHOWN_CHARS]
-    if isinstance(error, AnswerTooLarge):
+    if isinstance(error, OversizedResponse):
         return Failure(kind=Kind.REFUSED, detail=detail)
     if isinstance(error, httpx.DecodingError):
         return Failure(kind=Kind.GARBLED, detail=detail)
-    if is_refused_certificate(error):
+    if is_untrusted_certificate(error):
         return Failure(kind=Kind.NOT_THERE, detail=detail)
     if isinstance(error, httpx.ReadTimeout):
         return Failure(kind=Kind.SILENT, detail=detail)
@@ -177,7 +178,7 @@ def _words(response: httpx.Response) -> str:
     """The server's own words with their code; none of a page that is meant for a browser, and none
     of the key.
     """
-    text = without_credentials(response.text, response.request).strip()
+    text = redact_credentials(response.text, response.request).strip()
     try:
         content: Any = json.loads(text)
     except (ValueError, RecursionError):

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 import httpx2
 
-from app.core.http.async_client import certificates
+from app.core.http.transport import tls_context
 from app.llm.answers import JSON, read_answer
 from app.llm.calling import ATTEMPT_TIMEOUT_S, CONNECT_S, SdkErrors, call_with_retries
 from app.llm.conversation import ChatMessage, Tool, Turn, TurnSettings
@@ -29,7 +29,7 @@ class ProviderAccess(NamedTuple):
             "max_retries": 0,
             "timeout": httpx2.Timeout(ATTEMPT_TIMEOUT_S, connect=CONNECT_S),
             "http_client": self.http
-            or httpx2.AsyncClient(follow_redirects=False, verify=certificates()),
+            or httpx2.AsyncClient(follow_redirects=False, verify=tls_context()),
         }
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal, get_args, get_origin
 
 from app.core.errors import Invalid
-from app.core.registry import Loaded, Registry, near_matches
+from app.core.registry import LoadedPlugin, Registry, near_matches
 from app.metrics.types import MetricFactory, MetricProvider, MetricRef, MetricSpec, OptionValue
 
 _LISTED_KEY: Final = re.compile(r"\[.*\]", re.DOTALL)  # SCORE["Clarity"] is listed as SCORE
@@ -50,11 +50,11 @@ class MetricOption:
     choices: tuple[str, ...] = ()
 
 
-def _say_nothing(_: Loaded) -> None:
+def _say_nothing(_: LoadedPlugin) -> None:
     """Ignore a plugin that cannot be loaded; the process that started this one has told of it."""
 
 
-def load_metrics(warn: Callable[[Loaded], None] = _say_nothing) -> None:
+def load_metrics(warn: Callable[[LoadedPlugin], None] = _say_nothing) -> None:
     """Find the built-in metrics and those of other distributions, once in a process."""
     METRICS.load("app.metrics.providers", warn)
 

@@ -6,7 +6,7 @@ from sqlalchemy import exists, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, paged
+from app.core.keyset import PageQuery, PageRows, select_page
 from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.rules import DeliveryStatus
 
@@ -59,7 +59,7 @@ def list_notifications(
         is_unread = Notification.read_at.is_(None)
         statement = statement.where(is_unread if unread else ~is_unread)
     keys = [Notification.created_at, Notification.id]
-    return paged(session, statement, keys=keys, query=query)
+    return select_page(session, statement, keys=keys, query=query)
 
 
 def count_unread(session: Session) -> int:
@@ -87,7 +87,7 @@ def list_endpoints(
     if disabled is not None:
         is_enabled = Endpoint.disabled_at.is_(None)
         statement = statement.where(~is_enabled if disabled else is_enabled)
-    return paged(session, statement, keys=[Endpoint.created_at, Endpoint.id], query=query)
+    return select_page(session, statement, keys=[Endpoint.created_at, Endpoint.id], query=query)
 
 
 def summary_endpoints(session: Session) -> list[str]:
@@ -122,7 +122,7 @@ def list_deliveries(
         statement = statement.where(Delivery.notification_id == notification_id)
     if endpoint_id is not None:
         statement = statement.where(Delivery.endpoint_id == endpoint_id)
-    return paged(session, statement, keys=[Delivery.created_at, Delivery.id], query=query)
+    return select_page(session, statement, keys=[Delivery.created_at, Delivery.id], query=query)
 
 
 def endpoints_of(session: Session, deliveries: Sequence[Delivery]) -> dict[str, Endpoint]:

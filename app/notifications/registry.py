@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from app.core.encryption import Secret
 from app.core.errors import ErrorItem, Invalid, NotFound
-from app.core.registry import Loaded, Registry
+from app.core.registry import LoadedPlugin, Registry
 from app.core.resources import Resources
 from app.notifications.types import Notice, Outcome, Target
 
@@ -74,7 +74,7 @@ IN_APP: Final = "IN_APP"
 """Every message is in the inbox; whoever names this channel asks for nothing beside that."""
 
 
-def load_channels(warn: Callable[[Loaded], None]) -> None:
+def load_channels(warn: Callable[[LoadedPlugin], None]) -> None:
     """Find the built-in channels and those of other distributions, once in a process."""
     CHANNELS.load("app.notifications.channels", warn)
 

@@ -8,11 +8,11 @@ from sqlalchemy import exists, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from app.core.batches import delete_some
+from app.core.batches import delete_batch
 from app.core.encryption import Secret, SecretBox
 from app.core.errors import Conflict
 from app.core.ids import new_id
-from app.core.notify import announce
+from app.core.notify import notify_streams
 from app.jobs.queue import enqueue_many
 from app.notifications import queries
 from app.notifications.endpoints import address_of, signing_keys
@@ -95,7 +95,7 @@ def publish(
     session.add_all([_new_delivery(notification_id, endpoints[each]) for each in sorted(endpoints)])
     session.flush()
     _release(session, sorted(endpoints))
-    announce(session, INBOX)
+    notify_streams(session, INBOX)
     return notification_id
 
 
@@ -187,14 +187,14 @@ def mark(session: Session, notification_id: str, read_at: datetime | None) -> No
     if read_at is None or notification.read_at is None:
         notification.read_at = read_at
     session.flush()
-    announce(session, INBOX)
+    notify_streams(session, INBOX)
     return notification
 
 
 def mark_all_read(session: Session, now: datetime) -> None:
     unread = Notification.read_at.is_(None)
     session.execute(update(Notification).where(unread).values(read_at=now))
-    announce(session, INBOX)
+    notify_streams(session, INBOX)
 
 
 def purge_notifications(session: Session, now: datetime) -> int:
@@ -204,7 +204,7 @@ def purge_notifications(session: Session, now: datetime) -> int:
     on_its_way = exists().where(
         Delivery.notification_id == Notification.id, Delivery.status == DeliveryStatus.PENDING
     )
-    return delete_some(session, Notification, (Notification.created_at < now - KEPT) & ~on_its_way)
+    return delete_batch(session, Notification, (Notification.created_at < now - KEPT) & ~on_its_way)
 
 
 def _is_wanted(delivery: Delivery, job: DeliveryJob) -> bool:

@@ -9,7 +9,8 @@ from urllib.parse import parse_qsl, quote, quote_plus, unquote, unquote_plus, ur
 import httpx
 
 from app.core.errors import Invalid
-from app.core.http.client import check_url, outbound_client
+from app.core.http.client import outbound_client
+from app.core.http.network_policy import check_url
 from app.core.http.retry import parse_retry_after
 from app.core.resources import Resources
 from app.notifications.registry import UnfitRecipient, host_of

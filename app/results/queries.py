@@ -11,10 +11,10 @@ from app.core.errors import NotFound
 from app.core.keyset import (
     PageQuery,
     PageRows,
+    build_page_sql,
     encode_cursor,
-    find_page,
-    page_sql,
-    paged,
+    query_page,
+    select_page,
 )
 from app.results.models import BenchmarkRun, RunMetric, RunShard, TraceResult
 from app.results.rules import RunStatus
@@ -151,13 +151,13 @@ def list_runs(
     }
     given = {name: value for name, value in asked.items() if value is not None}
     sql = _listing(tuple(given), beyond=query.cursor is not None)
-    return find_page(db, sql, given, keys=_NEWEST, query=query)
+    return query_page(db, sql, given, keys=_NEWEST, query=query)
 
 
 @cache
 def _listing(given: tuple[str, ...], *, beyond: bool) -> str:
     statement = SHOWN.where(*(_FILTERS[name] for name in given))
-    return page_sql(statement, keys=_NEWEST, beyond=beyond)
+    return build_page_sql(statement, keys=_NEWEST, beyond=beyond)
 
 
 def find_shard(session: Session, run_seq: int, shard: int) -> RunShard | None:
@@ -202,7 +202,9 @@ def results_of_run(session: Session, run: BenchmarkRun, query: PageQuery) -> Pag
     their texts are long.
     """
     statement = select(TraceResult).where(TraceResult.run_seq == run.seq)
-    page = paged(session, statement, keys=[TraceResult.position], query=query, descending=False)
+    page = select_page(
+        session, statement, keys=[TraceResult.position], query=query, descending=False
+    )
     positions = _within(session, run, [result.position for result in page.rows])
     traces = select(CollectedTrace).where(
         CollectedTrace.collection_id == run.collection_id, CollectedTrace.position.in_(positions)

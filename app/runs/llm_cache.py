@@ -9,7 +9,7 @@ from sqlalchemy import delete, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from app.core.batches import delete_some
+from app.core.batches import delete_batch
 from app.llm.types import ChatAnswer, EmbeddingAnswer, ModelAnswer, Usage
 from app.results.models import LlmCacheEntry, RunLlmUsage
 
@@ -78,7 +78,7 @@ def evict_answers(session: Session, keys: Sequence[bytes]) -> None:
 
 def evict_expired_answers(session: Session, now: datetime) -> int:
     """Forget some of the answers that are older than they are kept; see `delete_some`."""
-    return delete_some(
+    return delete_batch(
         session, LlmCacheEntry, LlmCacheEntry.created_at < now - MAX_AGE, EVICTION_BATCH_SIZE
     )
 

@@ -18,7 +18,7 @@ from app.comparison.verdict_view import NOT_COMPARABLE
 from app.core.db import insert_row
 from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
-from app.core.notify import announce
+from app.core.notify import notify_streams
 from app.jobs.queue import enqueue
 from app.kpis.evaluate import KpiValue, Standing
 from app.kpis.service import RunKey, record_kpis
@@ -209,7 +209,7 @@ def begin_run(
     run.plan, run.metric_keys = plan.document(), plan.columns
     session.flush()
     enqueue(session, "runs.collect", run_id=run.id, lock=collect_lock)
-    announce(session, run.id)
+    notify_streams(session, run.id)
 
 
 def _collected_before(session: Session, run: BenchmarkRun, plan: RunPlan) -> int | None:
@@ -285,7 +285,7 @@ def append_page(session: Session, step: Step, page: TracePage, now: datetime) ->
     # From now on the run says which traces it judges, and a retry reads the same.
     run.run_name = run.run_name or page.run_name
     session.flush()
-    announce(session, run.id)
+    notify_streams(session, run.id)
     return collection.completed_at is not None
 
 
@@ -341,7 +341,7 @@ def _end(session: Session, run: BenchmarkRun, status: RunStatus, now: datetime) 
     session.flush()
     if run.triggered_by == TriggerType.SCHEDULED:
         enqueue(session, "schedules.run_ended", run_id=run.id)
-    announce(session, run.id)
+    notify_streams(session, run.id)
 
 
 def locked_run(session: Session, step: Step) -> BenchmarkRun:

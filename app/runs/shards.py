@@ -8,7 +8,7 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
 from app.core.copy import copy_encoded
-from app.core.notify import announce
+from app.core.notify import notify_streams
 from app.jobs.queue import enqueue, enqueue_many
 from app.metrics.run_value import Note
 from app.metrics.types import Skipped, TraceMeasurements
@@ -68,7 +68,7 @@ def plan_shards(
     session.flush()
     shards = [{"run_id": run.id, "shard": shard} for shard in range(run.shards_total)]
     enqueue_many(session, "runs.score", shards)
-    announce(session, run.id)
+    notify_streams(session, run.id)
 
 
 def open_shard(session: Session, run_id: str, shard: int) -> ShardStep | None:
@@ -145,7 +145,7 @@ def store_shard(
         raise RunEnded
     if progress.shards_done == progress.shards_total:
         enqueue(session, "runs.finish", run_id=step.run_id)
-    announce(session, step.run_id)
+    notify_streams(session, step.run_id)
 
 
 def _present(measured: Sequence[TraceMeasurements]) -> int:

@@ -9,7 +9,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, paged
+from app.core.keyset import PageQuery, PageRows, select_page
 from app.results.models import BenchmarkRun
 from app.results.rules import FINAL
 from app.schedules.models import ScheduleConfig, ScheduleFire
@@ -81,13 +81,13 @@ def list_schedules(
     if enabled is not None:
         statement = statement.where(ScheduleConfig.enabled.is_(enabled))
     keys = [ScheduleConfig.created_at, ScheduleConfig.id]
-    return paged(session, statement, keys=keys, query=query)
+    return select_page(session, statement, keys=keys, query=query)
 
 
 def list_fires(session: Session, schedule_id: str, query: PageQuery) -> PageRows[ScheduleFire]:
     """The fires of a schedule, newest first."""
     statement = select(ScheduleFire).where(ScheduleFire.schedule_id == schedule_id)
-    return paged(session, statement, keys=[ScheduleFire.due_at], query=query)
+    return select_page(session, statement, keys=[ScheduleFire.due_at], query=query)
 
 
 def claim_due(session: Session, now: datetime, limit: int) -> list[DueGroup]:

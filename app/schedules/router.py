@@ -11,7 +11,7 @@ from app.access.idempotency import Once
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
 from app.core.resources import Resources
-from app.core.schemas import Page, changes, fields
+from app.core.schemas import Page, all_fields, changed_fields
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch, Match
 from app.schedules import daily_summary, firing, preview, queries, service
@@ -82,7 +82,7 @@ def change_schedule(
     schedule_id: ScheduleId, body: SchedulePatch, res: Res, match: IfMatch
 ) -> ScheduleView:
     """Change the given fields. Enabling a schedule resets its failures."""
-    return _edit_schedule(schedule_id, changes(body), res, match)
+    return _edit_schedule(schedule_id, changed_fields(body), res, match)
 
 
 @router.put("/{scheduleId}", dependencies=[Depends(require("admin"))])
@@ -90,7 +90,7 @@ def replace_schedule(
     schedule_id: ScheduleId, body: ScheduleBody, res: Res, match: IfMatch
 ) -> ScheduleView:
     """Replace all fields; an omitted field gets its default."""
-    return _edit_schedule(schedule_id, fields(body), res, match)
+    return _edit_schedule(schedule_id, all_fields(body), res, match)
 
 
 @router.delete("/{scheduleId}", status_code=204, dependencies=[Depends(require("admin"))])

@@ -13,7 +13,7 @@ from app.benchmarks.queries import get_benchmark
 from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
 from app.core.resources import Resources
-from app.core.schemas import fields
+from app.core.schemas import all_fields
 from app.runs.service import require_runnable
 from app.schedules import queries, rules
 from app.schedules.cron import DstPolicy
@@ -33,7 +33,7 @@ TARGET_FIELDS = frozenset({"benchmark_id", "agent_id", "run_name_pattern"})
 
 def create_schedule(session: Session, body: ScheduleCreate, now: datetime) -> ScheduleConfig:
     """Raises: `NotFound` and `Conflict` as `create_run` does, `Invalid` with all errors."""
-    schedule = ScheduleConfig(**{**fields(body), "id": body.id or new_id()})
+    schedule = ScheduleConfig(**{**all_fields(body), "id": body.id or new_id()})
     _require_runnable(session, schedule)
     first = rules.first_instant(timing_of(schedule), now)
     schedule.next_run_at = first if schedule.enabled else None

@@ -4,7 +4,7 @@ from sqlalchemy import ColumnElement, Row, func, select
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, paged
+from app.core.keyset import PageQuery, PageRows, select_page
 from app.traces.models import CollectedTrace, Collection, LocalDataset, LocalTrace
 from app.traces.types import ToolCall, Trace, TraceOutcome
 
@@ -46,7 +46,7 @@ def list_local_datasets(
     if name is not None:
         statement = statement.where(LocalDataset.name == name)
     keys = [LocalDataset.created_at, LocalDataset.id]
-    return paged(session, statement, keys=keys, query=query)
+    return select_page(session, statement, keys=keys, query=query)
 
 
 def read_local_lines(session: Session, dataset_id: str, start: int, limit: int) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Final, Protocol, TypeAlias
 
 from app.core.encryption import Secret
 from app.core.errors import AppError
-from app.core.registry import Loaded, Registry
+from app.core.registry import LoadedPlugin, Registry
 from app.core.resources import Resources
 from app.harness.harness_config import HarnessConfig
 from app.traces.types import Trace
@@ -159,6 +159,6 @@ TRACE_SOURCES: Final[Registry[SourceSpec]] = Registry(
 )
 
 
-def load_trace_sources(warn: Callable[[Loaded], None]) -> None:
+def load_trace_sources(warn: Callable[[LoadedPlugin], None]) -> None:
     """Find the built-in sources and those of other distributions, once in a process."""
     TRACE_SOURCES.load("app.traces.sources", warn)

@@ -10,7 +10,7 @@ from app.agents.models import Agent
 from app.benchmarks.event_triggers import Triggers
 from app.benchmarks.models import Benchmark, BenchmarkAgent
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, paged
+from app.core.keyset import PageQuery, PageRows, select_page
 from app.triggers.models import ProcessedSourceRun, SourceSubscription, TriggerEvent, WebhookSecret
 from app.triggers.rules import LangfuseEvent, TriggerEventStatus, TriggerEventType, rule_matches
 
@@ -50,7 +50,7 @@ def list_secrets(
 ) -> PageRows[WebhookSecret]:
     statement = select(WebhookSecret).where(_belongs_to(benchmark_id))
     keys = [WebhookSecret.created_at, WebhookSecret.id]
-    return paged(session, statement, keys=keys, query=query)
+    return select_page(session, statement, keys=keys, query=query)
 
 
 def get_secret(session: Session, benchmark_id: str | None, secret_id: str) -> WebhookSecret:
@@ -83,7 +83,7 @@ def list_events(
     if event_type is not None:
         statement = statement.where(TriggerEvent.type == event_type)
     keys = [TriggerEvent.received_at, TriggerEvent.id]
-    return paged(session, statement, keys=keys, query=query)
+    return select_page(session, statement, keys=keys, query=query)
 
 
 def lock_due_events(session: Session, now: datetime) -> list[TriggerEvent]:

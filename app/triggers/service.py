@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from app.access import audit
 from app.benchmarks.queries import get_benchmark
-from app.core.batches import delete_some
+from app.core.batches import delete_batch
 from app.core.encryption import Secret, SecretBox
 from app.core.errors import AppError, Conflict, Invalid
 from app.core.ids import new_id
@@ -295,10 +295,10 @@ def record_new_run(session: Session, request: RunRequest, now: datetime) -> Trig
 
 
 def delete_expired_events(session: Session, now: datetime) -> int:
-    """Delete expired secrets, and a batch of events after their retention; see `delete_some`."""
+    """Delete expired secrets, and a batch of events after their retention; see `delete_batch`."""
     expired_before = now - EVENT_RETENTION
     session.execute(delete(WebhookSecret).where(WebhookSecret.expires_at < expired_before))
-    return delete_some(session, TriggerEvent, TriggerEvent.received_at < expired_before)
+    return delete_batch(session, TriggerEvent, TriggerEvent.received_at < expired_before)
 
 
 def _resolve_requests(

@@ -12,7 +12,7 @@ import pytest
 
 from app.core.db import Database
 from app.core.encryption import SecretBox
-from app.core.http.network_policy import OWN_SERVERS
+from app.core.http.network_policy import PRIVATE_SERVERS
 from app.core.resources import Resources
 from app.jobs.pool import ProcessPool
 from app.metrics.registry import load_metrics
@@ -89,7 +89,7 @@ def service_resources(migrated_database: Database, tmp_path: Path, plugins: None
         db=migrated_database,
         secrets=SecretBox.from_keys([base64.b64encode(secrets.token_bytes(32)).decode()]),
         data_dir=tmp_path,
-        outbound=OWN_SERVERS,
+        outbound=PRIVATE_SERVERS,
         options={"langfuse_default_url": "https://cloud.langfuse.com"},
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.core.registry import Loaded, Registry
+from app.core.registry import LoadedPlugin, Registry
 from app.formula import dsl
 from app.metrics.registry import METRICS
 from app.plugins import REGISTRIES
@@ -39,11 +39,11 @@ def keep_registries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parser, "_keys", parser.known_metric_keys())
 
 
-def load_sample(monkeypatch: pytest.MonkeyPatch, installed: Path) -> list[Loaded]:
+def load_sample(monkeypatch: pytest.MonkeyPatch, installed: Path) -> list[LoadedPlugin]:
     """Load the sample distribution into this process; returns what failed."""
     keep_registries(monkeypatch)
     monkeypatch.syspath_prepend(str(installed))
-    failures: list[Loaded] = []
+    failures: list[LoadedPlugin] = []
     for registry in REGISTRIES:
         registry.load_entry_points(failures.append)
     dsl.register_metric_keys({*METRICS.names(), *METRICS.aliases} - {"SCORE"})

@@ -1,34 +1,34 @@
-"""The way out for clients that are async: the SDKs of models, tools over HTTP.
+"""Outbound HTTP client for async code: the SDKs of model providers, MCP servers over HTTP.
 
-What is refused is decided by `app.core.http.client`: here the same addresses are checked and dialled, for
-clients of httpx2. Redirects are not followed and proxies of the environment not used.
+It enforces the same network policy and limits as `app.core.http.client`, for clients of httpx2.
 """
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from functools import cache
-from typing import Final
 
-import httpcore
 import httpcore2
 import httpx2
 
 from app.core.correlation import outbound_headers
-from app.core.http.client import (
+from app.core.http.client import SocketOption
+from app.core.http.network_policy import (
+    PUBLIC_ONLY,
+    OutboundPolicy,
+    Resolver,
+    UnresolvedName,
+    check_url,
+    resolve_in_background,
+    resolve_name,
+)
+from app.core.http.transport import (
+    KEEPALIVE_S,
     MAX_CONNECTIONS,
     USER_AGENT,
-    AnswerTooLarge,
-    Resolver,
-    SocketOption,
-    asked,
-    check_url,
-    resolved,
+    SizeCounter,
+    tls_context,
+    unrequested_encoding_message,
 )
-from app.core.http.network_policy import PUBLIC_ONLY, OutboundPolicy
-
-KEEPALIVE_S: Final = 5.0
 
 
 def outbound_async_client(
@@ -36,34 +36,36 @@ def outbound_async_client(
     timeout_s: float,
     max_bytes: int,
     policy: OutboundPolicy = PUBLIC_ONLY,
-    resolve: Resolver = resolved,
+    resolve: Resolver = resolve_name,
 ) -> httpx2.AsyncClient:
-    """A client for one server: `timeout_s` bounds each whole request, `max_bytes` each answer.
+    """A client for one server.
 
-    `policy` is the operator's: `Resources.outbound`.
-    Raises, from its requests: `RefusedAddress`, `AnswerTooLarge`, and `httpx2.TransportError`
+    `timeout_s` bounds each whole request, `max_bytes` each response; `policy` is
+    `Resources.outbound`.
+    Raises, from its requests: `RefusedAddress`, `OversizedResponse`, and `httpx2.TransportError`
     (`httpx2.TimeoutException` past the deadline).
     """
-    network = CheckedAsyncNetwork(policy, resolve)
+    network = GuardedAsyncNetwork(policy, resolve)
     return httpx2.AsyncClient(
         transport=GuardedAsyncTransport(timeout_s=timeout_s, max_bytes=max_bytes, network=network),
         timeout=timeout_s,
         follow_redirects=False,
         trust_env=False,
-        # Nothing is decompressed, so nothing can grow on the way.
+        # Without compression, the received bytes are the bytes that the size limit counts.
         headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity", **outbound_headers()},
     )
 
 
 class GuardedAsyncTransport(httpx2.AsyncHTTPTransport):
-    """Checks what goes out and bounds what comes back."""
+    """Checks each URL, and bounds time and size of each response."""
 
     def __init__(
         self, *, timeout_s: float, max_bytes: int, network: httpcore2.AsyncNetworkBackend
     ) -> None:
-        super().__init__(verify=certificates(), trust_env=False)
+        super().__init__(verify=tls_context(), trust_env=False)
+        # AsyncHTTPTransport has no parameter for the network backend, so that its pool is replaced.
         self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=certificates(),
+            ssl_context=tls_context(),
             max_connections=MAX_CONNECTIONS,
             keepalive_expiry=KEEPALIVE_S,
             network_backend=network,
@@ -73,51 +75,43 @@ class GuardedAsyncTransport(httpx2.AsyncHTTPTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         check_url(request.url)
-        ends_at = asyncio.get_running_loop().time() + self._timeout_s
-        async with _until(ends_at):
+        deadline = asyncio.get_running_loop().time() + self._timeout_s
+        async with _request_deadline(deadline):
             response = await super().handle_async_request(request)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = BoundedAsyncStream(
-            response.stream, ends_at=ends_at, max_bytes=self._max_bytes
+            response.stream, deadline=deadline, max_bytes=self._max_bytes
         )
         encoding = response.headers.get("content-encoding", "identity").lower()
         if encoding != "identity":
             await response.aclose()
-            raise httpx2.DecodingError(
-                f"the server answered in the encoding {encoding[:40]!r}, which was not asked for"
-            )
+            raise httpx2.DecodingError(unrequested_encoding_message(encoding))
         return response
 
 
 class BoundedAsyncStream(httpx2.AsyncByteStream):
-    """A body that ends in an error past its deadline or its size."""
+    """A response body that raises past its deadline or its size."""
 
-    def __init__(self, inner: httpx2.AsyncByteStream, *, ends_at: float, max_bytes: int) -> None:
+    def __init__(self, inner: httpx2.AsyncByteStream, *, deadline: float, max_bytes: int) -> None:
         self._inner = inner
-        self._ends_at = ends_at
+        self._deadline = deadline
         self._max_bytes = max_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        left, pieces = self._max_bytes, self._inner.__aiter__()
+        size, chunks = SizeCounter(self._max_bytes), self._inner.__aiter__()
         while True:
-            async with _until(self._ends_at):
-                piece = await anext(pieces, None)
-            if piece is None:
+            async with _request_deadline(self._deadline):
+                chunk = await anext(chunks, None)
+            if chunk is None:
                 return
-            left -= len(piece)
-            if left < 0:
-                raise AnswerTooLarge(
-                    f"The server answered with more than {self._max_bytes} bytes;"
-                    " ask it for less at once."
-                )
-            yield piece
+            yield size.add(chunk)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
-class CheckedAsyncNetwork(httpcore2.AsyncNetworkBackend):
-    """Dials only addresses that were checked."""
+class GuardedAsyncNetwork(httpcore2.AsyncNetworkBackend):
+    """Connects to allowed addresses only."""
 
     def __init__(self, policy: OutboundPolicy, resolve: Resolver) -> None:
         self._network = httpcore2.AnyIOBackend()
@@ -128,13 +122,14 @@ class CheckedAsyncNetwork(httpcore2.AsyncNetworkBackend):
         self,
         host: str,
         port: int,
-        timeout: float | None = None,  # noqa: ASYNC109 - the signature of the port
+        timeout: float | None = None,  # noqa: ASYNC109 - the signature of the base class
         local_address: str | None = None,
         socket_options: Iterable[SocketOption] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
+        resolving = resolve_in_background(host, port, self._policy, self._resolve)
         try:
-            addresses = await asyncio.wrap_future(asked(host, port, self._policy, self._resolve))
-        except httpcore.ConnectError as error:
+            addresses = await asyncio.wrap_future(resolving)
+        except UnresolvedName as error:
             raise httpcore2.ConnectError(str(error)) from error
         failure: Exception | None = None
         for address in addresses:
@@ -149,25 +144,19 @@ class CheckedAsyncNetwork(httpcore2.AsyncNetworkBackend):
     async def connect_unix_socket(
         self,
         path: str,
-        timeout: float | None = None,  # noqa: ARG002, ASYNC109 - the signature of the port
+        timeout: float | None = None,  # noqa: ARG002, ASYNC109 - the signature of the base class
         socket_options: Iterable[SocketOption] | None = None,  # noqa: ARG002 - the same
     ) -> httpcore2.AsyncNetworkStream:
-        raise httpcore2.ConnectError(f"no sockets of this machine: {path!r}")
+        raise httpcore2.ConnectError(f"Unix sockets are not called: {path!r}")
 
     async def sleep(self, seconds: float) -> None:
         await self._network.sleep(seconds)
 
 
-@cache
-def certificates() -> ssl.SSLContext:
-    """Reading them takes longer than most requests; all clients of a process share them."""
-    return httpx2.create_ssl_context()
-
-
 @asynccontextmanager
-async def _until(ends_at: float) -> AsyncIterator[None]:
+async def _request_deadline(deadline: float) -> AsyncIterator[None]:
     try:
-        async with asyncio.timeout_at(ends_at):
+        async with asyncio.timeout_at(deadline):
             yield
     except TimeoutError:
         raise httpx2.ReadTimeout("the whole request took too long") from None

@@ -1,6 +1,4 @@
-"""How those wait who ask somebody else's server: for a turn, as long as it wants, and no longer than
-somebody wants the answer.
-"""
+"""Client-side throttling of outbound requests: per-server concurrency, Retry-After, cancellation."""
 
 import threading
 import time
@@ -8,18 +6,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-IN_FLIGHT: Final = 8
-LOOK_UP_S: Final = 0.2
+MAX_IN_FLIGHT: Final = 8
+CANCEL_CHECK_S: Final = 0.2
 
 Pause = Callable[[float], None]
 
 
 class Cancelled(Exception):
-    """Nobody wants the answer any more."""
+    """The caller no longer needs the response."""
 
 
 class CancelToken:
-    """Ends the waits of those who ask; once set it stays set."""
+    """Ends all waits of the requests that share it; once set it stays set."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -28,48 +26,50 @@ class CancelToken:
         self._event.set()
 
     def pause(self, seconds: float) -> None:
-        """Wait so long. Raises: `Abandoned` as soon as it is set."""
+        """Wait that long. Raises `Cancelled` as soon as the token is set."""
         if self._event.wait(seconds):
             raise Cancelled
 
 
 class Throttle:
-    """At most eight requests in flight, and none before the time that the server named."""
+    """At most eight requests in flight, and none before the time that the server requested."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._slots = threading.BoundedSemaphore(IN_FLIGHT)
+        self._slots = threading.BoundedSemaphore(MAX_IN_FLIGHT)
         self._not_before = 0.0
 
-    def hold(self, seconds: float) -> None:
-        """The server asked to wait: whoever asks it next waits, too."""
+    def delay_requests(self, seconds: float) -> None:
+        """Start no request within that time: the server asked one of the callers to wait."""
         self._not_before = max(self._not_before, self._clock() + seconds)
 
     @contextmanager
-    def turn(self, pause: Pause) -> Iterator[None]:
-        """Wait for a turn and have it until the block ends; `pause` may raise to leave."""
-        self._take(pause)
+    def slot(self, pause: Pause) -> Iterator[None]:
+        """Wait for a slot and keep it until the block ends; `pause` may raise to stop waiting."""
+        self._acquire(pause)
         try:
             yield
         finally:
             self._slots.release()
 
-    def _take(self, pause: Pause) -> None:
+    def _acquire(self, pause: Pause) -> None:
         while True:
-            while (left_s := self._not_before - self._clock()) > 0:
-                pause(left_s)
-            while not self._slots.acquire(timeout=LOOK_UP_S):
+            while (wait_s := self._not_before - self._clock()) > 0:
+                pause(wait_s)
+            # A semaphore cannot be interrupted: wake up now and then to notice a cancellation.
+            while not self._slots.acquire(timeout=CANCEL_CHECK_S):
                 pause(0)
+            # Another request may have been asked to wait while this one waited for its slot.
             if self._not_before <= self._clock():
                 return
-            self._slots.release()  # while it waited for its turn, another one was told to wait
+            self._slots.release()
 
 
-_turns: dict[str, Throttle] = {}
-_guard = threading.Lock()
+_throttles: dict[str, Throttle] = {}
+_throttles_lock = threading.Lock()
 
 
-def turns_at(name: str) -> Throttle:
-    """The turns that all of this process take at one server, or with one key at it."""
-    with _guard:
-        return _turns.setdefault(name, Throttle())
+def get_throttle(name: str) -> Throttle:
+    """The throttle that this process shares for one server, or for one key at a server."""
+    with _throttles_lock:
+        return _throttles.setdefault(name, Throttle())

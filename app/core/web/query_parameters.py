@@ -10,7 +10,7 @@ from app.core.errors import ErrorItem, Invalid
 from app.core.registry import near_matches
 
 
-async def refuse_unknown_parameters(request: Request) -> None:
+async def reject_unknown_parameters(request: Request) -> None:
     """Raise `Invalid`, with the nearest names, unless the route declares every query parameter."""
     route = request.scope.get("route")
     if not request.query_params or not isinstance(route, APIRoute):

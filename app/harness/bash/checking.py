@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Final, NamedTuple, Protocol
 
-from app.core.registry import Loaded, Registry
+from app.core.registry import LoadedPlugin, Registry
 from app.harness.bash.types import Judgement, ScoreResult, ToolCallResult
 
 SHOWN: Final = 300  # characters of what a broken check says
@@ -144,10 +144,10 @@ def run_check(text: str, weight: float, evidence: CheckEvidence) -> ScoreResult:
     )
 
 
-def _say_nothing(_: Loaded) -> None:
+def _say_nothing(_: LoadedPlugin) -> None:
     """Ignore a plugin that cannot be loaded; `mosaico plugins` shows it."""
 
 
-def load_checks(warn: Callable[[Loaded], None] = _say_nothing) -> None:
+def load_checks(warn: Callable[[LoadedPlugin], None] = _say_nothing) -> None:
     """Find the checks of this product and those of other distributions, once in a process."""
     CHECKS.load("app.harness.bash.checks", warn)

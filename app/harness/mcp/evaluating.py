@@ -11,7 +11,7 @@ from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from pydantic import JsonValue
 
-from app.core.registry import Loaded, Registry, near_matches
+from app.core.registry import LoadedPlugin, Registry, near_matches
 from app.harness.mcp.config import Evaluator
 from app.harness.mcp.judging import JUDGE_SYSTEM, JudgeFailed, judge_prompt
 from app.harness.mcp.types import OUTCOMES, AttemptError, Evaluation, McpToolCall
@@ -219,10 +219,10 @@ def _error_alone(evidence: Evidence) -> Evaluation:
     )
 
 
-def _say_nothing(_: Loaded) -> None:
+def _say_nothing(_: LoadedPlugin) -> None:
     """Ignore a plugin that cannot be loaded; `mosaico plugins` shows it."""
 
 
-def load_evaluators(warn: Callable[[Loaded], None] = _say_nothing) -> None:
+def load_evaluators(warn: Callable[[LoadedPlugin], None] = _say_nothing) -> None:
     """Find the evaluators of this product and of other distributions, once in a process."""
     EVALUATORS.load("app.harness.mcp.evaluators", warn)

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from app.core.errors import AppError
 from app.core.http.client import MASK
-from app.core.http.network_policy import OutboundPolicy, networks_of
+from app.core.http.network_policy import OutboundPolicy, parse_networks
 from app.harness.mcp.config import HttpServer, StdioServer
 from app.harness.mcp.contents import contents_of, text_of
 from app.harness.mcp.http_link import HttpLink
@@ -42,7 +42,7 @@ SECRET_CHARS: Final = 8  # what is shorter is a word like any other
 CLIENT: Final = mcp_types.Implementation(name="ot-bench", version="1")
 
 # On a command line, servers are the choice of its user.
-EVERY_SERVER: Final = OutboundPolicy(allowed=networks_of("0.0.0.0/0,::/0"))
+EVERY_SERVER: Final = OutboundPolicy(allowed=parse_networks("0.0.0.0/0,::/0"))
 
 # What goes wrong with a server is told in results; the SDK would print it besides.
 for _name in ("mcp", "client"):

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from app.access.audit import Actor, Resource, record
 from app.access.service import create_key
 from app.core.clock import utc_now
-from app.core.correlation import carrying
+from app.core.correlation import bind_correlation
 from tests.support.service import JSON, Service, pair
 
 
@@ -145,7 +145,7 @@ def test_the_list_is_filtered_and_paged(service: Service) -> None:
 
 
 def test_other_actors_are_recorded_with_the_request_that_they_act_for(service: Service) -> None:
-    with begun(service) as session, carrying({"request_id": "r-1"}):
+    with begun(service) as session, bind_correlation({"request_id": "r-1"}):
         schedule = Actor(type="schedule", id="nightly")
         record(session, schedule, "start_run", Resource("benchmark-runs", "run-1"))
     (line,) = lines(service)

@@ -9,7 +9,7 @@ import httpx
 import pytest
 import structlog
 
-from app.core.correlation import carried, carrying, is_traceparent, outbound_headers
+from app.core.correlation import bind_correlation, get_correlation, is_traceparent, outbound_headers
 from app.core.http.client import outbound_client
 from app.jobs.handlers import HANDLERS, Handler
 from app.jobs.queue import CARRIED
@@ -62,13 +62,13 @@ def test_an_id_that_is_none_is_replaced_and_shown_in_the_problem(service: Servic
 
 def test_calls_to_others_say_for_which_request_they_are_made() -> None:
     assert outbound_headers() == {}
-    with carrying({"request_id": "r-1", "traceparent": TRACEPARENT, "other": "x"}):
-        assert carried() == {"request_id": "r-1", "traceparent": TRACEPARENT}
+    with bind_correlation({"request_id": "r-1", "traceparent": TRACEPARENT, "other": "x"}):
+        assert get_correlation() == {"request_id": "r-1", "traceparent": TRACEPARENT}
         with outbound_client(timeout_s=1, max_bytes=1) as client:
             request = client.build_request("GET", "https://other.example")
     assert request.headers["X-Request-Id"] == "r-1"
     assert request.headers["traceparent"] == TRACEPARENT
-    assert carried() == {}
+    assert get_correlation() == {}
 
 
 @pytest.mark.parametrize(

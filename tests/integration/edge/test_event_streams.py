@@ -10,7 +10,7 @@ from fastapi import FastAPI
 
 from app.core.db import Database
 from app.core.errors import NotFound
-from app.core.notify import announce
+from app.core.notify import notify_streams
 from app.core.web.sse import EventHub, Snapshot
 from app.main import Server
 from tests.integration.edge.toy_things import THINGS, Shelf, toy_app
@@ -31,7 +31,7 @@ class Service:
 
     def announce(self, key: str) -> None:
         with self.db.begin() as session:
-            announce(session, key)
+            notify_streams(session, key)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def eventually(true: Callable[[], bool]) -> None:
 
 def announce_in_vain(db: Database, key: str) -> None:
     with db.begin() as session:
-        announce(session, key)
+        notify_streams(session, key)
         raise NotFound
 
 

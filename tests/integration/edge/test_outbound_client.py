@@ -10,23 +10,20 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
-from app.core.http.client import (
-    AnswerTooLarge,
-    RefusedAddress,
-    outbound_client,
-    without_credentials,
-)
+from app.core.http.client import outbound_client, redact_credentials
 from app.core.http.network_policy import (
-    OWN_SERVERS,
+    PRIVATE_SERVERS,
     PUBLIC_ONLY,
     IPAddress,
     OutboundPolicy,
-    networks_of,
+    RefusedAddress,
+    parse_networks,
 )
+from app.core.http.transport import OversizedResponse
 from tests.support.http import serving
 
 MIB = 1024 * 1024
-LOOPBACK_ONLY = OutboundPolicy(allowed=networks_of("127.0.0.0/8"))
+LOOPBACK_ONLY = OutboundPolicy(allowed=parse_networks("127.0.0.0/8"))
 
 
 def strangers_server() -> FastAPI:  # noqa: C901 - one small route per misbehaviour
@@ -92,7 +89,7 @@ def url() -> Iterator[str]:
 
 @pytest.fixture
 def outbound() -> Iterator[httpx.Client]:
-    with outbound_client(timeout_s=10, max_bytes=MIB, policy=OWN_SERVERS) as client:
+    with outbound_client(timeout_s=10, max_bytes=MIB, policy=PRIVATE_SERVERS) as client:
         yield client
 
 
@@ -107,14 +104,14 @@ def test_compressed_answers_are_read(url: str, outbound: httpx.Client) -> None:
 
 
 def test_an_answer_is_read_to_its_cap_and_no_further(url: str, outbound: httpx.Client) -> None:
-    with pytest.raises(AnswerTooLarge, match="1048576 bytes"):
+    with pytest.raises(OversizedResponse, match="1048576 bytes"):
         outbound.get(f"{url}/large")
 
 
 def test_the_cap_counts_what_a_compressed_answer_unfolds_to(
     url: str, outbound: httpx.Client
 ) -> None:
-    with pytest.raises(AnswerTooLarge):
+    with pytest.raises(OversizedResponse):
         outbound.get(f"{url}/bomb")
 
 
@@ -134,7 +131,7 @@ def test_an_answer_without_a_byte_is_empty_however_it_would_have_been_packed(
 
 def test_a_trickling_answer_ends_at_the_deadline_of_the_whole_request(url: str) -> None:
     # 2,000 drops, one each 0.05 s, would take 100 s; none of them alone is late.
-    with outbound_client(timeout_s=0.5, max_bytes=MIB, policy=OWN_SERVERS) as client:
+    with outbound_client(timeout_s=0.5, max_bytes=MIB, policy=PRIVATE_SERVERS) as client:
         began = time.monotonic()
         with pytest.raises(httpx.TimeoutException):
             client.get(f"{url}/trickle")
@@ -148,7 +145,9 @@ def test_a_name_that_is_not_resolved_ends_at_the_deadline_too(url: str) -> None:
         over.wait(60)
         return []
 
-    with outbound_client(timeout_s=0.2, max_bytes=MIB, policy=OWN_SERVERS, resolve=stuck) as client:
+    with outbound_client(
+        timeout_s=0.2, max_bytes=MIB, policy=PRIVATE_SERVERS, resolve=stuck
+    ) as client:
         with pytest.raises(httpx.ConnectTimeout, match="not resolved in time"):
             client.get(url)
         over.set()
@@ -161,7 +160,7 @@ def test_redirects_are_shown_and_not_followed(url: str, outbound: httpx.Client) 
 def test_proxies_of_the_environment_are_not_used(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
-    with outbound_client(timeout_s=10, max_bytes=MIB, policy=OWN_SERVERS) as client:
+    with outbound_client(timeout_s=10, max_bytes=MIB, policy=PRIVATE_SERVERS) as client:
         assert client.get(f"{url}/headers").status_code == 200
 
 
@@ -214,8 +213,8 @@ def test_what_a_server_repeats_of_the_credentials_is_not_shown() -> None:
         "GET", "https://x/", headers={"Authorization": "Basic bWU6czNjcmV0LWtleQ=="}
     )
     said = 'no "Basic bWU6czNjcmV0LWtleQ==", me:s3cret-key, s3cret-key'
-    shown = without_credentials(said, sent)
+    shown = redact_credentials(said, sent)
     assert shown == 'no "Basic [redacted]", [redacted], [redacted]'
     bearer = httpx.Request("GET", "https://x/", headers={"Authorization": "Bearer t0ken"})
-    assert without_credentials("your t0ken", bearer) == "your [redacted]"
-    assert without_credentials("nothing", httpx.Request("GET", "https://x/")) == "nothing"
+    assert redact_credentials("your t0ken", bearer) == "your [redacted]"
+    assert redact_credentials("nothing", httpx.Request("GET", "https://x/")) == "nothing"

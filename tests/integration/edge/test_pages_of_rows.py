@@ -9,10 +9,10 @@ from app.core.db import Database
 from app.core.keyset import (
     BadCursor,
     PageQuery,
+    build_page_sql,
     encode_cursor,
-    find_page,
-    page_sql,
-    paged,
+    query_page,
+    select_page,
 )
 
 START = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
@@ -60,7 +60,7 @@ def walk(db: Database, limit: int, *, descending: bool = True) -> list[str]:
     cursor: str | None = None
     while True:
         with db.read() as session:
-            page = paged(
+            page = select_page(
                 session,
                 select(PageRow),
                 keys=KEYS,
@@ -88,13 +88,13 @@ def test_a_list_straight_from_the_driver_has_the_same_pages(db: Database, limit:
     columns = PageRow.__table__.c
     keys = [columns.created_at, columns.id]
     pages = {
-        beyond: page_sql(select(columns.id, columns.created_at), keys=keys, beyond=beyond)
+        beyond: build_page_sql(select(columns.id, columns.created_at), keys=keys, beyond=beyond)
         for beyond in (False, True)
     }
     found: list[str] = []
     query = PageQuery(limit=limit)
     while True:
-        page = find_page(db, pages[query.cursor is not None], {}, keys=keys, query=query)
+        page = query_page(db, pages[query.cursor is not None], {}, keys=keys, query=query)
         assert len(page.rows) <= limit
         found += [row["id"] for row in page.rows]
         if page.next_cursor is None:
@@ -105,12 +105,12 @@ def test_a_list_straight_from_the_driver_has_the_same_pages(db: Database, limit:
 
 def test_rows_that_arrive_or_go_meanwhile_move_no_other_row(db: Database) -> None:
     with db.begin() as session:
-        first = paged(session, select(PageRow), keys=KEYS, query=PageQuery(limit=10))
+        first = select_page(session, select(PageRow), keys=KEYS, query=PageQuery(limit=10))
         session.add(PageRow(id="row-99", created_at=START + timedelta(days=1), rank=99))
         session.delete(first.rows[0])
         session.flush()
         query = PageQuery(limit=10, cursor=first.next_cursor)
-        second = paged(session, select(PageRow), keys=KEYS, query=query)
+        second = select_page(session, select(PageRow), keys=KEYS, query=query)
     assert [row.id for row in second.rows] == [f"row-{n:02}" for n in range(14, 4, -1)]
 
 
@@ -118,10 +118,10 @@ def test_rows_that_arrive_or_go_meanwhile_move_no_other_row(db: Database) -> Non
 def test_a_cursor_of_another_list_is_refused(db: Database, values: list[str]) -> None:
     query = PageQuery(cursor=encode_cursor(values))
     with db.read() as session, pytest.raises(BadCursor, match="start again"):
-        paged(session, select(PageRow), keys=KEYS, query=query)
+        select_page(session, select(PageRow), keys=KEYS, query=query)
 
 
 def test_a_cursor_with_a_hostile_text_stays_a_text(db: Database) -> None:
     query = PageQuery(cursor=encode_cursor([START, "'; DROP TABLE page_rows; --"]))
     with db.read() as session:
-        assert paged(session, select(PageRow), keys=KEYS, query=query).rows == []
+        assert select_page(session, select(PageRow), keys=KEYS, query=query).rows == []

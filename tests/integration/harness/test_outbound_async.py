@@ -9,8 +9,16 @@ import httpx2
 import pytest
 
 from app.core.http.async_client import outbound_async_client
-from app.core.http.client import AnswerTooLarge, RefusedAddress, Resolver, resolved
-from app.core.http.network_policy import OWN_SERVERS, PUBLIC_ONLY, IPAddress, OutboundPolicy
+from app.core.http.network_policy import (
+    PRIVATE_SERVERS,
+    PUBLIC_ONLY,
+    IPAddress,
+    OutboundPolicy,
+    RefusedAddress,
+    Resolver,
+    resolve_name,
+)
+from app.core.http.transport import OversizedResponse
 from app.llm.conversation import LlmError, Provider, TurnSettings, user_message
 from app.llm.providers import open_llm
 from tests.support.model_server import ModelServer, Raw, model_server
@@ -21,9 +29,9 @@ pytestmark = pytest.mark.xdist_group("sdks of models")
 
 def posted(
     url: str,
-    policy: OutboundPolicy = OWN_SERVERS,
+    policy: OutboundPolicy = PRIVATE_SERVERS,
     *,
-    resolve: Resolver = resolved,
+    resolve: Resolver = resolve_name,
     timeout_s: float = 10,
     max_bytes: int = 1000,
 ) -> httpx2.Response:
@@ -60,7 +68,7 @@ def test_it_calls_what_the_operator_allows() -> None:
 )
 def test_an_address_inside_is_not_dialled(url: str) -> None:
     def at_home(host: str, port: int) -> Sequence[IPAddress]:
-        return [ip_address("10.0.0.7")] if host == "inside.example" else resolved(host, port)
+        return [ip_address("10.0.0.7")] if host == "inside.example" else resolve_name(host, port)
 
     with pytest.raises(RefusedAddress):
         posted(url, PUBLIC_ONLY, resolve=at_home)
@@ -75,7 +83,7 @@ def test_a_redirect_is_an_answer_and_not_an_order() -> None:
 def test_no_answer_is_read_beyond_its_cap() -> None:
     with (
         model_server(lambda _: Raw(status=200, body=b"x" * 1001)) as server,
-        pytest.raises(AnswerTooLarge),
+        pytest.raises(OversizedResponse),
     ):
         posted(server.url)
 
@@ -99,7 +107,7 @@ def test_a_request_ends_at_its_deadline() -> None:
     async def get() -> None:
         server = await asyncio.start_server(trickle, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        client = outbound_async_client(timeout_s=1.0, max_bytes=5000, policy=OWN_SERVERS)
+        client = outbound_async_client(timeout_s=1.0, max_bytes=5000, policy=PRIVATE_SERVERS)
         async with server, client:
             await client.get(f"http://127.0.0.1:{port}/")
 
@@ -148,7 +156,7 @@ def test_an_sdk_is_told_at_once_that_an_address_is_refused(provider: Provider) -
         assert failure.final
         assert "MOSAICO_OUTBOUND_ALLOW" in failure.reason
         assert server.asked == []
-        failure = ask(server, OWN_SERVERS, 1000)
+        failure = ask(server, PRIVATE_SERVERS, 1000)
         assert not failure.final
-        assert "more than 1000 bytes" in failure.reason
+        assert "larger than 1000 bytes" in failure.reason
         assert len(server.asked) == 1

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from app.core.db import Database
 from app.core.encryption import Secret, SecretBox
-from app.core.http.network_policy import OWN_SERVERS
+from app.core.http.network_policy import PRIVATE_SERVERS
 from app.core.resources import Resources
 from app.traces.collect import collect
 from app.traces.registry import TracePage, TraceQuery
@@ -56,7 +56,7 @@ def resources(now: datetime = NOW) -> Resources:
         secrets=SecretBox.from_keys([base64.b64encode(bytes(range(32))).decode()]),
         data_dir=Path("/nonexistent"),
         clock=lambda: now,
-        outbound=OWN_SERVERS,
+        outbound=PRIVATE_SERVERS,
     )
 
 

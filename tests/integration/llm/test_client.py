@@ -11,8 +11,8 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from app.core.encryption import Secret
 from app.core.errors import Invalid
-from app.core.http.client import RefusedAddress, outbound_client
-from app.core.http.network_policy import OWN_SERVERS, PUBLIC_ONLY
+from app.core.http.client import outbound_client
+from app.core.http.network_policy import PRIVATE_SERVERS, PUBLIC_ONLY, RefusedAddress
 from app.core.http.throttle import Throttle
 from app.llm.client import Client, new_client
 from app.llm.failures import (
@@ -80,7 +80,7 @@ def waits() -> Waits:
 
 @pytest.fixture
 def client(models: Models, waits: Waits) -> Iterator[Client]:
-    with outbound_client(timeout_s=20, max_bytes=2**20, policy=OWN_SERVERS) as http:
+    with outbound_client(timeout_s=20, max_bytes=2**20, policy=PRIVATE_SERVERS) as http:
         yield Client(
             http,
             models.access,
@@ -132,7 +132,9 @@ def test_texts_are_embedded_together_and_come_back_in_their_order(
 def test_a_server_without_a_key_gets_none(models: Models) -> None:
     models.faults.append(always(JSONResponse(completion("fine"))))
     access = replace(models.access, api_key=None)
-    with closing(new_client(access, policy=OWN_SERVERS, pause=Waits(), patience=QUICK)) as opened:
+    with closing(
+        new_client(access, policy=PRIVATE_SERVERS, pause=Waits(), patience=QUICK)
+    ) as opened:
         assert opened.ask([ASKED]).answers == (ChatAnswer(content="fine"),)
     assert models.asked[0].key == ""
 
@@ -301,7 +303,7 @@ def test_a_server_that_is_silent_is_given_up_at_the_deadline(models: Models) -> 
     patience = Patience(request_s=0.2, retries=1, first_wait_s=0.0)
     with (
         closing(
-            new_client(models.access, policy=OWN_SERVERS, pause=Waits(), patience=patience)
+            new_client(models.access, policy=PRIVATE_SERVERS, pause=Waits(), patience=patience)
         ) as opened,
         pytest.raises(NoAnswer) as raised,
     ):
@@ -312,7 +314,9 @@ def test_a_server_that_is_silent_is_given_up_at_the_deadline(models: Models) -> 
 
 def test_nobody_there_is_no_answer_and_what_is_not_called_is_refused(models: Models) -> None:
     nowhere = replace(models.access, base_url="http://127.0.0.1:1/v1", api_key=Secret("k"))
-    with closing(new_client(nowhere, policy=OWN_SERVERS, pause=Waits(), patience=QUICK)) as opened:
+    with closing(
+        new_client(nowhere, policy=PRIVATE_SERVERS, pause=Waits(), patience=QUICK)
+    ) as opened:
         with pytest.raises(NoAnswer) as raised:
             opened.ask([ASKED])
         assert raised.value.failure.kind is Kind.UNREACHABLE
@@ -337,7 +341,7 @@ def test_whoever_pauses_may_leave(models: Models) -> None:
     stop: Callable[[float], None] = leave
     with (
         closing(
-            new_client(models.access, policy=OWN_SERVERS, pause=stop, patience=QUICK)
+            new_client(models.access, policy=PRIVATE_SERVERS, pause=stop, patience=QUICK)
         ) as opened,
         pytest.raises(Left),
     ):

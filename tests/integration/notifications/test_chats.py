@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from app.core.http import client
+from app.core.http import transport
 from app.notifications.types import Fact, Item, Message, Severity, Target
 from tests.integration.notifications.conftest import Scene
 from tests.support.tls import trusted_server
@@ -105,10 +105,10 @@ def lead_here(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 
 @pytest.fixture
 def fresh_trust() -> Iterator[None]:
-    """Whom clients trust is read anew, now and after the test."""
-    client._certificates.cache_clear()
+    """Certificate authorities are loaded again, for the test and after it."""
+    transport.tls_context.cache_clear()
     yield
-    client._certificates.cache_clear()
+    transport.tls_context.cache_clear()
 
 
 @pytest.fixture

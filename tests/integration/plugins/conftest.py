@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.registry import Loaded
+from app.core.registry import LoadedPlugin
 from app.core.resources import Resources
 from app.jobs.pool import ProcessPool
 from app.metrics.registry import load_metrics
@@ -20,13 +20,13 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def failures(plugins: None, monkeypatch: pytest.MonkeyPatch, installed: Path) -> list[Loaded]:
+def failures(plugins: None, monkeypatch: pytest.MonkeyPatch, installed: Path) -> list[LoadedPlugin]:
     """The sample distribution is loaded, and this is what failed."""
     return load_sample(monkeypatch, installed)
 
 
 @pytest.fixture
-def pool(failures: list[Loaded]) -> Iterator[ProcessPool]:
+def pool(failures: list[LoadedPlugin]) -> Iterator[ProcessPool]:
     """A child process that has loaded the sample distribution, too."""
     pool = ProcessPool(1, warm_up=load_metrics, memory_bytes=MEMORY_BYTES)
     yield pool

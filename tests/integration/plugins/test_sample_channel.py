@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.core.registry import Loaded
+from app.core.registry import LoadedPlugin
 from app.notifications.endpoints import ensure_endpoints
 from app.notifications.registry import CHANNELS
 from app.notifications.service import publish
@@ -16,7 +16,7 @@ TOLD = Message(topic="test.told", title="The pelican has landed")
 
 
 @pytest.fixture
-def arrived(failures: list[Loaded]) -> Any:
+def arrived(failures: list[LoadedPlugin]) -> Any:
     found = sys.modules["mosaico_sample.channel"].ARRIVED
     found.clear()
     return found

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app.core.registry import Loaded
+from app.core.registry import LoadedPlugin
 from app.harness.bash.checking import CHECKS
 from app.harness.bash.cli import cli
 
@@ -22,7 +22,7 @@ def bashkit_eval(command: str, folder: Path, check: str) -> str:
     return CliRunner().invoke(cli, words).output
 
 
-def test_what_is_no_check_is_told_and_the_others_are_there(failures: list[Loaded]) -> None:
+def test_what_is_no_check_is_told_and_the_others_are_there(failures: list[LoadedPlugin]) -> None:
     [failure] = [each for each in failures if each.kind == "check"]
     assert failure.name == "unfit"
     assert "is to be a Check" in (failure.error or "")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.registry import Loaded
+from app.core.registry import LoadedPlugin
 from app.metrics.registry import METRICS
 from app.traces.registry import TRACE_SOURCES
 from tests.support.processes import ROOT
@@ -30,7 +30,7 @@ def by_metric(service: Service, run: JSON) -> dict[str, JSON]:
 
 
 def test_what_fails_to_load_is_told_once_each_and_leaves_nothing_behind(
-    failures: list[Loaded],
+    failures: list[LoadedPlugin],
 ) -> None:
     metrics = {failure.name: failure for failure in failures if failure.kind == "metric"}
     assert metrics.keys() == BROKEN.keys()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from app.agents.schemas import AgentCreate, AgentPatch
-from app.core.schemas import changes
+from app.core.schemas import changed_fields
 
 WIRE = ("ProjectName", "PublicKey", "SecretKey")
 
@@ -17,7 +17,7 @@ WIRE = ("ProjectName", "PublicKey", "SecretKey")
 @pytest.mark.parametrize("prefix", ["langfuse", "llangfuse"])
 def test_both_spellings_are_read(prefix: str) -> None:
     body = AgentPatch.model_validate({f"{prefix}{name}": "value" for name in WIRE})
-    assert set(changes(body)) == {
+    assert set(changed_fields(body)) == {
         "langfuse_project_name",
         "langfuse_public_key",
         "langfuse_secret_key",

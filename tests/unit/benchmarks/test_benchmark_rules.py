@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from app.benchmarks.rules import kpi_errors, list_errors, metric_errors
 from app.benchmarks.schemas import BenchmarkCreate, BenchmarkPatch
 from app.core.errors import ErrorItem
-from app.core.schemas import changes
+from app.core.schemas import changed_fields
 from app.metrics.types import MetricRef
 from app.plugins import load_plugins
 
@@ -65,9 +65,9 @@ def test_kpis_of_one_list_differ_in_name_and_id() -> None:
 
 
 def test_a_patch_holds_what_was_sent_and_nothing_else() -> None:
-    assert changes(BenchmarkPatch.model_validate({})) == {}
+    assert changed_fields(BenchmarkPatch.model_validate({})) == {}
     patch = BenchmarkPatch.model_validate({"runName": None, "metadata": '{"a": 1}'})
-    assert changes(patch) == {"run_name": None, "metadata": {"a": 1}}
+    assert changed_fields(patch) == {"run_name": None, "metadata": {"a": 1}}
     with pytest.raises(ValidationError):
         BenchmarkPatch.model_validate({"metadata": None})
 

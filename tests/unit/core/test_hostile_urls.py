@@ -6,8 +6,15 @@ from ipaddress import ip_address
 
 import pytest
 
-from app.core.http.client import RefusedAddress, outbound_client, resolved
-from app.core.http.network_policy import OWN_SERVERS, PUBLIC_ONLY, IPAddress, OutboundPolicy
+from app.core.http.client import outbound_client
+from app.core.http.network_policy import (
+    PRIVATE_SERVERS,
+    PUBLIC_ONLY,
+    IPAddress,
+    OutboundPolicy,
+    RefusedAddress,
+    resolve_name,
+)
 
 # What the names of an attacker's own domain answer.
 NAMES = {
@@ -191,7 +198,7 @@ class Resolver:
         if host.lower() in NAMES:
             return [ip_address(address) for address in NAMES[host.lower()]]
         assert NUMBER.fullmatch(host), f"{host} would be asked for on the network"
-        return resolved(host, port)
+        return resolve_name(host, port)
 
 
 def refuse(url: str, policy: OutboundPolicy) -> str:
@@ -214,4 +221,4 @@ def test_a_hostile_url_is_refused(url: str) -> None:
 
 @pytest.mark.parametrize("url", METADATA, ids=repr)
 def test_metadata_is_refused_although_private_networks_are_allowed(url: str) -> None:
-    assert refuse(url, OWN_SERVERS)
+    assert refuse(url, PRIVATE_SERVERS)

@@ -3,16 +3,18 @@ from ipaddress import ip_address
 import httpx
 import pytest
 
-from app.core.http.client import RefusedAddress, check_url, checked_addresses
 from app.core.http.network_policy import (
-    OWN_SERVERS,
+    PRIVATE_SERVERS,
     PUBLIC_ONLY,
     OutboundPolicy,
+    RefusedAddress,
+    check_url,
     is_public,
-    networks_of,
+    parse_networks,
+    resolve_allowed_addresses,
 )
 
-EVERYTHING = OutboundPolicy(allowed=networks_of("0.0.0.0/0,::/0"))
+EVERYTHING = OutboundPolicy(allowed=parse_networks("0.0.0.0/0,::/0"))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +41,7 @@ EVERYTHING = OutboundPolicy(allowed=networks_of("0.0.0.0/0,::/0"))
     ],
 )
 def test_where_clouds_keep_their_credentials_is_never_called(address: str) -> None:
-    assert "never called" in str(EVERYTHING.fault(ip_address(address), 80))
+    assert "never called" in str(EVERYTHING.refusal_reason(ip_address(address), 80))
 
 
 @pytest.mark.parametrize(
@@ -76,8 +78,8 @@ def test_where_clouds_keep_their_credentials_is_never_called(address: str) -> No
     ],
 )
 def test_what_is_no_public_server_is_refused_until_it_is_allowed(address: str) -> None:
-    assert "MOSAICO_OUTBOUND_ALLOW" in str(PUBLIC_ONLY.fault(ip_address(address), 443))
-    assert EVERYTHING.fault(ip_address(address), 443) is None
+    assert "MOSAICO_OUTBOUND_ALLOW" in str(PUBLIC_ONLY.refusal_reason(ip_address(address), 443))
+    assert EVERYTHING.refusal_reason(ip_address(address), 443) is None
 
 
 @pytest.mark.parametrize(
@@ -86,29 +88,29 @@ def test_what_is_no_public_server_is_refused_until_it_is_allowed(address: str) -
 )
 def test_public_servers_are_called_at_the_ports_of_the_web(address: str) -> None:
     for port in (80, 443):
-        assert PUBLIC_ONLY.fault(ip_address(address), port) is None
+        assert PUBLIC_ONLY.refusal_reason(ip_address(address), port) is None
     for port in (22, 25, 3000, 5432, 6379):
-        assert "80 and 443" in str(PUBLIC_ONLY.fault(ip_address(address), port))
+        assert "80 and 443" in str(PUBLIC_ONLY.refusal_reason(ip_address(address), port))
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "10.0.0.7", "192.168.1.5", "fd12::1"])
 def test_a_server_of_ones_own_is_called_at_any_port(address: str) -> None:
-    assert OWN_SERVERS.fault(ip_address(address), 3000) is None
+    assert PRIVATE_SERVERS.refusal_reason(ip_address(address), 3000) is None
     assert not is_public(ip_address(address))
 
 
 def test_a_listed_network_is_allowed_and_its_neighbour_is_not() -> None:
-    policy = OutboundPolicy(allowed=networks_of("10.1.0.0/16, 192.168.1.5,fd12::/16"))
+    policy = OutboundPolicy(allowed=parse_networks("10.1.0.0/16, 192.168.1.5,fd12::/16"))
     for address in ("10.1.255.255", "192.168.1.5", "fd12::9", "::ffff:10.1.0.1"):
-        assert policy.fault(ip_address(address), 3000) is None
+        assert policy.refusal_reason(ip_address(address), 3000) is None
     for address in ("10.2.0.0", "192.168.1.6", "fd13::9", "127.0.0.1"):
-        assert policy.fault(ip_address(address), 3000) is not None
+        assert policy.refusal_reason(ip_address(address), 3000) is not None
 
 
 @pytest.mark.parametrize("text", ["10.0.0.0/33", "10.0.0.1/8", "home", "*", "1", "10.0.0.0-9"])
 def test_a_list_that_is_no_list_of_networks_says_how_to_write_one(text: str) -> None:
     with pytest.raises(ValueError, match=r"write networks as 10\.0\.0\.0/8,192\.168\.1\.5"):
-        networks_of(f"192.168.0.0/16,{text}")
+        parse_networks(f"192.168.0.0/16,{text}")
 
 
 @pytest.mark.parametrize(
@@ -117,13 +119,13 @@ def test_a_list_that_is_no_list_of_networks_says_how_to_write_one(text: str) -> 
 def test_other_spellings_of_the_address_lead_to_the_same_refusal(host: str) -> None:
     # 169.254.169.254 is a9fe a9fe in hexadecimal, 2852039166 as one number.
     with pytest.raises(RefusedAddress, match=r"169\.254\.169\.254"):
-        checked_addresses(host, 80, EVERYTHING)
+        resolve_allowed_addresses(host, 80, EVERYTHING)
 
 
 def test_a_name_with_one_address_that_is_refused_is_refused() -> None:
     both = [ip_address("93.184.216.34"), ip_address("10.0.0.7")]
     with pytest.raises(RefusedAddress, match=r"two\.example is at 10\.0\.0\.7.*=10\.0\.0\.7/32"):
-        checked_addresses("two.example", 443, PUBLIC_ONLY, lambda *_: both)
+        resolve_allowed_addresses("two.example", 443, PUBLIC_ONLY, lambda *_: both)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.core.http.throttle import IN_FLIGHT, Cancelled, Throttle, turns_at
+from app.core.http.throttle import MAX_IN_FLIGHT, Cancelled, Throttle, get_throttle
 
 
 class Clock:
@@ -27,35 +27,35 @@ def abandon(_: float) -> None:
 def test_nobody_asks_before_the_time_that_the_server_named() -> None:
     clock = Clock()
     turns = Throttle(clock)
-    with turns.turn(clock.pause):
+    with turns.slot(clock.pause):
         assert clock.pauses == []
-    turns.hold(7.0)
-    turns.hold(3.0)  # a shorter wait does not shorten the longer one
-    with turns.turn(clock.pause):
+    turns.delay_requests(7.0)
+    turns.delay_requests(3.0)  # a shorter wait does not shorten the longer one
+    with turns.slot(clock.pause):
         assert clock.pauses == [7.0]
-    with turns.turn(clock.pause):
+    with turns.slot(clock.pause):
         assert clock.pauses == [7.0]
 
 
 def test_a_ninth_request_waits_and_can_be_abandoned_meanwhile() -> None:
     turns = Throttle()
-    taken = [turns.turn(abandon) for _ in range(IN_FLIGHT)]
+    taken = [turns.slot(abandon) for _ in range(MAX_IN_FLIGHT)]
     for turn in taken:
         turn.__enter__()
-    with pytest.raises(Cancelled), turns.turn(abandon):
+    with pytest.raises(Cancelled), turns.slot(abandon):
         pass
     taken[0].__exit__(None, None, None)
-    with turns.turn(abandon):
+    with turns.slot(abandon):
         pass
 
 
 def test_a_turn_ends_with_an_error_too() -> None:
     turns = Throttle()
-    for _ in range(IN_FLIGHT + 1):
-        with pytest.raises(ZeroDivisionError), turns.turn(abandon):
+    for _ in range(MAX_IN_FLIGHT + 1):
+        with pytest.raises(ZeroDivisionError), turns.slot(abandon):
             raise ZeroDivisionError
 
 
 def test_whoever_asks_one_server_takes_the_same_turns() -> None:
-    assert turns_at("https://a.example") is turns_at("https://a.example")
-    assert turns_at("https://a.example") is not turns_at("https://b.example")
+    assert get_throttle("https://a.example") is get_throttle("https://a.example")
+    assert get_throttle("https://a.example") is not get_throttle("https://b.example")

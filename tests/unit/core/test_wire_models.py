@@ -16,7 +16,7 @@ from app.core.schemas import (
     ShortText,
     StoredText,
     WireModel,
-    changes,
+    changed_fields,
 )
 
 
@@ -126,8 +126,8 @@ def test_a_refusal_does_not_show_what_was_sent() -> None:
 
 
 def test_absent_means_keep_and_null_means_clear() -> None:
-    assert changes(Sample.model_validate({"share": None})) == {"share": None}
-    assert changes(Sample.model_validate({})) == {}
+    assert changed_fields(Sample.model_validate({"share": None})) == {"share": None}
+    assert changed_fields(Sample.model_validate({})) == {}
 
 
 def test_the_last_page_says_null() -> None:

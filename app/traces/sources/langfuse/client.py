@@ -14,8 +14,9 @@ from urllib.parse import quote
 import httpx
 
 from app.core.encryption import Secret
-from app.core.http.client import AnswerTooLarge, outbound_client
-from app.core.http.throttle import Pause, Throttle, turns_at
+from app.core.http.client import outbound_client
+from app.core.http.throttle import Pause, Throttle, get_throttle
+from app.core.http.transport import OversizedResponse
 from app.core.resources import Resources
 from app.traces.circuit_breaker import CircuitBreaker
 from app.traces.sources.langfuse.errors import (
@@ -129,7 +130,7 @@ class LangfuseClient:
                     failures[answer.kind] += 1
                     waited_s += seconds
                     if shared:
-                        self._throttle.hold(seconds)
+                        self._throttle.delay_requests(seconds)
                         self._circuit_breaker.hold_requests(seconds)
                     self._pause(seconds)
                 case ReducePageSize(final_error=instead):
@@ -154,7 +155,7 @@ class LangfuseClient:
     def _send(
         self, method: str, path: str, parameters: Mapping[str, str | int], body: JSON | None
     ) -> JSON | RequestFailure:
-        with self._throttle.turn(self._pause):
+        with self._throttle.slot(self._pause):
             try:
                 response = self._http.request(
                     method,
@@ -163,7 +164,7 @@ class LangfuseClient:
                     json=body,
                     headers=self._headers,
                 )
-            except (httpx.HTTPError, AnswerTooLarge) as error:
+            except (httpx.HTTPError, OversizedResponse) as error:
                 return classify_transport_error(error)
         if not response.is_success or response.status_code == HTTPStatus.MULTI_STATUS:
             return classify_response(response)
@@ -178,8 +179,8 @@ def open_client(
     with those of this process, the times to wait with every process.
     """
     name = throttle_name(credentials.host, credentials.public_key)
-    turns, shared = turns_at(name), CircuitBreaker(db=resources.db, name=name)
-    turns.hold(min(shared.open_for_s(), policy.rate_limit_s))
+    turns, shared = get_throttle(name), CircuitBreaker(db=resources.db, name=name)
+    turns.delay_requests(min(shared.open_for_s(), policy.rate_limit_s))
     with outbound_client(
         timeout_s=policy.request_s, max_bytes=MAX_RESPONSE_BYTES, policy=resources.outbound
     ) as http:

@@ -20,8 +20,9 @@ from typing import Any, Final
 
 import httpx
 
-from app.core.http.client import AnswerTooLarge, is_refused_certificate, without_credentials
+from app.core.http.client import redact_credentials
 from app.core.http.retry import parse_retry_after
+from app.core.http.transport import OversizedResponse, is_untrusted_certificate
 from app.traces.registry import CollectionFailed, CredentialsRefused
 
 MAX_DETAIL_CHARS: Final = 200
@@ -159,12 +160,12 @@ def classify_response(response: httpx.Response) -> RequestFailure:
     )
 
 
-def classify_transport_error(error: httpx.HTTPError | AnswerTooLarge) -> RequestFailure:
+def classify_transport_error(error: httpx.HTTPError | OversizedResponse) -> RequestFailure:
     """What a request means that brought no whole answer."""
     detail = (str(error) or type(error).__name__)[:MAX_DETAIL_CHARS]
-    if isinstance(error, AnswerTooLarge):
+    if isinstance(error, OversizedResponse):
         return RequestFailure(kind=FailureKind.TOO_LARGE, detail=detail)
-    if is_refused_certificate(error):
+    if is_untrusted_certificate(error):
         return RequestFailure(kind=FailureKind.BAD_CERTIFICATE, detail=detail)
     if isinstance(error, httpx.DecodingError):
         return RequestFailure(kind=FailureKind.MALFORMED, detail=detail)
@@ -189,7 +190,7 @@ def _kind_of_status(status: int) -> FailureKind:
 
 def _error_message(response: httpx.Response) -> str:
     """The server's own words; none of a page that is meant for a browser, and none of the keys."""
-    text = without_credentials(response.text, response.request)
+    text = redact_credentials(response.text, response.request)
     try:
         content: Any = json.loads(text)
     except (ValueError, RecursionError):

@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from app.core.http.throttle import IN_FLIGHT, CancelToken, Pause
+from app.core.http.throttle import MAX_IN_FLIGHT, CancelToken, Pause
 from app.core.resources import Resources
 from app.traces.registry import NewScore, TraceQuery
 from app.traces.sources.langfuse.background import HEARTBEAT_S, run_in_order, with_heartbeat
@@ -118,7 +118,7 @@ def _iter_written(
 ) -> Generator[NewScore, None, None]:
     with open_client(resources, credentials, pause=pause, policy=policy) as client:
         works = (partial(_write_score, client, score) for score in scores)
-        yield from run_in_order(works, concurrency=IN_FLIGHT)
+        yield from run_in_order(works, concurrency=MAX_IN_FLIGHT)
 
 
 def _write_score(client: LangfuseClient, score: NewScore) -> NewScore:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from app.core.http.throttle import IN_FLIGHT
+from app.core.http.throttle import MAX_IN_FLIGHT
 from app.traces.sources.langfuse.background import run_in_order
 from app.traces.sources.langfuse.client import (
     LangfuseClient,
@@ -165,7 +165,7 @@ class V3Reader:
                 items[at : at + ROWS_PER_PAGE] for at in range(done, len(items), ROWS_PER_PAGE)
             ]
             works = (partial(self._read_traces, chunk, spool) for chunk in chunks)
-            for traces in run_in_order(works, concurrency=IN_FLIGHT // 2):
+            for traces in run_in_order(works, concurrency=MAX_IN_FLIGHT // 2):
                 done = min(done + ROWS_PER_PAGE, len(items))
                 yield TraceBatch(
                     traces=traces, remaining={"done": done} if done < len(items) else None
@@ -237,7 +237,7 @@ class V3Reader:
         dataset_id = require_text(run, "datasetId", "a run")
         read = partial(self._fetch_run_items, dataset_id, name, limit=ROWS_PER_PAGE)
         pages = iter_pages(
-            read, limit=ROWS_PER_PAGE, concurrency=IN_FLIGHT, rows_name="items of a run"
+            read, limit=ROWS_PER_PAGE, concurrency=MAX_IN_FLIGHT, rows_name="items of a run"
         )
         return {**run, "datasetRunItems": [row for page in pages for row in page.rows]}
 
@@ -262,7 +262,7 @@ class V3Reader:
         )
         missing = set(wanted)
         for page in iter_pages(
-            read, limit=ROWS_PER_PAGE, concurrency=IN_FLIGHT, rows_name="items of a dataset"
+            read, limit=ROWS_PER_PAGE, concurrency=MAX_IN_FLIGHT, rows_name="items of a dataset"
         ):
             spool.add(page.rows)
             missing -= {str(row.get("id")) for row in page.rows}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final, NamedTuple
 
-from app.core.http.throttle import IN_FLIGHT
+from app.core.http.throttle import MAX_IN_FLIGHT
 from app.traces.sources.langfuse.client import LangfuseClient, Parameters, get_meta, get_rows
 from app.traces.sources.langfuse.errors import BadResponse, NotFoundError, PageTooLarge
 from app.traces.sources.langfuse.mapping import map_row, parse_task
@@ -173,7 +173,7 @@ class V4Reader:
             plan.rows,
             lambda part: fetch_with_splitting(part, lambda one: self._fetch_rows(run, one)),
             sizer=plan.row_sizer,
-            concurrency=IN_FLIGHT,
+            concurrency=MAX_IN_FLIGHT,
         )
         calls = CallStream(
             iter_newest_first(

@@ -4,7 +4,7 @@ import ssl
 
 import httpx
 
-from app.core.http.client import AnswerTooLarge
+from app.core.http.transport import OversizedResponse
 from app.traces.sources.langfuse.errors import (
     FailureKind,
     classify_response,
@@ -37,7 +37,7 @@ def test_any_other_broken_connection_is() -> None:
 
 
 def test_an_answer_is_told_by_what_is_wrong_with_it() -> None:
-    assert classify_transport_error(AnswerTooLarge()).kind is FailureKind.TOO_LARGE
+    assert classify_transport_error(OversizedResponse()).kind is FailureKind.TOO_LARGE
     assert (
         classify_transport_error(httpx.DecodingError("broken gzip")).kind is FailureKind.MALFORMED
     )
