@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import bootstrap
 
 from app.formula import CompiledFormula, Reference, compile_formula
-from app.formula.vectorised import evaluate_rows
+from app.formula.rows import evaluate_rows
 from app.statistics.anomaly import Side
 from app.statistics.hypothesis_tests import judge_resampled
 from app.statistics.multiplicity import benjamini_hochberg

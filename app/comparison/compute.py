@@ -22,7 +22,7 @@ from app.comparison.comparison_spec import (
 )
 from app.comparison.item_matrix import ItemTable
 from app.formula import Reference, compile_formula
-from app.formula.vectorised import FormulaRows, Kind, Mask, Rows, evaluate_rows
+from app.formula.rows import FormulaRows, InstabilityKind, Mask, Rows, evaluate_rows
 from app.metrics.registry import column_of, load_metrics, provider_for
 from app.metrics.types import CountedMetric, MetricRef
 from app.statistics.hypothesis_tests import judge, judge_resampled
@@ -63,7 +63,7 @@ from app.statistics.verdict import (
 MOST_TRIALS = 10
 # What these say of a run is made of all its items, whether they have a value or not.
 _OF_ALL = frozenset({"n", "count", "coverage"})
-_UNSTEADY = {Kind.TIE: Note.TIE, Kind.CLIFF: Note.CLIFF}
+_UNSTEADY = {InstabilityKind.TIE: Note.TIE, InstabilityKind.CLIFF: Note.CLIFF}
 
 
 @np.errstate(all="ignore")
@@ -381,7 +381,7 @@ class _Samples(_TwoRuns):
 
 def _notes(found: FormulaRows, text: str) -> tuple[Note, ...]:
     extreme = any(ref.stat in EXTREMES for ref in compile_formula(text).references)
-    unsteady = (_UNSTEADY[each.kind] for each in found.unsteady)
+    unsteady = (_UNSTEADY[each.kind] for each in found.instabilities)
     return tuple(dict.fromkeys((*unsteady, *(Note.EXTREME,) * extreme)))
 
 

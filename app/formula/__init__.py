@@ -9,10 +9,17 @@ Pure: no database, no network, no settings. `docs/formula.md` describes the lang
 from app.formula.ast import Expr, Reference, Span
 from app.formula.check import check_formula, parse_expression
 from app.formula.compile import CompiledFormula, compile_formula
-from app.formula.dsl import (
+from app.formula.errors import DslParseException, InvalidFormula, Mistake, UndefinedFormula
+from app.formula.evaluate import FormulaValue
+from app.formula.format import format_expression
+from app.formula.functions import help_document
+from app.formula.handover import (
+    AverageFormula,
     KpiFormula,
     KpiFormulaParser,
     ParseResult,
+    ThresholdFormula,
+    WeightedSumFormula,
     by_reference,
     known_metric_keys,
     parse,
@@ -20,11 +27,6 @@ from app.formula.dsl import (
     register_metric_keys,
     validate,
 )
-from app.formula.errors import DslParseException, InvalidFormula, Mistake, UndefinedFormula
-from app.formula.explain import FormulaValue
-from app.formula.format import format_expression
-from app.formula.help import help_document
-from app.formula.programmatic import AverageFormula, ThresholdFormula, WeightedSumFormula
 
 
 def format_formula(text: str) -> str:

@@ -66,7 +66,7 @@ class Arithmetic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Relation:
     """`left operator right` with one of `< <= > >= == !=`."""
 
     operator: str
@@ -94,7 +94,7 @@ class Not:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Conditional:
     """`IF condition THEN then ELSE otherwise`."""
 
     condition: "Expr"
@@ -120,7 +120,9 @@ class Call:
     span: Span = field(compare=False, repr=False)
 
 
-Expr: TypeAlias = Number | Metric | Negative | Arithmetic | Comparison | Logic | Not | Choice | Call
+Expr: TypeAlias = (
+    Number | Metric | Negative | Arithmetic | Relation | Logic | Not | Conditional | Call
+)
 
 _CHAINS = ({"+", "-"}, {"*", "/"}, {"AND"}, {"OR"})
 
@@ -145,9 +147,9 @@ def children(node: Expr) -> tuple[Expr, ...]:
             return ()
         case Negative() | Not():
             return (node.operand,)
-        case Arithmetic() | Comparison() | Logic():
+        case Arithmetic() | Relation() | Logic():
             return (node.left, node.right)
-        case Choice():
+        case Conditional():
             return (node.condition, node.then, node.otherwise)
         case Call():
             return tuple(argument.value for argument in node.arguments)

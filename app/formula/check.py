@@ -9,21 +9,20 @@ from app.formula.ast import (
     Argument,
     Arithmetic,
     Call,
-    Choice,
-    Comparison,
+    Conditional,
     Expr,
     Logic,
     Metric,
     Negative,
     Not,
     Number,
+    Relation,
     Span,
     walk,
 )
 from app.formula.errors import InvalidFormula, Mistake, mistake_at
 from app.formula.format import format_expression
 from app.formula.functions import FUNCTIONS, MAX_MISTAKES, STATISTICS, Function
-from app.formula.parser import read
 
 _MOST_LISTED = 20
 _MOST_SHOWN = 60
@@ -49,7 +48,10 @@ def check_formula(text: str, known: Collection[str] | None = None) -> Checked:
     `known` are the metric keys that may be used, in upper case; None accepts any. Scores that
     came with the traces and judges, by their names, are never checked: nobody knows them beforehand.
     """
-    root, mistakes, damage = read(text)
+    # lark takes 40 ms to import; `mosaico --help` and most requests never parse a formula.
+    from app.formula.parse import parse_text
+
+    root, mistakes, damage = parse_text(text)
     if root is None:
         return Checked(None, _first(mistakes))
     checker = _Checker(text, known, damage)
@@ -136,8 +138,10 @@ class _Checker:
 
     def _check_count(self, function: Function, call: Call) -> None:
         count = len(call.arguments)
-        if count < function.least or (function.most is not None and count > function.most):
-            message = f"{function.name} takes {function.takes}, not {count}"
+        if count < function.min_arguments or (
+            function.max_arguments is not None and count > function.max_arguments
+        ):
+            message = f"{function.name} takes {function.arity}, not {count}"
             self._report(call.span, message, f"Write {function.signature}.")
 
     def _check_weights(self, function: Function, call: Call) -> None:
@@ -157,14 +161,14 @@ class _Checker:
                 return self._numbers("'-'", node.operand)
             case Arithmetic():
                 return self._numbers(f"'{node.operator}'", node.left, node.right)
-            case Comparison():
+            case Relation():
                 self._numbers(f"'{node.operator}'", node.left, node.right)
                 return Kind.CONDITION
             case Logic():
                 return self._conditions(node.operator, node.left, node.right)
             case Not():
                 return self._conditions("NOT", node.operand)
-            case Choice():
+            case Conditional():
                 return self._choice_kind(node)
             case Call():
                 return self._numbers(node.function, *map(_value, node.arguments))
@@ -183,7 +187,7 @@ class _Checker:
                 self._report(operand.span, message, f"Compare it: {_shown(operand)} > 0.5.")
         return Kind.CONDITION
 
-    def _choice_kind(self, node: Choice) -> Kind:
+    def _choice_kind(self, node: Conditional) -> Kind:
         self._conditions("IF", node.condition)
         then, otherwise = self._kind(node.then), self._kind(node.otherwise)
         if then is not otherwise:

@@ -108,7 +108,7 @@ def evaluate(
 
 
 def _known(given: "dict[Reference, float | None] | None" = None) -> frozenset[str] | None:
-    from app.formula.dsl import known_metric_keys
+    from app.formula.handover import known_metric_keys
 
     registered = known_metric_keys()
     return registered.union(reference.key for reference in given or ()) if registered else None
@@ -171,7 +171,7 @@ def _read_values(text: str) -> _Given:
 
 
 def _values(text: str) -> "dict[Reference, float | None]":
-    from app.formula.dsl import read_reference
+    from app.formula.handover import read_reference
 
     values: dict[Reference, float | None] = {}
     for name, value in _pairs(text):

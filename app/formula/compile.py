@@ -1,13 +1,13 @@
-"""A checked formula as one Python function of floats.
+"""Compiles a checked formula to one Python function of floats.
 
-The function's code is built node by node from our own tree; no text of a user is ever compiled.
-It assumes finite arguments. Where something is missing, a domain is left, or a result is too
-large, `CompiledFormula.evaluate` turns to the explainer, which says why.
+The code is built node by node from our own tree; the text of a user is never compiled. The function
+assumes finite arguments. Where a value is missing, a function leaves its domain or a result is too
+large, `CompiledFormula.evaluate` falls back to `explain`, which says why.
 """
 
 import ast as python
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType, FunctionType, MappingProxyType
@@ -17,22 +17,20 @@ from app.formula.ast import (
     Argument,
     Arithmetic,
     Call,
-    Choice,
-    Comparison,
+    Conditional,
     Expr,
     Logic,
     Metric,
     Negative,
-    Not,
-    Number,
     Reference,
+    Relation,
     references,
 )
 from app.formula.check import check_formula, parse_expression, unknown_metrics
 from app.formula.errors import InvalidFormula
-from app.formula.explain import FormulaValue, Values, explain
+from app.formula.evaluate import FormulaValue, MetricValues, evaluate_number, explain
 from app.formula.format import format_expression
-from app.formula.functions import FUNCTIONS, Function, equal, unequal
+from app.formula.functions import FUNCTIONS, equal, unequal
 
 CACHE_SIZE = 1024
 
@@ -50,11 +48,11 @@ _LOGIC: MappingProxyType[str, type[python.boolop]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledFormula:
-    """A formula ready to be computed, any number of times, from any thread.
+    """A formula that can be evaluated any number of times, from any thread.
 
-    `function` takes one finite Python float per reference, in that order. It is the fast way for
-    resampling, and raises ArithmeticError or ValueError, or gives a result that is not finite,
-    where `evaluate` would say undefined.
+    `function` takes one finite Python float per reference, in the order of `references`. It raises
+    ArithmeticError or ValueError, or returns a number that is not finite, where `evaluate` returns
+    a reason instead of a value.
     """
 
     source: str
@@ -63,49 +61,50 @@ class CompiledFormula:
     root: Expr = field(repr=False)
     function: Callable[..., float] = field(repr=False, compare=False)
 
-    def evaluate(self, values: Values) -> FormulaValue:
+    def evaluate(self, values: MetricValues) -> FormulaValue:
         """The value for these metrics, or None with the reason; a missing metric is never 0."""
         try:
             arguments = [float(values[reference]) for reference in self.references]  # type: ignore[arg-type]
             if all(map(math.isfinite, arguments)):
-                result = self.function(*arguments)
-                if math.isfinite(result):
-                    return FormulaValue(result + 0.0)
+                number = self.function(*arguments)
+                if math.isfinite(number):
+                    return FormulaValue(number + 0.0)
         except (KeyError, TypeError, ValueError, ArithmeticError):
             pass
         return explain(self.root, self.source, values)
 
 
-def compile_formula(text: str, known: Collection[str] | None = None) -> CompiledFormula:
-    """Compile a formula; the last 1024 texts are remembered.
+def compile_formula(text: str, metric_keys: Collection[str] | None = None) -> CompiledFormula:
+    """Compile a formula; the last 1024 texts are cached.
 
-    `known` are the metric keys that may be used, in upper case; None accepts any.
+    `metric_keys` are the metrics that the formula may use, in upper case; None accepts any.
     Raises `InvalidFormula` with every mistake.
     """
     try:
         compiled = _compile(text)
     except InvalidFormula:
-        raise InvalidFormula(check_formula(text, known).mistakes) from None
-    mistakes = () if known is None else unknown_metrics(compiled.root, text, known)
-    if mistakes:
-        raise InvalidFormula(mistakes)
+        raise InvalidFormula(check_formula(text, metric_keys).mistakes) from None
+    if metric_keys is not None:
+        mistakes = unknown_metrics(compiled.root, text, metric_keys)
+        if mistakes:
+            raise InvalidFormula(mistakes)
     return compiled
 
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _compile(text: str) -> CompiledFormula:
     root = parse_expression(text)
-    read = references(root)
+    parameters = references(root)
     return CompiledFormula(
         source=text,
         text=format_expression(root),
-        references=read,
+        references=parameters,
         root=root,
-        function=_function(root, read),
+        function=_compile_function(root, parameters),
     )
 
 
-def _too_large() -> NoReturn:
+def _raise_too_large() -> NoReturn:
     raise OverflowError("an intermediate result is too large")
 
 
@@ -113,104 +112,117 @@ _NAMESPACE: Mapping[str, object] = {
     "__builtins__": {},
     "equal": equal,
     "unequal": unequal,
-    "too_large": _too_large,
+    "raise_too_large": _raise_too_large,
     **{row.name: row.apply for row in FUNCTIONS.values()},
 }
 
 
-def _function(root: Expr, read: tuple[Reference, ...]) -> Callable[..., float]:
-    writer = _Writer(read)
+def _compile_function(root: Expr, parameters: tuple[Reference, ...]) -> Callable[..., float]:
+    code_of_numbers = PythonCode(parameters)
     arguments = python.arguments(
-        posonlyargs=[python.arg(name) for name in writer.names.values()],
+        posonlyargs=[python.arg(name) for name in code_of_numbers.names.values()],
         args=[],
         kwonlyargs=[],
         kw_defaults=[],
         defaults=[],
     )
-    tree = python.Expression(python.Lambda(arguments, writer.write(root)))
+    body = evaluate_number(root, code_of_numbers)
+    tree = python.Expression(python.Lambda(arguments, body))
     code = compile(python.fix_missing_locations(tree), "<formula>", "eval")
     inner = next(constant for constant in code.co_consts if isinstance(constant, CodeType))
     return FunctionType(inner, dict(_NAMESPACE), "formula")
 
 
-class _Writer:
-    """Writes a tree as a Python expression."""
+class PythonCode:
+    """Numbers and conditions as Python expressions. Python's own IF, AND and OR are lazy, too."""
 
-    def __init__(self, read: tuple[Reference, ...]) -> None:
-        self.names = {reference: f"m{index}" for index, reference in enumerate(read)}
+    def __init__(self, parameters: tuple[Reference, ...]) -> None:
+        self.names = {reference: f"m{index}" for index, reference in enumerate(parameters)}
 
-    def write(self, node: Expr) -> python.expr:  # noqa: PLR0911 - one return per kind of node
-        match node:
-            case Number():
-                return python.Constant(node.value)
-            case Metric():
-                return _load(self.names[node.reference])
-            case Negative():
-                return python.UnaryOp(python.USub(), self.write(node.operand))
-            case Arithmetic():
-                return self._arithmetic(node)
-            case Comparison():
-                return self._comparison(node)
-            case Logic():
-                sides = [self.write(node.left), self.write(node.right)]
-                return python.BoolOp(_LOGIC[node.operator](), sides)
-            case Not():
-                return python.UnaryOp(python.Not(), self.write(node.operand))
-            case Choice():
-                return python.IfExp(
-                    self.write(node.condition), self.write(node.then), self.write(node.otherwise)
-                )
-            case Call():
-                return self._call(FUNCTIONS[node.function], node)
+    def constant(self, value: float) -> python.expr:
+        return python.Constant(value)
 
-    def _arithmetic(self, node: Arithmetic) -> python.expr:
-        left = self.write(node.left)
-        right = self._small(node.right) if node.operator == "/" else self.write(node.right)
-        return python.BinOp(left, _ARITHMETIC[node.operator](), right)
+    def metric(self, node: Metric) -> python.expr:
+        return _load(self.names[node.reference])
 
-    def _comparison(self, node: Comparison) -> python.expr:
-        left, right = self._small(node.left), self._small(node.right)
+    def negative(self, operand: python.expr) -> python.expr:
+        return python.UnaryOp(python.USub(), operand)
+
+    def arithmetic(self, node: Arithmetic, left: python.expr, right: python.expr) -> python.expr:
+        # 1 / infinity is 0: the overflow would go unnoticed.
+        divisor = _require_finite(node.right, right) if node.operator == "/" else right
+        return python.BinOp(left, _ARITHMETIC[node.operator](), divisor)
+
+    def weighted(self, _argument: Argument, value: python.expr, weight: float) -> python.expr:
+        return python.BinOp(value, python.Mult(), python.Constant(weight))
+
+    def call(self, node: Call, arguments: Sequence[python.expr]) -> python.expr:
+        function = FUNCTIONS[node.function]
+        operands = list(arguments)
+        if function.hides_infinity:
+            operands = [
+                _require_finite(argument.value, operand)
+                for argument, operand in zip(node.arguments, operands, strict=True)
+            ]
+        return function.emit(operands) if function.emit else _apply(function.name, operands)
+
+    def first_defined(
+        self, node: Call, arguments: Sequence[Callable[[], python.expr]]
+    ) -> python.expr:
+        # An undefined first argument raises, and `explain` then tries the others.
+        return _require_finite(node.arguments[0].value, arguments[0]())
+
+    def choose(
+        self,
+        test: python.expr,
+        then: Callable[[], python.expr],
+        otherwise: Callable[[], python.expr],
+    ) -> python.expr:
+        return python.IfExp(test, then(), otherwise())
+
+    def relation(self, node: Relation, left: python.expr, right: python.expr) -> python.expr:
+        sides = [_require_finite(node.left, left), _require_finite(node.right, right)]
         if node.operator in _EQUALITY:
-            return _apply(_EQUALITY[node.operator], [left, right])
-        return python.Compare(left, [_COMPARISON[node.operator]()], [right])
+            return _apply(_EQUALITY[node.operator], sides)
+        return python.Compare(sides[0], [_COMPARISON[node.operator]()], [sides[1]])
 
-    def _call(self, function: Function, node: Call) -> python.expr:
-        arguments = [self._argument(function, argument) for argument in node.arguments]
-        return function.emit(arguments) if function.emit else _apply(function.name, arguments)
+    def logic(
+        self, node: Logic, left: python.expr, right: Callable[[], python.expr]
+    ) -> python.expr:
+        return python.BoolOp(_LOGIC[node.operator](), [left, right()])
 
-    def _argument(self, function: Function, argument: Argument) -> python.expr:
-        value = self._small(argument.value) if function.hides else self.write(argument.value)
-        if argument.weight is None:
-            return value
-        return python.BinOp(value, python.Mult(), python.Constant(argument.weight))
+    def negation(self, operand: python.expr) -> python.expr:
+        return python.UnaryOp(python.Not(), operand)
 
-    def _small(self, node: Expr) -> python.expr:
-        """The value where an infinite one would go unseen: raises OverflowError instead.
+    choose_condition = choose
 
-        x - x is 0 for every number but the infinite ones and NaN.
-        """
-        value = self.write(node)
-        if not may_be_infinite(node):
-            return value
-        kept = python.NamedExpr(python.Name("kept", python.Store()), value)
-        difference = python.BinOp(kept, python.Sub(), _load("kept"))
-        test = python.Compare(difference, [python.Eq()], [python.Constant(0.0)])
-        return python.IfExp(test, _load("kept"), _apply("too_large", []))
+
+def _require_finite(node: Expr, value: python.expr) -> python.expr:
+    """The value of a node where an infinite one would go unnoticed: raises OverflowError instead.
+
+    x - x is 0 for every float except infinities and NaN, and is faster than a call of `isfinite`.
+    """
+    if not may_be_infinite(node):
+        return value
+    assignment = python.NamedExpr(python.Name("value", python.Store()), value)
+    difference = python.BinOp(assignment, python.Sub(), _load("value"))
+    test = python.Compare(difference, [python.Eq()], [python.Constant(0.0)])
+    return python.IfExp(test, _load("value"), _apply("raise_too_large", []))
 
 
 def may_be_infinite(node: Expr) -> bool:
-    """Whether finite metrics could make this part infinite."""
+    """Whether finite metrics can make this part of a formula infinite."""
     match node:
         case Arithmetic():
             return True
         case Negative():
             return may_be_infinite(node.operand)
-        case Choice():
+        case Conditional():
             return may_be_infinite(node.then) or may_be_infinite(node.otherwise)
         case Call():
             function = FUNCTIONS[node.function]
-            inside = (may_be_infinite(argument.value) for argument in node.arguments)
-            return function.grows or (not function.hides and any(inside))
+            operands = (may_be_infinite(argument.value) for argument in node.arguments)
+            return function.can_overflow or (not function.hides_infinity and any(operands))
         case _:
             return False
 

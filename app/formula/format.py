@@ -4,14 +4,14 @@ from app.formula.ast import (
     Argument,
     Arithmetic,
     Call,
-    Choice,
-    Comparison,
+    Conditional,
     Expr,
     Logic,
     Metric,
     Negative,
     Not,
     Number,
+    Relation,
 )
 from app.formula.functions import NEGATIVE_RANK, RANK
 
@@ -37,14 +37,14 @@ def _text(node: Expr, rank: int, *, closed: bool) -> str:
 
 
 def _fits(node: Expr, rank: int, *, closed: bool) -> bool:
-    if isinstance(node, Choice):
+    if isinstance(node, Conditional):
         return closed
     return _rank(node) >= rank
 
 
 def _rank(node: Expr) -> int:
     match node:
-        case Arithmetic() | Comparison() | Logic():
+        case Arithmetic() | Relation() | Logic():
             return RANK[node.operator]
         case Not():
             return RANK["NOT"]
@@ -66,9 +66,9 @@ def _bare(node: Expr, *, closed: bool) -> str:  # noqa: PLR0911 - one return per
             return f"NOT {_text(node.operand, RANK['NOT'], closed=closed)}"
         case Arithmetic() | Logic():
             return _infix(node, RANK[node.operator], closed=closed)
-        case Comparison():
+        case Relation():
             return _infix(node, RANK[node.operator] + 1, closed=closed)
-        case Choice():
+        case Conditional():
             condition, then = format_expression(node.condition), format_expression(node.then)
             otherwise = _text(node.otherwise, 0, closed=closed)
             return f"IF {condition} THEN {then} ELSE {otherwise}"
@@ -76,7 +76,7 @@ def _bare(node: Expr, *, closed: bool) -> str:  # noqa: PLR0911 - one return per
             return f"{node.function}({', '.join(map(_argument, node.arguments))})"
 
 
-def _infix(node: Arithmetic | Logic | Comparison, left_rank: int, *, closed: bool) -> str:
+def _infix(node: Arithmetic | Logic | Relation, left_rank: int, *, closed: bool) -> str:
     left = _text(node.left, left_rank, closed=False)
     right = _text(node.right, RANK[node.operator] + 1, closed=closed)
     return f"{left} {node.operator} {right}"

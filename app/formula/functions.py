@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add, ge, gt, le, lt, mul, sub, truediv
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 MAX_BYTES = 4096
 MAX_DEPTH = 32
@@ -28,8 +28,8 @@ class Function:
 
     `apply` computes it from finite floats and raises ValueError, saying why, outside its domain.
     `emit`, where present, writes the same computation as one Python expression.
-    `hides` is true when an infinite argument could give a finite result, so that arguments have
-    to be looked at one by one; `grows` when finite arguments can give an infinite result.
+    `hides_infinity` is true when an infinite argument could give a finite result, so that arguments have
+    to be looked at one by one; `can_overflow` when finite arguments can give an infinite result.
     """
 
     name: str
@@ -38,19 +38,19 @@ class Function:
     example: str
     apply: Callable[..., float]
     emit: Emit | None = None
-    least: int = 1
-    most: int | None = None
+    min_arguments: int = 1
+    max_arguments: int | None = None
     weighted: bool = False
     first_defined: bool = False
-    hides: bool = False
-    grows: bool = False
+    hides_infinity: bool = False
+    can_overflow: bool = False
 
     @property
-    def takes(self) -> str:
+    def arity(self) -> str:
         """How many arguments, in words."""
-        if self.most is None:
-            return f"at least {_counted(self.least)}"
-        return _counted(self.least)
+        if self.max_arguments is None:
+            return f"at least {_counted(self.min_arguments)}"
+        return _counted(self.min_arguments)
 
 
 class Statistic(NamedTuple):
@@ -142,7 +142,7 @@ _ROWS = (
         example="AVERAGE(ROUGE, BLEU)",
         apply=_average,
         emit=_emit_average,
-        grows=True,
+        can_overflow=True,
     ),
     Function(
         name="WEIGHTED_SUM",
@@ -152,7 +152,7 @@ _ROWS = (
         apply=_total,
         emit=_emit_total,
         weighted=True,
-        grows=True,
+        can_overflow=True,
     ),
     Function(
         name="MIN",
@@ -160,7 +160,7 @@ _ROWS = (
         meaning="smallest of its arguments",
         example="MIN(PRECISION, RECALL)",
         apply=_least,
-        hides=True,
+        hides_infinity=True,
     ),
     Function(
         name="MAX",
@@ -168,7 +168,7 @@ _ROWS = (
         meaning="largest of its arguments",
         example="MAX(ROUGE_1, ROUGE_2)",
         apply=_greatest,
-        hides=True,
+        hides_infinity=True,
     ),
     Function(
         name="THRESHOLD",
@@ -177,9 +177,9 @@ _ROWS = (
         example="THRESHOLD(ACCURACY, 0.8)",
         apply=_threshold,
         emit=_emit_threshold,
-        least=2,
-        most=2,
-        hides=True,
+        min_arguments=2,
+        max_arguments=2,
+        hides_infinity=True,
     ),
     Function(
         name="ABS",
@@ -187,7 +187,7 @@ _ROWS = (
         meaning="x without its sign",
         example="ABS(PRECISION - RECALL)",
         apply=abs,
-        most=1,
+        max_arguments=1,
     ),
     Function(
         name="SQRT",
@@ -195,7 +195,7 @@ _ROWS = (
         meaning="square root; undefined when x is negative",
         example="SQRT(PRECISION * RECALL)",
         apply=_square_root,
-        most=1,
+        max_arguments=1,
     ),
     Function(
         name="LOG",
@@ -203,7 +203,7 @@ _ROWS = (
         meaning="natural logarithm; undefined when x is 0 or negative",
         example="LOG(1 + ROUGE.count)",
         apply=_logarithm,
-        most=1,
+        max_arguments=1,
     ),
     Function(
         name="CLAMP",
@@ -211,9 +211,9 @@ _ROWS = (
         meaning="x, but not below low and not above high; undefined when low is above high",
         example="CLAMP(ROUGE * 2, 0, 1)",
         apply=_clamp,
-        least=3,
-        most=3,
-        hides=True,
+        min_arguments=3,
+        max_arguments=3,
+        hides_infinity=True,
     ),
     Function(
         name="COALESCE",
@@ -223,7 +223,7 @@ _ROWS = (
         apply=_first,
         emit=_emit_first,
         first_defined=True,
-        hides=True,
+        hides_infinity=True,
     ),
 )
 
@@ -292,3 +292,43 @@ COMPARE: MappingProxyType[str, Callable[[float, float], bool]] = MappingProxyTyp
 COMPUTE: MappingProxyType[str, Callable[[float, float], float]] = MappingProxyType(
     {"+": add, "-": sub, "*": mul, "/": truediv}
 )
+
+
+def help_document() -> dict[str, Any]:
+    """Functions, statistics, operators, references and limits of the language, as JSON."""
+    return {
+        "functions": [
+            {
+                "name": row.name,
+                "signature": row.signature,
+                "meaning": row.meaning,
+                "example": row.example,
+                "minArguments": row.min_arguments,
+                "maxArguments": row.max_arguments,
+                "weighted": row.weighted,
+            }
+            for row in FUNCTIONS.values()
+        ],
+        "operators": [
+            {
+                "symbol": row.symbol,
+                "precedence": row.rank,
+                "meaning": row.meaning,
+                "example": row.example,
+            }
+            for row in OPERATORS
+        ],
+        "statistics": [{"name": row.name, "meaning": row.meaning} for row in STATISTICS.values()],
+        "references": [
+            {"form": "METRIC", "meaning": "mean of a metric; names count in any case"},
+            {"form": "METRIC.stat", "meaning": "another statistic of it"},
+            {
+                "form": 'SCORE["name"].stat',
+                "meaning": "a score that came with the traces; its name is case-sensitive,"
+                ' with \\" and \\\\ as escapes',
+            },
+            {"form": 'LLM_JUDGE["name"].stat', "meaning": "one of several judges, by its name"},
+        ],
+        "keywords": sorted(KEYWORDS),
+        "limits": {"bytes": MAX_BYTES, "depth": MAX_DEPTH, "nodes": MAX_NODES},
+    }

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.core.registry import LoadedPlugin, Registry
-from app.formula import dsl
+from app.formula import handover
 from app.metrics.registry import METRICS
 from app.plugins import REGISTRIES
 
@@ -35,7 +35,7 @@ def keep_registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a test register things that are gone afterwards."""
     for registry in REGISTRIES:
         _keep(registry, monkeypatch)
-    parser = dsl._DEFAULT
+    parser = handover._default_parser
     monkeypatch.setattr(parser, "_keys", parser.known_metric_keys())
 
 
@@ -46,7 +46,7 @@ def load_sample(monkeypatch: pytest.MonkeyPatch, installed: Path) -> list[Loaded
     failures: list[LoadedPlugin] = []
     for registry in REGISTRIES:
         registry.load_entry_points(failures.append)
-    dsl.register_metric_keys({*METRICS.names(), *METRICS.aliases} - {"SCORE"})
+    handover.register_metric_keys({*METRICS.names(), *METRICS.aliases} - {"SCORE"})
     return failures
 
 

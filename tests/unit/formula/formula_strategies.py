@@ -11,14 +11,14 @@ from app.formula.ast import (
     Argument,
     Arithmetic,
     Call,
-    Choice,
-    Comparison,
+    Conditional,
     Expr,
     Logic,
     Metric,
     Negative,
     Not,
     Number,
+    Relation,
     Span,
     named_key,
     walk,
@@ -85,7 +85,7 @@ class _Tree(NamedTuple):
             operator = self.draw(st.sampled_from("+-*/"))
             return Arithmetic(operator=operator, left=left, right=right, span=NOWHERE)
         if shape == "choice":
-            return Choice(
+            return Conditional(
                 condition=self.condition(levels - 1),
                 then=self.number(levels - 1),
                 otherwise=self.number(levels - 1),
@@ -94,7 +94,7 @@ class _Tree(NamedTuple):
         return self.call(FUNCTIONS[shape], levels - 1)
 
     def call(self, row: Function, levels: int) -> Expr:
-        count = self.draw(st.integers(row.least, row.most or 3))
+        count = self.draw(st.integers(row.min_arguments, row.max_arguments or 3))
         arguments = tuple(
             Argument(value=self.number(levels), weight=self.draw(weights) if row.weighted else None)
             for _ in range(count)
@@ -110,7 +110,7 @@ class _Tree(NamedTuple):
             operator = self.draw(st.sampled_from(["AND", "OR"]))
             return Logic(operator=operator, left=left, right=right, span=NOWHERE)
         if shape == "choice":
-            return Choice(
+            return Conditional(
                 condition=self.condition(levels - 1),
                 then=self.condition(levels - 1),
                 otherwise=self.condition(levels - 1),
@@ -118,7 +118,7 @@ class _Tree(NamedTuple):
             )
         left, right = self.number(max(0, levels - 1)), self.number(max(0, levels - 1))
         operator = self.draw(st.sampled_from(["<", "<=", ">", ">=", "==", "!="]))
-        return Comparison(operator=operator, left=left, right=right, span=NOWHERE)
+        return Relation(operator=operator, left=left, right=right, span=NOWHERE)
 
 
 def _within_limits(root: Expr) -> bool:

@@ -4,13 +4,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.formula.cli import cli
-from app.formula.dsl import KpiFormulaParser
+from app.formula.handover import KpiFormulaParser
 
 
 @pytest.fixture(autouse=True)
 def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a process of its own, whatever an earlier test has loaded."""
-    monkeypatch.setattr("app.formula.dsl._DEFAULT", KpiFormulaParser())
+    monkeypatch.setattr("app.formula.handover._default_parser", KpiFormulaParser())
 
 
 def run(*arguments: str) -> Result:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 
 from app.formula import Expr, format_expression, format_formula, parse_expression
-from app.formula.parser import read
+from app.formula.parse import parse_text
 from tests.unit.formula.formula_strategies import metrics, numbers, unhurried
 
 
@@ -78,5 +78,5 @@ def _even_backslashes(text: str, index: int) -> bool:
 
 
 def _meaning(text: str) -> Expr | None:
-    root, mistakes, _ = read(text)
+    root, mistakes, _ = parse_text(text)
     return None if mistakes else root

@@ -58,7 +58,7 @@ def test_an_empty_vocabulary_accepts_any_metric_and_a_filled_one_does_not() -> N
 
 
 def test_the_module_functions_share_one_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.formula.dsl._DEFAULT", KpiFormulaParser())
+    monkeypatch.setattr("app.formula.handover._default_parser", KpiFormulaParser())
     assert known_metric_keys() == frozenset()
     register_metric_keys({"ROUGE"})
     assert known_metric_keys() == {"ROUGE"}

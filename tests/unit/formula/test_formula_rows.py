@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from app.formula import Reference, compile_formula, format_expression
 from app.formula.ast import Expr
-from app.formula.vectorised import FormulaRows, Kind, evaluate_rows
+from app.formula.rows import FormulaRows, InstabilityKind, evaluate_rows
 from tests.unit.formula.formula_strategies import FEW, numbers, unhurried
 
 A, B, C = (Reference(name, "mean") for name in "ABC")
@@ -65,25 +65,25 @@ def test_what_is_undefined_in_a_row_is_so_in_that_row_only(
 def test_a_minimum_of_nearly_tied_metrics_is_flagged() -> None:
     # Row 0: A is the smaller one; of the four resamples B is in one.
     found = rows_of("1 + MIN(A, B)", A=[0.5, 0.5, 0.5, 0.5, 0.7], B=[0.6] * 5)
-    assert found.unsteady == ((Kind.TIE, "MIN(A, B)", 0.25),)
+    assert found.instabilities == ((InstabilityKind.TIE, "MIN(A, B)", 0.25),)
 
 
 def test_a_minimum_with_a_clear_winner_is_not() -> None:
-    assert rows_of("MIN(A, B)", A=[0.1] * 5, B=[0.6] * 5).unsteady == ()
+    assert rows_of("MIN(A, B)", A=[0.1] * 5, B=[0.6] * 5).instabilities == ()
 
 
 def test_a_condition_that_falls_out_otherwise_in_a_twentieth_of_the_resamples_is_a_cliff() -> None:
     values = [0.5, *[0.5] * 19, 0.4]
     found = rows_of("IF A >= 0.5 THEN 1 ELSE 0", A=values)
-    assert found.unsteady == ((Kind.CLIFF, "A >= 0.5", 0.05),)
-    assert rows_of("THRESHOLD(A, 0.5)", A=values).unsteady[0].kind is Kind.CLIFF
-    assert rows_of("THRESHOLD(A, 0.3)", A=values).unsteady == ()
+    assert found.instabilities == ((InstabilityKind.CLIFF, "A >= 0.5", 0.05),)
+    assert rows_of("THRESHOLD(A, 0.5)", A=values).instabilities[0].kind is InstabilityKind.CLIFF
+    assert rows_of("THRESHOLD(A, 0.3)", A=values).instabilities == ()
 
 
 def test_what_the_seen_value_does_not_depend_on_is_not_flagged() -> None:
     # The minimum is computed in the second branch only, and the values as seen take the first.
     found = rows_of("IF C > 0 THEN 1 ELSE MIN(A, B)", A=[1, 3, 1], B=[2, 2, 2], C=[1, 1, 1])
-    assert found.unsteady == ()
+    assert found.instabilities == ()
 
 
 def test_a_formula_of_numbers_only_has_one_row() -> None:

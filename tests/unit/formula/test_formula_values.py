@@ -7,7 +7,7 @@ from simpleeval import simple_eval
 
 from app.formula import CompiledFormula, Reference, compile_formula, format_expression
 from app.formula.ast import Expr
-from app.formula.explain import explain
+from app.formula.evaluate import explain
 from tests.unit.formula.formula_strategies import ARITHMETIC, FEW, numbers, unhurried
 
 METRICS = {"A": 0.5, "B": 0.25, "C": 0.2, "ZERO": 0.0, "MINUS": -4.0}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.formula import Reference, compile_formula
-from app.formula.vectorised import Kind, evaluate_rows
+from app.formula.rows import InstabilityKind, evaluate_rows
 from app.statistics.anomaly import Side
 from app.statistics.hypothesis_tests import judge, judge_resampled
 from app.statistics.intervals import wilson_interval
@@ -281,7 +281,9 @@ def resampled(
     for values in (base, other):
         column = resampled_statistic("mean", np.array(values, dtype=float), items, draws)
         both.append(evaluate_rows(compile_formula(formula), {Reference("A", "mean"): column}))
-    notes = tuple({Note(Kind(each.kind)) for rows in both for each in rows.unsteady})
+    notes = tuple(
+        {Note(InstabilityKind(each.kind)) for rows in both for each in rows.instabilities}
+    )
     return judge_resampled(both[0].values, both[1].values, rule, draws, notes=notes)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from app.formula import Reference, compile_formula
-from app.formula.vectorised import evaluate_rows
+from app.formula.rows import evaluate_rows
 from app.statistics.anomaly import Side
 from app.statistics.hypothesis_tests import judge, judge_resampled
 from app.statistics.means import mean_estimate

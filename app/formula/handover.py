@@ -1,4 +1,4 @@
-"""The parser under the names of the original system.
+"""The formula language under the Python names of the original system.
 
 result = parser.parse("WEIGHTED_SUM(ACCURACY:0.4, PRECISION:0.3, RECALL:0.3)")
 if not result.success:
@@ -6,6 +6,7 @@ if not result.success:
 result.formula.evaluate({"ACCURACY": 0.9, "PRECISION": 0.8, "RECALL": 0.7})
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from app.formula.ast import Metric, Reference, references
 from app.formula.check import check_formula, parse_expression
 from app.formula.compile import CompiledFormula, compile_formula
 from app.formula.errors import InvalidFormula, Mistake, UndefinedFormula
+from app.formula.format import format_number
+from app.formula.functions import FUNCTIONS
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -103,27 +106,27 @@ class KpiFormulaParser:
         self._keys = self._keys.union(key.upper() for key in added)
 
 
-_DEFAULT = KpiFormulaParser()
+_default_parser = KpiFormulaParser()
 
 
 def parse(text: str) -> ParseResult:
     """Check and compile a text against the registered metric keys."""
-    return _DEFAULT.parse(text)
+    return _default_parser.parse(text)
 
 
 def validate(text: str) -> ParseResult:
     """Check a text against the registered metric keys without compiling it."""
-    return _DEFAULT.validate(text)
+    return _default_parser.validate(text)
 
 
 def known_metric_keys() -> frozenset[str]:
     """The registered metric keys; empty means that any is accepted."""
-    return _DEFAULT.known_metric_keys()
+    return _default_parser.known_metric_keys()
 
 
 def register_metric_keys(keys: Iterable[str]) -> None:
     """Add metric keys to those that formulas may name."""
-    _DEFAULT.register_metric_keys(keys)
+    _default_parser.register_metric_keys(keys)
 
 
 @lru_cache(maxsize=4096)
@@ -140,3 +143,60 @@ def by_reference(values: Mapping[str, float | None]) -> dict[Reference, float | 
     """Values under what their names refer to; a name that no formula can use is left out."""
     found = ((read_reference(name), value) for name, value in values.items())
     return {reference: value for reference, value in found if reference is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class AverageFormula:
+    """The arithmetic mean of all values that are given."""
+
+    def evaluate(self, values: Mapping[str, float | None]) -> float:
+        """The mean; raises `UndefinedFormula` when nothing is given or a value is missing."""
+        if not values:
+            raise UndefinedFormula("the average of nothing is undefined; give at least one value")
+        given = [_number(name, value) for name, value in values.items()]
+        return _number("the average", FUNCTIONS["AVERAGE"].apply(*given))
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedSumFormula:
+    """The plain sum of weight times metric."""
+
+    weights: Mapping[str, float]
+
+    @property
+    def text(self) -> str:
+        pairs = (f"{name}:{format_number(float(weight))}" for name, weight in self.weights.items())
+        return f"WEIGHTED_SUM({', '.join(pairs)})"
+
+    def evaluate(self, values: Mapping[str, float | None]) -> float:
+        """The sum; raises `UndefinedFormula` when a metric is missing."""
+        return KpiFormula(compile_formula(self.text)).evaluate(values)
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdFormula:
+    """1 if the metric is at least the threshold (at most, if not `greater_than`), else 0."""
+
+    metric: str
+    threshold: float
+    greater_than: bool = True
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.threshold):
+            raise Invalid(f"the threshold {self.threshold} is not a finite number; give one")
+
+    @property
+    def text(self) -> str:
+        operator = ">=" if self.greater_than else "<="
+        limit = format_number(float(self.threshold))
+        return f"IF {self.metric} {operator} {limit} THEN 1 ELSE 0"
+
+    def evaluate(self, values: Mapping[str, float | None]) -> float:
+        """1 or 0; raises `UndefinedFormula` when the metric is missing."""
+        return KpiFormula(compile_formula(self.text)).evaluate(values)
+
+
+def _number(name: str, value: float | None) -> float:
+    if value is None or not math.isfinite(value):
+        raise UndefinedFormula(f"{name} has no finite value; provide one or leave it out")
+    return float(value)

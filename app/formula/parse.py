@@ -1,8 +1,8 @@
-"""Reading on after a syntax mistake, so that the others are found in the same pass.
+"""Parses the text of a formula and reports every mistake in one pass.
 
-Where a token does not fit, the smallest placeholder that makes it fit is put in front of it
-(a missing value, operator or bracket); where none does, tokens are passed over in silence until
-one fits. A tree that was mended is only ever used to look for more mistakes.
+After a syntax mistake the parser inserts the smallest placeholder that makes the next token fit (a
+missing value, operator or bracket); where none fits, it skips tokens until one does. A repaired
+tree is used only to find more mistakes, never to compute.
 """
 
 from collections.abc import Sequence
@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 from lark import Token, UnexpectedToken
 
-from app.formula.ast import Expr
+from app.formula.ast import Expr, Span, walk
 from app.formula.errors import Mistake, mistake_at, position
-from app.formula.functions import MAX_MISTAKES
-from app.formula.grammar import Session
-from app.formula.lexer import shown, token_span
+from app.formula.functions import MAX_DEPTH, MAX_MISTAKES, MAX_NODES
+from app.formula.grammar import ParserSession, printable, token_span, tokenize
 
 _MOST_INSERTED_AT_END = 64
 _PLACEHOLDERS = {
@@ -45,6 +44,71 @@ _WORDS = {
 }
 
 
+class ParsedFormula(NamedTuple):
+    """What a text says.
+
+    `root` is a tree whenever one could be made, if need be by mending; `damage` holds the offsets
+    where it was mended. It may be compiled only if `mistakes` is empty.
+    """
+
+    root: Expr | None
+    mistakes: tuple[Mistake, ...]
+    damage: tuple[int, ...] = ()
+
+
+def parse_text(text: str) -> ParsedFormula:
+    """Read a formula; any text whatever is answered, and nothing is raised."""
+    tokens, mistakes, refused = tokenize(text)
+    if refused or not tokens:
+        return ParsedFormula(None, mistakes)
+    root = _parse(tokens)
+    if root is not None:
+        return _within_limits(text, ParsedFormula(root, mistakes))
+    return _within_limits(text, _mended(text, tokens, mistakes))
+
+
+def _parse(tokens: Sequence[Token]) -> Expr | None:
+    session = ParserSession()
+    try:
+        for token in tokens:
+            session.feed(token)
+        return session.feed(Token.new_borrow_pos("$END", "", tokens[-1]))
+    except UnexpectedToken:
+        return None
+
+
+def _mended(text: str, tokens: Sequence[Token], lexical: tuple[Mistake, ...]) -> ParsedFormula:
+    root, mistakes, damage = recover(text, tokens)
+    # What the lexer mended or left out is the cause of a mistake there or right behind: told once.
+    causes = {_next_start(tokens, mistake.span.end) for mistake in lexical}
+    causes |= {mistake.span.start for mistake in lexical}
+    kept = [mistake for mistake in mistakes if mistake.span.start not in causes]
+    return ParsedFormula(root, (*lexical, *kept), damage)
+
+
+def _next_start(tokens: Sequence[Token], offset: int) -> int:
+    starts = (token.start_pos or 0 for token in tokens)
+    return next((start for start in starts if start >= offset), offset)
+
+
+def _within_limits(text: str, reading: ParsedFormula) -> ParsedFormula:
+    if reading.root is None:
+        return reading
+    for count, (node, depth) in enumerate(walk(reading.root), start=1):
+        if count > MAX_NODES:
+            message = f"the formula has more than {MAX_NODES} parts"
+            return _refuse(text, Span(node.span.start, len(text)), message)
+        if depth > MAX_DEPTH:
+            message = f"the formula is nested more than {MAX_DEPTH} deep"
+            return _refuse(text, node.span, message)
+    return reading
+
+
+def _refuse(text: str, span: Span, message: str) -> ParsedFormula:
+    remedy = "Split it into several KPIs or simplify it."
+    return ParsedFormula(None, (mistake_at(text, span, message, remedy),))
+
+
 class Recovered(NamedTuple):
     """The mended tree (None when it could not be), the mistakes, and where it was mended."""
 
@@ -55,16 +119,16 @@ class Recovered(NamedTuple):
 
 def recover(text: str, tokens: Sequence[Token]) -> Recovered:
     """Read tokens that are not a formula; at most 20 mistakes are looked for."""
-    reading = _Reading(text, tokens)
+    reading = _Recovery(text, tokens)
     return Recovered(reading.root, tuple(reading.mistakes), tuple(reading.damage))
 
 
-class _Reading:
+class _Recovery:
     def __init__(self, text: str, tokens: Sequence[Token]) -> None:
         self.text = text
         self.mistakes: list[Mistake] = []
         self.damage: list[int] = []
-        self._session = Session()
+        self._session = ParserSession()
         self._previous: Token | None = None
         self._open: list[Token] = []
         self._silent = False
@@ -153,7 +217,7 @@ class _Reading:
     def _after(self) -> str:
         if self._previous is None:
             return " at the start"
-        return f" after '{shown(self._previous)}'"
+        return f" after '{printable(self._previous)}'"
 
     def _remedy(self, found: Token, accepts: frozenset[str]) -> str:
         values_fit = accepts >= {"NUMBER", "NAME"}
@@ -184,7 +248,7 @@ def _placeholder(kind: str, near: Token) -> Token:
     return Token(kind, _PLACEHOLDERS[kind], start_pos=start, end_pos=start)
 
 
-def _result(session: Session, end: Token) -> Expr | None:
+def _result(session: ParserSession, end: Token) -> Expr | None:
     try:
         return session.fork().feed(end)
     except UnexpectedToken:
@@ -194,7 +258,7 @@ def _result(session: Session, end: Token) -> Expr | None:
 def _found(token: Token) -> str:
     if token.type == "$END":
         return "but the formula ends here"
-    return f"found {shown(token)}" if token.type == "STRING" else f"found '{shown(token)}'"
+    return f"found {printable(token)}" if token.type == "STRING" else f"found '{printable(token)}'"
 
 
 def _listed(words: Sequence[str]) -> str:
