@@ -1,6 +1,6 @@
-"""The KPI formula language: from text to a number, or to the reason why there is none.
+"""The KPI formula language: computes a number from metrics, or the reason why it is undefined.
 
-    formula = compile_formula("WEIGHTED_SUM(ROUGE:0.7, BLEU.p95:0.3)", known={"ROUGE", "BLEU"})
+    formula = compile_formula("WEIGHTED_SUM(ROUGE:0.7, BLEU.p95:0.3)", metric_keys={"ROUGE", "BLEU"})
     value, reason = formula.evaluate({Reference("ROUGE", "mean"): 0.5, …})
 
 Pure: no database, no network, no settings. `docs/formula.md` describes the language.

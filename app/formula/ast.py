@@ -1,6 +1,6 @@
-"""The tree of a formula: frozen nodes that know where in the text they stand.
+"""The tree of a formula: frozen nodes with their position in the text.
 
-Two nodes are equal when they mean the same; where they stand does not count.
+Two nodes are equal when they mean the same; their positions are not compared.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ class Span(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """One statistic of one metric: what a formula reads.
+    """One statistic of one metric: an input of a formula.
 
     `key` is a metric in upper case (`ROUGE`), or one by its name: a score of the traces,
     `SCORE["Answer Relevance"]`, or a judge, `LLM_JUDGE["tone"]`.
@@ -33,7 +33,7 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
-    """A literal; the parser makes no negative ones."""
+    """A literal. It is never negative: a sign becomes a `Negative` node."""
 
     value: float
     span: Span = field(compare=False, repr=False)
@@ -127,21 +127,21 @@ Expr: TypeAlias = (
 _CHAINS = ({"+", "-"}, {"*", "/"}, {"AND"}, {"OR"})
 
 
-class Nested(NamedTuple):
-    """A node and how deep it stands; the root stands at 1."""
+class NodeAtDepth(NamedTuple):
+    """A node and its nesting depth; the root has depth 1."""
 
     node: Expr
     depth: int
 
 
 def named_key(metric: str, name: str) -> str:
-    """How one of several of a metric is written: `SCORE["Answer Relevance"]`."""
+    """The key of a named metric: `SCORE["Answer Relevance"]`."""
     escaped = name.replace("\\", "\\\\").replace('"', '\\"')
     return f'{metric}["{escaped}"]'
 
 
 def children(node: Expr) -> tuple[Expr, ...]:
-    """The parts of a node, in the order of the text."""
+    """The child nodes, in text order."""
     match node:
         case Number() | Metric():
             return ()
@@ -155,28 +155,28 @@ def children(node: Expr) -> tuple[Expr, ...]:
             return tuple(argument.value for argument in node.arguments)
 
 
-def walk(root: Expr) -> Iterator[Nested]:
-    """Every node in the order of the text, parents first; needs no recursion.
+def walk(root: Expr) -> Iterator[NodeAtDepth]:
+    """Yield every node in text order, parents first. Iterative: a long chain must not overflow the stack.
 
     A chain such as `A + B - C` is one level, however long it is.
     """
-    waiting = [Nested(root, 1)]
+    waiting = [NodeAtDepth(root, 1)]
     while waiting:
         node, depth = waiting.pop()
-        yield Nested(node, depth)
+        yield NodeAtDepth(node, depth)
         waiting.extend(
-            Nested(child, depth if _continues(node, child) else depth + 1)
+            NodeAtDepth(child, depth if _continues_chain(node, child) else depth + 1)
             for child in reversed(children(node))
         )
 
 
 def references(root: Expr) -> tuple[Reference, ...]:
-    """What the formula reads, each once, in the order of the text."""
-    found = (node.reference for node, _ in walk(root) if isinstance(node, Metric))
-    return tuple(dict.fromkeys(found))
+    """The distinct inputs of a formula, in text order."""
+    metric_references = (node.reference for node, _ in walk(root) if isinstance(node, Metric))
+    return tuple(dict.fromkeys(metric_references))
 
 
-def _continues(node: Expr, child: Expr) -> bool:
+def _continues_chain(node: Expr, child: Expr) -> bool:
     if not isinstance(node, Arithmetic | Logic) or not isinstance(child, Arithmetic | Logic):
         return False
     return child is node.left and any({node.operator, child.operator} <= chain for chain in _CHAINS)

@@ -1,4 +1,4 @@
-"""What is wrong with a formula that can be read: names, arguments, kinds; everything at once."""
+"""Checks names, argument counts and expression kinds; reports all mistakes at once."""
 
 from collections.abc import Collection, Sequence
 from enum import Enum
@@ -22,44 +22,44 @@ from app.formula.ast import (
 )
 from app.formula.errors import InvalidFormula, Mistake, mistake_at
 from app.formula.format import format_expression
-from app.formula.functions import FUNCTIONS, MAX_MISTAKES, STATISTICS, Function
+from app.formula.functions import FUNCTIONS, MAX_MISTAKES, STATISTICS, FormulaFunction
 
-_MOST_LISTED = 20
-_MOST_SHOWN = 60
+_MAX_LISTED_NAMES = 20
+_MAX_PRINTED_CHARS = 60
 
 
-class Checked(NamedTuple):
-    """The tree of a text, if one could be made, and its first 20 mistakes in order."""
+class CheckedFormula(NamedTuple):
+    """The tree of a text, if it can be parsed, and its first 20 mistakes in text order."""
 
     root: Expr | None
     mistakes: tuple[Mistake, ...]
 
 
-class Kind(Enum):
-    """What an expression gives."""
+class ExpressionKind(Enum):
+    """The kind of value of an expression."""
 
     NUMBER = "a number"
     CONDITION = "a condition"
 
 
-def check_formula(text: str, known: Collection[str] | None = None) -> Checked:
-    """Read a formula and look for every mistake in it.
+def check_formula(text: str, metric_keys: Collection[str] | None = None) -> CheckedFormula:
+    """Parse a formula and find every mistake in it.
 
     `known` are the metric keys that may be used, in upper case; None accepts any. Scores that
     came with the traces and judges, by their names, are never checked: nobody knows them beforehand.
     """
     # lark takes 40 ms to import; `mosaico --help` and most requests never parse a formula.
-    from app.formula.parse import parse_text
+    from app.formula.parser import parse_text
 
     root, mistakes, damage = parse_text(text)
     if root is None:
-        return Checked(None, _first(mistakes))
-    checker = _Checker(text, known, damage)
+        return CheckedFormula(None, _first_mistakes(mistakes))
+    checker = _Checker(text, metric_keys, damage)
     checker.check_names(root)
-    # A mended tree has invented parts, whose kind nobody wrote.
+    # A repaired tree contains placeholders: their kinds are not the mistakes of the user.
     if not damage:
         checker.check_kinds(root)
-    return Checked(root, _first([*mistakes, *checker.mistakes]))
+    return CheckedFormula(root, _first_mistakes([*mistakes, *checker.mistakes]))
 
 
 def parse_expression(text: str) -> Expr:
@@ -70,24 +70,26 @@ def parse_expression(text: str) -> Expr:
     return root
 
 
-def unknown_metrics(root: Expr, text: str, known: Collection[str]) -> tuple[Mistake, ...]:
-    """What a tree names that is not among the known metric keys."""
-    checker = _Checker(text, known, ())
+def unknown_metrics(root: Expr, text: str, metric_keys: Collection[str]) -> tuple[Mistake, ...]:
+    """One mistake for each metric of the tree that is not in `metric_keys`."""
+    checker = _Checker(text, metric_keys, ())
     checker.check_names(root)
-    return _first(checker.mistakes)
+    return _first_mistakes(checker.mistakes)
 
 
-def _first(mistakes: Sequence[Mistake]) -> tuple[Mistake, ...]:
+def _first_mistakes(mistakes: Sequence[Mistake]) -> tuple[Mistake, ...]:
     return tuple(sorted(mistakes, key=lambda mistake: mistake.span)[:MAX_MISTAKES])
 
 
 class _Checker:
-    """Walks a tree and collects what is wrong with it."""
+    """Walks a tree and collects its mistakes."""
 
-    def __init__(self, text: str, known: Collection[str] | None, damage: Sequence[int]) -> None:
+    def __init__(
+        self, text: str, metric_keys: Collection[str] | None, damage: Sequence[int]
+    ) -> None:
         self.text = text
         self.mistakes: list[Mistake] = []
-        self._known = None if known is None else frozenset(known)
+        self._known = None if metric_keys is None else frozenset(metric_keys)
         self._damage = damage
 
     def check_names(self, root: Expr) -> None:
@@ -100,11 +102,11 @@ class _Checker:
                 self._check_call(node)
 
     def check_kinds(self, root: Expr) -> None:
-        if self._kind(root) is Kind.CONDITION:
+        if self._kind(root) is ExpressionKind.CONDITION:
             self._report(
                 root.span,
                 "a KPI is a number, but this formula gives a condition",
-                f"Write IF {_shown(root)} THEN 1 ELSE 0.",
+                f"Write IF {_printable_expression(root)} THEN 1 ELSE 0.",
             )
 
     def _report(self, span: Span, message: str, remedy: str) -> None:
@@ -123,20 +125,20 @@ class _Checker:
             remedy = f"Write {FUNCTIONS[key].signature}."
             self._report(span, f"{key} is a function and needs arguments", remedy)
         elif self._known is not None and key not in self._known:
-            self._report(span, f"unknown metric {key}", _among(key, self._known))
+            self._report(span, f"unknown metric {key}", _suggest_names(key, self._known))
 
     def _check_call(self, call: Call) -> None:
         function = FUNCTIONS.get(call.function)
         if function is None:
             span = Span(call.span.start, call.span.start + len(call.function))
             self._report(
-                span, f"unknown function {call.function}", _among(call.function, FUNCTIONS)
+                span, f"unknown function {call.function}", _suggest_names(call.function, FUNCTIONS)
             )
         elif not any(call.span.start <= offset <= call.span.end for offset in self._damage):
             self._check_count(function, call)
             self._check_weights(function, call)
 
-    def _check_count(self, function: Function, call: Call) -> None:
+    def _check_count(self, function: FormulaFunction, call: Call) -> None:
         count = len(call.arguments)
         if count < function.min_arguments or (
             function.max_arguments is not None and count > function.max_arguments
@@ -144,26 +146,26 @@ class _Checker:
             message = f"{function.name} takes {function.arity}, not {count}"
             self._report(call.span, message, f"Write {function.signature}.")
 
-    def _check_weights(self, function: Function, call: Call) -> None:
+    def _check_weights(self, function: FormulaFunction, call: Call) -> None:
         for argument in call.arguments:
             if function.weighted and argument.weight is None:
-                remedy = f"Write {_shown(argument.value)}:0.5, with the weight that you want."
+                remedy = f"Write {_printable_expression(argument.value)}:0.5, with the weight that you want."
                 self._report(argument.value.span, f"{function.name} needs a weight here", remedy)
             elif not function.weighted and argument.weight is not None:
                 remedy = "Remove the weight, or use WEIGHTED_SUM."
                 self._report(argument.value.span, f"{function.name} takes no weights", remedy)
 
-    def _kind(self, node: Expr) -> Kind:  # noqa: PLR0911 - one return per kind of node
+    def _kind(self, node: Expr) -> ExpressionKind:  # noqa: PLR0911 - one return per kind of node
         match node:
             case Number() | Metric():
-                return Kind.NUMBER
+                return ExpressionKind.NUMBER
             case Negative():
                 return self._numbers("'-'", node.operand)
             case Arithmetic():
                 return self._numbers(f"'{node.operator}'", node.left, node.right)
             case Relation():
                 self._numbers(f"'{node.operator}'", node.left, node.right)
-                return Kind.CONDITION
+                return ExpressionKind.CONDITION
             case Logic():
                 return self._conditions(node.operator, node.left, node.right)
             case Not():
@@ -173,27 +175,33 @@ class _Checker:
             case Call():
                 return self._numbers(node.function, *map(_value, node.arguments))
 
-    def _numbers(self, user: str, *operands: Expr) -> Kind:
+    def _numbers(self, user: str, *operands: Expr) -> ExpressionKind:
         for operand in operands:
-            if self._kind(operand) is Kind.CONDITION:
+            if self._kind(operand) is ExpressionKind.CONDITION:
                 message = f"{user} needs a number, but this is a condition"
-                self._report(operand.span, message, f"Write (IF {_shown(operand)} THEN 1 ELSE 0).")
-        return Kind.NUMBER
+                self._report(
+                    operand.span,
+                    message,
+                    f"Write (IF {_printable_expression(operand)} THEN 1 ELSE 0).",
+                )
+        return ExpressionKind.NUMBER
 
-    def _conditions(self, user: str, *operands: Expr) -> Kind:
+    def _conditions(self, user: str, *operands: Expr) -> ExpressionKind:
         for operand in operands:
-            if self._kind(operand) is Kind.NUMBER:
+            if self._kind(operand) is ExpressionKind.NUMBER:
                 message = f"{user} needs a condition, but this is a number"
-                self._report(operand.span, message, f"Compare it: {_shown(operand)} > 0.5.")
-        return Kind.CONDITION
+                self._report(
+                    operand.span, message, f"Compare it: {_printable_expression(operand)} > 0.5."
+                )
+        return ExpressionKind.CONDITION
 
-    def _choice_kind(self, node: Conditional) -> Kind:
+    def _choice_kind(self, node: Conditional) -> ExpressionKind:
         self._conditions("IF", node.condition)
         then, otherwise = self._kind(node.then), self._kind(node.otherwise)
         if then is not otherwise:
             message = f"THEN gives {then.value}, but ELSE gives {otherwise.value}"
             self._report(node.otherwise.span, message, "Give a number in both.")
-            return Kind.NUMBER
+            return ExpressionKind.NUMBER
         return then
 
 
@@ -201,12 +209,12 @@ def _value(argument: Argument) -> Expr:
     return argument.value
 
 
-def _among(name: str, known: Collection[str]) -> str:
-    names = sorted(known)
-    listed = ", ".join(names[:_MOST_LISTED]) + ", …" * (len(names) > _MOST_LISTED)
+def _suggest_names(name: str, names: Collection[str]) -> str:
+    names = sorted(names)
+    listed = ", ".join(names[:_MAX_LISTED_NAMES]) + ", …" * (len(names) > _MAX_LISTED_NAMES)
     return f"{near_matches(name, names)} Known: {listed or 'none'}."
 
 
-def _shown(node: Expr) -> str:
+def _printable_expression(node: Expr) -> str:
     text = format_expression(node)
-    return text if len(text) <= _MOST_SHOWN else "…"
+    return text if len(text) <= _MAX_PRINTED_CHARS else "…"

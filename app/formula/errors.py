@@ -1,4 +1,4 @@
-"""What can be wrong with a formula: mistakes in its text, and a value that is undefined."""
+"""The errors of formulas: mistakes in the text, and undefined values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from app.core.errors import ErrorItem, Invalid
 from app.formula.ast import Span
 
 
-class Position(NamedTuple):
-    """Where a character stands; both count from 1."""
+class TextPosition(NamedTuple):
+    """The position of a character; line and column start at 1."""
 
     line: int
     column: int
@@ -20,7 +20,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:
-    """One thing wrong in the text of a formula: where it is, what it is, what to do."""
+    """One mistake in the text of a formula: position, message and remedy."""
 
     message: str
     remedy: str
@@ -58,18 +58,18 @@ class DslParseException(Invalid):
 
 
 class UndefinedFormula(Invalid):
-    """The formula has no value for these metrics; the reason says which one to provide."""
+    """The formula has no value for these metrics; the reason names the metric to provide."""
 
     code = "undefined-formula"
 
 
-def position(text: str, offset: int) -> Position:
+def position(text: str, offset: int) -> TextPosition:
     """Line and column of a character of the text."""
     before = text[:offset]
-    return Position(before.count("\n") + 1, offset - before.rfind("\n"))
+    return TextPosition(before.count("\n") + 1, offset - before.rfind("\n"))
 
 
 def mistake_at(text: str, span: Span, message: str, remedy: str) -> Mistake:
-    """A mistake in that part of the text."""
+    """Create a mistake for a part of the text."""
     line, column = position(text, span.start)
     return Mistake(message=message, remedy=remedy.strip(), line=line, column=column, span=span)

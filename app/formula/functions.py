@@ -1,7 +1,7 @@
 """The tables of the language: functions, statistics, operators, limits.
 
-The checker, the compiler, the explainer and the help read the same rows. A new function is one
-row; the meaning of an existing one never changes, because formulas are stored.
+The checker, the evaluator and the help read the same rows. A new function is one row. The meaning of
+an existing function never changes, because formulas are stored.
 """
 
 import ast as python
@@ -23,13 +23,13 @@ Emit = Callable[[Sequence[python.expr]], python.expr]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Function:
+class FormulaFunction:
     """One function of the language.
 
-    `apply` computes it from finite floats and raises ValueError, saying why, outside its domain.
-    `emit`, where present, writes the same computation as one Python expression.
-    `hides_infinity` is true when an infinite argument could give a finite result, so that arguments have
-    to be looked at one by one; `can_overflow` when finite arguments can give an infinite result.
+    `apply` computes it from finite floats and raises ValueError with the reason outside its domain.
+    `emit`, if present, builds the same computation as one Python expression.
+    `hides_infinity`: an infinite argument can give a finite result, so the compiled code checks each
+    argument. `can_overflow`: finite arguments can give an infinite result.
     """
 
     name: str
@@ -47,20 +47,20 @@ class Function:
 
     @property
     def arity(self) -> str:
-        """How many arguments, in words."""
+        """The number of arguments, in words."""
         if self.max_arguments is None:
-            return f"at least {_counted(self.min_arguments)}"
-        return _counted(self.min_arguments)
+            return f"at least {_count_arguments(self.min_arguments)}"
+        return _count_arguments(self.min_arguments)
 
 
-class Statistic(NamedTuple):
-    """A figure over the traces of a run."""
+class FormulaStatistic(NamedTuple):
+    """A statistic over the traces of a run."""
 
     name: str
     meaning: str
 
 
-class Operator(NamedTuple):
+class FormulaOperator(NamedTuple):
     """An operator; a higher rank binds tighter."""
 
     symbol: str
@@ -69,7 +69,7 @@ class Operator(NamedTuple):
     example: str
 
 
-def _counted(count: int) -> str:
+def _count_arguments(count: int) -> str:
     return "1 argument" if count == 1 else f"{count} arguments"
 
 
@@ -134,8 +134,8 @@ def _emit_first(values: Sequence[python.expr]) -> python.expr:
     return values[0]
 
 
-_ROWS = (
-    Function(
+_FUNCTION_TABLE = (
+    FormulaFunction(
         name="AVERAGE",
         signature="AVERAGE(x, …)",
         meaning="arithmetic mean of its arguments",
@@ -144,7 +144,7 @@ _ROWS = (
         emit=_emit_average,
         can_overflow=True,
     ),
-    Function(
+    FormulaFunction(
         name="WEIGHTED_SUM",
         signature="WEIGHTED_SUM(x:w, …)",
         meaning="plain sum of w·x; weights are numbers, may be negative, need not add up to 1",
@@ -154,7 +154,7 @@ _ROWS = (
         weighted=True,
         can_overflow=True,
     ),
-    Function(
+    FormulaFunction(
         name="MIN",
         signature="MIN(x, …)",
         meaning="smallest of its arguments",
@@ -162,7 +162,7 @@ _ROWS = (
         apply=_least,
         hides_infinity=True,
     ),
-    Function(
+    FormulaFunction(
         name="MAX",
         signature="MAX(x, …)",
         meaning="largest of its arguments",
@@ -170,7 +170,7 @@ _ROWS = (
         apply=_greatest,
         hides_infinity=True,
     ),
-    Function(
+    FormulaFunction(
         name="THRESHOLD",
         signature="THRESHOLD(x, t)",
         meaning="1 if x is at least t, else 0",
@@ -181,7 +181,7 @@ _ROWS = (
         max_arguments=2,
         hides_infinity=True,
     ),
-    Function(
+    FormulaFunction(
         name="ABS",
         signature="ABS(x)",
         meaning="x without its sign",
@@ -189,7 +189,7 @@ _ROWS = (
         apply=abs,
         max_arguments=1,
     ),
-    Function(
+    FormulaFunction(
         name="SQRT",
         signature="SQRT(x)",
         meaning="square root; undefined when x is negative",
@@ -197,7 +197,7 @@ _ROWS = (
         apply=_square_root,
         max_arguments=1,
     ),
-    Function(
+    FormulaFunction(
         name="LOG",
         signature="LOG(x)",
         meaning="natural logarithm; undefined when x is 0 or negative",
@@ -205,7 +205,7 @@ _ROWS = (
         apply=_logarithm,
         max_arguments=1,
     ),
-    Function(
+    FormulaFunction(
         name="CLAMP",
         signature="CLAMP(x, low, high)",
         meaning="x, but not below low and not above high; undefined when low is above high",
@@ -215,7 +215,7 @@ _ROWS = (
         max_arguments=3,
         hides_infinity=True,
     ),
-    Function(
+    FormulaFunction(
         name="COALESCE",
         signature="COALESCE(x, …)",
         meaning="its first argument that is defined; the only function that accepts undefined ones",
@@ -227,49 +227,49 @@ _ROWS = (
     ),
 )
 
-FUNCTIONS = MappingProxyType({row.name: row for row in _ROWS})
+FUNCTIONS = MappingProxyType({row.name: row for row in _FUNCTION_TABLE})
 
 STATISTICS = MappingProxyType(
     {
         row.name: row
         for row in (
-            Statistic(
+            FormulaStatistic(
                 "mean",
                 "arithmetic mean of the items, the trials of each averaged first;"
                 " a bare name means the same",
             ),
-            Statistic("min", "smallest value"),
-            Statistic("max", "largest value"),
-            Statistic("std", "standard deviation"),
-            Statistic("p50", "median"),
-            Statistic("p95", "95th percentile"),
-            Statistic("p99", "99th percentile"),
-            Statistic("sum", "sum of the values"),
-            Statistic("count", "number of traces that have a value"),
-            Statistic("coverage", "share of the traces that have a value, 0 to 1"),
+            FormulaStatistic("min", "smallest value"),
+            FormulaStatistic("max", "largest value"),
+            FormulaStatistic("std", "standard deviation"),
+            FormulaStatistic("p50", "median"),
+            FormulaStatistic("p95", "95th percentile"),
+            FormulaStatistic("p99", "99th percentile"),
+            FormulaStatistic("sum", "sum of the values"),
+            FormulaStatistic("count", "number of traces that have a value"),
+            FormulaStatistic("coverage", "share of the traces that have a value, 0 to 1"),
         )
     }
 )
 
 OPERATORS = (
-    Operator("IF … THEN … ELSE …", 0, "one of two values; only that one is computed",
+    FormulaOperator("IF … THEN … ELSE …", 0, "one of two values; only that one is computed",
              "IF ROUGE > 0.5 THEN ROUGE ELSE BLEU"),
-    Operator("OR", 1, "true if either side is; the right side is computed only if needed",
+    FormulaOperator("OR", 1, "true if either side is; the right side is computed only if needed",
              "IF ROUGE > 0.5 OR BLEU > 0.5 THEN 1 ELSE 0"),
-    Operator("AND", 2, "true if both sides are; the right side is computed only if needed",
+    FormulaOperator("AND", 2, "true if both sides are; the right side is computed only if needed",
              "IF ROUGE > 0.5 AND BLEU > 0.5 THEN 1 ELSE 0"),
-    Operator("NOT", 3, "true if the condition is not", "IF NOT ROUGE < 0.5 THEN 1 ELSE 0"),
-    Operator("<", 4, "less than", "IF ROUGE < 0.5 THEN 0 ELSE 1"),
-    Operator("<=", 4, "at most", "IF ROUGE <= 0.5 THEN 0 ELSE 1"),
-    Operator(">", 4, "greater than", "IF ROUGE > 0.5 THEN 1 ELSE 0"),
-    Operator(">=", 4, "at least", "IF ROUGE >= 0.5 THEN 1 ELSE 0"),
-    Operator("==", 4, "equal within a relative difference of 1e-9", "IF ROUGE == 1 THEN 1 ELSE 0"),
-    Operator("!=", 4, "not equal in the sense of ==", "IF ROUGE != 1 THEN 0 ELSE 1"),
-    Operator("+", 5, "sum", "ROUGE + BLEU"),
-    Operator("-", 5, "difference; in front of a value, its negative (binds tighter than * and /)",
+    FormulaOperator("NOT", 3, "true if the condition is not", "IF NOT ROUGE < 0.5 THEN 1 ELSE 0"),
+    FormulaOperator("<", 4, "less than", "IF ROUGE < 0.5 THEN 0 ELSE 1"),
+    FormulaOperator("<=", 4, "at most", "IF ROUGE <= 0.5 THEN 0 ELSE 1"),
+    FormulaOperator(">", 4, "greater than", "IF ROUGE > 0.5 THEN 1 ELSE 0"),
+    FormulaOperator(">=", 4, "at least", "IF ROUGE >= 0.5 THEN 1 ELSE 0"),
+    FormulaOperator("==", 4, "equal within a relative difference of 1e-9", "IF ROUGE == 1 THEN 1 ELSE 0"),
+    FormulaOperator("!=", 4, "not equal in the sense of ==", "IF ROUGE != 1 THEN 0 ELSE 1"),
+    FormulaOperator("+", 5, "sum", "ROUGE + BLEU"),
+    FormulaOperator("-", 5, "difference; in front of a value, its negative (binds tighter than * and /)",
              "ROUGE - BLEU"),
-    Operator("*", 6, "product", "ROUGE * 100"),
-    Operator("/", 6, "quotient; undefined when the right side is 0", "ROUGE / BLEU"),
+    FormulaOperator("*", 6, "product", "ROUGE * 100"),
+    FormulaOperator("/", 6, "quotient; undefined when the right side is 0", "ROUGE / BLEU"),
 )  # fmt: skip
 
 NEGATIVE_RANK = 7

@@ -33,7 +33,7 @@ from app.formula.ast import (
 from app.formula.errors import Mistake, mistake_at
 from app.formula.functions import MAX_BYTES, MAX_DEPTH, MAX_MISTAKES
 
-_MEANT = {
+_LOOKALIKES = {
     "=": ("EQ", "=="),
     "<>": ("NE", "!="),
     "≠": ("NE", "!="),
@@ -50,30 +50,34 @@ _MEANT = {
     "–": ("MINUS", "-"),
 }
 _QUOTES = frozenset("'`“”‘’„«»")
-_MOST_SHOWN = 24
+_MAX_PRINTED_CHARS = 24
 _UNSTORABLE = frozenset({"Cc", "Cs"})
 _OPEN, _CLOSE = ("LPAR", "LSQB"), ("RPAR", "RSQB")
 
 
 @v_args(inline=True)
 class TreeBuilder(Transformer[Token, Expr]):
-    """One method per rule of the grammar, called while the text is read, innermost first."""
+    """Builds one node per rule of the grammar; Lark calls the innermost rule first."""
 
     def formula(self, root: Expr) -> Expr:
         return root
 
     def logic(self, left: Expr, operator: Token, right: Expr) -> Expr:
-        span = _around(left, right)
+        span = _span_around(left, right)
         return Logic(operator=operator.type, left=left, right=right, span=span)
 
     def negation(self, sign: Token, operand: Expr) -> Expr:
         return Not(operand=operand, span=Span(_start(sign), operand.span.end))
 
     def comparison(self, left: Expr, operator: Token, right: Expr) -> Expr:
-        return Relation(operator=str(operator), left=left, right=right, span=_around(left, right))
+        return Relation(
+            operator=str(operator), left=left, right=right, span=_span_around(left, right)
+        )
 
     def arithmetic(self, left: Expr, operator: Token, right: Expr) -> Expr:
-        return Arithmetic(operator=str(operator), left=left, right=right, span=_around(left, right))
+        return Arithmetic(
+            operator=str(operator), left=left, right=right, span=_span_around(left, right)
+        )
 
     def negative(self, sign: Token, operand: Expr) -> Expr:
         return Negative(operand=operand, span=Span(_start(sign), operand.span.end))
@@ -128,13 +132,13 @@ class TreeBuilder(Transformer[Token, Expr]):
 
 
 def unquote(literal: str) -> str:
-    """The text that a string in double quotes stands for."""
+    """The content of a string literal in double quotes."""
     return re.sub(r"\\(.)", r"\1", literal[1:-1], flags=re.DOTALL)
 
 
 @lru_cache(maxsize=1)
 def load_grammar() -> Lark:
-    """The parser tables; made at the first use."""
+    """The parser tables, built at the first use."""
     return Lark(
         files("app.formula").joinpath("grammar.lark").read_text(encoding="utf-8"),
         parser="lalr",
@@ -145,28 +149,30 @@ def load_grammar() -> Lark:
 
 
 def lex_tokens(text: str) -> list[Token]:
-    """All tokens of a text; what is no part of the language comes as a token too."""
+    """All tokens of a text, including tokens for input outside the language."""
     session = load_grammar().parse_interactive(text, start="formula")
     return list(session.lexer_thread.lex(session.parser_state))  # type: ignore[no-untyped-call]
 
 
 class ParserSession:
-    """The parser in the middle of a formula, fed with one token at a time."""
+    """An LALR parser that takes one token at a time."""
 
     def __init__(self, parser: InteractiveParser | None = None) -> None:
         self._parser = parser or load_grammar().parse_interactive(start="formula")
 
     def feed(self, token: Token) -> Expr | None:
-        """Go on; `$END` gives the tree. Raises lark's `UnexpectedToken`, and is spoilt then."""
+        """Consume a token; `$END` returns the tree.
+
+        Raises lark's `UnexpectedToken`; do not use the session after that."""
         root: Expr | None = self._parser.feed_token(token)
         return root
 
     def fork(self) -> "ParserSession":
-        """A second session that goes on from here alone."""
+        """A copy of this session that continues independently."""
         return ParserSession(self._parser.copy(deepcopy_values=False))  # type: ignore[no-untyped-call]
 
     def accepts(self) -> frozenset[str]:
-        """The kinds of token that may come next."""
+        """The kinds of token that fit next."""
         return frozenset(self._parser.accepts())  # type: ignore[no-untyped-call]
 
 
@@ -178,33 +184,35 @@ def _end(token: Token) -> int:
     return token.end_pos or 0
 
 
-def _around(left: Expr, right: Expr) -> Span:
+def _span_around(left: Expr, right: Expr) -> Span:
     return Span(left.span.start, right.span.end)
 
 
-class Lexed(NamedTuple):
-    """The tokens of a text, and what was wrong with it; `refused` when nothing more is worth it."""
+class TokenizedFormula(NamedTuple):
+    """The tokens and the lexical mistakes of a text. `is_rejected`: the text is beyond a limit."""
 
     tokens: tuple[Token, ...]
     mistakes: tuple[Mistake, ...]
-    refused: bool = False
+    is_rejected: bool = False
 
 
-def tokenize(text: str) -> Lexed:
-    """Split a formula into tokens; texts beyond the limits are refused unread."""
+def tokenize(text: str) -> TokenizedFormula:
+    """Split a formula into tokens; a text beyond the limits is rejected without being parsed."""
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        return _refuse(text, Span(0, len(text)), f"the formula is longer than {MAX_BYTES} bytes")
+        return _reject(text, Span(0, len(text)), f"the formula is longer than {MAX_BYTES} bytes")
     reader = _TokenReader(text)
     if not reader.raw:
         remedy = "Write for example AVERAGE(ROUGE, BLEU)."
         empty = mistake_at(text, Span(0, len(text)), "the formula is empty", remedy)
-        return Lexed((), (empty,), refused=True)
+        return TokenizedFormula((), (empty,), is_rejected=True)
     deep = _bracket_too_deep(reader.raw)
     if deep is not None:
         message = f"brackets are nested more than {MAX_DEPTH} deep"
-        return _refuse(text, token_span(deep), message)
-    tokens = tuple(token for each in reader.raw if (token := reader.read(each)) is not None)
-    return Lexed(tokens, tuple(reader.mistakes))
+        return _reject(text, token_span(deep), message)
+    tokens = tuple(
+        token for raw_token in reader.raw if (token := reader.read(raw_token)) is not None
+    )
+    return TokenizedFormula(tokens, tuple(reader.mistakes))
 
 
 def token_span(token: Token) -> Span:
@@ -212,15 +220,15 @@ def token_span(token: Token) -> Span:
 
 
 def printable(text: str) -> str:
-    """A piece of the user's text, safe to print: short, without control characters."""
+    """A part of the user's text that is safe to print: short and without control characters."""
     clean = "".join(
-        char if char.isprintable() else f"U+{ord(char):04X}" for char in text[:_MOST_SHOWN]
+        char if char.isprintable() else f"U+{ord(char):04X}" for char in text[:_MAX_PRINTED_CHARS]
     )
-    return clean + "…" * (len(text) > _MOST_SHOWN)
+    return clean + "…" * (len(text) > _MAX_PRINTED_CHARS)
 
 
 class _TokenReader:
-    """Looks at each token once and collects what is wrong with it."""
+    """Checks each token and collects its mistakes."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -228,17 +236,17 @@ class _TokenReader:
         self.mistakes: list[Mistake] = []
 
     def read(self, token: Token) -> Token | None:
-        """The token to parse; None when it is to be left out."""
+        """The token for the parser; None when it is dropped."""
         match token.type:
             case "UNKNOWN":
                 self._unknown(token)
                 return None
             case "LOOKALIKE":
-                kind, meant = _MEANT[str(token)]
-                self._report(token, f"unknown operator {token}", f"Write {meant}.")
-                return Token.new_borrow_pos(kind, meant, token)
+                kind, replacement = _LOOKALIKES[str(token)]
+                self._report(token, f"unknown operator {token}", f"Write {replacement}.")
+                return Token.new_borrow_pos(kind, replacement, token)
             case "UNCLOSED":
-                self._report(token, "the text that starts here never ends", 'Close it with ".')
+                self._report(token, "the string that starts here has no end", 'Close it with ".')
                 return Token.new_borrow_pos("STRING", '"?"', token)
             case "MALFORMED":
                 remedy = "Write a number like 0.5 or 1e-3; names start with a letter."
@@ -278,9 +286,9 @@ class _TokenReader:
             self._report(token, "the name of a score has a control character", remedy)
 
 
-def _refuse(text: str, span: Span, message: str) -> Lexed:
+def _reject(text: str, span: Span, message: str) -> TokenizedFormula:
     remedy = "Split it into several KPIs or simplify it."
-    return Lexed((), (mistake_at(text, span, message, remedy),), refused=True)
+    return TokenizedFormula((), (mistake_at(text, span, message, remedy),), is_rejected=True)
 
 
 def _bracket_too_deep(tokens: list[Token]) -> Token | None:

@@ -34,18 +34,18 @@ class KpiFormula:
         return self.compiled.text
 
     def evaluate(self, values: Mapping[str, float | None]) -> float:
-        """The value; raises `UndefinedFormula` with the reason. Names count in any case."""
+        """The value; raises `UndefinedFormula` with the reason. Names are case-insensitive."""
         value, reason = self.compiled.evaluate(by_reference(values))
         if value is None:
             raise UndefinedFormula(
-                f"{self.text} is undefined: {reason}; give its metrics values that it can use"
+                f"{self.text} is undefined: {reason}; provide valid values for its metrics"
             )
         return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParseResult:
-    """What became of a text: a formula, or every mistake in it.
+    """The result of parsing: a formula, or every mistake.
 
     `referenced_metrics` are the keys that could be read, also when there are mistakes.
     """
@@ -61,14 +61,14 @@ class ParseResult:
 
 
 class KpiFormulaParser:
-    """Reads formulas against a vocabulary of metric keys; while it is empty, any is accepted."""
+    """Parses formulas against a set of metric keys; an empty set accepts any key."""
 
     def __init__(self, keys: Iterable[str] = ()) -> None:
         self._keys: frozenset[str] = frozenset()
         self.register_metric_keys(keys)
 
     def parse(self, text: str) -> ParseResult:
-        """Check and compile a text; mistakes are in the result, nothing is raised."""
+        """Check and compile a text. Never raises: mistakes are part of the result."""
         result = self.validate(text)
         if not result.success:
             return result
@@ -120,18 +120,18 @@ def validate(text: str) -> ParseResult:
 
 
 def known_metric_keys() -> frozenset[str]:
-    """The registered metric keys; empty means that any is accepted."""
+    """The registered metric keys; an empty set accepts any key."""
     return _default_parser.known_metric_keys()
 
 
 def register_metric_keys(keys: Iterable[str]) -> None:
-    """Add metric keys to those that formulas may name."""
+    """Register metric keys that formulas may use."""
     _default_parser.register_metric_keys(keys)
 
 
 @lru_cache(maxsize=4096)
 def read_reference(name: str) -> Reference | None:
-    """What a plain name such as `bleu.P95` refers to; None when it is not such a name."""
+    """The reference of a plain name such as `bleu.P95`; None for any other text."""
     try:
         root = parse_expression(name)
     except InvalidFormula:
@@ -140,21 +140,21 @@ def read_reference(name: str) -> Reference | None:
 
 
 def by_reference(values: Mapping[str, float | None]) -> dict[Reference, float | None]:
-    """Values under what their names refer to; a name that no formula can use is left out."""
-    found = ((read_reference(name), value) for name, value in values.items())
-    return {reference: value for reference, value in found if reference is not None}
+    """The values by reference; names that no formula can use are dropped."""
+    referenced_values = ((read_reference(name), value) for name, value in values.items())
+    return {reference: value for reference, value in referenced_values if reference is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class AverageFormula:
-    """The arithmetic mean of all values that are given."""
+    """The arithmetic mean of all given values."""
 
     def evaluate(self, values: Mapping[str, float | None]) -> float:
-        """The mean; raises `UndefinedFormula` when nothing is given or a value is missing."""
+        """The mean; raises `UndefinedFormula` for no values or a missing value."""
         if not values:
-            raise UndefinedFormula("the average of nothing is undefined; give at least one value")
-        given = [_number(name, value) for name, value in values.items()]
-        return _number("the average", FUNCTIONS["AVERAGE"].apply(*given))
+            raise UndefinedFormula("the average of no values is undefined; pass at least one value")
+        numbers = [_number(name, value) for name, value in values.items()]
+        return _number("the average", FUNCTIONS["AVERAGE"].apply(*numbers))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from app.formula.ast import Argument, Arithmetic, Call, Expr, Logic, Metric, Reference, Relation
 from app.formula.compile import CompiledFormula
 from app.formula.evaluate import evaluate_number
-from app.formula.functions import EQUAL_WITHIN, FUNCTIONS, Function
+from app.formula.functions import EQUAL_WITHIN, FUNCTIONS, FormulaFunction
 
 Rows: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -199,7 +199,7 @@ def _all_defined(columns: Sequence[Rows]) -> Mask:
     return reduce(np.logical_and, (~np.isnan(column) for column in columns))
 
 
-def _row_by_row(function: Function, arguments: Sequence[Rows], defined: Mask) -> Rows:
+def _row_by_row(function: FormulaFunction, arguments: Sequence[Rows], defined: Mask) -> Rows:
     """Apply a function that numpy does not have or may round differently."""
     values = np.full(len(defined), np.nan)
     indices = np.flatnonzero(defined)

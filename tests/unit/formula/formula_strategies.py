@@ -30,7 +30,7 @@ from app.formula.functions import (
     MAX_DEPTH,
     MAX_NODES,
     STATISTICS,
-    Function,
+    FormulaFunction,
 )
 
 NOWHERE = Span(0, 0)
@@ -93,7 +93,7 @@ class _Tree(NamedTuple):
             )
         return self.call(FUNCTIONS[shape], levels - 1)
 
-    def call(self, row: Function, levels: int) -> Expr:
+    def call(self, row: FormulaFunction, levels: int) -> Expr:
         count = self.draw(st.integers(row.min_arguments, row.max_arguments or 3))
         arguments = tuple(
             Argument(value=self.number(levels), weight=self.draw(weights) if row.weighted else None)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 
 from app.formula import Expr, format_expression, format_formula, parse_expression
-from app.formula.parse import parse_text
+from app.formula.parser import parse_text
 from tests.unit.formula.formula_strategies import metrics, numbers, unhurried
 
 

@@ -99,10 +99,10 @@ def test_a_million_random_texts_are_answered() -> None:
 
 def answer(text: str) -> None:
     """Either mistakes that can be printed and point into the text, or a formula that computes."""
-    found = check_formula(text).mistakes
-    for mistake in found:
+    mistakes = check_formula(text).mistakes
+    for mistake in mistakes:
         assert_printable(text, mistake)
-    if not found:
+    if not mistakes:
         formula = compile_formula(text)
         assert compile_formula(formula.text).root == formula.root
         value, reason = formula.evaluate(dict.fromkeys(formula.references, 0.5))

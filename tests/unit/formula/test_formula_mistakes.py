@@ -10,14 +10,14 @@ def mistakes(text: str) -> list[str]:
 
 
 def only_mistake(text: str) -> str:
-    found = mistakes(text)
-    assert len(found) == 1, found
-    return found[0]
+    messages = mistakes(text)
+    assert len(messages) == 1, messages
+    return messages[0]
 
 
 def test_mistakes_of_every_kind_are_reported_at_once_in_order() -> None:
-    found = mistakes("AVERGE(ROGUE, $) + * 2 + SQRT(1, 2) + BLEU.p96")
-    assert [mistake.split(".")[0] for mistake in found] == [
+    messages = mistakes("AVERGE(ROGUE, $) + * 2 + SQRT(1, 2) + BLEU.p96")
+    assert [mistake.split(".")[0] for mistake in messages] == [
         "1:1: unknown function AVERGE",
         "1:8: unknown metric ROGUE",
         "1:15: unknown character $",
@@ -76,12 +76,12 @@ def test_mistakes_of_every_kind_are_reported_at_once_in_order() -> None:
     ],
 )  # fmt: skip
 def test_a_mistake_says_where_it_is_what_it_is_and_what_to_do(text: str, start: str) -> None:
-    assert any(found.startswith(start) for found in mistakes(text)), mistakes(text)
+    assert any(message.startswith(start) for message in mistakes(text)), mistakes(text)
 
 
 def test_an_unknown_operator_is_read_as_the_one_that_was_meant() -> None:
     assert only_mistake("IF A = 1 THEN 1 ELSE 0") == "1:6: unknown operator =. Write ==."
-    assert [each[:4] for each in mistakes("IF A ≥ 1 && B <> 2 THEN 1 ELSE 0")] == [
+    assert [message[:4] for message in mistakes("IF A ≥ 1 && B <> 2 THEN 1 ELSE 0")] == [
         "1:6:",
         "1:10",
         "1:15",
@@ -97,8 +97,8 @@ def test_what_one_mistake_causes_is_not_told_as_a_second() -> None:
 
 def test_the_span_covers_what_is_wrong_and_nothing_else() -> None:
     text = "AVERAGE(A, ROGUE.p96)"
-    found = check_formula(text, KNOWN).mistakes
-    assert [text[slice(*mistake.span)] for mistake in found] == ["ROGUE", "p96"]
+    mistakes_of_formula = check_formula(text, KNOWN).mistakes
+    assert [text[slice(*mistake.span)] for mistake in mistakes_of_formula] == ["ROGUE", "p96"]
 
 
 def test_twenty_mistakes_are_enough() -> None:

@@ -25,34 +25,34 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 
 TABLES = {
     "functions": table(
-        ["Function", "Gives", "Example"],
+        ["Function", "Result", "Example"],
         [
             [f"`{row['signature']}`", row["meaning"], f"`{row['example']}`"]
             for row in HELP["functions"]
         ],
     ),
     "operators": table(
-        ["Operator", "Rank", "Gives", "Example"],
+        ["Operator", "Rank", "Result", "Example"],
         [
             [f"`{row['symbol']}`", str(row["precedence"]), row["meaning"], f"`{row['example']}`"]
             for row in HELP["operators"]
         ],
     ),
     "statistics": table(
-        ["Statistic", "Gives"],
+        ["Statistic", "Result"],
         [[f"`{row['name']}`", row["meaning"]] for row in HELP["statistics"]],
     ),
     "limits": table(
-        ["Limit", "At most"], [[name, str(most)] for name, most in HELP["limits"].items()]
+        ["Limit", "Maximum"], [[name, str(most)] for name, most in HELP["limits"].items()]
     ),
 }
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_the_tables_of_the_page_are_those_of_the_checker(name: str) -> None:
-    shown = re.search(rf"<!-- {name} -->\n(.*?)\n?<!-- end -->", TEXT, re.DOTALL)
-    assert shown is not None
-    assert shown[1] == TABLES[name]
+    example = re.search(rf"<!-- {name} -->\n(.*?)\n?<!-- end -->", TEXT, re.DOTALL)
+    assert example is not None
+    assert example[1] == TABLES[name]
 
 
 def test_the_python_of_the_page_runs() -> None:
@@ -65,19 +65,19 @@ def test_the_python_of_the_page_runs() -> None:
 
 def test_the_formulas_of_the_page_have_the_values_that_it_says() -> None:
     section = TEXT.split("## Examples")[1].split("\n## ")[0]
-    given = re.findall(r"`([^`]+)`\s=\s([0-9.]+[0-9]|[0-9])", section)
-    values = {read_reference(name): float(value) for name, value in given}
+    examples = re.findall(r"`([^`]+)`\s=\s([0-9.]+[0-9]|[0-9])", section)
+    values = {read_reference(name): float(value) for name, value in examples}
     rows = re.findall(r"^\| `(.+)` \| (.+) \|$", section, re.MULTILINE)
-    assert (len(given), len(rows)) == (6, 15)
+    assert (len(examples), len(rows)) == (6, 15)
     for text, expected in rows:
         value, reason = compile_formula(text).evaluate(values)  # type: ignore[arg-type]
-        found = f"undefined: {reason}" if value is None else f"{value:g}"
-        assert (text, found) == (text, expected)
+        printed_value = f"undefined: {reason}" if value is None else f"{value:g}"
+        assert (text, printed_value) == (text, expected)
 
 
 def test_the_commands_of_the_page_print_what_it_says() -> None:
     blocks = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
-    commands = [each for block in blocks for each in block.split("$ mosaico formula ")[1:]]
+    commands = [command for block in blocks for command in block.split("$ mosaico formula ")[1:]]
     assert len(commands) == 3
     for command in commands:
         line, _, expected = command.partition("\n")

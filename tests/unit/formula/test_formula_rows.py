@@ -17,8 +17,8 @@ SEEN = st.none() | st.sampled_from([0.0, -0.0, 0.5, 1.0]) | st.floats(allow_nan=
 
 
 def rows_of(text: str, **columns: list[float]) -> FormulaRows:
-    known = {Reference(name, "mean"): np.array(values) for name, values in columns.items()}
-    return evaluate_rows(compile_formula(text), known)
+    metric_columns = {Reference(name, "mean"): np.array(values) for name, values in columns.items()}
+    return evaluate_rows(compile_formula(text), metric_columns)
 
 
 @given(
@@ -31,13 +31,13 @@ def test_every_row_has_the_bits_of_the_formula_alone(
 ) -> None:
     formula = compile_formula(format_expression(root))
     columns = {
-        reference: np.array([np.nan if row[place] is None else row[place] for row in table])
-        for place, reference in enumerate(FEW)
+        reference: np.array([np.nan if row[index] is None else row[index] for row in table])
+        for index, reference in enumerate(FEW)
     }
-    found = evaluate_rows(formula, columns).values
+    values = evaluate_rows(formula, columns).values
     alone = [formula.evaluate(dict(zip(FEW, row, strict=True))).value for row in table]
     expected = np.array([np.nan if value is None else value for value in alone])
-    assert np.broadcast_to(found, expected.shape).tobytes() == expected.tobytes()
+    assert np.broadcast_to(values, expected.shape).tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -58,14 +58,14 @@ def test_every_row_has_the_bits_of_the_formula_alone(
 def test_what_is_undefined_in_a_row_is_so_in_that_row_only(
     text: str, expected: list[float]
 ) -> None:
-    found = rows_of(text, A=[0.5, 0.25, math.nan], B=[0.0, 2.0, 3.0])
-    np.testing.assert_array_equal(found.values, expected)
+    rows = rows_of(text, A=[0.5, 0.25, math.nan], B=[0.0, 2.0, 3.0])
+    np.testing.assert_array_equal(rows.values, expected)
 
 
 def test_a_minimum_of_nearly_tied_metrics_is_flagged() -> None:
     # Row 0: A is the smaller one; of the four resamples B is in one.
-    found = rows_of("1 + MIN(A, B)", A=[0.5, 0.5, 0.5, 0.5, 0.7], B=[0.6] * 5)
-    assert found.instabilities == ((InstabilityKind.TIE, "MIN(A, B)", 0.25),)
+    rows = rows_of("1 + MIN(A, B)", A=[0.5, 0.5, 0.5, 0.5, 0.7], B=[0.6] * 5)
+    assert rows.instabilities == ((InstabilityKind.TIE, "MIN(A, B)", 0.25),)
 
 
 def test_a_minimum_with_a_clear_winner_is_not() -> None:
@@ -74,16 +74,16 @@ def test_a_minimum_with_a_clear_winner_is_not() -> None:
 
 def test_a_condition_that_falls_out_otherwise_in_a_twentieth_of_the_resamples_is_a_cliff() -> None:
     values = [0.5, *[0.5] * 19, 0.4]
-    found = rows_of("IF A >= 0.5 THEN 1 ELSE 0", A=values)
-    assert found.instabilities == ((InstabilityKind.CLIFF, "A >= 0.5", 0.05),)
+    rows = rows_of("IF A >= 0.5 THEN 1 ELSE 0", A=values)
+    assert rows.instabilities == ((InstabilityKind.CLIFF, "A >= 0.5", 0.05),)
     assert rows_of("THRESHOLD(A, 0.5)", A=values).instabilities[0].kind is InstabilityKind.CLIFF
     assert rows_of("THRESHOLD(A, 0.3)", A=values).instabilities == ()
 
 
 def test_what_the_seen_value_does_not_depend_on_is_not_flagged() -> None:
     # The minimum is computed in the second branch only, and the values as seen take the first.
-    found = rows_of("IF C > 0 THEN 1 ELSE MIN(A, B)", A=[1, 3, 1], B=[2, 2, 2], C=[1, 1, 1])
-    assert found.instabilities == ()
+    rows = rows_of("IF C > 0 THEN 1 ELSE MIN(A, B)", A=[1, 3, 1], B=[2, 2, 2], C=[1, 1, 1])
+    assert rows.instabilities == ()
 
 
 def test_a_formula_of_numbers_only_has_one_row() -> None:

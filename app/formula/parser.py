@@ -45,26 +45,26 @@ _WORDS = {
 
 
 class ParsedFormula(NamedTuple):
-    """What a text says.
+    """The result of parsing.
 
-    `root` is a tree whenever one could be made, if need be by mending; `damage` holds the offsets
-    where it was mended. It may be compiled only if `mistakes` is empty.
+    `root` is None only if the text cannot be repaired. `repaired_offsets` are the positions of
+    inserted placeholders. Compile `root` only if `mistakes` is empty.
     """
 
     root: Expr | None
     mistakes: tuple[Mistake, ...]
-    damage: tuple[int, ...] = ()
+    repaired_offsets: tuple[int, ...] = ()
 
 
 def parse_text(text: str) -> ParsedFormula:
-    """Read a formula; any text whatever is answered, and nothing is raised."""
+    """Parse a formula. Never raises: mistakes are part of the result."""
     tokens, mistakes, refused = tokenize(text)
     if refused or not tokens:
         return ParsedFormula(None, mistakes)
     root = _parse(tokens)
     if root is not None:
-        return _within_limits(text, ParsedFormula(root, mistakes))
-    return _within_limits(text, _mended(text, tokens, mistakes))
+        return _check_limits(text, ParsedFormula(root, mistakes))
+    return _check_limits(text, _parse_with_recovery(text, tokens, mistakes))
 
 
 def _parse(tokens: Sequence[Token]) -> Expr | None:
@@ -77,13 +77,16 @@ def _parse(tokens: Sequence[Token]) -> Expr | None:
         return None
 
 
-def _mended(text: str, tokens: Sequence[Token], lexical: tuple[Mistake, ...]) -> ParsedFormula:
-    root, mistakes, damage = recover(text, tokens)
-    # What the lexer mended or left out is the cause of a mistake there or right behind: told once.
+def _parse_with_recovery(
+    text: str, tokens: Sequence[Token], lexical: tuple[Mistake, ...]
+) -> ParsedFormula:
+    root, mistakes, repaired_offsets = recover(text, tokens)
+    # A token that the lexer repaired or dropped causes a syntax mistake there or at the next token:
+    # report only the cause.
     causes = {_next_start(tokens, mistake.span.end) for mistake in lexical}
     causes |= {mistake.span.start for mistake in lexical}
-    kept = [mistake for mistake in mistakes if mistake.span.start not in causes]
-    return ParsedFormula(root, (*lexical, *kept), damage)
+    new_mistakes = [mistake for mistake in mistakes if mistake.span.start not in causes]
+    return ParsedFormula(root, (*lexical, *new_mistakes), repaired_offsets)
 
 
 def _next_start(tokens: Sequence[Token], offset: int) -> int:
@@ -91,43 +94,43 @@ def _next_start(tokens: Sequence[Token], offset: int) -> int:
     return next((start for start in starts if start >= offset), offset)
 
 
-def _within_limits(text: str, reading: ParsedFormula) -> ParsedFormula:
+def _check_limits(text: str, reading: ParsedFormula) -> ParsedFormula:
     if reading.root is None:
         return reading
     for count, (node, depth) in enumerate(walk(reading.root), start=1):
         if count > MAX_NODES:
             message = f"the formula has more than {MAX_NODES} parts"
-            return _refuse(text, Span(node.span.start, len(text)), message)
+            return _reject(text, Span(node.span.start, len(text)), message)
         if depth > MAX_DEPTH:
             message = f"the formula is nested more than {MAX_DEPTH} deep"
-            return _refuse(text, node.span, message)
+            return _reject(text, node.span, message)
     return reading
 
 
-def _refuse(text: str, span: Span, message: str) -> ParsedFormula:
+def _reject(text: str, span: Span, message: str) -> ParsedFormula:
     remedy = "Split it into several KPIs or simplify it."
     return ParsedFormula(None, (mistake_at(text, span, message, remedy),))
 
 
-class Recovered(NamedTuple):
-    """The mended tree (None when it could not be), the mistakes, and where it was mended."""
+class RecoveredTree(NamedTuple):
+    """The repaired tree (None if repair failed), the mistakes, and the repaired offsets."""
 
     root: Expr | None
     mistakes: tuple[Mistake, ...]
-    damage: tuple[int, ...]
+    repaired_offsets: tuple[int, ...]
 
 
-def recover(text: str, tokens: Sequence[Token]) -> Recovered:
-    """Read tokens that are not a formula; at most 20 mistakes are looked for."""
+def recover(text: str, tokens: Sequence[Token]) -> RecoveredTree:
+    """Parse tokens that contain syntax mistakes; stops after 20 mistakes."""
     reading = _Recovery(text, tokens)
-    return Recovered(reading.root, tuple(reading.mistakes), tuple(reading.damage))
+    return RecoveredTree(reading.root, tuple(reading.mistakes), tuple(reading.repaired_offsets))
 
 
 class _Recovery:
     def __init__(self, text: str, tokens: Sequence[Token]) -> None:
         self.text = text
         self.mistakes: list[Mistake] = []
-        self.damage: list[int] = []
+        self.repaired_offsets: list[int] = []
         self._session = ParserSession()
         self._previous: Token | None = None
         self._open: list[Token] = []
@@ -161,7 +164,7 @@ class _Recovery:
             self._open.pop()
 
     def _feed(self, *tokens: Token) -> bool:
-        """Go on with these tokens, or with none of them."""
+        """Consume all of these tokens, or none of them."""
         session = self._session.fork()
         try:
             for token in tokens:
@@ -193,12 +196,12 @@ class _Recovery:
         size = len(self.text.rstrip())
         return Token("$END", "", start_pos=size, end_pos=size)
 
-    def _report(self, found: Token) -> None:
+    def _report(self, token: Token) -> None:
         accepts = self._session.accepts()
-        message = f"expected {self._expected(accepts)}{self._after()}, {_found(found)}"
-        remedy = self._remedy(found, accepts)
-        self.damage.append(token_span(found).start)
-        self.mistakes.append(mistake_at(self.text, token_span(found), message, remedy))
+        message = f"expected {self._expected(accepts)}{self._after()}, {_describe_token(token)}"
+        remedy = self._remedy(token, accepts)
+        self.repaired_offsets.append(token_span(token).start)
+        self.mistakes.append(mistake_at(self.text, token_span(token), message, remedy))
 
     def _expected(self, accepts: frozenset[str]) -> str:
         if self._previous is not None and self._previous.type == "DOT":
@@ -212,35 +215,35 @@ class _Recovery:
         parts = ["an operator"] if accepts & _OPERATORS else []
         # A colon fits behind every argument, but only one function knows weights.
         words = (word for kind, word in _WORDS.items() if kind in accepts and kind != "COLON")
-        return _listed([*parts, *words])
+        return _join_words([*parts, *words])
 
     def _after(self) -> str:
         if self._previous is None:
             return " at the start"
         return f" after '{printable(self._previous)}'"
 
-    def _remedy(self, found: Token, accepts: frozenset[str]) -> str:
+    def _remedy(self, token: Token, accepts: frozenset[str]) -> str:
         values_fit = accepts >= {"NUMBER", "NAME"}
-        if found.type == "RPAR" and not self._open:
+        if token.type == "RPAR" and not self._open:
             return "Remove this ')', or open it with '('."
-        if found.type == "$END" and "RPAR" in accepts and self._open:
+        if token.type == "$END" and "RPAR" in accepts and self._open:
             where = position(self.text, token_span(self._open[-1]).start)
             return f"Close the '(' of {where}."
-        if found.type in _COMPARISONS and not values_fit:
+        if token.type in _COMPARISONS and not values_fit:
             return "Comparisons do not chain: write A < B AND B < C."
-        return _general_remedy(found, accepts)
+        return _default_remedy(token, accepts)
 
 
-def _general_remedy(found: Token, accepts: frozenset[str]) -> str:
-    if found.type == "LSQB":
+def _default_remedy(token: Token, accepts: frozenset[str]) -> str:
+    if token.type == "LSQB":
         return 'Only SCORE["name"] and LLM_JUDGE["name"] take brackets.'
     if accepts & {"THEN", "ELSE"}:
         return "Every IF needs THEN and ELSE: IF condition THEN value ELSE value."
     if accepts <= {"NUMBER", "PLUS", "MINUS"}:
         return "A weight is a plain number such as 0.5."
-    if found.type in _VALUES and "NAME" not in accepts:
+    if token.type in _VALUES and "NAME" not in accepts:
         return "Put an operator between two values, or ',' between two arguments."
-    return "Complete the formula here, or remove what is too much."
+    return "Complete the formula here, or remove the surplus part."
 
 
 def _placeholder(kind: str, near: Token) -> Token:
@@ -255,12 +258,12 @@ def _result(session: ParserSession, end: Token) -> Expr | None:
         return None
 
 
-def _found(token: Token) -> str:
+def _describe_token(token: Token) -> str:
     if token.type == "$END":
         return "but the formula ends here"
     return f"found {printable(token)}" if token.type == "STRING" else f"found '{printable(token)}'"
 
 
-def _listed(words: Sequence[str]) -> str:
+def _join_words(words: Sequence[str]) -> str:
     *first, last = words
     return f"{', '.join(first)} or {last}" if first else last
