@@ -163,7 +163,8 @@ class ParserSession:
     def feed(self, token: Token) -> Expr | None:
         """Consume a token; `$END` returns the tree.
 
-        Raises lark's `UnexpectedToken`; do not use the session after that."""
+        Raises lark's `UnexpectedToken`; do not use the session after that.
+        """
         root: Expr | None = self._parser.feed_token(token)
         return root
 

@@ -96,7 +96,7 @@ def test_the_average_of_all_values() -> None:
 
 
 def test_the_average_of_nothing_or_of_a_missing_value_is_undefined() -> None:
-    with pytest.raises(UndefinedFormula, match="give at least one value"):
+    with pytest.raises(UndefinedFormula, match="pass at least one value"):
         AverageFormula().evaluate({})
     with pytest.raises(UndefinedFormula, match="RECALL has no finite value"):
         AverageFormula().evaluate({"ACCURACY": 1.0, "RECALL": None})

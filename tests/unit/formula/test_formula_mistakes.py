@@ -57,7 +57,7 @@ def test_mistakes_of_every_kind_are_reported_at_once_in_order() -> None:
         ("+A", "1:1: expected a number, a metric or a function at the start, found '+'."),
         ("A..mean", "1:3: expected a statistic such as mean or p95 after '.', found '.'."),
         ('SCORE["x"', "1:10: expected ']' after"),
-        ('SCORE["x', "1:7: the text that starts here never ends."),
+        ('SCORE["x', "1:7: the string that starts here has no end."),
         ("SCORE[x]", "1:7: expected a name in double quotes after '[', found 'x'."),
         ('SCORE[""]', "1:7: the name of a score is empty."),
         ('SCORE["a\\n"]', "1:7: unknown escape in the name of a score."),
