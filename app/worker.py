@@ -16,7 +16,7 @@ from app.jobs.rescue import purge_finished
 from app.jobs.worker import Worker
 from app.metrics.registry import load_metrics
 from app.notifications import tasks as notification_tasks
-from app.notifications.service import purge_notifications
+from app.notifications.service import delete_old_notifications
 from app.plugins import load_plugins
 from app.runs import tasks as run_tasks
 from app.runs.llm_cache import evict_expired_answers
@@ -112,7 +112,7 @@ def _purge(resources: Resources) -> None:
         purge_expired,
         purge_finished,
         delete_expired_events,
-        purge_notifications,
+        delete_old_notifications,
         purge_kept_runs,
         evict_expired_answers,
     ):

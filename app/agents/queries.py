@@ -23,7 +23,7 @@ def get_agent(session: Session, agent_id: str, *, for_update: bool = False) -> A
     return agent
 
 
-def existing_agents(session: Session, agent_ids: Iterable[str]) -> set[str]:
+def lock_existing_agents(session: Session, agent_ids: Iterable[str]) -> set[str]:
     """Which of these agents there are.
 
     Locks:   each of them against deletion until the transaction ends.

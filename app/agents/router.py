@@ -26,7 +26,7 @@ def create_agent(body: AgentCreate, res: Res, once: Once) -> Response:
     """Register an agent. The secret key is stored encrypted and never shown again."""
     return once(
         body,
-        lambda session: view(service.create_agent(session, body, res.secrets), res),
+        lambda session: agent_view(service.create_agent(session, body, res.secrets), res),
         location=lambda agent: f"/api/v1/agents/{agent.id}",
     )
 
@@ -38,13 +38,15 @@ def list_agents(
     """The agents, newest first; with `archived=true` those that were put away."""
     with res.db.glance() as session:
         rows = queries.list_agents(session, page, archived=archived)
-        return Page(items=[view(agent, res) for agent in rows.rows], next_cursor=rows.next_cursor)
+        return Page(
+            items=[agent_view(agent, res) for agent in rows.rows], next_cursor=rows.next_cursor
+        )
 
 
 @router.get("/{agentId}", dependencies=[Depends(require("read"))])
 def get_agent(agent_id: AgentId, res: Res, tagged: IfNoneMatch) -> AgentView:
     with res.db.glance() as session:
-        return tagged(view(queries.get_agent(session, agent_id), res))
+        return tagged(agent_view(queries.get_agent(session, agent_id), res))
 
 
 @router.patch("/{agentId}", dependencies=[Depends(require("admin"))])
@@ -55,7 +57,7 @@ def change_agent(agent_id: AgentId, body: AgentPatch, res: Res, match: IfMatch) 
         agent = service.change_agent(
             session, agent_id, changed_fields(body), res.secrets, res.clock()
         )
-        return match.tagged(view(agent, res))
+        return match.tagged(agent_view(agent, res))
 
 
 @router.put("/{agentId}", dependencies=[Depends(require("admin"))])
@@ -64,7 +66,7 @@ def replace_agent(agent_id: AgentId, body: AgentBody, res: Res, match: IfMatch) 
     with res.db.begin() as session:
         match(queries.get_agent(session, agent_id, for_update=True).revision)
         agent = service.replace_agent(session, agent_id, body, res.secrets, res.clock())
-        return match.tagged(view(agent, res))
+        return match.tagged(agent_view(agent, res))
 
 
 @router.post("/{agentId}/check", dependencies=[Depends(require("run"))])
@@ -74,9 +76,9 @@ def check_agent(agent_id: AgentId, res: Res) -> AgentCheck:
         agent = queries.get_agent(session, agent_id)
         query = service.langfuse_query(agent, res.secrets, res.options["langfuse_default_url"])
     found = service.check_langfuse(query, res)
-    if found.ok or found.error_code == service.REFUSED:
+    if found.ok or found.error_code == service.AUTH_REFUSED:
         with res.db.begin() as session:
-            service.note_credentials(session, agent_id, query, res, refused=not found.ok)
+            service.record_credentials_check(session, agent_id, query, res, refused=not found.ok)
     return found
 
 
@@ -88,7 +90,7 @@ def delete_agent(agent_id: AgentId, res: Res, match: IfMatch) -> None:
         service.delete_agent(session, agent_id)
 
 
-def view(agent: Agent, res: Resources) -> AgentView:
+def agent_view(agent: Agent, res: Resources) -> AgentView:
     return AgentView(
         id=agent.id,
         name=agent.name,

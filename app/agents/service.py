@@ -20,9 +20,9 @@ from app.jobs.queue import enqueue
 from app.traces.registry import TRACE_SOURCES, TraceQuery
 
 LANGFUSE = "langfuse"
-REFUSED = "LANGFUSE_AUTH"
-SECRET = "langfuse_secret_key"  # noqa: S105 - the name of a column
-CREDENTIALS = ("langfuse_url", "langfuse_public_key", SECRET)
+AUTH_REFUSED = "LANGFUSE_AUTH"
+SECRET_COLUMN = "langfuse_secret_key"  # noqa: S105 - the name of a column
+CREDENTIAL_COLUMNS = ("langfuse_url", "langfuse_public_key", SECRET_COLUMN)
 
 
 def create_agent(session: Session, body: AgentCreate, box: SecretBox) -> Agent:
@@ -42,8 +42,8 @@ def replace_agent(
 ) -> Agent:
     """PUT: every field is written; the secret stays when it is not sent and the URL is the same."""
     values = all_fields(body)
-    if SECRET not in body.model_fields_set:
-        del values[SECRET]
+    if SECRET_COLUMN not in body.model_fields_set:
+        del values[SECRET_COLUMN]
     return change_agent(session, agent_id, values, box, now)
 
 
@@ -59,7 +59,7 @@ def change_agent(
     if not values:
         return agent
     url_changes = values.get("langfuse_url", agent.langfuse_url) != agent.langfuse_url
-    if url_changes and agent.langfuse_secret_key is not None and SECRET not in values:
+    if url_changes and agent.langfuse_secret_key is not None and SECRET_COLUMN not in values:
         raise Invalid(
             "the stored secret belongs to the old langfuseUrl;"
             " send langfuseSecretKey too (null clears it)",
@@ -68,7 +68,7 @@ def change_agent(
                 ErrorItem(pointer="/langfuseSecretKey", detail="send it with a new langfuseUrl")
             ],
         )
-    if any(name in values and values[name] != getattr(agent, name) for name in CREDENTIALS):
+    if any(name in values and values[name] != getattr(agent, name) for name in CREDENTIAL_COLUMNS):
         agent.credentials_refused_at = None
     for name, value in _columns(agent_id, values, box).items():
         setattr(agent, name, value)
@@ -97,7 +97,9 @@ def reveal_secret(agent: Agent, box: SecretBox) -> Secret | None:
     """The agent's Langfuse secret, for the client that is about to send it."""
     if agent.langfuse_secret_key is None:
         return None
-    return box.decrypt(agent.langfuse_secret_key, table="agents", row=agent.id, column=SECRET)
+    return box.decrypt(
+        agent.langfuse_secret_key, table="agents", row=agent.id, column=SECRET_COLUMN
+    )
 
 
 def langfuse_query(agent: Agent, box: SecretBox, default_url: str) -> TraceQuery:
@@ -111,7 +113,7 @@ def langfuse_query(agent: Agent, box: SecretBox, default_url: str) -> TraceQuery
     )
 
 
-def note_credentials(
+def record_credentials_check(
     session: Session, agent_id: str, asked: TraceQuery, res: Resources, *, refused: bool
 ) -> None:
     """Keep since when the agent's keys are refused, or that they are not; nothing when `asked`
@@ -145,9 +147,9 @@ def check_langfuse(query: TraceQuery, res: Resources) -> AgentCheck:
 
 def _columns(agent_id: str, values: Mapping[str, Any], box: SecretBox) -> dict[str, Any]:
     columns = dict(values)
-    secret = columns.get(SECRET)
+    secret = columns.get(SECRET_COLUMN)
     if isinstance(secret, SecretStr):
-        columns[SECRET] = box.encrypt(
-            secret.get_secret_value(), table="agents", row=agent_id, column=SECRET
+        columns[SECRET_COLUMN] = box.encrypt(
+            secret.get_secret_value(), table="agents", row=agent_id, column=SECRET_COLUMN
         )
     return columns

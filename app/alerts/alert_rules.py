@@ -15,7 +15,7 @@ from app.alerts.rules import Condition
 from app.alerts.schemas import AlertConfigCreate
 from app.alerts.service import forget_standings
 from app.benchmarks.models import Benchmark
-from app.benchmarks.queries import get_benchmark, kpis_of
+from app.benchmarks.queries import get_benchmark, get_kpis_by_benchmark
 from app.core.encryption import SecretBox
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
@@ -23,10 +23,10 @@ from app.core.registry import near_matches
 from app.core.schemas import all_fields
 from app.formula import compile_formula, read_reference
 from app.metrics.registry import column_of, parse_ref, provider_for
-from app.notifications.endpoints import address_of, ensure_endpoints
+from app.notifications.endpoints import decrypt_recipient, ensure_endpoints
 from app.notifications.models import Endpoint
-from app.notifications.queries import endpoints_in_order
-from app.notifications.registry import UnfitRecipient, targets_of
+from app.notifications.queries import get_endpoints_in_order
+from app.notifications.registry import InvalidRecipient, resolve_targets
 
 # A rule that asks something else now has not fired, and remembers nothing.
 ASKS = frozenset(
@@ -102,8 +102,8 @@ def check_config(session: Session, config: AlertConfig, recipients: Sequence[str
         get_agent(session, config.agent_id)
     errors = [*_subject_errors(session, benchmark, config), *_threshold_errors(config)]
     try:
-        targets_of(config.channels, recipients)
-    except UnfitRecipient as error:
+        resolve_targets(config.channels, recipients)
+    except InvalidRecipient as error:
         errors += error.errors
     if errors:
         raise Invalid("the alert rule is not valid; see `errors`", errors=errors)
@@ -119,7 +119,7 @@ def _refusal(error: IntegrityError, config_id: str) -> AppError:
 def _endpoint_ids(
     session: Session, config: AlertConfig, recipients: Sequence[str], box: SecretBox
 ) -> list[str]:
-    targets = targets_of(config.channels, recipients)
+    targets = resolve_targets(config.channels, recipients)
     return [endpoint.id for endpoint in ensure_endpoints(session, targets, box)]
 
 
@@ -130,11 +130,11 @@ def _whole(
     those that it has.
     """
     shown: dict[str, list[Endpoint]] = defaultdict(list)
-    for endpoint in endpoints_in_order(session, config.endpoints):
+    for endpoint in get_endpoints_in_order(session, config.endpoints):
         shown[endpoint.recipient].append(endpoint)
     whole: list[str] = []
     for recipient in shown if given is None else given:
-        addresses = [address_of(endpoint, box) for endpoint in shown.get(recipient, [])]
+        addresses = [decrypt_recipient(endpoint, box) for endpoint in shown.get(recipient, [])]
         whole += [address.reveal() for address in addresses if address] or [recipient]
     return list(dict.fromkeys(whole))
 
@@ -143,7 +143,7 @@ def _subject_errors(session: Session, benchmark: Benchmark, config: AlertConfig)
     if (config.metric is None) == (config.kpi is None):
         detail = "a rule looks at a metric or at a KPI; send one of them, and null for the other"
         return [ErrorItem(pointer="/metric", detail=detail)]
-    kpis = kpis_of(session, [benchmark.id]).get(benchmark.id, [])
+    kpis = get_kpis_by_benchmark(session, [benchmark.id]).get(benchmark.id, [])
     if config.kpi is not None:
         wanted = config.kpi
         config.kpi = _kpi_id(session, benchmark.id, wanted)
@@ -166,7 +166,9 @@ def _subject_errors(session: Session, benchmark: Benchmark, config: AlertConfig)
 
 def _kpi_id(session: Session, benchmark_id: str, wanted: str | None) -> str | None:
     """The id of a KPI that is called by its id or name; what was given where there is none."""
-    for kpi in kpis_of(session, [benchmark_id]).get(benchmark_id, []) if wanted else []:
+    for kpi in (
+        get_kpis_by_benchmark(session, [benchmark_id]).get(benchmark_id, []) if wanted else []
+    ):
         if wanted == kpi.id or (wanted or "").casefold() == kpi.name.casefold():
             return kpi.id
     return wanted

@@ -20,7 +20,7 @@ from app.core.console.terminal import (
     print_result,
     print_status,
 )
-from app.notifications.types import Severity
+from app.notifications.types import MessageSeverity
 
 RULES = "/alert-configs"
 ALERTS = "/alerts"
@@ -177,7 +177,8 @@ def create_rule(
         float | None, typer.Option("--threshold", help="A value, or percent.")
     ] = None,
     severity: Annotated[
-        Severity | None, typer.Option("--severity", case_sensitive=False, help="How bad it is.")
+        MessageSeverity | None,
+        typer.Option("--severity", case_sensitive=False, help="How bad it is."),
     ] = None,
     channels: Annotated[
         list[str] | None, typer.Option("--channel", help="EMAIL, SLACK, …; repeat for more.")
@@ -326,7 +327,7 @@ def create_silence(
     agent: AgentOption = None,
     name: Annotated[str | None, typer.Option("--name", help="Alerts of this name; a glob.")] = None,
     severity: Annotated[
-        Severity | None, typer.Option("--severity", case_sensitive=False, help="Only these.")
+        MessageSeverity | None, typer.Option("--severity", case_sensitive=False, help="Only these.")
     ] = None,
     comment: Annotated[str | None, typer.Option("--comment", help="Why.")] = None,
     output: Format = OutputFormat.TABLE,

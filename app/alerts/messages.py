@@ -5,10 +5,10 @@ from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 from app.alerts.rules import number
-from app.notifications.types import Fact, Item, Message, Severity
+from app.notifications.types import MessageFact, MessageItem, MessageSeverity, NotificationMessage
 
 TRACES_TOLD = 3
-SEVERITIES = list(Severity)
+SEVERITIES = list(MessageSeverity)
 WORDS = {
     "FIRING": "firing",
     "RESOLVED": "resolved",
@@ -48,30 +48,30 @@ class Event(Protocol):
     def traces(self) -> Sequence[Mapping[str, Any]]: ...
 
 
-def message_of(events: Sequence[Event]) -> Message:
+def message_of(events: Sequence[Event]) -> NotificationMessage:
     """One message of at least one event, all of one run or one schedule; the worst stand first."""
     ordered = sorted(events, key=_rank)
     first = ordered[0]
-    facts = [Fact("benchmark", first.benchmark_id), Fact("agent", first.agent_id)]
+    facts = [MessageFact("benchmark", first.benchmark_id), MessageFact("agent", first.agent_id)]
     if first.run_id:
-        facts.append(Fact("run", first.run_id))
-    return Message(
+        facts.append(MessageFact("run", first.run_id))
+    return NotificationMessage(
         topic=f"alert.{first.state.lower()}",
         title=_title(ordered),
-        severity=Severity(first.severity),
+        severity=MessageSeverity(first.severity),
         facts=tuple(facts),
         items=tuple(map(_item, ordered)),
         link=f"/api/v1/benchmark-runs/{first.run_id}" if first.run_id else None,
     )
 
 
-def trial_message(name: str, benchmark_id: str, sentences: Sequence[str]) -> Message:
+def trial_message(name: str, benchmark_id: str, sentences: Sequence[str]) -> NotificationMessage:
     """A trial: the recipients of a rule get it, and nothing has happened."""
-    return Message(
+    return NotificationMessage(
         topic="alert.test",
         title=f"Test of the alert {name}",
         sentences=("Nothing has happened: somebody tries this alert.", *sentences),
-        facts=(Fact("benchmark", benchmark_id),),
+        facts=(MessageFact("benchmark", benchmark_id),),
     )
 
 
@@ -94,7 +94,7 @@ def _rank(event: Event) -> tuple[int, int, str]:
     """What fires first, then what is worse."""
     return (
         list(WORDS).index(event.state),
-        -SEVERITIES.index(Severity(event.severity)),
+        -SEVERITIES.index(MessageSeverity(event.severity)),
         event.name,
     )
 
@@ -118,13 +118,13 @@ def _heading(event: Event) -> str:
     return words.capitalize() if event.name == words else f"{words.capitalize()}: {event.name}"
 
 
-def _item(event: Event) -> Item:
-    facts = [Fact("severity", event.severity)]
+def _item(event: Event) -> MessageItem:
+    facts = [MessageFact("severity", event.severity)]
     if event.value is not None:
-        facts.append(Fact("value", number(event.value)))
+        facts.append(MessageFact("value", number(event.value)))
     if event.baseline is not None:
-        facts.append(Fact("baseline", number(event.baseline)))
-    return Item(
+        facts.append(MessageFact("baseline", number(event.baseline)))
+    return MessageItem(
         title=_heading(event),
         sentences=(event.explanation, *_sentences(event.traces[:TRACES_TOLD])),
         facts=tuple(facts),

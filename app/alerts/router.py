@@ -34,7 +34,7 @@ from app.core.schemas import Page, all_fields, changed_fields
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch, Match
 from app.notifications.models import Endpoint
-from app.notifications.queries import endpoints_by_id
+from app.notifications.queries import get_endpoints_by_id
 
 configs = APIRouter(prefix="/alert-configs", tags=["alerts"], responses=PROBLEMS)
 alerts = APIRouter(prefix="/alerts", tags=["alerts"], responses=PROBLEMS)
@@ -245,7 +245,7 @@ def _views(session: Session, rows: Iterable[AlertConfig]) -> list[AlertConfigVie
     ids = [config.id for config in found]
     standings = queries.standings_of(session, ids)
     precisions = queries.precision_of(session, ids)
-    named = endpoints_by_id(session, {each for config in found for each in config.endpoints})
+    named = get_endpoints_by_id(session, {each for config in found for each in config.endpoints})
     own = AlertConfigView.model_fields.keys() - {"recipients", "states", "precision"}
     return [
         AlertConfigView(

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from app.alerts.rules import AlertState, Condition, NoDataPolicy, Outcome, Rule
 from app.core.schemas import UNSET, Identifier, Instant, LongText, ShortText, StoredText, WireModel
-from app.notifications.types import Severity
+from app.notifications.types import MessageSeverity
 
 A_YEAR_MINUTES = 366 * 24 * 60
 MOST_RUNS = 30
@@ -85,7 +85,7 @@ class AlertConfigBody(WireModel):
     kpi: Kpi = None
     condition: Condition
     threshold: Threshold = None
-    severity: Severity = Severity.WARNING
+    severity: MessageSeverity = MessageSeverity.WARNING
     channels: Names = Field(default=["IN_APP"])
     recipients: Recipients = Field(default=[])
     enabled: bool = True
@@ -111,7 +111,7 @@ class AlertConfigPatch(WireModel):
     kpi: Kpi = None
     condition: Condition = UNSET
     threshold: Threshold = None
-    severity: Severity = UNSET
+    severity: MessageSeverity = UNSET
     channels: Names = UNSET
     recipients: Recipients = UNSET
     enabled: bool = UNSET
@@ -160,7 +160,7 @@ class AlertConfigView(WireModel):
     kpi: str | None
     condition: Condition
     threshold: float | None
-    severity: Severity
+    severity: MessageSeverity
     channels: list[str]
     recipients: list[str]
     enabled: bool
@@ -212,7 +212,7 @@ class AlertView(WireModel):
     state: EventState
     alert_config_id: str | None
     name: str
-    severity: Severity
+    severity: MessageSeverity
     benchmark_id: str
     agent_id: str
     run_id: str | None
@@ -243,7 +243,7 @@ class Matchers(WireModel):
     alert_config_id: Identifier | None = None
     benchmark_id: Identifier | None = None
     agent_id: Identifier | None = None
-    severity: Severity | None = None
+    severity: MessageSeverity | None = None
     name: ShortText | None = Field(default=None, description="Glob, as nightly-*.")
 
 

@@ -17,7 +17,7 @@ from app.alerts.schemas import EventState, SilenceCreate, rule_of
 from app.core.errors import Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
 from app.notifications.service import publish
-from app.notifications.types import Severity
+from app.notifications.types import MessageSeverity
 
 LOUD = frozenset({EventState.RUN_FAILED, EventState.SCHEDULE_MISSED})
 
@@ -89,7 +89,7 @@ def tell_notice(session: Session, notice: RunNotice, now: datetime) -> None:
         once_key=notice.once,
         state=notice.state,
         name=notice.name,
-        severity=Severity.CRITICAL if notice.state in LOUD else Severity.WARNING,
+        severity=MessageSeverity.CRITICAL if notice.state in LOUD else MessageSeverity.WARNING,
         benchmark_id=notice.benchmark_id,
         agent_id=notice.agent_id,
         run_id=notice.run_id,
@@ -335,7 +335,7 @@ def _publish(
     for event in told:
         event.notification_id = notification_id
     for endpoint_ids in readers.values():
-        publish(session, message_of(known[endpoint_ids[0]]), endpoint_ids, listed=False)
+        publish(session, message_of(known[endpoint_ids[0]]), endpoint_ids, in_inbox=False)
 
 
 def _invalid(run: EvaluatedRun) -> RunNotice:

@@ -7,13 +7,13 @@ from pydantic import Field
 from app.core.schemas import ShortText, WireModel
 
 
-class NewRun(WireModel):
+class NewRunTrigger(WireModel):
     """A run that is new in the trace source and complete; `pattern` is a glob of its name."""
 
     pattern: ShortText = "*"
 
 
-class RemoteExperiment(WireModel):
+class RemoteExperimentTrigger(WireModel):
     """Somebody asks for an experiment in Langfuse."""
 
     event: Literal["remote-experiment"]
@@ -21,7 +21,7 @@ class RemoteExperiment(WireModel):
     dataset_name: ShortText | None = None
 
 
-class PromptVersion(WireModel):
+class PromptVersionTrigger(WireModel):
     """A version of a prompt was made or changed in Langfuse."""
 
     event: Literal["prompt-version"]
@@ -30,7 +30,7 @@ class PromptVersion(WireModel):
     label: ShortText | None = Field(default=None, description="Only of versions that carry it.")
 
 
-class MonitorAlert(WireModel):
+class MonitorAlertTrigger(WireModel):
     """A monitor of Langfuse raised an alert."""
 
     event: Literal["monitor-alert"]
@@ -38,12 +38,13 @@ class MonitorAlert(WireModel):
     severity: ShortText | None = None
 
 
-LangfuseRule = Annotated[
-    RemoteExperiment | PromptVersion | MonitorAlert, Field(discriminator="event")
+LangfuseTrigger = Annotated[
+    RemoteExperimentTrigger | PromptVersionTrigger | MonitorAlertTrigger,
+    Field(discriminator="event"),
 ]
 
 
-class Triggers(WireModel):
+class EventTriggers(WireModel):
     """Events that start a run of each agent that the benchmark evaluates; all off by default.
 
     A rule fits when each field that it names is that of the event.
@@ -51,9 +52,9 @@ class Triggers(WireModel):
 
     agent_updated: bool = False
     dataset_updated: bool = False
-    new_run: NewRun | None = None
-    langfuse: Annotated[list[LangfuseRule], Field(max_length=20)] = Field(default_factory=list)
+    new_run: NewRunTrigger | None = None
+    langfuse: Annotated[list[LangfuseTrigger], Field(max_length=20)] = Field(default_factory=list)
 
     @property
-    def is_any_on(self) -> bool:
+    def has_any(self) -> bool:
         return bool(self.agent_updated or self.dataset_updated or self.new_run or self.langfuse)

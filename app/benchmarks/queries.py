@@ -34,7 +34,9 @@ def list_benchmarks(session: Session, query: PageQuery, *, archived: bool) -> Pa
     return select_page(session, statement, keys=[Benchmark.created_at, Benchmark.id], query=query)
 
 
-def agents_of(session: Session, benchmark_ids: Iterable[str]) -> dict[str, list[str]]:
+def get_agent_ids_by_benchmark(
+    session: Session, benchmark_ids: Iterable[str]
+) -> dict[str, list[str]]:
     """The agents that each benchmark evaluates, in the order of their ids."""
     statement = (
         select(BenchmarkAgent.benchmark_id, BenchmarkAgent.agent_id)
@@ -47,7 +49,9 @@ def agents_of(session: Session, benchmark_ids: Iterable[str]) -> dict[str, list[
     return found
 
 
-def kpis_of(session: Session, benchmark_ids: Iterable[str]) -> dict[str, list[KpiDefinition]]:
+def get_kpis_by_benchmark(
+    session: Session, benchmark_ids: Iterable[str]
+) -> dict[str, list[KpiDefinition]]:
     """The current KPIs of each benchmark, by name."""
     statement = current_kpis().where(KpiDefinition.benchmark_id.in_(list(benchmark_ids)))
     found: dict[str, list[KpiDefinition]] = {}
@@ -81,7 +85,7 @@ def get_kpi(session: Session, benchmark_id: str, kpi_id: str) -> KpiDefinition:
     return kpi
 
 
-def locked_kpi(session: Session, benchmark_id: str, kpi_id: str) -> KpiDefinition:
+def lock_kpi(session: Session, benchmark_id: str, kpi_id: str) -> KpiDefinition:
     """The current revision of a KPI, which stays so until the transaction ends.
 
     Locks:   the benchmark, as every edit of its KPIs does.
@@ -90,7 +94,7 @@ def locked_kpi(session: Session, benchmark_id: str, kpi_id: str) -> KpiDefinitio
     return get_kpi(session, benchmark_id, kpi_id)
 
 
-def last_revision(session: Session, benchmark_id: str, kpi_id: str) -> int:
+def get_last_revision(session: Session, benchmark_id: str, kpi_id: str) -> int:
     """The newest revision of a KPI, retired or not; 0 when the benchmark never had it."""
     statement = select(func.max(KpiDefinition.revision)).where(
         KpiDefinition.benchmark_id == benchmark_id, KpiDefinition.id == kpi_id

@@ -7,21 +7,21 @@ from sqlalchemy.orm import Session
 from app.access.deps import require
 from app.access.idempotency import Once
 from app.benchmarks import queries, service
-from app.benchmarks.event_triggers import Triggers
+from app.benchmarks.event_triggers import EventTriggers
 from app.benchmarks.models import Benchmark
 from app.benchmarks.schemas import (
-    BaselineChoice,
+    BaselineConfig,
     BenchmarkBody,
     BenchmarkCreate,
     BenchmarkPatch,
     BenchmarkView,
-    JudgeDrift,
+    JudgeCalibration,
     KpiBody,
     KpiCreate,
     KpiPatch,
     KpiView,
-    MetricChoice,
-    WriteBack,
+    MetricSelection,
+    WriteBackConfig,
 )
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
@@ -43,7 +43,9 @@ def create_benchmark(body: BenchmarkCreate, res: Res, once: Once) -> Response:
     """Define a benchmark: its dataset, its metrics, and as `measures` its KPIs."""
     return once(
         body,
-        lambda session: view(session, service.create_benchmark(session, body, res.clock())),
+        lambda session: benchmark_view(
+            session, service.create_benchmark(session, body, res.clock())
+        ),
         location=lambda benchmark: f"/api/v1/benchmarks/{benchmark.id}",
     )
 
@@ -55,13 +57,13 @@ def list_benchmarks(
     """The benchmarks, newest first; with `archived=true` those that were put away."""
     with res.db.read() as session:
         rows = queries.list_benchmarks(session, page, archived=archived)
-        return Page(items=views(session, rows.rows), next_cursor=rows.next_cursor)
+        return Page(items=benchmark_views(session, rows.rows), next_cursor=rows.next_cursor)
 
 
 @router.get("/{benchmarkId}", dependencies=[Depends(require("read"))])
 def get_benchmark(benchmark_id: BenchmarkId, res: Res, tagged: IfNoneMatch) -> BenchmarkView:
     with res.db.read() as session:
-        return tagged(view(session, queries.get_benchmark(session, benchmark_id)))
+        return tagged(benchmark_view(session, queries.get_benchmark(session, benchmark_id)))
 
 
 @router.patch("/{benchmarkId}", dependencies=[Depends(require("admin"))])
@@ -74,7 +76,7 @@ def change_benchmark(
         benchmark = service.change_benchmark(
             session, benchmark_id, changed_fields(body), res.clock()
         )
-        return match.tagged(view(session, benchmark))
+        return match.tagged(benchmark_view(session, benchmark))
 
 
 @router.put("/{benchmarkId}", dependencies=[Depends(require("admin"))])
@@ -85,7 +87,7 @@ def replace_benchmark(
     with res.db.begin() as session:
         match(queries.get_benchmark(session, benchmark_id, for_update=True).revision)
         benchmark = service.change_benchmark(session, benchmark_id, all_fields(body), res.clock())
-        return match.tagged(view(session, benchmark))
+        return match.tagged(benchmark_view(session, benchmark))
 
 
 @router.delete("/{benchmarkId}", status_code=204, dependencies=[Depends(require("admin"))])
@@ -136,7 +138,7 @@ def change_kpi(
 ) -> KpiView:
     """Change the fields that are sent: a new revision, while the history keeps the old ones."""
     with res.db.begin() as session:
-        match(queries.locked_kpi(session, benchmark_id, kpi_id).revision)
+        match(queries.lock_kpi(session, benchmark_id, kpi_id).revision)
         kpi = service.change_kpi(session, benchmark_id, kpi_id, changed_fields(body), res.clock())
         return match.tagged(KpiView.model_validate(kpi))
 
@@ -147,7 +149,7 @@ def replace_kpi(
 ) -> KpiView:
     """Write every field of a KPI: a new revision, while the history keeps the old ones."""
     with res.db.begin() as session:
-        match(queries.locked_kpi(session, benchmark_id, kpi_id).revision)
+        match(queries.lock_kpi(session, benchmark_id, kpi_id).revision)
         kpi = service.change_kpi(session, benchmark_id, kpi_id, all_fields(body), res.clock())
         return match.tagged(KpiView.model_validate(kpi))
 
@@ -158,17 +160,20 @@ def replace_kpi(
 def delete_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, res: Res, match: IfMatch) -> None:
     """Take a KPI out of later runs; its history stays."""
     with res.db.begin() as session:
-        match(queries.locked_kpi(session, benchmark_id, kpi_id).revision)
+        match(queries.lock_kpi(session, benchmark_id, kpi_id).revision)
         service.delete_kpi(session, benchmark_id, kpi_id, res.clock())
 
 
-def view(session: Session, benchmark: Benchmark) -> BenchmarkView:
-    return views(session, [benchmark])[0]
+def benchmark_view(session: Session, benchmark: Benchmark) -> BenchmarkView:
+    return benchmark_views(session, [benchmark])[0]
 
 
-def views(session: Session, benchmarks: Sequence[Benchmark]) -> list[BenchmarkView]:
+def benchmark_views(session: Session, benchmarks: Sequence[Benchmark]) -> list[BenchmarkView]:
     ids = [benchmark.id for benchmark in benchmarks]
-    agents, kpis = queries.agents_of(session, ids), queries.kpis_of(session, ids)
+    agents, kpis = (
+        queries.get_agent_ids_by_benchmark(session, ids),
+        queries.get_kpis_by_benchmark(session, ids),
+    )
     return [
         BenchmarkView(
             id=benchmark.id,
@@ -179,18 +184,19 @@ def views(session: Session, benchmarks: Sequence[Benchmark]) -> list[BenchmarkVi
             features=benchmark.features,
             evaluates=agents.get(benchmark.id, []),
             source=benchmark.source,
-            metrics=[MetricChoice.model_validate(metric) for metric in benchmark.metrics],
+            metrics=[MetricSelection.model_validate(metric) for metric in benchmark.metrics],
             measures=[KpiView.model_validate(kpi) for kpi in kpis.get(benchmark.id, [])],
             min_coverage=benchmark.min_coverage,
             max_error_share=benchmark.max_error_share,
             keep_days=benchmark.keep_days,
-            triggers=Triggers.model_validate(benchmark.triggers),
+            triggers=EventTriggers.model_validate(benchmark.triggers),
             late_scores=benchmark.late_scores,
-            write_back=WriteBack.model_validate(benchmark.write_back),
+            write_back=WriteBackConfig.model_validate(benchmark.write_back),
             harness=parse_harness(benchmark.harness) if benchmark.harness is not None else None,
             cluster_field=benchmark.cluster_field,
-            baseline=BaselineChoice.model_validate(benchmark.baseline),
-            judge_drift=benchmark.judge_drift and JudgeDrift.model_validate(benchmark.judge_drift),
+            baseline=BaselineConfig.model_validate(benchmark.baseline),
+            judge_drift=benchmark.judge_drift
+            and JudgeCalibration.model_validate(benchmark.judge_drift),
             archived=benchmark.archived,
             revision=benchmark.revision,
             created_at=benchmark.created_at,

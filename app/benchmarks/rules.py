@@ -12,7 +12,7 @@ from app.metrics.types import MetricRef
 MAX_COLUMN_CHARS = 220  # SCORE["…"] with a name of 200
 
 
-class KpiDraft(Protocol):
+class KpiInput(Protocol):
     """A KPI that somebody wants to save."""
 
     @property
@@ -25,7 +25,7 @@ class KpiDraft(Protocol):
     def threshold_max(self) -> float | None: ...
 
 
-class ListedKpi(KpiDraft, Protocol):
+class IdentifiedKpiInput(KpiInput, Protocol):
     """A KPI in a list of them."""
 
     @property
@@ -38,7 +38,7 @@ def metric_errors(refs: Sequence[MetricRef]) -> list[ErrorItem]:
     seen: set[str] = set()
     for index, ref in enumerate(refs):
         at = f"/metrics/{index}"
-        mistakes = _ref_errors(ref, at)
+        mistakes = _metric_errors(ref, at)
         if not mistakes:
             column = provider_for(ref).spec.key
             if len(column) > MAX_COLUMN_CHARS:
@@ -52,11 +52,11 @@ def metric_errors(refs: Sequence[MetricRef]) -> list[ErrorItem]:
     return errors
 
 
-def _ref_errors(ref: MetricRef, at: str) -> list[ErrorItem]:
+def _metric_errors(ref: MetricRef, at: str) -> list[ErrorItem]:
     """What is wrong with one metric, each option looked at by itself."""
     factory = METRICS.find(ref.key)
     if factory is None:
-        return _refusal(ref, at)
+        return _construction_errors(ref, at)
     if not ref.options and METRICS.name_of(ref.key) not in plain_keys():
         names = ", ".join(option.name for option in options_of(factory))
         detail = f"{ref.key} says nothing without its options; send options with {names}"
@@ -65,10 +65,10 @@ def _ref_errors(ref: MetricRef, at: str) -> list[ErrorItem]:
         ErrorItem(pointer=f"{at}/options/{escape_pointer(name)}", detail=mistake.detail)
         for name, mistake in option_mistakes(ref).items()
     ]
-    return mistakes or _refusal(ref, at)
+    return mistakes or _construction_errors(ref, at)
 
 
-def _refusal(ref: MetricRef, at: str) -> list[ErrorItem]:
+def _construction_errors(ref: MetricRef, at: str) -> list[ErrorItem]:
     """What is wrong with the options together."""
     try:
         provider_for(ref)
@@ -77,7 +77,7 @@ def _refusal(ref: MetricRef, at: str) -> list[ErrorItem]:
     return []
 
 
-def kpi_errors(kpi: KpiDraft, at: str) -> list[ErrorItem]:
+def kpi_errors(kpi: KpiInput, at: str) -> list[ErrorItem]:
     """What is wrong with a KPI; `at` is the JSON pointer of its object."""
     errors = [
         ErrorItem(pointer=f"{at}/formula", detail=str(error), span=error.span)
@@ -90,7 +90,7 @@ def kpi_errors(kpi: KpiDraft, at: str) -> list[ErrorItem]:
     return errors
 
 
-def list_errors(kpis: Sequence[ListedKpi]) -> list[ErrorItem]:
+def kpi_list_errors(kpis: Sequence[IdentifiedKpiInput]) -> list[ErrorItem]:
     """KPIs of one list that cannot be told apart: by name, or by the id that a client gave."""
     names: set[str] = set()
     ids: set[str] = set()

@@ -11,7 +11,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from app.benchmarks.event_triggers import Triggers
+from app.benchmarks.event_triggers import EventTriggers
 from app.core.errors import Invalid
 from app.core.schemas import UNSET, Identifier, JsonObject, LongText, ShortText, WireModel
 from app.core.strict_json import MalformedJson, parse_json
@@ -72,14 +72,14 @@ OptionValue = Annotated[
 ]
 
 
-class MetricChoice(WireModel):
+class MetricSelection(WireModel):
     """A metric and its options; the name alone stands for one without options."""
 
     key: ShortText
     options: dict[str, OptionValue] = Field(default_factory=dict, max_length=20)
 
 
-Metric = Annotated[MetricChoice, BeforeValidator(_metric_of_name)]
+Metric = Annotated[MetricSelection, BeforeValidator(_metric_of_name)]
 Gate = Annotated[
     bool, Field(description="Its verdict decides alone: no other KPI makes it harder to reach.")
 ]
@@ -147,7 +147,7 @@ LateScores = Annotated[
 ]
 
 
-class WriteBack(WireModel):
+class WriteBackConfig(WireModel):
     """What is written where the traces came from, once a run has completed."""
 
     kpis: bool = Field(default=False, description="KPI values, as scores of the whole run.")
@@ -161,7 +161,7 @@ class BaselineMode(StrEnum):
     MEAN_OF_LAST = "MEAN_OF_LAST"
 
 
-class BaselineChoice(WireModel):
+class BaselineConfig(WireModel):
     """The valid run before, or each item's mean over the last so many valid runs."""
 
     mode: BaselineMode = BaselineMode.PREVIOUS_VALID
@@ -170,7 +170,7 @@ class BaselineChoice(WireModel):
     )
 
 
-class FrozenAnswer(WireModel):
+class GoldAnswer(WireModel):
     """An answer that never changes, and the score that people gave it."""
 
     input: LongText | None = None
@@ -179,14 +179,14 @@ class FrozenAnswer(WireModel):
     gold: float
 
 
-class JudgeDrift(WireModel):
+class JudgeCalibration(WireModel):
     """Whether a judge still scores as it did: answers with gold scores that each run has it judge.
 
     A run is INVALID when the mean distance from the gold scores is above `maxError`.
     """
 
     metric: Metric
-    answers: Annotated[list[FrozenAnswer], Field(min_length=3, max_length=100)]
+    answers: Annotated[list[GoldAnswer], Field(min_length=3, max_length=100)]
     max_error: Annotated[float, Field(ge=0)] = 0.1
 
 
@@ -201,8 +201,8 @@ ClusterField = Annotated[
 ]
 
 
-def _seed_metrics() -> list[MetricChoice]:
-    return [MetricChoice(key=key) for key in SEED_METRICS]
+def _seed_metrics() -> list[MetricSelection]:
+    return [MetricSelection(key=key) for key in SEED_METRICS]
 
 
 class BenchmarkBody(WireModel):
@@ -222,20 +222,20 @@ class BenchmarkBody(WireModel):
     min_coverage: Share = Field(default=0.9, description="A run with less is INVALID.")
     max_error_share: Share = Field(default=0.05, description="A run with more is INVALID.")
     keep_days: KeepDays | None = Field(default=None, description="Age at which runs are purged.")
-    triggers: Triggers = Field(default_factory=Triggers)
+    triggers: EventTriggers = Field(default_factory=EventTriggers)
     late_scores: LateScores = False
-    write_back: WriteBack = Field(default_factory=WriteBack)
+    write_back: WriteBackConfig = Field(default_factory=WriteBackConfig)
     harness: HarnessConfig | None = Field(
         default=None,
         description="Which model works on the dataset, or what of a YAML of ot-bench is run; for"
         " the source `harness`.",
     )
     cluster_field: ClusterField = None
-    baseline: BaselineChoice = Field(
-        default_factory=BaselineChoice,
+    baseline: BaselineConfig = Field(
+        default_factory=BaselineConfig,
         description="What runs are compared with; a pinned run (PUT /baseline) goes before it.",
     )
-    judge_drift: JudgeDrift | None = None
+    judge_drift: JudgeCalibration | None = None
     archived: bool = False
 
 
@@ -258,13 +258,13 @@ class BenchmarkPatch(WireModel):
     min_coverage: Share = UNSET
     max_error_share: Share = UNSET
     keep_days: KeepDays | None = None
-    triggers: Triggers = UNSET
+    triggers: EventTriggers = UNSET
     late_scores: LateScores = UNSET
-    write_back: WriteBack = UNSET
+    write_back: WriteBackConfig = UNSET
     harness: HarnessConfig | None = None
     cluster_field: ClusterField = None
-    baseline: BaselineChoice = UNSET
-    judge_drift: JudgeDrift | None = None
+    baseline: BaselineConfig = UNSET
+    judge_drift: JudgeCalibration | None = None
     archived: bool = UNSET
 
 
@@ -277,18 +277,18 @@ class BenchmarkView(WireModel):
     features: Any
     evaluates: list[str]
     source: str
-    metrics: list[MetricChoice]
+    metrics: list[MetricSelection]
     measures: list[KpiView]
     min_coverage: float
     max_error_share: float
     keep_days: int | None
-    triggers: Triggers
+    triggers: EventTriggers
     late_scores: bool
-    write_back: WriteBack
+    write_back: WriteBackConfig
     harness: HarnessConfig | None
     cluster_field: str | None
-    baseline: BaselineChoice
-    judge_drift: JudgeDrift | None
+    baseline: BaselineConfig
+    judge_drift: JudgeCalibration | None
     archived: bool
     revision: int
     created_at: datetime

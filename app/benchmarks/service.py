@@ -7,18 +7,18 @@ from sqlalchemy import delete
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from app.agents.queries import existing_agents
+from app.agents.queries import lock_existing_agents
 from app.benchmarks import queries, rules
-from app.benchmarks.event_triggers import Triggers
+from app.benchmarks.event_triggers import EventTriggers
 from app.benchmarks.models import Benchmark, BenchmarkAgent, KpiDefinition
 from app.benchmarks.schemas import (
     MAX_KPIS,
     BenchmarkCreate,
-    JudgeDrift,
+    JudgeCalibration,
     KpiBody,
     KpiCreate,
-    MetricChoice,
-    WriteBack,
+    MetricSelection,
+    WriteBackConfig,
 )
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
@@ -41,7 +41,7 @@ KPI_FIELDS = (
 NESTED = {"evaluates", "measures"}
 
 
-class Matched(NamedTuple):
+class KpiMatch(NamedTuple):
     """A KPI as a client wants it, and the one that it replaces."""
 
     old: KpiDefinition | None
@@ -79,7 +79,7 @@ def change_benchmark(
     if not values:
         return benchmark
     source = values.get("source", benchmark.source)
-    write_back = values.get("write_back") or WriteBack.model_validate(benchmark.write_back)
+    write_back = values.get("write_back") or WriteBackConfig.model_validate(benchmark.write_back)
     harness = values.get("harness", benchmark.harness)
     _require_none(
         _errors(session, values)
@@ -118,13 +118,13 @@ def create_kpi(
     """Raises: `Conflict` when id or name is taken, `Invalid` when the formula is wrong."""
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
     _require_none(rules.kpi_errors(body, at=""))
-    kpis = queries.kpis_of(session, [benchmark_id]).get(benchmark_id, [])
+    kpis = queries.get_kpis_by_benchmark(session, [benchmark_id]).get(benchmark_id, [])
     if len(kpis) >= MAX_KPIS:
         raise Conflict(f"a benchmark has at most {MAX_KPIS} KPIs; delete one first")
     if body.id in {kpi.id for kpi in kpis}:
         raise _kpi_taken(body.id, body.name)
     kpi = _insert_kpi(session, benchmark_id, body.id or new_id(), body, now)
-    _touch(session, benchmark, now)
+    _bump_revision(session, benchmark, now)
     return kpi
 
 
@@ -134,11 +134,11 @@ def change_kpi(
     """Make a new revision with the given fields changed; the same again when nothing changes."""
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
     current = queries.get_kpi(session, benchmark_id, kpi_id)
-    body = KpiBody.model_validate({**_fields(current), **values})
+    body = KpiBody.model_validate({**_stored_values(current), **values})
     _require_none(rules.kpi_errors(body, at=""))
     revised = _revise_kpi(session, current, body, now)
     if revised is not current:
-        _touch(session, benchmark, now)
+        _bump_revision(session, benchmark, now)
     return revised
 
 
@@ -146,7 +146,7 @@ def delete_kpi(session: Session, benchmark_id: str, kpi_id: str, now: datetime) 
     """Retire a KPI: later runs have it no more, the history keeps what it was."""
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
     queries.get_kpi(session, benchmark_id, kpi_id).retired_at = now
-    _touch(session, benchmark, now)
+    _bump_revision(session, benchmark, now)
 
 
 def set_kpis(
@@ -155,9 +155,13 @@ def set_kpis(
     """Make these the KPIs of the benchmark: found again by id or name, revised when they differ,
     the others retired. All are retired before any is written, so that two may swap their names.
     """
-    before = queries.kpis_of(session, [benchmark_id]).get(benchmark_id, [])
-    matches = _matched(before, bodies)
-    same = {id(old) for old, body in matches if old is not None and _fields(old) == _texts(body)}
+    before = queries.get_kpis_by_benchmark(session, [benchmark_id]).get(benchmark_id, [])
+    matches = _match_kpis(before, bodies)
+    same = {
+        id(old)
+        for old, body in matches
+        if old is not None and _stored_values(old) == _body_values(body)
+    }
     for kpi in before:
         if id(kpi) not in same:
             kpi.retired_at = now
@@ -168,11 +172,11 @@ def set_kpis(
             _insert_kpi(session, benchmark_id, kpi_id, body, now)
 
 
-def refs_of(metrics: Iterable[MetricChoice]) -> list[MetricRef]:
+def metric_refs(metrics: Iterable[MetricSelection]) -> list[MetricRef]:
     return [MetricRef.of(metric.key, metric.options) for metric in metrics]
 
 
-def _touch(session: Session, benchmark: Benchmark, now: datetime) -> None:
+def _bump_revision(session: Session, benchmark: Benchmark, now: datetime) -> None:
     """What is shown of a benchmark shows its KPIs: an edit of one is an edit of both."""
     benchmark.revision += 1
     benchmark.updated_at = now
@@ -182,14 +186,14 @@ def _touch(session: Session, benchmark: Benchmark, now: datetime) -> None:
 def _revise_kpi(
     session: Session, current: KpiDefinition, body: KpiBody, now: datetime
 ) -> KpiDefinition:
-    if _fields(current) == _texts(body):
+    if _stored_values(current) == _body_values(body):
         return current
     current.retired_at = now
     session.flush()
     return _insert_kpi(session, current.benchmark_id, current.id, body, now)
 
 
-def _matched(before: Sequence[KpiDefinition], bodies: Sequence[KpiCreate]) -> list[Matched]:
+def _match_kpis(before: Sequence[KpiDefinition], bodies: Sequence[KpiCreate]) -> list[KpiMatch]:
     """Each KPI with the one that it replaces: that of its id, or without an id that of its name
     unless another KPI claims it.
     """
@@ -197,7 +201,7 @@ def _matched(before: Sequence[KpiDefinition], bodies: Sequence[KpiCreate]) -> li
     claimed = {body.id for body in bodies}
     by_name = {kpi.name.casefold(): kpi for kpi in before if kpi.id not in claimed}
     return [
-        Matched(by_id.get(body.id) if body.id else by_name.get(body.name.casefold()), body)
+        KpiMatch(by_id.get(body.id) if body.id else by_name.get(body.name.casefold()), body)
         for body in bodies
     ]
 
@@ -208,10 +212,10 @@ def _insert_kpi(
     """The first revision, or the next one of a KPI that the benchmark has or had."""
     kpi = KpiDefinition(
         id=kpi_id,
-        revision=queries.last_revision(session, benchmark_id, kpi_id) + 1,
+        revision=queries.get_last_revision(session, benchmark_id, kpi_id) + 1,
         benchmark_id=benchmark_id,
         created_at=now,
-        **_texts(body),
+        **_body_values(body),
     )
     session.add(kpi)
     try:
@@ -227,11 +231,11 @@ def _kpi_taken(kpi_id: str, name: str) -> Conflict:
     )
 
 
-def _fields(kpi: KpiDefinition) -> dict[str, Any]:
+def _stored_values(kpi: KpiDefinition) -> dict[str, Any]:
     return {name: getattr(kpi, name) for name in KPI_FIELDS}
 
 
-def _texts(body: KpiBody) -> dict[str, Any]:
+def _body_values(body: KpiBody) -> dict[str, Any]:
     return {name: getattr(body, name) for name in KPI_FIELDS}
 
 
@@ -248,7 +252,7 @@ def _errors(session: Session, values: Mapping[str, Any]) -> list[ErrorItem]:
     """Everything wrong with the given fields of a benchmark."""
     checks: dict[str, Callable[[Any], list[ErrorItem]]] = {
         "source": _source_errors,
-        "metrics": lambda metrics: rules.metric_errors(refs_of(metrics)),
+        "metrics": lambda metrics: rules.metric_errors(metric_refs(metrics)),
         "evaluates": lambda agent_ids: _agent_errors(session, agent_ids),
         "measures": _kpi_errors,
         "judge_drift": _drift_errors,
@@ -259,19 +263,19 @@ def _errors(session: Session, values: Mapping[str, Any]) -> list[ErrorItem]:
 
 
 def _kpi_errors(kpis: Sequence[KpiCreate]) -> list[ErrorItem]:
-    errors = rules.list_errors(kpis)
+    errors = rules.kpi_list_errors(kpis)
     for index, kpi in enumerate(kpis):
         errors += rules.kpi_errors(kpi, at=f"/measures/{index}")
     return errors
 
 
-def _drift_errors(drift: JudgeDrift | None) -> list[ErrorItem]:
+def _drift_errors(drift: JudgeCalibration | None) -> list[ErrorItem]:
     """What is wrong with the metric whose drift is watched."""
     if drift is None:
         return []
     return [
         replace(error, pointer=error.pointer.replace("/metrics/0", "/judgeDrift/metric", 1))
-        for error in rules.metric_errors(refs_of([drift.metric]))
+        for error in rules.metric_errors(metric_refs([drift.metric]))
     ]
 
 
@@ -283,7 +287,7 @@ def _source_errors(source: str) -> list[ErrorItem]:
     return []
 
 
-def _write_back_errors(source: str, wanted: WriteBack) -> list[ErrorItem]:
+def _write_back_errors(source: str, wanted: WriteBackConfig) -> list[ErrorItem]:
     """Whether the source takes scores at all; an unknown one is told elsewhere."""
     spec = TRACE_SOURCES.find(source)
     if spec is None or spec.write_scores is not None or not (wanted.kpis or wanted.metrics):
@@ -317,9 +321,9 @@ def _harness_errors(source: str, dataset_ref: str | None, harness: Any) -> list[
 
 def _trigger_errors(session: Session, benchmark: Benchmark) -> list[ErrorItem]:
     """What the triggers of a benchmark as it stands lack."""
-    triggers = Triggers.model_validate(benchmark.triggers)
+    triggers = EventTriggers.model_validate(benchmark.triggers)
     errors = []
-    if triggers.is_any_on and not queries.agents_of(session, [benchmark.id]):
+    if triggers.has_any and not queries.get_agent_ids_by_benchmark(session, [benchmark.id]):
         detail = "events start runs of the agents that are listed here; list at least one"
         errors.append(ErrorItem(pointer="/evaluates", detail=detail))
     if triggers.new_run is not None and TRACE_SOURCES.get(benchmark.source).list_runs is None:
@@ -330,7 +334,7 @@ def _trigger_errors(session: Session, benchmark: Benchmark) -> list[ErrorItem]:
 
 def _agent_errors(session: Session, agent_ids: Sequence[str]) -> list[ErrorItem]:
     """Keeps the agents from being deleted until the transaction ends."""
-    known = existing_agents(session, agent_ids)
+    known = lock_existing_agents(session, agent_ids)
     return [
         ErrorItem(
             pointer=f"/evaluates/{index}",

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Path, Query
 
 from app.access.deps import require
 from app.benchmarks.queries import get_benchmark
-from app.benchmarks.schemas import BaselineChoice
+from app.benchmarks.schemas import BaselineConfig
 from app.comparison import baselines, power
 from app.comparison.schemas import BaselinePin, BaselineView, PinnedView, PowerRequest, PowerView
 from app.core.problems import PROBLEMS
@@ -23,7 +23,7 @@ def get_baseline(benchmark_id: BenchmarkId, res: Res) -> BaselineView:
     """What new runs are compared with: the pinned run of their agent, else what `mode` says."""
     with res.db.read() as session:
         benchmark = get_benchmark(session, benchmark_id)
-        choice = BaselineChoice.model_validate(benchmark.baseline)
+        choice = BaselineConfig.model_validate(benchmark.baseline)
         pinned = baselines.pinned_baselines(session, benchmark_id)
         return BaselineView(
             mode=choice.mode,

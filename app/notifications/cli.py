@@ -73,7 +73,7 @@ ENDPOINT_COLUMNS = (
     field("recipient"),
     field("dailySummary", "summary"),
     time_field("deliveredAt", "delivered"),
-    time_field("failingSince", "failing since"),
+    time_field("firstFailedAt", "failing since"),
     field("disabledReason", "disabled"),
 )
 

@@ -1,4 +1,7 @@
-"""Where messages go: endpoints, whose addresses are sealed, because to know some is to write there."""
+"""Endpoints: the destinations of deliveries, with encrypted recipients and signing secrets.
+
+Recipients are encrypted because a chat webhook URL is a credential: whoever has it can post there.
+"""
 
 import hashlib
 from collections.abc import Iterable
@@ -13,32 +16,42 @@ from app.core.ids import new_id
 from app.notifications import queries
 from app.notifications.models import Endpoint
 from app.notifications.registry import CHANNELS, IN_APP
-from app.notifications.types import Target
+from app.notifications.types import DeliveryTarget
 from app.notifications.webhook_signatures import new_secret
 
 
-def ensure_endpoints(session: Session, targets: Iterable[Target], box: SecretBox) -> list[Endpoint]:
-    """The endpoints of these targets, in their order, made where there are none yet; the inbox is
-    none.
+def ensure_endpoints(
+    session: Session, targets: Iterable[DeliveryTarget], box: SecretBox
+) -> list[Endpoint]:
+    """The endpoints of the targets, in their order, created if they do not exist.
+
+    The inbox is not an endpoint and is left out.
     """
-    wanted = {_key(target): target for target in targets if target.channel != IN_APP}
-    if not wanted:
+    target_of = {_unique_key(target): target for target in targets if target.channel != IN_APP}
+    if not target_of:
         return []
-    rows = [_row(wanted[key], box) for key in sorted(wanted)]
+    # Sorted, so that two transactions insert in the same order and cannot deadlock.
+    rows = [_insert_values(target_of[key], box) for key in sorted(target_of)]
     session.execute(insert(Endpoint).values(rows).on_conflict_do_nothing())
-    statement = select(Endpoint).where(tuple_(Endpoint.channel, Endpoint.digest).in_(wanted))
-    found = {(each.channel, each.digest): each for each in session.scalars(statement)}
-    for key, target in wanted.items():
-        if found[key].address is None:  # given up with the master key that sealed it
-            found[key].address = _seal(target.recipient, found[key].id, "address", box)
+    statement = select(Endpoint).where(
+        tuple_(Endpoint.channel, Endpoint.recipient_hash).in_(target_of)
+    )
+    endpoint_of = {
+        (endpoint.channel, endpoint.recipient_hash): endpoint
+        for endpoint in session.scalars(statement)
+    }
+    for key, target in target_of.items():
+        endpoint = endpoint_of[key]
+        if endpoint.address is None:  # dropped when its master key was lost
+            endpoint.address = _encrypt(target.recipient, endpoint.id, "address", box)
     session.flush()
-    return [found[key] for key in wanted]
+    return [endpoint_of[key] for key in target_of]
 
 
-def set_up_endpoint(
-    session: Session, target: Target, box: SecretBox, *, daily_summary: bool | None
+def save_endpoint(
+    session: Session, target: DeliveryTarget, box: SecretBox, *, daily_summary: bool | None
 ) -> Endpoint:
-    """The endpoint of a target; None leaves as it is whether the summary goes there."""
+    """Create or update the endpoint of a target; `daily_summary` None keeps the current value."""
     [endpoint] = ensure_endpoints(session, [target], box)
     if daily_summary is not None:
         endpoint.daily_summary = daily_summary
@@ -46,64 +59,64 @@ def set_up_endpoint(
     return endpoint
 
 
-def address_of(endpoint: Endpoint, box: SecretBox) -> Secret | None:
-    """The whole recipient; None when it was given up with the master key that sealed it.
+def decrypt_recipient(endpoint: Endpoint, box: SecretBox) -> Secret | None:
+    """The complete recipient; None if it was dropped because its master key was lost.
 
     Raises: `WrongMasterKey`, `BrokenSeal`.
     """
-    sealed = endpoint.address
-    return None if sealed is None else _open(sealed, endpoint, "address", box)
+    encrypted = endpoint.address
+    return None if encrypted is None else _decrypt(encrypted, endpoint, "address", box)
 
 
 def rotate_secret(
     session: Session, endpoint_id: str, box: SecretBox, now: datetime, *, overlap: timedelta
 ) -> Secret:
-    """Make a new secret, the only copy of which is the result; the earlier one signs, too, for a
-    while.
-    """
+    """Create a signing secret and return it; the previous one also signs for `overlap`."""
     endpoint = queries.get_endpoint(session, endpoint_id, for_update=True)
     if endpoint.secret is not None:
-        earlier = _open(endpoint.secret, endpoint, "secret", box)
-        endpoint.earlier_secret = _seal(earlier.reveal(), endpoint.id, "earlier_secret", box)
-        endpoint.earlier_until = now + overlap
-    made = Secret(new_secret())
-    endpoint.secret = _seal(made.reveal(), endpoint.id, "secret", box)
+        # Encrypted again: the ciphertext is bound to the name of its column.
+        previous = _decrypt(endpoint.secret, endpoint, "secret", box)
+        endpoint.previous_secret = _encrypt(previous.reveal(), endpoint.id, "previous_secret", box)
+        endpoint.previous_expires_at = now + overlap
+    secret = Secret(new_secret())
+    endpoint.secret = _encrypt(secret.reveal(), endpoint.id, "secret", box)
     session.flush()
-    return made
+    return secret
 
 
-def signing_keys(
+def get_signing_secrets(
     session: Session, endpoint: Endpoint, box: SecretBox, now: datetime
 ) -> tuple[Secret, ...]:
-    """What messages to an endpoint are signed with now; made where there is nothing yet."""
+    """The secrets that sign messages to an endpoint now; the first one is created on demand."""
     if endpoint.secret is None:
         return (rotate_secret(session, endpoint.id, box, now, overlap=timedelta()),)
-    keys = [_open(endpoint.secret, endpoint, "secret", box)]
-    if endpoint.earlier_secret and endpoint.earlier_until and endpoint.earlier_until > now:
-        keys.append(_open(endpoint.earlier_secret, endpoint, "earlier_secret", box))
-    return tuple(keys)
+    secrets = [_decrypt(endpoint.secret, endpoint, "secret", box)]
+    expires_at = endpoint.previous_expires_at
+    if endpoint.previous_secret and expires_at and expires_at > now:
+        secrets.append(_decrypt(endpoint.previous_secret, endpoint, "previous_secret", box))
+    return tuple(secrets)
 
 
-def _key(target: Target) -> tuple[str, str]:
+def _unique_key(target: DeliveryTarget) -> tuple[str, str]:
     return target.channel, hashlib.sha256(target.recipient.encode()).hexdigest()
 
 
-def _row(target: Target, box: SecretBox) -> dict[str, str]:
-    channel, digest = _key(target)
+def _insert_values(target: DeliveryTarget, box: SecretBox) -> dict[str, str]:
+    channel, recipient_hash = _unique_key(target)
     spec, endpoint_id = CHANNELS.get(channel), new_id()
     return {
         "id": endpoint_id,
         "channel": channel,
-        "digest": digest,
-        "address": _seal(target.recipient, endpoint_id, "address", box),
-        "recipient": spec.shown(target.recipient),
+        "recipient_hash": recipient_hash,
+        "address": _encrypt(target.recipient, endpoint_id, "address", box),
+        "recipient": spec.redact(target.recipient),
         "host": spec.host(target.recipient),
     }
 
 
-def _seal(plain: str, endpoint_id: str, column: str, box: SecretBox) -> str:
+def _encrypt(plain: str, endpoint_id: str, column: str, box: SecretBox) -> str:
     return box.encrypt(plain, table="endpoints", row=endpoint_id, column=column)
 
 
-def _open(sealed: str, endpoint: Endpoint, column: str, box: SecretBox) -> Secret:
-    return box.decrypt(sealed, table="endpoints", row=endpoint.id, column=column)
+def _decrypt(encrypted: str, endpoint: Endpoint, column: str, box: SecretBox) -> Secret:
+    return box.decrypt(encrypted, table="endpoints", row=endpoint.id, column=column)

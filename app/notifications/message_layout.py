@@ -1,86 +1,99 @@
-"""A message as lines of inert text, before a channel puts them into its own form."""
+"""Layout of a message: lines of safe text, which a channel puts into its own format."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from app.notifications.safe_text import followable, unlinked
-from app.notifications.types import Fact, Item, Message, Notice, Severity
+from app.notifications.safe_text import resolve_link, without_links
+from app.notifications.types import (
+    MessageFact,
+    MessageItem,
+    MessageSeverity,
+    NotificationMessage,
+    PublishedMessage,
+)
 
-TITLE_CHARS = 200
-SENTENCE_CHARS = 1000
-NAME_CHARS = 80
-VALUE_CHARS = 300
-MOST_LINES = 30
+MAX_TITLE_CHARS = 200
+MAX_SENTENCE_CHARS = 1000
+MAX_FACT_NAME_CHARS = 80
+MAX_FACT_VALUE_CHARS = 300
+MAX_LINES = 30
 
 
-class Run(NamedTuple):
-    """A piece of a line: a text without any markup, whole and safe as it is."""
+class TextSpan(NamedTuple):
+    """A part of a line: plain text without markup, and how to show it."""
 
     text: str
     strong: bool = False
     link: str | None = None
 
 
-Line: TypeAlias = tuple[Run, ...]
+TextLine: TypeAlias = tuple[TextSpan, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageLayout:
-    """A title, and sections of lines: the message itself, then each item."""
+    """A title and sections of lines: the message itself, then one section for each item."""
 
     title: str
-    sections: tuple[tuple[Line, ...], ...]
+    sections: tuple[tuple[TextLine, ...], ...]
 
 
-def layout_of(notice: Notice, *, most_items: int, most_lines: int = MOST_LINES) -> MessageLayout:
-    """The lines of a message; how many items are left out is said in the last section."""
-    message, public_url = notice.message, notice.public_url
-    sections = [_cut(tuple(_lines(message, public_url)), most_lines)]
+def build_layout(
+    published: PublishedMessage, *, max_items: int, max_lines: int = MAX_LINES
+) -> MessageLayout:
+    """Lay out a message; the last section counts the items that are left out."""
+    message, public_url = published.message, published.public_url
+    sections = [_truncate(tuple(_message_lines(message, public_url)), max_lines)]
     sections += [
-        (_heading(item, public_url), *_lines_of_item(item, most_lines))
-        for item in message.items[:most_items]
+        (_item_heading(item, public_url), *_item_lines(item, max_lines))
+        for item in message.items[:max_items]
     ]
-    left_out = len(message.items) - most_items
-    if left_out > 0:
-        sections.append(((Run(f"and {left_out} more"),),))
-    return MessageLayout(title=title_of(message), sections=tuple(filter(None, sections)))
+    omitted = len(message.items) - max_items
+    if omitted > 0:
+        sections.append(((TextSpan(f"and {omitted} more"),),))
+    return MessageLayout(title=message_title(message), sections=tuple(filter(None, sections)))
 
 
-def title_of(message: Message) -> str:
-    """The title, with how serious it is in words."""
-    title = unlinked(message.title, TITLE_CHARS)
-    return title if message.severity is Severity.INFO else f"{message.severity.title()}: {title}"
+def message_title(message: NotificationMessage) -> str:
+    """The title, preceded by the severity unless it is INFO."""
+    title = without_links(message.title, MAX_TITLE_CHARS)
+    if message.severity is MessageSeverity.INFO:
+        return title
+    return f"{message.severity.title()}: {title}"
 
 
-def _lines(message: Message, public_url: str) -> Iterator[Line]:
-    yield from _sentences(message.sentences)
-    yield from map(_fact, message.facts)
-    link = followable(message.link, public_url)
+def _message_lines(message: NotificationMessage, public_url: str) -> Iterator[TextLine]:
+    yield from _sentence_lines(message.sentences)
+    yield from map(_fact_line, message.facts)
+    link = resolve_link(message.link, public_url)
     if link is not None:
-        yield (Run("Open in MOSAICO", link=link),)
+        yield (TextSpan("Open in MOSAICO", link=link),)
 
 
-def _heading(item: Item, public_url: str) -> Line:
-    return (Run(unlinked(item.title, TITLE_CHARS), True, followable(item.link, public_url)),)
+def _item_heading(item: MessageItem, public_url: str) -> TextLine:
+    title = without_links(item.title, MAX_TITLE_CHARS)
+    return (TextSpan(title, True, resolve_link(item.link, public_url)),)
 
 
-def _lines_of_item(item: Item, most: int) -> tuple[Line, ...]:
-    return _cut((*_sentences(item.sentences), *map(_fact, item.facts)), most)
+def _item_lines(item: MessageItem, max_lines: int) -> tuple[TextLine, ...]:
+    return _truncate((*_sentence_lines(item.sentences), *map(_fact_line, item.facts)), max_lines)
 
 
-def _cut(lines: tuple[Line, ...], most: int) -> tuple[Line, ...]:
-    """At most so many lines, the last of which says how many others there are."""
-    if len(lines) <= most:
+def _truncate(lines: tuple[TextLine, ...], max_lines: int) -> tuple[TextLine, ...]:
+    """At most `max_lines` lines; the last one counts the lines that are left out."""
+    if len(lines) <= max_lines:
         return lines
-    return (*lines[: most - 1], (Run(f"and {len(lines) - most + 1} more lines"),))
+    omitted = len(lines) - max_lines + 1
+    return (*lines[: max_lines - 1], (TextSpan(f"and {omitted} more lines"),))
 
 
-def _sentences(sentences: tuple[str, ...]) -> Iterator[Line]:
-    shown = (unlinked(sentence, SENTENCE_CHARS) for sentence in sentences)
-    return ((Run(sentence),) for sentence in shown if sentence)
+def _sentence_lines(sentences: tuple[str, ...]) -> Iterator[TextLine]:
+    texts = (without_links(sentence, MAX_SENTENCE_CHARS) for sentence in sentences)
+    return ((TextSpan(text),) for text in texts if text)
 
 
-def _fact(fact: Fact) -> Line:
-    name, value = unlinked(fact.name, NAME_CHARS), unlinked(fact.value, VALUE_CHARS)
-    return (Run(f"{name}: ", True), Run(value or "–"))
+def _fact_line(fact: MessageFact) -> TextLine:
+    name = without_links(fact.name, MAX_FACT_NAME_CHARS)
+    value = without_links(fact.value, MAX_FACT_VALUE_CHARS)
+    return (TextSpan(f"{name}: ", True), TextSpan(value or "–"))

@@ -1,3 +1,5 @@
+"""Tables of notifications: messages, endpoints and deliveries."""
+
 from datetime import datetime
 from typing import Any
 
@@ -9,11 +11,10 @@ from app.core.encryption import ENCRYPTED
 
 
 class Notification(Base):
-    """A message of the inbox, which is also what its deliveries bring.
+    """A published message, which its deliveries send.
 
-    `message` is a `types.Message` as JSON. While a notification has a `once_key`, the same thing
-    is not told again. One that is not `listed` is no message of the inbox: what it tells is part of
-    one that is.
+    `message` is a `NotificationMessage` as JSON. A second message with the same `dedup_key` is not
+    published. A message that is not `in_inbox` repeats a part of another message that is.
     """
 
     __tablename__ = "notifications"
@@ -29,26 +30,26 @@ class Notification(Base):
     severity: Mapped[str]
     title: Mapped[str]
     message: Mapped[dict[str, Any]]
-    once_key: Mapped[str | None] = mapped_column(unique=True)
-    listed: Mapped[bool] = mapped_column(Boolean, server_default="true")
+    dedup_key: Mapped[str | None] = mapped_column(unique=True)
+    in_inbox: Mapped[bool] = mapped_column(Boolean, server_default="true")
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     read_at: Mapped[datetime | None]
 
 
 class Endpoint(Base):
-    """Where messages of a channel go: a recipient, and how it has answered lately.
+    """A destination of messages: the recipient of a channel, with the state of its circuit breaker.
 
-    `address` is the recipient, sealed; None once it was given up with a lost master key. What tells
-    it apart is `digest`, what may be shown of it `recipient`, and what it shares with others `host`.
-    `failing_since` is the first failure after the last success. `slow_tries` counts those that took
-    long, one after the other: while there are any, nothing is sent beside what goes to other slow
-    endpoints, and nothing at all before `rests_until`. Both secrets are sealed; the earlier one
-    signs, too, until it ends.
+    `address` is the encrypted recipient (None if its master key was lost), `recipient` its redacted
+    form and `recipient_hash` its unique key. Deliveries to the same `host` are sent one after the
+    other. `first_failed_at` is the first failure since the last success. `slow_count` is the number
+    of slow attempts in a row: if it is not 0, deliveries share one job with those of all slow
+    endpoints. No attempt is made before `paused_until`. `secret` and `previous_secret` are
+    encrypted; the previous one signs too until `previous_expires_at`.
     """
 
     __tablename__ = "endpoints"
     __table_args__ = (
-        UniqueConstraint("channel", "digest"),
+        UniqueConstraint("channel", "recipient_hash"),
         Index("ix_endpoints_created_at_id", "created_at", "id"),
     )
 
@@ -56,15 +57,15 @@ class Endpoint(Base):
     channel: Mapped[str]
     recipient: Mapped[str]
     address: Mapped[str | None] = mapped_column(info=ENCRYPTED)
-    digest: Mapped[str]
+    recipient_hash: Mapped[str]
     host: Mapped[str]
     secret: Mapped[str | None] = mapped_column(info=ENCRYPTED)
-    earlier_secret: Mapped[str | None] = mapped_column(info=ENCRYPTED)
-    earlier_until: Mapped[datetime | None]
+    previous_secret: Mapped[str | None] = mapped_column(info=ENCRYPTED)
+    previous_expires_at: Mapped[datetime | None]
     daily_summary: Mapped[bool] = mapped_column(Boolean, server_default="false")
-    slow_tries: Mapped[int] = mapped_column(Integer, server_default="0")
-    rests_until: Mapped[datetime | None]
-    failing_since: Mapped[datetime | None]
+    slow_count: Mapped[int] = mapped_column(Integer, server_default="0")
+    paused_until: Mapped[datetime | None]
+    first_failed_at: Mapped[datetime | None]
     delivered_at: Mapped[datetime | None]
     disabled_at: Mapped[datetime | None]
     disabled_reason: Mapped[str | None]
@@ -72,11 +73,11 @@ class Endpoint(Base):
 
 
 class Delivery(Base):
-    """One notification on its way to one endpoint.
+    """The delivery of one notification to one endpoint.
 
-    `attempts` counts the tries of the retry schedule, `round` all that were ever begun: it fences
-    the one that is under way. `due_at` is set while a delivery waits for its next try, or for its
-    turn; without it, one that is PENDING has a job.
+    `attempts` counts the attempts of the current retry schedule. `fencing_token` grows with every
+    attempt and every redelivery: a job with an older token does nothing. `due_at` is set while a
+    delivery waits for its next attempt; a PENDING delivery without it has a job.
     """
 
     __tablename__ = "deliveries"
@@ -94,7 +95,7 @@ class Delivery(Base):
     )
     status: Mapped[str]
     attempts: Mapped[int] = mapped_column(Integer, server_default="0")
-    round: Mapped[int] = mapped_column(Integer, server_default="0")
+    fencing_token: Mapped[int] = mapped_column(Integer, server_default="0")
     detail: Mapped[str | None]
     due_at: Mapped[datetime | None]
     tried_at: Mapped[datetime | None]

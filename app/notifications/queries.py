@@ -1,3 +1,5 @@
+"""Reads of notifications, endpoints and deliveries."""
+
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -10,32 +12,33 @@ from app.core.keyset import PageQuery, PageRows, select_page
 from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.rules import DeliveryStatus
 
-DUE_AT_ONCE = 200
+MAX_DUE = 200
 
-# What refers to a row may be written beside it: a delivery while its endpoint is being told of.
-LOCK = {"key_share": True}
+# FOR NO KEY UPDATE: rows that refer to the locked row can still be inserted, such as a delivery to
+# a locked endpoint.
+ROW_LOCK = {"key_share": True}
 
 
 class NotificationNotFound(NotFound):
-    """There is no notification with this id; GET /api/v1/notifications lists those there are."""
+    """The notification does not exist; GET /api/v1/notifications lists all notifications."""
 
     code = "notification-not-found"
 
 
 class DeliveryNotFound(NotFound):
-    """There is no delivery with this id; GET /api/v1/deliveries lists those there are."""
+    """The delivery does not exist; GET /api/v1/deliveries lists all deliveries."""
 
     code = "delivery-not-found"
 
 
 class EndpointNotFound(NotFound):
-    """There is no endpoint with this id; GET /api/v1/endpoints lists those there are."""
+    """The endpoint does not exist; GET /api/v1/endpoints lists all endpoints."""
 
     code = "endpoint-not-found"
 
 
-class Sending(NamedTuple):
-    """A delivery with what it brings and where to."""
+class LoadedDelivery(NamedTuple):
+    """A delivery with its notification and its endpoint."""
 
     delivery: Delivery
     notification: Notification
@@ -45,16 +48,18 @@ class Sending(NamedTuple):
 def get_notification(
     session: Session, notification_id: str, *, for_update: bool = False
 ) -> Notification:
-    found = session.get(Notification, notification_id, with_for_update=LOCK if for_update else None)
-    if found is None:
+    notification = session.get(
+        Notification, notification_id, with_for_update=ROW_LOCK if for_update else None
+    )
+    if notification is None:
         raise NotificationNotFound
-    return found
+    return notification
 
 
 def list_notifications(
     session: Session, query: PageQuery, *, unread: bool | None = None
 ) -> PageRows[Notification]:
-    statement = select(Notification).where(Notification.listed)
+    statement = select(Notification).where(Notification.in_inbox)
     if unread is not None:
         is_unread = Notification.read_at.is_(None)
         statement = statement.where(is_unread if unread else ~is_unread)
@@ -63,15 +68,15 @@ def list_notifications(
 
 
 def count_unread(session: Session) -> int:
-    statement = select(func.count()).where(Notification.read_at.is_(None), Notification.listed)
+    statement = select(func.count()).where(Notification.read_at.is_(None), Notification.in_inbox)
     return session.scalar(statement) or 0
 
 
 def get_endpoint(session: Session, endpoint_id: str, *, for_update: bool = False) -> Endpoint:
-    found = session.get(Endpoint, endpoint_id, with_for_update=LOCK if for_update else None)
-    if found is None:
+    endpoint = session.get(Endpoint, endpoint_id, with_for_update=ROW_LOCK if for_update else None)
+    if endpoint is None:
         raise EndpointNotFound
-    return found
+    return endpoint
 
 
 def list_endpoints(
@@ -90,21 +95,24 @@ def list_endpoints(
     return select_page(session, statement, keys=[Endpoint.created_at, Endpoint.id], query=query)
 
 
-def summary_endpoints(session: Session) -> list[str]:
-    """Who asks for the daily summary, by id."""
+def list_summary_endpoints(session: Session) -> list[str]:
+    """The ids of the endpoints that receive the daily summary."""
     statement = select(Endpoint.id).where(Endpoint.daily_summary)
     return list(session.scalars(statement.order_by(Endpoint.id)))
 
 
-def get_sending(session: Session, delivery_id: str, *, for_update: bool = False) -> Sending:
-    """Locks:   with `for_update` the endpoint, then the delivery."""
+def get_delivery(session: Session, delivery_id: str, *, for_update: bool = False) -> LoadedDelivery:
+    """A delivery with its notification and endpoint.
+
+    Locks:   with `for_update`, the endpoint, then the delivery.
+    """
     delivery = session.get(Delivery, delivery_id)
     if delivery is None:
         raise DeliveryNotFound
     endpoint = get_endpoint(session, delivery.endpoint_id, for_update=for_update)
     if for_update:
-        session.refresh(delivery, with_for_update=LOCK)
-    return Sending(delivery, get_notification(session, delivery.notification_id), endpoint)
+        session.refresh(delivery, with_for_update=ROW_LOCK)
+    return LoadedDelivery(delivery, get_notification(session, delivery.notification_id), endpoint)
 
 
 def list_deliveries(
@@ -127,27 +135,27 @@ def list_deliveries(
 
 def endpoints_of(session: Session, deliveries: Sequence[Delivery]) -> dict[str, Endpoint]:
     """The endpoints of some deliveries, by id."""
-    return endpoints_by_id(session, {delivery.endpoint_id for delivery in deliveries})
+    return get_endpoints_by_id(session, {delivery.endpoint_id for delivery in deliveries})
 
 
-def endpoints_by_id(session: Session, ids: Iterable[str]) -> dict[str, Endpoint]:
-    """Those of these endpoints that there are."""
-    found = session.scalars(select(Endpoint).where(Endpoint.id.in_(list(ids))))
-    return {endpoint.id: endpoint for endpoint in found}
+def get_endpoints_by_id(session: Session, ids: Iterable[str]) -> dict[str, Endpoint]:
+    """The endpoints with these ids; unknown ids are left out."""
+    endpoints = session.scalars(select(Endpoint).where(Endpoint.id.in_(list(ids))))
+    return {endpoint.id: endpoint for endpoint in endpoints}
 
 
-def endpoints_in_order(session: Session, ids: Sequence[str]) -> list[Endpoint]:
-    """Those of these endpoints that there are, in this order."""
-    found = endpoints_by_id(session, ids)
-    return [found[each] for each in ids if each in found]
+def get_endpoints_in_order(session: Session, ids: Sequence[str]) -> list[Endpoint]:
+    """The endpoints with these ids, in this order; unknown ids are left out."""
+    endpoints = get_endpoints_by_id(session, ids)
+    return [endpoints[endpoint_id] for endpoint_id in ids if endpoint_id in endpoints]
 
 
-def next_deliveries(
+def list_next_deliveries(
     session: Session, now: datetime | None, endpoint_ids: Sequence[str] | None = None
 ) -> list[str]:
-    """The delivery that is next for each of these endpoints (or of all): the oldest that is due.
+    """The oldest due delivery of each endpoint, or of these endpoints.
 
-    None for an endpoint that has a job, or rests. `now` None is the time of the transaction.
+    Endpoints that have a job, or are paused, are left out. `now` None is the transaction's time.
     """
     at = func.now() if now is None else now
     with_job = aliased(Delivery)
@@ -161,11 +169,11 @@ def next_deliveries(
         .join(Endpoint, Endpoint.id == Delivery.endpoint_id)
         .where(
             Delivery.due_at <= at,
-            or_(Endpoint.rests_until.is_(None), Endpoint.rests_until <= at),
+            or_(Endpoint.paused_until.is_(None), Endpoint.paused_until <= at),
             ~has_job,
         )
         .group_by(Delivery.endpoint_id)
-        .limit(DUE_AT_ONCE)
+        .limit(MAX_DUE)
     )
     if endpoint_ids is not None:
         statement = statement.where(Delivery.endpoint_id.in_(endpoint_ids))

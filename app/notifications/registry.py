@@ -1,4 +1,4 @@
-"""Which channels there are, and what a channel promises."""
+"""The registry of channels, and the check of recipients against them."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,60 +10,60 @@ from app.core.encryption import Secret
 from app.core.errors import ErrorItem, Invalid, NotFound
 from app.core.registry import LoadedPlugin, Registry
 from app.core.resources import Resources
-from app.notifications.types import Notice, Outcome, Target
+from app.notifications.types import DeliveryOutcome, DeliveryTarget, PublishedMessage
 
 
-class UnfitRecipient(Invalid):
-    """The channel does not know such a recipient; write one of the form that `errors` tells."""
+class InvalidRecipient(Invalid):
+    """The channel does not accept the recipient; `errors` describes the expected form."""
 
-    code = "unfit-recipient"
+    code = "invalid-recipient"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outgoing:
-    """One try: what `render` made of the notice, and what it is signed with if it is signed.
+class OutgoingMessage:
+    """The message of one attempt: the body from `render`, and the secrets that sign it.
 
-    `id` is the same on every try, so that a recipient can tell that it has the message already.
+    `message_id` is the same for every attempt, so that a recipient can recognize a repetition.
     """
 
-    id: str
+    message_id: str
     recipient: str
     body: bytes
-    now: datetime
-    keys: tuple[Secret, ...] = ()
+    sent_at: datetime
+    signing_secrets: tuple[Secret, ...] = ()
 
 
-def _as_it_is(recipient: str) -> str:
+def _unredacted(recipient: str) -> str:
     return recipient
 
 
-def host_of(recipient: str) -> str:
-    """What messages to a URL share with others: its server."""
+def url_host(recipient: str) -> str:
+    """The server of a recipient URL."""
     return urlsplit(recipient).netloc.lower()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelSpec:
-    """How messages go out.
+    """A channel: how to check a recipient, and how to render and send a message.
 
-    `check` raises `UnfitRecipient`. `render` is pure, and makes every text of a user inert; what it
-    gives is the same for the same notice. `send` goes over the network, takes at most 15 s, and
-    tells failures by what it returns. `host` names what recipients share: messages to one host go
-    one after the other. `shown` is a recipient as it may be shown, where it is as good as a
-    password. `signed` channels are given keys to sign with.
+    `check` raises `InvalidRecipient`. `render` is pure and deterministic, and escapes every text
+    that a user may have written. `send` uses the network, takes at most 15 s, and returns failures
+    instead of raising them. `host` is what recipients share: messages to one host are sent one
+    after the other. `redact` returns what may be shown of a recipient that is a credential.
+    Messages of `signed` channels get secrets to sign with.
     """
 
     check: Callable[[str], None]
-    render: Callable[[Notice], bytes]
-    send: Callable[[Resources, Outgoing], Outcome]
-    host: Callable[[str], str] = host_of
-    shown: Callable[[str], str] = _as_it_is
+    render: Callable[[PublishedMessage], bytes]
+    send: Callable[[Resources, OutgoingMessage], DeliveryOutcome]
+    host: Callable[[str], str] = url_host
+    redact: Callable[[str], str] = _unredacted
     signed: bool = False
 
 
 def _require_spec(name: str, channel: object) -> None:
     if not isinstance(channel, ChannelSpec):
-        raise TypeError(f"the channel {name} is to be a ChannelSpec, not {channel!r:.80}")
+        raise TypeError(f"the channel {name} must be a ChannelSpec, not {channel!r:.80}")
 
 
 CHANNELS: Final[Registry[ChannelSpec]] = Registry(
@@ -71,77 +71,81 @@ CHANNELS: Final[Registry[ChannelSpec]] = Registry(
 )
 
 IN_APP: Final = "IN_APP"
-"""Every message is in the inbox; whoever names this channel asks for nothing beside that."""
+"""The inbox: it holds every message, so this channel adds no delivery."""
+
+
+IN_APP_ERROR: Final = ErrorItem(
+    pointer="", detail=f"{IN_APP} has one shared inbox and no recipients; choose another channel"
+)
 
 
 def load_channels(warn: Callable[[LoadedPlugin], None]) -> None:
-    """Find the built-in channels and those of other distributions, once in a process."""
+    """Load the built-in channels and those of plugins, once per process."""
     CHANNELS.load("app.notifications.channels", warn)
 
 
-def require_target(target: Target) -> None:
-    """Raise `UnfitRecipient` unless there is this channel and it knows such a recipient."""
+def require_target(target: DeliveryTarget) -> None:
+    """Raise `InvalidRecipient` unless the channel exists and accepts the recipient."""
     channel = CHANNELS.find(target.channel)
     if channel is None:
-        faults = _unknown_channels([target.channel]) or _in_app_has_no_recipients()
-        detail = "there is no such channel; see `errors`"
-        raise UnfitRecipient(detail, errors=[replace(faults[0], pointer="/channel")])
-    fault = _fault(target.channel, target.recipient)
-    if fault is not None:
-        error = ErrorItem(pointer="/recipient", detail=fault)
-        raise UnfitRecipient(f"{target.channel} has no such recipients", errors=[error])
+        errors = _unknown_channel_errors([target.channel]) or [IN_APP_ERROR]
+        detail = "the channel is not valid; see `errors`"
+        raise InvalidRecipient(detail, errors=[replace(errors[0], pointer="/channel")])
+    problem = _recipient_error(target.channel, target.recipient)
+    if problem is not None:
+        error = ErrorItem(pointer="/recipient", detail=problem)
+        raise InvalidRecipient(f"{target.channel} does not accept the recipient", errors=[error])
 
 
-def targets_of(channels: Sequence[str], recipients: Sequence[str]) -> list[Target]:
-    """Whom a rule with these fields tells: each recipient by every one of the channels that knows
-    such recipients. `IN_APP` needs none.
+def resolve_targets(channels: Sequence[str], recipients: Sequence[str]) -> list[DeliveryTarget]:
+    """The targets of an alert rule: each recipient with every channel that accepts it.
 
-    Raises: `UnfitRecipient`, which tells what is wrong with each entry: a channel that is not
-            known or has nobody to tell, a recipient that none of the channels knows.
+    `IN_APP` needs no recipient.
+    Raises: `InvalidRecipient` with an error for each unknown channel, each channel without a
+            recipient, and each recipient that none of the channels accepts.
     """
-    errors = _unknown_channels(channels)
-    named = [name for name in dict.fromkeys(channels) if name in CHANNELS.names()]
-    found: list[Target] = []
-    for place, recipient in enumerate(recipients):
-        reasons = {name: _fault(name, recipient) for name in named}
-        fitting = [name for name, fault in reasons.items() if fault is None]
-        found += [Target(name, recipient) for name in fitting]
-        if not fitting:
-            errors.append(ErrorItem(pointer=f"/recipients/{place}", detail=_told(reasons)))
-    errors += _lonely(channels, found)
+    errors = _unknown_channel_errors(channels)
+    channel_names = [name for name in dict.fromkeys(channels) if name in CHANNELS.names()]
+    targets: list[DeliveryTarget] = []
+    for index, recipient in enumerate(recipients):
+        problems = {name: _recipient_error(name, recipient) for name in channel_names}
+        accepting = [name for name, problem in problems.items() if problem is None]
+        targets += [DeliveryTarget(name, recipient) for name in accepting]
+        if not accepting:
+            detail = _describe_errors(problems)
+            errors.append(ErrorItem(pointer=f"/recipients/{index}", detail=detail))
+    errors += _unused_channel_errors(channels, targets)
     if errors:
-        raise UnfitRecipient("recipients and channels do not fit; see `errors`", errors=errors)
-    return list(dict.fromkeys(found))
+        raise InvalidRecipient("recipients and channels do not match; see `errors`", errors=errors)
+    return list(dict.fromkeys(targets))
 
 
-def _unknown_channels(channels: Sequence[str]) -> list[ErrorItem]:
+def _unknown_channel_errors(channels: Sequence[str]) -> list[ErrorItem]:
     errors = []
-    for place, name in enumerate(channels):
+    for index, name in enumerate(channels):
         try:
             if name != IN_APP:
                 CHANNELS.get(name)
         except NotFound as error:
-            errors.append(ErrorItem(pointer=f"/channels/{place}", detail=error.detail))
+            errors.append(ErrorItem(pointer=f"/channels/{index}", detail=error.detail))
     return errors
 
 
-def _in_app_has_no_recipients() -> list[ErrorItem]:
-    return [ErrorItem(pointer="", detail=f"{IN_APP} has one inbox for all; leave it out")]
-
-
-def _lonely(channels: Sequence[str], found: Iterable[Target]) -> list[ErrorItem]:
-    told = {target.channel for target in found}
+def _unused_channel_errors(
+    channels: Sequence[str], targets: Iterable[DeliveryTarget]
+) -> list[ErrorItem]:
+    used = {target.channel for target in targets}
     return [
         ErrorItem(
-            pointer=f"/channels/{place}",
-            detail=f"{name} has nobody to tell; add a recipient for it, or leave the channel out",
+            pointer=f"/channels/{index}",
+            detail=f"{name} has no recipient; add a recipient for it, or remove the channel",
         )
-        for place, name in enumerate(channels)
-        if name in CHANNELS.names() and name not in told
+        for index, name in enumerate(channels)
+        if name in CHANNELS.names() and name not in used
     ]
 
 
-def _fault(name: str, recipient: str) -> str | None:
+def _recipient_error(name: str, recipient: str) -> str | None:
     try:
         CHANNELS.get(name).check(recipient)
     except Invalid as error:
@@ -149,7 +153,7 @@ def _fault(name: str, recipient: str) -> str | None:
     return None
 
 
-def _told(reasons: dict[str, str | None]) -> str:
-    if not reasons:
-        return "no channel is named that could tell it; add one to `channels`"
-    return "; ".join(f"{name}: {fault}" for name, fault in reasons.items())
+def _describe_errors(problems: dict[str, str | None]) -> str:
+    if not problems:
+        return "no channel is given for the recipient; add one to `channels`"
+    return "; ".join(f"{name}: {problem}" for name, problem in problems.items())

@@ -1,3 +1,5 @@
+"""REST endpoints of the inbox, of endpoints and of deliveries."""
+
 from datetime import timedelta
 from typing import Annotated
 
@@ -26,9 +28,9 @@ from app.notifications.schemas import (
     InboxView,
     NotificationView,
     TargetBody,
-    fact_views,
+    message_fields,
 )
-from app.notifications.types import Fact, Message, Target
+from app.notifications.types import DeliveryTarget, MessageFact, NotificationMessage
 
 NotificationId = Annotated[str, Path(alias="notificationId")]
 EndpointId = Annotated[str, Path(alias="endpointId")]
@@ -47,9 +49,11 @@ deliveries_router = APIRouter(prefix="/deliveries", tags=["notifications"], resp
 def list_notifications(
     page: Paging,
     res: Res,
-    unread: Annotated[bool | None, Query(description="Only those that nobody has read.")] = None,
+    unread: Annotated[
+        bool | None, Query(description="Filter by read state: true lists unread messages only.")
+    ] = None,
 ) -> Page[NotificationView]:
-    """The inbox, newest first."""
+    """List the messages of the inbox, newest first."""
     with res.db.read() as session:
         rows = queries.list_notifications(session, page, unread=unread)
         items = [notification_view(row) for row in rows.rows]
@@ -58,7 +62,7 @@ def list_notifications(
 
 @inbox_router.get("/events", response_class=StreamingResponse, dependencies=READ)
 def follow_inbox(request: Request, res: Res, hub: Hub) -> StreamingResponse:
-    """The inbox as server-sent events: one whenever something comes or is read."""
+    """Follow the inbox as server-sent events: one event for each new or read message."""
 
     def snapshot() -> Snapshot:
         with res.db.read() as session:
@@ -69,8 +73,8 @@ def follow_inbox(request: Request, res: Res, hub: Hub) -> StreamingResponse:
 
 @inbox_router.post("/test", status_code=201, response_model=DeliveryView, dependencies=ADMIN)
 def send_test(body: TargetBody, once: Once, res: Res) -> Response:
-    """Send a message to a recipient, to see whether it arrives; the answer is its delivery."""
-    target = Target(body.channel, body.recipient)
+    """Send a test message to a recipient; the response is its delivery."""
+    target = DeliveryTarget(body.channel, body.recipient)
     require_target(target)
 
     def send(session: Session) -> DeliveryView:
@@ -84,7 +88,7 @@ def send_test(body: TargetBody, once: Once, res: Res) -> Response:
 
 @inbox_router.post("/read-all", dependencies=RUN)
 def read_all_notifications(res: Res) -> InboxView:
-    """Note that everything in the inbox was read."""
+    """Mark all messages as read."""
     with res.db.begin() as session:
         service.mark_all_read(session, res.clock())
         return inbox_view(session)
@@ -92,39 +96,40 @@ def read_all_notifications(res: Res) -> InboxView:
 
 @inbox_router.get("/{notificationId}", dependencies=READ)
 def get_notification(notification_id: NotificationId, res: Res) -> NotificationView:
+    """Show a message."""
     with res.db.read() as session:
         return notification_view(queries.get_notification(session, notification_id))
 
 
 @inbox_router.post("/{notificationId}/read", dependencies=RUN)
 def read_notification(notification_id: NotificationId, res: Res) -> NotificationView:
-    """Note that a message was read."""
+    """Mark a message as read."""
     with res.db.begin() as session:
-        return notification_view(service.mark(session, notification_id, res.clock()))
+        return notification_view(service.set_read_at(session, notification_id, res.clock()))
 
 
 @inbox_router.post("/{notificationId}/unread", dependencies=RUN)
 def unread_notification(notification_id: NotificationId, res: Res) -> NotificationView:
-    """Let a message count as unread again."""
+    """Mark a message as unread."""
     with res.db.begin() as session:
-        return notification_view(service.mark(session, notification_id, None))
+        return notification_view(service.set_read_at(session, notification_id, None))
 
 
 @endpoints_router.post("", status_code=201, response_model=EndpointView, dependencies=ADMIN)
-def set_up_endpoint(body: EndpointBody, once: Once, res: Res) -> Response:
-    """Make known where messages may go, or change what goes there; the same recipient is one
-    endpoint. Whom a rule names is one by itself.
+def save_endpoint(body: EndpointBody, once: Once, res: Res) -> Response:
+    """Create an endpoint, or update the one of the same recipient.
+
+    The recipients of alert rules get their endpoints automatically.
     """
-    target = Target(body.channel, body.recipient)
+    target = DeliveryTarget(body.channel, body.recipient)
     require_target(target)
 
-    def set_up(session: Session) -> EndpointView:
-        wanted = body.daily_summary
+    def save(session: Session) -> EndpointView:
         return endpoint_view(
-            endpoints.set_up_endpoint(session, target, res.secrets, daily_summary=wanted)
+            endpoints.save_endpoint(session, target, res.secrets, daily_summary=body.daily_summary)
         )
 
-    return once(body, set_up)
+    return once(body, save)
 
 
 @endpoints_router.get("", dependencies=READ)
@@ -134,7 +139,7 @@ def list_endpoints(
     channel: Annotated[str | None, Query(max_length=64)] = None,
     disabled: Annotated[bool | None, Query()] = None,
 ) -> Page[EndpointView]:
-    """Where messages go, newest first."""
+    """List endpoints, newest first."""
     with res.db.read() as session:
         rows = queries.list_endpoints(session, page, channel=channel, disabled=disabled)
         items = [endpoint_view(row) for row in rows.rows]
@@ -143,13 +148,14 @@ def list_endpoints(
 
 @endpoints_router.get("/{endpointId}", dependencies=READ)
 def get_endpoint(endpoint_id: EndpointId, res: Res) -> EndpointView:
+    """Show an endpoint."""
     with res.db.read() as session:
         return endpoint_view(queries.get_endpoint(session, endpoint_id))
 
 
 @endpoints_router.post("/{endpointId}/enable", dependencies=ADMIN)
 def enable_endpoint(endpoint_id: EndpointId, res: Res) -> EndpointView:
-    """Send there again; what was held comes first."""
+    """Enable an endpoint; deliveries that were held are sent first."""
     with res.db.begin() as session:
         return endpoint_view(service.enable_endpoint(session, endpoint_id, res.clock()))
 
@@ -160,14 +166,14 @@ def enable_endpoint(endpoint_id: EndpointId, res: Res) -> EndpointView:
 def rotate_endpoint_secret(
     endpoint_id: EndpointId, body: EndpointSecretRotation, once: Once, res: Res
 ) -> Response:
-    """Make the secret that messages to an endpoint are signed with; only this answer shows it."""
+    """Create the secret that signs messages to an endpoint; it is shown only in this response."""
 
     def rotate(session: Session) -> EndpointSecretView:
-        overlap = timedelta(seconds=body.earlier_ends_after_seconds)
-        made = endpoints.rotate_secret(
+        overlap = timedelta(seconds=body.overlap_seconds)
+        secret = endpoints.rotate_secret(
             session, endpoint_id, res.secrets, res.clock(), overlap=overlap
         )
-        return EndpointSecretView(secret=made.reveal())
+        return EndpointSecretView(secret=secret.reveal())
 
     return once(body, rotate, location=lambda _: f"/api/v1/endpoints/{endpoint_id}")
 
@@ -180,7 +186,7 @@ def list_deliveries(
     notification_id: Annotated[str | None, Query(alias="notificationId", max_length=64)] = None,
     endpoint_id: Annotated[str | None, Query(alias="endpointId", max_length=64)] = None,
 ) -> Page[DeliveryView]:
-    """Messages on their way to somebody, newest first."""
+    """List deliveries, newest first."""
     with res.db.read() as session:
         rows = queries.list_deliveries(
             session,
@@ -195,53 +201,56 @@ def list_deliveries(
 
 @deliveries_router.get("/{deliveryId}", dependencies=READ)
 def get_delivery(delivery_id: DeliveryId, res: Res) -> DeliveryView:
+    """Show a delivery."""
     with res.db.read() as session:
-        found = queries.get_sending(session, delivery_id)
-        return delivery_view(found.delivery, found.endpoint)
+        loaded = queries.get_delivery(session, delivery_id)
+        return delivery_view(loaded.delivery, loaded.endpoint)
 
 
 @deliveries_router.post("/{deliveryId}/redeliver", dependencies=RUN)
 def redeliver_message(delivery_id: DeliveryId, res: Res) -> DeliveryView:
-    """Send a message again, now; it keeps its id."""
+    """Send a message again now; its id stays the same."""
     with res.db.begin() as session:
         return delivery_views(session, [service.redeliver(session, delivery_id, res.clock())])[0]
 
 
 def inbox_view(session: Session) -> InboxView:
-    newest = queries.list_notifications(session, PageQuery(limit=1)).rows
+    newest_rows = queries.list_notifications(session, PageQuery(limit=1)).rows
     return InboxView(
         unread=queries.count_unread(session),
-        newest=notification_view(newest[0]) if newest else None,
+        newest=notification_view(newest_rows[0]) if newest_rows else None,
     )
 
 
 def notification_view(row: Notification) -> NotificationView:
     return NotificationView(
-        id=row.id, created_at=row.created_at, read_at=row.read_at, **fact_views(row.message)
+        id=row.id, created_at=row.created_at, read_at=row.read_at, **message_fields(row.message)
     )
 
 
 def endpoint_view(row: Endpoint) -> EndpointView:
-    own = EndpointView.model_fields.keys() - {"secret_set"}
-    columns = {name: getattr(row, name) for name in own}
+    names = EndpointView.model_fields.keys() - {"secret_set"}
+    columns = {name: getattr(row, name) for name in names}
     return EndpointView(**columns, secret_set=row.secret is not None)
 
 
 def delivery_view(row: Delivery, endpoint: Endpoint) -> DeliveryView:
-    own = ("channel", "recipient")
-    columns = {name: getattr(row, name) for name in DeliveryView.model_fields if name not in own}
+    names = DeliveryView.model_fields.keys() - {"channel", "recipient"}
+    columns = {name: getattr(row, name) for name in names}
     return DeliveryView(**columns, channel=endpoint.channel, recipient=endpoint.recipient)
 
 
 def delivery_views(session: Session, rows: list[Delivery]) -> list[DeliveryView]:
-    known = queries.endpoints_of(session, rows)
-    return [delivery_view(row, known[row.endpoint_id]) for row in rows]
+    endpoint_of = queries.endpoints_of(session, rows)
+    return [delivery_view(row, endpoint_of[row.endpoint_id]) for row in rows]
 
 
-def _test_message(channel: str) -> Message:
-    return Message(
+def _test_message(channel: str) -> NotificationMessage:
+    return NotificationMessage(
         topic="test",
-        title="This is a test",
-        sentences=("Somebody asked MOSAICO to send it. What is sent to you arrives.",),
-        facts=(Fact("channel", channel),),
+        title="Test message",
+        sentences=(
+            "This test message was requested in MOSAICO. Notifications to you are delivered.",
+        ),
+        facts=(MessageFact("channel", channel),),
     )

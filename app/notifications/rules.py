@@ -1,4 +1,4 @@
-"""Decisions about deliveries: when the next try is, when an endpoint is given up.
+"""Decisions about deliveries: retries, pauses and disabling of endpoints, parallel sending.
 
 Source: Standard Webhooks 1.0 (retry schedule, disabling).
 """
@@ -11,26 +11,30 @@ from app.core.http.retry import Jitter, RetryPolicy, ScheduledBackoff
 
 DAY_S = 86_400.0
 
-# Before each try, counted from the end of the one before.
-SCHEDULE_S = (0.0, 5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, DAY_S)
+# The wait before each attempt, from the end of the previous one.
+RETRY_WAITS_S = (0.0, 5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, DAY_S)
 RETRY_POLICY: Final = RetryPolicy(
-    backoff=ScheduledBackoff(SCHEDULE_S),
+    backoff=ScheduledBackoff(RETRY_WAITS_S),
     jitter=Jitter(0.8, 1.2),
-    max_retries=len(SCHEDULE_S),
+    max_retries=len(RETRY_WAITS_S),
     max_retry_after_s=DAY_S,
     # A server may ask for a longer wait than the schedule, never for more requests.
     retry_after_replaces_backoff=False,
 )
 DISABLED_AFTER = timedelta(hours=120)
-SLOW_S = 2.0
+SLOW_AFTER_S = 2.0
 
-# After as many tries that took long and failed, one after the other.
-RESTS_S = (0.0, 5.0, 300.0)
-SLOW_LANE = "notifications: slow"
+# The pause of an endpoint by the number of its slow failed attempts in a row.
+PAUSES_S = (0.0, 5.0, 300.0)
+SLOW_LOCK = "notifications: slow"
 
 
 class DeliveryStatus(StrEnum):
-    """`HELD` waits until its endpoint is enabled again; `FAILED` until somebody redelivers it."""
+    """State of a delivery.
+
+    PENDING: waits for an attempt. DELIVERED: the recipient accepted it. FAILED: a dead letter, no
+    further attempt unless a person redelivers it. HELD: waits until its endpoint is enabled.
+    """
 
     PENDING = "PENDING"
     DELIVERED = "DELIVERED"
@@ -38,29 +42,33 @@ class DeliveryStatus(StrEnum):
     HELD = "HELD"
 
 
-def wait_s(attempts: int, told_s: float | None, chance: float) -> float | None:
-    """Seconds until the next try after so many failed ones; None when there is none.
+def retry_wait_s(attempts: int, retry_after_s: float | None, chance: float) -> float | None:
+    """Seconds until the next attempt after `attempts` failed ones; None makes it a dead letter.
 
-    `chance` in [0, 1] spreads a wait by ±20 %. What the other side asked for is not undercut.
+    `chance` in [0, 1] spreads the wait by ±20 %. The recipient's `Retry-After` is the minimum.
     """
-    return RETRY_POLICY.next_wait_s(failed_attempts=attempts, chance=chance, retry_after_s=told_s)
+    return RETRY_POLICY.next_wait_s(
+        failed_attempts=attempts, chance=chance, retry_after_s=retry_after_s
+    )
 
 
-def is_given_up(failing_since: datetime, now: datetime) -> bool:
-    """Whether an endpoint has only failed for too long."""
-    return now - failing_since >= DISABLED_AFTER
+def should_disable(first_failed_at: datetime, now: datetime) -> bool:
+    """Whether an endpoint has failed for too long without a success."""
+    return now - first_failed_at >= DISABLED_AFTER
 
 
-def rest_s(slow_tries: int) -> float:
-    """Seconds for which an endpoint is left alone after so many tries that took long and failed.
+def pause_s(slow_count: int) -> float:
+    """Seconds without deliveries to an endpoint after `slow_count` slow failures in a row.
 
-    Else each of the messages that wait for it would take its time, and that of other slow ones.
+    Without a pause, every waiting message would cost a timeout and delay other slow endpoints.
     """
-    return RESTS_S[min(slow_tries, len(RESTS_S) - 1)]
+    return PAUSES_S[min(slow_count, len(PAUSES_S) - 1)]
 
 
-def lane(host: str, *, slow: bool) -> str:
-    """What is sent one after the other: all that goes to one host, and all that goes to slow
-    endpoints, wherever they are. So these keep one job busy, and delay nobody else.
+def queue_lock(host: str, *, slow: bool) -> str:
+    """The job lock of a delivery: deliveries with the same lock are sent one after the other.
+
+    There is one lock per host, and one for all slow endpoints: these occupy one job of all
+    workers and delay no other endpoint.
     """
-    return SLOW_LANE if slow else f"notifications: {host}"
+    return SLOW_LOCK if slow else f"notifications: {host}"

@@ -1,50 +1,50 @@
-"""Texts of users, made inert: what they call things gives no orders to whoever shows it."""
+"""Safe text: user-chosen names and texts without control characters, line breaks and links."""
 
 import re
 import unicodedata
 from urllib.parse import urljoin, urlsplit
 
-MORE = "…"
-LONGEST_LINK = 2048
+ELLIPSIS = "…"
+MAX_LINK_CHARS = 2048
 
-# Mail programs and chats turn these into links by themselves.
-_LINKED = re.compile(r"://|(?<=www)\.", re.IGNORECASE)
+# Mail programs and chats turn these into links automatically.
+_AUTO_LINK = re.compile(r"://|(?<=www)\.", re.IGNORECASE)
 
 
 def one_line(text: str, limit: int) -> str:
-    """A text without line breaks, control characters and marks of direction, cut to `limit`."""
-    shown = text if text.isprintable() else "".join(map(_visible, text))
-    line = " ".join(shown.split())
-    return line if len(line) <= limit else line[: limit - len(MORE)].rstrip() + MORE
+    """The text on one line, without control and direction characters, cut to `limit`."""
+    visible = text if text.isprintable() else "".join(map(_visible_char, text))
+    line = " ".join(visible.split())
+    return line if len(line) <= limit else line[: limit - len(ELLIPSIS)].rstrip() + ELLIPSIS
 
 
-def unlinked(text: str, limit: int) -> str:
-    """A line in which nothing looks like a link to a program that makes links of texts."""
-    return _LINKED.sub(lambda found: f"[{found.group()}]", one_line(text, limit))
+def without_links(text: str, limit: int) -> str:
+    """The text on one line, with brackets that prevent automatic links."""
+    return _AUTO_LINK.sub(lambda match: f"[{match.group()}]", one_line(text, limit))
 
 
-def followable(link: str | None, public_url: str) -> str | None:
-    """The address behind a link: a path of this service, or a page somewhere on the web.
+def resolve_link(link: str | None, public_url: str) -> str | None:
+    """The absolute URL of a link: a path of this service, or a web page.
 
-    None for anything else: other schemes, user names, characters that a URL does not have.
+    None for all other links: other schemes, user names, characters that are not valid in a URL.
     """
-    if not link or len(link) > LONGEST_LINK or not (link.isascii() and link.isprintable()):
+    if not link or len(link) > MAX_LINK_CHARS or not (link.isascii() and link.isprintable()):
         return None
     if any(mark in link for mark in " \"<>\\^`{|}'"):
         return None
     try:
-        whole = urljoin(public_url, link)
-        parts = urlsplit(whole)
-        fits = (
+        url = urljoin(public_url, link)
+        parts = urlsplit(url)
+        is_web_page = (
             parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
         )
     except ValueError:
         return None
-    return whole if fits else None
+    return url if is_web_page else None
 
 
-def _visible(sign: str) -> str:
-    category = unicodedata.category(sign)
+def _visible_char(char: str) -> str:
+    category = unicodedata.category(char)
     if category in ("Cc", "Zl", "Zp"):
         return " "
-    return "" if category.startswith("C") else sign
+    return "" if category.startswith("C") else char

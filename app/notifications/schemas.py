@@ -1,3 +1,5 @@
+"""Wire format of notifications, endpoints and deliveries."""
+
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -6,48 +8,52 @@ from pydantic import StringConstraints as Text
 
 from app.core.schemas import WireModel
 from app.notifications.rules import DeliveryStatus
-from app.notifications.types import Severity
+from app.notifications.types import MessageSeverity
 
 DAY_S = 24 * 3600
 MAX_OVERLAP_S = 30 * DAY_S
 
 
-class FactView(WireModel):
+class MessageFactView(WireModel):
+    """A name and a value of a message."""
+
     name: str
     value: str
 
 
-class ItemView(WireModel):
+class MessageItemView(WireModel):
+    """One subject of a message."""
+
     title: str
     sentences: list[str]
-    facts: list[FactView]
+    facts: list[MessageFactView]
     link: str | None
 
 
 class NotificationView(WireModel):
-    """A message of the inbox. Its texts are those of users: show them as text, never as markup."""
+    """A message. It contains texts that users wrote: show them as plain text, never as markup."""
 
     id: str
     topic: str
-    severity: Severity
+    severity: MessageSeverity
     title: str
     sentences: list[str]
-    facts: list[FactView]
-    items: list[ItemView]
+    facts: list[MessageFactView]
+    items: list[MessageItemView]
     link: str | None
     created_at: datetime
     read_at: datetime | None
 
 
 class InboxView(WireModel):
-    """How many messages nobody has read, and the newest message."""
+    """The number of unread messages, and the newest message."""
 
     unread: int
     newest: NotificationView | None
 
 
 class TargetBody(WireModel):
-    """Whom to tell."""
+    """A channel and a recipient."""
 
     channel: Annotated[str, Text(max_length=64)] = Field(examples=["EMAIL"])
     recipient: Annotated[str, Text(min_length=1, max_length=2048)] = Field(
@@ -56,16 +62,19 @@ class TargetBody(WireModel):
 
 
 class EndpointBody(TargetBody):
+    """A channel, a recipient, and whether it receives the daily summary."""
+
     daily_summary: bool | None = Field(
-        default=None, description="Whether the daily summary goes there. None: as it was."
+        default=None,
+        description="Whether the endpoint receives the daily summary. null keeps the current value.",
     )
 
 
 class EndpointView(WireModel):
-    """Where messages of a channel go.
+    """A destination of messages.
 
-    `recipient` is cut where all of it would let its reader write there. `failingSince` is the first
-    failure after the last success.
+    `recipient` is redacted if the full text is a credential. `firstFailedAt` is the first failure
+    since the last success.
     """
 
     id: str
@@ -73,7 +82,7 @@ class EndpointView(WireModel):
     recipient: str
     daily_summary: bool
     secret_set: bool
-    failing_since: datetime | None
+    first_failed_at: datetime | None
     delivered_at: datetime | None
     disabled_at: datetime | None
     disabled_reason: str | None
@@ -81,21 +90,21 @@ class EndpointView(WireModel):
 
 
 class EndpointSecretRotation(WireModel):
-    """How long the earlier secret still signs beside the new one."""
+    """The time for which the previous secret also signs."""
 
-    earlier_ends_after_seconds: Annotated[int, Field(ge=0, le=MAX_OVERLAP_S)] = DAY_S
+    overlap_seconds: Annotated[int, Field(ge=0, le=MAX_OVERLAP_S)] = DAY_S
 
 
 class EndpointSecretView(WireModel):
-    """A new secret, which is shown this once."""
+    """A new signing secret; it is shown only once."""
 
     secret: str
 
 
 class DeliveryView(WireModel):
-    """One notification on its way to one endpoint.
+    """The delivery of one notification to one endpoint.
 
-    `attempts` are the tries of the retry schedule so far, `detail` why the last one failed.
+    `attempts` counts the attempts of the retry schedule, `detail` is why the last one failed.
     """
 
     id: str
@@ -112,12 +121,14 @@ class DeliveryView(WireModel):
     created_at: datetime
 
 
-def fact_views(document: dict[str, Any]) -> dict[str, Any]:
-    """A stored message, or one of its items, with its facts as they are shown."""
-    shown = {
+def message_fields(document: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a stored message, or of an item, for its view."""
+    view_fields = {
         **document,
-        "facts": [FactView(name=fact[0], value=fact[1]) for fact in document["facts"]],
+        "facts": [MessageFactView(name=fact[0], value=fact[1]) for fact in document["facts"]],
     }
     if "items" in document:
-        shown["items"] = [ItemView(**fact_views(item)) for item in document["items"]]
-    return shown
+        view_fields["items"] = [
+            MessageItemView(**message_fields(item)) for item in document["items"]
+        ]
+    return view_fields

@@ -1,4 +1,4 @@
-"""The jobs of notifications: deliver one message to one endpoint; look for what is due."""
+"""Jobs of notifications: deliver a message to an endpoint, and enqueue due deliveries."""
 
 import random
 import time
@@ -7,57 +7,68 @@ from typing import Any
 from app.core.resources import Resources
 from app.jobs.handlers import HANDLERS, Job
 from app.notifications import service
-from app.notifications.registry import Outgoing
-from app.notifications.service import DeliveryJob, Try, TryEnded
-from app.notifications.types import Failed, Outcome
+from app.notifications.registry import OutgoingMessage
+from app.notifications.service import AttemptResult, DeliveryAttempt, DeliveryJob
+from app.notifications.types import DeliveryFailed, DeliveryOutcome
 
 TICK_S = 1.0
-MOST_TOLD = 400
+MAX_DETAIL_CHARS = 400
 
 
-@HANDLERS.handles(service.DELIVER, give_up="notifications.give_up")
+@HANDLERS.handles(service.DELIVER, give_up="notifications.delivery_crashed")
 def deliver(job: Job, **arguments: Any) -> None:
-    """Try once. Whoever dies between sending and noting that sends the same again."""
-    res, trying = job.resources, DeliveryJob(**arguments)
+    """Make one attempt.
+
+    Delivery is at least once: a worker killed between sending and recording sends again.
+    """
+    res, delivery_job = job.resources, DeliveryJob(**arguments)
     with res.db.begin() as session:
         public_url = res.options.get("public_url", "")
-        tried = service.begin_try(session, trying, res.secrets, public_url, res.clock())
-    if tried is not None:
-        began = time.monotonic()
-        outcome = _send(res, tried)
-        _end(res, trying, outcome, time.monotonic() - began)
+        attempt = service.begin_attempt(session, delivery_job, res.secrets, public_url, res.clock())
+    if attempt is not None:
+        started = time.monotonic()
+        outcome = _send(res, attempt)
+        _finish(res, delivery_job, outcome, time.monotonic() - started)
 
 
-@HANDLERS.handles("notifications.give_up")
-def give_up(job: Job, code: str, message: str, **arguments: Any) -> None:
-    """A try that could not even end counts as one that failed."""
-    failed = Failed(detail=f"{code}: {message}"[:MOST_TOLD])
-    _end(job.resources, DeliveryJob(**arguments), failed, 0.0)
+@HANDLERS.handles("notifications.delivery_crashed")
+def record_crash(job: Job, code: str, message: str, **arguments: Any) -> None:
+    """Record an attempt whose job crashed as a failed attempt."""
+    outcome = DeliveryFailed(detail=f"{code}: {message}"[:MAX_DETAIL_CHARS])
+    _finish(job.resources, DeliveryJob(**arguments), outcome, 0.0)
 
 
 def tick(res: Resources) -> None:
-    """Put what is due on the queue."""
+    """Enqueue the deliveries that are due."""
     with res.db.begin() as session:
-        service.release_due(session, res.clock())
+        service.enqueue_due_deliveries(session, res.clock())
 
 
-def _send(res: Resources, tried: Try) -> Outcome:
-    if tried.channel is None:
-        return Failed(detail="its channel is not installed here; `mosaico plugins` shows why")
-    if tried.address is None:
-        return Failed(detail="its address was given up; make the endpoint known again")
-    outgoing = Outgoing(
-        id=tried.notice.id,
-        recipient=tried.address.reveal(),
-        body=tried.channel.render(tried.notice),
-        now=res.clock(),
-        keys=tried.keys,
+def _send(res: Resources, attempt: DeliveryAttempt) -> DeliveryOutcome:
+    if attempt.channel is None:
+        return DeliveryFailed(
+            detail="the channel is not installed on this worker; run `mosaico plugins` to see why"
+        )
+    if attempt.recipient is None:
+        return DeliveryFailed(
+            detail="the recipient was dropped because its master key was lost; save the endpoint again"
+        )
+    outgoing = OutgoingMessage(
+        message_id=attempt.message.id,
+        recipient=attempt.recipient.reveal(),
+        body=attempt.channel.render(attempt.message),
+        sent_at=res.clock(),
+        signing_secrets=attempt.signing_secrets,
     )
-    return tried.channel.send(res, outgoing)
+    return attempt.channel.send(res, outgoing)
 
 
-def _end(res: Resources, trying: DeliveryJob, outcome: Outcome, took_s: float) -> None:
+def _finish(
+    res: Resources, delivery_job: DeliveryJob, outcome: DeliveryOutcome, duration_s: float
+) -> None:
     chance = random.random()  # noqa: S311 - jitter
-    ended = TryEnded(outcome=outcome, at=res.clock(), took_s=took_s, chance=chance)
+    result = AttemptResult(
+        outcome=outcome, ended_at=res.clock(), duration_s=duration_s, chance=chance
+    )
     with res.db.begin() as session:
-        service.end_try(session, trying, ended)
+        service.finish_attempt(session, delivery_job, result)

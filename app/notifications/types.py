@@ -1,4 +1,4 @@
-"""What is told, to whom, and how it may end; pure values."""
+"""Values of notifications: messages, targets and delivery outcomes; pure."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -9,111 +9,107 @@ from typing import Any, NamedTuple, TypeAlias
 from app.core.text import replace_unstorable_in_json
 
 
-class Severity(StrEnum):
-    """How soon somebody should look."""
+class MessageSeverity(StrEnum):
+    """How urgent a message is."""
 
     INFO = "INFO"
     WARNING = "WARNING"
     CRITICAL = "CRITICAL"
 
 
-class Fact(NamedTuple):
-    """A name and what it is, such as `benchmark` and `nightly`."""
+class MessageFact(NamedTuple):
+    """A name and a value, such as `benchmark` and `nightly`."""
 
     name: str
     value: str
 
 
-class Target(NamedTuple):
-    """Whom to tell: the name of a channel, and a recipient that this channel understands."""
+class DeliveryTarget(NamedTuple):
+    """A channel name and a recipient that this channel accepts."""
 
     channel: str
     recipient: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """One of the things that a message is about. `link` is a path of this service or a URL."""
+class MessageItem:
+    """One subject of a message. `link` is a path of this service or a URL."""
 
     title: str
     sentences: tuple[str, ...] = ()
-    facts: tuple[Fact, ...] = ()
+    facts: tuple[MessageFact, ...] = ()
     link: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """What is told: texts as they are, names of users and all; channels make them inert.
+class NotificationMessage:
+    """The content of a notification, independent of the channel.
 
-    `topic` says what kind of thing it is to programs, such as `alert.firing`. Many things that
-    happened together are the `items` of one message.
+    Texts are unescaped and may contain names that users chose: channels make them safe. `topic`
+    is for programs, such as `alert.firing`. Events that belong together are `items` of one message.
     """
 
     topic: str
     title: str
-    severity: Severity = Severity.INFO
+    severity: MessageSeverity = MessageSeverity.INFO
     sentences: tuple[str, ...] = ()
-    facts: tuple[Fact, ...] = ()
-    items: tuple[Item, ...] = ()
+    facts: tuple[MessageFact, ...] = ()
+    items: tuple[MessageItem, ...] = ()
     link: str | None = None
 
-    def document(self) -> dict[str, Any]:
-        """The message as JSON that Postgres can hold."""
+    def to_document(self) -> dict[str, Any]:
+        """The message as JSON that Postgres can store."""
         return dict(replace_unstorable_in_json(asdict(self)))
 
     @classmethod
-    def stored(cls, document: Mapping[str, Any]) -> "Message":
-        items = tuple(_item(each) for each in document["items"])
-        severity = Severity(document["severity"])
-        return cls(**{**document, **_texts(document), "items": items, "severity": severity})
+    def from_document(cls, document: Mapping[str, Any]) -> "NotificationMessage":
+        items = tuple(MessageItem(**{**item, **_as_tuples(item)}) for item in document["items"])
+        severity = MessageSeverity(document["severity"])
+        return cls(**{**document, **_as_tuples(document), "items": items, "severity": severity})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
-    """A message as it is rendered: with its id, when it was published, and where links lead."""
+class PublishedMessage:
+    """A message with its id and publication time; `public_url` is the base of its links."""
 
     id: str
-    at: datetime
-    message: Message
+    published_at: datetime
+    message: NotificationMessage
     public_url: str
 
 
 @dataclass(frozen=True, slots=True)
-class Delivered:
-    """The recipient has it."""
+class DeliverySucceeded:
+    """The recipient accepted the message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
-    """It may work later; `retry_after_s` is what the other side asked for."""
+class DeliveryFailed:
+    """The attempt failed and may succeed later; `retry_after_s` is the recipient's request."""
 
     detail: str
     retry_after_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    """This message will never be taken; others may."""
+class MessageRejected:
+    """The recipient will never accept this message; it may accept others."""
 
     detail: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gone:
-    """There is no such recipient any more."""
+class RecipientGone:
+    """The recipient no longer exists."""
 
     detail: str
 
 
-Outcome: TypeAlias = Delivered | Failed | Refused | Gone
+DeliveryOutcome: TypeAlias = DeliverySucceeded | DeliveryFailed | MessageRejected | RecipientGone
 
 
-def _item(document: Mapping[str, Any]) -> Item:
-    return Item(**{**document, **_texts(document)})
-
-
-def _texts(document: Mapping[str, Any]) -> dict[str, Any]:
+def _as_tuples(document: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "sentences": tuple(document["sentences"]),
-        "facts": tuple(Fact(*fact) for fact in document["facts"]),
+        "facts": tuple(MessageFact(*fact) for fact in document["facts"]),
     }

@@ -1,4 +1,4 @@
-"""One POST to somebody else's server, and how it ended."""
+"""Webhook client: one POST to a recipient URL, and its outcome as a value."""
 
 import re
 from collections.abc import Mapping
@@ -13,94 +13,113 @@ from app.core.http.client import outbound_client
 from app.core.http.network_policy import check_url
 from app.core.http.retry import parse_retry_after
 from app.core.resources import Resources
-from app.notifications.registry import UnfitRecipient, host_of
-from app.notifications.safe_text import LONGEST_LINK, MORE, one_line
-from app.notifications.types import Delivered, Failed, Gone, Outcome
+from app.notifications.registry import InvalidRecipient, url_host
+from app.notifications.safe_text import ELLIPSIS, MAX_LINK_CHARS, one_line
+from app.notifications.types import (
+    DeliveryFailed,
+    DeliveryOutcome,
+    DeliverySucceeded,
+    RecipientGone,
+)
 
 DEADLINE_S = 15.0
 MAX_BYTES = 64 * 1024
-TOLD_CHARS = 200
-SHOWN_END = 4
-# What is shorter is no secret, and stands in any text.
-SHORTEST_PART = 4
+MAX_DETAIL_CHARS = 200
+VISIBLE_SUFFIX_CHARS = 4
+# Shorter parts of an address are not secret, and occur in any text.
+MIN_SECRET_CHARS = 4
 
 
 def post(
     res: Resources, url: str, body: bytes, headers: Mapping[str, str], now: datetime
-) -> Outcome:
-    """Send JSON. Any 2xx is a success, whatever follows; a redirect is none.
+) -> DeliveryOutcome:
+    """Send JSON. Every 2xx status is a success, whatever the body; a redirect is a failure.
 
-    Cost:    at most 15 s and, of a failure, 64 KiB.
+    Cost:    at most 15 s; the body is read for failures only, at most 64 KiB.
     """
-    sent = {"Content-Type": "application/json", **headers}
+    all_headers = {"Content-Type": "application/json", **headers}
     try:
         with (
             outbound_client(
                 timeout_s=DEADLINE_S, max_bytes=MAX_BYTES, policy=res.outbound
             ) as client,
-            client.stream("POST", url, content=body, headers=sent) as response,
+            client.stream("POST", url, content=body, headers=all_headers) as response,
         ):
             return _outcome(response, url, now)
-    except Invalid as error:  # refused before it was dialled
-        return Failed(detail=error.detail)
+    except Invalid as error:  # the network policy refused the address
+        return DeliveryFailed(detail=error.detail)
     except httpx.TimeoutException:
-        return Failed(detail=f"no answer within {DEADLINE_S:g} s")
+        return DeliveryFailed(detail=f"no response within {DEADLINE_S:g} s")
     except httpx.HTTPError as error:
-        told = _without_address(f"{type(error).__name__}: {error}", url)
-        return Failed(detail=one_line(told, TOLD_CHARS))
+        text = _redact_address(f"{type(error).__name__}: {error}", url)
+        return DeliveryFailed(detail=one_line(text, MAX_DETAIL_CHARS))
 
 
-def check_recipient_url(recipient: str) -> httpx.URL:
-    """The URL that a recipient is. Raises `UnfitRecipient`."""
-    if MORE in recipient:
-        raise UnfitRecipient("is shown cut short here; write all of it")
+def parse_recipient_url(recipient: str) -> httpx.URL:
+    """Parse a recipient as a URL; raises `InvalidRecipient`."""
+    if ELLIPSIS in recipient:
+        raise InvalidRecipient("is shown redacted; send the full URL")
     plain = recipient.isascii() and recipient.isprintable() and " " not in recipient
     try:
-        if not plain or len(recipient) > LONGEST_LINK:
-            raise UnfitRecipient("is no URL; write it as https://server.example/path")
+        if not plain or len(recipient) > MAX_LINK_CHARS:
+            raise InvalidRecipient("is not a URL; write it as https://server.example/path")
         url = httpx.URL(recipient)
         check_url(url)
     except httpx.InvalidURL:
-        raise UnfitRecipient("is no URL; write it as https://server.example/path") from None
+        raise InvalidRecipient("is not a URL; write it as https://server.example/path") from None
     return url
 
 
-def cut_short(recipient: str) -> str:
-    """A URL of which whoever knows all of it can write to a chat, as it may be shown."""
-    return f"https://{host_of(recipient)}/{MORE}{recipient[-SHOWN_END:]}"
+def redact_url(recipient: str) -> str:
+    """The redacted form of a chat webhook URL, which is a credential."""
+    return f"https://{url_host(recipient)}/{ELLIPSIS}{recipient[-VISIBLE_SUFFIX_CHARS:]}"
 
 
-def _outcome(response: httpx.Response, url: str, now: datetime) -> Outcome:
+def _outcome(response: httpx.Response, url: str, now: datetime) -> DeliveryOutcome:
     if response.is_success:
-        return Delivered()
-    detail = f"answered {response.status_code}"
-    said = _words(response, url)
-    detail = f"{detail}: {said}" if said else detail
-    if response.status_code == HTTPStatus.GONE:
-        return Gone(detail=detail)
+        return DeliverySucceeded()
     if response.is_redirect:
-        return Failed(detail=f"answered {response.status_code}: redirects are not followed")
-    wait = parse_retry_after(response.headers.get("retry-after"), now)
-    return Failed(detail=detail, retry_after_s=wait)
+        detail = f"HTTP {response.status_code}: redirects are not followed"
+        return DeliveryFailed(detail=detail)
+    error_text = _error_text(response, url)
+    detail = f"HTTP {response.status_code}"
+    detail = f"{detail}: {error_text}" if error_text else detail
+    if response.status_code == HTTPStatus.GONE:
+        return RecipientGone(detail=detail)
+    retry_after_s = parse_retry_after(response.headers.get("retry-after"), now)
+    return DeliveryFailed(detail=detail, retry_after_s=retry_after_s)
 
 
-def _words(response: httpx.Response, url: str) -> str:
-    """What a failure says of itself, as far as it says so in time, and without the address."""
+def _error_text(response: httpx.Response, url: str) -> str:
+    """The body of a failure, redacted; empty if it is too long or does not arrive in time."""
     try:
         response.read()
     except (Invalid, httpx.HTTPError):
         return ""
-    return one_line(_without_address(response.text, url), TOLD_CHARS)
+    return one_line(_redact_address(response.text, url), MAX_DETAIL_CHARS)
 
 
-def _without_address(text: str, url: str) -> str:
-    """A text in which no part of an address but its server stands, however that is escaped."""
+def _redact_address(text: str, url: str) -> str:
+    """Remove every part of the URL except its server, in any escaping.
+
+    Servers echo the requested path in error pages, and the path of a chat webhook is a credential.
+    """
     parts = urlsplit(url)
-    asked = [part for pair in parse_qsl(parts.query, keep_blank_values=True) for part in pair]
-    known = [url, parts.path, parts.query, *parts.path.split("/"), *parts.query.split("&"), *asked]
-    plain = {form for part in known for form in (part, unquote(part), unquote_plus(part))}
-    forms = {form for part in plain for form in (part, quote(part, safe=""), quote_plus(part))}
-    secret = sorted((each for each in forms if len(each) >= SHORTEST_PART), key=len, reverse=True)
-    if not secret:
+    query_values = [
+        part for pair in parse_qsl(parts.query, keep_blank_values=True) for part in pair
+    ]
+    segments = [*parts.path.split("/"), *parts.query.split("&"), *query_values]
+    raw_forms = {
+        form
+        for part in [url, parts.path, parts.query, *segments]
+        for form in (part, unquote(part), unquote_plus(part))
+    }
+    forms = {form for raw in raw_forms for form in (raw, quote(raw, safe=""), quote_plus(raw))}
+    # Longest first: a shorter form may be a part of a longer one.
+    secret_forms = sorted(
+        (form for form in forms if len(form) >= MIN_SECRET_CHARS), key=len, reverse=True
+    )
+    if not secret_forms:
         return text
-    return re.sub("|".join(map(re.escape, secret)), MORE, text, flags=re.IGNORECASE)
+    pattern = "|".join(map(re.escape, secret_forms))
+    return re.sub(pattern, ELLIPSIS, text, flags=re.IGNORECASE)

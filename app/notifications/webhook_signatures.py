@@ -1,4 +1,4 @@
-"""Signatures after Standard Webhooks 1.0, so that a receiver knows from whom a call comes."""
+"""Signatures of outbound webhooks after Standard Webhooks 1.0: they prove the sender."""
 
 import base64
 import hmac
@@ -13,23 +13,23 @@ SECRET_BYTES = 32
 
 
 def new_secret() -> str:
-    """A secret to sign with: 256 random bits."""
+    """A signing secret of 256 random bits."""
     return PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode("ascii")
 
 
 def signed_headers(
-    message_id: str, at: datetime, body: bytes, keys: Sequence[Secret]
+    message_id: str, sent_at: datetime, body: bytes, signing_secrets: Sequence[Secret]
 ) -> Mapping[str, str]:
-    """The three headers of a call that is sent now; a signature for each key, apart by blanks."""
-    seconds = int(at.timestamp())
-    content = f"{message_id}.{seconds}.".encode() + body
+    """The three signature headers of a request, with one signature for each secret."""
+    timestamp = int(sent_at.timestamp())
+    content = f"{message_id}.{timestamp}.".encode() + body
     return {
         "webhook-id": message_id,
-        "webhook-timestamp": str(seconds),
-        "webhook-signature": " ".join(_signature(key, content) for key in keys),
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": " ".join(_signature(secret, content) for secret in signing_secrets),
     }
 
 
-def _signature(key: Secret, content: bytes) -> str:
-    raw = base64.b64decode(key.reveal().removeprefix(PREFIX))
-    return "v1," + base64.b64encode(hmac.digest(raw, content, "sha256")).decode("ascii")
+def _signature(secret: Secret, content: bytes) -> str:
+    key = base64.b64decode(secret.reveal().removeprefix(PREFIX))
+    return "v1," + base64.b64encode(hmac.digest(key, content, "sha256")).decode("ascii")

@@ -3,11 +3,11 @@
 from sqlalchemy.orm import Session
 
 from app.agents.queries import get_agent
-from app.agents.service import note_credentials, reveal_secret
+from app.agents.service import record_credentials_check, reveal_secret
 from app.benchmarks.models import Benchmark, KpiDefinition
-from app.benchmarks.queries import get_benchmark, kpis_of
-from app.benchmarks.schemas import JudgeDrift
-from app.benchmarks.service import refs_of
+from app.benchmarks.queries import get_benchmark, get_kpis_by_benchmark
+from app.benchmarks.schemas import JudgeCalibration
+from app.benchmarks.service import metric_refs
 from app.core.resources import LlmAccess, Resources
 from app.formula import compile_formula
 from app.harness.harness_config import parse_harness
@@ -36,7 +36,7 @@ def make_plan(session: Session, run_id: str, llm: LlmAccess | None) -> RunPlan:
     """
     run = get_run(session, run_id)
     benchmark, agent = get_benchmark(session, run.benchmark_id), get_agent(session, run.agent_id)
-    kpis = kpis_of(session, [benchmark.id]).get(benchmark.id, [])
+    kpis = get_kpis_by_benchmark(session, [benchmark.id]).get(benchmark.id, [])
     plan = RunPlan(
         benchmark_id=benchmark.id,
         benchmark_revision=benchmark.revision,
@@ -85,7 +85,7 @@ def note_answer(
 ) -> None:
     """Keep on the agent whether its keys are taken, where the source asks for any."""
     if TRACE_SOURCES.get(plan.source).check is not None:
-        note_credentials(session, plan.agent_id, asked, res, refused=refused)
+        record_credentials_check(session, plan.agent_id, asked, res, refused=refused)
 
 
 def _metrics(
@@ -113,8 +113,8 @@ def _metric(ref: MetricRef, llm: LlmAccess | None) -> PlannedMetric:
 def _drift(benchmark: Benchmark, llm: LlmAccess | None) -> PlannedDrift | None:
     if benchmark.judge_drift is None:
         return None
-    watched = JudgeDrift.model_validate(benchmark.judge_drift)
-    [ref] = refs_of([watched.metric])
+    watched = JudgeCalibration.model_validate(benchmark.judge_drift)
+    [ref] = metric_refs([watched.metric])
     return PlannedDrift(
         metric=_metric(ref, llm),
         answers=tuple(answer.model_dump(by_alias=False) for answer in watched.answers),

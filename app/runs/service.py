@@ -12,7 +12,7 @@ from app.alerts.evaluation import Decisions
 from app.alerts.schemas import EventState
 from app.alerts.service import RunNotice, record_decisions, tell_notice
 from app.benchmarks.models import Benchmark
-from app.benchmarks.queries import agents_of, get_benchmark
+from app.benchmarks.queries import get_agent_ids_by_benchmark, get_benchmark
 from app.comparison.baselines import PINNED
 from app.comparison.verdict_view import NOT_COMPARABLE
 from app.core.db import insert_row
@@ -359,7 +359,7 @@ def require_runnable(session: Session, benchmark: Benchmark, agent: Agent) -> No
             "an archived benchmark or agent is not run;"
             ' PATCH it with {"archived": false} to bring it back'
         )
-    evaluated = agents_of(session, [benchmark.id]).get(benchmark.id)
+    evaluated = get_agent_ids_by_benchmark(session, [benchmark.id]).get(benchmark.id)
     if evaluated and agent.id not in evaluated:
         raise Invalid(
             f"the benchmark {benchmark.id!r} does not evaluate the agent {agent.id!r};"

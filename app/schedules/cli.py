@@ -25,10 +25,10 @@ from app.schedules.rules import ConcurrencyPolicy, MisfirePolicy
 PATH = "/schedule-configs"
 
 cli = CommandGroup("schedules", help="Schedules: what runs by the clock, and what became of it.")
-cron = CommandGroup("cron", help="Look at a cron expression.")
+cron_cli = CommandGroup("cron", help="Look at a cron expression.")
 
 
-@cron.callback()
+@cron_cli.callback()
 def cron_root() -> None:
     """Look at a cron expression; needs no server."""
 
@@ -66,7 +66,7 @@ FIRE_COLUMNS = (
 )
 
 
-@cron.command("next")
+@cron_cli.command("next")
 def next_instants(
     *,
     expression: Expression,

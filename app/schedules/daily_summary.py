@@ -15,9 +15,9 @@ from sqlalchemy.orm import Session
 from app.core.errors import ErrorItem, Invalid
 from app.core.resources import Resources
 from app.notifications.models import Notification
-from app.notifications.queries import summary_endpoints
+from app.notifications.queries import list_summary_endpoints
 from app.notifications.service import publish
-from app.notifications.types import Fact, Item, Message, Severity
+from app.notifications.types import MessageFact, MessageItem, MessageSeverity, NotificationMessage
 from app.results.models import BenchmarkRun
 from app.results.rules import RunStatus, Validity
 from app.schedules.models import ScheduleConfig, ScheduleFire
@@ -132,60 +132,60 @@ def send_summary(res: Resources, summary_time: SummaryTime) -> None:
     now = res.clock()
     due_day = latest_due_day(summary_time, now)
     # One key for each day: of several workers, one sends the summary.
-    once_key = f"{TOPIC} {due_day.isoformat()}"
+    dedup_key = f"{TOPIC} {due_day.isoformat()}"
     with res.db.read() as session:
-        is_sent = select(Notification.id).where(Notification.once_key == once_key)
-        endpoint_ids = summary_endpoints(session)
+        is_sent = select(Notification.id).where(Notification.dedup_key == dedup_key)
+        endpoint_ids = list_summary_endpoints(session)
         if session.scalar(is_sent) is not None or not endpoint_ids:
             return
         day = get_day(due_day, summary_time.timezone, now)
         message = summary_message(summarize_day(session, day), _day_alerts(session, day))
     with res.db.begin() as session:
-        publish(session, message, endpoint_ids, once=once_key)
+        publish(session, message, endpoint_ids, dedup_key=dedup_key)
 
 
-def summary_message(summary: DailySummaryView, alerts: DayAlerts) -> Message:
+def summary_message(summary: DailySummaryView, alerts: DayAlerts) -> NotificationMessage:
     """The message of a summary, with the alerts of its day."""
     has_problems = (
         summary.failed_runs or summary.disabled_schedules or summary.idle_schedules or alerts.total
     )
     failed_count = summary.runs.get(RunStatus.FAILED, 0)
     idle_count = len(summary.idle_schedules)
-    return Message(
+    return NotificationMessage(
         topic=TOPIC,
         title=f"Daily summary of {summary.day}: {_count(sum(summary.runs.values()), 'run')},"
         f" {failed_count} failed, {_count(alerts.total, 'alert')},"
         f" {_count(idle_count, 'schedule')} without a run",
-        severity=Severity.WARNING if has_problems else Severity.INFO,
+        severity=MessageSeverity.WARNING if has_problems else MessageSeverity.INFO,
         sentences=(*alerts.titles, *_more_alerts(alerts)),
         facts=(
             *(
-                Fact(f"{status.lower()} runs", str(count))
+                MessageFact(f"{status.lower()} runs", str(count))
                 for status, count in sorted(summary.runs.items())
             ),
-            Fact("invalid runs", str(summary.invalid_runs)),
+            MessageFact("invalid runs", str(summary.invalid_runs)),
         ),
         items=tuple(_summary_items(summary)),
         link=f"/api/v1/daily-summary?date={summary.day}&timezone={summary.timezone}",
     )
 
 
-def _summary_items(summary: DailySummaryView) -> Iterator[Item]:
+def _summary_items(summary: DailySummaryView) -> Iterator[MessageItem]:
     for run in summary.failed_runs:
-        yield Item(
+        yield MessageItem(
             title=f"Run failed: benchmark {run.benchmark_id}, agent {run.agent_id}",
             sentences=(run.error_message or run.error_code or "No error message was recorded.",),
             link=f"/api/v1/benchmark-runs/{run.id}",
         )
     for schedule in summary.disabled_schedules:
-        yield Item(
+        yield MessageItem(
             title=f"Schedule disabled: {schedule.name}",
             sentences=(schedule.disabled_reason or "No reason was recorded.",),
             link=f"/api/v1/schedule-configs/{schedule.id}",
         )
     for idle in summary.idle_schedules:
         reasons = ", ".join(f"{reason}: {count}" for reason, count in idle.reasons.items())
-        yield Item(
+        yield MessageItem(
             title=f"Schedule started no run: {idle.name}",
             sentences=(f"Skipped or failed instants by reason: {reasons}",),
             link=f"/api/v1/schedule-configs/{idle.id}",
@@ -201,7 +201,7 @@ def _more_alerts(alerts: DayAlerts) -> Iterator[str]:
 def _day_alerts(session: Session, day: SummaryDay) -> DayAlerts:
     """The alerts of a day, oldest first."""
     conditions = (
-        Notification.listed,
+        Notification.in_inbox,
         Notification.topic.startswith(ALERT_TOPICS),
         Notification.topic != TEST_ALERT_TOPIC,
         Notification.created_at >= day.since,

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from app.agents.queries import get_agent
 from app.agents.service import langfuse_query
-from app.benchmarks.event_triggers import Triggers
+from app.benchmarks.event_triggers import EventTriggers
 from app.benchmarks.queries import get_benchmark
 from app.core.resources import Resources
 from app.jobs.queue import enqueue_once
@@ -67,7 +67,7 @@ def find_target(session: Session, key: SubscriptionKey, res: Resources) -> PollT
     """The place to poll now; None when the benchmark has no `newRun` trigger any more."""
     benchmark = get_benchmark(session, key.benchmark_id)
     agent = get_agent(session, key.agent_id)
-    new_run = Triggers.model_validate(benchmark.triggers).new_run
+    new_run = EventTriggers.model_validate(benchmark.triggers).new_run
     if new_run is None or benchmark.archived or agent.archived:
         return None
     query = langfuse_query(agent, res.secrets, res.options.get("langfuse_default_url", ""))

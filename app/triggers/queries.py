@@ -7,7 +7,7 @@ from sqlalchemy import Boolean, ColumnElement, cast, or_, select
 from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
-from app.benchmarks.event_triggers import Triggers
+from app.benchmarks.event_triggers import EventTriggers
 from app.benchmarks.models import Benchmark, BenchmarkAgent
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
@@ -184,5 +184,5 @@ def _select_benchmarks(session: Session, *conditions: ColumnElement[bool]) -> li
 
 
 def _any_rule_matches(benchmark: Benchmark, event: LangfuseEvent) -> bool:
-    rules = Triggers.model_validate(benchmark.triggers).langfuse
+    rules = EventTriggers.model_validate(benchmark.triggers).langfuse
     return any(rule_matches(event, rule) for rule in rules)

@@ -14,10 +14,10 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from app.benchmarks.event_triggers import (
-    LangfuseRule,
-    MonitorAlert,
-    PromptVersion,
-    RemoteExperiment,
+    LangfuseTrigger,
+    MonitorAlertTrigger,
+    PromptVersionTrigger,
+    RemoteExperimentTrigger,
 )
 from app.core.text import unstorable_reason
 
@@ -184,21 +184,21 @@ def parse_langfuse_event(body: Any) -> LangfuseEvent:
     return LangfuseEvent(type=TriggerEventType.OTHER, id=event_id)
 
 
-def rule_matches(event: LangfuseEvent, rule: LangfuseRule) -> bool:
+def rule_matches(event: LangfuseEvent, rule: LangfuseTrigger) -> bool:
     """Whether an event has the type of a rule and every field value that the rule names."""
     if event.type != rule.event:
         return False
     match rule:
-        case RemoteExperiment():
+        case RemoteExperimentTrigger():
             pairs = [(rule.project_id, event.project_id), (rule.dataset_name, event.dataset_name)]
-        case PromptVersion():
+        case PromptVersionTrigger():
             labelled = rule.label if rule.label in event.labels else None
             pairs = [
                 (rule.project_id, event.project_id),
                 (rule.prompt_name, event.prompt_name),
                 (rule.label, labelled),
             ]
-        case MonitorAlert():
+        case MonitorAlertTrigger():
             pairs = [(rule.monitor_id, event.monitor_id), (rule.severity, event.severity)]
     return all(required is None or required == actual for required, actual in pairs)
 

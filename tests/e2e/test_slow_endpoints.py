@@ -12,7 +12,7 @@ from app.core.encryption import SecretBox
 from app.core.resources import Resources
 from app.notifications.endpoints import ensure_endpoints
 from app.notifications.service import publish
-from app.notifications.types import Message, Target
+from app.notifications.types import DeliveryTarget, NotificationMessage
 from tests.integration.notifications.conftest import Receiver, receiving
 from tests.support.house import House
 from tests.support.processes import MASTER_KEY, until
@@ -50,8 +50,8 @@ def test_the_sound_one_is_told_within_two_seconds(
 ) -> None:
     worker = house.programs.worker(MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8")
     worker.said("worker is ready")
-    targets = [Target("WEBHOOK", receiver.at("hook")) for receiver in (*hanging, sound)]
-    targets.append(Target("WEBHOOK", "http://127.0.0.1:1/nobody"))
+    targets = [DeliveryTarget("WEBHOOK", receiver.at("hook")) for receiver in (*hanging, sound)]
+    targets.append(DeliveryTarget("WEBHOOK", "http://127.0.0.1:1/nobody"))
     res = house.service.resources
     with res.db.begin() as session:
         endpoints = [each.id for each in ensure_endpoints(session, targets, res.secrets)]
@@ -64,7 +64,7 @@ def test_the_sound_one_is_told_within_two_seconds(
         return len(arrived) == MESSAGES
 
     for number in range(MESSAGES):
-        message = Message(topic="test.told", title=f"message {number}")
+        message = NotificationMessage(topic="test.told", title=f"message {number}")
         with house.service.resources.db.begin() as session:
             told = publish(session, message, endpoints)
         published[told] = time.monotonic()

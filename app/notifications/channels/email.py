@@ -1,6 +1,7 @@
-"""EMAIL: one mail to one address, as text and as HTML, through the mail server of the operator.
+"""EMAIL: a mail to one address, as text and HTML, through the mail server of the operator.
 
-Source: RFC 5321 (replies: 4yz may pass, 5yz will not), RFC 3207 (STARTTLS), RFC 3834 (automatic).
+Source: RFC 5321 (replies: 4yz is temporary, 5yz permanent), RFC 3207 (STARTTLS), RFC 3834
+(automatic mail).
 """
 
 import re
@@ -20,18 +21,25 @@ from typing import Final
 
 from app.core.resources import Resources
 from app.core.smtp import SmtpAccess
-from app.notifications.message_layout import Line, MessageLayout, Run, layout_of
-from app.notifications.registry import CHANNELS, ChannelSpec, Outgoing, UnfitRecipient
+from app.notifications.message_layout import MessageLayout, TextLine, TextSpan, build_layout
+from app.notifications.registry import CHANNELS, ChannelSpec, InvalidRecipient, OutgoingMessage
 from app.notifications.safe_text import one_line
-from app.notifications.types import Delivered, Failed, Gone, Notice, Outcome, Refused
+from app.notifications.types import (
+    DeliveryFailed,
+    DeliveryOutcome,
+    DeliverySucceeded,
+    MessageRejected,
+    PublishedMessage,
+    RecipientGone,
+)
 
 DEADLINE_S = 15.0
-AGAIN_S = 0.2
-MOST_ITEMS = 100
-LONGEST_ADDRESS = 254
-TOLD_CHARS = 200
-READY = 220
-PERMANENT = 500
+HANG_UP_INTERVAL_S = 0.2
+MAX_ITEMS = 100
+MAX_ADDRESS_CHARS = 254
+MAX_DETAIL_CHARS = 200
+SERVICE_READY = 220
+FIRST_PERMANENT_CODE = 500
 
 _ATOM: Final = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _LABEL: Final = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
@@ -40,54 +48,58 @@ _ADDRESS: Final = re.compile(rf"{_ATOM}(?:\.{_ATOM})*@{_LABEL}(?:\.{_LABEL})*")
 
 def check(recipient: str) -> None:
     """Source: RFC 5321 section 4.1.2, without quoted names, address literals and SMTPUTF8."""
-    if len(recipient) > LONGEST_ADDRESS or not _ADDRESS.fullmatch(recipient):
-        raise UnfitRecipient("is no mail address; write it as name@example.org, without a name")
+    if len(recipient) > MAX_ADDRESS_CHARS or not _ADDRESS.fullmatch(recipient):
+        raise InvalidRecipient(
+            "is not an email address; write it as name@example.org, without a display name"
+        )
 
 
-def render(notice: Notice) -> bytes:
-    """The mail but for what depends on the server: who sends it, and when."""
-    layout = layout_of(notice, most_items=MOST_ITEMS)
+def render(published: PublishedMessage) -> bytes:
+    """The mail without the headers that depend on the server and the time."""
+    layout = build_layout(published, max_items=MAX_ITEMS)
     mail = EmailMessage(policy=SMTP_POLICY)
     mail["Subject"] = f"[MOSAICO] {layout.title}"
     mail["Auto-Submitted"] = "auto-generated"
     mail.set_content(_text(layout), cte="quoted-printable")
     mail.add_alternative(_html(layout), subtype="html", cte="quoted-printable")
-    # In quoted-printable no line begins like this, so no text can end a part.
-    mail.set_boundary(f"=_{notice.id}")
+    # `=_` is not valid quoted-printable, so no text of a user can end a part.
+    mail.set_boundary(f"=_{published.id}")
     return mail.as_bytes()
 
 
-def send(res: Resources, outgoing: Outgoing) -> Outcome:
+def send(res: Resources, outgoing: OutgoingMessage) -> DeliveryOutcome:
     access = res.smtp
     if access is None:
-        return Failed(detail="no mail server is known; set MOSAICO_SMTP_URL for the workers")
-    began = time.monotonic()
+        return DeliveryFailed(
+            detail="no mail server is configured; set MOSAICO_SMTP_URL for the workers"
+        )
+    started = time.monotonic()
     try:
         with _connected(access) as server:
-            server.send_message(_addressed(access, outgoing))
+            server.send_message(_add_headers(access, outgoing))
     except smtplib.SMTPRecipientsRefused as error:
-        [(code, said)] = error.recipients.values()
-        return _refusal(Gone, code, said)
+        [(code, reply)] = error.recipients.values()
+        return _refusal(RecipientGone, code, reply)
     except smtplib.SMTPDataError as error:
-        return _refusal(Refused, error.smtp_code, error.smtp_error)
+        return _refusal(MessageRejected, error.smtp_code, error.smtp_error)
     except smtplib.SMTPResponseException as error:
-        return Failed(detail=_words(error.smtp_code, error.smtp_error))
+        return DeliveryFailed(detail=_reply_text(error.smtp_code, error.smtp_error))
     except (OSError, smtplib.SMTPException) as error:
-        took_too_long = time.monotonic() - began >= DEADLINE_S
-        late = f"the mail server took longer than {DEADLINE_S:g} s"
-        told = late if took_too_long else f"{type(error).__name__}: {error}"
-        return Failed(detail=one_line(told, TOLD_CHARS))
-    return Delivered()
+        is_timeout = time.monotonic() - started >= DEADLINE_S
+        timeout_text = f"the mail server did not respond within {DEADLINE_S:g} s"
+        text = timeout_text if is_timeout else f"{type(error).__name__}: {error}"
+        return DeliveryFailed(detail=one_line(text, MAX_DETAIL_CHARS))
+    return DeliverySucceeded()
 
 
 def host(_: str) -> str:
-    """All mail goes through one server."""
+    """The shared host: all mail goes through one server."""
     return "mail server"
 
 
 @contextmanager
 def _connected(access: SmtpAccess) -> Iterator[smtplib.SMTP]:
-    """The server, ready for a mail, for 15 seconds in all once it is found."""
+    """A session with the mail server, limited to 15 seconds in total."""
     context = ssl.create_default_context()
     name = socket.gethostname()
     server = (
@@ -95,76 +107,85 @@ def _connected(access: SmtpAccess) -> Iterator[smtplib.SMTP]:
         if access.tls
         else smtplib.SMTP(local_hostname=name, timeout=DEADLINE_S)
     )
-    over = threading.Event()
-    threading.Thread(target=_watch, args=[server, over, DEADLINE_S], daemon=True).start()
+    # The timeout of smtplib applies to each read alone; only a watcher bounds the whole session.
+    ended = threading.Event()
+    threading.Thread(
+        target=_hang_up_at_deadline, args=[server, ended, DEADLINE_S], daemon=True
+    ).start()
     try:
-        _greet(server, access, context)
+        _connect(server, access, context)
         yield server
         with suppress(OSError, smtplib.SMTPException):
             server.quit()
     finally:
-        over.set()
+        ended.set()
         server.close()
 
 
-def _greet(server: smtplib.SMTP, access: SmtpAccess, context: ssl.SSLContext) -> None:
-    # The name that its certificate must have: told to the constructor, it would connect there.
+def _connect(server: smtplib.SMTP, access: SmtpAccess, context: ssl.SSLContext) -> None:
+    # The name for the check of the certificate. The constructor would take it, but connect at once.
     server._host = access.host  # type: ignore[attr-defined]  # noqa: SLF001
-    code, said = server.connect(access.host, access.port)
-    if code != READY:
-        raise smtplib.SMTPConnectError(code, said)
-    _secure(server, access, context)
+    code, reply = server.connect(access.host, access.port)
+    if code != SERVICE_READY:
+        raise smtplib.SMTPConnectError(code, reply)
+    _authenticate(server, access, context)
 
 
-def _secure(server: smtplib.SMTP, access: SmtpAccess, context: ssl.SSLContext) -> None:
+def _authenticate(server: smtplib.SMTP, access: SmtpAccess, context: ssl.SSLContext) -> None:
     server.ehlo_or_helo_if_needed()
     if not access.tls and server.has_extn("starttls"):
         server.starttls(context=context)
         server.ehlo()
     elif not access.tls and access.require_tls:
         raise smtplib.SMTPNotSupportedError(
-            "the mail server offers no STARTTLS; use smtps://, or set MOSAICO_SMTP_REQUIRE_TLS=false"
+            "the mail server does not offer STARTTLS; use smtps://, or set"
+            " MOSAICO_SMTP_REQUIRE_TLS=false"
         )
     if access.user is not None:
         server.login(access.user, access.password.reveal() if access.password else "")
 
 
-def _watch(server: smtplib.SMTP, over: threading.Event, deadline_s: float) -> None:
-    """Hang up at the deadline, and again until all is over: what was looking for its server, or
-    dialling, had nothing yet to hang up.
+def _hang_up_at_deadline(server: smtplib.SMTP, ended: threading.Event, deadline_s: float) -> None:
+    """Close the connection at the deadline, and repeat until the session has ended.
+
+    At the deadline the client may still resolve the name or connect: then there is no socket yet.
     """
     wait_s = deadline_s
-    while not over.wait(wait_s):
+    while not ended.wait(wait_s):
         _hang_up(server)
-        wait_s = AGAIN_S
+        wait_s = HANG_UP_INTERVAL_S
 
 
 def _hang_up(server: smtplib.SMTP) -> None:
-    """End every wait of another thread; a server that trickles would never let it time out."""
-    held: socket.socket | None = server.sock
-    if held is not None:
+    """End every blocking read: a server that sends byte by byte never reaches a read timeout."""
+    connection: socket.socket | None = server.sock
+    if connection is not None:
         with suppress(OSError):
-            held.shutdown(socket.SHUT_RDWR)
+            connection.shutdown(socket.SHUT_RDWR)
 
 
-def _addressed(access: SmtpAccess, outgoing: Outgoing) -> EmailMessage:
+def _add_headers(access: SmtpAccess, outgoing: OutgoingMessage) -> EmailMessage:
     mail = message_from_bytes(outgoing.body, EmailMessage, policy=SMTP_POLICY)
     domain = parseaddr(access.sender)[1].rpartition("@")[2]
     mail["From"] = access.sender
     mail["To"] = outgoing.recipient
-    mail["Date"] = format_datetime(outgoing.now)
-    mail["Message-ID"] = f"<{outgoing.id}@{domain}>"
+    mail["Date"] = format_datetime(outgoing.sent_at)
+    mail["Message-ID"] = f"<{outgoing.message_id}@{domain}>"
     return mail
 
 
-def _refusal(permanent: type[Gone | Refused], code: int, said: bytes | str) -> Outcome:
-    detail = _words(code, said)
-    return permanent(detail=detail) if code >= PERMANENT else Failed(detail=detail)
+def _refusal(
+    permanent: type[RecipientGone | MessageRejected], code: int, reply: bytes | str
+) -> DeliveryOutcome:
+    detail = _reply_text(code, reply)
+    return (
+        permanent(detail=detail) if code >= FIRST_PERMANENT_CODE else DeliveryFailed(detail=detail)
+    )
 
 
-def _words(code: int, said: bytes | str) -> str:
-    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
-    return one_line(f"the mail server said {code}: {text}", TOLD_CHARS)
+def _reply_text(code: int, reply: bytes | str) -> str:
+    text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply
+    return one_line(f"the mail server replied {code}: {text}", MAX_DETAIL_CHARS)
 
 
 def _text(layout: MessageLayout) -> str:
@@ -172,7 +193,7 @@ def _text(layout: MessageLayout) -> str:
     return "\n\n".join([layout.title, *parts]) + "\n"
 
 
-def _text_line(line: Line) -> str:
+def _text_line(line: TextLine) -> str:
     return "".join(f"{run.text} {run.link}" if run.link else run.text for run in line)
 
 
@@ -185,11 +206,11 @@ def _html(layout: MessageLayout) -> str:
     )
 
 
-def _html_line(line: Line) -> str:
+def _html_line(line: TextLine) -> str:
     return "".join(map(_html_run, line))
 
 
-def _html_run(run: Run) -> str:
+def _html_run(run: TextSpan) -> str:
     text = escape(run.text)
     text = f"<b>{text}</b>" if run.strong else text
     return f'<a href="{escape(run.link)}">{text}</a>' if run.link else text

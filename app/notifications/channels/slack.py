@@ -1,7 +1,7 @@
-"""SLACK: an incoming webhook, told in Block Kit.
+"""SLACK: an incoming webhook, with messages in Block Kit.
 
-Texts of users stand only where Slack reads no markup: in `plain_text` and in the texts of
-`rich_text`, in which mentions and links are elements of their own.
+User texts are only in fields without markup: `plain_text` and the texts of `rich_text`, in which
+mentions and links are separate elements.
 Source: docs.slack.dev, reference/block-kit (blocks, rich_text), messaging/formatting-message-text.
 """
 
@@ -9,29 +9,29 @@ import json
 from typing import Any
 
 from app.core.resources import Resources
-from app.notifications.message_layout import Line, MessageLayout, Run, layout_of
-from app.notifications.registry import CHANNELS, ChannelSpec, Outgoing, UnfitRecipient
-from app.notifications.types import Notice, Outcome
-from app.notifications.webhook_client import check_recipient_url, cut_short, post
+from app.notifications.message_layout import MessageLayout, TextLine, TextSpan, build_layout
+from app.notifications.registry import CHANNELS, ChannelSpec, InvalidRecipient, OutgoingMessage
+from app.notifications.types import DeliveryOutcome, PublishedMessage
+from app.notifications.webhook_client import parse_recipient_url, post, redact_url
 
 HOSTS = ("hooks.slack.com", "hooks.slack-gov.com")
-LONGEST_HEADER = 150
-MOST_ITEMS = 40  # a message has at most 50 blocks
+MAX_HEADER_CHARS = 150
+MAX_ITEMS = 40  # a message has at most 50 blocks
 
 
 def check(recipient: str) -> None:
-    url = check_recipient_url(recipient)
+    url = parse_recipient_url(recipient)
     if url.scheme != "https" or url.host not in HOSTS or url.path == "/":
-        raise UnfitRecipient(
-            "is no incoming webhook of Slack; write it as https://hooks.slack.com/services/…"
+        raise InvalidRecipient(
+            "is not a Slack incoming webhook; write it as https://hooks.slack.com/services/…"
         )
 
 
-def render(notice: Notice) -> bytes:
-    layout = layout_of(notice, most_items=MOST_ITEMS)
-    header = {"type": "plain_text", "text": layout.title[:LONGEST_HEADER], "emoji": False}
+def render(published: PublishedMessage) -> bytes:
+    layout = build_layout(published, max_items=MAX_ITEMS)
+    header = {"type": "plain_text", "text": layout.title[:MAX_HEADER_CHARS], "emoji": False}
     document = {
-        "text": escaped(layout.title),
+        "text": escape_markup(layout.title),
         "mrkdwn": False,
         "parse": "none",
         "link_names": False,
@@ -42,13 +42,13 @@ def render(notice: Notice) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-def escaped(text: str) -> str:
-    """A text for the one place that Slack reads as its markup."""
+def escape_markup(text: str) -> str:
+    """Escape a text for the one field in which Slack interprets its markup."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def send(res: Resources, outgoing: Outgoing) -> Outcome:
-    return post(res, outgoing.recipient, outgoing.body, {}, outgoing.now)
+def send(res: Resources, outgoing: OutgoingMessage) -> DeliveryOutcome:
+    return post(res, outgoing.recipient, outgoing.body, {}, outgoing.sent_at)
 
 
 def _blocks(layout: MessageLayout) -> list[dict[str, Any]]:
@@ -56,7 +56,7 @@ def _blocks(layout: MessageLayout) -> list[dict[str, Any]]:
     return [{"type": "rich_text", "elements": [_lines(section)]} for section in sections]
 
 
-def _lines(lines: tuple[Line, ...]) -> dict[str, Any]:
+def _lines(lines: tuple[TextLine, ...]) -> dict[str, Any]:
     elements: list[dict[str, Any]] = []
     for line in lines:
         elements += [_element(run) for run in line]
@@ -64,11 +64,11 @@ def _lines(lines: tuple[Line, ...]) -> dict[str, Any]:
     return {"type": "rich_text_section", "elements": elements[:-1]}
 
 
-def _element(run: Run) -> dict[str, Any]:
+def _element(run: TextSpan) -> dict[str, Any]:
     style = {"style": {"bold": True}} if run.strong else {}
     if run.link is not None:
         return {"type": "link", "url": run.link, "text": run.text, **style}
     return {"type": "text", "text": run.text, **style}
 
 
-CHANNELS.register("SLACK", ChannelSpec(check=check, render=render, send=send, shown=cut_short))
+CHANNELS.register("SLACK", ChannelSpec(check=check, render=render, send=send, redact=redact_url))

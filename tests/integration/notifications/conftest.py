@@ -17,12 +17,12 @@ from app.jobs.pool import ProcessPool
 from app.notifications import tasks
 from app.notifications.endpoints import ensure_endpoints
 from app.notifications.service import publish
-from app.notifications.types import Message, Target
+from app.notifications.types import DeliveryTarget, NotificationMessage
 from tests.support.http import serving
 from tests.support.service import JSON, Service, running_service
 
 LIVENESS_S = 60
-TOLD = Message(topic="test.told", title="The pelican has landed")
+TOLD = NotificationMessage(topic="test.told", title="The pelican has landed")
 
 
 class SetClock:
@@ -93,11 +93,13 @@ class Scene:
     receiver: Receiver
     clock: SetClock
 
-    def tell(self, *targets: Target, message: Message = TOLD, once: str | None = None) -> str:
+    def tell(
+        self, *targets: DeliveryTarget, message: NotificationMessage = TOLD, once: str | None = None
+    ) -> str:
         res = self.service.resources
         with res.db.begin() as session:
             endpoints = ensure_endpoints(session, targets, res.secrets)
-            return publish(session, message, [each.id for each in endpoints], once=once)
+            return publish(session, message, [each.id for each in endpoints], dedup_key=once)
 
     def work(self, *, later_s: float = 0.0) -> None:
         """What a worker does, after so long."""

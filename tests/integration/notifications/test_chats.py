@@ -14,17 +14,27 @@ from typing import Any, NamedTuple
 import pytest
 
 from app.core.http import transport
-from app.notifications.types import Fact, Item, Message, Severity, Target
+from app.notifications.types import (
+    DeliveryTarget,
+    MessageFact,
+    MessageItem,
+    MessageSeverity,
+    NotificationMessage,
+)
 from tests.integration.notifications.conftest import Scene
 from tests.support.tls import trusted_server
 
 SLACK, TEAMS = "hooks.slack.com", "prod-1.westeurope.logic.azure.com"
-TOLD = Message(
+TOLD = NotificationMessage(
     topic="alert.firing",
     title="Firing: quality falls <!channel>",
-    severity=Severity.CRITICAL,
-    facts=(Fact("benchmark", "nightly"),),
-    items=(Item(title="quality falls", sentences=("It fell by 40 %.",), link="/api/v1/alerts/1"),),
+    severity=MessageSeverity.CRITICAL,
+    facts=(MessageFact("benchmark", "nightly"),),
+    items=(
+        MessageItem(
+            title="quality falls", sentences=("It fell by 40 %.",), link="/api/v1/alerts/1"
+        ),
+    ),
 )
 
 
@@ -53,12 +63,14 @@ class Chat:
     answers: list[Answer] = field(default_factory=list)
 
     @property
-    def slack(self) -> Target:
-        return Target("SLACK", f"https://{SLACK}:{self.port}/services/T0/B0/abcdefgh")
+    def slack(self) -> DeliveryTarget:
+        return DeliveryTarget("SLACK", f"https://{SLACK}:{self.port}/services/T0/B0/abcdefgh")
 
     @property
-    def teams(self) -> Target:
-        return Target("TEAMS", f"https://{TEAMS}:{self.port}/workflows/1/invoke?sig=ijklmnop")
+    def teams(self) -> DeliveryTarget:
+        return DeliveryTarget(
+            "TEAMS", f"https://{TEAMS}:{self.port}/workflows/1/invoke?sig=ijklmnop"
+        )
 
     def take(self, call: Call) -> Answer:
         self.calls.append(call)
@@ -153,7 +165,7 @@ def test_a_chat_that_wants_less_is_left_alone_as_long_as_it_says(scene: Scene, c
     chat.answers = [Answer(429, "rate_limited", (("Retry-After", "30"),))]
     told = scene.tell(chat.slack, message=TOLD)
     scene.work()
-    assert scene.delivery(told)["detail"] == "answered 429: rate_limited"
+    assert scene.delivery(told)["detail"] == "HTTP 429: rate_limited"
     scene.work(later_s=20)
     assert len(chat.calls) == 1
     scene.work(later_s=11)
@@ -168,7 +180,7 @@ def test_a_channel_that_is_gone_disables_its_endpoint_and_nothing_tells_the_addr
     told = scene.tell(chat.slack, message=TOLD)
     scene.work()
     delivery = scene.delivery(told)
-    assert (delivery["status"], delivery["detail"]) == ("HELD", "answered 410: channel_is_archived")
+    assert (delivery["status"], delivery["detail"]) == ("HELD", "HTTP 410: channel_is_archived")
     assert "abcd" not in json.dumps([delivery, scene.endpoint(delivery), scene.inbox()])
 
 

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import update
 
 from app.notifications.models import Notification
-from app.notifications.types import Message
+from app.notifications.types import NotificationMessage
 from app.schedules.daily_summary import SummaryTime, latest_due_day, send_summary
 from tests.integration.notifications.conftest import Scene
 
@@ -39,8 +39,8 @@ def test_it_goes_once_to_those_who_ask_and_tells_what_went_wrong(scene: Scene) -
     service.benchmark(metrics=["ROUGE"], datasetRef="absent")
     run = service.completed()
     assert run["status"] == "FAILED"
-    scene.tell(message=Message(topic="alert.firing", title="Firing: quality"))
-    scene.tell(message=Message(topic="alert.test", title="only a test"))
+    scene.tell(message=NotificationMessage(topic="alert.firing", title="Firing: quality"))
+    scene.tell(message=NotificationMessage(topic="alert.test", title="only a test"))
     [alert] = [told for told in scene.inbox() if told["topic"] == "alert.run_failed"]
     tomorrow = datetime.combine(scene.clock() + timedelta(days=1), time(6), UTC)
     scene.clock.go_on((tomorrow - scene.clock()).total_seconds() + 1)
@@ -67,7 +67,7 @@ def test_it_goes_once_to_those_who_ask_and_tells_what_went_wrong(scene: Scene) -
 
 def test_it_counts_the_alerts_that_it_does_not_name(scene: Scene) -> None:
     for number in range(25):
-        scene.tell(message=Message(topic="alert.firing", title=f"Firing: {number}"))
+        scene.tell(message=NotificationMessage(topic="alert.firing", title=f"Firing: {number}"))
     with scene.service.resources.db.begin() as session:
         session.execute(update(Notification).values(created_at=scene.clock()))
     url = scene.receiver.at("hook")

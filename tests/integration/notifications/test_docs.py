@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from app.notifications.types import Target
+from app.notifications.types import DeliveryTarget
 from tests.integration.docs.test_examples import blocks, examples, matches
 from tests.integration.notifications.conftest import Scene
 
@@ -52,7 +52,7 @@ def test_the_check_of_the_page_knows_our_signatures(scene: Scene) -> None:
     url = scene.receiver.at("hook")
     endpoint = scene.service.post("/endpoints", {"channel": "WEBHOOK", "recipient": url})
     secret = scene.service.post(f"/endpoints/{endpoint['id']}/secret", {})["secret"]
-    scene.tell(Target("WEBHOOK", url))
+    scene.tell(DeliveryTarget("WEBHOOK", url))
     scene.work()
     [call] = scene.receiver.calls
     assert names["is_ours"](secret, call.headers, call.body)

@@ -9,17 +9,17 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import cli
-from app.notifications.service import purge_notifications
-from app.notifications.types import Fact, Item, Message, Target
+from app.notifications.service import delete_old_notifications
+from app.notifications.types import DeliveryTarget, MessageFact, MessageItem, NotificationMessage
 from tests.integration.notifications.conftest import Scene, status
 from tests.support.service import JSON
 
-LONG = Message(
+LONG = NotificationMessage(
     topic="test.long",
     title="Two \x1b[31mrules",
     sentences=("Both fired.",),
-    facts=(Fact("run", "r-1"),),
-    items=(Item(title="quality", sentences=("It fell.",), link="/api/v1/alerts/1"),),
+    facts=(MessageFact("run", "r-1"),),
+    items=(MessageItem(title="quality", sentences=("It fell.",), link="/api/v1/alerts/1"),),
 )
 
 
@@ -66,10 +66,10 @@ def test_the_inbox_is_followed_as_a_stream(scene: Scene) -> None:
 
 
 def test_old_messages_are_forgotten_unless_they_are_on_their_way(scene: Scene) -> None:
-    waiting = scene.tell(Target("WEBHOOK", scene.receiver.at("hook")))
+    waiting = scene.tell(DeliveryTarget("WEBHOOK", scene.receiver.at("hook")))
     scene.tell()
     with scene.service.resources.db.begin() as session:
-        purge_notifications(session, scene.clock() + timedelta(days=91))
+        delete_old_notifications(session, scene.clock() + timedelta(days=91))
     assert [each["id"] for each in scene.inbox()] == [waiting]
 
 
@@ -99,7 +99,7 @@ def test_a_recipient_that_does_not_fit_is_refused_at_once(
 ) -> None:
     for path in ("/endpoints", "/notifications/test"):
         problem = scene.service.refused(422, "POST", path, body)
-        assert problem["type"] == "/problems/unfit-recipient"
+        assert problem["type"] == "/problems/invalid-recipient"
         assert [error["pointer"] for error in problem["errors"]] == [pointer]
 
 
@@ -138,7 +138,7 @@ def test_the_inbox_on_the_command_line(scene: Scene, mosaico: Any) -> None:
 
 
 def test_endpoints_and_deliveries_on_the_command_line(scene: Scene, mosaico: Any) -> None:
-    told = scene.tell(Target("WEBHOOK", scene.receiver.will("hook", status(410))))
+    told = scene.tell(DeliveryTarget("WEBHOOK", scene.receiver.will("hook", status(410))))
     scene.work()
     delivery = scene.delivery(told)
     assert delivery["id"] in mosaico("notify", "deliveries", "--status", "HELD").stdout

@@ -20,16 +20,16 @@ from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword
 from app.core.encryption import Secret
 from app.core.resources import Resources
 from app.core.smtp import SmtpAccess
-from app.notifications.registry import CHANNELS, Outgoing
+from app.notifications.registry import CHANNELS, OutgoingMessage
 from app.notifications.types import (
-    Delivered,
-    Failed,
-    Gone,
-    Message,
-    Notice,
-    Outcome,
-    Refused,
-    Target,
+    DeliveryFailed,
+    DeliveryOutcome,
+    DeliverySucceeded,
+    DeliveryTarget,
+    MessageRejected,
+    NotificationMessage,
+    PublishedMessage,
+    RecipientGone,
 )
 from tests.integration.notifications.conftest import Scene
 from tests.support.service import Service, running_service
@@ -115,20 +115,26 @@ def access(port: int, **more: Any) -> SmtpAccess:
     )
 
 
-def sent(resources: Resources, smtp: SmtpAccess | None, to: str = "ops@example.org") -> Outcome:
+def sent(
+    resources: Resources, smtp: SmtpAccess | None, to: str = "ops@example.org"
+) -> DeliveryOutcome:
     """One mail, sent."""
-    message = Message(
+    message = NotificationMessage(
         topic="test", title="Grüße, pelican", sentences=("It has <landed>.",), link="/api/v1/x"
     )
-    notice = Notice(id="01-message", at=NOW, message=message, public_url="https://m.example")
+    notice = PublishedMessage(
+        id="01-message", published_at=NOW, message=message, public_url="https://m.example"
+    )
     channel = CHANNELS.get("EMAIL")
-    outgoing = Outgoing(id=notice.id, recipient=to, body=channel.render(notice), now=NOW)
+    outgoing = OutgoingMessage(
+        message_id=notice.id, recipient=to, body=channel.render(notice), sent_at=NOW
+    )
     return channel.send(replace(resources, smtp=smtp), outgoing)
 
 
 def test_a_mail_has_a_text_and_a_page(service_resources: Resources, mailbox: Mailbox) -> None:
     with mail_server(mailbox) as port:
-        assert sent(service_resources, access(port, require_tls=False)) == Delivered()
+        assert sent(service_resources, access(port, require_tls=False)) == DeliverySucceeded()
     mail = mailbox.mail()
     assert mail["Subject"] == "[MOSAICO] Grüße, pelican"
     assert mail["From"] == "MOSAICO <m@mosaico.example>"
@@ -153,14 +159,14 @@ def test_starttls_and_a_password(
     known = {"authenticator": authenticate, "auth_required": True}
     with mail_server(mailbox, **secured, **known) as port:
         who = {"user": USER.decode(), "password": Secret(PASSWORD.decode())}
-        assert sent(service_resources, access(port, **who)) == Delivered()
+        assert sent(service_resources, access(port, **who)) == DeliverySucceeded()
         who["password"] = Secret("wrong")
         failed = sent(service_resources, access(port, **who))
         nobody = sent(service_resources, access(port))
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, DeliveryFailed)
     assert "535" in failed.detail
     assert "wrong" not in failed.detail
-    assert isinstance(nobody, Failed)
+    assert isinstance(nobody, DeliveryFailed)
     assert "530" in nobody.detail
     assert len(mailbox.mails) == 1
 
@@ -171,8 +177,10 @@ def test_tls_from_the_first_byte(
     controller = TlsController(mailbox, context, port := free_port())
     controller.start()
     try:
-        assert sent(service_resources, access(port, tls=True)) == Delivered()
-        assert isinstance(sent(service_resources, access(port, tls=True, host="localhost")), Failed)
+        assert sent(service_resources, access(port, tls=True)) == DeliverySucceeded()
+        assert isinstance(
+            sent(service_resources, access(port, tls=True, host="localhost")), DeliveryFailed
+        )
     finally:
         controller.stop()
     assert len(mailbox.mails) == 1
@@ -183,8 +191,8 @@ def test_nothing_is_sent_where_no_tls_is_offered(
 ) -> None:
     with mail_server(mailbox) as port:
         failed = sent(service_resources, access(port))
-    assert isinstance(failed, Failed)
-    assert "offers no STARTTLS" in failed.detail
+    assert isinstance(failed, DeliveryFailed)
+    assert "does not offer STARTTLS" in failed.detail
     assert mailbox.mails == []
 
 
@@ -197,12 +205,14 @@ def test_a_certificate_that_nobody_trusts_is_refused(
     monkeypatch.delenv("SSL_CERT_FILE")
     with mail_server(mailbox, tls_context=context) as port:
         failed = sent(service_resources, access(port))
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, DeliveryFailed)
     assert "certificate" in failed.detail.lower()
     assert mailbox.mails == []
 
 
-@pytest.mark.parametrize(("reply", "outcome"), [("450 busy", Failed), ("550 no such user", Gone)])
+@pytest.mark.parametrize(
+    ("reply", "outcome"), [("450 busy", DeliveryFailed), ("550 no such user", RecipientGone)]
+)
 def test_what_becomes_of_a_refused_recipient(
     reply: str, outcome: type, service_resources: Resources, mailbox: Mailbox
 ) -> None:
@@ -210,10 +220,12 @@ def test_what_becomes_of_a_refused_recipient(
     with mail_server(mailbox) as port:
         ended = sent(service_resources, access(port, require_tls=False))
     assert isinstance(ended, outcome)
-    assert f"the mail server said {reply[:3]}: {reply[4:]}" in str(ended)
+    assert f"the mail server replied {reply[:3]}: {reply[4:]}" in str(ended)
 
 
-@pytest.mark.parametrize(("reply", "outcome"), [("451 later", Failed), ("554 spam", Refused)])
+@pytest.mark.parametrize(
+    ("reply", "outcome"), [("451 later", DeliveryFailed), ("554 spam", MessageRejected)]
+)
 def test_what_becomes_of_a_refused_text(
     reply: str, outcome: type, service_resources: Resources, mailbox: Mailbox
 ) -> None:
@@ -224,13 +236,13 @@ def test_what_becomes_of_a_refused_text(
 
 def test_without_a_mail_server_it_says_what_to_set(service_resources: Resources) -> None:
     failed = sent(service_resources, None)
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, DeliveryFailed)
     assert "MOSAICO_SMTP_URL" in failed.detail
 
 
 def test_nobody_at_the_address_is_a_failure(service_resources: Resources) -> None:
     failed = sent(service_resources, access(free_port()))
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, DeliveryFailed)
     assert "refused" in failed.detail
 
 
@@ -276,8 +288,8 @@ def test_a_server_that_trickles_is_left_at_the_deadline(
         was_left = thread.is_alive()
         over.set()
         thread.join()
-    assert isinstance(failed, Failed)
-    assert failed.detail == "the mail server took longer than 0.5 s"
+    assert isinstance(failed, DeliveryFailed)
+    assert failed.detail == "the mail server did not respond within 0.5 s"
     assert was_left  # it had not come to its end by itself
 
 
@@ -292,7 +304,7 @@ def test_one_refused_recipient_does_not_stop_the_others(
         resources = replace(scene.service.resources, smtp=smtp)
         with running_service(resources, metric_pool) as service:
             mailing = replace(scene, service=service)
-            told = mailing.tell(*[Target("EMAIL", f"{name}@example.org") for name in names])
+            told = mailing.tell(*[DeliveryTarget("EMAIL", f"{name}@example.org") for name in names])
             mailing.work()
     assert states(scene.service, told) == {
         "busy@example.org": "PENDING",

@@ -14,9 +14,9 @@ from standardwebhooks.webhooks import Webhook
 from app.core.errors import Unavailable
 from app.notifications import service, webhook_client
 from app.notifications.endpoints import ensure_endpoints
-from app.notifications.rules import SLOW_LANE
+from app.notifications.rules import SLOW_LOCK
 from app.notifications.service import publish
-from app.notifications.types import Target
+from app.notifications.types import DeliveryTarget
 from tests.integration.notifications.conftest import TOLD, Receiver, Scene, status
 from tests.support.stored import Rows
 
@@ -29,7 +29,7 @@ def waits(scene: Scene, told: str, since: datetime, *, least_s: float, most_s: f
 
 def test_a_message_is_in_the_inbox_and_at_its_recipient(scene: Scene) -> None:
     url = scene.receiver.at("hook")
-    told = scene.tell(Target("WEBHOOK", url))
+    told = scene.tell(DeliveryTarget("WEBHOOK", url))
     assert scene.delivery(told)["status"] == "PENDING"
     scene.work()
     [call] = scene.receiver.calls
@@ -45,7 +45,7 @@ def test_a_message_is_in_the_inbox_and_at_its_recipient(scene: Scene) -> None:
 
 def test_what_is_rolled_back_is_neither_told_nor_sent(scene: Scene) -> None:
     def publish_and_fail() -> None:
-        res, target = scene.service.resources, Target("WEBHOOK", scene.receiver.at("hook"))
+        res, target = scene.service.resources, DeliveryTarget("WEBHOOK", scene.receiver.at("hook"))
         with res.db.begin() as session:
             [endpoint] = ensure_endpoints(session, [target], res.secrets)
             publish(session, TOLD, [endpoint.id])
@@ -58,7 +58,7 @@ def test_what_is_rolled_back_is_neither_told_nor_sent(scene: Scene) -> None:
 
 
 def test_the_same_thing_is_told_once(scene: Scene) -> None:
-    target = Target("WEBHOOK", scene.receiver.at("hook"))
+    target = DeliveryTarget("WEBHOOK", scene.receiver.at("hook"))
     first = scene.tell(target, once="day 1")
     assert scene.tell(target, once="day 1") == first
     assert scene.tell(target, once="day 2") != first
@@ -67,18 +67,18 @@ def test_the_same_thing_is_told_once(scene: Scene) -> None:
 
 
 def test_a_recipient_that_is_named_twice_is_told_once(scene: Scene) -> None:
-    target = Target("WEBHOOK", scene.receiver.at("hook"))
-    scene.tell(target, target, Target("IN_APP", ""))
+    target = DeliveryTarget("WEBHOOK", scene.receiver.at("hook"))
+    scene.tell(target, target, DeliveryTarget("IN_APP", ""))
     scene.work()
     assert len(scene.receiver.calls) == 1
 
 
 def test_a_failure_is_tried_again_by_the_schedule_with_the_same_id_and_body(scene: Scene) -> None:
     url = scene.receiver.will("hook", status(500), status(503))
-    told = scene.tell(Target("WEBHOOK", url))
+    told = scene.tell(DeliveryTarget("WEBHOOK", url))
     since = scene.clock()
     scene.work()
-    assert scene.delivery(told)["detail"] == "answered 500: no thanks"
+    assert scene.delivery(told)["detail"] == "HTTP 500: no thanks"
     assert waits(scene, told, since, least_s=4, most_s=6)  # 5 s ± 20 %
     since = scene.clock() + timedelta(seconds=6)
     scene.work(later_s=6)
@@ -96,7 +96,7 @@ def test_every_try_is_signed_as_the_reference_implementation_checks_it(scene: Sc
     endpoint = scene.service.post("/endpoints", {"channel": "WEBHOOK", "recipient": url})
     earlier = scene.service.post(f"/endpoints/{endpoint['id']}/secret", {})["secret"]
     newer = scene.service.post(f"/endpoints/{endpoint['id']}/secret", {})["secret"]
-    scene.tell(Target("WEBHOOK", url))
+    scene.tell(DeliveryTarget("WEBHOOK", url))
     scene.work()
     [call] = scene.receiver.calls
     for secret in (earlier, newer):
@@ -104,7 +104,7 @@ def test_every_try_is_signed_as_the_reference_implementation_checks_it(scene: Sc
 
 
 def test_a_new_endpoint_is_signed_with_a_secret_of_its_own(scene: Scene) -> None:
-    told = scene.tell(Target("WEBHOOK", scene.receiver.at("hook")))
+    told = scene.tell(DeliveryTarget("WEBHOOK", scene.receiver.at("hook")))
     scene.work()
     assert scene.receiver.calls[0].headers["webhook-signature"].startswith("v1,")
     assert scene.endpoint(scene.delivery(told))["secretSet"] is True
@@ -115,10 +115,10 @@ def test_an_earlier_secret_ends_when_it_was_told_to(scene: Scene) -> None:
     endpoint = scene.service.post("/endpoints", {"channel": "WEBHOOK", "recipient": url})
     path = f"/endpoints/{endpoint['id']}/secret"
     scene.service.post(path, {})
-    scene.service.post(path, {"earlierEndsAfterSeconds": 60})
+    scene.service.post(path, {"overlapSeconds": 60})
     for seconds, signatures in ((0, 2), (61, 1)):
         scene.clock.go_on(seconds)
-        scene.tell(Target("WEBHOOK", url))
+        scene.tell(DeliveryTarget("WEBHOOK", url))
         scene.work()
         signed = scene.receiver.calls[-1].headers["webhook-signature"]
         assert len(signed.split()) == signatures
@@ -126,7 +126,7 @@ def test_an_earlier_secret_ends_when_it_was_told_to(scene: Scene) -> None:
 
 def test_a_429_is_tried_again_when_it_says(scene: Scene) -> None:
     url = scene.receiver.will("hook", status(429, retry_after="100"))
-    told = scene.tell(Target("WEBHOOK", url))
+    told = scene.tell(DeliveryTarget("WEBHOOK", url))
     since = scene.clock()
     scene.work()
     assert waits(scene, told, since, least_s=100, most_s=100.5)
@@ -139,9 +139,9 @@ def test_a_429_is_tried_again_when_it_says(scene: Scene) -> None:
 def test_a_redirect_is_a_failure_and_not_followed(scene: Scene) -> None:
     away = scene.receiver.at("elsewhere")
     url = scene.receiver.will("hook", lambda: RedirectResponse(away))
-    told = scene.tell(Target("WEBHOOK", url))
+    told = scene.tell(DeliveryTarget("WEBHOOK", url))
     scene.work()
-    assert scene.delivery(told)["detail"] == "answered 307: redirects are not followed"
+    assert scene.delivery(told)["detail"] == "HTTP 307: redirects are not followed"
     assert [call.path for call in scene.receiver.calls] == ["hook"]
 
 
@@ -159,7 +159,7 @@ def test_a_success_is_one_however_its_body_goes_on(
         was_read_to_its_end.set()
 
     url = scene.receiver.will("hook", lambda: StreamingResponse(drops()))
-    told = scene.tell(Target("WEBHOOK", url))
+    told = scene.tell(DeliveryTarget("WEBHOOK", url))
     scene.work()
     assert scene.delivery(told)["status"] == "DELIVERED"
     assert not was_read_to_its_end.is_set()
@@ -178,21 +178,21 @@ def test_who_does_not_answer_in_time_has_failed(
             time.sleep(0.05)
 
     slow: Any = (lambda: StreamingResponse(drops(), 500)) if trickles else scene.receiver.hang
-    told = scene.tell(Target("WEBHOOK", scene.receiver.will("hook", slow)))
+    told = scene.tell(DeliveryTarget("WEBHOOK", scene.receiver.will("hook", slow)))
     scene.work()
     detail = scene.delivery(told)["detail"]
-    assert detail == ("answered 500" if trickles else "no answer within 1.5 s")
+    assert detail == ("HTTP 500" if trickles else "no response within 1.5 s")
     scene.receiver.free.set()
 
 
 def test_what_the_policy_refuses_is_not_called(scene: Scene) -> None:
-    told = scene.tell(Target("WEBHOOK", "http://169.254.169.254/latest"))
+    told = scene.tell(DeliveryTarget("WEBHOOK", "http://169.254.169.254/latest"))
     scene.work()
     assert "never called" in scene.delivery(told)["detail"]
 
 
 def test_an_endpoint_that_is_gone_is_disabled_and_told_of(scene: Scene) -> None:
-    target = Target("WEBHOOK", scene.receiver.will("hook", status(410)))
+    target = DeliveryTarget("WEBHOOK", scene.receiver.will("hook", status(410)))
     told = scene.tell(target)
     scene.work()
     delivery = scene.delivery(told)
@@ -217,7 +217,7 @@ def test_an_endpoint_that_is_gone_is_disabled_and_told_of(scene: Scene) -> None:
 
 def test_an_endpoint_that_only_fails_for_120_hours_is_disabled(scene: Scene) -> None:
     failing = [status(500)] * 30
-    target = Target("WEBHOOK", scene.receiver.will("hook", *failing))
+    target = DeliveryTarget("WEBHOOK", scene.receiver.will("hook", *failing))
     told = scene.tell(target)
     for _ in range(12):  # more than enough for ten tries, the last waits being a day each
         scene.work(later_s=24 * 3600 * 1.2)
@@ -227,13 +227,13 @@ def test_an_endpoint_that_only_fails_for_120_hours_is_disabled(scene: Scene) -> 
     assert delivery["status"] == "HELD"
     endpoint = scene.endpoint(delivery)
     disabled = datetime.fromisoformat(endpoint["disabledAt"])
-    failing_since = datetime.fromisoformat(endpoint["failingSince"])
-    assert (disabled - failing_since).total_seconds() >= 120 * 3600
-    assert "it has only failed since" in endpoint["disabledReason"]
+    first_failed_at = datetime.fromisoformat(endpoint["firstFailedAt"])
+    assert (disabled - first_failed_at).total_seconds() >= 120 * 3600
+    assert "every delivery since" in endpoint["disabledReason"]
 
 
 def test_after_ten_tries_a_delivery_has_failed_until_it_is_sent_again(scene: Scene) -> None:
-    target = Target("WEBHOOK", scene.receiver.will("hook", *[status(500)] * 10))
+    target = DeliveryTarget("WEBHOOK", scene.receiver.will("hook", *[status(500)] * 10))
     told = scene.tell(target)
     scene.work()
     rows = Rows(scene.service.resources.db.url)
@@ -250,7 +250,7 @@ def test_after_ten_tries_a_delivery_has_failed_until_it_is_sent_again(scene: Sce
 
 
 def test_what_has_a_job_is_not_sent_twice_by_asking_for_it_again(scene: Scene) -> None:
-    told = scene.tell(Target("WEBHOOK", scene.receiver.at("hook")))
+    told = scene.tell(DeliveryTarget("WEBHOOK", scene.receiver.at("hook")))
     delivery = scene.delivery(told)
     for _ in range(3):
         scene.service.post(f"/deliveries/{delivery['id']}/redeliver")
@@ -261,15 +261,15 @@ def test_what_has_a_job_is_not_sent_twice_by_asking_for_it_again(scene: Scene) -
 def test_whoever_loses_the_database_after_sending_sends_the_same_again(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    noted, lost = service.end_try, iter([True])
+    noted, lost = service.finish_attempt, iter([True])
 
     def end_try(*arguments: Any) -> None:
         if next(lost, False):
             raise Unavailable
         noted(*arguments)
 
-    monkeypatch.setattr(service, "end_try", end_try)
-    told = scene.tell(Target("WEBHOOK", scene.receiver.at("hook")))
+    monkeypatch.setattr(service, "finish_attempt", end_try)
+    told = scene.tell(DeliveryTarget("WEBHOOK", scene.receiver.at("hook")))
     scene.work()
     first, second = scene.receiver.calls
     assert first.headers["webhook-id"] == second.headers["webhook-id"] == told
@@ -284,9 +284,12 @@ def test_a_host_that_hangs_keeps_one_job_busy_and_delays_nobody_else(
     of two jobs, the second would never be told in time.
     """
     monkeypatch.setattr(webhook_client, "DEADLINE_S", 6.0)
-    bad = [Target("WEBHOOK", scene.receiver.will(f"b-{n}", scene.receiver.hang)) for n in range(4)]
+    bad = [
+        DeliveryTarget("WEBHOOK", scene.receiver.will(f"b-{n}", scene.receiver.hang))
+        for n in range(4)
+    ]
     held = scene.tell(*bad)
-    good = [Target("WEBHOOK", other_receiver.at(f"g-{number}")) for number in range(6)]
+    good = [DeliveryTarget("WEBHOOK", other_receiver.at(f"g-{number}")) for number in range(6)]
 
     def let_go() -> Any:
         scene.receiver.free.set()
@@ -301,16 +304,16 @@ def test_a_host_that_hangs_keeps_one_job_busy_and_delays_nobody_else(
 
 
 def test_what_is_slow_waits_in_one_lane_wherever_it_is(scene: Scene) -> None:
-    hosts = [Target("WEBHOOK", f"http://127.0.0.1:{port}/") for port in (1, 2, 3)]
+    hosts = [DeliveryTarget("WEBHOOK", f"http://127.0.0.1:{port}/") for port in (1, 2, 3)]
     rows = Rows(scene.service.resources.db.url)
     lanes = "SELECT DISTINCT lock FROM procrastinate_jobs WHERE status = 'todo'"
     scene.tell(*hosts)
     assert len(rows.all(lanes)) == 3
     scene.work()
     rows.do("DELETE FROM deliveries")
-    rows.do("UPDATE endpoints SET slow_tries = 1")
+    rows.do("UPDATE endpoints SET slow_count = 1")
     scene.tell(*hosts)
-    assert rows.all(lanes) == [(SLOW_LANE,)]
+    assert rows.all(lanes) == [(SLOW_LOCK,)]
 
 
 def test_an_endpoint_that_hangs_is_left_alone_for_a_while(
@@ -318,9 +321,9 @@ def test_an_endpoint_that_hangs_is_left_alone_for_a_while(
 ) -> None:
     """Three messages, two tries: the others do not spend their time on it."""
     monkeypatch.setattr(webhook_client, "DEADLINE_S", 0.3)
-    monkeypatch.setattr(service, "SLOW_S", 0.2)
+    monkeypatch.setattr(service, "SLOW_AFTER_S", 0.2)
     url = scene.receiver.will("hook", *[scene.receiver.hang] * 2)
-    told = [scene.tell(Target("WEBHOOK", url)) for _ in range(3)]
+    told = [scene.tell(DeliveryTarget("WEBHOOK", url)) for _ in range(3)]
     scene.work()
     assert len(scene.receiver.calls) == 1
     assert sorted(scene.delivery(each)["attempts"] for each in told) == [0, 0, 1]
@@ -339,6 +342,6 @@ def test_a_delivery_changes_no_run(scene: Scene) -> None:
     scene.service.benchmark(metrics=["LATENCY"])
     scene.service.upload([{"traceId": "t-1"}])
     run = scene.service.completed()
-    scene.tell(Target("WEBHOOK", scene.receiver.will("hook", status(500))))
+    scene.tell(DeliveryTarget("WEBHOOK", scene.receiver.will("hook", status(500))))
     scene.work()
     assert scene.service.get(f"/benchmark-runs/{run['id']}") == run

@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from sqlalchemy import text
 
 from app.core.key_rotation import drop_lost_secrets, list_encrypted_columns
-from app.notifications.types import Target
+from app.notifications.types import DeliveryTarget
 from app.tables import METADATA
 from tests.integration.notifications.conftest import Scene
 from tests.support.service import JSON
@@ -57,7 +57,9 @@ def addresses(scene: Scene, rule_id: str = "rule-1") -> list[str]:
     res = scene.service.resources
     with res.db.read() as session:
         found = session.execute(
-            text(f"{query} AND rule.endpoints ? endpoint.id ORDER BY endpoint.channel, digest"),
+            text(
+                f"{query} AND rule.endpoints ? endpoint.id ORDER BY endpoint.channel, recipient_hash"
+            ),
             {"id": rule_id},
         )
         return sorted(
@@ -109,10 +111,10 @@ def test_a_server_that_says_where_it_was_called_does_not_tell_whoever_reads_the_
     url = scene.receiver.at(path)
     said = echoed.format(url=url, path=f"/{path}", quoted=quote(url, safe=""))
     scene.receiver.will("services/T0/abcd efgh", lambda: Response(said, status_code=500))
-    told = scene.tell(Target("WEBHOOK", url))
+    told = scene.tell(DeliveryTarget("WEBHOOK", url))
     scene.work()
     detail = scene.delivery(told)["detail"]
-    assert detail.startswith("answered 500: ")
+    assert detail.startswith("HTTP 500: ")
     assert "…" in detail
     for part in ("abcd", "efgh", "qr"):
         assert part not in detail.casefold()
@@ -151,7 +153,7 @@ def test_a_cut_address_that_the_rule_does_not_have_is_refused(scene: Scene, rows
         "/alert-configs/rule-1",
         {"channels": ["TEAMS", "SLACK"], "recipients": [SHOWN]},
     )
-    assert "is shown cut short here; write all of it" in problem["errors"][0]["detail"]
+    assert "is shown redacted; send the full URL" in problem["errors"][0]["detail"]
     scene.service.refused(422, "POST", "/endpoints", {"channel": "SLACK", "recipient": SHOWN})
 
 
@@ -168,14 +170,14 @@ def test_an_address_that_is_given_up_is_told_and_can_be_given_again(
     scene: Scene, rows: Rows
 ) -> None:
     url = scene.receiver.at("hook")
-    told = scene.tell(Target("WEBHOOK", url))
+    told = scene.tell(DeliveryTarget("WEBHOOK", url))
     with scene.service.resources.db.begin() as session:
         assert (
             drop_lost_secrets(session, ENDPOINTS, scene.service.resources.secrets.encryption_key_id)
             == 1
         )
     scene.work()
-    assert "was given up" in scene.delivery(told)["detail"]
+    assert "was dropped" in scene.delivery(told)["detail"]
     again = scene.service.post("/endpoints", {"channel": "WEBHOOK", "recipient": url})
     assert again["id"] == scene.delivery(told)["endpointId"]
     scene.work(later_s=10)

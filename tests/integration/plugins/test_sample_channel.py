@@ -9,10 +9,10 @@ from app.core.registry import LoadedPlugin
 from app.notifications.endpoints import ensure_endpoints
 from app.notifications.registry import CHANNELS
 from app.notifications.service import publish
-from app.notifications.types import Message, Target
+from app.notifications.types import DeliveryTarget, NotificationMessage
 from tests.support.service import JSON, Service
 
-TOLD = Message(topic="test.told", title="The pelican has landed")
+TOLD = NotificationMessage(topic="test.told", title="The pelican has landed")
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def arrived(failures: list[LoadedPlugin]) -> Any:
 
 
 def tell(service: Service, *recipients: str) -> None:
-    targets, res = [Target("SAMPLE_PIGEON", each) for each in recipients], service.resources
+    targets, res = [DeliveryTarget("SAMPLE_PIGEON", each) for each in recipients], service.resources
     with res.db.begin() as session:
         endpoints = ensure_endpoints(session, targets, res.secrets)
         publish(session, TOLD, [endpoint.id for endpoint in endpoints])
@@ -43,7 +43,7 @@ def test_its_messages_go_through_the_outbox(extended: Service, arrived: Any) -> 
     [delivery] = deliveries(extended).values()
     assert delivery["status"] == "DELIVERED"
     [outgoing] = arrived
-    assert (outgoing.id, outgoing.body) == (delivery["notificationId"], TOLD.title.encode())
+    assert (outgoing.message_id, outgoing.body) == (delivery["notificationId"], TOLD.title.encode())
 
 
 def test_what_it_raises_is_a_failed_try_and_nobody_elses(extended: Service, arrived: Any) -> None:
@@ -71,4 +71,4 @@ def test_a_channel_that_is_gone_is_told_and_tried_again(
     monkeypatch.setattr(CHANNELS, "_items", {})
     [delivery] = deliveries(extended).values()
     assert delivery["status"] == "PENDING"
-    assert "not installed here" in delivery["detail"]
+    assert "not installed on this worker" in delivery["detail"]

@@ -213,7 +213,7 @@ def fuzzer_of(service: Service) -> Fuzzer:
         "POST /api/v1/silences": silence,
         "POST /api/v1/endpoints": endpoint,
         "POST /api/v1/notifications/test": endpoint,
-        "POST /api/v1/endpoints/{endpointId}/secret": {"earlierEndsAfterSeconds": 60},
+        "POST /api/v1/endpoints/{endpointId}/secret": {"overlapSeconds": 60},
         "POST /api/v1/benchmarks/{benchmarkId}/kpis": {"name": "second", "formula": "ROUGE"},
         "PUT /api/v1/benchmarks/{benchmarkId}/kpis/{kpiId}": kpi,
         "POST /api/v1/schedule-configs": schedule,

@@ -13,7 +13,7 @@ from app.alerts.rules import AlertState, Condition, Rule, Subject
 from app.formula import Reference
 from app.metrics.aggregate import Aggregate, aggregate
 from app.metrics.registry import load_metrics
-from app.notifications.types import Severity
+from app.notifications.types import MessageSeverity
 from app.statistics.anomaly import RunPoint, Side
 
 NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
@@ -152,7 +152,7 @@ def test_many_alerts_of_a_run_are_one_message_and_what_fires_stands_first() -> N
     ]
     message = message_of(events)
     assert message.title == "3 alerts: 2 firing, 1 resolved (bench-001, agent-001)"
-    assert (message.topic, message.severity) == ("alert.firing", Severity.CRITICAL)
+    assert (message.topic, message.severity) == ("alert.firing", MessageSeverity.CRITICAL)
     assert [item.title for item in message.items] == ["Firing: c", "Firing: b", "Resolved: a"]
     assert message.link == "/api/v1/benchmark-runs/run-1"
 

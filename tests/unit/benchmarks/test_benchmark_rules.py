@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 from pydantic import ValidationError
 
-from app.benchmarks.rules import kpi_errors, list_errors, metric_errors
+from app.benchmarks.rules import kpi_errors, kpi_list_errors, metric_errors
 from app.benchmarks.schemas import BenchmarkCreate, BenchmarkPatch
 from app.core.errors import ErrorItem
 from app.core.schemas import changed_fields
@@ -61,7 +61,7 @@ def test_formula_mistakes_have_their_span_and_thresholds_their_order() -> None:
 
 def test_kpis_of_one_list_differ_in_name_and_id() -> None:
     drafts = [Draft(name="A", id="x"), Draft(name="a"), Draft(name="b", id="x"), Draft(name="c")]
-    assert places(list_errors(drafts)) == ["/measures/1/name", "/measures/2/id"]
+    assert places(kpi_list_errors(drafts)) == ["/measures/1/name", "/measures/2/id"]
 
 
 def test_a_patch_holds_what_was_sent_and_nothing_else() -> None:

@@ -14,10 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.notifications.message_layout import layout_of
+from app.notifications.message_layout import build_layout
 from app.notifications.registry import CHANNELS, load_channels
-from app.notifications.safe_text import followable, one_line, unlinked
-from app.notifications.types import Fact, Item, Message, Notice, Severity
+from app.notifications.safe_text import one_line, resolve_link, without_links
+from app.notifications.types import (
+    MessageFact,
+    MessageItem,
+    MessageSeverity,
+    NotificationMessage,
+    PublishedMessage,
+)
 
 load_channels(print)
 
@@ -43,25 +49,25 @@ LINKS = [
 ]
 
 
-def notice_of(text: str, link: str | None = "/api/v1/alerts/1", items: int = 1) -> Notice:
+def notice_of(text: str, link: str | None = "/api/v1/alerts/1", items: int = 1) -> PublishedMessage:
     """A message in which every text is the same one."""
-    facts = (Fact(text, text),)
-    item = Item(title=text, sentences=(text,), facts=facts, link=link)
-    message = Message(
+    facts = (MessageFact(text, text),)
+    item = MessageItem(title=text, sentences=(text,), facts=facts, link=link)
+    message = NotificationMessage(
         topic="test",
         title=text,
-        severity=Severity.WARNING,
+        severity=MessageSeverity.WARNING,
         sentences=(text, text),
         facts=facts,
         items=(item,) * items,
         link=link,
     )
-    stored = Message.stored(json.loads(json.dumps(message.document())))
+    stored = NotificationMessage.from_document(json.loads(json.dumps(message.to_document())))
     at = datetime(2026, 11, 22, tzinfo=UTC)
-    return Notice(id="01-message", at=at, message=stored, public_url=PUBLIC)
+    return PublishedMessage(id="01-message", published_at=at, message=stored, public_url=PUBLIC)
 
 
-def rendered(channel: str, notice: Notice) -> Any:
+def rendered(channel: str, notice: PublishedMessage) -> Any:
     return json.loads(CHANNELS.get(channel).render(notice))
 
 
@@ -174,7 +180,7 @@ def test_a_line_is_printable_and_short(text: str) -> None:
     line = one_line(text, 40)
     assert len(line) <= 40
     assert line.isprintable()
-    assert not re.search(r"\w://", unlinked(text, 40))
+    assert not re.search(r"\w://", without_links(text, 40))
 
 
 @pytest.mark.parametrize("size", [1, 30, 500])
@@ -193,19 +199,23 @@ def test_a_message_of_slack_has_at_most_fifty_blocks() -> None:
 
 
 def test_lines_that_are_left_out_are_counted() -> None:
-    message = Message(topic="test", title="long", sentences=("one",) * 40, link="/api/v1/alerts/1")
-    notice = Notice(id="01", at=datetime(2026, 11, 22, tzinfo=UTC), message=message, public_url="")
-    [section] = layout_of(notice, most_items=1).sections
+    message = NotificationMessage(
+        topic="test", title="long", sentences=("one",) * 40, link="/api/v1/alerts/1"
+    )
+    notice = PublishedMessage(
+        id="01", published_at=datetime(2026, 11, 22, tzinfo=UTC), message=message, public_url=""
+    )
+    [section] = build_layout(notice, max_items=1).sections
     assert [run.text for line in section for run in line] == ["one"] * 29 + ["and 11 more lines"]
 
 
 def test_what_mail_programs_take_for_a_link_is_taken_apart() -> None:
-    told = unlinked("see www.evil.example, WWW.evil.example or HTTPS://evil.example", 200)
+    told = without_links("see www.evil.example, WWW.evil.example or HTTPS://evil.example", 200)
     assert told == "see www[.]evil.example, WWW[.]evil.example or HTTPS[://]evil.example"
 
 
 def test_links_lead_to_this_service_or_to_pages() -> None:
-    assert followable("/api/v1/alerts/1", PUBLIC) == f"{PUBLIC}/api/v1/alerts/1"
-    assert followable("https://langfuse.example/t/1?x=1", PUBLIC) is not None
-    assert followable(None, PUBLIC) is None
-    assert followable("/x", "") is None
+    assert resolve_link("/api/v1/alerts/1", PUBLIC) == f"{PUBLIC}/api/v1/alerts/1"
+    assert resolve_link("https://langfuse.example/t/1?x=1", PUBLIC) is not None
+    assert resolve_link(None, PUBLIC) is None
+    assert resolve_link("/x", "") is None

@@ -3,8 +3,8 @@
 import pytest
 
 from app.core.errors import Invalid
-from app.notifications.registry import CHANNELS, UnfitRecipient, load_channels, targets_of
-from app.notifications.types import Target
+from app.notifications.registry import CHANNELS, InvalidRecipient, load_channels, resolve_targets
+from app.notifications.types import DeliveryTarget
 
 load_channels(print)
 
@@ -35,25 +35,25 @@ def test_a_channel_takes_its_recipients(channel: str, recipient: str) -> None:
 @pytest.mark.parametrize(
     ("channel", "recipient", "why"),
     [
-        ("EMAIL", "ops", "no mail address"),
-        ("EMAIL", "Ops <ops@example.org>", "no mail address"),
-        ("EMAIL", "ops@example.org\r\nBcc: x@evil.example", "no mail address"),
-        ("EMAIL", "ops@example.org, x@evil.example", "no mail address"),
-        ("EMAIL", "x" * 250 + "@example.org", "no mail address"),
-        ("SLACK", "http://hooks.slack.com/services/x", "no incoming webhook"),
-        ("SLACK", "https://hooks.slack.com.evil.example/x", "no incoming webhook"),
-        ("SLACK", "https://hooks.slack.com", "no incoming webhook"),
+        ("EMAIL", "ops", "not an email address"),
+        ("EMAIL", "Ops <ops@example.org>", "not an email address"),
+        ("EMAIL", "ops@example.org\r\nBcc: x@evil.example", "not an email address"),
+        ("EMAIL", "ops@example.org, x@evil.example", "not an email address"),
+        ("EMAIL", "x" * 250 + "@example.org", "not an email address"),
+        ("SLACK", "http://hooks.slack.com/services/x", "not a Slack incoming webhook"),
+        ("SLACK", "https://hooks.slack.com.evil.example/x", "not a Slack incoming webhook"),
+        ("SLACK", "https://hooks.slack.com", "not a Slack incoming webhook"),
         ("SLACK", MAIL, "http or https"),
-        ("TEAMS", "https://x.webhook.office.com/webhookb2/1", "has retired"),
-        ("TEAMS", "https://x.logic.azure.com?sig=x", "no webhook of Workflows"),
-        ("TEAMS", "https://evil.example/?x=.logic.azure.com", "no webhook of Workflows"),
+        ("TEAMS", "https://x.webhook.office.com/webhookb2/1", "no longer supports"),
+        ("TEAMS", "https://x.logic.azure.com?sig=x", "not a Workflows webhook"),
+        ("TEAMS", "https://evil.example/?x=.logic.azure.com", "not a Workflows webhook"),
         ("WEBHOOK", "ftp://build.example/x", "use an http or https URL"),
-        ("WEBHOOK", "https://user:word@build.example/x", "holds a user name"),
-        ("WEBHOOK", "https://", "names no server"),
-        ("WEBHOOK", "https://build.example/a b", "no URL"),
-        ("WEBHOOK", "https://[::1", "no URL"),
-        ("WEBHOOK", SLACK, "address of the channel SLACK"),
-        ("WEBHOOK", TEAMS, "address of the channel TEAMS"),
+        ("WEBHOOK", "https://user:word@build.example/x", "contains a user name"),
+        ("WEBHOOK", "https://", "has no host name"),
+        ("WEBHOOK", "https://build.example/a b", "not a URL"),
+        ("WEBHOOK", "https://[::1", "not a URL"),
+        ("WEBHOOK", SLACK, "URL of the channel SLACK"),
+        ("WEBHOOK", TEAMS, "URL of the channel TEAMS"),
     ],
 )
 def test_a_channel_tells_why_it_does_not_take_one(channel: str, recipient: str, why: str) -> None:
@@ -63,30 +63,30 @@ def test_a_channel_tells_why_it_does_not_take_one(channel: str, recipient: str, 
 
 def test_each_recipient_is_told_by_the_channel_that_knows_such_recipients() -> None:
     channels = ["EMAIL", "SLACK", "TEAMS", "WEBHOOK", "IN_APP"]
-    assert targets_of(channels, [MAIL, SLACK, HOOK, TEAMS, MAIL]) == [
-        Target("EMAIL", MAIL),
-        Target("SLACK", SLACK),
-        Target("WEBHOOK", HOOK),
-        Target("TEAMS", TEAMS),
+    assert resolve_targets(channels, [MAIL, SLACK, HOOK, TEAMS, MAIL]) == [
+        DeliveryTarget("EMAIL", MAIL),
+        DeliveryTarget("SLACK", SLACK),
+        DeliveryTarget("WEBHOOK", HOOK),
+        DeliveryTarget("TEAMS", TEAMS),
     ]
-    assert targets_of(["IN_APP"], []) == []
-    assert targets_of([], []) == []
+    assert resolve_targets(["IN_APP"], []) == []
+    assert resolve_targets([], []) == []
 
 
 def test_what_does_not_fit_is_told_for_each_entry() -> None:
-    with pytest.raises(UnfitRecipient) as caught:
-        targets_of(["EMIAL", "EMAIL", "SLACK"], [MAIL, HOOK])
+    with pytest.raises(InvalidRecipient) as caught:
+        resolve_targets(["EMIAL", "EMAIL", "SLACK"], [MAIL, HOOK])
     told = {error.pointer: error.detail for error in caught.value.errors}
     assert told.keys() == {"/channels/0", "/channels/2", "/recipients/1"}
     assert "Did you mean EMAIL" in told["/channels/0"]
-    assert "SLACK has nobody to tell" in told["/channels/2"]
-    assert "EMAIL: is no mail address" in told["/recipients/1"]
+    assert "SLACK has no recipient" in told["/channels/2"]
+    assert "EMAIL: is not an email address" in told["/recipients/1"]
 
 
 def test_what_is_as_good_as_a_password_is_not_shown() -> None:
-    assert CHANNELS.get("SLACK").shown(SLACK) == "https://hooks.slack.com/…cdef"
+    assert CHANNELS.get("SLACK").redact(SLACK) == "https://hooks.slack.com/…cdef"
     government = SLACK.replace("slack.com", "slack-gov.com")
-    assert CHANNELS.get("SLACK").shown(government) == "https://hooks.slack-gov.com/…cdef"
-    assert "sig=" not in CHANNELS.get("TEAMS").shown(TEAMS)
-    assert CHANNELS.get("WEBHOOK").shown(f"{HOOK}?token=7") == f"{HOOK}?…"
-    assert CHANNELS.get("EMAIL").shown(MAIL) == MAIL
+    assert CHANNELS.get("SLACK").redact(government) == "https://hooks.slack-gov.com/…cdef"
+    assert "sig=" not in CHANNELS.get("TEAMS").redact(TEAMS)
+    assert CHANNELS.get("WEBHOOK").redact(f"{HOOK}?token=7") == f"{HOOK}?…"
+    assert CHANNELS.get("EMAIL").redact(MAIL) == MAIL

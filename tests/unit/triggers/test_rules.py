@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from standardwebhooks.webhooks import Webhook
 
-from app.benchmarks.event_triggers import LangfuseRule, Triggers
+from app.benchmarks.event_triggers import EventTriggers, LangfuseTrigger
 from app.triggers.rules import (
     MAX_SECRETS,
     LangfuseEvent,
@@ -301,8 +301,8 @@ def test_whatever_langfuse_sends_is_some_event_that_can_be_stored_and_read_again
     assert LangfuseEvent.from_json(json.loads(json.dumps(asdict(told)))) == told
 
 
-def rule(**fields: Any) -> LangfuseRule:
-    parsed: LangfuseRule = TypeAdapter(LangfuseRule).validate_python(fields)
+def rule(**fields: Any) -> LangfuseTrigger:
+    parsed: LangfuseTrigger = TypeAdapter(LangfuseTrigger).validate_python(fields)
     return parsed
 
 
@@ -347,6 +347,6 @@ def test_a_rule_for_monitors_may_name_one(fields: Any, expected: bool) -> None:
 
 
 def test_every_trigger_is_off_unless_it_is_turned_on() -> None:
-    assert not Triggers().is_any_on
-    assert Triggers.model_validate({"newRun": {}}).is_any_on
-    assert Triggers.model_validate({"langfuse": [{"event": "monitor-alert"}]}).is_any_on
+    assert not EventTriggers().has_any
+    assert EventTriggers.model_validate({"newRun": {}}).has_any
+    assert EventTriggers.model_validate({"langfuse": [{"event": "monitor-alert"}]}).has_any

@@ -3,26 +3,26 @@
 from collections.abc import Callable
 
 from app.core.resources import Resources
-from app.notifications.registry import ChannelSpec, Outgoing, UnfitRecipient
-from app.notifications.types import Delivered, Notice, Outcome
+from app.notifications.registry import ChannelSpec, InvalidRecipient, OutgoingMessage
+from app.notifications.types import DeliveryOutcome, DeliverySucceeded, PublishedMessage
 
-ARRIVED: list[Outgoing] = []
+ARRIVED: list[OutgoingMessage] = []
 
 
 def check(recipient: str) -> None:
     if not recipient.startswith("loft-"):
-        raise UnfitRecipient("is no loft; write it as loft-7")
+        raise InvalidRecipient("is no loft; write it as loft-7")
 
 
-def render(notice: Notice) -> bytes:
+def render(notice: PublishedMessage) -> bytes:
     return notice.message.title.encode()
 
 
-def send(_: Resources, outgoing: Outgoing) -> Outcome:
+def send(_: Resources, outgoing: OutgoingMessage) -> DeliveryOutcome:
     if outgoing.recipient == "loft-lost":
         raise RuntimeError("no pigeon came back")
     ARRIVED.append(outgoing)
-    return Delivered()
+    return DeliverySucceeded()
 
 
 def register(add: Callable[..., object]) -> None:
