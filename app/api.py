@@ -8,8 +8,7 @@ from starlette.types import Scope
 from app.access.router import audit_router as audit
 from app.access.router import router as keys
 from app.agents.router import router as agents
-from app.alerts.router import alerts, silences
-from app.alerts.router import configs as alert_configs
+from app.alerts.router import alert_configs, alerts, silences
 from app.benchmarks.router import router as benchmarks
 from app.comparison.router import router as baselines
 from app.core.problems import PROBLEMS

@@ -251,7 +251,7 @@ def _filled(url: str) -> str:
         session.execute(
             text(
                 "INSERT INTO benchmark_runs (id, benchmark_id, agent_id, status, triggered_by,"
-                " retry_count, fence, shards_done, traces_processed, metrics_computed, created_at)"
+                " retry_count, fencing_token, shards_done, traces_processed, metrics_computed, created_at)"
                 " SELECT 'run-' || n, 'b', 'a', 'COMPLETED', 'MANUAL', 0, 0, 1, 100, 600,"
                 " timestamptz '2026-01-01' + n * interval '1 second'"
                 " FROM generate_series(1, :rows) AS n"

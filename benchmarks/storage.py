@@ -14,7 +14,8 @@ from sqlalchemy.dialects.postgresql import insert
 from app.core.db import Database
 from app.core.migrations import upgrade
 from app.metrics.types import TraceMeasurements
-from app.runs.shards import SHARD_TRACES, open_shard, store_shard
+from app.runs.leases import acquire_shard
+from app.runs.shards import SHARD_TRACES, store_shard
 from benchmarks.rows import BenchRow, interleave
 from tests.support.postgres import cluster, drop_database, make_database
 
@@ -105,10 +106,10 @@ def _write_ours(db: Database, number: int, shards: list[list[TraceMeasurements]]
     run_id = _make_run(db, number)
     for shard, measured in enumerate(shards):
         with db.begin() as session:
-            step = open_shard(session, run_id, shard)
-        assert step is not None
+            lease = acquire_shard(session, run_id, shard)
+        assert lease is not None
         with db.begin() as session:
-            store_shard(session, step, measured, NOW)
+            store_shard(session, lease, measured, NOW)
 
 
 def _write_narrow(db: Database, number: int, shards: list[list[TraceMeasurements]]) -> None:
@@ -141,7 +142,7 @@ def _make_run(db: Database, number: int) -> str:
         session.execute(
             text(
                 "INSERT INTO benchmark_runs (id, benchmark_id, agent_id, status, triggered_by,"
-                " retry_count, collection_id, plan, fence, shards_total, shards_done,"
+                " retry_count, collection_id, plan, fencing_token, shards_total, shards_done,"
                 " traces_processed, metrics_computed)"
                 " SELECT :id, 'b', 'a', 'RUNNING', 'MANUAL', 0, min(id), cast(:plan AS jsonb), 0,"
                 " :total, 0, 0, 0 FROM collections"
@@ -150,7 +151,7 @@ def _make_run(db: Database, number: int) -> str:
         )
         session.execute(
             text(
-                "INSERT INTO run_shards (run_seq, shard, first, last, fence)"
+                "INSERT INTO run_shards (run_seq, shard, first, last, fencing_token)"
                 " SELECT run.seq, n, n * :size, (n + 1) * :size - 1, 0"
                 " FROM benchmark_runs AS run, generate_series(0, :last) AS n WHERE run.id = :id"
             ),

@@ -1,4 +1,4 @@
-"""Rules: made, changed and deleted, and what is wrong with one."""
+"""Writes to alert rules: create, update, delete, and their validation."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -10,10 +10,10 @@ from sqlalchemy.orm import Session
 
 from app.agents.queries import get_agent
 from app.alerts import queries
-from app.alerts.models import AlertConfig
+from app.alerts.models import AlertRule
 from app.alerts.rules import Condition
 from app.alerts.schemas import AlertConfigCreate
-from app.alerts.service import forget_standings
+from app.alerts.service import reset_states
 from app.benchmarks.models import Benchmark
 from app.benchmarks.queries import get_benchmark, get_kpis_by_benchmark
 from app.core.encryption import SecretBox
@@ -28,174 +28,191 @@ from app.notifications.models import Endpoint
 from app.notifications.queries import get_endpoints_in_order
 from app.notifications.registry import InvalidRecipient, resolve_targets
 
-# A rule that asks something else now has not fired, and remembers nothing.
-ASKS = frozenset(
+# After a change of one of these fields the states of the rule mean nothing any more.
+STATE_FIELDS = frozenset(
     {"benchmark_id", "agent_id", "metric", "kpi", "condition", "threshold", "enabled", "no_data",
      "for_runs", "baseline_runs", "minimum_effect"}
 )  # fmt: skip
-# What else is edited cannot be wrong; so a rule whose KPI is gone can still be disabled.
-CHECKED = frozenset(
+# Only a change of one of these is validated: a rule whose KPI was deleted can still be disabled.
+VALIDATED_FIELDS = frozenset(
     {"benchmark_id", "agent_id", "metric", "kpi", "condition", "threshold", "channels"}
 )  # fmt: skip
 
 
-def create_config(session: Session, body: AlertConfigCreate, box: SecretBox) -> AlertConfig:
-    """Raises: `NotFound` for an unknown benchmark or agent, `Invalid` with what is wrong."""
+def create_rule(session: Session, body: AlertConfigCreate, box: SecretBox) -> AlertRule:
+    """Raises: `NotFound` for an unknown benchmark or agent, `Invalid` with all errors of the rule,
+    `Conflict` when its ID is taken.
+    """
     values = all_fields(body)
     recipients = values.pop("recipients")
-    config = AlertConfig(**{**values, "id": body.id or new_id()})
-    check_config(session, config, recipients)
-    config.endpoints = _endpoint_ids(session, config, recipients, box)
-    session.add(config)
+    rule = AlertRule(**{**values, "id": body.id or new_id()})
+    validate_rule(session, rule, recipients)
+    rule.endpoints = _endpoint_ids(session, rule, recipients, box)
+    session.add(rule)
     try:
         session.flush()
     except IntegrityError as error:
-        raise _refusal(error, config.id) from None
-    session.refresh(config)
-    return config
+        raise _translate_integrity_error(error, rule.id) from None
+    session.refresh(rule)
+    return rule
 
 
-def change_config(
-    session: Session, config_id: str, values: Mapping[str, Any], box: SecretBox, now: datetime
-) -> AlertConfig:
-    """Write the given fields. What fires is resolved where the rule asks something else now. A
-    recipient as it is shown stands for the one that the rule has.
+def update_rule(
+    session: Session, rule_id: str, values: Mapping[str, Any], box: SecretBox, now: datetime
+) -> AlertRule:
+    """Write the given fields. A change of one of `STATE_FIELDS` resolves open incidents. A redacted
+    recipient stands for the one that the rule has.
 
-    Raises: as `create_config`.
+    Raises: as `create_rule`.
     """
-    config = queries.get_config(session, config_id, for_update=True)
-    benchmark_id = values.get("benchmark_id", config.benchmark_id)
-    wanted = {**values, "kpi": _kpi_id(session, benchmark_id, values.get("kpi"))}
-    recipients = _whole(session, config, wanted.pop("recipients", None), box)
-    changed = {name for name in values if name in wanted and getattr(config, name) != wanted[name]}
-    if changed & ASKS:
-        why = "disabled" if values.get("enabled") is False else "changed"
-        forget_standings(session, config, f"The rule was {why}.", now)
+    rule = queries.get_rule(session, rule_id, for_update=True)
+    benchmark_id = values.get("benchmark_id", rule.benchmark_id)
+    new_values = {**values, "kpi": _find_kpi_id(session, benchmark_id, values.get("kpi"))}
+    recipients = _reveal_recipients(session, rule, new_values.pop("recipients", None), box)
+    changed = {
+        name for name in values if name in new_values and getattr(rule, name) != new_values[name]
+    }
+    if changed & STATE_FIELDS:
+        verb = "disabled" if values.get("enabled") is False else "changed"
+        reset_states(session, rule, f"The alert rule was {verb}.", now)
     try:
         for name in changed:
-            setattr(config, name, wanted[name])
-        if changed & CHECKED or "recipients" in values:
-            check_config(session, config, recipients)
+            setattr(rule, name, new_values[name])
+        if changed & VALIDATED_FIELDS or "recipients" in values:
+            validate_rule(session, rule, recipients)
         if values.keys() & {"channels", "recipients"}:
-            config.endpoints = _endpoint_ids(session, config, recipients, box)
+            rule.endpoints = _endpoint_ids(session, rule, recipients, box)
         if values:
-            config.revision += 1
-            config.updated_at = now
+            rule.revision += 1
+            rule.updated_at = now
         session.flush()
-    except IntegrityError as error:  # any of these queries writes what was set before
-        raise _refusal(error, config_id) from None
-    return config
+    except IntegrityError as error:  # the queries of the validation flush what was set before
+        raise _translate_integrity_error(error, rule_id) from None
+    return rule
 
 
-def delete_config(session: Session, config_id: str, now: datetime) -> None:
-    """Delete a rule; what fires is resolved, and what was told stays."""
-    config = queries.get_config(session, config_id, for_update=True)
-    forget_standings(session, config, "The rule was deleted.", now)
-    session.delete(config)
+def delete_rule(session: Session, rule_id: str, now: datetime) -> None:
+    """Delete a rule. Its open incidents are resolved, its alerts stay."""
+    rule = queries.get_rule(session, rule_id, for_update=True)
+    reset_states(session, rule, "The alert rule was deleted.", now)
+    session.delete(rule)
     session.flush()
 
 
-def check_config(session: Session, config: AlertConfig, recipients: Sequence[str]) -> None:
-    """Raise `NotFound` or `Invalid`, with every mistake; a KPI's name becomes its id."""
-    benchmark = get_benchmark(session, config.benchmark_id)
-    if config.agent_id is not None:
-        get_agent(session, config.agent_id)
-    errors = [*_subject_errors(session, benchmark, config), *_threshold_errors(config)]
+def validate_rule(session: Session, rule: AlertRule, recipients: Sequence[str]) -> None:
+    """Raise `NotFound` or `Invalid` with every error; replaces the name of a KPI by its ID."""
+    benchmark = get_benchmark(session, rule.benchmark_id)
+    if rule.agent_id is not None:
+        get_agent(session, rule.agent_id)
+    errors = [*_target_errors(session, benchmark, rule), *_threshold_errors(rule)]
     try:
-        resolve_targets(config.channels, recipients)
+        resolve_targets(rule.channels, recipients)
     except InvalidRecipient as error:
         errors += error.errors
     if errors:
         raise Invalid("the alert rule is not valid; see `errors`", errors=errors)
 
 
-def _refusal(error: IntegrityError, config_id: str) -> AppError:
-    """What came in between after all was checked."""
+def _translate_integrity_error(error: IntegrityError, rule_id: str) -> AppError:
+    """The error of a write that lost against another one after the validation."""
     if getattr(error.orig, "sqlstate", None) == "23503":  # foreign key
-        return NotFound("the benchmark or the agent was deleted at this moment; choose another")
-    return Conflict(f"the alert rule id {config_id!r} is taken; choose another or PATCH that one")
+        return NotFound("the benchmark or the agent was deleted in the meantime; choose another")
+    return Conflict(f"the alert rule ID {rule_id!r} is taken; choose another or PATCH that rule")
 
 
 def _endpoint_ids(
-    session: Session, config: AlertConfig, recipients: Sequence[str], box: SecretBox
+    session: Session, rule: AlertRule, recipients: Sequence[str], box: SecretBox
 ) -> list[str]:
-    targets = resolve_targets(config.channels, recipients)
+    targets = resolve_targets(rule.channels, recipients)
     return [endpoint.id for endpoint in ensure_endpoints(session, targets, box)]
 
 
-def _whole(
-    session: Session, config: AlertConfig, given: Sequence[str] | None, box: SecretBox
+def _reveal_recipients(
+    session: Session, rule: AlertRule, recipients: Sequence[str] | None, box: SecretBox
 ) -> list[str]:
-    """Recipients with those opened that the rule has and that are given as they are shown; None:
-    those that it has.
+    """The full addresses: a recipient that is given as it is shown, redacted, is replaced by the
+    address that the rule has. None: all recipients of the rule.
     """
-    shown: dict[str, list[Endpoint]] = defaultdict(list)
-    for endpoint in get_endpoints_in_order(session, config.endpoints):
-        shown[endpoint.recipient].append(endpoint)
-    whole: list[str] = []
-    for recipient in shown if given is None else given:
-        addresses = [decrypt_recipient(endpoint, box) for endpoint in shown.get(recipient, [])]
-        whole += [address.reveal() for address in addresses if address] or [recipient]
-    return list(dict.fromkeys(whole))
+    endpoints: dict[str, list[Endpoint]] = defaultdict(list)
+    for endpoint in get_endpoints_in_order(session, rule.endpoints):
+        endpoints[endpoint.recipient].append(endpoint)
+    revealed: list[str] = []
+    for recipient in endpoints if recipients is None else recipients:
+        addresses = [decrypt_recipient(endpoint, box) for endpoint in endpoints.get(recipient, [])]
+        revealed += [address.reveal() for address in addresses if address] or [recipient]
+    return list(dict.fromkeys(revealed))
 
 
-def _subject_errors(session: Session, benchmark: Benchmark, config: AlertConfig) -> list[ErrorItem]:
-    if (config.metric is None) == (config.kpi is None):
-        detail = "a rule looks at a metric or at a KPI; send one of them, and null for the other"
+def _target_errors(session: Session, benchmark: Benchmark, rule: AlertRule) -> list[ErrorItem]:
+    if (rule.metric is None) == (rule.kpi is None):
+        detail = "a rule watches a metric or a KPI; send one of them, and null for the other"
         return [ErrorItem(pointer="/metric", detail=detail)]
-    kpis = get_kpis_by_benchmark(session, [benchmark.id]).get(benchmark.id, [])
-    if config.kpi is not None:
-        wanted = config.kpi
-        config.kpi = _kpi_id(session, benchmark.id, wanted)
-        ours = {kpi.id for kpi in kpis} | {kpi.name for kpi in kpis}
-        if config.kpi in ours:
-            return []
-        detail = f"the benchmark has no KPI {wanted!r}.{near_matches(wanted, sorted(ours))}"
-        return [ErrorItem(pointer="/kpi", detail=detail)]
-    columns = {provider_for(parse_ref(metric)).spec.key for metric in benchmark.metrics}
-    for kpi in kpis:
-        columns |= {column_of(ref.key) for ref in compile_formula(kpi.formula).references}
-    assert config.metric is not None
-    reference = read_reference(config.metric)
+    if rule.kpi is not None:
+        return _kpi_errors(session, benchmark, rule, rule.kpi)
+    assert rule.metric is not None
+    columns = _measured_columns(session, benchmark)
+    reference = read_reference(rule.metric)
     if reference is not None and column_of(reference.key) in columns:
         return []
-    near = near_matches(config.metric, sorted(columns))
-    detail = f"{config.metric!r} is no metric or statistic that the benchmark computes.{near}"
-    return [ErrorItem(pointer="/metric", detail=f"{detail} It has {', '.join(sorted(columns))}.")]
+    detail = (
+        f"{rule.metric!r} is not a metric that the benchmark computes or a statistic of one."
+        f"{near_matches(rule.metric, sorted(columns))} It computes {', '.join(sorted(columns))}."
+    )
+    return [ErrorItem(pointer="/metric", detail=detail)]
 
 
-def _kpi_id(session: Session, benchmark_id: str, wanted: str | None) -> str | None:
-    """The id of a KPI that is called by its id or name; what was given where there is none."""
-    for kpi in (
-        get_kpis_by_benchmark(session, [benchmark_id]).get(benchmark_id, []) if wanted else []
-    ):
-        if wanted == kpi.id or (wanted or "").casefold() == kpi.name.casefold():
-            return kpi.id
-    return wanted
+def _kpi_errors(
+    session: Session, benchmark: Benchmark, rule: AlertRule, kpi: str
+) -> list[ErrorItem]:
+    rule.kpi = _find_kpi_id(session, benchmark.id, kpi)
+    kpis = get_kpis_by_benchmark(session, [benchmark.id]).get(benchmark.id, [])
+    known = {definition.id for definition in kpis} | {definition.name for definition in kpis}
+    if rule.kpi in known:
+        return []
+    detail = f"the benchmark has no KPI {kpi!r}.{near_matches(kpi, sorted(known))}"
+    return [ErrorItem(pointer="/kpi", detail=detail)]
 
 
-def _threshold_errors(config: AlertConfig) -> list[ErrorItem]:
-    condition = Condition(config.condition)
+def _measured_columns(session: Session, benchmark: Benchmark) -> set[str]:
+    """The metrics of a benchmark and those that only its KPIs use."""
+    columns = {provider_for(parse_ref(metric)).spec.key for metric in benchmark.metrics}
+    for kpi in get_kpis_by_benchmark(session, [benchmark.id]).get(benchmark.id, []):
+        columns |= {column_of(ref.key) for ref in compile_formula(kpi.formula).references}
+    return columns
+
+
+def _find_kpi_id(session: Session, benchmark_id: str, kpi: str | None) -> str | None:
+    """The ID of a KPI that is given by its ID or name; what was given when there is none."""
+    if not kpi:
+        return kpi
+    for definition in get_kpis_by_benchmark(session, [benchmark_id]).get(benchmark_id, []):
+        if kpi == definition.id or kpi.casefold() == definition.name.casefold():
+            return definition.id
+    return kpi
+
+
+def _threshold_errors(rule: AlertRule) -> list[ErrorItem]:
+    condition = Condition(rule.condition)
     if condition is Condition.REGRESSED:
-        return _verdict_errors(config)
-    if config.threshold is None:
+        return _regressed_errors(rule)
+    if rule.threshold is None:
         if condition is Condition.ANOMALY_DETECTED:
             return []
         return [ErrorItem(pointer="/threshold", detail=f"{condition} needs a threshold; send one")]
-    if condition.looks_back and config.threshold == 0:
+    if condition.uses_history and rule.threshold == 0:
         detail = f"{condition} with 0 fires at every change; send another number"
         return [ErrorItem(pointer="/threshold", detail=detail)]
     return []
 
 
-def _verdict_errors(config: AlertConfig) -> list[ErrorItem]:
-    """A verdict is on a KPI or on the mean of a metric, and says itself what counts as a change."""
+def _regressed_errors(rule: AlertRule) -> list[ErrorItem]:
+    """Verdicts exist for KPIs and for the means of metrics, and bring their own threshold."""
     errors = []
-    if config.threshold is not None:
-        detail = "REGRESSED takes none: what counts is `minEffect` of the KPI; leave it out"
+    if rule.threshold is not None:
+        detail = "REGRESSED takes no threshold; leave it out and set `minEffect` of the KPI"
         errors.append(ErrorItem(pointer="/threshold", detail=detail))
-    reference = read_reference(config.metric) if config.metric else None
+    reference = read_reference(rule.metric) if rule.metric else None
     if reference is not None and reference.stat != "mean":
-        detail = f"REGRESSED looks at the mean of a metric; name {reference.key} alone, or a KPI"
+        detail = f"REGRESSED compares the mean of a metric; send {reference.key} alone, or a KPI"
         errors.append(ErrorItem(pointer="/metric", detail=detail))
     return errors

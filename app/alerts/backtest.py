@@ -1,4 +1,4 @@
-"""A rule replayed over stored history, by the same functions that judge new runs."""
+"""Backtest of an alert rule: replays it over stored runs with the functions that judge new runs."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,84 +6,97 @@ from dataclasses import dataclass
 from datetime import timedelta
 from statistics import median
 
-from app.alerts.history import PastRun, Reading, Stretch, observe
+from app.alerts.measurements import IncidentSpan, Measurement, observe
 from app.alerts.rules import (
-    AlertState,
+    AlertOutcome,
+    AlertStatus,
     Assessment,
-    Outcome,
-    Rule,
-    Standing,
-    Step,
-    Subject,
+    RuleSpec,
+    RuleState,
+    StateChange,
+    ValueSpec,
     advance,
     evaluate_condition,
 )
+from app.results.run_history import PastRun
 
-A_MONTH = timedelta(days=30)
-SHORTEST = timedelta(days=7)
+MONTH = timedelta(days=30)
+MIN_SPAN = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedRun:
-    """What a run would have said and done; `assessment` is None for one that is not valid."""
+    """What a rule would have made of one run; `assessment` is None for a run that is not valid."""
 
     run: PastRun
     assessment: Assessment | None
-    step: Step
+    change: StateChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """Runs of one agent, oldest first, and what a rule would have made of them."""
+    """The runs of one agent, oldest first, with what a rule would have made of them."""
 
     runs: Sequence[ReplayedRun]
 
-    def told(self, state: AlertState) -> int:
-        return sum(each.step.told is state for each in self.runs)
+    @property
+    def assessments(self) -> list[Assessment]:
+        """Those of the valid runs, oldest first."""
+        return [replayed.assessment for replayed in self.runs if replayed.assessment]
 
-    def outcomes(self) -> Counter[Outcome]:
-        return Counter(each.assessment.outcome for each in self.runs if each.assessment)
+    def count_notifications(self, status: AlertStatus) -> int:
+        return sum(replayed.change.notification is status for replayed in self.runs)
+
+    def outcomes(self) -> Counter[AlertOutcome]:
+        return Counter(assessment.outcome for assessment in self.assessments)
 
     def false_alarms_per_month(self) -> float | None:
-        """How often it fires if nothing was ever wrong; None where a week is not covered."""
+        """How often the rule fires, assuming that nothing was ever wrong; None for less than a week
+        of history.
+        """
         if not self.runs:
             return None
         span = self.runs[-1].run.completed_at - self.runs[0].run.completed_at
-        return None if span < SHORTEST else self.told(AlertState.FIRING) * (A_MONTH / span)
-
-    def smallest_visible(self, rule: Rule) -> float | None:
-        """The smallest harm that the rule sees after the last run; for a fixed limit how far the
-        median lies from it.
-        """
-        assessed = [each.assessment for each in self.runs if each.assessment]
-        if rule.condition.looks_back:
-            return next((found.visible for found in reversed(assessed) if found.visible), None)
-        values = [found.value for found in assessed if found.value is not None]
-        if not values or rule.threshold is None:
+        if span < MIN_SPAN:
             return None
-        return abs(median(values) - rule.threshold)
+        return self.count_notifications(AlertStatus.FIRING) * (MONTH / span)
+
+    def min_detectable_effect(self, spec: RuleSpec) -> float | None:
+        """The smallest harmful change that the rule detects after the last run; for a fixed
+        threshold the distance of the median value from it.
+        """
+        assessments = self.assessments
+        if spec.condition.uses_history:
+            effects = (assessment.min_detectable_effect for assessment in reversed(assessments))
+            return next((effect for effect in effects if effect), None)
+        values = [assessment.value for assessment in assessments if assessment.value is not None]
+        if not values or spec.threshold is None:
+            return None
+        return abs(median(values) - spec.threshold)
 
 
 def replay(
-    rule: Rule,
+    spec: RuleSpec,
     name: str,
     runs: Sequence[PastRun],
-    readings: Mapping[int, Reading],
-    confirmed: Sequence[Stretch] = (),
+    measurements: Mapping[int, Measurement],
+    confirmed: Sequence[IncidentSpan] = (),
 ) -> Replay:
-    """Judge runs one after the other, each by those before it that are not in a `confirmed` stretch;
-    `name` is told where a run says nothing of the subject.
+    """Judge runs one after the other, each by the runs before it that belong to no confirmed
+    incident. `name` stands for the value in runs that did not compute it.
     """
-    standing = Standing()
+    state = RuleState()
     replayed = []
-    for place, run in enumerate(runs):
-        step, assessment = Step(standing), None
+    for index, run in enumerate(runs):
+        change, assessment = StateChange(state), None
         if run.is_valid:
-            reading = readings.get(run.seq)
-            subject = reading.subject if reading else Subject(name=name)
-            seen = observe(reading, run.fingerprint, runs[:place], readings, confirmed)
-            assessment = evaluate_condition(rule, subject, seen)
-            step = advance(standing, assessment.outcome, rule, run.completed_at)
-        standing = step.standing
-        replayed.append(ReplayedRun(run=run, assessment=assessment, step=step))
+            measurement = measurements.get(run.seq)
+            value_spec = measurement.spec if measurement else ValueSpec(name=name)
+            observation = observe(
+                measurement, run.fingerprint, runs[:index], measurements, confirmed
+            )
+            assessment = evaluate_condition(spec, value_spec, observation)
+            change = advance(state, assessment.outcome, spec, run.completed_at)
+        state = change.state
+        replayed.append(ReplayedRun(run=run, assessment=assessment, change=change))
     return Replay(runs=replayed)

@@ -56,7 +56,7 @@ COLUMNS = (
     field("value"),
     field("baseline"),
     field("verdict"),
-    time_field("createdAt", "told"),
+    time_field("createdAt", "created"),
 )
 RULE_COLUMNS = (
     field("id"),
@@ -81,7 +81,7 @@ REPLAY_COLUMNS = (
     field("completedAt", "completed"),
     field("outcome"),
     field("state"),
-    field("told"),
+    field("notified"),
     field("value"),
     field("baseline"),
 )
@@ -287,7 +287,7 @@ def backtest_rule(
         return
     covered = found["coverage"]
     print_status(
-        f"{covered['runs']} runs: {covered['withValue']} judged, {covered['learning']} learned from,"
+        f"{covered['runs']} runs: {covered['withValue']} judged, {covered['warmup']} warm-up,"
         f" {covered['noData']} without data, {covered['invalid']} invalid, {covered['failed']} failed"
     )
     print_page({"items": found["runs"], "nextCursor": None}, REPLAY_COLUMNS, output)
@@ -296,8 +296,10 @@ def backtest_rule(
         print_status(
             f"if nothing was wrong: {found['falseAlarmsPerMonth']:.2f} false alarms a month"
         )
-    if found["smallestVisible"] is not None:
-        print_status(f"smallest change for the worse that it sees: {found['smallestVisible']:.4g}")
+    if found["minDetectableEffect"] is not None:
+        print_status(
+            f"smallest change for the worse that it sees: {found['minDetectableEffect']:.4g}"
+        )
 
 
 @cli.command("silences")

@@ -1,213 +1,181 @@
-"""What a run means for the rules about it; decided from stored rows, before anything is written."""
+"""What a run means for the alert rules about it; decided from stored rows, before any write."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from app.alerts import queries
-from app.alerts.history import (
-    MOST_TRACES,
-    PastRun,
-    Source,
-    StoredValues,
-    Stretch,
-    confirmed_stretches,
-    observe,
-    past_runs,
-    reading_of,
-)
-from app.alerts.models import AlertConfig
+from app.alerts.history import MAX_TRACES, MeasurementHistory
+from app.alerts.measurements import IncidentSpan, RuleTarget, measure, observe
+from app.alerts.models import AlertRule
 from app.alerts.rules import (
+    AlertOutcome,
     Assessment,
     Condition,
     Observation,
-    Outcome,
-    Rule,
-    Subject,
+    RuleSpec,
+    ValueSpec,
     evaluate_condition,
 )
-from app.alerts.schemas import rule_of
-from app.alerts.traces import changed_traces
+from app.alerts.schemas import rule_spec
 from app.core.db import Database
 from app.core.errors import AppError, Unavailable
 from app.formula import compile_formula
-from app.kpis.evaluate import KpiValue
-from app.kpis.verdicts import ValueVerdict
-from app.metrics.aggregate import Aggregate
 from app.metrics.registry import column_of
+from app.results.run_history import PastRun, list_changed_traces, list_comparable_runs
+from app.results.run_result import RunResult
+from app.statistics.anomaly import WINDOW
 
-TRACES_SHOWN = 5
-METRICS_SHOWN = 3
+TRACES_PER_METRIC = 5
+MAX_METRICS = 3
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluatedRun:
-    """A run that is about to end, with all that it was found to be; `traces` is how many. Verdicts
-    are by KPI and by column.
-    """
-
-    seq: int
-    id: str
-    benchmark_id: str
-    agent_id: str
-    fingerprint: str | None
-    is_valid: bool
-    reasons: tuple[str, ...]
-    traces: int
-    kpis: Sequence[KpiValue]
-    aggregates: Mapping[str, Aggregate]
-    kpi_verdicts: Mapping[str, ValueVerdict] = field(default_factory=dict)
-    metric_verdicts: Mapping[str, ValueVerdict] = field(default_factory=dict)
-
-    def verdict_on(self, source: Source) -> ValueVerdict | None:
-        """How a KPI or the mean of a metric stands beside its baseline."""
-        if source.metric is None:
-            return self.kpi_verdicts.get(source.kpi or "")
-        return self.metric_verdicts.get(column_of(source.metric.key))
+ContributingTraces = tuple[dict[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """What a run says about one revision of a rule, and the traces that made it so."""
+class AlertDecision:
+    """What a run says about one revision of a rule, and the traces that contributed most."""
 
-    config_id: str
+    rule_id: str
     revision: int
     assessment: Assessment
-    traces: tuple[dict[str, Any], ...] = ()
+    traces: ContributingTraces = ()
 
 
-class Decisions(NamedTuple):
-    """What a run says about every rule; nothing when it is not valid."""
+class RuleObservation(NamedTuple):
+    """A rule with the value it watches in the run and in the runs before."""
 
-    run: EvaluatedRun
-    items: tuple[Decision, ...] = ()
-
-
-class _Seen(NamedTuple):
-    """A rule, and what it is judged by."""
-
-    config: AlertConfig
-    subject: Subject
+    rule: AlertRule
+    value_spec: ValueSpec
     observation: Observation
 
 
 class AlertEvaluationService:
-    """Judges runs by the rules about them. It reads; `service.record_decisions` writes."""
+    """Judges runs by the rules about them. It only reads; `service.record_decisions` writes."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def evaluate_alerts_for_run(self, run: EvaluatedRun) -> Decisions:
-        """What a run says about each enabled rule; call it before the run is stored as ended.
+    def evaluate_alerts_for_run(self, result: RunResult) -> list[AlertDecision]:
+        """The decision of each enabled rule; call it before the run is stored as completed.
 
-        An invalid run says nothing about any of them.
+        There are none for an invalid run: its numbers say nothing about the agent.
         """
-        if not run.is_valid:
-            return Decisions(run)
+        if not result.is_valid:
+            return []
         with self._db.read() as session:
-            configs = queries.enabled_configs(session, run.benchmark_id, run.agent_id)
-            if not configs:
-                return Decisions(run)
-            past = past_runs(
+            rules = queries.list_enabled_rules(session, result.benchmark_id, result.agent_id)
+            if not rules:
+                return []
+            past = list_comparable_runs(
                 session,
-                run.benchmark_id,
-                run.agent_id,
-                before=run.seq,
-                fingerprint=run.fingerprint,
+                result.benchmark_id,
+                result.agent_id,
+                fingerprint=result.fingerprint,
+                before=result.run_seq,
+                limit=WINDOW,
             )
-            stored = StoredValues(session, past)
-            ids = [config.id for config in configs]
-            confirmed = confirmed_stretches(session, ids, run.agent_id)
-            seen = [_seen(config, run, past, stored, confirmed[config.id]) for config in configs]
-        assessed = [self.evaluate_condition(rule_of(one.config), one) for one in seen]
-        return Decisions(run, self._decisions(run, past, seen, assessed))
+            history = MeasurementHistory(session, past)
+            rule_ids = [rule.id for rule in rules]
+            confirmed = queries.confirmed_incidents(session, rule_ids, result.agent_id)
+            observations = [
+                _observe(rule, result, past, history, confirmed[rule.id]) for rule in rules
+            ]
+        traces = _TraceFinder(self._db, result, past)
+        return [self._decide(observation, traces) for observation in observations]
 
-    def evaluate_condition(self, rule: Rule, seen: _Seen) -> Assessment:
+    def evaluate_condition(self, spec: RuleSpec, observation: RuleObservation) -> Assessment:
         """What a valid run says about one rule; pure."""
-        return evaluate_condition(rule, seen.subject, seen.observation)
+        return evaluate_condition(spec, observation.value_spec, observation.observation)
 
-    def _decisions(
-        self,
-        run: EvaluatedRun,
-        past: Sequence[PastRun],
-        seen: Sequence[_Seen],
-        assessed: Sequence[Assessment],
-    ) -> tuple[Decision, ...]:
-        earlier = past[-1].seq if past else None
-        known: dict[tuple[str, bool], tuple[dict[str, Any], ...]] = {}
-        decisions = []
-        for one, assessment in zip(seen, assessed, strict=True):
-            traces: tuple[dict[str, Any], ...] = ()
-            if assessment.outcome is Outcome.BREACH and run.traces <= MOST_TRACES:
-                down = _went_down(Condition(one.config.condition), assessment)
-                for column in _columns(one.config, run)[:METRICS_SHOWN]:
-                    if (column, down) not in known:
-                        known[column, down] = self._changed(run.seq, earlier, column, down=down)
-                    traces += known[column, down]
-            decisions.append(
-                Decision(
-                    config_id=one.config.id,
-                    revision=one.config.revision,
-                    assessment=assessment,
-                    traces=traces,
-                )
-            )
-        return tuple(decisions)
-
-    def _changed(
-        self, run_seq: int, earlier: int | None, column: str, *, down: bool
-    ) -> tuple[dict[str, Any], ...]:
-        with self._db.read() as session:
-            found = changed_traces(session, column, run_seq, earlier, down=down, most=TRACES_SHOWN)
-        return tuple(
-            {
-                "metric": column,
-                "traceId": trace.trace_id,
-                "itemId": trace.item_id,
-                "url": trace.url,
-                "value": trace.value,
-                "before": trace.before,
-            }
-            for trace in found
+    def _decide(self, observation: RuleObservation, traces: "_TraceFinder") -> AlertDecision:
+        rule = observation.rule
+        assessment = self.evaluate_condition(rule_spec(rule), observation)
+        return AlertDecision(
+            rule_id=rule.id,
+            revision=rule.revision,
+            assessment=assessment,
+            traces=traces.find(rule, assessment),
         )
 
 
-def _seen(
-    config: AlertConfig,
-    run: EvaluatedRun,
+class _TraceFinder:
+    """Finds the traces behind a breach; each metric is read once, however many rules breach."""
+
+    def __init__(self, db: Database, result: RunResult, past: Sequence[PastRun]) -> None:
+        self._db = db
+        self._result = result
+        self._previous_seq = past[-1].seq if past else None
+        self._traces: dict[tuple[str, bool], ContributingTraces] = {}
+
+    def find(self, rule: AlertRule, assessment: Assessment) -> ContributingTraces:
+        if assessment.outcome is not AlertOutcome.BREACH or self._result.trace_count > MAX_TRACES:
+            return ()
+        fell = _value_fell(Condition(rule.condition), assessment)
+        columns = _watched_columns(rule, self._result)[:MAX_METRICS]
+        return tuple(trace for column in columns for trace in self._of_column(column, fell=fell))
+
+    def _of_column(self, column: str, *, fell: bool) -> ContributingTraces:
+        if (column, fell) not in self._traces:
+            with self._db.read() as session:
+                traces = list_changed_traces(
+                    session,
+                    column,
+                    self._result.run_seq,
+                    self._previous_seq,
+                    fell=fell,
+                    limit=TRACES_PER_METRIC,
+                )
+            self._traces[column, fell] = tuple(
+                {
+                    "metric": column,
+                    "traceId": trace.trace_id,
+                    "itemId": trace.item_id,
+                    "url": trace.url,
+                    "value": trace.value,
+                    "before": trace.before,
+                }
+                for trace in traces
+            )
+        return self._traces[column, fell]
+
+
+def _observe(
+    rule: AlertRule,
+    result: RunResult,
     past: Sequence[PastRun],
-    stored: StoredValues,
-    confirmed: Sequence[Stretch],
-) -> _Seen:
-    """What a rule is judged by. What cannot be read is no data: it fails no run."""
-    source, subject = Source.of(config.kpi, config.metric), Subject(name=config.name)
-    needs_items = config.condition == Condition.ANOMALY_DETECTED
+    history: MeasurementHistory,
+    confirmed: Sequence[IncidentSpan],
+) -> RuleObservation:
+    """The watched value with its history. A value that cannot be computed (its metric was removed,
+    say) counts as no data: a rule never fails a run.
+    """
+    target, value_spec = RuleTarget.of(rule.kpi, rule.metric), ValueSpec(name=rule.name)
+    with_items = rule.condition == Condition.ANOMALY_DETECTED
     try:
-        reading = reading_of(source, run.kpis, run.aggregates)
-        if reading is not None:
-            reading = replace(reading, verdict=run.verdict_on(source))
-        readings = stored.readings(source, with_items=needs_items)
-    except Unavailable:
+        measurement = measure(target, result)
+        measurements = history.measurements(target, with_items=with_items)
+    except Unavailable:  # the database is away: the job is tried again
         raise
     except AppError as error:
-        return _Seen(config, subject, Observation(value=None, reason=error.detail))
-    observation = observe(reading, run.fingerprint, past, readings, confirmed)
-    return _Seen(config, reading.subject if reading else subject, observation)
+        return RuleObservation(rule, value_spec, Observation(value=None, reason=error.detail))
+    observation = observe(measurement, result.fingerprint, past, measurements, confirmed)
+    return RuleObservation(rule, measurement.spec if measurement else value_spec, observation)
 
 
-def _columns(config: AlertConfig, run: EvaluatedRun) -> list[str]:
-    """The metrics behind a rule."""
-    source = Source.of(config.kpi, config.metric)
-    if source.metric is not None:
-        return [column_of(source.metric.key)]
-    formulas = [value.kpi.formula for value in run.kpis if value.kpi.id == source.kpi]
+def _watched_columns(rule: AlertRule, result: RunResult) -> list[str]:
+    """The metrics behind the value that a rule watches."""
+    target = RuleTarget.of(rule.kpi, rule.metric)
+    if target.metric is not None:
+        return [column_of(target.metric.key)]
+    formulas = [value.kpi.formula for value in result.kpis if value.kpi.id == target.kpi_id]
     return sorted(
         {column_of(ref.key) for formula in formulas for ref in compile_formula(formula).references}
     )
 
 
-def _went_down(condition: Condition, assessment: Assessment) -> bool:
-    """Which way the value went that made the rule fire."""
+def _value_fell(condition: Condition, assessment: Assessment) -> bool:
+    """Whether the breach is a value that fell, so that traces with lower values explain it."""
     if condition in (Condition.LESS_THAN, Condition.PERCENTAGE_DROP):
         return True
     if assessment.value is None or assessment.baseline is None:

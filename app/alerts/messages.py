@@ -1,15 +1,16 @@
-"""What is told of alerts: many of one run are the items of one message."""
+"""Notification messages of alerts: all alerts of one run are the items of one message."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
-from app.alerts.rules import number
+from app.alerts.rules import format_number
 from app.notifications.types import MessageFact, MessageItem, MessageSeverity, NotificationMessage
 
-TRACES_TOLD = 3
+MAX_TRACES = 3
 SEVERITIES = list(MessageSeverity)
-WORDS = {
+# In this order the alerts of a message are listed: what needs attention comes first.
+STATE_LABELS = {
     "FIRING": "firing",
     "RESOLVED": "resolved",
     "NO_DATA": "without data",
@@ -19,15 +20,15 @@ WORDS = {
 }
 
 
-class Event(Protocol):
-    """Something to tell."""
+class AlertFields(Protocol):
+    """The fields of an alert that its message shows."""
 
     @property
     def id(self) -> str: ...
     @property
     def state(self) -> str: ...
     @property
-    def config_id(self) -> str | None: ...
+    def rule_id(self) -> str | None: ...
     @property
     def name(self) -> str: ...
     @property
@@ -48,9 +49,9 @@ class Event(Protocol):
     def traces(self) -> Sequence[Mapping[str, Any]]: ...
 
 
-def message_of(events: Sequence[Event]) -> NotificationMessage:
-    """One message of at least one event, all of one run or one schedule; the worst stand first."""
-    ordered = sorted(events, key=_rank)
+def render_alerts(alerts: Sequence[AlertFields]) -> NotificationMessage:
+    """One message for at least one alert, all of one run or one schedule; the worst comes first."""
+    ordered = sorted(alerts, key=_rank)
     first = ordered[0]
     facts = [MessageFact("benchmark", first.benchmark_id), MessageFact("agent", first.agent_id)]
     if first.run_id:
@@ -60,82 +61,92 @@ def message_of(events: Sequence[Event]) -> NotificationMessage:
         title=_title(ordered),
         severity=MessageSeverity(first.severity),
         facts=tuple(facts),
-        items=tuple(map(_item, ordered)),
+        items=tuple(map(_render_item, ordered)),
         link=f"/api/v1/benchmark-runs/{first.run_id}" if first.run_id else None,
     )
 
 
-def trial_message(name: str, benchmark_id: str, sentences: Sequence[str]) -> NotificationMessage:
-    """A trial: the recipients of a rule get it, and nothing has happened."""
+def render_rule_test(name: str, benchmark_id: str, sentences: Sequence[str]) -> NotificationMessage:
+    """The message that the recipients of a rule get when somebody tests it."""
     return NotificationMessage(
         topic="alert.test",
-        title=f"Test of the alert {name}",
-        sentences=("Nothing has happened: somebody tries this alert.", *sentences),
+        title=f"Test of the alert rule {name}",
+        sentences=("This is a test of the alert rule; nothing has happened.", *sentences),
         facts=(MessageFact("benchmark", benchmark_id),),
     )
 
 
-def silences(matchers: Mapping[str, Any], event: Event) -> bool:
-    """Whether a silence with these matchers, in their wire names, holds an event."""
-    told = {
-        "alertConfigId": event.config_id,
-        "benchmarkId": event.benchmark_id,
-        "agentId": event.agent_id,
-        "severity": event.severity,
+def silence_matches(matchers: Mapping[str, Any], alert: AlertFields) -> bool:
+    """Whether a silence with these matchers, by their REST names, holds back an alert."""
+    fields = {
+        "alertConfigId": alert.rule_id,
+        "benchmarkId": alert.benchmark_id,
+        "agentId": alert.agent_id,
+        "severity": alert.severity,
     }
     given = {name: value for name, value in matchers.items() if value is not None}
     glob = given.pop("name", None)
-    return all(told[name] == value for name, value in given.items()) and (
-        glob is None or fnmatchcase(event.name, glob)
+    return all(fields[name] == value for name, value in given.items()) and (
+        glob is None or fnmatchcase(alert.name, glob)
     )
 
 
-def _rank(event: Event) -> tuple[int, int, str]:
-    """What fires first, then what is worse."""
+def _rank(alert: AlertFields) -> tuple[int, int, str]:
     return (
-        list(WORDS).index(event.state),
-        -SEVERITIES.index(MessageSeverity(event.severity)),
-        event.name,
+        list(STATE_LABELS).index(alert.state),
+        -SEVERITIES.index(MessageSeverity(alert.severity)),
+        alert.name,
     )
 
 
-def _title(events: Sequence[Event]) -> str:
-    first = events[0]
+def _title(alerts: Sequence[AlertFields]) -> str:
+    first = alerts[0]
     where = f"{first.benchmark_id}, {first.agent_id}"
-    if len(events) == 1:
+    if len(alerts) == 1:
         return f"{_heading(first)} ({where})"
     counts = [
-        f"{count} {words}"
-        for state, words in WORDS.items()
-        if (count := sum(event.state == state for event in events))
+        f"{count} {label}"
+        for state, label in STATE_LABELS.items()
+        if (count := sum(alert.state == state for alert in alerts))
     ]
-    return f"{len(events)} alerts: {', '.join(counts)} ({where})"
+    return f"{len(alerts)} alerts: {', '.join(counts)} ({where})"
 
 
-def _heading(event: Event) -> str:
-    """What happened, to which rule or schedule; what happens to a run needs no other name."""
-    words = WORDS[event.state]
-    return words.capitalize() if event.name == words else f"{words.capitalize()}: {event.name}"
+def _heading(alert: AlertFields) -> str:
+    """What happened, and to which rule or schedule; a notice about a run has no other name."""
+    label = STATE_LABELS[alert.state]
+    if alert.name == label:
+        return label.capitalize()
+    return f"{label.capitalize()}: {alert.name}"
 
 
-def _item(event: Event) -> MessageItem:
-    facts = [MessageFact("severity", event.severity)]
-    if event.value is not None:
-        facts.append(MessageFact("value", number(event.value)))
-    if event.baseline is not None:
-        facts.append(MessageFact("baseline", number(event.baseline)))
+def _render_item(alert: AlertFields) -> MessageItem:
+    facts = [MessageFact("severity", alert.severity)]
+    if alert.value is not None:
+        facts.append(MessageFact("value", format_number(alert.value)))
+    if alert.baseline is not None:
+        facts.append(MessageFact("baseline", format_number(alert.baseline)))
     return MessageItem(
-        title=_heading(event),
-        sentences=(event.explanation, *_sentences(event.traces[:TRACES_TOLD])),
+        title=_heading(alert),
+        sentences=(
+            alert.explanation,
+            *_describe_traces(alert.traces[:MAX_TRACES]),
+            *_remedy(alert),
+        ),
         facts=tuple(facts),
-        link=f"/api/v1/alerts/{event.id}",
+        link=f"/api/v1/alerts/{alert.id}",
     )
 
 
-def _sentences(traces: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+def _describe_traces(traces: Iterable[Mapping[str, Any]]) -> Iterable[str]:
     for trace in traces:
-        before = "" if trace["before"] is None else f", {number(trace['before'])} before"
+        before = "" if trace["before"] is None else f", {format_number(trace['before'])} before"
         yield (
-            f"{trace['metric']} of item {trace['itemId']} is {number(trace['value'])}{before}"
+            f"{trace['metric']} of item {trace['itemId']} is {format_number(trace['value'])}{before}"
             f" (trace {trace['traceId']})."
         )
+
+
+def _remedy(alert: AlertFields) -> Iterable[str]:
+    if alert.state == "FIRING":
+        yield f"Acknowledge it as true or noise: mosaico alerts ack {alert.id} --verdict true"

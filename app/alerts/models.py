@@ -1,3 +1,5 @@
+"""Tables of alert rules, their states, alerts and silences."""
+
 from datetime import datetime
 from typing import Any
 
@@ -7,16 +9,16 @@ from sqlalchemy.orm import Mapped, mapped_column
 from app.core.db import Base
 
 
-class AlertConfig(Base):
-    """A rule about a KPI (by id) or a statistic of a metric, of one agent or of each one.
+class AlertRule(Base):
+    """A rule that watches a KPI (by ID) or a statistic of a metric, for one agent or for each.
 
-    `endpoints` are the ids of those that it tells, in the order of its recipients.
+    `endpoints` are the IDs of the endpoints that it notifies, in the order of its recipients.
     """
 
-    __tablename__ = "alert_configs"
+    __tablename__ = "alert_rules"
     __table_args__ = (
-        Index("ix_alert_configs_created_at_id", "created_at", "id"),
-        Index("ix_alert_configs_benchmark_id_id", "benchmark_id", "id"),
+        Index("ix_alert_rules_created_at_id", "created_at", "id"),
+        Index("ix_alert_rules_benchmark_id_id", "benchmark_id", "id"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -44,16 +46,16 @@ class AlertConfig(Base):
     updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
 
 
-class AlertStanding(Base):
-    """Where a rule stands for an agent after the run `run_seq`; earlier runs change it no more.
+class AlertState(Base):
+    """The state of a rule for one agent after the run `run_seq`; it only moves forward in run order.
 
-    `episode` is the event with which it fired, until that is resolved.
+    `incident_id` is the ID of the alert that opened the current incident, NULL without one.
     """
 
     __tablename__ = "alert_states"
 
-    config_id: Mapped[str] = mapped_column(
-        ForeignKey("alert_configs.id", ondelete="CASCADE"), primary_key=True
+    rule_id: Mapped[str] = mapped_column(
+        ForeignKey("alert_rules.id", ondelete="CASCADE"), primary_key=True
     )
     agent_id: Mapped[str] = mapped_column(
         ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True, index=True
@@ -64,7 +66,7 @@ class AlertStanding(Base):
     breaches: Mapped[int] = mapped_column(Integer)
     clears: Mapped[int] = mapped_column(Integer)
     fired_at: Mapped[datetime | None]
-    episode: Mapped[str | None]
+    incident_id: Mapped[str | None]
     value: Mapped[float | None]
     baseline: Mapped[float | None]
     explanation: Mapped[str]
@@ -72,33 +74,32 @@ class AlertStanding(Base):
 
 
 class AlertEvent(Base):
-    """Something that was told, or would have been but for a silence.
+    """An alert: a change of state of a rule, or a notice about a run or a schedule (without rule).
 
-    An event of a rule is one of a run; one of a run or a schedule itself has no rule. It keeps what
-    it says when the rule, the run or the schedule is gone. `once_key` makes it one.
+    It keeps its texts when the rule, the run or the schedule is deleted. `silence_id` names the
+    silence that kept it from being sent. `dedup_key` makes it unique: a job that is repeated after
+    a crash cannot send it twice.
     """
 
     __tablename__ = "alert_events"
     __table_args__ = (
-        UniqueConstraint("once_key"),
+        UniqueConstraint("dedup_key"),
         Index("ix_alert_events_created_at_id", "created_at", "id"),
-        Index("ix_alert_events_config_id_created_at", "config_id", "created_at"),
+        Index("ix_alert_events_rule_id_created_at", "rule_id", "created_at"),
         Index("ix_alert_events_run_id", "run_id"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
-    once_key: Mapped[str]
+    dedup_key: Mapped[str]
     state: Mapped[str]
-    config_id: Mapped[str | None] = mapped_column(
-        ForeignKey("alert_configs.id", ondelete="SET NULL")
-    )
+    rule_id: Mapped[str | None] = mapped_column(ForeignKey("alert_rules.id", ondelete="SET NULL"))
     name: Mapped[str]
     severity: Mapped[str]
     benchmark_id: Mapped[str]
     agent_id: Mapped[str]
     run_id: Mapped[str | None]
     run_seq: Mapped[int | None]
-    episode: Mapped[str | None] = mapped_column(index=True)
+    incident_id: Mapped[str | None] = mapped_column(index=True)
     value: Mapped[float | None]
     baseline: Mapped[float | None]
     explanation: Mapped[str]
@@ -113,7 +114,7 @@ class AlertEvent(Base):
 
 
 class AlertSilence(Base):
-    """Keeps alerts that match all given fields from being told, until it ends."""
+    """Holds back the notifications of alerts that match all given fields, until it ends."""
 
     __tablename__ = "alert_silences"
     __table_args__ = (

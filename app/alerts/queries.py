@@ -1,144 +1,169 @@
+"""Reads of alert rules, their states, alerts and silences."""
+
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, func, or_, select, text
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy.orm import Session, aliased
 
-from app.alerts.models import AlertConfig, AlertEvent, AlertSilence, AlertStanding
+from app.alerts.measurements import IncidentSpan
+from app.alerts.models import AlertEvent, AlertRule, AlertSilence, AlertState
+from app.alerts.rules import AlertStatus
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
 
-RUN_AGENTS = text(
-    "SELECT DISTINCT agent_id FROM benchmark_runs WHERE benchmark_id = :benchmark ORDER BY 1 LIMIT 50"
-)
-
 
 class AlertConfigNotFound(NotFound):
-    """There is no alert rule with this id; GET /api/v1/alert-configs lists those there are."""
+    """No alert rule has this ID; GET /api/v1/alert-configs lists them."""
 
     code = "alert-config-not-found"
 
 
 class AlertNotFound(NotFound):
-    """There is no alert with this id; GET /api/v1/alerts lists those there are."""
+    """No alert has this ID; GET /api/v1/alerts lists them."""
 
     code = "alert-not-found"
 
 
 class SilenceNotFound(NotFound):
-    """There is no silence with this id; GET /api/v1/silences lists those there are."""
+    """No silence has this ID; GET /api/v1/silences lists them."""
 
     code = "silence-not-found"
 
 
-class Precision(NamedTuple):
-    """How many alerts of a rule were acknowledged as true, and as noise."""
+class AcknowledgedCount(NamedTuple):
+    """How many alerts of a rule were acknowledged as true and as noise."""
 
     true: int = 0
     noise: int = 0
 
 
-class Told(NamedTuple):
-    """The alerts of one place that a list asks for; None means any."""
+class AlertFilter(NamedTuple):
+    """Which alerts to list; None means any."""
 
     benchmark_id: str | None = None
     agent_id: str | None = None
     run_id: str | None = None
-    alert_config_id: str | None = None
+    rule_id: str | None = None
     state: str | None = None
 
 
-def get_config(session: Session, config_id: str, *, for_update: bool = False) -> AlertConfig:
-    config = session.get(
-        AlertConfig, config_id, with_for_update=for_update or None, populate_existing=True
+def get_rule(session: Session, rule_id: str, *, for_update: bool = False) -> AlertRule:
+    rule = session.get(
+        AlertRule, rule_id, with_for_update=for_update or None, populate_existing=True
     )
-    if config is None:
+    if rule is None:
         raise AlertConfigNotFound(
-            f"there is no alert rule {config_id!r}; GET /api/v1/alert-configs lists those there are"
+            f"no alert rule has the ID {rule_id!r}; GET /api/v1/alert-configs lists them"
         )
-    return config
+    return rule
 
 
-def list_configs(
+def list_rules(
     session: Session,
     query: PageQuery,
     *,
     benchmark_id: str | None = None,
     agent_id: str | None = None,
     enabled: bool | None = None,
-) -> PageRows[AlertConfig]:
-    """Rules, newest first; those of an agent are also those of every agent."""
-    statement = select(AlertConfig)
+) -> PageRows[AlertRule]:
+    """Alert rules, newest first; `agent_id` includes the rules that judge every agent."""
+    statement = select(AlertRule)
     if benchmark_id is not None:
-        statement = statement.where(AlertConfig.benchmark_id == benchmark_id)
+        statement = statement.where(AlertRule.benchmark_id == benchmark_id)
     if agent_id is not None:
-        statement = statement.where(_about(agent_id))
+        statement = statement.where(_judges(agent_id))
     if enabled is not None:
-        statement = statement.where(AlertConfig.enabled.is_(enabled))
-    return select_page(
-        session, statement, keys=[AlertConfig.created_at, AlertConfig.id], query=query
+        statement = statement.where(AlertRule.enabled.is_(enabled))
+    return select_page(session, statement, keys=[AlertRule.created_at, AlertRule.id], query=query)
+
+
+def list_enabled_rules(session: Session, benchmark_id: str, agent_id: str) -> list[AlertRule]:
+    """The rules that judge the runs of an agent, by ID."""
+    statement = select(AlertRule).where(
+        AlertRule.benchmark_id == benchmark_id, _judges(agent_id), AlertRule.enabled
     )
+    return list(session.scalars(statement.order_by(AlertRule.id)))
 
 
-def enabled_configs(session: Session, benchmark_id: str, agent_id: str) -> list[AlertConfig]:
-    """The rules that judge the runs of an agent, by id."""
-    statement = select(AlertConfig).where(
-        AlertConfig.benchmark_id == benchmark_id, _about(agent_id), AlertConfig.enabled
-    )
-    return list(session.scalars(statement.order_by(AlertConfig.id)))
-
-
-def lock_enabled(session: Session, config_ids: Sequence[str]) -> dict[str, AlertConfig]:
-    """Those of the rules that are still enabled; none is edited until the transaction ends."""
+def lock_enabled_rules(session: Session, rule_ids: Sequence[str]) -> dict[str, AlertRule]:
+    """The rules of these that are still enabled, locked against edits, by ID."""
     statement = (
-        select(AlertConfig)
-        .where(AlertConfig.id.in_(config_ids), AlertConfig.enabled)
-        .order_by(AlertConfig.id)
+        select(AlertRule)
+        .where(AlertRule.id.in_(rule_ids), AlertRule.enabled)
+        .order_by(AlertRule.id)  # one order everywhere: two transactions cannot deadlock
         .with_for_update(read=True)
         .execution_options(populate_existing=True)
     )
-    return {config.id: config for config in session.scalars(statement)}
+    return {rule.id: rule for rule in session.scalars(statement)}
 
 
-def lock_standings(
-    session: Session, config_ids: Sequence[str], agent_id: str
-) -> dict[str, AlertStanding]:
-    """Where rules stand for an agent, by rule, locked."""
+def lock_states(session: Session, rule_ids: Sequence[str], agent_id: str) -> dict[str, AlertState]:
+    """The states of rules for an agent, locked, by rule."""
     statement = (
-        select(AlertStanding)
-        .where(AlertStanding.config_id.in_(config_ids), AlertStanding.agent_id == agent_id)
-        .order_by(AlertStanding.config_id)
+        select(AlertState)
+        .where(AlertState.rule_id.in_(rule_ids), AlertState.agent_id == agent_id)
+        .order_by(AlertState.rule_id)
         .with_for_update()
         .execution_options(populate_existing=True)
     )
-    return {standing.config_id: standing for standing in session.scalars(statement)}
+    return {state.rule_id: state for state in session.scalars(statement)}
 
 
-def standings_of(session: Session, config_ids: Iterable[str]) -> dict[str, list[AlertStanding]]:
-    """Where rules stand, by rule and agent; those that no run was judged by yet are left out."""
-    statement = select(AlertStanding).where(
-        AlertStanding.config_id.in_(list(config_ids)), AlertStanding.run_seq > 0
+def states_by_rule(session: Session, rule_ids: Iterable[str]) -> dict[str, list[AlertState]]:
+    """The states of rules, by rule, one for each agent; without those that saw no run yet."""
+    statement = select(AlertState).where(
+        AlertState.rule_id.in_(list(rule_ids)), AlertState.run_seq > 0
     )
-    found: dict[str, list[AlertStanding]] = defaultdict(list)
-    for standing in session.scalars(statement.order_by(AlertStanding.agent_id)):
-        found[standing.config_id].append(standing)
-    return found
+    states: dict[str, list[AlertState]] = defaultdict(list)
+    for state in session.scalars(statement.order_by(AlertState.agent_id)):
+        states[state.rule_id].append(state)
+    return states
 
 
-def precision_of(session: Session, config_ids: Iterable[str]) -> dict[str, Precision]:
-    """How often rules were right, from what was acknowledged."""
+def count_acknowledged(session: Session, rule_ids: Iterable[str]) -> dict[str, AcknowledgedCount]:
+    """The number of acknowledged alerts, by rule."""
     statement = (
         select(
-            AlertEvent.config_id,
+            AlertEvent.rule_id,
             func.count().filter(AlertEvent.verdict == "true"),
             func.count().filter(AlertEvent.verdict == "noise"),
         )
-        .where(AlertEvent.config_id.in_(list(config_ids)), AlertEvent.state == "FIRING")
-        .group_by(AlertEvent.config_id)
+        .where(AlertEvent.rule_id.in_(list(rule_ids)), AlertEvent.state == AlertStatus.FIRING)
+        .group_by(AlertEvent.rule_id)
     )
-    return {str(row[0]): Precision(row[1], row[2]) for row in session.execute(statement)}
+    return {
+        str(rule_id): AcknowledgedCount(true, noise)
+        for rule_id, true, noise in session.execute(statement)
+    }
+
+
+def confirmed_incidents(
+    session: Session, rule_ids: Sequence[str], agent_id: str
+) -> dict[str, list[IncidentSpan]]:
+    """The incidents of an agent that were acknowledged as true, by rule."""
+    resolved = aliased(AlertEvent)
+    statement = (
+        select(AlertEvent.rule_id, AlertEvent.run_seq, resolved.run_seq)
+        .outerjoin(
+            resolved,
+            (resolved.incident_id == AlertEvent.id) & (resolved.state == AlertStatus.RESOLVED),
+        )
+        .where(
+            AlertEvent.rule_id.in_(rule_ids),
+            AlertEvent.agent_id == agent_id,
+            AlertEvent.state == AlertStatus.FIRING,
+            AlertEvent.verdict == "true",
+        )
+    )
+    incidents: dict[str, list[IncidentSpan]] = {rule_id: [] for rule_id in rule_ids}
+    for rule_id, first, end in session.execute(statement):
+        assert rule_id is not None, "selected by it"
+        assert first is not None, "a rule fires in a run"
+        incidents[rule_id].append(IncidentSpan(first, end))
+    return incidents
 
 
 def get_event(session: Session, event_id: str, *, for_update: bool = False) -> AlertEvent:
@@ -148,22 +173,24 @@ def get_event(session: Session, event_id: str, *, for_update: bool = False) -> A
     return event
 
 
-def list_events(session: Session, query: PageQuery, told: Told) -> PageRows[AlertEvent]:
-    """What was told, newest first."""
-    columns = {
-        AlertEvent.benchmark_id: told.benchmark_id,
-        AlertEvent.agent_id: told.agent_id,
-        AlertEvent.run_id: told.run_id,
-        AlertEvent.config_id: told.alert_config_id,
-        AlertEvent.state: told.state,
+def list_events(
+    session: Session, query: PageQuery, alert_filter: AlertFilter
+) -> PageRows[AlertEvent]:
+    """Alerts, newest first."""
+    filters = {
+        AlertEvent.benchmark_id: alert_filter.benchmark_id,
+        AlertEvent.agent_id: alert_filter.agent_id,
+        AlertEvent.run_id: alert_filter.run_id,
+        AlertEvent.rule_id: alert_filter.rule_id,
+        AlertEvent.state: alert_filter.state,
     }
-    wanted = [column == value for column, value in columns.items() if value is not None]
-    statement = select(AlertEvent).where(*wanted)
+    conditions = [column == value for column, value in filters.items() if value is not None]
+    statement = select(AlertEvent).where(*conditions)
     return select_page(session, statement, keys=[AlertEvent.created_at, AlertEvent.id], query=query)
 
 
-def held_events(session: Session, event_ids: Sequence[str]) -> list[AlertEvent]:
-    """Those of these alerts that a silence kept from being told, oldest first."""
+def list_silenced_events(session: Session, event_ids: Sequence[str]) -> list[AlertEvent]:
+    """Those of these alerts that a silence held back, oldest first."""
     if not event_ids:
         return []
     statement = select(AlertEvent).where(
@@ -182,28 +209,23 @@ def get_silence(session: Session, silence_id: str) -> AlertSilence:
 def list_silences(
     session: Session, query: PageQuery, *, active_at: datetime | None
 ) -> PageRows[AlertSilence]:
-    """Silences, newest first; with `active_at` those that hold then."""
+    """Silences, newest first; `active_at` keeps those that are active at that time."""
     statement = select(AlertSilence)
     if active_at is not None:
-        statement = statement.where(*_holds_at(active_at))
+        statement = statement.where(*_is_active(active_at))
     return select_page(
         session, statement, keys=[AlertSilence.created_at, AlertSilence.id], query=query
     )
 
 
-def silences_at(session: Session, now: datetime) -> list[AlertSilence]:
-    statement = select(AlertSilence).where(*_holds_at(now))
+def list_active_silences(session: Session, now: datetime) -> list[AlertSilence]:
+    statement = select(AlertSilence).where(*_is_active(now))
     return list(session.scalars(statement.order_by(AlertSilence.id)))
 
 
-def agents_with_runs(session: Session, benchmark_id: str) -> list[str]:
-    """Whom a benchmark has judged, at most fifty of them."""
-    return list(session.scalars(RUN_AGENTS, {"benchmark": benchmark_id}))
+def _judges(agent_id: str) -> ColumnElement[bool]:
+    return or_(AlertRule.agent_id.is_(None), AlertRule.agent_id == agent_id)
 
 
-def _about(agent_id: str) -> ColumnElement[bool]:
-    return or_(AlertConfig.agent_id.is_(None), AlertConfig.agent_id == agent_id)
-
-
-def _holds_at(now: datetime) -> list[ColumnElement[bool]]:
+def _is_active(now: datetime) -> list[ColumnElement[bool]]:
     return [AlertSilence.starts_at <= now, AlertSilence.ends_at > now]

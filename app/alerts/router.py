@@ -7,25 +7,25 @@ from sqlalchemy.orm import Session
 from app.access.deps import caller_of, require
 from app.access.idempotency import Once
 from app.alerts import queries, rule_tests, service
-from app.alerts.alert_rules import change_config, create_config, delete_config
-from app.alerts.models import AlertConfig, AlertEvent
-from app.alerts.queries import Precision, Told
+from app.alerts.alert_rules import create_rule, delete_rule, update_rule
+from app.alerts.models import AlertEvent, AlertRule
+from app.alerts.queries import AcknowledgedCount, AlertFilter
 from app.alerts.schemas import (
     Acknowledgement,
     AlertConfigBody,
     AlertConfigCreate,
     AlertConfigPatch,
     AlertConfigView,
+    AlertEventState,
+    AlertPrecisionView,
+    AlertStateView,
     AlertView,
     BacktestRequest,
     BacktestView,
     ContributingTrace,
-    EventState,
-    PrecisionView,
+    RuleTestView,
     SilenceCreate,
     SilenceView,
-    StandingView,
-    TrialView,
 )
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
@@ -36,33 +36,33 @@ from app.core.web.etag import IfMatch, IfNoneMatch, Match
 from app.notifications.models import Endpoint
 from app.notifications.queries import get_endpoints_by_id
 
-configs = APIRouter(prefix="/alert-configs", tags=["alerts"], responses=PROBLEMS)
+alert_configs = APIRouter(prefix="/alert-configs", tags=["alerts"], responses=PROBLEMS)
 alerts = APIRouter(prefix="/alerts", tags=["alerts"], responses=PROBLEMS)
 silences = APIRouter(prefix="/silences", tags=["alerts"], responses=PROBLEMS)
 
-ConfigId = Annotated[str, Path(alias="alertConfigId")]
+RuleId = Annotated[str, Path(alias="alertConfigId")]
 AlertId = Annotated[str, Path(alias="alertId")]
 SilenceId = Annotated[str, Path(alias="silenceId")]
 BenchmarkFilter = Annotated[str | None, Query(alias="benchmarkId")]
 AgentFilter = Annotated[str | None, Query(alias="agentId")]
 
-# Fewer acknowledged alerts say little about a rule.
-ENOUGH = 5
-HALF = 0.5
+# A rule is proposed for review below this precision, once this many alerts were acknowledged.
+REVIEW_PRECISION = 0.5
+MIN_ACKNOWLEDGED = 5
 
 
-@configs.post(
+@alert_configs.post(
     "", status_code=201, response_model=AlertConfigView, dependencies=[Depends(require("admin"))]
 )
 def create_alert_config(body: AlertConfigCreate, once: Once, res: Res) -> Response:
     """Add a rule: it judges every run that ends from now on."""
     return once(
         body,
-        lambda session: _view(session, create_config(session, body, res.secrets)),
+        lambda session: _view(session, create_rule(session, body, res.secrets)),
     )
 
 
-@configs.get("", dependencies=[Depends(require("read"))])
+@alert_configs.get("", dependencies=[Depends(require("read"))])
 def list_alert_configs(
     res: Res,
     page: Paging,
@@ -72,59 +72,59 @@ def list_alert_configs(
 ) -> Page[AlertConfigView]:
     """The rules, newest first, with where they stand."""
     with res.db.read() as session:
-        rows = queries.list_configs(
+        rows = queries.list_rules(
             session, page, benchmark_id=benchmark_id, agent_id=agent_id, enabled=enabled
         )
         return Page(items=_views(session, rows.rows), next_cursor=rows.next_cursor)
 
 
-@configs.post("/backtest", dependencies=[Depends(require("read"))])
+@alert_configs.post("/backtest", dependencies=[Depends(require("read"))])
 def backtest_alert_config(body: BacktestRequest, res: Res) -> BacktestView:
     """Replay a rule over stored history: what it would have told, and how often for nothing."""
     now = res.clock()
     with res.db.read() as session:
         history = rule_tests.backtest_history(session, body, now)
-    return history.backtest(rule_tests.since(body, now))
+    return history.backtest(rule_tests.backtest_start(body, now))
 
 
-@configs.get("/{alertConfigId}", dependencies=[Depends(require("read"))])
-def get_alert_config(config_id: ConfigId, res: Res, tagged: IfNoneMatch) -> AlertConfigView:
+@alert_configs.get("/{alertConfigId}", dependencies=[Depends(require("read"))])
+def get_alert_config(rule_id: RuleId, res: Res, tagged: IfNoneMatch) -> AlertConfigView:
     with res.db.read() as session:
-        return tagged(_view(session, queries.get_config(session, config_id)))
+        return tagged(_view(session, queries.get_rule(session, rule_id)))
 
 
-@configs.patch("/{alertConfigId}", dependencies=[Depends(require("admin"))])
+@alert_configs.patch("/{alertConfigId}", dependencies=[Depends(require("admin"))])
 def change_alert_config(
-    config_id: ConfigId, body: AlertConfigPatch, res: Res, match: IfMatch
+    rule_id: RuleId, body: AlertConfigPatch, res: Res, match: IfMatch
 ) -> AlertConfigView:
     """Change the fields that are sent. A rule that asks something else starts anew."""
-    return _edited(config_id, changed_fields(body), res, match)
+    return _update(rule_id, changed_fields(body), res, match)
 
 
-@configs.put("/{alertConfigId}", dependencies=[Depends(require("admin"))])
+@alert_configs.put("/{alertConfigId}", dependencies=[Depends(require("admin"))])
 def replace_alert_config(
-    config_id: ConfigId, body: AlertConfigBody, res: Res, match: IfMatch
+    rule_id: RuleId, body: AlertConfigBody, res: Res, match: IfMatch
 ) -> AlertConfigView:
     """Write every field; what is left out takes its default."""
-    return _edited(config_id, all_fields(body), res, match)
+    return _update(rule_id, all_fields(body), res, match)
 
 
-@configs.delete("/{alertConfigId}", status_code=204, dependencies=[Depends(require("admin"))])
-def delete_alert_config(config_id: ConfigId, res: Res, match: IfMatch) -> None:
+@alert_configs.delete("/{alertConfigId}", status_code=204, dependencies=[Depends(require("admin"))])
+def delete_alert_config(rule_id: RuleId, res: Res, match: IfMatch) -> None:
     """Delete a rule; what fires is resolved, and its alerts stay."""
     with res.db.begin() as session:
-        match(queries.get_config(session, config_id, for_update=True).revision)
-        delete_config(session, config_id, res.clock())
+        match(queries.get_rule(session, rule_id, for_update=True).revision)
+        delete_rule(session, rule_id, res.clock())
 
 
-@configs.post("/{alertConfigId}/test", dependencies=[Depends(require("run"))])
-def test_alert_config(config_id: ConfigId, res: Res) -> TrialView:
+@alert_configs.post("/{alertConfigId}/test", dependencies=[Depends(require("run"))])
+def test_alert_config(rule_id: RuleId, res: Res) -> RuleTestView:
     """What a rule says about the newest runs, and a message to its recipients for a trial."""
     with res.db.read() as session:
-        histories = rule_tests.newest_histories(session, queries.get_config(session, config_id))
+        histories = rule_tests.newest_histories(session, queries.get_rule(session, rule_id))
     assessments = rule_tests.assess_newest(histories)
     with res.db.begin() as session:
-        return rule_tests.send_trial(session, queries.get_config(session, config_id), assessments)
+        return rule_tests.send_test(session, queries.get_rule(session, rule_id), assessments)
 
 
 @alerts.get("", dependencies=[Depends(require("read"))])
@@ -134,13 +134,13 @@ def list_alerts(
     benchmark_id: BenchmarkFilter = None,
     agent_id: AgentFilter = None,
     run_id: Annotated[str | None, Query(alias="runId")] = None,
-    alert_config_id: Annotated[str | None, Query(alias="alertConfigId")] = None,
-    state: Annotated[EventState | None, Query()] = None,
+    rule_id: Annotated[str | None, Query(alias="alertConfigId")] = None,
+    state: Annotated[AlertEventState | None, Query()] = None,
 ) -> Page[AlertView]:
     """What was told, newest first."""
-    told = Told(benchmark_id, agent_id, run_id, alert_config_id, state)
+    alert_filter = AlertFilter(benchmark_id, agent_id, run_id, rule_id, state)
     with res.db.read() as session:
-        rows = queries.list_events(session, page, told)
+        rows = queries.list_events(session, page, alert_filter)
         items = [event_view(event) for event in rows.rows]
         return Page(items=items, next_cursor=rows.next_cursor)
 
@@ -203,15 +203,15 @@ def delete_silence(silence_id: SilenceId, res: Res) -> None:
 def event_view(event: AlertEvent) -> AlertView:
     return AlertView(
         id=event.id,
-        state=EventState(event.state),
-        alert_config_id=event.config_id,
+        state=AlertEventState(event.state),
+        alert_config_id=event.rule_id,
         name=event.name,
         severity=event.severity,
         benchmark_id=event.benchmark_id,
         agent_id=event.agent_id,
         run_id=event.run_id,
         run_url=f"/api/v1/benchmark-runs/{event.run_id}" if event.run_id else None,
-        episode=event.episode,
+        incident_id=event.incident_id,
         value=event.value,
         baseline=event.baseline,
         explanation=event.explanation,
@@ -226,49 +226,53 @@ def event_view(event: AlertEvent) -> AlertView:
     )
 
 
-def _edited(
-    config_id: str, values: Mapping[str, Any], res: Resources, match: Match
+def _update(
+    rule_id: str, values: Mapping[str, Any], res: Resources, match: Match
 ) -> AlertConfigView:
     with res.db.begin() as session:
-        match(queries.get_config(session, config_id, for_update=True).revision)
-        config = change_config(session, config_id, values, res.secrets, res.clock())
-        return match.tagged(_view(session, config))
+        match(queries.get_rule(session, rule_id, for_update=True).revision)
+        rule = update_rule(session, rule_id, values, res.secrets, res.clock())
+        return match.tagged(_view(session, rule))
 
 
-def _view(session: Session, config: AlertConfig) -> AlertConfigView:
-    [view] = _views(session, [config])
+def _view(session: Session, rule: AlertRule) -> AlertConfigView:
+    [view] = _views(session, [rule])
     return view
 
 
-def _views(session: Session, rows: Iterable[AlertConfig]) -> list[AlertConfigView]:
-    found = list(rows)
-    ids = [config.id for config in found]
-    standings = queries.standings_of(session, ids)
-    precisions = queries.precision_of(session, ids)
-    named = get_endpoints_by_id(session, {each for config in found for each in config.endpoints})
-    own = AlertConfigView.model_fields.keys() - {"recipients", "states", "precision"}
+def _views(session: Session, rules: Iterable[AlertRule]) -> list[AlertConfigView]:
+    rules = list(rules)
+    rule_ids = [rule.id for rule in rules]
+    states = queries.states_by_rule(session, rule_ids)
+    counts = queries.count_acknowledged(session, rule_ids)
+    endpoint_ids = {endpoint_id for rule in rules for endpoint_id in rule.endpoints}
+    endpoints = get_endpoints_by_id(session, endpoint_ids)
+    columns = AlertConfigView.model_fields.keys() - {"recipients", "states", "precision"}
     return [
         AlertConfigView(
-            **{name: getattr(config, name) for name in own},
-            recipients=_shown(config, named),
-            states=[StandingView.model_validate(each) for each in standings[config.id]],
-            precision=_precision(precisions.get(config.id, Precision())),
+            **{name: getattr(rule, name) for name in columns},
+            recipients=_recipients(rule, endpoints),
+            states=[AlertStateView.model_validate(state) for state in states[rule.id]],
+            precision=_precision(counts.get(rule.id, AcknowledgedCount())),
         )
-        for config in found
+        for rule in rules
     ]
 
 
-def _shown(config: AlertConfig, named: Mapping[str, Endpoint]) -> list[str]:
-    """The recipients of a rule, as they may be shown."""
-    return list(dict.fromkeys(named[each].recipient for each in config.endpoints if each in named))
+def _recipients(rule: AlertRule, endpoints: Mapping[str, Endpoint]) -> list[str]:
+    """The recipients of a rule, redacted."""
+    recipients = [endpoints[id_].recipient for id_ in rule.endpoints if id_ in endpoints]
+    return list(dict.fromkeys(recipients))
 
 
-def _precision(counted: Precision) -> PrecisionView:
-    known = counted.true + counted.noise
-    share = counted.true / known if known else None
-    return PrecisionView(
-        true=counted.true,
-        noise=counted.noise,
-        precision=share,
-        review=share is not None and known >= ENOUGH and share < HALF,
+def _precision(count: AcknowledgedCount) -> AlertPrecisionView:
+    acknowledged = count.true + count.noise
+    precision = count.true / acknowledged if acknowledged else None
+    return AlertPrecisionView(
+        true=count.true,
+        noise=count.noise,
+        precision=precision,
+        review=precision is not None
+        and acknowledged >= MIN_ACKNOWLEDGED
+        and precision < REVIEW_PRECISION,
     )

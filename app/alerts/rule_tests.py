@@ -1,190 +1,188 @@
-"""Rules tried out: on the newest runs, on stored history, on their recipients."""
+"""Tests of alert rules: on the newest runs, over stored history, with a message to recipients."""
 
-import sys
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
 from app.agents.queries import get_agent
 from app.alerts import queries
-from app.alerts.alert_rules import check_config
+from app.alerts.alert_rules import validate_rule
 from app.alerts.backtest import Replay, ReplayedRun, replay
-from app.alerts.history import (
-    PastRun,
-    Source,
-    StoredValues,
-    confirmed_stretches,
-    past_runs,
-)
-from app.alerts.messages import trial_message
-from app.alerts.models import AlertConfig
-from app.alerts.rules import AlertState, Condition, Outcome
+from app.alerts.history import MeasurementHistory
+from app.alerts.measurements import RuleTarget
+from app.alerts.messages import render_rule_test
+from app.alerts.models import AlertRule
+from app.alerts.rules import AlertOutcome, AlertStatus, Condition
 from app.alerts.schemas import (
+    BacktestCoverageView,
     BacktestRequest,
     BacktestView,
-    CoverageView,
     ReplayedRunView,
-    TrialAssessment,
-    TrialView,
-    rule_of,
+    RuleTestAssessment,
+    RuleTestView,
+    rule_spec,
 )
 from app.core.errors import ErrorItem, Invalid
 from app.core.schemas import all_fields
 from app.notifications.service import publish
+from app.results.rules import RunStatus
+from app.results.run_history import PastRun, list_agents_with_runs, list_ended_runs
 
-MOST_RUNS = 1000
-NEVER = sys.maxsize
-NOT_VALID = "The run {}: it says nothing about the rule, which stays as it was."
+MAX_RUNS = 1000
 
 
-class History:
-    """The runs of one agent and what they say about one rule; a stored one takes what it told and
-    was acknowledged as true for normal no more than it did.
+class RuleHistory:
+    """The runs of one agent with the values that a rule watches.
+
+    For a stored rule, its own confirmed incidents are left out of what counts as normal, exactly
+    as when the rule judges a new run.
     """
 
     def __init__(
-        self, session: Session, config: AlertConfig, agent_id: str, first: datetime | None = None
+        self, session: Session, rule: AlertRule, agent_id: str, since: datetime | None = None
     ) -> None:
         self.agent_id = agent_id
-        self.runs = past_runs(
-            session,
-            config.benchmark_id,
-            agent_id,
-            before=NEVER,
-            everything=True,
-            since=first,
-            most=MOST_RUNS,
+        self.runs = list_ended_runs(
+            session, rule.benchmark_id, agent_id, since=since, limit=MAX_RUNS
         )
-        self._rule = rule_of(config)
-        stored = [config.id] if config.id else []
-        self._confirmed = confirmed_stretches(session, stored, agent_id).get(config.id, [])
-        self._name = config.metric or config.name
-        source = Source.of(config.kpi, config.metric)
-        self._readings = StoredValues(session, self.runs).readings(
-            source, with_items=self._rule.condition is Condition.ANOMALY_DETECTED
+        self._spec = rule_spec(rule)
+        self._name = rule.metric or rule.name
+        stored_ids = [rule.id] if rule.id else []
+        confirmed = queries.confirmed_incidents(session, stored_ids, agent_id)
+        self._confirmed = confirmed.get(rule.id, [])
+        self._measurements = MeasurementHistory(session, self.runs).measurements(
+            RuleTarget.of(rule.kpi, rule.metric),
+            with_items=self._spec.condition is Condition.ANOMALY_DETECTED,
         )
 
     def replay(self) -> Replay:
-        """What the rule would have made of them; computes, so outside of any transaction."""
-        return replay(self._rule, self._name, self.runs, self._readings, self._confirmed)
+        """Judge the runs; computes, so call it outside of any transaction."""
+        return replay(self._spec, self._name, self.runs, self._measurements, self._confirmed)
 
-    def backtest(self, first: datetime) -> BacktestView:
-        done = self.replay()
-        outcomes = done.outcomes()
+    def backtest(self, since: datetime) -> BacktestView:
+        """The replay with how much history there was and how many alerts it would have sent."""
+        replayed = self.replay()
+        outcomes = replayed.outcomes()
+        failed = sum(run.status == RunStatus.FAILED for run in self.runs)
+        valid = sum(run.is_valid for run in self.runs)
         return BacktestView(
             agent_id=self.agent_id,
-            since=first,
-            coverage=CoverageView(
+            since=since,
+            coverage=BacktestCoverageView(
                 runs=len(self.runs),
-                valid=sum(run.is_valid for run in self.runs),
-                failed=sum(run.status == "FAILED" for run in self.runs),
-                invalid=sum(run.status != "FAILED" and not run.is_valid for run in self.runs),
-                with_value=outcomes[Outcome.BREACH] + outcomes[Outcome.HEALTHY],
-                no_data=outcomes[Outcome.NO_DATA],
-                learning=outcomes[Outcome.LEARNING],
+                valid=valid,
+                failed=failed,
+                invalid=len(self.runs) - failed - valid,
+                with_value=outcomes[AlertOutcome.BREACH] + outcomes[AlertOutcome.HEALTHY],
+                no_data=outcomes[AlertOutcome.NO_DATA],
+                warmup=outcomes[AlertOutcome.WARMUP],
             ),
-            fired=done.told(AlertState.FIRING),
-            resolved=done.told(AlertState.RESOLVED),
-            no_data=done.told(AlertState.NO_DATA),
-            false_alarms_per_month=done.false_alarms_per_month(),
-            smallest_visible=done.smallest_visible(self._rule),
-            runs=[_replayed_view(each) for each in done.runs],
+            fired=replayed.count_notifications(AlertStatus.FIRING),
+            resolved=replayed.count_notifications(AlertStatus.RESOLVED),
+            no_data=replayed.count_notifications(AlertStatus.NO_DATA),
+            false_alarms_per_month=replayed.false_alarms_per_month(),
+            min_detectable_effect=replayed.min_detectable_effect(self._spec),
+            runs=[_replayed_run_view(run) for run in replayed.runs],
         )
 
 
-def backtest_history(session: Session, body: BacktestRequest, now: datetime) -> History:
-    """The history that a request asks for. Raises: as saving the rule would, and `AgentNotFound`."""
-    config = _config_of(session, body)
+def backtest_history(session: Session, body: BacktestRequest, now: datetime) -> RuleHistory:
+    """The history that a backtest replays.
+
+    Raises: as saving the rule would, and `AgentNotFound`.
+    """
+    rule = _requested_rule(session, body)
     if body.agent_id is not None:
         get_agent(session, body.agent_id)
-    agent_id = body.agent_id or config.agent_id or _only_agent(session, config.benchmark_id)
-    return History(session, config, agent_id, since(body, now))
+    agent_id = body.agent_id or rule.agent_id or _only_agent(session, rule.benchmark_id)
+    return RuleHistory(session, rule, agent_id, backtest_start(body, now))
 
 
-def since(body: BacktestRequest, now: datetime) -> datetime:
-    """Where the history begins that a request asks for."""
+def backtest_start(body: BacktestRequest, now: datetime) -> datetime:
+    """The time from which a backtest replays runs."""
     return now - timedelta(days=body.days)
 
 
-def newest_histories(session: Session, config: AlertConfig) -> list[History]:
-    """The history of each agent that a rule is about."""
-    agents = (
-        [config.agent_id]
-        if config.agent_id
-        else queries.agents_with_runs(session, config.benchmark_id)
+def newest_histories(session: Session, rule: AlertRule) -> list[RuleHistory]:
+    """The history of each agent that a rule judges."""
+    agent_ids = (
+        [rule.agent_id] if rule.agent_id else list_agents_with_runs(session, rule.benchmark_id)
     )
-    return [History(session, config, agent_id) for agent_id in agents]
+    return [RuleHistory(session, rule, agent_id) for agent_id in agent_ids]
 
 
-def assess_newest(histories: list[History]) -> list[TrialAssessment]:
-    """What the newest valid run of each agent says."""
-    found = []
+def assess_newest(histories: Sequence[RuleHistory]) -> list[RuleTestAssessment]:
+    """The assessment of the newest valid run of each agent."""
+    assessments = []
     for history in histories:
-        valid = [each for each in history.replay().runs if each.assessment]
-        if valid and (assessment := valid[-1].assessment):
-            found.append(
-                TrialAssessment(
+        valid_runs = [replayed for replayed in history.replay().runs if replayed.assessment]
+        if valid_runs and (assessment := valid_runs[-1].assessment):
+            assessments.append(
+                RuleTestAssessment(
                     agent_id=history.agent_id,
-                    run_id=valid[-1].run.id,
+                    run_id=valid_runs[-1].run.id,
                     outcome=assessment.outcome,
                     value=assessment.value,
                     baseline=assessment.baseline,
                     explanation=assessment.explanation,
                 )
             )
-    return found
+    return assessments
 
 
-def send_trial(
-    session: Session, config: AlertConfig, assessments: list[TrialAssessment]
-) -> TrialView:
-    """Tell the recipients of a rule that somebody tries it, and what it says now."""
-    sentences = [f"{each.agent_id}: {each.explanation}" for each in assessments]
-    message = trial_message(config.name, config.benchmark_id, sentences)
-    notification_id = publish(session, message, config.endpoints)
-    return TrialView(assessments=assessments, notification_id=notification_id)
+def send_test(
+    session: Session, rule: AlertRule, assessments: list[RuleTestAssessment]
+) -> RuleTestView:
+    """Send a test message with the current assessments to the recipients of a rule."""
+    sentences = [f"{assessment.agent_id}: {assessment.explanation}" for assessment in assessments]
+    message = render_rule_test(rule.name, rule.benchmark_id, sentences)
+    notification_id = publish(session, message, rule.endpoints)
+    return RuleTestView(assessments=assessments, notification_id=notification_id)
 
 
-def _config_of(session: Session, body: BacktestRequest) -> AlertConfig:
+def _requested_rule(session: Session, body: BacktestRequest) -> AlertRule:
+    """The stored rule of a backtest, or its draft as a rule that is not stored."""
     if (body.alert_config_id is None) == (body.rule is None):
         raise Invalid(
-            "send either the id of a rule or a rule",
+            "send either the ID of an alert rule or an alert rule",
             errors=[ErrorItem(pointer="/rule", detail="send it or `alertConfigId`, not both")],
         )
     if body.rule is None:
         assert body.alert_config_id is not None
-        return queries.get_config(session, body.alert_config_id)
+        return queries.get_rule(session, body.alert_config_id)
     values = all_fields(body.rule)
     recipients = values.pop("recipients")
-    config = AlertConfig(**values, endpoints=[])
-    check_config(session, config, recipients)
-    return config
+    rule = AlertRule(**values, endpoints=[])
+    validate_rule(session, rule, recipients)
+    return rule
 
 
 def _only_agent(session: Session, benchmark_id: str) -> str:
-    agents = queries.agents_with_runs(session, benchmark_id)
-    if len(agents) != 1:
-        known = f"it has runs of {', '.join(agents)}" if agents else "it has no run yet"
+    agent_ids = list_agents_with_runs(session, benchmark_id)
+    if len(agent_ids) != 1:
+        runs = f"has runs of {', '.join(agent_ids)}" if agent_ids else "has no runs yet"
         raise Invalid(
-            f"the rule is about every agent of the benchmark, and {known}; name one",
-            errors=[ErrorItem(pointer="/agentId", detail="is needed here; send one")],
+            f"the rule judges every agent, and the benchmark {runs}; send the agent to backtest",
+            errors=[ErrorItem(pointer="/agentId", detail="is required here; send one")],
         )
-    return agents[0]
+    return agent_ids[0]
 
 
-def _replayed_view(each: ReplayedRun) -> ReplayedRunView:
-    found = each.assessment
+def _replayed_run_view(replayed: ReplayedRun) -> ReplayedRunView:
+    assessment = replayed.assessment
     return ReplayedRunView(
-        run_id=each.run.id,
-        completed_at=each.run.completed_at,
-        outcome=found.outcome if found else None,
-        state=each.step.standing.state,
-        told=each.step.told,
-        value=found.value if found else None,
-        baseline=found.baseline if found else None,
-        explanation=found.explanation if found else NOT_VALID.format(_why(each.run)),
+        run_id=replayed.run.id,
+        completed_at=replayed.run.completed_at,
+        outcome=assessment.outcome if assessment else None,
+        state=replayed.change.state.status,
+        notified=replayed.change.notification,
+        value=assessment.value if assessment else None,
+        baseline=assessment.baseline if assessment else None,
+        explanation=assessment.explanation if assessment else _explain_skipped(replayed.run),
     )
 
 
-def _why(run: PastRun) -> str:
-    return "failed" if run.status == "FAILED" else "is not valid"
+def _explain_skipped(run: PastRun) -> str:
+    problem = "failed" if run.status == RunStatus.FAILED else "is not valid"
+    return f"The run {problem}, so that it does not change the state of the rule."

@@ -1,4 +1,4 @@
-"""When a rule fires, and what follows from it: conditions and states, decided without a database."""
+"""When an alert rule fires and what follows: conditions and states, decided without a database."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,18 +11,18 @@ from app.kpis.verdicts import ValueVerdict
 from app.statistics.anomaly import Judged, Learning, RunPoint, Side, judge_run
 from app.statistics.verdict import Verdict
 
-# Numbers that agree to this share are equal.
+# Relative tolerance below which two numbers count as equal.
 TOLERANCE = 1e-9
-SMALLEST_RATE_CHANGE = 0.02
-SMALLEST_SHARE = 0.02
+# Default minimum effects of anomalies: for shares in absolute terms, for the rest relative.
+MIN_SHARE_CHANGE = 0.02
+MIN_RELATIVE_CHANGE = 0.02
 VERDICT_DETAILS = {
     "verdict", "effect", "low", "high", "p", "p_adjusted", "items", "trials", "method",
 }  # fmt: skip
-TOO_LARGE = "the values of {} are too large to be compared"
 
 
 class Condition(StrEnum):
-    """What has to be true of the value of a run for its rule to fire."""
+    """What must hold for the value of a run so that its rule fires."""
 
     LESS_THAN = "LESS_THAN"
     GREATER_THAN = "GREATER_THAN"
@@ -34,7 +34,8 @@ class Condition(StrEnum):
     REGRESSED = "REGRESSED"
 
     @property
-    def looks_back(self) -> bool:
+    def uses_history(self) -> bool:
+        """Whether it compares the value with those of earlier runs."""
         return self in (
             Condition.PERCENTAGE_DROP,
             Condition.PERCENTAGE_RISE,
@@ -42,19 +43,19 @@ class Condition(StrEnum):
         )
 
 
-class AlertState(StrEnum):
-    """Where a rule stands for an agent; `RESOLVED` until the next run says otherwise."""
+class AlertStatus(StrEnum):
+    """The state of a rule for one agent."""
 
     OK = "OK"
     PENDING = "PENDING"
     FIRING = "FIRING"
     RESOLVED = "RESOLVED"
     NO_DATA = "NO_DATA"
-    LEARNING = "LEARNING"
+    WARMUP = "WARMUP"
 
 
 class NoDataPolicy(StrEnum):
-    """What a valid run without a value does: its own notice, nothing, as healthy, as a breach."""
+    """What a valid run without a value causes: a notice, nothing, a healthy run, a breach."""
 
     NO_DATA = "NO_DATA"
     KEEP = "KEEP"
@@ -62,29 +63,29 @@ class NoDataPolicy(StrEnum):
     FIRING = "FIRING"
 
 
-class Outcome(StrEnum):
-    """What one run says about a condition."""
+class AlertOutcome(StrEnum):
+    """What one run says about the condition of a rule."""
 
     BREACH = "BREACH"
     HEALTHY = "HEALTHY"
     NO_DATA = "NO_DATA"
-    LEARNING = "LEARNING"
+    WARMUP = "WARMUP"
 
 
-_VERDICT_OUTCOMES: Mapping[Verdict | None, Outcome] = {
-    Verdict.REGRESSED: Outcome.BREACH,
-    Verdict.NO_EVIDENCE: Outcome.HEALTHY,
-    Verdict.IMPROVED: Outcome.HEALTHY,
+VERDICT_OUTCOMES: Mapping[Verdict | None, AlertOutcome] = {
+    Verdict.REGRESSED: AlertOutcome.BREACH,
+    Verdict.NO_EVIDENCE: AlertOutcome.HEALTHY,
+    Verdict.IMPROVED: AlertOutcome.HEALTHY,
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """What a rule asks. A percentage counts without its sign: -10 and 10 are the same drop.
+class RuleSpec:
+    """The condition of a rule and its parameters.
 
-    `threshold` of an anomaly is the distance at which it fires; None takes that of the method.
-    `minimum_effect` is in the unit of the value; None is 0 for percentages, and for anomalies 0.02
-    for shares, else 2 % of what was expected.
+    `threshold` is a value; for percentages its sign is ignored (-10 and 10 are the same drop); for
+    anomalies it replaces the limit of z. `minimum_effect` is in the unit of the value; None means 0
+    for percentages, and for anomalies 0.02 for shares and 2 % of the expected value for the rest.
     """
 
     condition: Condition
@@ -98,23 +99,26 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """What a rule looks at: its name, and how its values are to be read.
+class ValueSpec:
+    """How to read the watched value.
 
-    `harm` is the side on which a change is bad. `is_share` marks values between 0 and 1,
-    `logarithmic` those of which ratios matter (times, costs, tokens).
+    `harm` is the side on which a change is harmful. `is_share` marks values between 0 and 1,
+    `logarithmic` values that are compared as ratios (times, costs, tokens).
     """
 
     name: str
     harm: Side = Side.LOW
     is_share: bool = False
     logarithmic: bool = False
+    unit: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """A run and the comparable ones before it, oldest first. `reason` says why there is no value;
-    `resolution` is what one changed trace moves it, `verdict` how it stands beside its baseline.
+    """The watched value of a run and, oldest first, of the comparable runs before it.
+
+    `reason` says why there is no value; `resolution` is how far one changed trace moves it;
+    `verdict` compares it with the baseline of the run.
     """
 
     value: float | None
@@ -128,247 +132,287 @@ class Observation:
 class Assessment:
     """What a run says about a rule, in numbers and words.
 
-    `visible` is the smallest harm that the rule could have seen; `details` how an anomaly was
-    judged.
+    `min_detectable_effect` is the smallest harmful change that the rule could have detected;
+    `details` says how an anomaly or a verdict was computed.
     """
 
-    outcome: Outcome
+    outcome: AlertOutcome
     value: float | None
     explanation: str
     baseline: float | None = None
-    visible: float | None = None
+    min_detectable_effect: float | None = None
     details: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """What is remembered of a rule from run to run.
+class RuleState:
+    """What a rule keeps from run to run.
 
-    `open` while something has fired that is not resolved; `fired_at` is when that last began.
-    `breaches` and `clears` count runs in a row.
+    `open` holds from the first firing of an incident to its resolution, `fired_at` is that first
+    firing of the last incident. `breaches` and `clears` count consecutive runs.
     """
 
-    state: AlertState = AlertState.OK
+    status: AlertStatus = AlertStatus.OK
     open: bool = False
     breaches: int = 0
     clears: int = 0
     fired_at: datetime | None = None
 
 
-class Step(NamedTuple):
-    """Where a rule stands after a run, and what is to be told of it: FIRING, RESOLVED, NO_DATA."""
+class StateChange(NamedTuple):
+    """The state after a run, and the notification to publish: FIRING, RESOLVED or NO_DATA."""
 
-    standing: Standing
-    told: AlertState | None = None
+    state: RuleState
+    notification: AlertStatus | None = None
 
 
-def evaluate_condition(rule: Rule, subject: Subject, seen: Observation) -> Assessment:
+def evaluate_condition(
+    spec: RuleSpec, value_spec: ValueSpec, observation: Observation
+) -> Assessment:
     """What a valid run says about a rule."""
-    if seen.value is None:
-        reason = seen.reason or "it was not computed"
-        return _no_data(f"{subject.name} has no value: {reason}")
-    if rule.condition is Condition.REGRESSED:
-        return _regressed(subject, seen.value, seen.verdict)
-    if rule.condition is Condition.ANOMALY_DETECTED:
-        return _anomaly(rule, subject, seen, seen.value)
-    assert rule.threshold is not None, "checked when the rule was saved"
-    if rule.condition.looks_back:
-        return _percentage(rule, subject, seen, seen.value, abs(rule.threshold))
-    return _fixed(rule, subject, seen.value, rule.threshold)
+    value = observation.value
+    if value is None:
+        reason = observation.reason or "it was not computed"
+        return _no_data(f"{value_spec.name} has no value: {reason}")
+    if spec.condition is Condition.REGRESSED:
+        return _assess_verdict(value_spec, value, observation.verdict)
+    if spec.condition is Condition.ANOMALY_DETECTED:
+        return _assess_anomaly(spec, value_spec, observation, value)
+    assert spec.threshold is not None, "checked when the rule was saved"
+    if spec.condition.uses_history:
+        return _assess_percentage(spec, value_spec, observation, value, abs(spec.threshold))
+    return _assess_threshold(spec, value_spec, value, spec.threshold)
 
 
-def advance(standing: Standing, outcome: Outcome, rule: Rule, now: datetime) -> Step:
-    """One run further. What fires is told once, and once that it is over."""
-    match _counted_as(outcome, rule.no_data):
-        case Outcome.BREACH:
-            return _breached(standing, rule, now)
-        case Outcome.HEALTHY:
-            return _cleared(standing, rule)
-        case Outcome.LEARNING:
-            state = standing.state if standing.open else AlertState.LEARNING
-            return Step(replace(standing, state=state, breaches=0))
+def advance(state: RuleState, outcome: AlertOutcome, spec: RuleSpec, now: datetime) -> StateChange:
+    """The state after one more run. An incident is notified when it begins and when it ends."""
+    match _apply_no_data_policy(outcome, spec.no_data):
+        case AlertOutcome.BREACH:
+            return _after_breach(state, spec, now)
+        case AlertOutcome.HEALTHY:
+            return _after_healthy_run(state, spec)
+        case AlertOutcome.WARMUP:
+            # An open incident stays open: a run that cannot be judged resolves nothing.
+            status = state.status if state.open else AlertStatus.WARMUP
+            return StateChange(replace(state, status=status, breaches=0))
         case _:
-            return _without_data(standing, rule)
+            return _after_missing_value(state, spec)
 
 
-def _counted_as(outcome: Outcome, policy: NoDataPolicy) -> Outcome:
-    if outcome is not Outcome.NO_DATA:
+def _apply_no_data_policy(outcome: AlertOutcome, policy: NoDataPolicy) -> AlertOutcome:
+    if outcome is not AlertOutcome.NO_DATA:
         return outcome
-    meant = {NoDataPolicy.OK: Outcome.HEALTHY, NoDataPolicy.FIRING: Outcome.BREACH}
-    return meant.get(policy, outcome)
+    replacements = {
+        NoDataPolicy.OK: AlertOutcome.HEALTHY,
+        NoDataPolicy.FIRING: AlertOutcome.BREACH,
+    }
+    return replacements.get(policy, outcome)
 
 
-def _breached(standing: Standing, rule: Rule, now: datetime) -> Step:
-    seen = replace(standing, breaches=standing.breaches + 1, clears=0)
-    if standing.open:
-        return Step(replace(seen, state=AlertState.FIRING))
-    if seen.breaches < rule.for_runs or is_cooling(standing, rule, now):
-        return Step(replace(seen, state=AlertState.PENDING))
-    fired = replace(seen, state=AlertState.FIRING, open=True, fired_at=now)
-    return Step(fired, AlertState.FIRING)
+def _after_breach(state: RuleState, spec: RuleSpec, now: datetime) -> StateChange:
+    counted = replace(state, breaches=state.breaches + 1, clears=0)
+    if state.open:
+        return StateChange(replace(counted, status=AlertStatus.FIRING))
+    if counted.breaches < spec.for_runs or is_in_cooldown(state, spec, now):
+        return StateChange(replace(counted, status=AlertStatus.PENDING))
+    firing = replace(counted, status=AlertStatus.FIRING, open=True, fired_at=now)
+    return StateChange(firing, AlertStatus.FIRING)
 
 
-def _cleared(standing: Standing, rule: Rule) -> Step:
-    seen = replace(standing, breaches=0, clears=standing.clears + 1)
-    if not standing.open:
-        return Step(replace(seen, state=AlertState.OK, clears=0))
-    if seen.clears <= rule.keep_firing_for_runs:
-        return Step(replace(seen, state=AlertState.FIRING))
-    resolved = replace(seen, state=AlertState.RESOLVED, open=False, clears=0)
-    return Step(resolved, AlertState.RESOLVED)
+def _after_healthy_run(state: RuleState, spec: RuleSpec) -> StateChange:
+    counted = replace(state, breaches=0, clears=state.clears + 1)
+    if not state.open:
+        return StateChange(replace(counted, status=AlertStatus.OK, clears=0))
+    if counted.clears <= spec.keep_firing_for_runs:
+        return StateChange(replace(counted, status=AlertStatus.FIRING))
+    resolved = replace(counted, status=AlertStatus.RESOLVED, open=False, clears=0)
+    return StateChange(resolved, AlertStatus.RESOLVED)
 
 
-def _without_data(standing: Standing, rule: Rule) -> Step:
-    """Neither good nor bad: what was counted so far stays."""
-    if rule.no_data is NoDataPolicy.KEEP:
-        return Step(standing)
-    known = standing.state is AlertState.NO_DATA
-    return Step(replace(standing, state=AlertState.NO_DATA), None if known else AlertState.NO_DATA)
+def _after_missing_value(state: RuleState, spec: RuleSpec) -> StateChange:
+    """A missing value is neither good nor bad: the counters stay."""
+    if spec.no_data is NoDataPolicy.KEEP:
+        return StateChange(state)
+    is_new = state.status is not AlertStatus.NO_DATA
+    notification = AlertStatus.NO_DATA if is_new else None
+    return StateChange(replace(state, status=AlertStatus.NO_DATA), notification)
 
 
-def is_cooling(standing: Standing, rule: Rule, now: datetime) -> bool:
-    """Whether it fired so lately that it must not fire anew."""
-    return standing.fired_at is not None and now - standing.fired_at < rule.cooldown
+def is_in_cooldown(state: RuleState, spec: RuleSpec, now: datetime) -> bool:
+    """Whether the last incident began so recently that no new one may begin."""
+    return state.fired_at is not None and now - state.fired_at < spec.cooldown
 
 
-def _fixed(rule: Rule, subject: Subject, value: float, threshold: float) -> Assessment:
+def _assess_threshold(
+    spec: RuleSpec, value_spec: ValueSpec, value: float, threshold: float
+) -> Assessment:
     equal = abs(value - threshold) <= TOLERANCE * max(abs(value), abs(threshold))
-    holds = {
+    is_breach = {
         Condition.LESS_THAN: value < threshold and not equal,
         Condition.GREATER_THAN: value > threshold and not equal,
         Condition.EQUALS: equal,
         Condition.NOT_EQUALS: not equal,
-    }[rule.condition]
+    }[spec.condition]
     relation = "equal to" if equal else "below" if value < threshold else "above"
     return Assessment(
-        outcome=Outcome.BREACH if holds else Outcome.HEALTHY,
+        outcome=AlertOutcome.BREACH if is_breach else AlertOutcome.HEALTHY,
         value=value,
-        explanation=f"{subject.name} is {number(value)}, {relation} {number(threshold)}.",
+        explanation=f"{value_spec.name} is {_with_unit(value, value_spec)}, {relation} the"
+        f" threshold of {_with_unit(threshold, value_spec)}.",
     )
 
 
-def _percentage(
-    rule: Rule, subject: Subject, seen: Observation, value: float, percent: float
+def _assess_percentage(
+    spec: RuleSpec,
+    value_spec: ValueSpec,
+    observation: Observation,
+    value: float,
+    percent: float,
 ) -> Assessment:
-    earlier = [point.value for point in seen.history[-rule.baseline_runs :]]
+    name = value_spec.name
+    earlier = [point.value for point in observation.history[-spec.baseline_runs :]]
     if not earlier:
-        return _learning(value, f"{subject.name} has no earlier valid run to compare with.")
+        return _warmup(value, f"{name} has no earlier valid run to compare with.")
     baseline = sum(earlier) / len(earlier)
     if baseline == 0 or value * baseline < 0:
         return _no_data(
-            f"{subject.name} went from {number(baseline)} to {number(value)}, of which a percentage"
-            " says nothing; use LESS_THAN, GREATER_THAN or ANOMALY_DETECTED for such values",
+            f"{name} changed from {format_number(baseline)} to {format_number(value)}, which has no"
+            " meaningful percentage; use LESS_THAN, GREATER_THAN or ANOMALY_DETECTED for such"
+            " values",
             value=value,
             baseline=baseline,
         )
     change = (value - baseline) / abs(baseline) * 100
     if not math.isfinite(change):
-        return _no_data(TOO_LARGE.format(subject.name), value=value)
-    against = -change if rule.condition is Condition.PERCENTAGE_DROP else change
-    least = rule.minimum_effect or 0.0
-    holds = _reaches(against, percent) and _reaches(abs(value - baseline), least)
+        return _too_large(value_spec, value)
+    harmful_change = -change if spec.condition is Condition.PERCENTAGE_DROP else change
+    minimum_effect = spec.minimum_effect or 0.0
+    is_breach = _reaches(harmful_change, percent) and _reaches(
+        abs(value - baseline), minimum_effect
+    )
     moved = "fell" if value < baseline else "rose"
-    small = " That is below the minimum effect." if against >= percent and not holds else ""
+    is_small = harmful_change >= percent and not is_breach
     return Assessment(
-        outcome=Outcome.BREACH if holds else Outcome.HEALTHY,
+        outcome=AlertOutcome.BREACH if is_breach else AlertOutcome.HEALTHY,
         value=value,
         baseline=baseline,
-        visible=max(percent / 100 * abs(baseline), least),
-        explanation=f"{subject.name} {moved} by {number(abs(change))} % to {number(value)}, from"
-        f" {number(baseline)} (mean of {runs(len(earlier))}); the limit is {number(percent)} %."
-        + small,
+        min_detectable_effect=max(percent / 100 * abs(baseline), minimum_effect),
+        explanation=f"{name} {moved} by {format_number(abs(change))} % to"
+        f" {_with_unit(value, value_spec)}, from {_with_unit(baseline, value_spec)} (mean of"
+        f" {_last_runs(len(earlier))}); the limit is {format_number(percent)} %."
+        + (" The change is below the minimum effect." if is_small else ""),
     )
 
 
-def _anomaly(rule: Rule, subject: Subject, seen: Observation, value: float) -> Assessment:
+def _assess_anomaly(
+    spec: RuleSpec, value_spec: ValueSpec, observation: Observation, value: float
+) -> Assessment:
+    name = value_spec.name
     try:
-        found = judge_run(
+        judged = judge_run(
             RunPoint(value=value),
-            seen.history,
-            side=subject.harm,
-            logarithmic=subject.logarithmic,
-            resolution=seen.resolution,
-            critical=None if rule.threshold is None else abs(rule.threshold),
+            observation.history,
+            side=value_spec.harm,
+            logarithmic=value_spec.logarithmic,
+            resolution=observation.resolution,
+            critical=None if spec.threshold is None else abs(spec.threshold),
         )
     except OverflowError:
-        return _no_data(TOO_LARGE.format(subject.name), value=value)
-    if isinstance(found, Learning):
-        return _learning(
+        return _too_large(value_spec, value)
+    if isinstance(judged, Learning):
+        return _warmup(
             value,
-            f"{subject.name} is {number(value)}; learning what is normal:"
-            f" {found.have} of {found.need} runs.",
+            f"{name} is {_with_unit(value, value_spec)}; there are {judged.have} of the"
+            f" {judged.need} earlier runs that anomaly detection needs.",
         )
-    least = _least_effect(rule, subject, found.center)
-    holds = found.stands_out and _reaches(abs(value - found.center), least)
-    small = " That is below the minimum effect." if found.stands_out and not holds else ""
-    slide = " It has been sliding for several runs." if found.method == "cusum" else ""
+    minimum_effect = _anomaly_minimum_effect(spec, value_spec, judged.center)
+    is_breach = judged.stands_out and _reaches(abs(value - judged.center), minimum_effect)
+    is_small = judged.stands_out and not is_breach
+    is_drift = judged.method == "cusum"
     return Assessment(
-        outcome=Outcome.BREACH if holds else Outcome.HEALTHY,
+        outcome=AlertOutcome.BREACH if is_breach else AlertOutcome.HEALTHY,
         value=value,
-        baseline=found.center,
-        visible=max(found.visible, least),
-        explanation=f"{subject.name} is {number(value)}; {number(found.low)} to"
-        f" {number(found.high)} was to be expected after {runs(found.history)}"
-        f" ({found.method}, z {number(found.z)}, limit {number(found.critical)}).{slide}{small}",
-        details=_details(found),
+        baseline=judged.center,
+        min_detectable_effect=max(judged.visible, minimum_effect),
+        explanation=f"{name} is {_with_unit(value, value_spec)}; expected"
+        f" {format_number(judged.low)} to {_with_unit(judged.high, value_spec)} after"
+        f" {_last_runs(judged.history)} ({judged.method}, z {format_number(judged.z)}, limit"
+        f" {format_number(judged.critical)})."
+        + (" The value has drifted over several runs." if is_drift else "")
+        + (" The change is below the minimum effect." if is_small else ""),
+        details=_anomaly_details(judged),
     )
 
 
-def _regressed(subject: Subject, value: float, verdict: ValueVerdict | None) -> Assessment:
-    """What the comparison with the baseline says; where it decides nothing, nothing changes."""
+def _assess_verdict(
+    value_spec: ValueSpec, value: float, verdict: ValueVerdict | None
+) -> Assessment:
+    """The outcome of a comparison with the baseline. A verdict that decides nothing changes nothing:
+    it counts as warm-up and not as a healthy run.
+    """
     if verdict is None:
-        return _learning(
-            value, f"{subject.name} is {number(value)} and was not compared with a baseline."
+        return _warmup(
+            value,
+            f"{value_spec.name} is {_with_unit(value, value_spec)} and was not compared with a"
+            " baseline.",
         )
     return Assessment(
-        outcome=_VERDICT_OUTCOMES.get(verdict.verdict, Outcome.LEARNING),
+        outcome=VERDICT_OUTCOMES.get(verdict.verdict, AlertOutcome.WARMUP),
         value=value,
         baseline=verdict.baseline_value,
-        visible=verdict.min_detectable_effect,
+        min_detectable_effect=verdict.min_detectable_effect,
         explanation=verdict.explanation,
         details=verdict.model_dump(mode="json", include=VERDICT_DETAILS, exclude_none=True),
     )
 
 
-def _details(found: Judged) -> dict[str, Any]:
+def _anomaly_details(judged: Judged) -> dict[str, Any]:
     return {
-        "method": found.method,
-        "history": found.history,
-        "z": found.z,
-        "critical": found.critical,
-        "expectedLow": found.low,
-        "expectedHigh": found.high,
-        "smallestVisible": found.visible,
+        "method": judged.method,
+        "history": judged.history,
+        "z": judged.z,
+        "critical": judged.critical,
+        "expectedLow": judged.low,
+        "expectedHigh": judged.high,
+        "minDetectableEffect": judged.visible,
     }
 
 
-def _least_effect(rule: Rule, subject: Subject, expected: float) -> float:
-    if rule.minimum_effect is not None:
-        return rule.minimum_effect
-    return SMALLEST_RATE_CHANGE if subject.is_share else SMALLEST_SHARE * abs(expected)
+def _anomaly_minimum_effect(spec: RuleSpec, value_spec: ValueSpec, expected: float) -> float:
+    if spec.minimum_effect is not None:
+        return spec.minimum_effect
+    return MIN_SHARE_CHANGE if value_spec.is_share else MIN_RELATIVE_CHANGE * abs(expected)
+
+
+def _too_large(value_spec: ValueSpec, value: float) -> Assessment:
+    return _no_data(f"the values of {value_spec.name} are too large to compare", value=value)
 
 
 def _no_data(
     explanation: str, *, value: float | None = None, baseline: float | None = None
 ) -> Assessment:
     return Assessment(
-        outcome=Outcome.NO_DATA, value=value, baseline=baseline, explanation=f"{explanation}."
+        outcome=AlertOutcome.NO_DATA, value=value, baseline=baseline, explanation=f"{explanation}."
     )
 
 
-def _learning(value: float, explanation: str) -> Assessment:
-    return Assessment(outcome=Outcome.LEARNING, value=value, explanation=explanation)
+def _warmup(value: float, explanation: str) -> Assessment:
+    return Assessment(outcome=AlertOutcome.WARMUP, value=value, explanation=explanation)
 
 
 def _reaches(value: float, limit: float) -> bool:
-    """At least the limit, but for what rounding takes away."""
+    """Whether a value is at least the limit, up to rounding errors."""
     return value >= limit * (1 - TOLERANCE)
 
 
-def number(value: float) -> str:
-    """A number as people read it."""
+def format_number(value: float) -> str:
+    """A number with four significant digits."""
     return f"{value:.4g}"
 
 
-def runs(count: int) -> str:
+def _with_unit(value: float, value_spec: ValueSpec) -> str:
+    return f"{format_number(value)} {value_spec.unit}" if value_spec.unit else format_number(value)
+
+
+def _last_runs(count: int) -> str:
     return "the last valid run" if count == 1 else f"the last {count} valid runs"

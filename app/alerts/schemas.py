@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Field
 
-from app.alerts.rules import AlertState, Condition, NoDataPolicy, Outcome, Rule
+from app.alerts.rules import AlertOutcome, AlertStatus, Condition, NoDataPolicy, RuleSpec
 from app.core.schemas import UNSET, Identifier, Instant, LongText, ShortText, StoredText, WireModel
 from app.notifications.types import MessageSeverity
 
@@ -61,9 +61,9 @@ class RuleFields(Protocol):
     def minimum_effect(self) -> float | None: ...
 
 
-def rule_of(config: RuleFields) -> Rule:
+def rule_spec(config: RuleFields) -> RuleSpec:
     """What a rule asks, without what it is called and whom it tells."""
-    return Rule(
+    return RuleSpec(
         condition=Condition(config.condition),
         threshold=config.threshold,
         for_runs=config.for_runs,
@@ -123,21 +123,21 @@ class AlertConfigPatch(WireModel):
     minimum_effect: Effect = None
 
 
-class StandingView(WireModel):
+class AlertStateView(WireModel):
     """Where a rule stands for an agent, after which run, and why."""
 
     agent_id: str
-    state: AlertState
+    state: AlertStatus
     run_id: str
     value: float | None
     baseline: float | None
     explanation: StoredText
     fired_at: datetime | None
-    episode: str | None
+    incident_id: str | None
     evaluated_at: datetime
 
 
-class PrecisionView(WireModel):
+class AlertPrecisionView(WireModel):
     """How often this rule was right, as far as its alerts were acknowledged.
 
     `review` proposes to change it: less than half of five or more were true.
@@ -170,14 +170,14 @@ class AlertConfigView(WireModel):
     no_data: NoDataPolicy
     baseline_runs: int
     minimum_effect: float | None
-    states: list[StandingView]
-    precision: PrecisionView
+    states: list[AlertStateView]
+    precision: AlertPrecisionView
     revision: int
     created_at: datetime
     updated_at: datetime
 
 
-class EventState(StrEnum):
+class AlertEventState(StrEnum):
     """What an alert tells: of a rule, of a run, of a schedule."""
 
     FIRING = "FIRING"
@@ -202,14 +202,14 @@ class ContributingTrace(WireModel):
     before: float | None
 
 
-Verdict = Literal["true", "noise"]
+AckVerdict = Literal["true", "noise"]
 
 
 class AlertView(WireModel):
     """Something that was told. With `silenceId` it was told to nobody."""
 
     id: str
-    state: EventState
+    state: AlertEventState
     alert_config_id: str | None
     name: str
     severity: MessageSeverity
@@ -217,7 +217,7 @@ class AlertView(WireModel):
     agent_id: str
     run_id: str | None
     run_url: str | None
-    episode: str | None
+    incident_id: str | None
     value: float | None
     baseline: float | None
     explanation: StoredText
@@ -225,7 +225,7 @@ class AlertView(WireModel):
     contributing_traces: list[ContributingTrace]
     silence_id: str | None
     notification_id: str | None
-    verdict: Verdict | None
+    verdict: AckVerdict | None
     acknowledged_at: datetime | None
     acknowledged_by: str | None
     created_at: datetime
@@ -234,10 +234,10 @@ class AlertView(WireModel):
 class Acknowledgement(WireModel):
     """Whether the alert was right; a later one takes its place."""
 
-    verdict: Verdict
+    verdict: AckVerdict
 
 
-class Matchers(WireModel):
+class SilenceMatchers(WireModel):
     """Which alerts a silence holds: those that match each field that is given."""
 
     alert_config_id: Identifier | None = None
@@ -251,7 +251,7 @@ class SilenceCreate(WireModel):
     """What is not told for a while; it is still judged and recorded."""
 
     id: Identifier | None = None
-    matchers: Matchers
+    matchers: SilenceMatchers
     starts_at: Instant | None = Field(default=None, description="Now when left out.")
     ends_at: Instant
     comment: LongText | None = None
@@ -259,28 +259,28 @@ class SilenceCreate(WireModel):
 
 class SilenceView(WireModel):
     id: str
-    matchers: Matchers
+    matchers: SilenceMatchers
     comment: str | None
     starts_at: datetime
     ends_at: datetime
     created_at: datetime
 
 
-class TrialAssessment(WireModel):
+class RuleTestAssessment(WireModel):
     """What the newest valid run of an agent says about a rule."""
 
     agent_id: str
     run_id: str
-    outcome: Outcome
+    outcome: AlertOutcome
     value: float | None
     baseline: float | None
     explanation: StoredText
 
 
-class TrialView(WireModel):
+class RuleTestView(WireModel):
     """What a rule says now, and the message that its recipients got for a trial."""
 
-    assessments: list[TrialAssessment]
+    assessments: list[RuleTestAssessment]
     notification_id: str
 
 
@@ -295,7 +295,7 @@ class BacktestRequest(WireModel):
     days: Annotated[int, Field(ge=1, le=3660, description="How far to look back.")] = 90
 
 
-class CoverageView(WireModel):
+class BacktestCoverageView(WireModel):
     """How much there was to judge by."""
 
     runs: int
@@ -304,7 +304,7 @@ class CoverageView(WireModel):
     failed: int
     with_value: int
     no_data: int
-    learning: int
+    warmup: int
 
 
 class ReplayedRunView(WireModel):
@@ -312,9 +312,9 @@ class ReplayedRunView(WireModel):
 
     run_id: str
     completed_at: datetime
-    outcome: Outcome | None
-    state: AlertState
-    told: AlertState | None
+    outcome: AlertOutcome | None
+    state: AlertStatus
+    notified: AlertStatus | None
     value: float | None
     baseline: float | None
     explanation: StoredText
@@ -328,10 +328,10 @@ class BacktestView(WireModel):
 
     agent_id: str
     since: datetime
-    coverage: CoverageView
+    coverage: BacktestCoverageView
     fired: int
     resolved: int
     no_data: int
     false_alarms_per_month: float | None
-    smallest_visible: float | None
+    min_detectable_effect: float | None
     runs: list[ReplayedRunView]

@@ -1,3 +1,5 @@
+"""Writes to alerts: state changes of rules, notices, acknowledgements and silences."""
+
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,34 +11,35 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.alerts import queries
-from app.alerts.evaluation import Decision, Decisions, EvaluatedRun
-from app.alerts.messages import message_of, silences
-from app.alerts.models import AlertConfig, AlertEvent, AlertSilence, AlertStanding
-from app.alerts.rules import AlertState, Outcome, Standing, advance
-from app.alerts.schemas import EventState, SilenceCreate, rule_of
+from app.alerts.evaluation import AlertDecision
+from app.alerts.messages import render_alerts, silence_matches
+from app.alerts.models import AlertEvent, AlertRule, AlertSilence, AlertState
+from app.alerts.rules import AlertOutcome, AlertStatus, RuleState, advance
+from app.alerts.schemas import AlertEventState, SilenceCreate, rule_spec
 from app.core.errors import Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
 from app.notifications.service import publish
 from app.notifications.types import MessageSeverity
+from app.results.run_result import RunResult
 
-LOUD = frozenset({EventState.RUN_FAILED, EventState.SCHEDULE_MISSED})
+CRITICAL_NOTICES = frozenset({AlertEventState.RUN_FAILED, AlertEventState.SCHEDULE_MISSED})
 
 
 class NotAcknowledgeable(Conflict):
-    """Only an alert that is FIRING is right or wrong; acknowledge the one with which it began."""
+    """Only a FIRING alert can be acknowledged; acknowledge the first alert of the incident."""
 
     code = "not-acknowledgeable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunNotice:
-    """Something that happened to a run or a schedule itself, and not to a value.
+class EventNotice:
+    """Something that happened to a run or a schedule itself and not to a watched value.
 
-    `once` names what happened: it is told one time.
+    Notices with the same `dedup_key` are published once.
     """
 
-    state: EventState
-    once: str
+    state: AlertEventState
+    dedup_key: str
     name: str
     benchmark_id: str
     agent_id: str
@@ -45,51 +48,58 @@ class RunNotice:
     run_seq: int | None = None
 
 
-def record_decisions(session: Session, decisions: Decisions, now: datetime) -> None:
-    """Move each rule on by one run and tell what changed, in one message for each circle of
-    recipients.
+def record_decisions(
+    session: Session, result: RunResult, decisions: Sequence[AlertDecision], now: datetime
+) -> None:
+    """Advance the state of each rule by one run and publish what changed, as one message for each
+    group of recipients with the same alerts.
 
-    A rule that has seen a later run stays where it is, and so does one that was edited after it
-    was read. Locks: the rules against edits, and where they stand.
+    A decision is dropped when its rule was edited or disabled after it was evaluated, or when the
+    rule has already seen a later run.
+    Locks: the rules (against edits), then their states.
     """
-    run = decisions.run
-    if not run.is_valid:
-        tell_notice(session, _invalid(run), now)
+    if not result.is_valid:
+        publish_notice(session, _invalid_run_notice(result), now)
         return
-    ids = [decision.config_id for decision in decisions.items]
-    if not ids:
+    rule_ids = [decision.rule_id for decision in decisions]
+    if not rule_ids:
         return
-    configs = queries.lock_enabled(session, ids)
-    standings = _standings(session, sorted(configs), run.agent_id, now)
-    events, episodes = [], []
-    for decision in decisions.items:
-        config, standing = configs.get(decision.config_id), standings.get(decision.config_id)
-        if config is None or standing is None or config.revision != decision.revision:
+    rules = queries.lock_enabled_rules(session, rule_ids)
+    states = _lock_states(session, sorted(rules), result.agent_id, now)
+    events, firing_incidents = [], []
+    for decision in decisions:
+        rule, state = rules.get(decision.rule_id), states.get(decision.rule_id)
+        if rule is None or state is None or rule.revision != decision.revision:
             continue
-        if standing.run_seq < run.seq:
-            if standing.episode and decision.assessment.outcome is Outcome.BREACH:
-                episodes.append(standing.episode)
-            events += _move(config, standing, run, decision, now)
-    _tell_late(session, episodes, configs, now)
-    _tell(session, events, configs, now)
+        # States move forward in the order of runs only: a slow run that ends after its successor
+        # was judged would otherwise fire or resolve on old news.
+        if state.run_seq >= result.run_seq:
+            continue
+        if state.incident_id and decision.assessment.outcome is AlertOutcome.BREACH:
+            firing_incidents.append(state.incident_id)
+        events += _advance_state(rule, state, result, decision, now)
+    _publish_after_silence(session, firing_incidents, rules, now)
+    _store_and_publish(session, events, rules, now)
 
 
-def tell_notice(session: Session, notice: RunNotice, now: datetime) -> None:
-    """Tell of a run or a schedule everybody whom a rule about it would tell; once.
+def publish_notice(session: Session, notice: EventNotice, now: datetime) -> None:
+    """Publish a notice about a run or a schedule to the recipients of all rules about it, once.
 
-    Locks: what happened, so that two who tell of it take turns.
+    Locks: the `dedup_key`, because two processes may report the same event at the same time.
     """
-    turn = func.hashtextextended(notice.once, 3)
-    session.execute(select(func.pg_advisory_xact_lock(turn)))
-    known = select(AlertEvent.id).where(AlertEvent.once_key == notice.once)
-    if session.scalar(known) is not None:
+    key_hash = func.hashtextextended(notice.dedup_key, 3)
+    session.execute(select(func.pg_advisory_xact_lock(key_hash)))
+    published = select(AlertEvent.id).where(AlertEvent.dedup_key == notice.dedup_key)
+    if session.scalar(published) is not None:
         return
     event = AlertEvent(
         id=new_id(),
-        once_key=notice.once,
+        dedup_key=notice.dedup_key,
         state=notice.state,
         name=notice.name,
-        severity=MessageSeverity.CRITICAL if notice.state in LOUD else MessageSeverity.WARNING,
+        severity=MessageSeverity.CRITICAL
+        if notice.state in CRITICAL_NOTICES
+        else MessageSeverity.WARNING,
         benchmark_id=notice.benchmark_id,
         agent_id=notice.agent_id,
         run_id=notice.run_id,
@@ -99,44 +109,47 @@ def tell_notice(session: Session, notice: RunNotice, now: datetime) -> None:
         traces=[],
         created_at=now,
     )
-    configs = queries.enabled_configs(session, notice.benchmark_id, notice.agent_id)
-    _tell(session, [event], {}, now, everybody=configs)
+    rules = queries.list_enabled_rules(session, notice.benchmark_id, notice.agent_id)
+    endpoint_ids = list(dict.fromkeys(id_ for rule in rules for id_ in rule.endpoints))
+    _store_and_publish(session, [event], {}, now, notice_endpoints=endpoint_ids)
 
 
 def acknowledge(
     session: Session, event_id: str, verdict: str, by: str | None, now: datetime
 ) -> AlertEvent:
-    """Keep whether an alert was right; what was said before is forgotten.
+    """Store whether an alert was true or noise; a later acknowledgement replaces it.
 
-    Raises: `AlertNotFound`; `NotAcknowledgeable` for what did not fire.
+    Raises: `AlertNotFound`; `NotAcknowledgeable` for an alert that is not FIRING.
     """
     event = queries.get_event(session, event_id, for_update=True)
-    if event.state != EventState.FIRING:
-        raise NotAcknowledgeable(_what_instead(event))
+    if event.state != AlertEventState.FIRING:
+        raise NotAcknowledgeable(_not_acknowledgeable_detail(event))
     event.verdict, event.acknowledged_at, event.acknowledged_by = verdict, now, by
     session.flush()
     return event
 
 
-def _what_instead(event: AlertEvent) -> str:
-    begun = (
-        f"acknowledge {event.episode}, with which it began to fire"
-        if event.episode
-        else "acknowledge one of GET /api/v1/alerts?state=FIRING"
+def _not_acknowledgeable_detail(event: AlertEvent) -> str:
+    remedy = (
+        f"acknowledge {event.incident_id}, the first alert of the incident"
+        if event.incident_id
+        else "choose one of GET /api/v1/alerts?state=FIRING"
     )
-    return f"this alert is {event.state}, and only one that is FIRING is right or wrong; {begun}"
+    return f"this alert is {event.state}, and only a FIRING alert can be acknowledged; {remedy}"
 
 
 def create_silence(session: Session, body: SilenceCreate, now: datetime) -> AlertSilence:
-    """Raises: `Invalid` when it matches everything or has ended already, `Conflict` on its id."""
+    """Raises: `Invalid` for a silence that matches everything or has already ended, `Conflict` when
+    its ID is taken.
+    """
     matchers = body.matchers.model_dump(mode="json", exclude_none=True)
     starts_at = body.starts_at or now
     errors = []
     if not matchers:
-        detail = "it would silence everything; name at least one field"
+        detail = "is empty and would silence every alert; send at least one field"
         errors.append(ErrorItem(pointer="/matchers", detail=detail))
     if body.ends_at <= max(starts_at, now):
-        detail = "is not after the start, or over already; send a later one"
+        detail = "is in the past or not after `startsAt`; send a later time"
         errors.append(ErrorItem(pointer="/endsAt", detail=detail))
     if errors:
         raise Invalid("the silence is not valid; see `errors`", errors=errors)
@@ -152,7 +165,7 @@ def create_silence(session: Session, body: SilenceCreate, now: datetime) -> Aler
     try:
         session.flush()
     except IntegrityError:
-        raise Conflict(f"the silence id {silence.id!r} is taken; choose another") from None
+        raise Conflict(f"the silence ID {silence.id!r} is taken; choose another") from None
     return silence
 
 
@@ -161,193 +174,209 @@ def delete_silence(session: Session, silence_id: str) -> None:
     session.flush()
 
 
-def _standings(
-    session: Session, config_ids: Sequence[str], agent_id: str, now: datetime
-) -> dict[str, AlertStanding]:
-    """Where each rule stands, locked; made where no run was judged yet."""
-    if not config_ids:
+def reset_states(session: Session, rule: AlertRule, reason: str, now: datetime) -> None:
+    """Resolve the open incidents of a rule, and delete its states so that it starts anew."""
+    states = select(AlertState).where(AlertState.rule_id == rule.id)
+    for state in session.scalars(states.order_by(AlertState.agent_id).with_for_update()):
+        if state.incident_id is not None:
+            event = AlertEvent(
+                id=new_id(),
+                dedup_key=_dedup_key(AlertStatus.RESOLVED, rule.id, "", state.incident_id),
+                state=AlertEventState.RESOLVED,
+                rule_id=rule.id,
+                name=rule.name,
+                severity=rule.severity,
+                benchmark_id=rule.benchmark_id,
+                agent_id=state.agent_id,
+                run_id=state.run_id,
+                run_seq=state.run_seq,
+                incident_id=state.incident_id,
+                value=state.value,
+                baseline=state.baseline,
+                explanation=reason,
+                details={},
+                traces=[],
+                created_at=now,
+            )
+            _store_and_publish(session, [event], {rule.id: rule}, now)
+    session.execute(delete(AlertState).where(AlertState.rule_id == rule.id))
+
+
+def _lock_states(
+    session: Session, rule_ids: Sequence[str], agent_id: str, now: datetime
+) -> dict[str, AlertState]:
+    """The states of rules for an agent, by rule, locked; created for rules without one.
+
+    The row is inserted before it is locked: a first run has none, and two runs that end at the same
+    time must not both start from an empty state.
+    """
+    if not rule_ids:
         return {}
-    new = {
+    initial = {
         "agent_id": agent_id,
         "run_seq": 0,
         "run_id": "",
-        "state": AlertState.OK,
+        "state": AlertStatus.OK,
         "breaches": 0,
         "clears": 0,
         "explanation": "",
         "evaluated_at": now,
     }
-    rows = [{"config_id": config_id, **new} for config_id in config_ids]
-    session.execute(insert(AlertStanding).values(rows).on_conflict_do_nothing())
-    return queries.lock_standings(session, config_ids, agent_id)
+    rows = [{"rule_id": rule_id, **initial} for rule_id in rule_ids]
+    session.execute(insert(AlertState).values(rows).on_conflict_do_nothing())
+    return queries.lock_states(session, rule_ids, agent_id)
 
 
-def _move(
-    config: AlertConfig,
-    row: AlertStanding,
-    run: EvaluatedRun,
-    decision: Decision,
+def _advance_state(
+    rule: AlertRule,
+    row: AlertState,
+    result: RunResult,
+    decision: AlertDecision,
     now: datetime,
 ) -> list[AlertEvent]:
-    """One rule one run further, and the event if there is something to tell."""
+    """Advance one rule by one run; returns the event to publish, if any."""
     assessment = decision.assessment
-    before = Standing(
-        state=AlertState(row.state),
-        open=row.episode is not None,
+    before = RuleState(
+        status=AlertStatus(row.state),
+        open=row.incident_id is not None,
         breaches=row.breaches,
         clears=row.clears,
         fired_at=row.fired_at,
     )
-    step = advance(before, assessment.outcome, rule_of(config), now)
+    state, notification = advance(before, assessment.outcome, rule_spec(rule), now)
     event_id = new_id()
-    episode = event_id if step.told is AlertState.FIRING else row.episode
-    row.state, row.breaches, row.clears = (
-        step.standing.state,
-        step.standing.breaches,
-        step.standing.clears,
-    )
-    row.fired_at, row.episode = step.standing.fired_at, episode if step.standing.open else None
+    # The FIRING event gives its ID to the incident; RESOLVED carries the same one.
+    incident_id = event_id if notification is AlertStatus.FIRING else row.incident_id
+    row.state, row.breaches, row.clears = state.status, state.breaches, state.clears
+    row.fired_at, row.incident_id = state.fired_at, incident_id if state.open else None
     row.value, row.baseline = assessment.value, assessment.baseline
     row.explanation, row.evaluated_at = assessment.explanation, now
-    row.run_seq, row.run_id = run.seq, run.id
-    if step.told is None:
+    row.run_seq, row.run_id = result.run_seq, result.run_id
+    if notification is None:
         return []
     return [
         AlertEvent(
             id=event_id,
-            once_key=_once_key(step.told, config.id, run, episode),
-            state=step.told,
-            config_id=config.id,
-            name=config.name,
-            severity=config.severity,
-            benchmark_id=run.benchmark_id,
-            agent_id=run.agent_id,
-            run_id=run.id,
-            run_seq=run.seq,
-            episode=episode,
+            dedup_key=_dedup_key(notification, rule.id, result.run_id, incident_id),
+            state=notification,
+            rule_id=rule.id,
+            name=rule.name,
+            severity=rule.severity,
+            benchmark_id=result.benchmark_id,
+            agent_id=result.agent_id,
+            run_id=result.run_id,
+            run_seq=result.run_seq,
+            incident_id=incident_id,
             value=assessment.value,
             baseline=assessment.baseline,
             explanation=assessment.explanation,
             details=assessment.details,
-            traces=list(decision.traces) if step.told is AlertState.FIRING else [],
+            traces=list(decision.traces) if notification is AlertStatus.FIRING else [],
             created_at=now,
         )
     ]
 
 
-def _once_key(told: AlertState, config_id: str, run: EvaluatedRun, episode: str | None) -> str:
-    """What can happen one time: the end of an episode, anything else of a rule in a run."""
-    if told is AlertState.RESOLVED:
-        return f"resolved/{episode}"
-    return f"{told.lower()}/{config_id}/{run.id}"
+def _dedup_key(status: AlertStatus, rule_id: str, run_id: str, incident_id: str | None) -> str:
+    """An incident is resolved once; anything else happens once for each rule and run."""
+    if status is AlertStatus.RESOLVED:
+        return f"resolved/{incident_id}"
+    return f"{status.lower()}/{rule_id}/{run_id}"
 
 
-def forget_standings(session: Session, config: AlertConfig, why: str, now: datetime) -> None:
-    """Resolve what fires, and let the rule start anew."""
-    standings = select(AlertStanding).where(AlertStanding.config_id == config.id)
-    for row in session.scalars(standings.order_by(AlertStanding.agent_id).with_for_update()):
-        if row.episode is not None:
-            event = AlertEvent(
-                id=new_id(),
-                once_key=f"resolved/{row.episode}",
-                state=EventState.RESOLVED,
-                config_id=config.id,
-                name=config.name,
-                severity=config.severity,
-                benchmark_id=config.benchmark_id,
-                agent_id=row.agent_id,
-                run_id=row.run_id,
-                run_seq=row.run_seq,
-                episode=row.episode,
-                value=row.value,
-                baseline=row.baseline,
-                explanation=why,
-                details={},
-                traces=[],
-                created_at=now,
-            )
-            _tell(session, [event], {config.id: config}, now)
-    session.execute(delete(AlertStanding).where(AlertStanding.config_id == config.id))
-
-
-def _tell(
+def _store_and_publish(
     session: Session,
     events: Sequence[AlertEvent],
-    configs: Mapping[str, AlertConfig],
+    rules: Mapping[str, AlertRule],
     now: datetime,
     *,
-    everybody: Iterable[AlertConfig] = (),
+    notice_endpoints: Sequence[str] = (),
 ) -> None:
-    """Store events and publish those that no silence holds: all of them as one message of the inbox,
-    and to each recipient, as one message too, those that it is to know.
+    """Store events and publish those that no silence holds back. An event goes to the endpoints of
+    its rule, and a notice, which has no rule, to `notice_endpoints`.
     """
     if not events:
         return
-    holding = queries.silences_at(session, now)
-    everyone = list(dict.fromkeys(each for config in everybody for each in config.endpoints))
-    known: dict[str, list[AlertEvent]] = defaultdict(list)
-    untold = _untold(session, events)
+    silences = queries.list_active_silences(session, now)
+    unpublished = _unpublished_incidents(session, events)
+    by_endpoint: dict[str, list[AlertEvent]] = defaultdict(list)
     for event in events:
-        held_by = next((each.id for each in holding if silences(each.matchers, event)), None)
-        event.silence_id = held_by or untold.get(event.episode or "")
+        silence_id = next((s.id for s in silences if silence_matches(s.matchers, event)), None)
+        # Nobody is told of the end of an incident whose beginning was silenced.
+        event.silence_id = silence_id or unpublished.get(event.incident_id or "")
         if event.silence_id is not None:
             continue
-        config = configs.get(event.config_id or "")
-        for endpoint_id in config.endpoints if config else everyone:
-            known[endpoint_id].append(event)
-    _publish(session, [event for event in events if event.silence_id is None], known)
+        rule = rules.get(event.rule_id or "")
+        for endpoint_id in rule.endpoints if rule else notice_endpoints:
+            by_endpoint[endpoint_id].append(event)
+    _publish(session, [event for event in events if event.silence_id is None], by_endpoint)
     session.add_all(events)
     session.flush()
 
 
-def _untold(session: Session, events: Iterable[AlertEvent]) -> dict[str, str]:
-    """The episodes that end with these events and of which nobody was told, by what held them."""
-    ended = [each.episode for each in events if each.state == EventState.RESOLVED and each.episode]
-    found = queries.held_events(session, ended)
-    return {event.id: event.silence_id for event in found if event.silence_id}
+def _unpublished_incidents(session: Session, events: Iterable[AlertEvent]) -> dict[str, str]:
+    """The incidents that these events resolve and whose beginning a silence held back: the ID of
+    that silence by incident.
+    """
+    resolved = [
+        event.incident_id
+        for event in events
+        if event.state == AlertEventState.RESOLVED and event.incident_id
+    ]
+    silenced = queries.list_silenced_events(session, resolved)
+    return {event.id: event.silence_id for event in silenced if event.silence_id}
 
 
-def _tell_late(
-    session: Session, episodes: Sequence[str], configs: Mapping[str, AlertConfig], now: datetime
+def _publish_after_silence(
+    session: Session,
+    incident_ids: Sequence[str],
+    rules: Mapping[str, AlertRule],
+    now: datetime,
 ) -> None:
-    """Tell of what a silence held when it began to fire, and which still does after the silence."""
-    holding = queries.silences_at(session, now)
-    of_runs: dict[str | None, list[AlertEvent]] = defaultdict(list)
-    for event in queries.held_events(session, episodes):
-        if not any(silences(each.matchers, event) for each in holding):
+    """Publish incidents that began under a silence and still breach after it has ended."""
+    silences = queries.list_active_silences(session, now)
+    by_run: dict[str | None, list[AlertEvent]] = defaultdict(list)
+    for event in queries.list_silenced_events(session, incident_ids):
+        if not any(silence_matches(silence.matchers, event) for silence in silences):
             event.silence_id = None
-            of_runs[event.run_id].append(event)
-    for events in of_runs.values():
-        _tell(session, events, configs, now)
+            by_run[event.run_id].append(event)
+    for events in by_run.values():
+        _store_and_publish(session, events, rules, now)
 
 
 def _publish(
-    session: Session, told: Sequence[AlertEvent], known: Mapping[str, Sequence[AlertEvent]]
+    session: Session,
+    events: Sequence[AlertEvent],
+    by_endpoint: Mapping[str, Sequence[AlertEvent]],
 ) -> None:
-    """One message of everything, and one for each set of recipients that are to know some of it."""
-    if not told:
+    """Publish one message with all events to the inbox, and to each endpoint one message with its
+    own events. Endpoints with the same events share a message.
+    """
+    if not events:
         return
-    readers: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for endpoint_id, events in known.items():
-        readers[tuple(event.id for event in events)].append(endpoint_id)
-    of_everything = readers.pop(tuple(event.id for event in told), [])
-    notification_id = publish(session, message_of(told), of_everything)
-    for event in told:
+    endpoints_by_events: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for endpoint_id, endpoint_events in by_endpoint.items():
+        endpoints_by_events[tuple(event.id for event in endpoint_events)].append(endpoint_id)
+    # The message of the inbox is also that of the endpoints which receive every event.
+    with_all_events = endpoints_by_events.pop(tuple(event.id for event in events), [])
+    notification_id = publish(session, render_alerts(events), with_all_events)
+    for event in events:
         event.notification_id = notification_id
-    for endpoint_ids in readers.values():
-        publish(session, message_of(known[endpoint_ids[0]]), endpoint_ids, in_inbox=False)
+    for endpoint_ids in endpoints_by_events.values():
+        message = render_alerts(by_endpoint[endpoint_ids[0]])
+        publish(session, message, endpoint_ids, in_inbox=False)
 
 
-def _invalid(run: EvaluatedRun) -> RunNotice:
-    reasons = "; ".join(run.reasons) or "too little was measured"
-    return RunNotice(
-        state=EventState.RUN_INVALID,
-        once=f"run-invalid/{run.id}",
+def _invalid_run_notice(result: RunResult) -> EventNotice:
+    reasons = "; ".join(result.validity.reasons) or "too few traces were measured"
+    return EventNotice(
+        state=AlertEventState.RUN_INVALID,
+        dedup_key=f"run-invalid/{result.run_id}",
         name="run invalid",
-        benchmark_id=run.benchmark_id,
-        agent_id=run.agent_id,
-        run_id=run.id,
-        run_seq=run.seq,
+        benchmark_id=result.benchmark_id,
+        agent_id=result.agent_id,
+        run_id=result.run_id,
+        run_seq=result.run_seq,
         explanation=f"The numbers of this run cannot be trusted: {reasons}."
-        " Its alerts stay as they were.",
+        " Its alert rules keep their states.",
     )

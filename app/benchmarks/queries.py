@@ -102,5 +102,14 @@ def get_last_revision(session: Session, benchmark_id: str, kpi_id: str) -> int:
     return session.scalar(statement) or 0
 
 
+def find_kpi_formula(session: Session, kpi_id: str) -> str | None:
+    """The current formula of a KPI; None when the KPI was deleted."""
+    return session.scalar(
+        select(KpiDefinition.formula).where(
+            KpiDefinition.id == kpi_id, KpiDefinition.retired_at.is_(None)
+        )
+    )
+
+
 def current_kpis() -> Select[KpiDefinition]:
     return select(KpiDefinition).where(KpiDefinition.retired_at.is_(None))

@@ -19,7 +19,7 @@ from app.metrics.engine import attempt
 from app.metrics.registry import load_metrics, provider_for
 from app.metrics.types import CountedMetric, Failed, MetricRef, Summary
 from app.results.models import BenchmarkRun, RunShard, TraceResult
-from app.results.queries import Stretch
+from app.results.queries import ShardRange
 from app.traces.models import CollectedTrace
 from app.traces.queries import trace_from_row
 from app.traces.types import Trace
@@ -117,14 +117,14 @@ class _Gathered:
 def _pages(db: Database, run_seq: int) -> Iterable[list[ValuedTrace]]:
     with db.read() as session:
         shards = select(RunShard.first, RunShard.last).where(RunShard.run_seq == run_seq)
-        stretches = [Stretch(*row) for row in session.execute(shards.order_by(RunShard.shard))]
+        stretches = [ShardRange(*row) for row in session.execute(shards.order_by(RunShard.shard))]
     for stretch in stretches:
         with db.read() as session:
             page = _valued_traces(session, run_seq, stretch)
         yield page
 
 
-def _valued_traces(session: Session, run_seq: int, stretch: Stretch) -> list[ValuedTrace]:
+def _valued_traces(session: Session, run_seq: int, stretch: ShardRange) -> list[ValuedTrace]:
     statement = (
         select(CollectedTrace.__table__, TraceResult.values.label("measured"))
         .join(BenchmarkRun, BenchmarkRun.collection_id == CollectedTrace.collection_id)

@@ -26,7 +26,7 @@ from app.comparison.verdict_view import (
 from app.formula import Reference, compile_formula, read_reference
 from app.jobs.handlers import Job
 from app.jobs.pool import CallLost
-from app.kpis.evaluate import KpiValue, Standing
+from app.kpis.evaluate import KpiValue
 from app.kpis.verdicts import (
     BaselineRuns,
     ComparedItems,
@@ -35,7 +35,6 @@ from app.kpis.verdicts import (
     RunVerdicts,
     ValueVerdict,
 )
-from app.metrics.aggregate import Aggregate
 from app.metrics.lost_calls import failure_of_loss
 from app.metrics.registry import column_of, provider_for
 from app.metrics.run_value import is_counted, is_run_metric
@@ -312,26 +311,6 @@ class Case:
     def _specs(self, one: KpiValue) -> list[MetricSpec]:
         planned = {metric.column: metric for metric in self.plan.metrics}
         return [_spec(planned[column_of(ref.key)]) for ref in _references(one)]
-
-
-def standings(
-    kpis: Sequence[KpiValue], aggregates: Mapping[str, Aggregate], found: RunVerdicts
-) -> dict[str, Standing]:
-    """What is stored beside each KPI, by its id."""
-    stored = {}
-    for one in kpis:
-        metrics = {column_of(ref.key): ref for ref in _references(one)}
-        interval = found.kpi_intervals.get(one.kpi.id)
-        stored[one.kpi.id] = Standing(
-            low=interval.low if interval else None,
-            high=interval.high if interval else None,
-            coverage=min((aggregates[name].coverage or 0.0 for name in metrics), default=None),
-            missing={
-                name: count for name in metrics if (count := sum(aggregates[name].missing.values()))
-            },
-            verdict=found.kpis.get(one.kpi.id),
-        )
-    return stored
 
 
 def metric_rule(spec: MetricSpec) -> VerdictRule:

@@ -1,12 +1,11 @@
 """From the aggregates of a run to its KPI values."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
 from app.formula import Reference, compile_formula
-from app.kpis.verdicts import ValueVerdict
 
 
 class PlannedKpi(BaseModel):
@@ -41,19 +40,6 @@ class KpiValue:
         if self.value is None or (low is None and high is None):
             return None
         return (low is None or self.value >= low) and (high is None or self.value <= high)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """What is stored beside the value of a KPI: where it lies, how far its metrics are covered (the
-    least of them; `missing` counts the traces without a value by metric), how it compares.
-    """
-
-    low: float | None = None
-    high: float | None = None
-    coverage: float | None = None
-    missing: Mapping[str, int] = field(default_factory=dict)
-    verdict: ValueVerdict | None = None
 
 
 def evaluate_kpis(

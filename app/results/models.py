@@ -14,7 +14,7 @@ class BenchmarkRun(Base):
     """One execution of a benchmark against an agent.
 
     `seq` orders runs and is the short key of their wide tables. `plan` is frozen when the run
-    starts; `metric_keys` is the order of `trace_results.values`. `fence` rises each time a step
+    starts; `metric_keys` is the order of `trace_results.values`. `fencing_token` rises each time a step
     is begun: a worker that lost its step carries an old one and can write nothing. `rescore_of` is
     the run whose traces are judged once more. `write_back` tells how far the scores of the run were
     written where its traces came from.
@@ -48,7 +48,7 @@ class BenchmarkRun(Base):
     )
     plan: Mapped[dict[str, Any] | None]
     metric_keys: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
-    fence: Mapped[int] = mapped_column(default=0)
+    fencing_token: Mapped[int] = mapped_column(default=0)
     shards_total: Mapped[int | None] = mapped_column(Integer)
     shards_done: Mapped[int] = mapped_column(Integer, default=0)
     traces_total: Mapped[int | None]
@@ -102,7 +102,7 @@ class RunShard(Base):
     shard: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     first: Mapped[int] = mapped_column(Integer)
     last: Mapped[int] = mapped_column(Integer)
-    fence: Mapped[int] = mapped_column(Integer, default=0)
+    fencing_token: Mapped[int] = mapped_column(Integer, default=0)
     done_at: Mapped[datetime | None]
     summaries: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
 

@@ -25,7 +25,14 @@ PAGE_BYTES = 8 * 1024 * 1024
 
 # Built once: that takes as long as the rest of the read.
 _RUNS = BenchmarkRun.__table__
-_NOT_SHOWN = ("plan", "metric_keys", "collection_id", "fence", "shards_total", "shards_done")
+_NOT_SHOWN = (
+    "plan",
+    "metric_keys",
+    "collection_id",
+    "fencing_token",
+    "shards_total",
+    "shards_done",
+)
 SHOWN = select(*(column for column in _RUNS.columns if column.key not in _NOT_SHOWN))
 _NEWEST = [_RUNS.c.seq]
 _FILTERS = {
@@ -52,7 +59,7 @@ RUNNABLE = text(
     """
 )
 
-STRETCHES = text(
+SHARD_RANGES = text(
     """
     WITH sized AS (
         SELECT position,
@@ -73,7 +80,7 @@ class RunNotFound(NotFound):
     code = "run-not-found"
 
 
-class Stretch(NamedTuple):
+class ShardRange(NamedTuple):
     """Positions of a collection, both ends included."""
 
     first: int
@@ -183,13 +190,15 @@ def summaries_after(session: Session, run_seq: int, shard: int, limit: int) -> l
     return list(session.scalars(statement))
 
 
-def cut_shards(session: Session, run_id: str, *, traces: int, size_bytes: int) -> list[Stretch]:
+def list_shard_ranges(
+    session: Session, run_id: str, *, traces: int, size_bytes: int
+) -> list[ShardRange]:
     """The traces that a run judges in stretches of at most so many, and of about so many bytes of
     texts; the same collection is cut in the same way each time.
     """
     session.execute(text("SET LOCAL statement_timeout = 0"))
     asked = {"run": run_id, "traces": traces, "bytes": size_bytes}
-    return [Stretch(first, last) for first, last in session.execute(STRETCHES, asked)]
+    return [ShardRange(first, last) for first, last in session.execute(SHARD_RANGES, asked)]
 
 
 def metrics_of_run(session: Session, run_seq: int) -> list[RunMetric]:

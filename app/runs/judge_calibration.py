@@ -5,26 +5,26 @@ from collections.abc import Callable
 from app.jobs.handlers import Job
 from app.results.plan import PlannedDrift
 from app.results.rules import drift_reason
+from app.runs.leases import RunLease
 from app.runs.llm_metrics import measure_traces
-from app.runs.service import Step
 from app.traces.types import Trace
 
 
-def find_drift(job: Job, step: Step, checkpoint: Callable[[], None]) -> str | None:
+def find_drift(job: Job, lease: RunLease, checkpoint: Callable[[], None]) -> str | None:
     """Why the judge of a run cannot be trusted; None where it can, or none is watched.
 
     It is asked anew in each run: answers that were kept would tell of the judge of then.
     """
-    watched = step.plan.judge_drift
+    watched = lease.plan.judge_drift
     if watched is None:
         return None
     rows = measure_traces(
         _frozen(watched),
         (watched.metric.ref,),
         job=job,
-        run_seq=step.run_seq,
+        run_seq=lease.run_seq,
         checkpoint=checkpoint,
-        kept_for=f"#run-{step.run_seq}",
+        kept_for=f"#run-{lease.run_seq}",
     )
     return drift_reason(
         watched.metric.column,

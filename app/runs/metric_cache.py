@@ -24,7 +24,7 @@ from app.metrics.types import (
 from app.results.models import BenchmarkRun, RunMetric, RunShard, TraceResult
 from app.results.plan import PlannedMetric
 from app.results.rules import RunStatus
-from app.runs.shards import ShardStep
+from app.runs.leases import ShardLease
 from app.traces.models import CollectedTrace
 from app.traces.types import Trace
 
@@ -118,7 +118,7 @@ class Before:
         return TraceMeasurements(trace_id, values, missing)
 
 
-def measured_before(session: Session, step: ShardStep) -> Before:
+def measured_before(session: Session, step: ShardLease) -> Before:
     """What completed runs measured on the traces of a shard."""
     donors, size = _donors(session, step), step.last - step.first + 1
     if not donors:
@@ -135,7 +135,7 @@ def measured_before(session: Session, step: ShardStep) -> Before:
     )
 
 
-def _donors(session: Session, step: ShardStep) -> dict[str, _Donor]:
+def _donors(session: Session, step: ShardLease) -> dict[str, _Donor]:
     """The newest run that measured each column in the version that is wanted."""
     wanted = [(metric.column, metric.version) for metric in step.plan.metrics]
     statement = (
@@ -152,7 +152,7 @@ def _donors(session: Session, step: ShardStep) -> dict[str, _Donor]:
     return {row.metric: _Donor(row.run_seq, row.ordinal) for row in session.execute(statement)}
 
 
-def _columns(session: Session, step: ShardStep, donors: Mapping[str, _Donor]) -> _Columns:
+def _columns(session: Session, step: ShardLease, donors: Mapping[str, _Donor]) -> _Columns:
     found = _Columns({name: [] for name in donors}, {})
     for run_seq in {donor.run_seq for donor in donors.values()}:
         theirs = {name: donor.place for name, donor in donors.items() if donor.run_seq == run_seq}
@@ -180,7 +180,7 @@ def _measurement(value: float | None, note: Mapping[str, str]) -> Measurement | 
     return value
 
 
-def _trace_ids(session: Session, step: ShardStep) -> list[str]:
+def _trace_ids(session: Session, step: ShardLease) -> list[str]:
     statement = (
         select(CollectedTrace.trace_id)
         .where(
@@ -192,7 +192,7 @@ def _trace_ids(session: Session, step: ShardStep) -> list[str]:
     return list(session.scalars(statement))
 
 
-def _summaries(session: Session, step: ShardStep, donors: Mapping[str, _Donor]) -> dict[str, Note]:
+def _summaries(session: Session, step: ShardLease, donors: Mapping[str, _Donor]) -> dict[str, Note]:
     """What the same runs have summarized of exactly this stretch, unless it failed."""
     statement = select(RunShard.run_seq, RunShard.summaries).where(
         RunShard.run_seq.in_({donor.run_seq for donor in donors.values()}),

@@ -80,12 +80,12 @@ def trace_query(session: Session, plan: RunPlan, res: Resources) -> TraceQuery:
     )
 
 
-def note_answer(
-    session: Session, plan: RunPlan, asked: TraceQuery, res: Resources, *, refused: bool
+def record_credentials_result(
+    session: Session, plan: RunPlan, query: TraceQuery, res: Resources, *, refused: bool
 ) -> None:
     """Keep on the agent whether its keys are taken, where the source asks for any."""
     if TRACE_SOURCES.get(plan.source).check is not None:
-        record_credentials_check(session, plan.agent_id, asked, res, refused=refused)
+        record_credentials_check(session, plan.agent_id, query, res, refused=refused)
 
 
 def _metrics(

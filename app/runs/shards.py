@@ -1,10 +1,13 @@
-"""The shards of a run: stretches of its traces that workers measure side by side, each once."""
+"""The shards of a run: ranges of its traces that workers measure side by side, each once."""
 
+import functools
+import json
+import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, update
 from sqlalchemy.orm import Session
 
 from app.core.copy import copy_encoded
@@ -12,13 +15,16 @@ from app.core.notify import notify_streams
 from app.jobs.queue import enqueue, enqueue_many
 from app.metrics.run_value import Note
 from app.metrics.types import Skipped, TraceMeasurements
-from app.results import queries
 from app.results.models import BenchmarkRun, RunShard
-from app.results.plan import RunPlan
-from app.results.queries import Stretch
+from app.results.queries import ShardRange
 from app.results.rules import RunStatus
-from app.runs.rows import result_row
-from app.runs.service import RunEnded, Step, locked_run
+from app.runs.leases import (
+    RunEnded,
+    RunLease,
+    ShardLease,
+    lock_leased_run,
+    lock_leased_shard,
+)
 from app.traces.registry import CollectionFailed
 
 SHARD_TRACES = 2000
@@ -26,44 +32,48 @@ SHARD_BYTES = 8 * 1024 * 1024
 
 RESULT_COLUMNS = ("run_seq", "position", "values", "notes")
 
+# Rows are encoded here as binary COPY wants them: the driver adapts an array value by value in
+# Python, which took longer than all else that a worker does to write a shard.
+# Source: Postgres manual, COPY § Binary Format, and `array_recv`.
+FLOAT8_OID = 701
+JSONB_VERSION = b"\x01"
+NULL = -1
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardStep:
-    """A worker's right to measure one shard of a run: void once the fence was raised again."""
-
-    run_id: str
-    run_seq: int
-    collection_id: int
-    shard: int
-    first: int
-    last: int
-    fence: int
-    plan: RunPlan
+_HEAD = struct.Struct(">hiqiii")
+_ARRAY_HEAD = struct.Struct(">iiiii")
+_LENGTH = struct.Struct(">i")
+_VALUE = struct.Struct(">id")
+_NULL_VALUE = _NO_NOTES = _LENGTH.pack(NULL)
 
 
-def plan_shards(
-    session: Session, step: Step, stretches: Sequence[Stretch], fingerprint: str
+def create_shards(
+    session: Session, lease: RunLease, ranges: Sequence[ShardRange], fingerprint: str
 ) -> None:
     """Make each stretch of the collection a shard on the queue; nothing when that was done. Which
     items the run has is known by now, and with them its fingerprint.
 
     Raises: `CollectionFailed` when there is no trace to score.
     """
-    run = locked_run(session, step)
+    run = lock_leased_run(session, lease)
     if run.shards_total is not None:
         return
-    if not stretches:
+    if not ranges:
         raise CollectionFailed(
             "the source holds no trace for this run; check dataset and run name", code="NO_TRACES"
         )
     session.execute(
         insert(RunShard),
         [
-            {"run_seq": run.seq, "shard": shard, "first": stretch.first, "last": stretch.last}
-            for shard, stretch in enumerate(stretches)
+            {
+                "run_seq": run.seq,
+                "shard": shard,
+                "first": shard_range.first,
+                "last": shard_range.last,
+            }
+            for shard, shard_range in enumerate(ranges)
         ],
     )
-    run.traces_total, run.shards_total = stretches[-1].last + 1, len(stretches)
+    run.traces_total, run.shards_total = ranges[-1].last + 1, len(ranges)
     run.fingerprint = fingerprint
     session.flush()
     shards = [{"run_id": run.id, "shard": shard} for shard in range(run.shards_total)]
@@ -71,48 +81,9 @@ def plan_shards(
     notify_streams(session, run.id)
 
 
-def open_shard(session: Session, run_id: str, shard: int) -> ShardStep | None:
-    """Take over a shard; None when it is done or the run has ended."""
-    run = queries.get_run(session, run_id)
-    if run.status != RunStatus.RUNNING:
-        return None
-    row = queries.find_shard(session, run.seq, shard)
-    if row is None or row.done_at is not None:
-        return None
-    row.fence += 1
-    session.flush()
-    assert run.collection_id is not None
-    return ShardStep(
-        run_id=run.id,
-        run_seq=run.seq,
-        collection_id=run.collection_id,
-        shard=shard,
-        first=row.first,
-        last=row.last,
-        fence=row.fence,
-        plan=RunPlan.model_validate(run.plan),
-    )
-
-
-def require_shard(session: Session, step: ShardStep) -> None:
-    """Raise `RunEnded` when the run has ended or another worker took the shard over."""
-    ours = (
-        select(RunShard.shard)
-        .join(BenchmarkRun, BenchmarkRun.seq == RunShard.run_seq)
-        .where(
-            RunShard.run_seq == step.run_seq,
-            RunShard.shard == step.shard,
-            RunShard.fence == step.fence,
-            BenchmarkRun.status == RunStatus.RUNNING,
-        )
-    )
-    if session.scalar(ours) is None:
-        raise RunEnded
-
-
 def store_shard(
     session: Session,
-    step: ShardStep,
+    lease: ShardLease,
     measured: Sequence[TraceMeasurements],
     now: datetime,
     *,
@@ -124,15 +95,13 @@ def store_shard(
 
     Raises: `RunEnded` when the run has ended or another worker took the shard over.
     """
-    row = queries.find_shard(session, step.run_seq, step.shard)
-    if row is None or row.fence != step.fence or row.done_at is not None:
-        raise RunEnded
-    copy_encoded(session, "trace_results", RESULT_COLUMNS, _result_rows(step, measured))
+    row = lock_leased_shard(session, lease)
+    copy_encoded(session, "trace_results", RESULT_COLUMNS, _result_rows(lease, measured))
     row.done_at, row.summaries = now, dict(summaries) if summaries else None
     session.flush()
     progress = session.execute(
         update(BenchmarkRun)
-        .where(BenchmarkRun.seq == step.run_seq, BenchmarkRun.status == RunStatus.RUNNING)
+        .where(BenchmarkRun.seq == lease.run_seq, BenchmarkRun.status == RunStatus.RUNNING)
         .values(
             shards_done=BenchmarkRun.shards_done + 1,
             traces_processed=BenchmarkRun.traces_processed + len(measured),
@@ -144,18 +113,18 @@ def store_shard(
     if progress is None:
         raise RunEnded
     if progress.shards_done == progress.shards_total:
-        enqueue(session, "runs.finish", run_id=step.run_id)
-    notify_streams(session, step.run_id)
+        enqueue(session, "runs.finish", run_id=lease.run_id)
+    notify_streams(session, lease.run_id)
 
 
 def _present(measured: Sequence[TraceMeasurements]) -> int:
     return sum(len(row.values) - row.values.count(None) for row in measured)
 
 
-def _result_rows(step: ShardStep, measured: Sequence[TraceMeasurements]) -> list[bytes]:
+def _result_rows(lease: ShardLease, measured: Sequence[TraceMeasurements]) -> list[bytes]:
     return [
-        result_row(step.run_seq, position, row.values, _notes(row) or None)
-        for position, row in enumerate(measured, start=step.first)
+        encode_row(lease.run_seq, position, row.values, _notes(row) or None)
+        for position, row in enumerate(measured, start=lease.first)
     ]
 
 
@@ -170,3 +139,35 @@ def _notes(row: TraceMeasurements) -> dict[str, dict[str, str]]:
     for key, reason in (row.reasons or {}).items():
         notes[key] = {"reason": reason}
     return notes
+
+
+def encode_row(
+    run_seq: int, position: int, values: Sequence[float | None], notes: dict[str, Any] | None
+) -> bytes:
+    """One row: `run_seq int8, position int4, values float8[], notes jsonb`; values are not empty."""
+    array = _sparse_array(values) if None in values else _full_array(values)
+    head = _HEAD.pack(4, 8, run_seq, 4, position, len(array))
+    return b"".join((head, array, _NO_NOTES if notes is None else _jsonb(notes)))
+
+
+def _full_array(values: Sequence[float | None]) -> bytes:
+    """The array when nothing is missing, the common case: all in one call."""
+    parts: list[Any] = [8] * (2 * len(values))
+    parts[1::2] = values
+    return _full_struct(len(values)).pack(1, 0, FLOAT8_OID, len(values), 1, *parts)
+
+
+@functools.lru_cache(maxsize=128)
+def _full_struct(count: int) -> struct.Struct:
+    return struct.Struct(">iiiii" + "id" * count)
+
+
+def _sparse_array(values: Sequence[float | None]) -> bytes:
+    parts = [_ARRAY_HEAD.pack(1, 1, FLOAT8_OID, len(values), 1)]
+    parts += [_NULL_VALUE if value is None else _VALUE.pack(8, value) for value in values]
+    return b"".join(parts)
+
+
+def _jsonb(document: dict[str, Any]) -> bytes:
+    body = JSONB_VERSION + json.dumps(document).encode()
+    return _LENGTH.pack(len(body)) + body

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from app.jobs.handlers import HANDLERS, Job
 from app.results.queries import RunNotFound
 from app.runs import pipeline, retention, write_back
-from app.runs.service import RunEnded
+from app.runs.leases import RunEnded
 
 log = logging.getLogger(__name__)
 
@@ -32,9 +32,9 @@ STEPS: dict[str, Callable[..., None]] = {
     "runs.finish": pipeline.finish,
 }
 for name, step in STEPS.items():
-    HANDLERS.handles(name, give_up="runs.give_up")(_unless_ended(step))
+    HANDLERS.handles(name, give_up="runs.on_failure")(_unless_ended(step))
 
-HANDLERS.handles("runs.give_up")(_unless_ended(pipeline.give_up))
+HANDLERS.handles("runs.on_failure")(_unless_ended(pipeline.on_failure))
 HANDLERS.handles("runs.drop_results")(retention.drop_results)
 HANDLERS.handles("runs.drop_traces")(retention.drop_traces)
 HANDLERS.handles("runs.write_back", give_up="runs.write_back_failed")(

@@ -27,8 +27,8 @@ from app.results import queries
 from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
 from app.results.rules import Validity
-from app.runs.plan_builder import note_answer, trace_query
-from app.runs.service import RunEnded
+from app.runs.leases import RunEnded
+from app.runs.plan_builder import record_credentials_result, trace_query
 from app.traces.models import Collection
 from app.traces.registry import TRACE_SOURCES, CredentialsRefused, NewScore, ScoreWriter, TraceQuery
 
@@ -74,7 +74,7 @@ class WriteBackStep:
     run_id: str
     run_seq: int
     agent_id: str
-    fence: int
+    fencing_token: int
     plan: RunPlan
     query: TraceQuery
     write: ScoreWriter
@@ -127,7 +127,7 @@ def write_back(job: Job, run_id: str) -> None:
                 job.checkpoint()
         except CredentialsRefused:
             with res.db.begin() as session:
-                note_answer(session, step.plan, step.query, res, refused=True)
+                record_credentials_result(session, step.plan, step.query, res, refused=True)
             raise
         step = replace(step, at=batch.next, written=step.written + len(batch.scores))
         over = step.at is not None and time.monotonic() >= ends_at
@@ -167,13 +167,13 @@ def _open(session: Session, run_id: str, res: Resources) -> WriteBackStep | None
             f"the source {plan.source!r} does not take scores of the run that was read;"
             " set the benchmark's writeBack to false"
         )
-    run.fence += 1
+    run.fencing_token += 1
     _note_position(session, run, done["at"], done["written"])
     return WriteBackStep(
         run_id=run.id,
         run_seq=run.seq,
         agent_id=run.agent_id,
-        fence=run.fence,
+        fencing_token=run.fencing_token,
         plan=plan,
         query=trace_query(session, plan, res),
         write=write,
@@ -202,7 +202,7 @@ def _later_run(session: Session, run: BenchmarkRun, collection: Collection) -> s
 def _note_progress(session: Session, step: WriteBackStep) -> None:
     """Raises: `RunEnded` when another worker took the writing over."""
     run = queries.get_run(session, step.run_id, for_update=True)
-    if run.fence != step.fence:
+    if run.fencing_token != step.fencing_token:
         raise RunEnded
     _note_position(session, run, step.at, step.written)
 

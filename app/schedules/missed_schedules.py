@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.alerts.schemas import EventState
-from app.alerts.service import RunNotice, tell_notice
+from app.alerts.schemas import AlertEventState
+from app.alerts.service import EventNotice, publish_notice
 from app.schedules.rules import SKIP_DETAILS, SkipReason
 
 TICK_S = 60.0
@@ -46,7 +46,7 @@ UNREPORTED = text(
         FROM schedule_configs WHERE disabled_at > cast(:now AS timestamptz) - :lookback
     ) AS missed
     JOIN schedule_configs AS schedule ON schedule.id = missed.schedule_id
-    WHERE NOT EXISTS (SELECT FROM alert_events WHERE once_key = missed.dedup_key)
+    WHERE NOT EXISTS (SELECT FROM alert_events WHERE dedup_key = missed.dedup_key)
     ORDER BY missed.at, schedule.id LIMIT :batch_size
     """
 )
@@ -68,15 +68,15 @@ def report_missed_schedules(session: Session, now: datetime) -> int:
         },
     ).all()
     for row in rows:
-        notice = RunNotice(
-            state=EventState.SCHEDULE_MISSED,
-            once=row.dedup_key,
+        notice = EventNotice(
+            state=AlertEventState.SCHEDULE_MISSED,
+            dedup_key=row.dedup_key,
             name=row.name,
             benchmark_id=row.benchmark_id,
             agent_id=row.agent_id,
             explanation=_explanation(row.name, row.at, row.reason, row.detail),
         )
-        tell_notice(session, notice, now)
+        publish_notice(session, notice, now)
     return len(rows)
 
 

@@ -280,7 +280,7 @@ def upgrade() -> None:
     )
     op.create_index("ix_trigger_events_received_at_id", "trigger_events", ["received_at", "id"])
     op.create_table(
-        "alert_configs",
+        "alert_rules",
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("benchmark_id", sa.Text(), nullable=False),
@@ -302,15 +302,15 @@ def upgrade() -> None:
         sa.Column("revision", sa.BigInteger(), nullable=False),
         sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
         sa.Column("updated_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
-        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name="fk_alert_configs_agent_id", ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name="fk_alert_rules_agent_id", ondelete="CASCADE"),
         sa.ForeignKeyConstraint(
-            ["benchmark_id"], ["benchmarks.id"], name="fk_alert_configs_benchmark_id", ondelete="CASCADE"
+            ["benchmark_id"], ["benchmarks.id"], name="fk_alert_rules_benchmark_id", ondelete="CASCADE"
         ),
-        sa.PrimaryKeyConstraint("id", name="pk_alert_configs"),
+        sa.PrimaryKeyConstraint("id", name="pk_alert_rules"),
     )
-    op.create_index("ix_alert_configs_agent_id", "alert_configs", ["agent_id"])
-    op.create_index("ix_alert_configs_benchmark_id_id", "alert_configs", ["benchmark_id", "id"])
-    op.create_index("ix_alert_configs_created_at_id", "alert_configs", ["created_at", "id"])
+    op.create_index("ix_alert_rules_agent_id", "alert_rules", ["agent_id"])
+    op.create_index("ix_alert_rules_benchmark_id_id", "alert_rules", ["benchmark_id", "id"])
+    op.create_index("ix_alert_rules_created_at_id", "alert_rules", ["created_at", "id"])
     op.create_table(
         "benchmark_agents",
         sa.Column("benchmark_id", sa.Text(), nullable=False),
@@ -338,7 +338,7 @@ def upgrade() -> None:
         sa.Column("collection_id", sa.BigInteger(), nullable=True),
         sa.Column("plan", JSON, nullable=True),
         sa.Column("metric_keys", postgresql.ARRAY(sa.Text()), nullable=True),
-        sa.Column("fence", sa.BigInteger(), nullable=False),
+        sa.Column("fencing_token", sa.BigInteger(), nullable=False),
         sa.Column("shards_total", sa.Integer(), nullable=True),
         sa.Column("shards_done", sa.Integer(), nullable=False),
         sa.Column("traces_total", sa.BigInteger(), nullable=True),
@@ -550,16 +550,16 @@ def upgrade() -> None:
     op.create_table(
         "alert_events",
         sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("once_key", sa.Text(), nullable=False),
+        sa.Column("dedup_key", sa.Text(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("config_id", sa.Text(), nullable=True),
+        sa.Column("rule_id", sa.Text(), nullable=True),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("severity", sa.Text(), nullable=False),
         sa.Column("benchmark_id", sa.Text(), nullable=False),
         sa.Column("agent_id", sa.Text(), nullable=False),
         sa.Column("run_id", sa.Text(), nullable=True),
         sa.Column("run_seq", sa.BigInteger(), nullable=True),
-        sa.Column("episode", sa.Text(), nullable=True),
+        sa.Column("incident_id", sa.Text(), nullable=True),
         sa.Column("value", sa.Double(), nullable=True),
         sa.Column("baseline", sa.Double(), nullable=True),
         sa.Column("explanation", sa.Text(), nullable=False),
@@ -572,18 +572,18 @@ def upgrade() -> None:
         sa.Column("acknowledged_by", sa.Text(), nullable=True),
         sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
         sa.ForeignKeyConstraint(
-            ["config_id"], ["alert_configs.id"], name="fk_alert_events_config_id", ondelete="SET NULL"
+            ["rule_id"], ["alert_rules.id"], name="fk_alert_events_rule_id", ondelete="SET NULL"
         ),
         sa.PrimaryKeyConstraint("id", name="pk_alert_events"),
-        sa.UniqueConstraint("once_key", name="uq_alert_events_once_key"),
+        sa.UniqueConstraint("dedup_key", name="uq_alert_events_dedup_key"),
     )
-    op.create_index("ix_alert_events_config_id_created_at", "alert_events", ["config_id", "created_at"])
+    op.create_index("ix_alert_events_rule_id_created_at", "alert_events", ["rule_id", "created_at"])
     op.create_index("ix_alert_events_created_at_id", "alert_events", ["created_at", "id"])
-    op.create_index("ix_alert_events_episode", "alert_events", ["episode"])
+    op.create_index("ix_alert_events_incident_id", "alert_events", ["incident_id"])
     op.create_index("ix_alert_events_run_id", "alert_events", ["run_id"])
     op.create_table(
         "alert_states",
-        sa.Column("config_id", sa.Text(), nullable=False),
+        sa.Column("rule_id", sa.Text(), nullable=False),
         sa.Column("agent_id", sa.Text(), nullable=False),
         sa.Column("run_seq", sa.BigInteger(), nullable=False),
         sa.Column("run_id", sa.Text(), nullable=False),
@@ -591,16 +591,16 @@ def upgrade() -> None:
         sa.Column("breaches", sa.Integer(), nullable=False),
         sa.Column("clears", sa.Integer(), nullable=False),
         sa.Column("fired_at", TIMESTAMP, nullable=True),
-        sa.Column("episode", sa.Text(), nullable=True),
+        sa.Column("incident_id", sa.Text(), nullable=True),
         sa.Column("value", sa.Double(), nullable=True),
         sa.Column("baseline", sa.Double(), nullable=True),
         sa.Column("explanation", sa.Text(), nullable=False),
         sa.Column("evaluated_at", TIMESTAMP, nullable=False),
         sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name="fk_alert_states_agent_id", ondelete="CASCADE"),
         sa.ForeignKeyConstraint(
-            ["config_id"], ["alert_configs.id"], name="fk_alert_states_config_id", ondelete="CASCADE"
+            ["rule_id"], ["alert_rules.id"], name="fk_alert_states_rule_id", ondelete="CASCADE"
         ),
-        sa.PrimaryKeyConstraint("config_id", "agent_id", name="pk_alert_states"),
+        sa.PrimaryKeyConstraint("rule_id", "agent_id", name="pk_alert_states"),
     )
     op.create_index("ix_alert_states_agent_id", "alert_states", ["agent_id"])
     op.create_table(
@@ -692,7 +692,7 @@ def upgrade() -> None:
         sa.Column("shard", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("first", sa.Integer(), nullable=False),
         sa.Column("last", sa.Integer(), nullable=False),
-        sa.Column("fence", sa.Integer(), nullable=False),
+        sa.Column("fencing_token", sa.Integer(), nullable=False),
         sa.Column("done_at", TIMESTAMP, nullable=True),
         sa.Column("summaries", JSON, nullable=True),
         sa.ForeignKeyConstraint(["run_seq"], ["benchmark_runs.seq"], name="fk_run_shards_run_seq", ondelete="CASCADE"),
@@ -775,7 +775,7 @@ def downgrade() -> None:
     op.drop_table("collected_traces")
     op.drop_table("benchmark_runs")
     op.drop_table("benchmark_agents")
-    op.drop_table("alert_configs")
+    op.drop_table("alert_rules")
     op.drop_table("trigger_events")
     op.drop_table("trace_results")
     op.drop_table("circuit_breakers")

@@ -37,16 +37,16 @@ VIEWS = {
                metric.coverage, metric.interval_low, metric.interval_high
         FROM run_metrics AS metric JOIN benchmark_runs AS run ON run.seq = metric.run_seq""",
     "alert_history": """
-        SELECT id AS alert_id, state, config_id AS alert_config_id, name, severity, benchmark_id,
-               agent_id, run_id, episode, value, baseline, explanation,
+        SELECT id AS alert_id, state, rule_id AS alert_config_id, name, severity, benchmark_id,
+               agent_id, run_id, incident_id, value, baseline, explanation,
                silence_id IS NOT NULL AS silenced, verdict, created_at
         FROM alert_events""",
     "alert_standings": """
         SELECT rule.id AS alert_config_id, rule.name, rule.severity, rule.benchmark_id,
-               standing.agent_id, standing.state, standing.value, standing.baseline,
-               standing.explanation, standing.fired_at, standing.evaluated_at
-        FROM alert_states AS standing JOIN alert_configs AS rule ON rule.id = standing.config_id
-        WHERE standing.run_seq > 0""",
+               state.agent_id, state.state, state.value, state.baseline,
+               state.explanation, state.fired_at, state.evaluated_at
+        FROM alert_states AS state JOIN alert_rules AS rule ON rule.id = state.rule_id
+        WHERE state.run_seq > 0""",
     "delivery_history": """
         SELECT delivery.id AS delivery_id, delivery.notification_id, endpoint.channel,
                delivery.status, delivery.attempts, delivery.created_at, delivery.delivered_at

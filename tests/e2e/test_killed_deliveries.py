@@ -34,7 +34,7 @@ class Point(NamedTuple):
 
 # In the order in which one alert gets there. Who cannot fetch keeps the others from jobs, too.
 POINTS: Mapping[str, Point] = {
-    "deciding": Point("INSERT ON alert_events", "NEW.config_id = '{rule}'", 1),
+    "deciding": Point("INSERT ON alert_events", "NEW.rule_id = '{rule}'", 1),
     "telling": Point("INSERT ON deliveries", "NEW.endpoint_id = '{endpoint}'", 1),
     "claiming": Point(
         "UPDATE ON endpoints",
@@ -211,7 +211,7 @@ def assert_told_once(scene: Scene, told: Told) -> None:
 
 def forget_everything(scene: Scene) -> None:
     """As if no round had been."""
-    scene.rows.do("DELETE FROM alert_configs")
+    scene.rows.do("DELETE FROM alert_rules")
     scene.rows.do("DELETE FROM alert_events")
     scene.rows.do("DELETE FROM notifications")
     for receiver in scene.receivers.values():

@@ -56,7 +56,7 @@ def test_a_worker_that_was_frozen_too_long_writes_nothing_and_ends_no_job(house:
     frozen.send(signal.SIGSTOP)
     house.rows.age_heartbeats()
     other = house.programs.worker(MOSAICO_WORKER_CONCURRENCY="1")
-    taken_over = "SELECT fence >= 2 FROM benchmark_runs WHERE id = %s"
+    taken_over = "SELECT fencing_token >= 2 FROM benchmark_runs WHERE id = %s"
     until(lambda: bool(house.rows.value(taken_over, run_id)), what=other.log)
 
     # The second is frozen before the same page, so that only the first can go on; it has lost.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from app.agents.queries import get_agent
-from app.alerts.alert_rules import change_config
+from app.alerts.alert_rules import update_rule
 from app.core.errors import NotFound
 from tests.integration.alerts.conftest import RULE
 from tests.support.service import JSON, Service, pointers
@@ -91,7 +91,7 @@ def test_a_rule_is_not_given_an_agent_that_is_deleted_at_this_moment(
         agent = get_agent(session, "agent-002")
         ready.delete("/agents/agent-002")
         with pytest.raises(NotFound, match="deleted at this moment"):
-            change_config(session, "rule-1", {"agent_id": agent.id}, res.secrets, res.clock())
+            update_rule(session, "rule-1", {"agent_id": agent.id}, res.secrets, res.clock())
         session.rollback()
     assert ready.get("/alert-configs/rule-1")["agentId"] is None
 
@@ -233,18 +233,18 @@ def test_a_backtest_tells_coverage_first_and_what_each_run_would_have_done(
         "/alert-configs/backtest", {"rule": {**draft, "keepFiringForRuns": 0, "baselineRuns": 2}}
     )
     assert found["coverage"] == {
-        "runs": 6, "valid": 5, "invalid": 1, "failed": 0, "withValue": 4, "noData": 0, "learning": 1,
+        "runs": 6, "valid": 5, "invalid": 1, "failed": 0, "withValue": 4, "noData": 0, "warmup": 1,
     }  # fmt: skip
     # Baselines of two: -, 1, (invalid), .95, .75, .6: falls by 10 %, 36.8 %, 20 %, then a rise.
     assert [each["outcome"] for each in found["runs"]] == [
-        "LEARNING", "BREACH", None, "BREACH", "BREACH", "HEALTHY",
+        "WARMUP", "BREACH", None, "BREACH", "BREACH", "HEALTHY",
     ]  # fmt: skip
-    assert [each["told"] for each in found["runs"]] == [
+    assert [each["notified"] for each in found["runs"]] == [
         None, "FIRING", None, None, None, "RESOLVED",
     ]  # fmt: skip
     assert (found["fired"], found["resolved"], found["noData"]) == (1, 1, 0)
     assert found["falseAlarmsPerMonth"] is None  # less than a week
-    assert found["smallestVisible"] == pytest.approx(0.06)  # a tenth of (.6 + .6) / 2
+    assert found["minDetectableEffect"] == pytest.approx(0.06)  # a tenth of (.6 + .6) / 2
     assert ready.listed("/alerts")[0]["state"] == "RUN_INVALID"  # nothing was told by the replay
 
 
@@ -253,7 +253,7 @@ def test_a_replay_says_what_the_runs_did(ready: Service, rule: RuleMaker, night:
     for right in (9, 9, 7, 7, 7, 9, 9):
         night(right)
     found = ready.post("/alert-configs/backtest", {"alertConfigId": "rule-1"})
-    told = [(each["runId"], each["told"]) for each in found["runs"] if each["told"]]
+    told = [(each["runId"], each["notified"]) for each in found["runs"] if each["notified"]]
     events = reversed(ready.listed("/alerts"))
     assert told == [(event["runId"], event["state"]) for event in events]
     assert told != []

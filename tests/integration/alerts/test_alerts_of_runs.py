@@ -31,7 +31,7 @@ def test_the_second_run_is_worse_and_its_alert_fires(
 ) -> None:
     rule()
     night(10)
-    assert state(ready) == "LEARNING"
+    assert state(ready) == "WARMUP"
     worse = night(6)
     assert state(ready) == "FIRING"
     [alert] = ready.listed("/alerts")
@@ -63,7 +63,7 @@ def test_an_episode_is_told_twice_when_it_begins_and_when_it_is_over(
     assert states == ["OK", "PENDING", "FIRING", "FIRING", "FIRING", "RESOLVED", "OK"]
     fired, resolved = reversed(ready.listed("/alerts"))
     assert (fired["state"], resolved["state"]) == ("FIRING", "RESOLVED")
-    assert fired["episode"] == resolved["episode"] == fired["id"]
+    assert fired["incidentId"] == resolved["incidentId"] == fired["id"]
     assert len(inbox(ready)) == 2
 
 
@@ -108,7 +108,7 @@ def test_five_hundred_alerts_of_one_run_are_one_message(
     url = "https://hooks.example.com/alerts"
     endpoint = ready.post("/endpoints", {"channel": "WEBHOOK", "recipient": url})
     rows.do(
-        """INSERT INTO alert_configs (id, name, benchmark_id, metric, condition, threshold, severity,
+        """INSERT INTO alert_rules (id, name, benchmark_id, metric, condition, threshold, severity,
                channels, endpoints, enabled, cooldown_minutes, for_runs, keep_firing_for_runs,
                no_data, baseline_runs, revision)
            SELECT 'r-' || n, 'rule ' || n, 'bench-001', 'EXACT_MATCH', 'LESS_THAN', 0.5, 'WARNING',
@@ -250,7 +250,7 @@ def test_an_anomaly_is_seen_after_five_nights_and_judged_by_the_tasks(
     rule(condition="ANOMALY_DETECTED", threshold=None)
     for right in (9, 8, 9, 10, 9):
         night(right)
-        assert state(ready) == "LEARNING"
+        assert state(ready) == "WARMUP"
     night(9)
     assert state(ready) == "OK"
     night(3)

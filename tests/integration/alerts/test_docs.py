@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from app.alerts.rules import AlertState, Condition, NoDataPolicy
+from app.alerts.rules import AlertStatus, Condition, NoDataPolicy
 from app.alerts.schemas import AlertConfigBody
 from tests.integration.docs.test_examples import ROOT, blocks, examples, matches
 from tests.support.service import Service, at_work, pair
@@ -47,5 +47,5 @@ def test_every_field_condition_state_and_policy_is_on_the_page() -> None:
     text = (ROOT / PAGE).read_text()
     named = set(re.findall(r"`([A-Za-z_]+)`", text))
     fields = {info.alias for info in AlertConfigBody.model_fields.values()}
-    words = {*Condition, *AlertState, *NoDataPolicy}
+    words = {*Condition, *AlertStatus, *NoDataPolicy}
     assert {*fields, *words} <= named

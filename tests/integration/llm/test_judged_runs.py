@@ -30,9 +30,9 @@ from app.llm.wire import Reply
 from app.metrics.types import Failed, MetricRef
 from app.runs import completion_fetcher
 from app.runs.completion_fetcher import Fetching
+from app.runs.leases import RunEnded
 from app.runs.llm_cache import MAX_AGE, RequestUsage, evict_expired_answers, put_answers
 from app.runs.llm_metrics import ask_traces
-from app.runs.service import RunEnded
 from app.traces.types import Trace
 from tests.support.llm import (
     EMBEDDER,

@@ -51,9 +51,7 @@ def rule(scene: Scene, *recipients: str) -> JSON:
 
 def addresses(scene: Scene, rule_id: str = "rule-1") -> list[str]:
     """Whom a rule tells, opened."""
-    query = (
-        "SELECT endpoint.* FROM alert_configs AS rule, endpoints AS endpoint WHERE rule.id = :id"
-    )
+    query = "SELECT endpoint.* FROM alert_rules AS rule, endpoints AS endpoint WHERE rule.id = :id"
     res = scene.service.resources
     with res.db.read() as session:
         found = session.execute(

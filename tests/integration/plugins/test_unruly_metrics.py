@@ -34,7 +34,7 @@ def work(service: Service, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
 
 def is_scoring(service: Service) -> bool:
     with service.resources.db.read() as session:
-        return bool(session.scalar(text("SELECT bool_or(fence > 0) FROM run_shards")))
+        return bool(session.scalar(text("SELECT bool_or(fencing_token > 0) FROM run_shards")))
 
 
 def rows(service: Service, run: JSON) -> list[JSON]:

@@ -8,8 +8,7 @@ from sqlalchemy import text
 
 from app.core.copy import copy_encoded
 from app.core.db import Database
-from app.runs.rows import result_row
-from app.runs.shards import RESULT_COLUMNS
+from app.runs.shards import RESULT_COLUMNS, encode_row
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 notes = st.none() | st.dictionaries(
@@ -22,7 +21,7 @@ def test_a_row_is_what_the_manual_says() -> None:
     expected = struct.pack(">h iq ii", 4, 8, 7, 4, 1)
     expected += struct.pack(">i iiiii id i", 36, 1, 1, 701, 2, 1, 8, 0.5, -1)
     expected += struct.pack(">i", -1)
-    assert result_row(7, 1, [0.5, None], None) == expected
+    assert encode_row(7, 1, [0.5, None], None) == expected
 
 
 @settings(
@@ -38,7 +37,7 @@ def test_a_row_is_what_the_manual_says() -> None:
 def test_rows_read_back_as_they_were_written(
     migrated_database: Database, rows: list[tuple[list[float | None], dict[str, object] | None]]
 ) -> None:
-    encoded = [result_row(1, at, values, why) for at, (values, why) in enumerate(rows)]
+    encoded = [encode_row(1, at, values, why) for at, (values, why) in enumerate(rows)]
     with migrated_database.begin() as session:
         session.execute(text("DELETE FROM trace_results"))
         copy_encoded(session, "trace_results", RESULT_COLUMNS, encoded)

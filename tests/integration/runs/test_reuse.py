@@ -17,7 +17,8 @@ from app.jobs.pool import CallHung, ProcessPool
 from app.metrics.engine import score_within_limits
 from app.metrics.run_value import summarize_traces
 from app.runs import pipeline, retention, shards
-from app.runs import service as writing
+from app.runs.collect import append_page
+from app.runs.leases import RunLease, acquire_run
 from app.traces.registry import TRACE_SOURCES, SourceSpec, TracePage, TraceQuery
 from app.traces.sources import local
 from app.traces.types import Trace
@@ -260,7 +261,7 @@ class Race:
     service: Service
     donor: JSON
     heir: JSON
-    step: writing.Step
+    lease: RunLease
     page: TracePage
 
     @classmethod
@@ -269,17 +270,17 @@ class Race:
         job = Job(resources=service.resources, pool=service.pool, must_stop=lambda: False)
         pipeline.begin(job, heir["id"])
         with service.resources.db.begin() as session:
-            step = writing.open_step(session, heir["id"])
-        assert step is not None
+            lease = acquire_run(session, heir["id"])
+        assert lease is not None
         query = TraceQuery(dataset_ref="support", run_name=None)
         [page] = TRACE_SOURCES.get("local").open(service.resources).pages(query, None)
-        return cls(service, donor, heir, step, page)
+        return cls(service, donor, heir, lease, page)
 
     def delete(self, session: Session) -> None:
         retention.delete_run(session, self.donor["id"])
 
     def take_over(self, session: Session) -> None:
-        writing.append_page(session, self.step, self.page, utc_now())
+        append_page(session, self.lease, self.page, utc_now())
 
     def run(self, first: Callable[[Session], None], second: Callable[[Session], None]) -> JSON:
         """Both at once, the second waiting for the first; the heir when all is done."""
@@ -406,7 +407,7 @@ def fail_after_collecting(service: Service) -> JSON:
     job = Job(resources=service.resources, pool=service.pool, must_stop=lambda: False)
     pipeline.begin(job, run["id"])
     pipeline.collect_traces(job, run["id"])
-    pipeline.give_up(job, run["id"], "POISON", "the job ended its workers; see their logs")
+    pipeline.on_failure(job, run["id"], "POISON", "the job ended its workers; see their logs")
     service.work()
     return run
 

@@ -58,7 +58,7 @@ class Story:
         self.service.work()
 
     def _fail(self, run_id: str) -> None:
-        pipeline.give_up(self.job, run_id, "POISON", "the job ended its workers; see their logs")
+        pipeline.on_failure(self.job, run_id, "POISON", "the job ended its workers; see their logs")
 
     def _delete(self, run_id: str) -> None:
         answer: httpx.Response = self.service.send("DELETE", f"{RUNS}/{run_id}")

@@ -1,6 +1,6 @@
 """A rule that wakes somebody when a run has regressed, and only then."""
 
-from app.alerts.rules import AlertState
+from app.alerts.rules import AlertStatus
 from tests.integration.verdicts.conftest import Night, traces
 from tests.support.service import Service, pointers
 
@@ -21,7 +21,7 @@ def test_a_regression_fires_and_chance_does_not(service: Service, night: Night) 
         [standing] = service.get("/alert-configs/worse")["states"]
         states.append(standing["state"])
     # Without a baseline and without certainty nothing is said; then 19 of 40 items fall.
-    assert states == [AlertState.LEARNING, AlertState.LEARNING, AlertState.FIRING]
+    assert states == [AlertStatus.WARMUP, AlertStatus.WARMUP, AlertStatus.FIRING]
     [told] = service.listed("/alerts")
     assert "more than chance" in told["explanation"]
     assert told["details"]["verdict"] == "REGRESSED"

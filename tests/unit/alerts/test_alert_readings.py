@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from app.alerts.backtest import replay
-from app.alerts.history import PastRun, Reading, kpi_reading, metric_reading, observe
-from app.alerts.messages import message_of, silences
-from app.alerts.rules import AlertState, Condition, Rule, Subject
+from app.alerts.measurements import Measurement, measure_kpi, measure_metric, observe
+from app.alerts.messages import render_alerts, silence_matches
+from app.alerts.rules import AlertStatus, Condition, RuleSpec, ValueSpec
 from app.formula import Reference
 from app.metrics.aggregate import Aggregate, aggregate
 from app.metrics.registry import load_metrics
 from app.notifications.types import MessageSeverity
+from app.results.run_history import PastRun
 from app.statistics.anomaly import RunPoint, Side
 
 NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
@@ -30,12 +31,12 @@ ERROR = (0.04 / 3 / 4) ** 0.5
 
 
 def test_a_mean_has_a_standard_error_and_a_percentile_has_none() -> None:
-    mean = metric_reading(Reference("ROUGE", "mean"), SHARES)
+    mean = measure_metric(Reference("ROUGE", "mean"), SHARES)
     assert mean.point is not None
     assert (mean.point.value, mean.resolution) == (0.5, 0.25)
     assert mean.point.error == pytest.approx(ERROR)
-    tail = metric_reading(Reference("ROUGE", "p95"), SHARES)
-    assert (tail.subject.name, tail.resolution) == ("ROUGE.p95", 0.0)
+    tail = measure_metric(Reference("ROUGE", "p95"), SHARES)
+    assert (tail.spec.name, tail.resolution) == ("ROUGE.p95", 0.0)
     assert tail.point is not None
     assert tail.point.error is None
 
@@ -43,28 +44,36 @@ def test_a_mean_has_a_standard_error_and_a_percentile_has_none() -> None:
 @pytest.mark.parametrize(
     ("metric", "stat", "subject"),
     [
-        ("ROUGE", "mean", Subject(name="ROUGE", harm=Side.LOW, is_share=True)),
-        ("ERROR_RATE", "mean", Subject(name="ERROR_RATE", harm=Side.HIGH, is_share=True)),
-        ("LATENCY_MS", "p95", Subject(name="LATENCY_MS.p95", harm=Side.HIGH, logarithmic=True)),
-        ("TOOL_CALLS", "mean", Subject(name="TOOL_CALLS", harm=Side.BOTH)),
-        ("ROUGE", "std", Subject(name="ROUGE.std", harm=Side.BOTH)),
-        ("LATENCY_MS", "coverage", Subject(name="LATENCY_MS.coverage", is_share=True)),
-        ("GONE", "mean", Subject(name="GONE", harm=Side.BOTH)),
+        ("ROUGE", "mean", ValueSpec(name="ROUGE", harm=Side.LOW, is_share=True)),
+        ("ERROR_RATE", "mean", ValueSpec(name="ERROR_RATE", harm=Side.HIGH, is_share=True)),
+        ("LATENCY_MS", "p95", ValueSpec(name="LATENCY_MS.p95", harm=Side.HIGH, logarithmic=True)),
+        ("TOOL_CALLS", "mean", ValueSpec(name="TOOL_CALLS", harm=Side.BOTH)),
+        ("ROUGE", "std", ValueSpec(name="ROUGE.std", harm=Side.BOTH)),
+        ("LATENCY_MS", "coverage", ValueSpec(name="LATENCY_MS.coverage", is_share=True)),
+        ("GONE", "mean", ValueSpec(name="GONE", harm=Side.BOTH)),
     ],
 )
 def test_the_side_that_does_harm_comes_from_the_metric(
-    metric: str, stat: str, subject: Subject
+    metric: str, stat: str, subject: ValueSpec
 ) -> None:
-    assert metric_reading(Reference(metric, stat), SHARES).subject == subject
+    assert measure_metric(Reference(metric, stat), SHARES).spec == subject
 
 
-def kpi(formula: str, aggregates: dict[str, Aggregate], value: float | None) -> Reading:
-    return kpi_reading("quality", "LOWER_IS_BETTER", formula, value, "why not", aggregates)
+def kpi(formula: str, aggregates: dict[str, Aggregate], value: float | None) -> Measurement:
+    return measure_kpi(
+        name="quality",
+        direction="LOWER_IS_BETTER",
+        unit=None,
+        formula=formula,
+        value=value,
+        reason="why not",
+        aggregates=aggregates,
+    )
 
 
 def test_a_kpi_that_is_a_metric_is_judged_as_that_with_its_own_direction() -> None:
     found = kpi("ROUGE", {"ROUGE": SHARES}, 0.5)
-    assert found.subject == Subject(name="quality", harm=Side.HIGH, is_share=True)
+    assert found.spec == ValueSpec(name="quality", harm=Side.HIGH, is_share=True)
     assert found.resolution == 0.25
 
 
@@ -93,9 +102,9 @@ def night(seq: int, *, status: str = "COMPLETED", validity: str | None = "VALID"
     return PastRun(seq, f"run-{seq}", status, validity, "print", at, 10)
 
 
-def said(value: float | None) -> Reading:
+def said(value: float | None) -> Measurement:
     point = None if value is None else RunPoint(value=value)
-    return Reading(subject=Subject(name="quality"), point=point, reason="undefined")
+    return Measurement(spec=ValueSpec(name="quality"), point=point, reason="undefined")
 
 
 def test_only_comparable_runs_are_history() -> None:
@@ -117,13 +126,16 @@ def test_a_replay_counts_false_alarms_a_month_over_the_time_it_covers() -> None:
     # Eleven nights, 0.5 in two of them apart from each other: two alarms in ten days.
     runs = [night(seq) for seq in range(11)]
     readings = {seq: said(0.5 if seq in (3, 7) else 0.9) for seq in range(11)}
-    rule = Rule(condition=Condition.LESS_THAN, threshold=0.8, keep_firing_for_runs=0)
+    rule = RuleSpec(condition=Condition.LESS_THAN, threshold=0.8, keep_firing_for_runs=0)
     found = replay(rule, "quality", runs, readings)
-    assert (found.told(AlertState.FIRING), found.told(AlertState.RESOLVED)) == (2, 2)
+    assert (
+        found.count_notifications(AlertStatus.FIRING),
+        found.count_notifications(AlertStatus.RESOLVED),
+    ) == (2, 2)
     assert found.false_alarms_per_month() == pytest.approx(6.0)
-    assert found.smallest_visible(rule) == pytest.approx(0.1)
+    assert found.min_detectable_effect(rule) == pytest.approx(0.1)
     assert replay(rule, "quality", runs[:7], readings).false_alarms_per_month() is None
-    assert replay(rule, "quality", [], {}).smallest_visible(rule) is None
+    assert replay(rule, "quality", [], {}).min_detectable_effect(rule) is None
 
 
 @dataclass
@@ -134,7 +146,7 @@ class Told:
     state: str = "FIRING"
     severity: str = "WARNING"
     id: str = "e-1"
-    config_id: str | None = "rule-1"
+    rule_id: str | None = "rule-1"
     benchmark_id: str = "bench-001"
     agent_id: str = "agent-001"
     run_id: str | None = "run-1"
@@ -150,7 +162,7 @@ def test_many_alerts_of_a_run_are_one_message_and_what_fires_stands_first() -> N
         Told(name="b"),
         Told(name="c", severity="CRITICAL"),
     ]
-    message = message_of(events)
+    message = render_alerts(events)
     assert message.title == "3 alerts: 2 firing, 1 resolved (bench-001, agent-001)"
     assert (message.topic, message.severity) == ("alert.firing", MessageSeverity.CRITICAL)
     assert [item.title for item in message.items] == ["Firing: c", "Firing: b", "Resolved: a"]
@@ -162,7 +174,7 @@ def test_a_message_names_three_of_the_traces_that_changed() -> None:
         {"metric": "ROUGE", "itemId": f"i-{n}", "traceId": f"t-{n}", "value": 0.0, "before": before}
         for n, before in enumerate([1.0, None, 1.0, 1.0])
     ]
-    [item] = message_of([Told(traces=traces)]).items
+    [item] = render_alerts([Told(traces=traces)]).items
     assert item.sentences == (
         "It fell.",
         "ROUGE of item i-0 is 0, 1 before (trace t-0).",
@@ -185,4 +197,4 @@ def test_a_message_names_three_of_the_traces_that_changed() -> None:
 def test_a_silence_holds_what_matches_each_of_its_fields(
     matchers: dict[str, Any], held: bool
 ) -> None:
-    assert silences(matchers, Told()) is held
+    assert silence_matches(matchers, Told()) is held

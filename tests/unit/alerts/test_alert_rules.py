@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.alerts.rules import (
+    AlertOutcome,
     Assessment,
     Condition,
     NoDataPolicy,
     Observation,
-    Outcome,
-    Rule,
-    Standing,
-    Subject,
+    RuleSpec,
+    RuleState,
+    ValueSpec,
     advance,
     evaluate_condition,
 )
@@ -25,19 +25,19 @@ from app.statistics.anomaly import RunPoint, Side
 from app.statistics.verdict import Verdict
 
 NOW = datetime(2026, 11, 22, 7, tzinfo=UTC)
-QUALITY = Subject(name="quality", is_share=True)
+QUALITY = ValueSpec(name="quality", is_share=True)
 
-B, H, N, L = Outcome.BREACH, Outcome.HEALTHY, Outcome.NO_DATA, Outcome.LEARNING
+B, H, N, L = AlertOutcome.BREACH, AlertOutcome.HEALTHY, AlertOutcome.NO_DATA, AlertOutcome.WARMUP
 
 
 def assessed(
     condition: Condition,
     value: float | None,
     *history: float,
-    subject: Subject = QUALITY,
+    subject: ValueSpec = QUALITY,
     **more: object,
 ) -> Assessment:
-    rule = Rule(condition=condition, **more)  # type: ignore[arg-type]
+    rule = RuleSpec(condition=condition, **more)  # type: ignore[arg-type]
     points = [RunPoint(value=each, error=0.01) for each in history]
     return evaluate_condition(rule, subject, Observation(value=value, history=points))
 
@@ -73,7 +73,7 @@ def test_a_drop_by_ten_percent_is_the_same_with_either_sign(threshold: float) ->
     assert assessed(drop, 0.95, *history, threshold=threshold).outcome is H
     found = assessed(drop, 0.6, *history, threshold=threshold)
     assert found.baseline == pytest.approx(0.8)
-    assert found.visible == pytest.approx(0.08)
+    assert found.min_detectable_effect == pytest.approx(0.08)
     assert found.explanation == (
         "quality fell by 25 % to 0.6, from 0.8 (mean of the last 5 valid runs); the limit is 10 %."
     )
@@ -140,27 +140,27 @@ def test_an_anomaly_for_the_better_wakes_nobody() -> None:
     history = (0.79, 0.8, 0.8, 0.81, 0.82)
     anomaly = Condition.ANOMALY_DETECTED
     assert assessed(anomaly, 1.0, *history).outcome is H
-    slower = Subject(name="LATENCY_MS", harm=Side.HIGH)
+    slower = ValueSpec(name="LATENCY_MS", harm=Side.HIGH)
     assert assessed(anomaly, 1.0, *history, subject=slower).outcome is B
 
 
 def test_an_anomaly_of_less_than_two_points_of_a_share_wakes_nobody() -> None:
     history = (0.8, 0.8, 0.8, 0.8, 0.8)
     points = [RunPoint(value=each, error=0.001) for each in history]
-    rule = Rule(condition=Condition.ANOMALY_DETECTED)
+    rule = RuleSpec(condition=Condition.ANOMALY_DETECTED)
     found = evaluate_condition(rule, QUALITY, Observation(value=0.785, history=points))
     assert found.outcome is H
     assert "below the minimum effect" in found.explanation
 
 
-def walk(rule: Rule, outcomes: str) -> list[str]:
+def walk(rule: RuleSpec, outcomes: str) -> list[str]:
     """The states after each of B(reach), H(ealthy), N(o data), L(earning), and what was told."""
     named = {"B": B, "H": H, "N": N, "L": L}
-    standing, found = Standing(), []
+    standing, found = RuleState(), []
     for day, each in enumerate(outcomes):
         step = advance(standing, named[each], rule, NOW + timedelta(days=day))
-        standing = step.standing
-        found.append(standing.state.value + ("!" if step.told else ""))
+        standing = step.state
+        found.append(standing.status.value + ("!" if step.notification else ""))
     return found
 
 
@@ -168,21 +168,21 @@ FIXED = Condition.LESS_THAN
 
 
 def test_an_alert_goes_from_ok_over_pending_and_firing_to_resolved_and_ok() -> None:
-    rule = Rule(condition=FIXED, threshold=1, for_runs=2, keep_firing_for_runs=1)
+    rule = RuleSpec(condition=FIXED, threshold=1, for_runs=2, keep_firing_for_runs=1)
     assert walk(rule, "HBBBHHH") == [
         "OK", "PENDING", "FIRING!", "FIRING", "FIRING", "RESOLVED!", "OK",
     ]  # fmt: skip
 
 
 def test_a_single_bad_run_is_forgotten_where_two_are_asked_for() -> None:
-    rule = Rule(condition=FIXED, threshold=1, for_runs=2)
+    rule = RuleSpec(condition=FIXED, threshold=1, for_runs=2)
     assert walk(rule, "BHBHB") == ["PENDING", "OK", "PENDING", "OK", "PENDING"]
 
 
 def test_learning_and_no_data_resolve_nothing() -> None:
-    rule = Rule(condition=FIXED, threshold=1, keep_firing_for_runs=0)
+    rule = RuleSpec(condition=FIXED, threshold=1, keep_firing_for_runs=0)
     assert walk(rule, "LBLNNBH") == [
-        "LEARNING", "FIRING!", "FIRING", "NO_DATA!", "NO_DATA", "FIRING", "RESOLVED!",
+        "WARMUP", "FIRING!", "FIRING", "NO_DATA!", "NO_DATA", "FIRING", "RESOLVED!",
     ]  # fmt: skip
 
 
@@ -196,24 +196,26 @@ def test_learning_and_no_data_resolve_nothing() -> None:
     ],
 )
 def test_a_rule_says_what_no_data_means(policy: NoDataPolicy, states: list[str]) -> None:
-    rule = Rule(condition=FIXED, threshold=1, no_data=policy, keep_firing_for_runs=0)
+    rule = RuleSpec(condition=FIXED, threshold=1, no_data=policy, keep_firing_for_runs=0)
     assert walk(rule, "HNH") == states
 
 
 def test_within_the_cooldown_nothing_fires_anew_and_after_it_what_still_is_so() -> None:
-    rule = Rule(condition=FIXED, threshold=1, keep_firing_for_runs=0, cooldown=timedelta(days=3))
+    rule = RuleSpec(
+        condition=FIXED, threshold=1, keep_firing_for_runs=0, cooldown=timedelta(days=3)
+    )
     assert walk(rule, "BHBBB") == ["FIRING!", "RESOLVED!", "PENDING", "FIRING!", "FIRING"]
 
 
 def test_a_value_that_alternates_for_a_thousand_runs_is_told_once() -> None:
-    told = walk(Rule(condition=FIXED, threshold=1, keep_firing_for_runs=1), "BH" * 500)
+    told = walk(RuleSpec(condition=FIXED, threshold=1, keep_firing_for_runs=1), "BH" * 500)
     assert [state for state in told if state.endswith("!")] == ["FIRING!"]
-    told = walk(Rule(condition=FIXED, threshold=1, for_runs=2), "BH" * 500)
+    told = walk(RuleSpec(condition=FIXED, threshold=1, for_runs=2), "BH" * 500)
     assert [state for state in told if state.endswith("!")] == []
 
 
 rules = st.builds(
-    Rule,
+    RuleSpec,
     condition=st.just(FIXED),
     threshold=st.just(1.0),
     for_runs=st.integers(1, 4),
@@ -224,19 +226,21 @@ rules = st.builds(
 
 
 @given(rules, st.text("BHNL", max_size=60))
-def test_whatever_comes_every_firing_has_at_most_one_resolved(rule: Rule, outcomes: str) -> None:
+def test_whatever_comes_every_firing_has_at_most_one_resolved(
+    rule: RuleSpec, outcomes: str
+) -> None:
     told = [state for state in walk(rule, outcomes) if state in ("FIRING!", "RESOLVED!")]
     assert told == (["FIRING!", "RESOLVED!"] * len(told))[: len(told)]
 
 
 @given(rules, st.text("BHNL", max_size=60))
-def test_what_is_told_twice_as_firing_is_a_cooldown_apart(rule: Rule, outcomes: str) -> None:
+def test_what_is_told_twice_as_firing_is_a_cooldown_apart(rule: RuleSpec, outcomes: str) -> None:
     days = [day for day, state in enumerate(walk(rule, outcomes)) if state == "FIRING!"]
     assert all(timedelta(days=then - now) >= rule.cooldown for now, then in pairwise(days))
 
 
 @given(rules, st.text("HNL", max_size=40))
-def test_without_a_breach_nothing_fires(rule: Rule, outcomes: str) -> None:
+def test_without_a_breach_nothing_fires(rule: RuleSpec, outcomes: str) -> None:
     if rule.no_data is not NoDataPolicy.FIRING:
         assert "FIRING!" not in walk(rule, outcomes)
 
@@ -270,15 +274,15 @@ def test_ten_percent_below_the_mean_of_five_healthy_nights_is_a_false_alarm_in_t
 @pytest.mark.parametrize(
     ("verdict", "outcome"),
     [
-        (Verdict.REGRESSED, Outcome.BREACH),
-        (Verdict.IMPROVED, Outcome.HEALTHY),
-        (Verdict.NO_EVIDENCE, Outcome.HEALTHY),
-        (Verdict.INCONCLUSIVE, Outcome.LEARNING),
-        (None, Outcome.LEARNING),
+        (Verdict.REGRESSED, AlertOutcome.BREACH),
+        (Verdict.IMPROVED, AlertOutcome.HEALTHY),
+        (Verdict.NO_EVIDENCE, AlertOutcome.HEALTHY),
+        (Verdict.INCONCLUSIVE, AlertOutcome.WARMUP),
+        (None, AlertOutcome.WARMUP),
     ],
 )
 def test_a_regression_is_a_breach_and_an_open_question_changes_nothing(
-    verdict: Verdict | None, outcome: Outcome
+    verdict: Verdict | None, outcome: AlertOutcome
 ) -> None:
     said = ValueVerdict(
         verdict=verdict,
@@ -287,8 +291,8 @@ def test_a_regression_is_a_breach_and_an_open_question_changes_nothing(
         explanation="It fell.",
     )
     found = evaluate_condition(
-        Rule(condition=Condition.REGRESSED),
-        Subject(name="quality"),
+        RuleSpec(condition=Condition.REGRESSED),
+        ValueSpec(name="quality"),
         Observation(value=0.5, verdict=said),
     )
     assert (found.outcome, found.baseline, found.explanation) == (outcome, 0.9, "It fell.")

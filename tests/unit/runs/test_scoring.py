@@ -11,8 +11,8 @@ from app.jobs.pool import CallHung, CallLost, ChildDied, OutOfMemory, ProcessPoo
 from app.metrics.engine import score_within_limits
 from app.metrics.registry import load_metrics
 from app.metrics.types import Failed, MetricRef, Skipped, SkipReason, TraceMeasurements
+from app.runs.leases import RunEnded
 from app.runs.scoring import score_traces, summarize
-from app.runs.service import RunEnded
 from app.traces.types import Trace, TraceOutcome
 
 R = TypeVar("R")

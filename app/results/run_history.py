@@ -1,0 +1,285 @@
+"""Typed reads of earlier runs: their KPI values, aggregates, item sums and changed traces."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple, TypeVar
+
+from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy.orm import Session
+
+from app.kpis.models import KpiHistory
+from app.kpis.verdicts import ValueVerdict
+from app.metrics.aggregate import Aggregate
+from app.results.models import BenchmarkRun, RunMetric, TraceResult
+from app.results.rules import RunStatus, Validity
+from app.statistics.anomaly import ItemSum
+from app.traces.models import CollectedTrace
+
+SelectT = TypeVar("SelectT", bound=Select[*tuple[Any, ...]])
+
+MAX_AGENTS = 50
+
+
+class PastRun(NamedTuple):
+    """A run that has ended."""
+
+    seq: int
+    id: str
+    status: str
+    validity: str | None
+    fingerprint: str | None
+    completed_at: datetime
+    traces: int | None
+
+    @property
+    def is_valid(self) -> bool:
+        return self.status == RunStatus.COMPLETED and self.validity == Validity.VALID
+
+
+class PastKpi(NamedTuple):
+    """A KPI value of an earlier run, with the formula and the verdict of that time."""
+
+    run_seq: int
+    name: str
+    value: float | None
+    undefined_reason: str | None
+    formula: str
+    direction: str
+    unit: str | None
+    verdict: ValueVerdict | None
+
+
+class PastMetric(NamedTuple):
+    """The aggregate of one metric over an earlier run, with its verdict."""
+
+    aggregate: Aggregate
+    verdict: ValueVerdict | None
+
+
+class ChangedTrace(NamedTuple):
+    """A trace that changed for the worse, with the mean of its item in the run before."""
+
+    trace_id: str
+    item_id: str
+    url: str | None
+    value: float
+    before: float | None
+
+
+def list_comparable_runs(
+    session: Session,
+    benchmark_id: str,
+    agent_id: str,
+    *,
+    fingerprint: str | None,
+    before: int,
+    limit: int,
+) -> list[PastRun]:
+    """The last valid runs of an agent with the same fingerprint, oldest first; `before` is the
+    sequence number of a run.
+    """
+    statement = _select_ended(benchmark_id, agent_id).where(
+        BenchmarkRun.seq < before,
+        BenchmarkRun.validity == Validity.VALID,
+        BenchmarkRun.fingerprint.is_not_distinct_from(fingerprint),
+    )
+    return _last_runs(session, statement, limit)
+
+
+def list_ended_runs(
+    session: Session,
+    benchmark_id: str,
+    agent_id: str,
+    *,
+    since: datetime | None = None,
+    limit: int,
+) -> list[PastRun]:
+    """The last completed and failed runs of an agent, valid or not, oldest first."""
+    statement = _select_ended(benchmark_id, agent_id)
+    if since is not None:
+        statement = statement.where(BenchmarkRun.completed_at >= since)
+    return _last_runs(session, statement, limit)
+
+
+def list_agents_with_runs(session: Session, benchmark_id: str) -> list[str]:
+    """IDs of the agents that have runs of a benchmark, at most `MAX_AGENTS`."""
+    statement = select(BenchmarkRun.agent_id).where(BenchmarkRun.benchmark_id == benchmark_id)
+    statement = statement.distinct().order_by(BenchmarkRun.agent_id).limit(MAX_AGENTS)
+    return list(session.scalars(statement))
+
+
+class RunHistory:
+    """The stored values of some runs. Aggregates and item sums are read once for each metric,
+    however many alert rules use them.
+    """
+
+    def __init__(self, session: Session, runs: Iterable[PastRun]) -> None:
+        self._session = session
+        self._seqs = [run.seq for run in runs]
+        self._metrics: dict[str, dict[int, PastMetric]] = {}
+        self._item_sums: dict[str, dict[int, dict[str, ItemSum]]] = {}
+
+    def kpi_values(self, kpi_id: str) -> list[PastKpi]:
+        """The values of one KPI, in no order."""
+        statement = select(
+            KpiHistory.run_seq,
+            KpiHistory.name,
+            KpiHistory.value,
+            KpiHistory.undefined_reason,
+            KpiHistory.formula,
+            KpiHistory.direction,
+            KpiHistory.unit,
+            KpiHistory.verdict,
+        ).where(KpiHistory.run_seq.in_(self._seqs), KpiHistory.kpi_id == kpi_id)
+        return [PastKpi(*row) for row in self._session.execute(statement)]
+
+    def metrics(self, column: str) -> Mapping[int, PastMetric]:
+        """The aggregates of one metric, by the sequence number of the run."""
+        self.load_metrics({column})
+        return self._metrics[column]
+
+    def load_metrics(self, columns: set[str]) -> None:
+        """Read the aggregates of several metrics in one query."""
+        missing = sorted(columns - self._metrics.keys())
+        if not missing:
+            return
+        self._metrics |= {column: {} for column in missing}
+        statement = select(RunMetric).where(
+            RunMetric.run_seq.in_(self._seqs), RunMetric.metric.in_(missing)
+        )
+        for row in self._session.scalars(statement):
+            self._metrics[row.metric][row.run_seq] = PastMetric(_aggregate(row), row.verdict)
+
+    def aggregates_of_run(self, run_seq: int) -> dict[str, Aggregate]:
+        """The aggregates of one run, by column, as far as they were loaded."""
+        return {
+            column: metrics[run_seq].aggregate
+            for column, metrics in self._metrics.items()
+            if run_seq in metrics
+        }
+
+    def item_sums(self, column: str) -> Mapping[int, Mapping[str, ItemSum]]:
+        """Count, sum and sum of squares of one metric, by run and item. Reads every trace."""
+        if column not in self._item_sums:
+            self._item_sums[column] = {}
+            value = _metric_value(column)
+            statement = (
+                _from_results(
+                    select(
+                        BenchmarkRun.seq,
+                        CollectedTrace.item_id,
+                        func.count(value),
+                        func.sum(value),
+                        func.sum(value * value),
+                    )
+                )
+                .where(BenchmarkRun.seq.in_(self._seqs), value.is_not(None))
+                .group_by(BenchmarkRun.seq, CollectedTrace.item_id)
+            )
+            for run_seq, item_id, count, total, squares in self._session.execute(statement):
+                self._item_sums[column].setdefault(run_seq, {})[item_id] = ItemSum(
+                    count, total, squares
+                )
+        return self._item_sums[column]
+
+
+def list_changed_traces(
+    session: Session,
+    column: str,
+    run_seq: int,
+    previous_seq: int | None,
+    *,
+    fell: bool,
+    limit: int,
+) -> list[ChangedTrace]:
+    """The traces of a run whose value fell (or rose) most against the mean of their item in the
+    previous run, largest change first. A trace without a previous value counts from 0.
+    """
+    scored = (
+        _from_results(
+            select(
+                BenchmarkRun.seq,
+                CollectedTrace.trace_id,
+                CollectedTrace.item_id,
+                CollectedTrace.url,
+                _metric_value(column).label("value"),
+            )
+        )
+        .where(BenchmarkRun.seq.in_([run_seq, previous_seq]))
+        .cte("scored")
+    )
+    before = (
+        select(scored.c.item_id, func.avg(scored.c.value).label("value"))
+        .where(scored.c.seq == previous_seq, scored.c.value.is_not(None))
+        .group_by(scored.c.item_id)
+        .cte("before")
+    )
+    harm = (-1 if fell else 1) * (scored.c.value - func.coalesce(before.c.value, 0.0))
+    statement = (
+        select(scored.c.trace_id, scored.c.item_id, scored.c.url, scored.c.value, before.c.value)
+        .outerjoin(before, before.c.item_id == scored.c.item_id)
+        .where(
+            scored.c.seq == run_seq,
+            scored.c.value.is_not(None),
+            before.c.value.is_(None) | (harm > 0),
+        )
+        .order_by(harm.desc(), scored.c.trace_id)
+        .limit(limit)
+    )
+    return [ChangedTrace(*row) for row in session.execute(statement)]
+
+
+def _select_ended(benchmark_id: str, agent_id: str) -> Select[*tuple[Any, ...]]:
+    return select(
+        BenchmarkRun.seq,
+        BenchmarkRun.id,
+        BenchmarkRun.status,
+        BenchmarkRun.validity,
+        BenchmarkRun.fingerprint,
+        BenchmarkRun.completed_at,
+        BenchmarkRun.traces_total,
+    ).where(
+        BenchmarkRun.benchmark_id == benchmark_id,
+        BenchmarkRun.agent_id == agent_id,
+        BenchmarkRun.status.in_((RunStatus.COMPLETED, RunStatus.FAILED)),
+    )
+
+
+def _last_runs(session: Session, statement: Select[*tuple[Any, ...]], limit: int) -> list[PastRun]:
+    rows = session.execute(statement.order_by(BenchmarkRun.seq.desc()).limit(limit))
+    return [PastRun(*row) for row in rows][::-1]
+
+
+def _metric_value(column: str) -> ColumnElement[float]:
+    """One metric of a row of `trace_results`; NULL for a run that does not measure it."""
+    return TraceResult.values[func.array_position(BenchmarkRun.metric_keys, column)]
+
+
+def _from_results(statement: SelectT) -> SelectT:
+    """Join runs, the values of their traces and the traces."""
+    return (
+        statement.select_from(BenchmarkRun)
+        .join(TraceResult, TraceResult.run_seq == BenchmarkRun.seq)
+        .join(
+            CollectedTrace,
+            (CollectedTrace.collection_id == BenchmarkRun.collection_id)
+            & (CollectedTrace.position == TraceResult.position),
+        )
+    )
+
+
+def _aggregate(row: RunMetric) -> Aggregate:
+    return Aggregate(
+        mean=row.mean,
+        n=row.n,
+        std=row.std,
+        min=row.min,
+        max=row.max,
+        p50=row.p50,
+        p95=row.p95,
+        p99=row.p99,
+        sum=row.sum,
+        count=row.n,
+        coverage=row.coverage,
+        missing=row.missing,
+    )

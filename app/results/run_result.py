@@ -1,0 +1,60 @@
+"""The result of one run: everything that is computed before the run is stored as COMPLETED."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from app.formula import compile_formula
+from app.kpis.evaluate import KpiValue, PlannedKpi
+from app.kpis.verdicts import RunVerdicts
+from app.metrics.aggregate import Aggregate
+from app.metrics.registry import column_of
+from app.results.plan import RunPlan
+from app.results.rules import Validity, ValidityVerdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """Everything a run found out. The alert rules decide on it and `finish_run` stores it.
+
+    `aggregates` holds one entry for each metric, by column; `trace_count` counts the traces that
+    the source has, including those it did not deliver.
+    """
+
+    run_id: str
+    run_seq: int
+    plan: RunPlan
+    fingerprint: str | None
+    trace_count: int
+    aggregates: Mapping[str, Aggregate]
+    kpis: Sequence[KpiValue]
+    validity: ValidityVerdict
+    verdicts: RunVerdicts
+
+    @property
+    def benchmark_id(self) -> str:
+        return self.plan.benchmark_id
+
+    @property
+    def agent_id(self) -> str:
+        return self.plan.agent_id
+
+    @property
+    def is_valid(self) -> bool:
+        return self.validity.validity is Validity.VALID
+
+    def kpi_coverage(self, kpi: PlannedKpi) -> float | None:
+        """Coverage of the least covered metric of a KPI; None when its formula names no metric."""
+        aggregates = self._aggregates_of(kpi)
+        return min((aggregate.coverage or 0.0 for aggregate in aggregates.values()), default=None)
+
+    def kpi_missing(self, kpi: PlannedKpi) -> dict[str, int]:
+        """Number of traces without a value, by metric of a KPI; metrics with all values are left out."""
+        counts = {
+            column: sum(aggregate.missing.values())
+            for column, aggregate in self._aggregates_of(kpi).items()
+        }
+        return {column: count for column, count in counts.items() if count}
+
+    def _aggregates_of(self, kpi: PlannedKpi) -> dict[str, Aggregate]:
+        columns = {column_of(ref.key): ref for ref in compile_formula(kpi.formula).references}
+        return {column: self.aggregates[column] for column in columns}

@@ -1,0 +1,90 @@
+"""From stored trace results to the result of a run: aggregates, KPIs, validity and verdicts."""
+
+from app.comparison.run_verdicts import judge_run
+from app.jobs.handlers import Job
+from app.kpis.evaluate import evaluate_kpis
+from app.metrics.aggregate import Aggregate
+from app.metrics.registry import column_of
+from app.results import queries
+from app.results.rules import judge_validity, with_reason
+from app.results.run_result import RunResult
+from app.runs.collect import count_absent_traces
+from app.runs.judge_calibration import find_drift
+from app.runs.leases import RunLease
+from app.runs.scoring import Columns, RunValues
+
+SHARDS_PER_READ = 16
+TRACES_PER_READ = 2000
+
+
+def compute_result(job: Job, lease: RunLease) -> RunResult:
+    """The result of a run whose shards are all measured. Reads and computes, outside of any
+    transaction; writes nothing.
+    """
+    plan = lease.plan
+    columns = _read_columns(job, lease)
+    tally = columns.tally()
+    aggregates = _with_run_values(job, lease, columns.aggregates())
+    kpis = evaluate_kpis(
+        plan.kpis, lambda key, statistic: aggregates[column_of(key)].statistic(statistic)
+    )
+    validity = with_reason(
+        judge_validity(tally, min_coverage=plan.min_coverage, max_error_share=plan.max_error_share),
+        find_drift(job, lease, job.checkpoint),
+    )
+    verdicts = judge_run(
+        job,
+        run_id=lease.run_id,
+        run_seq=lease.run_seq,
+        plan=plan,
+        kpis=kpis,
+        validity=validity,
+    )
+    return RunResult(
+        run_id=lease.run_id,
+        run_seq=lease.run_seq,
+        plan=plan,
+        fingerprint=lease.fingerprint,
+        trace_count=tally.total,
+        aggregates=aggregates,
+        kpis=kpis,
+        validity=validity,
+        verdicts=verdicts,
+    )
+
+
+def _read_columns(job: Job, lease: RunLease) -> Columns:
+    """All values of the run, read in batches: no shard changes any more, so that the batches need
+    no common snapshot.
+    """
+    with job.resources.db.read() as session:
+        trials = queries.has_trials(session, lease.collection_id)
+    columns, first = Columns(lease.plan.columns, trials=trials), 0
+    while True:
+        job.checkpoint()
+        with job.resources.db.read() as session:
+            rows = queries.scored_from(
+                session, lease.run_seq, lease.collection_id, first, TRACES_PER_READ
+            )
+        if not rows:
+            with job.resources.db.read() as session:
+                columns.add_absent(count_absent_traces(session, lease))
+            return columns
+        for row in rows:
+            columns.add(row)
+        first += TRACES_PER_READ
+
+
+def _with_run_values(
+    job: Job, lease: RunLease, aggregates: dict[str, Aggregate]
+) -> dict[str, Aggregate]:
+    """The aggregates, with the value of the whole run for each metric that defines one."""
+    run_values, shard = RunValues(lease.plan.refs, job), -1
+    while run_values:
+        with job.resources.db.read() as session:
+            shards = queries.summaries_after(session, lease.run_seq, shard, SHARDS_PER_READ)
+        if not shards:
+            break
+        run_values.add([row.summaries for row in shards])
+        shard = shards[-1].shard
+    return run_values.into(aggregates)

@@ -1,0 +1,127 @@
+"""Collecting the traces of a run, page by page, into a collection that later runs may share."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.core.notify import notify_streams
+from app.jobs.handlers import Job
+from app.jobs.queue import enqueue
+from app.results.models import BenchmarkRun
+from app.results.plan import RunPlan
+from app.runs.leases import RunLease, lock_leased_run
+from app.runs.plan_builder import record_credentials_result, trace_query
+from app.traces.collect import collect
+from app.traces.models import Collection
+from app.traces.queries import lock_completed
+from app.traces.registry import TRACE_SOURCES, CredentialsRefused, TracePage, TraceQuery
+from app.traces.service import create_collection, store_page
+
+
+def resume_collection(job: Job, lease: RunLease, query: TraceQuery, cursor: str | None) -> None:
+    """Store the pages after `cursor`.
+
+    When the source refuses the agent's keys and the agent was given new ones since the job began,
+    the collection continues with those from the last stored page.
+    """
+    res = job.resources
+    source = TRACE_SOURCES.get(lease.plan.source)
+    try:
+        for page in collect(source.open(res), query, cursor):
+            job.checkpoint()
+            with res.db.begin() as session:
+                complete = append_page(session, lease, page, res.clock())
+                if complete:
+                    record_credentials_result(session, lease.plan, query, res, refused=False)
+            if complete:
+                return
+    except CredentialsRefused:
+        with res.db.begin() as session:
+            record_credentials_result(session, lease.plan, query, res, refused=True)
+            new_query = trace_query(session, lease.plan, res)
+            cursor = get_collection(session, lease).cursor
+        if new_query == query:
+            raise
+        resume_collection(job, lease, new_query, cursor)
+
+
+def append_page(session: Session, lease: RunLease, page: TracePage, now: datetime) -> bool:
+    """Store a page of traces together with its cursor; returns whether the collection is complete.
+
+    The collection is complete after the last page, or as soon as an earlier collection with the
+    same traces replaces it.
+    """
+    run = lock_leased_run(session, lease)
+    collection = store_page(session, get_collection(session, lease), page, now)
+    if collection.id != run.collection_id:
+        enqueue(session, "runs.drop_traces", collection_id=run.collection_id)
+        run.collection_id = collection.id
+    run.traces_total = max(page.total or 0, collection.trace_count)
+    # Pin the name that the source resolved, so that a retry reads the same run of the source.
+    run.run_name = run.run_name or page.run_name
+    session.flush()
+    notify_streams(session, run.id)
+    return collection.completed_at is not None
+
+
+def get_collection(session: Session, lease: RunLease) -> Collection:
+    return session.get_one(Collection, lease.collection_id)
+
+
+def count_absent_traces(session: Session, lease: RunLease) -> int:
+    """Number of traces that the source counts but did not deliver."""
+    collection = get_collection(session, lease)
+    return max((collection.expected_count or 0) - collection.trace_count, 0)
+
+
+def choose_collection(
+    session: Session, run: BenchmarkRun, plan: RunPlan, query: Mapping[str, str | None]
+) -> int:
+    """The ID of the collection that a run fills or scores: a rescored run has that of its origin,
+    a retry takes over what the earlier attempt has read, any other run starts an empty one.
+    """
+    return (
+        run.collection_id
+        or _complete_collection_of_retried(session, run, plan)
+        or _produced_collection_of_retried(session, run, plan)
+        or create_collection(session, plan.source, dict(query)).id
+    )
+
+
+def _complete_collection_of_retried(
+    session: Session, run: BenchmarkRun, plan: RunPlan
+) -> int | None:
+    retried = run.retry_of and session.get(BenchmarkRun, run.retry_of)
+    if not retried or not _reads_the_same(retried, plan):
+        return None
+    filled = (Collection.id == retried.collection_id) & (Collection.trace_count > 0)
+    collection = lock_completed(session, plan.source, filled)
+    return collection.id if collection else None
+
+
+def _produced_collection_of_retried(
+    session: Session, run: BenchmarkRun, plan: RunPlan
+) -> int | None:
+    """The unfinished collection of the retried run, where a model produces the traces.
+
+    Its traces were paid for, so the retried run hands them over instead of having them produced
+    again. None when the source produces nothing, or when the retried run is being deleted.
+    """
+    if not TRACE_SOURCES.get(plan.source).runs_models:
+        return None
+    # SKIP LOCKED: a run that somebody is deleting is not worth waiting for.
+    statement = select(BenchmarkRun).where(BenchmarkRun.id == run.retry_of)
+    retried = session.scalars(statement.with_for_update(skip_locked=True)).one_or_none()
+    if retried is None or not _reads_the_same(retried, plan):
+        return None
+    collection_id, retried.collection_id = retried.collection_id, None
+    return collection_id
+
+
+def _reads_the_same(run: BenchmarkRun, plan: RunPlan) -> bool:
+    if run.plan is None:
+        return False
+    earlier = RunPlan.model_validate(run.plan)
+    return (run.run_name or earlier.run_name) == plan.run_name and earlier.reads == plan.reads

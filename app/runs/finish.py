@@ -1,0 +1,121 @@
+"""Completing a run: its result, its alerts and COMPLETED are written in one transaction."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from sqlalchemy import insert
+from sqlalchemy.orm import Session
+
+from app.alerts.evaluation import AlertDecision
+from app.alerts.schemas import AlertEventState
+from app.alerts.service import EventNotice, publish_notice, record_decisions
+from app.comparison.baselines import PINNED
+from app.comparison.verdict_view import NOT_COMPARABLE
+from app.kpis.models import KpiHistory
+from app.results import rules
+from app.results.models import BenchmarkRun, RunMetric
+from app.results.rules import RunStatus
+from app.results.run_result import RunResult
+from app.runs.leases import RunLease, lock_leased_run
+from app.runs.service import end_run
+from app.statistics.verdict import Verdict
+
+STORED_STATISTICS = ("n", "mean", "std", "min", "max", "p50", "p95", "p99", "sum", "coverage")
+
+
+def finish_run(
+    session: Session,
+    lease: RunLease,
+    result: RunResult,
+    decisions: Sequence[AlertDecision],
+    now: datetime,
+) -> None:
+    """Write the result of a run, what follows for its alerts, and COMPLETED.
+
+    Raises: `RunEnded` when the lease is void.
+    """
+    run = lock_leased_run(session, lease)
+    rules.require_transition(run.id, RunStatus(run.status), RunStatus.COMPLETED)
+    session.execute(insert(RunMetric), list(_metric_rows(result)))
+    session.add_all(_kpi_rows(result, now))
+    validity = result.validity
+    run.validity, run.validity_reasons = validity.validity, list(validity.reasons)
+    run.coverage, run.error_share = validity.coverage, validity.error_share
+    run.verdict = result.verdicts.run
+    # Rescoring looks at old traces again, which is no news about the agent: it alerts nobody.
+    if run.rescore_of is None:
+        record_decisions(session, result, decisions, now)
+        if result.is_valid and result.verdicts.run.verdict is Verdict.INVALID:
+            publish_notice(session, _not_comparable(run, result), now)
+    end_run(session, run, RunStatus.COMPLETED, now)
+
+
+def _not_comparable(run: BenchmarkRun, result: RunResult) -> EventNotice:
+    """The notice of a valid run that could not be compared: one for each pair of series and
+    baseline, not one for each run.
+    """
+    verdict = result.verdicts.run
+    is_pinned = verdict.baseline is not None and verdict.baseline.mode == PINNED
+    run_ids = " ".join(verdict.baseline.run_ids) if verdict.baseline else ""
+    remedy = (
+        "Pin a newer run as baseline, or rescore the baseline."
+        if is_pinned
+        else "Later runs will be compared with this one."
+    )
+    return EventNotice(
+        state=AlertEventState.RUN_INVALID,
+        dedup_key=f"not-comparable/{run.fingerprint}/{run_ids}",
+        name=NOT_COMPARABLE,
+        benchmark_id=run.benchmark_id,
+        agent_id=run.agent_id,
+        run_id=run.id,
+        run_seq=run.seq,
+        explanation=f"This run has no verdict: {verdict.reason}. Its values are correct. {remedy}",
+    )
+
+
+def _metric_rows(result: RunResult) -> Iterator[dict[str, object]]:
+    for ordinal, metric in enumerate(result.plan.metrics):
+        aggregate = result.aggregates[metric.column]
+        interval = result.verdicts.metric_intervals.get(metric.column)
+        yield {
+            "run_seq": result.run_seq,
+            "metric": metric.column,
+            "ordinal": ordinal,
+            "version": metric.version,
+            "expected": result.trace_count,
+            "missing": dict(aggregate.missing),
+            "interval_low": interval.low if interval else None,
+            "interval_high": interval.high if interval else None,
+            "verdict": result.verdicts.metrics.get(metric.column),
+            **{name: aggregate.statistic(name) for name in STORED_STATISTICS},
+        }
+
+
+def _kpi_rows(result: RunResult, now: datetime) -> Iterator[KpiHistory]:
+    for value in result.kpis:
+        kpi = value.kpi
+        interval = result.verdicts.kpi_intervals.get(kpi.id)
+        yield KpiHistory(
+            run_seq=result.run_seq,
+            run_id=result.run_id,
+            benchmark_id=result.benchmark_id,
+            agent_id=result.agent_id,
+            kpi_id=kpi.id,
+            kpi_revision=kpi.revision,
+            name=kpi.name,
+            formula=kpi.formula,
+            value=value.value,
+            undefined_reason=value.reason,
+            unit=kpi.unit,
+            direction=kpi.direction,
+            within_thresholds=value.within_thresholds,
+            validity=result.validity.validity,
+            gate=kpi.gate,
+            coverage=result.kpi_coverage(kpi),
+            missing=result.kpi_missing(kpi),
+            interval_low=interval.low if interval else None,
+            interval_high=interval.high if interval else None,
+            verdict=result.verdicts.kpis.get(kpi.id),
+            recorded_at=now,
+        )
