@@ -149,4 +149,4 @@ def _describe_traces(traces: Iterable[Mapping[str, Any]]) -> Iterable[str]:
 
 def _remedy(alert: AlertFields) -> Iterable[str]:
     if alert.state == "FIRING":
-        yield f"Acknowledge it as true or noise: mosaico alerts ack {alert.id} --verdict true"
+        yield f"Acknowledge it: mosaico alerts ack {alert.id} --verdict true (or noise)."

@@ -41,7 +41,7 @@ VIEWS = {
                agent_id, run_id, incident_id, value, baseline, explanation,
                silence_id IS NOT NULL AS silenced, verdict, created_at
         FROM alert_events""",
-    "alert_standings": """
+    "rule_states": """
         SELECT rule.id AS alert_config_id, rule.name, rule.severity, rule.benchmark_id,
                state.agent_id, state.state, state.value, state.baseline,
                state.explanation, state.fired_at, state.evaluated_at

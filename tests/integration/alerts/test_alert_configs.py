@@ -90,7 +90,7 @@ def test_a_rule_is_not_given_an_agent_that_is_deleted_at_this_moment(
     with res.db.begin() as session:
         agent = get_agent(session, "agent-002")
         ready.delete("/agents/agent-002")
-        with pytest.raises(NotFound, match="deleted at this moment"):
+        with pytest.raises(NotFound, match="deleted in the meantime"):
             update_rule(session, "rule-1", {"agent_id": agent.id}, res.secrets, res.clock())
         session.rollback()
     assert ready.get("/alert-configs/rule-1")["agentId"] is None
@@ -170,7 +170,7 @@ def test_a_rule_is_tried_on_the_newest_run_and_on_its_recipients(
     [found] = tried["assessments"]
     assert (found["runId"], found["outcome"], found["value"]) == (run["id"], "BREACH", 0.7)
     message = ready.get(f"/notifications/{tried['notificationId']}")
-    assert message["title"] == "Test of the alert quality falls"
+    assert message["title"] == "Test of the alert rule quality falls"
     assert len(ready.listed("/alerts")) == 1  # the real one: a trial is no alert
 
 

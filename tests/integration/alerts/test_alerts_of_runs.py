@@ -224,7 +224,7 @@ def test_a_rule_that_is_changed_while_it_fires_is_resolved_and_starts_anew(
     night(1)
     ready.delete("/alert-configs/rule-1")
     assert [each[0] for each in told(ready)] == ["FIRING", "RESOLVED", "FIRING", "RESOLVED"]
-    assert ready.listed("/alerts")[0]["explanation"] == "The rule was deleted."
+    assert ready.listed("/alerts")[0]["explanation"] == "The alert rule was deleted."
 
 
 def test_a_disabled_rule_judges_nothing(ready: Service, rule: RuleMaker, night: Night) -> None:

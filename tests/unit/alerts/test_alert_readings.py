@@ -46,8 +46,12 @@ def test_a_mean_has_a_standard_error_and_a_percentile_has_none() -> None:
     [
         ("ROUGE", "mean", ValueSpec(name="ROUGE", harm=Side.LOW, is_share=True)),
         ("ERROR_RATE", "mean", ValueSpec(name="ERROR_RATE", harm=Side.HIGH, is_share=True)),
-        ("LATENCY_MS", "p95", ValueSpec(name="LATENCY_MS.p95", harm=Side.HIGH, logarithmic=True)),
-        ("TOOL_CALLS", "mean", ValueSpec(name="TOOL_CALLS", harm=Side.BOTH)),
+        (
+            "LATENCY_MS",
+            "p95",
+            ValueSpec(name="LATENCY_MS.p95", harm=Side.HIGH, logarithmic=True, unit="ms"),
+        ),
+        ("TOOL_CALLS", "mean", ValueSpec(name="TOOL_CALLS", harm=Side.BOTH, unit="calls")),
         ("ROUGE", "std", ValueSpec(name="ROUGE.std", harm=Side.BOTH)),
         ("LATENCY_MS", "coverage", ValueSpec(name="LATENCY_MS.coverage", is_share=True)),
         ("GONE", "mean", ValueSpec(name="GONE", harm=Side.BOTH)),
@@ -180,6 +184,7 @@ def test_a_message_names_three_of_the_traces_that_changed() -> None:
         "ROUGE of item i-0 is 0, 1 before (trace t-0).",
         "ROUGE of item i-1 is 0 (trace t-1).",
         "ROUGE of item i-2 is 0, 1 before (trace t-2).",
+        "Acknowledge it: mosaico alerts ack e-1 --verdict true (or noise).",
     )
 
 

@@ -125,7 +125,9 @@ def test_an_anomaly_is_learned_for_five_runs_and_then_seen() -> None:
     anomaly = Condition.ANOMALY_DETECTED
     found = assessed(anomaly, 0.1, 0.8, 0.8, 0.8)
     assert found.outcome is L
-    assert found.explanation.endswith("3 of 5 runs.")
+    assert found.explanation.endswith(
+        "there are 3 of the 5 earlier runs that anomaly detection needs."
+    )
     # Median 0.8, MAD 0.01, scale 1.4826 * 1.206 * 0.01 = 0.01788: at 3, below 0.7464.
     history = (0.79, 0.8, 0.8, 0.81, 0.82)
     found = assessed(anomaly, 0.74, *history)
