@@ -8,8 +8,6 @@ from typing import Any, Final
 
 import anthropic
 
-from app.llm.answers import JSON, read_arguments, read_usage, text_of
-from app.llm.calling import SdkErrors
 from app.llm.conversation import (
     Block,
     ChatMessage,
@@ -24,9 +22,10 @@ from app.llm.conversation import (
     TurnSettings,
     Usage,
 )
-from app.llm.sdk import ProviderAccess, SdkLlm, TurnRequest
+from app.llm.responses import JSON, read_arguments, read_text, read_token_count, read_usage
+from app.llm.sdk import ProviderAccess, SdkErrors, SdkLlm, TurnRequest
 
-MAX_OUTPUT_TOKENS: Final = 16_000  # the API wants a number; beyond 21,333 the SDK wants streams
+MAX_OUTPUT_TOKENS: Final = 16_000  # required by the API; above 21,333 the SDK requires streaming
 
 _ERRORS: Final = SdkErrors(
     status=anthropic.APIStatusError,
@@ -40,13 +39,13 @@ _STOPS: Final[dict[Any, StopReason]] = {
 
 
 def open_messages(model: str, access: ProviderAccess, settings: TurnSettings) -> Llm:
-    """A model behind the Messages API, or a server that speaks it."""
+    """A model behind the Messages API or a compatible server."""
     client = anthropic.AsyncAnthropic(**access.options())
     return SdkLlm(
         provider=Provider.ANTHROPIC.value,
         model=model,
         settings=settings,
-        ask=client.messages.with_raw_response.create,
+        send=client.messages.with_raw_response.create,
         errors=_ERRORS,
         write=write_request,
         read=read_message,
@@ -54,36 +53,35 @@ def open_messages(model: str, access: ProviderAccess, settings: TurnSettings) ->
     )
 
 
-def write_request(asked: TurnRequest) -> dict[str, Any]:
+def write_request(turn: TurnRequest) -> dict[str, Any]:
     """The body of a request."""
     request: dict[str, Any] = {
-        "model": asked.model,
-        "max_tokens": asked.settings.max_output_tokens or MAX_OUTPUT_TOKENS,
-        "system": asked.system,
-        "messages": [wire_message(message) for message in asked.messages],
+        "model": turn.model,
+        "max_tokens": turn.settings.max_output_tokens or MAX_OUTPUT_TOKENS,
+        "system": turn.system,
+        "messages": [wire_message(message) for message in turn.messages],
     }
-    if asked.tools:
+    if turn.tools:
         request["tools"] = [
             {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
-            for tool in asked.tools
+            for tool in turn.tools
         ]
-    if asked.settings.temperature is not None:
-        request["temperature"] = asked.settings.temperature
+    if turn.settings.temperature is not None:
+        request["temperature"] = turn.settings.temperature
     return request
 
 
 def wire_message(message: ChatMessage) -> dict[str, Any]:
-    """A message as the API takes it; results of tools are said by the user."""
+    """A message in the format of the API, where the user sends the results of tools."""
     role = "assistant" if message.role is MessageRole.ASSISTANT else "user"
-    return {"role": role, "content": [each for block in message.content for each in _wire(block)]}
+    return {"role": role, "content": [part for block in message.content for part in _wire(block)]}
 
 
 def _wire(block: Block) -> list[dict[str, Any]]:
     match block:
         case TextBlock(text=text):
-            return (
-                [{"type": "text", "text": text}] if text.strip() else []
-            )  # blank ones are refused
+            # The API rejects blank text blocks.
+            return [{"type": "text", "text": text}] if text.strip() else []
         case ToolUseBlock():
             return [{"type": "tool_use", "id": block.id, "name": block.name, "input": block.input}]
         case ToolResultBlock():
@@ -97,30 +95,34 @@ def _wire(block: Block) -> list[dict[str, Any]]:
             ]
 
 
-def read_message(answer: JSON) -> Turn:
-    """An answer of the API as a turn; blocks of other kinds are passed over."""
+def read_message(response: JSON) -> Turn:
+    """The turn in a response; blocks of other types are ignored."""
     content: list[Block] = []
-    for block in answer["content"]:
+    for block in response["content"]:
         if block["type"] == "text":
-            content.append(TextBlock(text=text_of(block["text"])))
+            content.append(TextBlock(text=read_text(block["text"])))
         elif block["type"] == "tool_use":
-            value, flaw = read_arguments(block.get("input"))
+            arguments, flaw = read_arguments(block.get("input"))
             content.append(
                 ToolUseBlock(
-                    id=text_of(block["id"]), name=text_of(block["name"]), input=value, flaw=flaw
+                    id=read_text(block["id"]),
+                    name=read_text(block["name"]),
+                    input=arguments,
+                    flaw=flaw,
                 )
             )
     return Turn(
         message=ChatMessage(role=MessageRole.ASSISTANT, content=tuple(content)),
-        stop=_STOPS.get(answer.get("stop_reason"), StopReason.END),
-        usage=_usage(answer.get("usage")),
+        stop=_STOPS.get(response.get("stop_reason"), StopReason.END),
+        usage=_usage(response.get("usage")),
     )
 
 
-def _usage(told: Any) -> Usage | None:
-    """What was read from a cache was read all the same."""
-    found = read_usage(told, "input_tokens", "output_tokens")
-    if found is None:
+def _usage(usage: Any) -> Usage | None:
+    """The tokens of a turn; the API counts those of its prompt cache separately."""
+    uncached = read_usage(usage, "input_tokens", "output_tokens")
+    if uncached is None:
         return None
-    cached = sum(told.get(f"cache_{how}_input_tokens") or 0 for how in ("creation", "read"))
-    return replace(found, input_tokens=found.input_tokens + cached)
+    written = read_token_count(usage, "cache_creation_input_tokens") or 0
+    read = read_token_count(usage, "cache_read_input_tokens") or 0
+    return replace(uncached, input_tokens=uncached.input_tokens + written + read)

@@ -115,15 +115,6 @@ class Provider(StrEnum):
     SCRIPTED = "scripted"
 
 
-class LlmError(Exception):
-    """A model gave no answer. `final` means that no other request would be answered either."""
-
-    def __init__(self, reason: str, *, final: bool = False) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.final = final
-
-
 class Llm(Protocol):
     """A model of a provider."""
 

@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions API and the many servers that speak it, through its SDK.
+"""OpenAI's Chat Completions API and compatible servers, through its SDK: turns with tools.
 
 Source: POST /v1/chat/completions.
 """
@@ -9,8 +9,6 @@ from typing import Any, Final
 
 import openai
 
-from app.llm.answers import JSON, read_arguments, read_usage, text_of
-from app.llm.calling import SdkErrors
 from app.llm.conversation import (
     Block,
     ChatMessage,
@@ -24,7 +22,8 @@ from app.llm.conversation import (
     Turn,
     TurnSettings,
 )
-from app.llm.sdk import ProviderAccess, SdkLlm, TurnRequest
+from app.llm.responses import JSON, read_arguments, read_text, read_usage
+from app.llm.sdk import ProviderAccess, SdkErrors, SdkLlm, TurnRequest
 
 ERRORS: Final = SdkErrors(
     status=openai.APIStatusError, connection=openai.APIConnectionError, any=openai.OpenAIError
@@ -36,15 +35,15 @@ _STOPS: Final[dict[Any, StopReason]] = {
 
 
 def open_chat(model: str, access: ProviderAccess, settings: TurnSettings) -> Llm:
-    """A model behind the Chat Completions API, or a server that speaks it."""
+    """A model behind the Chat Completions API or a compatible server."""
     client = openai.AsyncOpenAI(**access.options())
-    # The old name is what compatible servers know; OpenAI's newer models refuse it.
+    # Compatible servers know the old name, OpenAI's newer models only the new one.
     limit_name = "max_tokens" if access.base_url else "max_completion_tokens"
     return SdkLlm(
         provider=Provider.OPENAI.value,
         model=model,
         settings=settings,
-        ask=client.chat.completions.with_raw_response.create,
+        send=client.chat.completions.with_raw_response.create,
         errors=ERRORS,
         write=partial(write_request, limit_name),
         read=read_completion,
@@ -52,16 +51,16 @@ def open_chat(model: str, access: ProviderAccess, settings: TurnSettings) -> Llm
     )
 
 
-def write_request(limit_name: str, asked: TurnRequest) -> dict[str, Any]:
-    """The body of a request; `limit_name` is what a server calls the limit of output tokens."""
+def write_request(limit_name: str, turn: TurnRequest) -> dict[str, Any]:
+    """The body of a request; `limit_name` is the field for the limit of output tokens."""
     request: dict[str, Any] = {
-        "model": asked.model,
+        "model": turn.model,
         "messages": [
-            *([{"role": "system", "content": asked.system}] if asked.system else ()),
-            *(each for message in asked.messages for each in wire_messages(message)),
+            *([{"role": "system", "content": turn.system}] if turn.system else ()),
+            *(part for message in turn.messages for part in wire_messages(message)),
         ],
     }
-    if asked.tools:
+    if turn.tools:
         request["tools"] = [
             {
                 "type": "function",
@@ -71,17 +70,17 @@ def write_request(limit_name: str, asked: TurnRequest) -> dict[str, Any]:
                     "parameters": tool.schema,
                 },
             }
-            for tool in asked.tools
+            for tool in turn.tools
         ]
-    if asked.settings.max_output_tokens is not None:
-        request[limit_name] = asked.settings.max_output_tokens
-    if asked.settings.temperature is not None:
-        request["temperature"] = asked.settings.temperature
+    if turn.settings.max_output_tokens is not None:
+        request[limit_name] = turn.settings.max_output_tokens
+    if turn.settings.temperature is not None:
+        request["temperature"] = turn.settings.temperature
     return request
 
 
 def wire_messages(message: ChatMessage) -> list[dict[str, Any]]:
-    """A message as the API takes it: one for each result of a tool."""
+    """A message in the format of the API, which takes one message for each tool result."""
     if message.role is MessageRole.TOOL_RESULT:
         return [
             {"role": "tool", "tool_call_id": block.tool_use_id, "content": block.content}
@@ -90,9 +89,9 @@ def wire_messages(message: ChatMessage) -> list[dict[str, Any]]:
         ]
     if message.role is MessageRole.USER:
         return [{"role": "user", "content": message.text()}]
-    said: dict[str, Any] = {"role": "assistant", "content": message.text() or None}
+    wire: dict[str, Any] = {"role": "assistant", "content": message.text() or None}
     if message.tool_uses():
-        said["tool_calls"] = [
+        wire["tool_calls"] = [
             {
                 "id": use.id,
                 "type": "function",
@@ -100,28 +99,30 @@ def wire_messages(message: ChatMessage) -> list[dict[str, Any]]:
             }
             for use in message.tool_uses()
         ]
-    return [said]
+    return [wire]
 
 
 def arguments_text(use: ToolUseBlock) -> str:
-    """Arguments as the JSON text that the API wants back."""
+    """Arguments as JSON text, which is how the API expects them."""
     return json.dumps(use.input, ensure_ascii=False)
 
 
-def read_completion(answer: JSON) -> Turn:
-    """An answer of the API as a turn."""
-    choice = answer["choices"][0]
+def read_completion(response: JSON) -> Turn:
+    """The turn in a response."""
+    choice = response["choices"][0]
     message = choice["message"]
     content: list[Block] = []
     if message.get("content"):
-        content.append(TextBlock(text=text_of(message["content"])))
+        content.append(TextBlock(text=read_text(message["content"])))
     for call in message.get("tool_calls") or ():
-        if call.get("function"):  # the type is left out by some compatible servers
-            value, flaw = read_arguments(call["function"].get("arguments"))
-            name = text_of(call["function"]["name"])
-            content.append(ToolUseBlock(id=text_of(call["id"]), name=name, input=value, flaw=flaw))
+        if call.get("function"):  # some compatible servers omit the type
+            arguments, flaw = read_arguments(call["function"].get("arguments"))
+            name = read_text(call["function"]["name"])
+            content.append(
+                ToolUseBlock(id=read_text(call["id"]), name=name, input=arguments, flaw=flaw)
+            )
     return Turn(
         message=ChatMessage(role=MessageRole.ASSISTANT, content=tuple(content)),
         stop=_STOPS.get(choice.get("finish_reason"), StopReason.END),
-        usage=read_usage(answer.get("usage"), "prompt_tokens", "completion_tokens"),
+        usage=read_usage(response.get("usage"), "prompt_tokens", "completion_tokens"),
     )

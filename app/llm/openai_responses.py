@@ -1,4 +1,4 @@
-"""OpenAI's Responses API, through its SDK; the conversation is kept here and not there.
+"""OpenAI's Responses API, through its SDK; the server does not store the conversation.
 
 Source: POST /v1/responses with `store: false`.
 """
@@ -7,12 +7,10 @@ from typing import Any
 
 import openai
 
-from app.llm.answers import JSON, read_arguments, read_usage, text_of
 from app.llm.conversation import (
     Block,
     ChatMessage,
     Llm,
-    LlmError,
     MessageRole,
     Provider,
     StopReason,
@@ -22,34 +20,36 @@ from app.llm.conversation import (
     Turn,
     TurnSettings,
 )
+from app.llm.errors import LlmError
 from app.llm.openai_chat import ERRORS, arguments_text
+from app.llm.responses import JSON, read_arguments, read_text, read_usage
 from app.llm.sdk import ProviderAccess, SdkLlm, TurnRequest
 
 
 def open_responses(model: str, access: ProviderAccess, settings: TurnSettings) -> Llm:
-    """A model behind the Responses API, or a server that speaks it."""
+    """A model behind the Responses API or a compatible server."""
     client = openai.AsyncOpenAI(**access.options())
     return SdkLlm(
         provider=Provider.OPENAI_RESPONSES.value,
         model=model,
         settings=settings,
-        ask=client.responses.with_raw_response.create,
+        send=client.responses.with_raw_response.create,
         errors=ERRORS,
         write=write_request,
-        read=read_response,
+        read=read_turn_items,
         close=client.close,
     )
 
 
-def write_request(asked: TurnRequest) -> dict[str, Any]:
+def write_request(turn: TurnRequest) -> dict[str, Any]:
     """The body of a request."""
     request: dict[str, Any] = {
-        "model": asked.model,
-        "instructions": asked.system,
-        "input": [item for message in asked.messages for item in wire_items(message)],
+        "model": turn.model,
+        "instructions": turn.system,
+        "input": [item for message in turn.messages for item in wire_items(message)],
         "store": False,
     }
-    if asked.tools:
+    if turn.tools:
         request["tools"] = [
             {
                 "type": "function",
@@ -58,19 +58,19 @@ def write_request(asked: TurnRequest) -> dict[str, Any]:
                 "parameters": tool.schema,
                 "strict": False,
             }
-            for tool in asked.tools
+            for tool in turn.tools
         ]
-    if "codex" in asked.model:
+    if "codex" in turn.model:
         request["reasoning"] = {"effort": "high"}
-    if asked.settings.max_output_tokens is not None:
-        request["max_output_tokens"] = asked.settings.max_output_tokens
-    if asked.settings.temperature is not None:
-        request["temperature"] = asked.settings.temperature
+    if turn.settings.max_output_tokens is not None:
+        request["max_output_tokens"] = turn.settings.max_output_tokens
+    if turn.settings.temperature is not None:
+        request["temperature"] = turn.settings.temperature
     return request
 
 
 def wire_items(message: ChatMessage) -> list[dict[str, Any]]:
-    """A message as the items that the API takes."""
+    """A message as items of the API."""
     return [_item(message.role, block) for block in message.content]
 
 
@@ -96,25 +96,25 @@ def _item(role: MessageRole, block: Block) -> dict[str, Any]:
             }
 
 
-def read_response(answer: JSON) -> Turn:
-    """An answer of the API as a turn; reasoning is passed over. Raises LlmFailure."""
-    status = answer.get("status")
+def read_turn_items(response: JSON) -> Turn:
+    """The turn in a response; reasoning is passed over. Raises LlmFailure."""
+    status = response.get("status")
     if status in ("failed", "cancelled"):
-        raise LlmError(f"the model failed: {(answer.get('error') or {}).get('message', status)}")
+        raise LlmError(f"the model failed: {(response.get('error') or {}).get('message', status)}")
     content: list[Block] = []
-    for item in answer["output"]:
+    for item in response["output"]:
         if item["type"] == "message":
-            content += [TextBlock(text=text_of(each)) for each in _texts(item)]
+            content += [TextBlock(text=read_text(text)) for text in _texts(item)]
         elif item["type"] == "function_call":
-            value, flaw = read_arguments(item.get("arguments"))
-            name, call_id = text_of(item["name"]), text_of(item["call_id"])
-            content.append(ToolUseBlock(id=call_id, name=name, input=value, flaw=flaw))
+            arguments, flaw = read_arguments(item.get("arguments"))
+            name, call_id = read_text(item["name"]), read_text(item["call_id"])
+            content.append(ToolUseBlock(id=call_id, name=name, input=arguments, flaw=flaw))
     message = ChatMessage(role=MessageRole.ASSISTANT, content=tuple(content))
     stop = StopReason.TOOL_USE if message.tool_uses() else StopReason.END
     return Turn(
         message=message,
         stop=StopReason.TRUNCATED if status == "incomplete" else stop,
-        usage=read_usage(answer.get("usage"), "input_tokens", "output_tokens"),
+        usage=read_usage(response.get("usage"), "input_tokens", "output_tokens"),
     )
 
 

@@ -1,58 +1,158 @@
-"""Whether a failed request to a model is sent again, and when: a decision without a clock."""
+"""Retries of model requests: one policy for each kind of failure, one loop for all providers.
 
-from dataclasses import dataclass
+The SDKs' own retries are off: they know neither exhausted quotas nor our time limits.
+"""
 
-from app.core.http.retry import ExponentialBackoff, RetryPolicy
-from app.llm.failures import Failure, Kind
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from app.core.http.retry import ExponentialBackoff, Jitter, RetryPolicy
+from app.llm.errors import LlmError, LlmErrorKind
+
+T = TypeVar("T")
+
+Sleep = Callable[[float], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How long and how often one request is waited for; times in seconds.
+class LlmRetryPolicy:
+    """How long one attempt may take, and the retry policy for each kind of failure.
 
-    `request_s` bounds one attempt from its first byte to its last, `rate_limit_s` all waits that
-    the server asks for together.
+    Failures under equal policies are counted together.
     """
 
-    request_s: float = 120.0
-    retries: int = 4
-    garbled_retries: int = 1
-    first_wait_s: float = 1.0
-    longest_wait_s: float = 30.0
-    rate_limit_s: float = 300.0
+    attempt_timeout_s: float
+    transient: RetryPolicy
+    rate_limited: RetryPolicy
+    unreadable: RetryPolicy
+    retry_timeouts: bool = True
+
+    def policy_for(self, kind: LlmErrorKind) -> RetryPolicy | None:
+        """The policy for a kind of failure; None when a retry cannot succeed."""
+        match kind:
+            case LlmErrorKind.RATE_LIMITED:
+                return self.rate_limited
+            case LlmErrorKind.SERVER | LlmErrorKind.UNREACHABLE:
+                return self.transient
+            case LlmErrorKind.TIMEOUT if self.retry_timeouts:
+                return self.transient
+            case LlmErrorKind.UNREADABLE:
+                return self.unreadable
+            case _:
+                return None
 
 
-def wait_before_retry(
-    failure: Failure,
+ATTEMPT_TIMEOUT_S: Final = 300.0
+
+# For the turns of an agent. The waits need no jitter because a conversation has one request at a
+# time, and no total because each task has a time limit.
+_TURN_POLICY: Final = RetryPolicy(
+    backoff=ExponentialBackoff(first_s=2.0, longest_s=16.0),
+    jitter=Jitter(1.0, 1.0),
+    max_retries=4,
+    max_retry_after_s=120.0,
+)
+TURN_RETRIES: Final = LlmRetryPolicy(
+    attempt_timeout_s=ATTEMPT_TIMEOUT_S,
+    transient=_TURN_POLICY,
+    rate_limited=_TURN_POLICY,
+    unreadable=replace(_TURN_POLICY, max_retries=0),  # a second response is paid for, too
+)
+
+
+def completion_retries(
     *,
-    attempt: int,
-    waited_s: float,
-    chance: float,
-    patience: Patience,
-    divisible: bool = False,
-) -> float | None:
-    """Seconds until the request is sent again; None when waiting mends nothing or took too long.
+    attempt_timeout_s: float = 120.0,
+    max_retries: int = 4,
+    first_wait_s: float = 1.0,
+    longest_wait_s: float = 30.0,
+    rate_limit_s: float = 300.0,
+    retry_timeouts: bool = True,
+) -> LlmRetryPolicy:
+    """For the requests of metrics, of which many are sent at the same time.
 
-    `attempt` counts the failures of this kind before this one, `waited_s` the seconds waited so
-    far; `chance` in [0, 1) is the jitter, so that those who failed together do not come back so.
-    A `divisible` request that brought nothing in all its time is better asked in parts.
+    A rate limit is waited for up to `rate_limit_s` in total, with as many retries as that allows.
     """
-    backoff = ExponentialBackoff(first_s=patience.first_wait_s, longest_s=patience.longest_wait_s)
-    match failure.kind:
-        case Kind.RATE_LIMITED:
-            policy = RetryPolicy(backoff=backoff, max_total_wait_s=patience.rate_limit_s)
-        case Kind.SERVER | Kind.UNREACHABLE:
-            policy = RetryPolicy(backoff=backoff, max_retries=patience.retries)
-        case Kind.SILENT if not divisible:
-            policy = RetryPolicy(backoff=backoff, max_retries=patience.retries)
-        case Kind.GARBLED:
-            policy = RetryPolicy(backoff=backoff, max_retries=patience.garbled_retries)
-        case _:
-            return None
-    return policy.next_wait_s(
-        failed_attempts=attempt,
-        chance=chance,
-        waited_s=waited_s,
-        # Other failures keep to the backoff: their Retry-After often comes from a proxy.
-        retry_after_s=failure.retry_after_s if failure.kind is Kind.RATE_LIMITED else None,
+    backoff = ExponentialBackoff(first_s=first_wait_s, longest_s=longest_wait_s)
+    return LlmRetryPolicy(
+        attempt_timeout_s=attempt_timeout_s,
+        # The Retry-After of an error page often comes from a proxy: it is respected up to a limit.
+        transient=RetryPolicy(
+            backoff=backoff, max_retries=max_retries, max_retry_after_s=longest_wait_s
+        ),
+        rate_limited=RetryPolicy(backoff=backoff, max_total_wait_s=rate_limit_s),
+        unreadable=RetryPolicy(backoff=backoff, max_retries=1),
+        retry_timeouts=retry_timeouts,
     )
+
+
+COMPLETION_RETRIES: Final = completion_retries()
+
+
+@dataclass(slots=True)
+class RetryStatus:
+    """State of the current call: `retry_reason` is its last failure, None after a success."""
+
+    retry_reason: str | None = None
+
+
+_STATUS: Final[ContextVar[RetryStatus]] = ContextVar("llm_retry_status")
+
+
+@contextmanager
+def track_retries() -> Iterator[RetryStatus]:
+    """The status of the calls in this block; other tasks do not change it."""
+    status = RetryStatus()
+    token = _STATUS.set(status)
+    try:
+        yield status
+    finally:
+        _STATUS.reset(token)
+
+
+async def call_with_retries(
+    attempt: Callable[[], Awaitable[T]],
+    policies: LlmRetryPolicy = TURN_RETRIES,
+    *,
+    sleep: Sleep = asyncio.sleep,
+    chance: Callable[[], float] = random.random,
+    on_rate_limit: Callable[[float], None] = lambda _: None,
+) -> T:
+    """The response of an attempt, which is repeated as long as its policy allows.
+
+    `on_rate_limit` gets the seconds of each wait for a rate limit, so that other requests to the
+    same server can wait as well. Raises: LlmError.
+    """
+    status = _STATUS.get(RetryStatus())
+    failures: Counter[RetryPolicy] = Counter()
+    waited_s = 0.0
+    while True:
+        try:
+            response = await attempt()
+        except LlmError as error:
+            policy = policies.policy_for(error.kind)
+            if policy is None:
+                raise
+            wait_s = policy.next_wait_s(
+                failed_attempts=failures[policy],
+                chance=chance(),
+                waited_s=waited_s,
+                retry_after_s=error.retry_after_s,
+            )
+            if wait_s is None:
+                raise
+            status.retry_reason = error.reason
+            if error.kind is LlmErrorKind.RATE_LIMITED:
+                on_rate_limit(wait_s)
+        else:
+            status.retry_reason = None
+            return response
+        failures[policy] += 1
+        waited_s += wait_s
+        await sleep(wait_s)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from app.llm.conversation import (
     Block,
     ChatMessage,
-    LlmError,
     MessageRole,
     StopReason,
     TextBlock,
@@ -15,6 +14,7 @@ from app.llm.conversation import (
     Turn,
     Usage,
 )
+from app.llm.errors import LlmError
 
 CHARS_PER_TOKEN = 4
 

@@ -10,7 +10,8 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from app.llm.conversation import ChatMessage, Llm, LlmError, Tool, Turn, TurnSettings
+from app.llm.conversation import ChatMessage, Llm, Tool, Turn, TurnSettings
+from app.llm.errors import LlmError
 
 _TURN: Final = TypeAdapter(Turn)
 

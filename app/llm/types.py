@@ -1,15 +1,18 @@
-"""What a model is asked, and what it answers: values without effects."""
+"""Requests of metrics to a model, and the responses: values without effects."""
 
 import hashlib
 import json
 from array import array
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
+from app.llm.conversation import Usage
+
 
 class ModelKind(StrEnum):
-    """What a model is for: it writes an answer, or turns a text into a vector."""
+    """What a model does: it writes an answer, or turns a text into a vector."""
 
     CHAT = "CHAT"
     EMBEDDING = "EMBEDDING"
@@ -17,7 +20,7 @@ class ModelKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptMessage:
-    """One message of a conversation; `role` is `system`, `user` or `assistant`."""
+    """One message of a prompt; `role` is `system`, `user` or `assistant`."""
 
     role: str
     content: str
@@ -25,7 +28,7 @@ class PromptMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """A conversation that the model goes on with; `json_object` wants a JSON object of it."""
+    """A prompt for one answer; `json_object` requests a JSON object."""
 
     model: str
     messages: tuple[PromptMessage, ...]
@@ -35,7 +38,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingRequest:
-    """A text that the model turns into a vector."""
+    """A text of which the model computes a vector."""
 
     model: str
     text: str
@@ -43,7 +46,7 @@ class EmbeddingRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatAnswer:
-    """What the model wrote; `refusal` is why it wrote nothing, where it says so."""
+    """The text that the model wrote; `refusal` is why it wrote none, if it says so."""
 
     content: str | None
     refusal: str | None = None
@@ -51,7 +54,7 @@ class ChatAnswer:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingAnswer:
-    """The vector of a text, in single precision: what models compute in."""
+    """The vector of a text, in the single precision that models compute in."""
 
     vector: "array[float]"
 
@@ -59,16 +62,22 @@ class EmbeddingAnswer:
 ModelRequest: TypeAlias = ChatRequest | EmbeddingRequest
 ModelAnswer: TypeAlias = ChatAnswer | EmbeddingAnswer
 
+# One ChatRequest, or several EmbeddingRequests for the same model.
+RequestBatch: TypeAlias = Sequence[ModelRequest]
 
-class Usage(NamedTuple):
-    """What some requests took; `cost_usd` is None where the server does not tell it."""
 
-    input_tokens: int = 0
-    output_tokens: int = 0
+class BatchResponse(NamedTuple):
+    """One answer for each request of a batch, and the tokens and the cost of the batch.
+
+    `cost_usd` is None when the server does not report it.
+    """
+
+    answers: tuple[ModelAnswer, ...]
+    usage: Usage
     cost_usd: float | None = None
 
 
-def request_key(endpoint: str, request: ModelRequest) -> bytes:
-    """The same for two requests that ask the same of the same server: SHA-256 of all they say."""
-    document = [endpoint, type(request).__name__, asdict(request)]
+def request_key(server: str, request: ModelRequest) -> bytes:
+    """SHA-256 of a server and all fields of a request: equal for equal requests."""
+    document = [server, type(request).__name__, asdict(request)]
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).digest()

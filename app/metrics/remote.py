@@ -1,7 +1,7 @@
-"""Metrics whose values come from a model: what it is asked, and what its answers are worth.
+"""Metrics whose values come from a model: their requests, and the values of the answers.
 
-Both run in a child process, like `compute` of any other metric: they are a provider's code. The
-answers are got in between, by `app.runs.llm_metrics`.
+Both are computed in a child process, like `compute` of every other metric, because they are code
+of a provider. In between `app.runs.llm_metrics` fetches the answers.
 """
 
 from collections.abc import Sequence
@@ -15,27 +15,28 @@ from app.metrics.types import (
     Failed,
     FailureKind,
     JudgeError,
+    JudgeScore,
     Measurement,
     MetricRef,
-    Reading,
     RemoteMetric,
 )
 from app.traces.types import Trace
 
 REASON_CHARS: Final = 1000
 
-Requests: TypeAlias = list[ModelRequest]  # no tuple: so is a reason why a value is missing
+# A list, because a measurement can be a tuple: isinstance tells them apart.
+TraceRequests: TypeAlias = list[ModelRequest]
 
 
-class Answered(NamedTuple):
-    """A trace, and what the model answered to the requests about it."""
+class AnsweredTrace(NamedTuple):
+    """A trace with the answers to its requests."""
 
     trace: Trace
     answers: tuple[ModelAnswer, ...]
 
 
-class Judged(NamedTuple):
-    """What a metric says about a trace, and what the model gave as its reason."""
+class JudgedTrace(NamedTuple):
+    """The measurement of a trace, and the reason that the model gave."""
 
     measurement: Measurement
     reason: str | None = None
@@ -46,60 +47,64 @@ def is_remote(ref: MetricRef) -> bool:
     return isinstance(provider_for(ref), RemoteMetric)
 
 
-def kind_of(ref: MetricRef) -> ModelKind:
-    """The kind of model that a remote metric asks."""
-    return _named(ref).kind
+def model_kind(ref: MetricRef) -> ModelKind:
+    """The kind of model that a remote metric needs."""
+    return _remote_provider(ref).kind
 
 
-def requests_about(ref: MetricRef, traces: Sequence[Trace]) -> list[Requests | Measurement]:
-    """What is to be asked about each trace, or what is known of it without asking."""
-    return requests_to(_named(ref), traces)
+def requests_for_traces(
+    ref: MetricRef, traces: Sequence[Trace]
+) -> list[TraceRequests | Measurement]:
+    """The requests for each trace, or its measurement when that is known without a model."""
+    return provider_requests(_remote_provider(ref), traces)
 
 
-def judged(ref: MetricRef, answered: Sequence[Answered]) -> list[Judged]:
-    """What the answers say about each trace."""
-    return judged_by(_named(ref), answered)
+def judge_traces(ref: MetricRef, answered: Sequence[AnsweredTrace]) -> list[JudgedTrace]:
+    """The measurement of each trace."""
+    return provider_verdicts(_remote_provider(ref), answered)
 
 
-def requests_to(metric: RemoteMetric, traces: Sequence[Trace]) -> list[Requests | Measurement]:
-    """The same for a provider."""
+def provider_requests(
+    metric: RemoteMetric, traces: Sequence[Trace]
+) -> list[TraceRequests | Measurement]:
+    """`requests_for_traces` for a provider."""
     return [_requests(metric, trace) for trace in traces]
 
 
-def judged_by(metric: RemoteMetric, answered: Sequence[Answered]) -> list[Judged]:
-    """The same for a provider."""
-    return [_judged(metric, one) for one in answered]
+def provider_verdicts(metric: RemoteMetric, answered: Sequence[AnsweredTrace]) -> list[JudgedTrace]:
+    """`judge_traces` for a provider."""
+    return [_judge(metric, trace) for trace in answered]
 
 
-def _named(ref: MetricRef) -> RemoteMetric:
+def _remote_provider(ref: MetricRef) -> RemoteMetric:
     load_metrics()
     provider = provider_for(ref)
     if not isinstance(provider, RemoteMetric):
-        raise TypeError(f"{ref.key} asks no model")
+        raise TypeError(f"{ref.key} needs no model")
     return provider
 
 
-def _requests(metric: RemoteMetric, trace: Trace) -> Requests | Measurement:
-    known = known_without_computing(trace, metric)
-    if known is not None:
-        return known
+def _requests(metric: RemoteMetric, trace: Trace) -> TraceRequests | Measurement:
+    measurement = known_without_computing(trace, metric)
+    if measurement is not None:
+        return measurement
     requests = attempt(metric.requests, trace)
     return requests if isinstance(requests, Failed) else list(requests)
 
 
-def _judged(metric: RemoteMetric, answered: Answered) -> Judged:
-    reading = attempt(_read, metric, answered)
-    if isinstance(reading, Failed):
-        return Judged(reading)
-    value = checked(reading.value, metric.spec)
+def _judge(metric: RemoteMetric, answered: AnsweredTrace) -> JudgedTrace:
+    score = attempt(_read, metric, answered)
+    if isinstance(score, Failed):
+        return JudgedTrace(score)
+    value = checked(score.value, metric.spec)
     if isinstance(value, Failed):
-        return Judged(Failed(FailureKind.JUDGE_ERROR, f"{value.kind}: {value.detail}"))
-    return Judged(
-        value, replace_unstorable(reading.reason[:REASON_CHARS]) if reading.reason else None
-    )
+        # The provider returned what the model said, so the model is at fault.
+        return JudgedTrace(Failed(FailureKind.JUDGE_ERROR, f"{value.kind}: {value.detail}"))
+    reason = replace_unstorable(score.reason[:REASON_CHARS]) if score.reason else None
+    return JudgedTrace(value, reason)
 
 
-def _read(metric: RemoteMetric, answered: Answered) -> Reading | Failed:
+def _read(metric: RemoteMetric, answered: AnsweredTrace) -> JudgeScore | Failed:
     try:
         return metric.read(*answered)
     except JudgeError as error:

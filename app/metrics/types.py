@@ -133,7 +133,7 @@ class CountedMetric(RunMetric, Protocol):
     ) -> "NDArray[np.float64]": ...
 
 
-class Reading(NamedTuple):
+class JudgeScore(NamedTuple):
     """What the answers of a model say about a trace, and why, in the words of the model."""
 
     value: float
@@ -159,7 +159,7 @@ class RemoteMetric(MetricProvider, Protocol):
 
     def requests(self, trace: Trace) -> Sequence[ModelRequest]: ...
 
-    def read(self, trace: Trace, answers: Sequence[ModelAnswer]) -> Reading: ...
+    def read(self, trace: Trace, answers: Sequence[ModelAnswer]) -> JudgeScore: ...
 
 
 class MetricFactory(Protocol):

@@ -64,7 +64,7 @@ class PlannedBaseline(_Frozen):
     runs: int = 1
 
 
-class PlannedDrift(_Frozen):
+class PlannedJudgeCalibration(_Frozen):
     """The judge that is watched, and the answers with gold scores that it is given."""
 
     metric: PlannedMetric
@@ -102,7 +102,7 @@ class RunPlan(_Frozen):
     write_back: PlannedWriteBack = PlannedWriteBack()
     cluster_field: str | None = None
     baseline: PlannedBaseline = PlannedBaseline()
-    judge_drift: PlannedDrift | None = None
+    judge_drift: PlannedJudgeCalibration | None = None
 
     @property
     def columns(self) -> list[str]:

@@ -9,7 +9,7 @@ from app.results import queries
 from app.results.rules import judge_validity, with_reason
 from app.results.run_result import RunResult
 from app.runs.collect import count_absent_traces
-from app.runs.judge_calibration import find_drift
+from app.runs.judge_calibration import check_judge
 from app.runs.leases import RunLease
 from app.runs.scoring import Columns, RunValues
 
@@ -30,7 +30,7 @@ def compute_result(job: Job, lease: RunLease) -> RunResult:
     )
     validity = with_reason(
         judge_validity(tally, min_coverage=plan.min_coverage, max_error_share=plan.max_error_share),
-        find_drift(job, lease, job.checkpoint),
+        check_judge(job, lease, job.checkpoint),
     )
     verdicts = judge_run(
         job,

@@ -1,4 +1,4 @@
-"""Getting answers from a server of models, side by side, and keeping each as soon as it is there."""
+"""Fetches answers from the model server, and stores each in the LLM cache when it arrives."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -8,171 +8,184 @@ from typing import Final, TypeAlias
 
 from app.core.errors import Unavailable
 from app.jobs.handlers import Job
-from app.llm.crew import Arrived, Batch, Crew
-from app.llm.failures import PASSING, Failure, LlmUnavailable, NoAnswer
+from app.llm.completion_pool import BatchOutcome, CompletionPool
+from app.llm.errors import LlmError, LlmUnavailable
 from app.llm.types import (
+    BatchResponse,
     ChatRequest,
     EmbeddingRequest,
     ModelAnswer,
     ModelRequest,
     PromptMessage,
+    RequestBatch,
     request_key,
 )
-from app.llm.wire import Reply
 from app.metrics.types import Failed, FailureKind
 from app.runs.llm_cache import RequestUsage, put_answers
 
-TEXTS_AT_ONCE: Final = 64
-CHARS_AT_ONCE: Final = 200_000
-LOOK_UP_S: Final = 0.1
-LOOK_UP_RUN_S: Final = 1.0
+MAX_BATCH_TEXTS: Final = 64
+MAX_BATCH_CHARS: Final = 200_000
+POLL_INTERVAL_S: Final = 0.1
+CHECKPOINT_INTERVAL_S: Final = 1.0
 
-# So many requests without an answer, one after the other: it may be the server, not the requests.
-MOST_UNANSWERED: Final = 8
+# After so many failed batches in a row a probe decides whether the server or the batches fail.
+MAX_FAILED_IN_A_ROW: Final = 8
 
 Checkpoint: TypeAlias = Callable[[], None]
-Answers: TypeAlias = dict[bytes, ModelAnswer | Failed]
+AnswersByKey: TypeAlias = dict[bytes, ModelAnswer | Failed]
 
 
-class Fetching:
-    """The answers that one shard of a run gets from a server."""
+class CompletionFetcher:
+    """Fetches the answers for one shard of a run.
 
-    def __init__(self, job: Job, run_seq: int, endpoint: str, crew: Crew) -> None:
+    `cache_scope` is the server and what else separates request keys in the LLM cache.
+    """
+
+    def __init__(self, job: Job, run_seq: int, cache_scope: str, pool: CompletionPool) -> None:
         self._job = job
         self._run_seq = run_seq
-        self._endpoint = endpoint
-        self._crew = crew
-        self._unanswered = 0
-        self._witness: Batch | None = None
-        self._looked_up_at = time.monotonic()
-        self._unkept: dict[bytes, ModelAnswer] = {}
-        self._unspent: list[RequestUsage] = []
+        self._cache_scope = cache_scope
+        self._pool = pool
+        self._failed_in_a_row = 0
+        self._probe: RequestBatch | None = None
+        self._checked_at = time.monotonic()
+        self._unstored_answers: dict[bytes, ModelAnswer] = {}
+        self._unstored_usages: list[RequestUsage] = []
 
-    def fetch(self, wanted: Iterable[ModelRequest], checkpoint: Checkpoint) -> Answers:
-        """An answer, or why there is none, for each request, by its key.
+    def fetch(self, requests: Iterable[ModelRequest], checkpoint: Checkpoint) -> AnswersByKey:
+        """The answer to each request, or why there is none, by request key.
 
-        `checkpoint` raises when nobody wants them any more; it is called each second.
-        Raises: what every request would meet, and `LlmUnavailable` when none is answered any more.
+        `checkpoint` is called every second and raises when the answers are no longer needed.
+        Raises: the errors of `app.llm.errors` that every request would meet, and
+        `LlmUnavailable` when the server stopped responding.
         """
-        found: Answers = {}
-        left = self._put(batches(wanted))
-        while left:
-            for arrived in self._taken():
-                left += self._put(self._settle(arrived, found)) - 1
-            self._look_up(checkpoint)
-        return found
+        answers: AnswersByKey = {}
+        pending = self._submit(split_into_batches(requests))
+        while pending:
+            for outcome in self._take_outcomes():
+                pending += self._submit(self._settle(outcome, answers)) - 1
+            self._check(checkpoint)
+        return answers
 
-    def _put(self, some: Iterable[Batch]) -> int:
+    def _submit(self, batches: Iterable[RequestBatch]) -> int:
         count = 0
-        for batch in some:
-            self._crew.put(batch)
+        for batch in batches:
+            self._pool.submit(batch)
             count += 1
         return count
 
-    def _taken(self) -> list[Arrived]:
-        """What has arrived; its answers are kept before anything else happens."""
-        taken = self._crew.take(LOOK_UP_S)
-        for batch, result in taken:
-            if isinstance(result, Reply):
-                self._unkept |= dict(zip(self._keys(batch), result.answers, strict=True))
-                self._unspent.append(RequestUsage(batch[0].model, result.usage))
-        if self._unspent:
-            # While the database is away, they wait for the next time.
+    def _take_outcomes(self) -> list[BatchOutcome]:
+        """New outcomes. Their answers are stored first: an error of one batch loses no other."""
+        outcomes = self._pool.take(POLL_INTERVAL_S)
+        for batch, response in outcomes:
+            if isinstance(response, BatchResponse):
+                self._unstored_answers |= zip(self._keys(batch), response.answers, strict=True)
+                usage = RequestUsage(batch[0].model, response.usage, response.cost_usd)
+                self._unstored_usages.append(usage)
+        if self._unstored_usages:
+            # While the database is unavailable they wait for the next call.
             with suppress(Unavailable):
-                self._keep()
-        return taken
+                self._store()
+        return outcomes
 
-    def _keep(self) -> None:
+    def _store(self) -> None:
         res = self._job.resources
         with res.db.begin() as session:
-            put_answers(session, self._run_seq, self._unkept, self._unspent, res.clock())
-        self._unkept, self._unspent = {}, []
+            put_answers(
+                session, self._run_seq, self._unstored_answers, self._unstored_usages, res.clock()
+            )
+        self._unstored_answers, self._unstored_usages = {}, []
 
-    def _settle(self, arrived: Arrived, found: Answers) -> list[Batch]:
-        """Note what a batch brought; returns what is to be asked in its place."""
-        batch, result = arrived
-        if batch is self._witness:
-            self._hear(result)
+    def _settle(self, outcome: BatchOutcome, answers: AnswersByKey) -> list[RequestBatch]:
+        """Record the outcome of a batch; returns the batches to send next because of it."""
+        batch, response = outcome
+        if batch is self._probe:
+            self._settle_probe(response)
             return []
-        match result:
-            case Reply(answers=answers):
-                self._unanswered = 0
-                found |= zip(self._keys(batch), answers, strict=True)
-            case NoAnswer(failure=failure):
-                witnesses = list[Batch]()
-                # A server that fails at several texts may fail at one of them only.
-                if len(batch) == 1 or failure.status != HTTPStatus.INTERNAL_SERVER_ERROR:
-                    witnesses = self._count_unanswered(batch, failure)
-                if len(batch) > 1:
-                    half = len(batch) // 2  # one text may spoil all, or all be too much at once
-                    return [batch[:half], batch[half:], *witnesses]
-                lost = Failed(FailureKind.JUDGE_ERROR, f"the model gave no answer: {failure}")
-                found |= dict.fromkeys(self._keys(batch), lost)
-                return witnesses
-            case error:
-                raise error
-        return []
-
-    def _count_unanswered(self, batch: Batch, failure: Failure) -> list[Batch]:
-        """The request that tells whether it is the server, when it is time for it."""
-        self._unanswered = self._unanswered + 1 if failure.kind in PASSING else 0
-        if self._unanswered < MOST_UNANSWERED or self._witness is not None:
+        if isinstance(response, BatchResponse):
+            self._failed_in_a_row = 0
+            answers |= zip(self._keys(batch), response.answers, strict=True)
             return []
-        self._witness = [least_like(batch[0])]
-        return [self._witness]
+        if isinstance(response, LlmError):
+            return self._settle_failure(batch, response, answers)
+        raise response
 
-    def _hear(self, result: Reply | Exception) -> None:
-        """Go on if the server answers anything at all. Raises: `LlmUnavailable` otherwise."""
-        self._witness = None
-        if not isinstance(result, Reply | NoAnswer):
-            raise result
-        is_answered = isinstance(result, Reply) or result.failure.kind not in PASSING
-        if not is_answered and self._unanswered >= MOST_UNANSWERED:
-            server = self._endpoint.partition("#")[0]
+    def _settle_failure(
+        self, batch: RequestBatch, error: LlmError, answers: AnswersByKey
+    ) -> list[RequestBatch]:
+        probes = list[RequestBatch]()
+        # A status 500 on several texts may be the fault of one of them: the halves will tell.
+        if len(batch) == 1 or error.status != HTTPStatus.INTERNAL_SERVER_ERROR:
+            probes = self._count_failure(batch, error)
+        if len(batch) > 1:
+            middle = len(batch) // 2
+            return [batch[:middle], batch[middle:], *probes]
+        failure = Failed(FailureKind.JUDGE_ERROR, f"the model gave no answer: {error}")
+        answers |= dict.fromkeys(self._keys(batch), failure)
+        return probes
+
+    def _count_failure(self, batch: RequestBatch, error: LlmError) -> list[RequestBatch]:
+        """A probe after `MAX_FAILED_IN_A_ROW` failures that may be the server's."""
+        self._failed_in_a_row = self._failed_in_a_row + 1 if error.transient else 0
+        if self._failed_in_a_row < MAX_FAILED_IN_A_ROW or self._probe is not None:
+            return []
+        self._probe = [probe_request(batch[0])]
+        return [self._probe]
+
+    def _settle_probe(self, response: BatchResponse | Exception) -> None:
+        """Continue if the server responds at all. Raises: `LlmUnavailable` otherwise."""
+        self._probe = None
+        if not isinstance(response, BatchResponse | LlmError):
+            raise response
+        no_response = isinstance(response, LlmError) and response.transient
+        # A batch that succeeded while the probe was sent has reset the counter.
+        if no_response and self._failed_in_a_row >= MAX_FAILED_IN_A_ROW:
+            server = self._cache_scope.partition("#")[0]
             raise LlmUnavailable(
-                f"The server of models at {server} does not answer: {result}. Check that it runs and"
+                f"The model server at {server} does not respond: {response}. Check that it runs and"
                 " that MOSAICO_LLM_BASE_URL is right, then retry the run."
             )
-        self._unanswered = 0
+        self._failed_in_a_row = 0
 
-    def _look_up(self, checkpoint: Checkpoint) -> None:
+    def _check(self, checkpoint: Checkpoint) -> None:
         self._job.checkpoint()
-        if time.monotonic() - self._looked_up_at >= LOOK_UP_RUN_S:
+        if time.monotonic() - self._checked_at >= CHECKPOINT_INTERVAL_S:
             checkpoint()
-            self._looked_up_at = time.monotonic()
+            self._checked_at = time.monotonic()
 
-    def _keys(self, batch: Batch) -> list[bytes]:
-        return [request_key(self._endpoint, request) for request in batch]
+    def _keys(self, batch: RequestBatch) -> list[bytes]:
+        return [request_key(self._cache_scope, request) for request in batch]
 
 
-def least_like(request: ModelRequest) -> ModelRequest:
-    """The least that the same model can be asked: no text of a trace is in it."""
+def probe_request(request: ModelRequest) -> ModelRequest:
+    """A minimal request to the same model, without any text of a trace."""
     if isinstance(request, EmbeddingRequest):
         return EmbeddingRequest(model=request.model, text="yes")
-    question = PromptMessage(role="user", content="Say yes.")
-    return ChatRequest(model=request.model, messages=(question,))
+    prompt = PromptMessage(role="user", content="Say yes.")
+    return ChatRequest(model=request.model, messages=(prompt,))
 
 
-def batches(requests: Iterable[ModelRequest]) -> Iterator[Batch]:
-    """Each conversation by itself, and texts for one model together, as many as a server takes."""
-    texts: dict[str, list[EmbeddingRequest]] = {}
+def split_into_batches(requests: Iterable[ModelRequest]) -> Iterator[RequestBatch]:
+    """Each chat request alone; embedding requests of one model together, within the limits."""
+    by_model: dict[str, list[EmbeddingRequest]] = {}
     for request in requests:
         if isinstance(request, EmbeddingRequest):
-            texts.setdefault(request.model, []).append(request)
+            by_model.setdefault(request.model, []).append(request)
         else:
             yield [request]
-    for together in texts.values():
-        yield from _stretches(together)
+    for embeddings in by_model.values():
+        yield from _split_embeddings(embeddings)
 
 
-def _stretches(requests: Iterable[EmbeddingRequest]) -> Iterator[Batch]:
-    stretch: list[EmbeddingRequest] = []
+def _split_embeddings(requests: Iterable[EmbeddingRequest]) -> Iterator[RequestBatch]:
+    batch: list[EmbeddingRequest] = []
     chars = 0
     for request in requests:
-        if stretch and (len(stretch) == TEXTS_AT_ONCE or chars + len(request.text) > CHARS_AT_ONCE):
-            yield stretch
-            stretch, chars = [], 0
-        stretch.append(request)
+        is_full = len(batch) == MAX_BATCH_TEXTS or chars + len(request.text) > MAX_BATCH_CHARS
+        if batch and is_full:
+            yield batch
+            batch, chars = [], 0
+        batch.append(request)
         chars += len(request.text)
-    if stretch:
-        yield stretch
+    if batch:
+        yield batch

@@ -1,4 +1,4 @@
-"""What models answered, kept by what was asked, and what the runs spent on it."""
+"""LLM cache: stored answers of models by request key; and the LLM usage of each run."""
 
 from array import array
 from collections.abc import Mapping, Sequence
@@ -10,37 +10,39 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from app.core.batches import delete_batch
-from app.llm.types import ChatAnswer, EmbeddingAnswer, ModelAnswer, Usage
+from app.llm.conversation import Usage
+from app.llm.types import ChatAnswer, EmbeddingAnswer, ModelAnswer
 from app.results.models import LlmCacheEntry, RunLlmUsage
 
 MAX_AGE: Final = timedelta(days=30)
 EVICTION_BATCH_SIZE: Final = 10_000
 
-# A run that was deleted meanwhile has no row to refer to: its spending is nobody's any more.
-_SPEND: Final = text(
+# The SELECT adds nothing for a run that was deleted in the meantime.
+_ADD_USAGE: Final = text(
     """
-    INSERT INTO run_llm_usage AS spent
+    INSERT INTO run_llm_usage AS total
         (run_seq, model, requests, input_tokens, output_tokens, cost_usd)
     SELECT seq, :model, 1, :input_tokens, :output_tokens, :cost_usd
     FROM benchmark_runs WHERE seq = :run_seq FOR KEY SHARE
     ON CONFLICT (run_seq, model) DO UPDATE SET
-        requests = spent.requests + 1,
-        input_tokens = spent.input_tokens + excluded.input_tokens,
-        output_tokens = spent.output_tokens + excluded.output_tokens,
-        cost_usd = spent.cost_usd + excluded.cost_usd
+        requests = total.requests + 1,
+        input_tokens = total.input_tokens + excluded.input_tokens,
+        output_tokens = total.output_tokens + excluded.output_tokens,
+        cost_usd = total.cost_usd + excluded.cost_usd
     """
 )
 
 
 class RequestUsage(NamedTuple):
-    """What one request took, and of which model."""
+    """The model, tokens and cost of one HTTP request; `cost_usd` is None when unknown."""
 
     model: str
     usage: Usage
+    cost_usd: float | None
 
 
-def get_cached_answers(session: Session, keys: Sequence[bytes]) -> dict[bytes, ModelAnswer]:
-    """The answers that are kept, by the keys of their requests."""
+def get_answers(session: Session, keys: Sequence[bytes]) -> dict[bytes, ModelAnswer]:
+    """The stored answers among the given request keys."""
     rows = session.execute(
         select(LlmCacheEntry.key, LlmCacheEntry.content, LlmCacheEntry.vector).where(
             LlmCacheEntry.key.in_(keys)
@@ -53,38 +55,47 @@ def put_answers(
     session: Session,
     run_seq: int,
     answers: Mapping[bytes, ModelAnswer],
-    spent: Sequence[RequestUsage],
+    usages: Sequence[RequestUsage],
     now: datetime,
 ) -> None:
-    """Keep answers by the keys of their requests, and add what they took to the run's spending.
+    """Store answers by request key, and add the usage of their requests to the run.
 
-    One without content is not kept. Two who keep the same answer keep the first.
+    A refusal is not stored. The first stored answer of a key wins.
     """
     rows = [
         {"key": key, **columns, "created_at": now}
-        for key, answer in sorted(answers.items())  # in one order, so that nobody waits in a circle
+        # Every transaction locks in the same order, so that two of them cannot deadlock.
+        for key, answer in sorted(answers.items())
         if (columns := _columns(answer)) is not None
     ]
     if rows:
         session.execute(insert(LlmCacheEntry).on_conflict_do_nothing(), rows)
-    for model, usage in sorted(spent, key=lambda one: one.model):  # in one order, too
-        session.execute(_SPEND, {"run_seq": run_seq, "model": model, **usage._asdict()})
+    for request in sorted(usages, key=lambda request: request.model):  # for the same reason
+        session.execute(
+            _ADD_USAGE,
+            {
+                "run_seq": run_seq,
+                "model": request.model,
+                "input_tokens": request.usage.input_tokens,
+                "output_tokens": request.usage.output_tokens,
+                "cost_usd": request.cost_usd,
+            },
+        )
 
 
 def evict_answers(session: Session, keys: Sequence[bytes]) -> None:
-    """Forget answers that were of no use, so that the next run asks again."""
+    """Delete unusable answers, so that the next run sends their requests again."""
     session.execute(delete(LlmCacheEntry).where(LlmCacheEntry.key.in_(keys)))
 
 
 def evict_expired_answers(session: Session, now: datetime) -> int:
-    """Forget some of the answers that are older than they are kept; see `delete_some`."""
-    return delete_batch(
-        session, LlmCacheEntry, LlmCacheEntry.created_at < now - MAX_AGE, EVICTION_BATCH_SIZE
-    )
+    """Delete one batch of the answers that are older than `MAX_AGE`; see `delete_batch`."""
+    expired = LlmCacheEntry.created_at < now - MAX_AGE
+    return delete_batch(session, LlmCacheEntry, expired, EVICTION_BATCH_SIZE)
 
 
 def list_llm_usage(session: Session, run_seq: int) -> list[RunLlmUsage]:
-    """What a run spent on models, by the name of the model."""
+    """The LLM usage of a run by model name."""
     statement = select(RunLlmUsage).where(RunLlmUsage.run_seq == run_seq)
     return list(session.scalars(statement.order_by(RunLlmUsage.model)))
 

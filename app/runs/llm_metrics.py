@@ -1,9 +1,8 @@
-"""The metrics of a shard that come from a model on a server.
+"""Measures the traces of a shard by metrics that need a model.
 
-    requests, in a child → answers that are kept → the others, from the server → values, in a child
+    requests (child process) → LLM cache → model server → values (child process)
 
-Whoever does the shard again after a kill asks for those answers only that were under way. Nothing
-waits for the server inside a transaction.
+After a kill only the requests in flight are sent again. No transaction waits for the server.
 """
 
 from collections import Counter
@@ -11,19 +10,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from app.core.http.throttle import CancelToken
 from app.core.resources import LlmAccess
 from app.jobs.handlers import Job
 from app.jobs.pool import CallLost
-from app.llm.client import new_client
-from app.llm.crew import Crew
-from app.llm.failures import LlmNotConfigured
-from app.llm.retry import Patience
+from app.llm.completion_pool import CompletionPool
+from app.llm.errors import LlmNotConfigured
+from app.llm.retry import COMPLETION_RETRIES, LlmRetryPolicy
 from app.llm.types import ModelRequest, request_key
 from app.metrics.engine import CHUNK_SIZE
 from app.metrics.lost_calls import failure_of_loss
 from app.metrics.registry import provider_for
-from app.metrics.remote import Answered, Judged, Requests, is_remote, judged, requests_about
+from app.metrics.remote import (
+    AnsweredTrace,
+    JudgedTrace,
+    TraceRequests,
+    is_remote,
+    judge_traces,
+    requests_for_traces,
+)
 from app.metrics.types import (
     Failed,
     FailureKind,
@@ -32,17 +36,17 @@ from app.metrics.types import (
     Missing,
     TraceMeasurements,
 )
-from app.runs.completion_fetcher import Answers, Checkpoint, Fetching
-from app.runs.llm_cache import evict_answers, get_cached_answers
-from app.runs.scoring import MOST_LOSSES, score_traces
+from app.runs.completion_fetcher import AnswersByKey, Checkpoint, CompletionFetcher
+from app.runs.llm_cache import evict_answers, get_answers
+from app.runs.scoring import MAX_LOST_CALLS, score_traces
 from app.traces.types import Trace
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+Input = TypeVar("Input")
+Output = TypeVar("Output")
 
-TRACES_AT_ONCE: Final = 256
+TRACE_BATCH_SIZE: Final = 256
 
-PATIENCE: Patience = Patience()
+RETRIES: LlmRetryPolicy = COMPLETION_RETRIES
 
 
 def measure_traces(
@@ -52,75 +56,79 @@ def measure_traces(
     job: Job,
     run_seq: int,
     checkpoint: Checkpoint,
-    kept_for: str = "",
+    cache_suffix: str = "",
 ) -> list[TraceMeasurements]:
-    """Every metric of every trace of a shard, in order: first those that are computed, then those
-    that ask a model. `checkpoint` raises when there is nothing to wait for any more; `kept_for` names
-    whom answers are kept for, where they are not for everybody.
+    """Every metric of every trace of a shard, in order: first the local metrics, then the others.
+
+    `checkpoint` raises when the values are no longer needed; answers are shared with runs of the
+    same `cache_suffix` only.
     """
     remote = tuple(ref for ref in refs if is_remote(ref))
     local = tuple(ref for ref in refs if ref not in remote)
-    computed = score_traces(traces, local, job, checkpoint)
+    local_rows = score_traces(traces, local, job, checkpoint)
     if not remote:
-        return computed
-    asked = ask_traces(
-        traces, remote, job=job, run_seq=run_seq, checkpoint=checkpoint, kept_for=kept_for
+        return local_rows
+    remote_rows = measure_remote(
+        traces, remote, job=job, run_seq=run_seq, checkpoint=checkpoint, cache_suffix=cache_suffix
     )
-    return [_woven(refs, local, *rows) for rows in zip(computed, asked, strict=True)]
+    return [_merge_rows(refs, local, *rows) for rows in zip(local_rows, remote_rows, strict=True)]
 
 
-def ask_traces(
+def measure_remote(
     traces: Sequence[Trace],
     refs: tuple[MetricRef, ...],
     *,
     job: Job,
     run_seq: int,
     checkpoint: Checkpoint,
-    kept_for: str = "",
+    cache_suffix: str = "",
 ) -> list[TraceMeasurements]:
-    """The values of metrics that ask a model, one row a trace.
+    """The values of metrics that need a model, one row per trace.
 
-    Raises: what `app.llm.failures` lists, when no request could succeed.
+    Raises: the errors of `app.llm.errors`, when no request can succeed.
     """
-    res, stop = job.resources, CancelToken()
-    access = _configured(res.llm)
+    # The SDK takes half a second to import, and most workers never need it.
+    from app.llm.completions import open_completions
+
+    access = _require_access(job.resources.llm)
+    client = open_completions(access, policy=job.resources.outbound, retries=RETRIES)
+    cache_scope = access.base_url + cache_suffix
     rows: list[TraceMeasurements] = []
-    client = new_client(access, policy=res.outbound, pause=stop.pause, patience=PATIENCE)
-    with Crew(client.ask, stop, close=client.close) as crew:
-        asking = _Asking(
+    with CompletionPool(client) as pool:
+        measurement = _RemoteMeasurement(
             job=job,
             checkpoint=checkpoint,
-            endpoint=access.base_url + kept_for,
-            fetching=Fetching(job, run_seq, access.base_url + kept_for, crew),
+            cache_scope=cache_scope,
+            fetcher=CompletionFetcher(job, run_seq, cache_scope, pool),
         )
-        for start in range(0, len(traces), TRACES_AT_ONCE):
-            rows += asking.rows(traces[start : start + TRACES_AT_ONCE], refs)
+        for start in range(0, len(traces), TRACE_BATCH_SIZE):
+            rows += measurement.rows(traces[start : start + TRACE_BATCH_SIZE], refs)
     return rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asking:
-    """The asking about one shard; knows which metrics were lost too often to be tried again."""
+class _RemoteMeasurement:
+    """The measurement of one shard; counts the lost calls of each metric."""
 
     job: Job
     checkpoint: Checkpoint
-    endpoint: str
-    fetching: Fetching
-    losses: Counter[MetricRef] = field(default_factory=Counter)
+    cache_scope: str
+    fetcher: CompletionFetcher
+    lost_calls: Counter[MetricRef] = field(default_factory=Counter)
 
     def rows(self, traces: Sequence[Trace], refs: Sequence[MetricRef]) -> list[TraceMeasurements]:
-        """One row a trace, in the order of the metrics."""
-        asked = [self._in_child(requests_about, ref, traces) for ref in refs]
+        """One row per trace, in the order of the metrics."""
+        request_columns = [self._in_child(requests_for_traces, ref, traces) for ref in refs]
         answers = self._answers(
             request
-            for column in asked
+            for column in request_columns
             for requests in column
             if isinstance(requests, list)
             for request in requests
         )
         columns = [
-            self._judged(ref, traces, column, answers)
-            for ref, column in zip(refs, asked, strict=True)
+            self._judge_column(ref, traces, column, answers)
+            for ref, column in zip(refs, request_columns, strict=True)
         ]
         names = [provider_for(ref).spec.key for ref in refs]
         return [
@@ -128,51 +136,53 @@ class _Asking:
             for trace, row in zip(traces, zip(*columns, strict=True), strict=True)
         ]
 
-    def _answers(self, requests: Iterable[ModelRequest]) -> Answers:
-        """The answers by the keys of their requests: those that are kept, and the others fetched."""
-        wanted = {self._key(request): request for request in requests}
+    def _answers(self, requests: Iterable[ModelRequest]) -> AnswersByKey:
+        """The answers by request key, from the LLM cache or the server."""
+        by_key = {self._key(request): request for request in requests}
         with self.job.resources.db.read() as session:
-            known = get_cached_answers(session, list(wanted))
-        missing = [request for key, request in wanted.items() if key not in known]
-        return {**known, **self.fetching.fetch(missing, self.checkpoint)}
+            cached = get_answers(session, list(by_key))
+        missing = [request for key, request in by_key.items() if key not in cached]
+        return {**cached, **self.fetcher.fetch(missing, self.checkpoint)}
 
-    def _judged(
+    def _judge_column(
         self,
         ref: MetricRef,
         traces: Sequence[Trace],
-        asked: Sequence[Requests | Measurement],
-        answers: Answers,
-    ) -> list[Judged]:
-        """What one metric says about each trace."""
-        found: dict[int, Judged] = {}
-        readable: dict[int, Answered] = {}
-        for place, requests in enumerate(asked):
-            known = self._answered(traces[place], requests, answers)
-            if isinstance(known, Answered):
-                readable[place] = known
-            else:
-                found[place] = Judged(known)
-        read = self._in_child(judged, ref, list(readable.values()))
-        for place, one in zip(readable, read, strict=True):
-            found[place] = Judged(one) if isinstance(one, Failed) else one
-        self._forget(asked[place] for place in readable if _is_judge_error(found[place]))
-        return [found[place] for place in range(len(traces))]
+        requests: Sequence[TraceRequests | Measurement],
+        answers: AnswersByKey,
+    ) -> list[JudgedTrace]:
+        """The values of one metric, in the order of the traces."""
+        judged: dict[int, JudgedTrace] = {}
+        answered: dict[int, AnsweredTrace] = {}
+        for index, trace in enumerate(traces):
+            match self._collect_answers(trace, requests[index], answers):
+                case AnsweredTrace() as with_answers:
+                    answered[index] = with_answers
+                case measurement:
+                    judged[index] = JudgedTrace(measurement)
+        verdicts = self._in_child(judge_traces, ref, list(answered.values()))
+        for index, verdict in zip(answered, verdicts, strict=True):
+            judged[index] = JudgedTrace(verdict) if isinstance(verdict, Failed) else verdict
+        self._evict(requests[index] for index in answered if _is_judge_error(judged[index]))
+        return [judged[index] for index in range(len(traces))]
 
-    def _answered(
-        self, trace: Trace, requests: Requests | Measurement, answers: Answers
-    ) -> Answered | Measurement:
-        """The trace with its answers, unless it is known without reading what it is worth."""
+    def _collect_answers(
+        self, trace: Trace, requests: TraceRequests | Measurement, answers: AnswersByKey
+    ) -> AnsweredTrace | Measurement:
+        """The trace with its answers; its measurement when that is known without them."""
         if not isinstance(requests, list):
             return requests
-        theirs = [answers[self._key(request)] for request in requests]
-        lost = next((one for one in theirs if isinstance(one, Failed)), None)
-        return lost or Answered(trace, tuple(one for one in theirs if not isinstance(one, Failed)))
+        trace_answers = [answers[self._key(request)] for request in requests]
+        failure = next((answer for answer in trace_answers if isinstance(answer, Failed)), None)
+        return failure or AnsweredTrace(
+            trace, tuple(answer for answer in trace_answers if not isinstance(answer, Failed))
+        )
 
-    def _forget(self, useless: Iterable[Requests | Measurement]) -> None:
-        """Let a later run ask again where the answers were of no use."""
+    def _evict(self, unusable: Iterable[TraceRequests | Measurement]) -> None:
+        """Remove unusable answers from the LLM cache, so that a later run requests new ones."""
         keys = {
             self._key(request)
-            for requests in useless
+            for requests in unusable
             if isinstance(requests, list)
             for request in requests
         }
@@ -182,77 +192,87 @@ class _Asking:
 
     def _in_child(
         self,
-        function: Callable[[MetricRef, Sequence[Item]], list[Result]],
+        function: Callable[[MetricRef, Sequence[Input]], list[Output]],
         ref: MetricRef,
-        items: Sequence[Item],
-    ) -> list[Result | Failed]:
-        """What a function of the provider makes of each item; one that hangs or kills its process
-        costs that item only, and after `MOST_LOSSES` of them the others of the shard.
+        inputs: Sequence[Input],
+    ) -> list[Output | Failed]:
+        """The outputs of a function of the provider, computed in child processes.
+
+        A provider that hangs or kills its process loses one output only, and after
+        `MAX_LOST_CALLS` of them the remaining outputs of the shard.
         """
-        found: list[Result | Failed] = []
-        for start in range(0, len(items), CHUNK_SIZE):
-            chunk = self._chunk(function, ref, items[start : start + CHUNK_SIZE])
-            found += chunk
-        return found
+        outputs: list[Output | Failed] = []
+        for start in range(0, len(inputs), CHUNK_SIZE):
+            chunk = self._chunk(function, ref, inputs[start : start + CHUNK_SIZE])
+            outputs += chunk
+        return outputs
 
     def _chunk(
         self,
-        function: Callable[[MetricRef, Sequence[Item]], list[Result]],
+        function: Callable[[MetricRef, Sequence[Input]], list[Output]],
         ref: MetricRef,
-        items: Sequence[Item],
-    ) -> Sequence[Result | Failed]:
-        if self.losses[ref] >= MOST_LOSSES:
-            why = f"not tried: it was lost on {MOST_LOSSES} traces before"
-            return [Failed(FailureKind.DIED, why)] * len(items)
+        inputs: Sequence[Input],
+    ) -> Sequence[Output | Failed]:
+        if self.lost_calls[ref] >= MAX_LOST_CALLS:
+            reason = f"not computed: the metric was lost on {MAX_LOST_CALLS} traces before"
+            return [Failed(FailureKind.DIED, reason)] * len(inputs)
         self.checkpoint()
         try:
-            return self.job.pool.run(function, ref, items, timeout_s=self.job.call_timeout_s)
+            return self.job.pool.run(function, ref, inputs, timeout_s=self.job.call_timeout_s)
         except CallLost as lost:
-            self.job.checkpoint()
-            if len(items) > 1:
-                return [one for item in items for one in self._chunk(function, ref, [item])]
-            self.losses[ref] += 1
+            self.job.checkpoint()  # a worker that stops ends its pool: not the fault of the metric
+            if len(inputs) > 1:  # one by one, to find the trace that causes it
+                return [
+                    output for single in inputs for output in self._chunk(function, ref, [single])
+                ]
+            self.lost_calls[ref] += 1
             return [failure_of_loss(lost)]
 
     def _key(self, request: ModelRequest) -> bytes:
-        return request_key(self.endpoint, request)
+        return request_key(self.cache_scope, request)
 
 
-def _is_judge_error(one: Judged) -> bool:
-    found = one.measurement
-    return isinstance(found, Failed) and found.kind is FailureKind.JUDGE_ERROR
+def _is_judge_error(judged: JudgedTrace) -> bool:
+    measurement = judged.measurement
+    return isinstance(measurement, Failed) and measurement.kind is FailureKind.JUDGE_ERROR
 
 
-def _row(trace: Trace, row: Mapping[str, Judged]) -> TraceMeasurements:
-    found = {name: one.measurement for name, one in row.items()}
+def _row(trace: Trace, judged: Mapping[str, JudgedTrace]) -> TraceMeasurements:
+    measurements = {name: verdict.measurement for name, verdict in judged.items()}
     missing: dict[str, Missing] = {
-        name: one for name, one in found.items() if not isinstance(one, float)
+        name: measurement
+        for name, measurement in measurements.items()
+        if not isinstance(measurement, float)
     }
     return TraceMeasurements(
         trace_id=trace.trace_id,
-        values=tuple(one if isinstance(one, float) else None for one in found.values()),
+        values=tuple(
+            measurement if isinstance(measurement, float) else None
+            for measurement in measurements.values()
+        ),
         missing=missing,
-        reasons={name: one.reason for name, one in row.items() if one.reason} or None,
+        reasons={name: verdict.reason for name, verdict in judged.items() if verdict.reason}
+        or None,
     )
 
 
-def _woven(
+def _merge_rows(
     refs: Sequence[MetricRef],
     local: Sequence[MetricRef],
-    computed: TraceMeasurements,
-    asked: TraceMeasurements,
+    local_row: TraceMeasurements,
+    remote_row: TraceMeasurements,
 ) -> TraceMeasurements:
-    """One row of two, with every metric in its place."""
-    here, there = iter(computed.values), iter(asked.values)
-    return asked._replace(
-        values=tuple(next(here if ref in local else there) for ref in refs),
-        missing={**computed.missing, **asked.missing},
+    """One row with the values in the order of `refs`."""
+    local_values, remote_values = iter(local_row.values), iter(remote_row.values)
+    return remote_row._replace(
+        values=tuple(next(local_values if ref in local else remote_values) for ref in refs),
+        missing={**local_row.missing, **remote_row.missing},
     )
 
 
-def _configured(access: LlmAccess | None) -> LlmAccess:
+def _require_access(access: LlmAccess | None) -> LlmAccess:
     if access is None:
         raise LlmNotConfigured(
-            "This worker knows no server of models; set MOSAICO_LLM_BASE_URL for every worker."
+            "This worker has no model server; set MOSAICO_LLM_BASE_URL for every worker."
         )
     return access

@@ -12,14 +12,14 @@ from app.core.resources import LlmAccess, Resources
 from app.formula import compile_formula
 from app.harness.harness_config import parse_harness
 from app.kpis.evaluate import PlannedKpi
-from app.llm.failures import LlmNotConfigured
+from app.llm.errors import LlmNotConfigured
 from app.llm.types import ModelKind
 from app.metrics.registry import column_of, parse_ref, provider_for, ref_of_column
-from app.metrics.remote import is_remote, kind_of
+from app.metrics.remote import is_remote, model_kind
 from app.metrics.types import MetricRef
 from app.results.plan import (
     PlannedBaseline,
-    PlannedDrift,
+    PlannedJudgeCalibration,
     PlannedMetric,
     PlannedWriteBack,
     RunPlan,
@@ -110,12 +110,12 @@ def _metric(ref: MetricRef, llm: LlmAccess | None) -> PlannedMetric:
     )
 
 
-def _drift(benchmark: Benchmark, llm: LlmAccess | None) -> PlannedDrift | None:
+def _drift(benchmark: Benchmark, llm: LlmAccess | None) -> PlannedJudgeCalibration | None:
     if benchmark.judge_drift is None:
         return None
     watched = JudgeCalibration.model_validate(benchmark.judge_drift)
     [ref] = metric_refs([watched.metric])
-    return PlannedDrift(
+    return PlannedJudgeCalibration(
         metric=_metric(ref, llm),
         answers=tuple(answer.model_dump(by_alias=False) for answer in watched.answers),
         max_error=watched.max_error,
@@ -132,7 +132,7 @@ def _with_model(ref: MetricRef, llm: LlmAccess | None) -> MetricRef:
     options = dict(ref.options)
     if options.get("model"):
         return ref
-    is_chat = kind_of(ref) is ModelKind.CHAT
+    is_chat = model_kind(ref) is ModelKind.CHAT
     model = llm.model if is_chat else llm.embeddings_model
     if model is None:
         variable = "MOSAICO_LLM_MODEL" if is_chat else "MOSAICO_EMBEDDINGS_MODEL"

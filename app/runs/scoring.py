@@ -31,7 +31,7 @@ from app.results.rules import Tally
 from app.traces.types import Trace
 
 # A metric that is lost so often in a shard is lost on every trace, and each costs its time.
-MOST_LOSSES = 3
+MAX_LOST_CALLS = 3
 
 NOT_COLLECTED = "NOT_COLLECTED"
 
@@ -97,7 +97,7 @@ class _Scoring:
 
     def _lost(self, trace: Trace, ref: MetricRef, failure: Failed) -> TraceMeasurements:
         self._losses[ref] += 1
-        if self._losses[ref] == MOST_LOSSES:
+        if self._losses[ref] == MAX_LOST_CALLS:
             self._given_up[ref] = _GivenUp(provider_for(ref).spec, failure.kind)
         return TraceMeasurements(trace.trace_id, (None,), {_column(ref): failure})
 
@@ -109,7 +109,7 @@ class _GivenUp:
 
     def __init__(self, spec: MetricSpec, kind: FailureKind) -> None:
         self.spec = spec
-        self._failure = Failed(kind, f"not tried: it was lost on {MOST_LOSSES} traces before")
+        self._failure = Failed(kind, f"not tried: it was lost on {MAX_LOST_CALLS} traces before")
 
     def supports(self, trace: Trace) -> bool:  # noqa: ARG002
         return True

@@ -16,9 +16,9 @@ from app.harness.bash.schemas import BashHarnessSettings
 from app.harness.bash.scripts import read_script
 from app.harness.bash.types import EvalResult, EvalTask
 from app.harness.budget import Budget, UsedBudget
-from app.llm.calling import ATTEMPT_TIMEOUT_S
 from app.llm.conversation import Llm, Provider, TurnSettings
 from app.llm.providers import KEYS, open_llm
+from app.llm.retry import ATTEMPT_TIMEOUT_S
 from app.traces.bash_traces import trace_of
 from app.traces.registry import CollectionFailed
 from app.traces.trace_producer import ProducedTrace, read_file

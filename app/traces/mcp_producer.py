@@ -17,10 +17,10 @@ from app.harness.mcp.schemas import McpHarnessSettings
 from app.harness.mcp.secrets import find_secrets
 from app.harness.mcp.types import AttemptEnded, ErrorKind, Event, McpReport, TaskResult
 from app.harness.results import AttemptOutcome
-from app.llm.calling import ATTEMPT_TIMEOUT_S
 from app.llm.conversation import Llm, TurnSettings
 from app.llm.prices import Price
 from app.llm.providers import KEYS, open_llm
+from app.llm.retry import ATTEMPT_TIMEOUT_S
 from app.traces.mcp_traces import trace_of
 from app.traces.registry import CollectionFailed
 from app.traces.trace_producer import ProducedTrace, read_file

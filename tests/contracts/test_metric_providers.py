@@ -13,7 +13,7 @@ from app.core.errors import Invalid
 from app.llm.types import ChatAnswer, ChatRequest, EmbeddingAnswer, ModelAnswer, ModelRequest
 from app.metrics.engine import measure
 from app.metrics.registry import METRICS, load_metrics, options_of, provider_for
-from app.metrics.remote import Answered, judged_by, requests_to
+from app.metrics.remote import AnsweredTrace, provider_requests, provider_verdicts
 from app.metrics.run_value import merged, run_value, summary_of
 from app.metrics.types import (
     Direction,
@@ -69,10 +69,10 @@ def measured(trace: Trace, provider: MetricProvider) -> TraceMeasurements:
     """The row of a trace; a model that is asked answers as well as one can."""
     if not isinstance(provider, RemoteMetric):
         return measure(trace, [provider])
-    [asked] = requests_to(provider, [trace])
+    [asked] = provider_requests(provider, [trace])
     if isinstance(asked, list):
         answers = tuple(answer_to(request, provider.spec) for request in asked)
-        [(found, _)] = judged_by(provider, [Answered(trace, answers)])
+        [(found, _)] = provider_verdicts(provider, [AnsweredTrace(trace, answers)])
     else:
         found = asked
     if isinstance(found, float):

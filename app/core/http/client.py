@@ -9,10 +9,10 @@ import base64
 import ssl
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import httpcore
 import httpx
@@ -93,7 +93,14 @@ def own_service_client(url: str, *, key: str | None, timeout_s: float) -> httpx.
     )
 
 
-def redact_credentials(text: str, request: httpx.Request) -> str:
+class SentRequest(Protocol):
+    """A request of either HTTP client."""
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+
+def redact_credentials(text: str, request: SentRequest) -> str:
     """A server's message without the credentials of the request, which some servers repeat."""
     credentials = request.headers.get("authorization", "").partition(" ")[2]
     api_key = request.headers.get("x-api-key")

@@ -1,9 +1,10 @@
 """Client-side throttling of outbound requests: per-server concurrency, Retry-After, cancellation."""
 
+import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
 MAX_IN_FLIGHT: Final = 8
@@ -73,3 +74,39 @@ def get_throttle(name: str) -> Throttle:
     """The throttle that this process shares for one server, or for one key at a server."""
     with _throttles_lock:
         return _throttles.setdefault(name, Throttle())
+
+
+class AsyncThrottle:
+    """`Throttle` for the tasks of one event loop; cancelling a task ends its wait."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._clock = clock
+        self._sleep = sleep
+        self._slots = asyncio.Semaphore(MAX_IN_FLIGHT)
+        self._not_before = 0.0
+
+    def delay_requests(self, seconds: float) -> None:
+        """Delay all further requests, because the server asked for it."""
+        self._not_before = max(self._not_before, self._clock() + seconds)
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """Wait for a slot and keep it until the block ends."""
+        async with self._slots:
+            # The slot is kept during the wait: no other request could use it.
+            while (wait_s := self._not_before - self._clock()) > 0:
+                await self._sleep(wait_s)
+            yield
+
+
+_async_throttles: dict[str, AsyncThrottle] = {}
+
+
+def get_async_throttle(name: str) -> AsyncThrottle:
+    """The throttle that all tasks of this process share for one server."""
+    with _throttles_lock:
+        return _async_throttles.setdefault(name, AsyncThrottle())

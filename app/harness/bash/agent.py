@@ -13,11 +13,9 @@ from app.harness.bash.sandbox import DEFAULT_LIMITS, Sandbox, SandboxLimits, san
 from app.harness.bash.types import AgentTrace, EvalTask, ToolCallResult
 from app.harness.budget import Budget, BudgetKind, RunBudgetExhausted
 from app.harness.results import ConversationEnding
-from app.llm.calling import RetryStatus, track_retries
 from app.llm.conversation import (
     ChatMessage,
     Llm,
-    LlmError,
     MessageRole,
     StopReason,
     Tool,
@@ -25,6 +23,8 @@ from app.llm.conversation import (
     ToolUseBlock,
     user_message,
 )
+from app.llm.errors import LlmError
+from app.llm.retry import RetryStatus, track_retries
 
 BASH: Final = Tool(
     name="bash",

@@ -7,7 +7,8 @@ from typing import Any, Final
 from app.harness.bash.checking import split_check
 from app.harness.bash.types import AgentTrace, EvalTask, Judgement
 from app.harness.budget import Budget
-from app.llm.conversation import Llm, LlmError, ToolResultBlock, Turn, user_message
+from app.llm.conversation import Llm, ToolResultBlock, Turn, user_message
+from app.llm.errors import LlmError
 from app.llm.prices import Price
 
 SYSTEM: Final = (

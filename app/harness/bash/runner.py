@@ -12,7 +12,8 @@ from app.harness.bash.scoring import scored
 from app.harness.bash.types import EvalResult, EvalTask
 from app.harness.budget import Budget, BudgetLimits, RunBudgetExhausted
 from app.harness.results import AttemptOutcome
-from app.llm.conversation import Llm, LlmError
+from app.llm.conversation import Llm
+from app.llm.errors import LlmError
 
 
 class Trial(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Final
 from app.core.errors import Invalid
 from app.llm.types import ChatAnswer, ChatRequest, ModelAnswer, ModelKind, PromptMessage
 from app.metrics.registry import METRICS, version_with
-from app.metrics.types import JudgeError, MetricProvider, MetricSpec, Need, Reading
+from app.metrics.types import JudgeError, JudgeScore, MetricProvider, MetricSpec, Need
 from app.metrics.verdicts import verdict_of
 from app.traces.types import Trace
 
@@ -86,7 +86,7 @@ class LlmJudge:
         )
         return (request,)
 
-    def read(self, trace: Trace, answers: Sequence[ModelAnswer]) -> Reading:  # noqa: ARG002
+    def read(self, trace: Trace, answers: Sequence[ModelAnswer]) -> JudgeScore:  # noqa: ARG002
         """The score and the reason. Raises: `JudgeError` unless the answer holds just one score,
         a number in its range.
         """
@@ -98,7 +98,7 @@ class LlmJudge:
         score, reason = verdict["score"], verdict.get("reason")
         if isinstance(score, bool) or not isinstance(score, int | float):
             raise JudgeError(f"the score is {score!r:.80}, which is no number")
-        return Reading(score, reason if isinstance(reason, str) else None)
+        return JudgeScore(score, reason if isinstance(reason, str) else None)
 
     def compute(self, trace: Trace) -> float:
         raise LookupError(f"{self.spec.key} asks a model about {trace.trace_id}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from app.llm.types import EmbeddingAnswer, EmbeddingRequest, ModelAnswer, ModelKind
 from app.metrics.reference import BOTH_TEXTS
 from app.metrics.registry import METRICS, version_with
-from app.metrics.types import JudgeError, MetricProvider, MetricSpec, Reading
+from app.metrics.types import JudgeError, JudgeScore, MetricProvider, MetricSpec
 from app.metrics.vectors import cosine
 from app.traces.types import Trace
 
@@ -29,14 +29,14 @@ class SemanticSimilarity:
             return ()
         return [EmbeddingRequest(model=self.model, text=text) for text in texts]
 
-    def read(self, trace: Trace, answers: Sequence[ModelAnswer]) -> Reading:
+    def read(self, trace: Trace, answers: Sequence[ModelAnswer]) -> JudgeScore:
         if not answers:
             expected, output = _texts(trace)
-            return Reading(float(expected == output))
+            return JudgeScore(float(expected == output))
         one, other = (_vector(answer) for answer in answers)
         if len(one) != len(other):
             raise JudgeError(f"the vectors have {len(one)} and {len(other)} numbers")
-        return Reading(max(0.0, cosine(one, other)))
+        return JudgeScore(max(0.0, cosine(one, other)))
 
     def compute(self, trace: Trace) -> float:
         raise LookupError(f"{self.spec.key} asks a model about {trace.trace_id}")

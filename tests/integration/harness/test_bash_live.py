@@ -212,7 +212,7 @@ def test_half_a_character_is_replaced(provider: Provider) -> None:
     with model_server(in_order(*answers)) as server:
         trace, _, failure = attempt(server, provider)
     assert failure is None
-    assert [each.stdout for each in trace.tool_calls] == ["?\n"]
+    assert [each.stdout for each in trace.tool_calls] == ["\ufffd\n"]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

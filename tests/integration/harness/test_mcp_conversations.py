@@ -23,12 +23,12 @@ from app.harness.mcp.types import (
 from app.harness.results import AttemptOutcome, ConversationEnding
 from app.llm.conversation import (
     ChatMessage,
-    LlmError,
     MessageRole,
     StopReason,
     ToolResultBlock,
     Turn,
 )
+from app.llm.errors import LlmError, LlmErrorKind
 from app.llm.prices import Price
 from tests.support.mcp_bench import (
     Request,
@@ -221,7 +221,7 @@ def test_a_provider_that_fails_is_an_error_and_keeps_what_was_done() -> None:
 
 
 def test_a_model_that_answers_nothing_any_more_is_asked_nothing_any_more() -> None:
-    model = failing(LlmError("401: wrong key", final=True))
+    model = failing(LlmError("401: wrong key", kind=LlmErrorKind.AUTH))
     tasks = [harness_task(name=name) for name in ("a", "b", "c")]
     report = run(*tasks, model=model, concurrency=1).report
     assert len(model.asked) == 1
@@ -332,7 +332,7 @@ def test_a_server_that_does_not_start_is_no_pass_unless_that_is_expected(
 
 
 def test_a_refused_key_is_not_the_error_that_a_tool_should_give() -> None:
-    model = failing(LlmError("401: wrong key", final=True))
+    model = failing(LlmError("401: wrong key", kind=LlmErrorKind.AUTH))
     evaluator = Evaluator(expect_error=True, expected=401)
     result = run(harness_task(faults(), evaluator=evaluator), model=model).result
     assert (result.outcome, result.passed) == (AttemptOutcome.INFRA_ERROR, None)

@@ -19,7 +19,8 @@ from app.core.http.network_policy import (
     resolve_name,
 )
 from app.core.http.transport import OversizedResponse
-from app.llm.conversation import LlmError, Provider, TurnSettings, user_message
+from app.llm.conversation import Provider, TurnSettings, user_message
+from app.llm.errors import LlmError
 from app.llm.providers import open_llm
 from tests.support.model_server import ModelServer, Raw, model_server
 

@@ -1,3 +1,5 @@
+"""Fixtures: a model server, and a service whose metrics use it."""
+
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -5,12 +7,14 @@ import pytest
 
 from app.core.resources import Resources
 from app.jobs.pool import ProcessPool
-from app.llm.retry import Patience
+from app.llm.retry import completion_retries
 from app.runs import llm_metrics
 from tests.support.llm import Models, model_server
 from tests.support.service import Service, running_service
 
-HASTE = Patience(request_s=20.0, retries=2, first_wait_s=0.01, rate_limit_s=5.0)
+SHORT_RETRIES = completion_retries(
+    attempt_timeout_s=20.0, max_retries=2, first_wait_s=0.01, rate_limit_s=5.0
+)
 
 
 @pytest.fixture
@@ -26,8 +30,8 @@ def service(
     models: Models,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Service]:
-    """The service, whose workers ask the models and have little patience with them."""
-    monkeypatch.setattr(llm_metrics, "PATIENCE", HASTE)
+    """The service with an agent; its workers use the model server and retry after short waits."""
+    monkeypatch.setattr(llm_metrics, "RETRIES", SHORT_RETRIES)
     resources = replace(service_resources, llm=models.access)
     with running_service(resources, metric_pool) as running:
         running.agent()

@@ -13,9 +13,11 @@ from starlette.responses import HTMLResponse, Response
 
 from app.core.clock import utc_now
 from app.jobs.handlers import HandBack, Job
-from app.llm.crew import Arrived, Batch, Crew
-from app.llm.failures import Failure, Kind, LlmUnavailable, NoAnswer
+from app.llm.completion_pool import BatchOutcome, CompletionPool
+from app.llm.conversation import Usage
+from app.llm.errors import LlmError, LlmErrorKind, LlmUnavailable
 from app.llm.types import (
+    BatchResponse,
     ChatAnswer,
     ChatRequest,
     EmbeddingAnswer,
@@ -23,16 +25,15 @@ from app.llm.types import (
     ModelAnswer,
     ModelRequest,
     PromptMessage,
-    Usage,
+    RequestBatch,
     request_key,
 )
-from app.llm.wire import Reply
 from app.metrics.types import Failed, MetricRef
 from app.runs import completion_fetcher
-from app.runs.completion_fetcher import Fetching
+from app.runs.completion_fetcher import CompletionFetcher
 from app.runs.leases import RunEnded
 from app.runs.llm_cache import MAX_AGE, RequestUsage, evict_expired_answers, put_answers
-from app.runs.llm_metrics import ask_traces
+from app.runs.llm_metrics import measure_remote
 from app.traces.types import Trace
 from tests.support.llm import (
     EMBEDDER,
@@ -279,22 +280,22 @@ def test_texts_that_are_too_many_at_once_are_asked_for_in_smaller_numbers(
     assert (run["status"], run["errorShare"]) == ("COMPLETED", 0.0)
 
 
-class InTurn(Crew):
+class FakePool(CompletionPool):
     """Asks one batch after the other; fails at those that hold a text with an x."""
 
     def __init__(self) -> None:
-        self.batches: list[Batch] = []
+        self.batches: list[RequestBatch] = []
 
-    def put(self, batch: Batch) -> None:
+    def submit(self, batch: RequestBatch) -> None:
         self.batches.append(batch)
 
-    def take(self, timeout_s: float) -> list[Arrived]:  # noqa: ARG002
+    def take(self, timeout_s: float) -> list[BatchOutcome]:  # noqa: ARG002
         batch = self.batches.pop(0)
         if any("x" in text_of(one) for one in batch):
-            failure = Failure(kind=Kind.SERVER, detail="too long", status=500)
-            return [Arrived(batch, NoAnswer(failure))]
+            error = LlmError("too long", kind=LlmErrorKind.SERVER, status=500)
+            return [BatchOutcome(batch, error)]
         answers = tuple(map(answer_to, batch))
-        return [Arrived(batch, Reply(answers, Usage(1, 0, None)))]
+        return [BatchOutcome(batch, BatchResponse(answers, Usage(input_tokens=1, output_tokens=0)))]
 
 
 def text_of(request: ModelRequest) -> str:
@@ -318,7 +319,7 @@ def test_a_server_that_fails_at_many_conversations_in_a_row_is_not_taken_for_one
         ChatRequest(model=JUDGE, messages=(PromptMessage(role="user", content=said),))
         for said in [*(f"{number}x" for number in range(20)), "a", "b"]
     ]
-    found = Fetching(job, 1, "server", InTurn()).fetch(wanted, lambda: None)
+    found = CompletionFetcher(job, 1, "server", FakePool()).fetch(wanted, lambda: None)
     failed = [isinstance(found[request_key("server", one)], Failed) for one in wanted]
     assert failed == [True] * 20 + [False] * 2
     assert len(found) == len(wanted)
@@ -327,11 +328,11 @@ def test_a_server_that_fails_at_many_conversations_in_a_row_is_not_taken_for_one
 def test_texts_that_a_server_fails_at_are_found_in_however_many_batches(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(completion_fetcher, "TEXTS_AT_ONCE", 4)
+    monkeypatch.setattr(completion_fetcher, "MAX_BATCH_TEXTS", 4)
     job = Job(resources=service.resources, pool=service.pool, must_stop=lambda: False)
     texts = [f"{number}x" if number % 4 == 0 else f"{number}" for number in range(48)]
     wanted = [EmbeddingRequest(model=EMBEDDER, text=text) for text in texts]
-    found = Fetching(job, 1, "server", InTurn()).fetch(wanted, lambda: None)
+    found = CompletionFetcher(job, 1, "server", FakePool()).fetch(wanted, lambda: None)
     failed = [isinstance(found[request_key("server", one)], Failed) for one in wanted]
     assert failed == ["x" in text for text in texts]
 
@@ -347,8 +348,10 @@ def test_a_server_that_answers_nothing_is_given_up(
     ]
     job = Job(resources=service.resources, pool=service.pool, must_stop=lambda: False)
     ref = MetricRef.of(metric, {"model": JUDGE})
-    with pytest.raises(LlmUnavailable, match=f"at {models.url} does not answer: 503 overloaded"):
-        ask_traces(traces, (ref,), job=job, run_seq=1, checkpoint=lambda: None, kept_for="#run-1")
+    with pytest.raises(LlmUnavailable, match=f"at {models.url} does not respond: 503: overloaded"):
+        measure_remote(
+            traces, (ref,), job=job, run_seq=1, checkpoint=lambda: None, cache_suffix="#run-1"
+        )
 
 
 @pytest.mark.parametrize(
@@ -467,7 +470,7 @@ def asked_of_silence(
     ref = MetricRef.of("LLM_JUDGE", {"prompt": "{output}", "model": JUDGE})
     traces = [Trace(trace_id=f"t-{n}", item_id="i", output=f"{n}") for n in range(20)]
     job = Job(resources=service.resources, pool=service.pool, must_stop=must_stop)
-    ask_traces(traces, (ref,), job=job, run_seq=1, checkpoint=checkpoint)
+    measure_remote(traces, (ref,), job=job, run_seq=1, checkpoint=checkpoint)
 
 
 def test_a_worker_that_stops_does_not_wait_for_a_silent_server(
@@ -493,7 +496,9 @@ def test_a_run_that_ends_does_not_wait_for_a_silent_server(
 def test_a_sum_with_a_cost_that_nobody_told_is_unknown(service: Service, models: Models) -> None:
     service.benchmark(metrics=[BY_LENGTH])
     run = service.start()
-    told = [RequestUsage(JUDGE, Usage(1, 2, cost)) for cost in (0.5, None)]
+    told = [
+        RequestUsage(JUDGE, Usage(input_tokens=1, output_tokens=2), cost) for cost in (0.5, None)
+    ]
     with service.resources.db.begin() as session:
         put_answers(session, 1, {}, told, utc_now())
     assert spending(service, run) == [

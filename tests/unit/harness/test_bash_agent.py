@@ -26,11 +26,9 @@ from app.harness.bash.sandbox import SandboxLimits, sandbox_prompt
 from app.harness.bash.types import EvalResult, EvalTask
 from app.harness.budget import Budget, BudgetLimits
 from app.harness.results import AttemptOutcome, ConversationEnding
-from app.llm.calling import SdkErrors, call_with_retries
 from app.llm.conversation import (
     ChatMessage,
     Llm,
-    LlmError,
     MessageRole,
     StopReason,
     TextBlock,
@@ -40,8 +38,11 @@ from app.llm.conversation import (
     TurnSettings,
     Usage,
 )
+from app.llm.errors import LlmError, LlmErrorKind
 from app.llm.prices import Price
+from app.llm.retry import call_with_retries
 from app.llm.scripted import Script, ScriptedLlm
+from app.llm.sdk import SdkErrors, call_sdk
 from app.llm.turn_cache import CachedLlm
 from tests.support.bash_eval import call, report, result, task, trace
 
@@ -201,7 +202,7 @@ class Flaky(Parrot):
 
         if number == self.late > 2:
             raise TimeoutError
-        return await call_with_retries(call, ERRORS, sleep=sleep)
+        return await call_with_retries(lambda: call_sdk(call, ERRORS, 60.0), sleep=sleep)
 
 
 def test_a_server_that_falls_silent_in_mid_task_is_no_failure_of_the_model() -> None:
@@ -211,7 +212,7 @@ def test_a_server_that_falls_silent_in_mid_task_is_no_failure_of_the_model() -> 
         1,
         1,
     )
-    assert str(made.failure) == "no answer when 600 s were over: no answer: busy"
+    assert str(made.failure) == "no answer when 600 s were over: no response: busy"
 
 
 def test_a_server_that_answers_again_leaves_the_time_to_the_model() -> None:
@@ -312,7 +313,7 @@ def test_a_task_that_errors_is_a_result_and_the_next_is_run() -> None:
 
 
 def test_after_a_final_failure_nothing_more_is_asked() -> None:
-    parrot = Parrot([LlmError("no such key", final=True)])
+    parrot = Parrot([LlmError("no such key", kind=LlmErrorKind.AUTH)])
     first, second = run_all(parrot, task(task_id="a"), task(task_id="b"))
     assert first.outcome is AttemptOutcome.INFRA_ERROR
     assert (second.outcome, second.reason) == (AttemptOutcome.SKIPPED, "given up: no such key")
@@ -406,7 +407,7 @@ def test_an_answer_that_is_no_judgement_is_an_error_of_the_judge(answer: str) ->
 
 def test_a_judge_that_answers_nobody_ends_the_run() -> None:
     """Whatever the model did for the tasks that are left, nobody would score it."""
-    judge = Judge(Parrot([LlmError("401: wrong key", final=True)]))
+    judge = Judge(Parrot([LlmError("401: wrong key", kind=LlmErrorKind.AUTH)]))
     model = Parrot([turn(text="Done.")])
     found = run_all(model, JUDGED, replace(JUDGED, id="next"), judge=judge)
     assert [each.outcome for each in found] == [AttemptOutcome.JUDGE_ERROR, AttemptOutcome.SKIPPED]

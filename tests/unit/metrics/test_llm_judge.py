@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from app.core.errors import Invalid
 from app.llm.types import ChatAnswer, ChatRequest
 from app.metrics.registry import load_metrics, provider_for, ref_of_column
-from app.metrics.remote import Answered, Judged, judged_by, requests_to
+from app.metrics.remote import AnsweredTrace, JudgedTrace, provider_requests, provider_verdicts
 from app.metrics.types import (
     Failed,
     FailureKind,
@@ -46,13 +46,13 @@ def request_about(one: Trace, **options: OptionValue) -> ChatRequest:
     return request
 
 
-def judged(content: str | None, refusal: str | None = None, **options: OptionValue) -> Judged:
+def judged(content: str | None, refusal: str | None = None, **options: OptionValue) -> JudgedTrace:
     answer = ChatAnswer(content=content, refusal=refusal)
-    [found] = judged_by(judge(**options), [Answered(trace(), (answer,))])
+    [found] = provider_verdicts(judge(**options), [AnsweredTrace(trace(), (answer,))])
     return found
 
 
-def failure(found: Judged) -> Failed:
+def failure(found: JudgedTrace) -> Failed:
     assert isinstance(found.measurement, Failed)
     return found.measurement
 
@@ -99,18 +99,19 @@ def test_no_text_can_close_its_marks(output: str, asked: str) -> None:
 
 def test_a_trace_without_a_text_that_the_prompt_wants_is_skipped() -> None:
     [without_expected, without_input] = [
-        requests_to(judge(), [trace(**{text: None})])[0] for text in ("expected_output", "input")
+        provider_requests(judge(), [trace(**{text: None})])[0]
+        for text in ("expected_output", "input")
     ]
     assert without_expected == Skipped(SkipReason.NO_EXPECTED_OUTPUT)
     assert without_input == Skipped(SkipReason.NOT_SUPPORTED)
-    [asked] = requests_to(judge(prompt=TONE), [trace(expected_output=None, input=None)])
+    [asked] = provider_requests(judge(prompt=TONE), [trace(expected_output=None, input=None)])
     assert isinstance(asked, list)
     assert len(asked) == 1
 
 
 def test_an_agent_that_failed_has_the_minimum_and_nobody_is_asked() -> None:
     failed = trace(outcome=TraceOutcome.AGENT_ERROR, output=None)
-    assert requests_to(judge(minimum=1, maximum=5), [failed]) == [1.0]
+    assert provider_requests(judge(minimum=1, maximum=5), [failed]) == [1.0]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_an_agent_that_failed_has_the_minimum_and_nobody_is_asked() -> None:
     ],
 )
 def test_one_object_with_a_score_is_read_whatever_stands_around_it(content: str) -> None:
-    assert judged(content) == Judged(0.5, "so")
+    assert judged(content) == JudgedTrace(0.5, "so")
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_a_refusal_is_a_judge_error_with_its_reason() -> None:
 
 
 def test_a_score_is_measured_by_the_range_that_was_told() -> None:
-    assert judged('{"score": 4}', minimum=1, maximum=5) == Judged(4.0)
+    assert judged('{"score": 4}', minimum=1, maximum=5) == JudgedTrace(4.0)
     assert failure(judged('{"score": 0.5}', minimum=1, maximum=5)).kind is FailureKind.JUDGE_ERROR
 
 
@@ -167,7 +168,7 @@ def test_a_reason_is_kept_short_and_storable() -> None:
     reason = judged(content).reason
     assert reason is not None
     assert reason == "\N{REPLACEMENT CHARACTER}" * 2 + "x" * 998
-    assert judged('{"score": 1, "reason": 7}') == Judged(1.0)
+    assert judged('{"score": 1, "reason": 7}') == JudgedTrace(1.0)
 
 
 @given(st.text() | st.from_regex(r'[{}\[\]":,0-9a-e score]*'))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.llm.types import ChatAnswer, EmbeddingAnswer, EmbeddingRequest, ModelAnswer
 from app.metrics.registry import load_metrics, provider_for
-from app.metrics.remote import Answered, Judged, judged_by, requests_to
+from app.metrics.remote import AnsweredTrace, JudgedTrace, provider_requests, provider_verdicts
 from app.metrics.types import (
     Failed,
     FailureKind,
@@ -44,8 +44,8 @@ def vector(*numbers: float) -> EmbeddingAnswer:
     return EmbeddingAnswer(array("f", numbers))
 
 
-def judged(*answers: ModelAnswer, texts: tuple[str, str] = ("a", "b")) -> Judged:
-    [found] = judged_by(similarity(), [Answered(pair(*texts), answers)])
+def judged(*answers: ModelAnswer, texts: tuple[str, str] = ("a", "b")) -> JudgedTrace:
+    [found] = provider_verdicts(similarity(), [AnsweredTrace(pair(*texts), answers)])
     return found
 
 
@@ -107,25 +107,25 @@ def test_a_vector_without_direction_is_a_judge_error() -> None:
     ],
 )
 def test_equal_and_blank_texts_need_no_model(texts: tuple[str, str], wanted: float) -> None:
-    assert requests_to(similarity(), [pair(*texts)]) == [[]]
-    assert judged(texts=texts) == Judged(wanted)
+    assert provider_requests(similarity(), [pair(*texts)]) == [[]]
+    assert judged(texts=texts) == JudgedTrace(wanted)
 
 
 def test_other_texts_are_embedded_each_by_itself() -> None:
-    assert requests_to(similarity(), [pair("Rome", " Paris ")]) == [
+    assert provider_requests(similarity(), [pair("Rome", " Paris ")]) == [
         [EmbeddingRequest(model="m", text="Rome"), EmbeddingRequest(model="m", text="Paris")]
     ]
 
 
 def test_what_is_known_without_a_model_is_not_asked() -> None:
-    assert requests_to(
+    assert provider_requests(
         similarity(),
         [pair(None, "x"), pair("x", None), pair("x", None, TraceOutcome.TIMEOUT)],
     ) == [Skipped(SkipReason.NO_EXPECTED_OUTPUT), Skipped(SkipReason.NO_OUTPUT), 0.0]
 
 
 def test_a_negative_cosine_is_zero() -> None:
-    assert judged(vector(1, 0), vector(-1, 0)) == Judged(0.0)
+    assert judged(vector(1, 0), vector(-1, 0)) == JudgedTrace(0.0)
     assert judged(vector(3, 4), vector(4, 3)).measurement == pytest.approx(24 / 25)
 
 

@@ -18,7 +18,7 @@ from app.harness.mcp.servers import Servers
 from app.harness.mcp.sessions import McpServer, ServerFailed
 from app.harness.mcp.types import OUTCOMES, AttemptError, ErrorKind, Evaluation, TaskResult
 from app.harness.results import AttemptOutcome, ConversationEnding
-from app.llm.conversation import LlmError
+from app.llm.errors import LlmError
 from app.llm.prices import Price
 
 SHOWN: Final = 500  # characters of a tool's error

@@ -9,7 +9,8 @@ from app.harness.budget import Budget
 from app.harness.mcp.judging import JudgeFailed
 from app.harness.mcp.plan import LlmEndpoint, PlannedTask
 from app.harness.results import JudgeUsage
-from app.llm.conversation import Llm, LlmError, TurnSettings, user_message
+from app.llm.conversation import Llm, TurnSettings, user_message
+from app.llm.errors import LlmError
 from app.llm.prices import Price
 from app.llm.providers import KEYS, open_llm
 

@@ -1,36 +1,38 @@
-"""One server of models, well and unwell: what is sent, what is read, what is tried again."""
+"""Requests to a model server: what is sent, what is read, what is retried."""
 
 from array import array
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from app.core.encryption import Secret
 from app.core.errors import Invalid
-from app.core.http.client import outbound_client
+from app.core.http.async_client import outbound_async_client
 from app.core.http.network_policy import PRIVATE_SERVERS, PUBLIC_ONLY, RefusedAddress
-from app.core.http.throttle import Throttle
-from app.llm.client import Client, new_client
-from app.llm.failures import (
-    Kind,
+from app.core.http.throttle import AsyncThrottle
+from app.llm.completion_pool import run_in_model_loop
+from app.llm.completions import CompletionClient, new_client, open_completions
+from app.llm.conversation import Usage
+from app.llm.errors import (
     LlmAuthError,
+    LlmError,
+    LlmErrorKind,
     LlmNotFoundError,
     LlmQuotaExceeded,
     LlmRedirected,
-    NoAnswer,
 )
-from app.llm.retry import Patience
+from app.llm.retry import completion_retries
 from app.llm.types import (
+    BatchResponse,
     ChatAnswer,
     ChatRequest,
     EmbeddingAnswer,
     EmbeddingRequest,
+    ModelRequest,
     PromptMessage,
-    Usage,
 )
 from tests.support.llm import (
     EMBEDDER,
@@ -47,8 +49,13 @@ from tests.support.llm import (
     vector_of,
 )
 
-QUICK = Patience(request_s=20.0, retries=2, first_wait_s=1.0, rate_limit_s=10.0)
-ASKED = ChatRequest(
+# The SDK takes half a second to import: one worker does it for all.
+pytestmark = pytest.mark.xdist_group("sdks of models")
+
+RETRIES = completion_retries(
+    attempt_timeout_s=20.0, max_retries=2, first_wait_s=1.0, rate_limit_s=10.0
+)
+CHAT_REQUEST = ChatRequest(
     model=JUDGE,
     messages=(
         PromptMessage(role="system", content="Judge."),
@@ -59,36 +66,55 @@ ASKED = ChatRequest(
 )
 
 
-class Waits:
-    """Counts what is waited for; only its own clock goes on meanwhile."""
+class FakeSleep:
+    """Records the waits; its clock advances by them only."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
 
-    def __call__(self, seconds: float) -> None:
-        if seconds:
-            self.seconds.append(seconds)
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
 
     def clock(self) -> float:
         return sum(self.seconds)
 
 
-@pytest.fixture
-def waits() -> Waits:
-    return Waits()
+class Client:
+    """A client that is called from the thread of the test."""
+
+    def __init__(self, client: CompletionClient) -> None:
+        self._client = client
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        run_in_model_loop(self._client.close())
+
+    def complete(self, batch: Sequence[ModelRequest]) -> BatchResponse:
+        return run_in_model_loop(self._client.complete(batch))
 
 
 @pytest.fixture
-def client(models: Models, waits: Waits) -> Iterator[Client]:
-    with outbound_client(timeout_s=20, max_bytes=2**20, policy=PRIVATE_SERVERS) as http:
-        yield Client(
-            http,
+def sleep() -> FakeSleep:
+    return FakeSleep()
+
+
+@pytest.fixture
+def client(models: Models, sleep: FakeSleep) -> Iterator[Client]:
+    http = outbound_async_client(timeout_s=20, max_bytes=2**20, policy=PRIVATE_SERVERS)
+    throttle = AsyncThrottle(sleep.clock, sleep)
+    with Client(
+        new_client(
             models.access,
-            turns=Throttle(waits.clock),
-            pause=waits,
-            patience=QUICK,
+            http,
+            retries=RETRIES,
+            throttle=throttle,
+            sleep=sleep,
             chance=lambda: 0.5,
         )
+    ) as opened:
+        yield opened
 
 
 def texts(*given: str) -> list[EmbeddingRequest]:
@@ -99,16 +125,16 @@ def test_a_conversation_is_sent_as_the_api_wants_it_and_answered(
     models: Models, client: Client
 ) -> None:
     models.usage = {"prompt_tokens": 12, "completion_tokens": 3, "cost": 0.0004}
-    reply = client.ask([ASKED])
+    reply = client.complete([CHAT_REQUEST])
     assert reply.answers == (ChatAnswer(content='{"reason": "as good as it gets", "score": 0.75}'),)
-    assert reply.usage == Usage(12, 3, 0.0004)
+    assert (reply.usage, reply.cost_usd) == (Usage(input_tokens=12, output_tokens=3), 0.0004)
     [asked] = models.asked
     assert (asked.path, asked.key) == ("/v1/chat/completions", KEY)
     assert asked.body == {
         "model": JUDGE,
         "messages": [
             {"role": "system", "content": "Judge."},
-            {"role": "user", "content": "é \ud83d"},
+            {"role": "user", "content": "é \ufffd"},
         ],
         "temperature": 0.5,
         "response_format": {"type": "json_object"},
@@ -118,10 +144,10 @@ def test_a_conversation_is_sent_as_the_api_wants_it_and_answered(
 def test_texts_are_embedded_together_and_come_back_in_their_order(
     models: Models, client: Client
 ) -> None:
-    reply = client.ask(texts("one", "two", "three"))
+    reply = client.complete(texts("one", "two", "three"))
     wanted = tuple(EmbeddingAnswer(array("f", vector_of(text))) for text in ("one", "two", "three"))
     assert reply.answers == wanted
-    assert reply.usage == Usage(100, 10, None)
+    assert (reply.usage, reply.cost_usd) == (Usage(input_tokens=100, output_tokens=10), None)
     assert models.asked[0].body == {
         "model": EMBEDDER,
         "input": ["one", "two", "three"],
@@ -132,47 +158,45 @@ def test_texts_are_embedded_together_and_come_back_in_their_order(
 def test_a_server_without_a_key_gets_none(models: Models) -> None:
     models.faults.append(always(JSONResponse(completion("fine"))))
     access = replace(models.access, api_key=None)
-    with closing(
-        new_client(access, policy=PRIVATE_SERVERS, pause=Waits(), patience=QUICK)
-    ) as opened:
-        assert opened.ask([ASKED]).answers == (ChatAnswer(content="fine"),)
+    with Client(open_completions(access, policy=PRIVATE_SERVERS, retries=RETRIES)) as opened:
+        assert opened.complete([CHAT_REQUEST]).answers == (ChatAnswer(content="fine"),)
     assert models.asked[0].key == ""
 
 
 @pytest.mark.parametrize("status", [408, 500, 502, 503, 529])
 def test_errors_of_the_server_are_tried_again_with_growing_waits(
-    status: int, models: Models, client: Client, waits: Waits
+    status: int, models: Models, client: Client, sleep: FakeSleep
 ) -> None:
     models.faults.append(times(2, refusal(status, "later")))
-    client.ask([ASKED])
+    client.complete([CHAT_REQUEST])
     assert len(models.asked) == 3
-    assert waits.seconds == [0.5, 1.0]  # half of 1 s and of 2 s
+    assert sleep.seconds == [0.5, 1.0]  # half of 1 s and of 2 s
 
 
 def test_after_its_retries_a_request_has_no_answer(
-    models: Models, client: Client, waits: Waits
+    models: Models, client: Client, sleep: FakeSleep
 ) -> None:
     models.faults.append(always(refusal(503, "the model is overloaded")))
-    with pytest.raises(NoAnswer, match="503 the model is overloaded") as raised:
-        client.ask([ASKED])
-    assert raised.value.failure.kind is Kind.SERVER
+    with pytest.raises(LlmError, match="503: the model is overloaded") as raised:
+        client.complete([CHAT_REQUEST])
+    assert raised.value.kind is LlmErrorKind.SERVER
     assert len(models.asked) == 3
 
 
 def test_a_rate_limit_is_waited_for_as_long_as_the_server_asks(
-    models: Models, client: Client, waits: Waits
+    models: Models, client: Client, sleep: FakeSleep
 ) -> None:
     models.faults.append(once(refusal(429, "slow down", "rate_limit_exceeded", Retry_After="7")))
-    client.ask([ASKED])
-    assert waits.seconds == [7.0]
+    client.complete([CHAT_REQUEST])
+    assert sleep.seconds == [7.0]
     assert len(models.asked) == 2
 
 
 def test_a_rate_limit_that_lasts_too_long_is_no_answer(models: Models, client: Client) -> None:
     models.faults.append(always(refusal(429, "slow down", Retry_After="60")))
-    with pytest.raises(NoAnswer) as raised:
-        client.ask([ASKED])
-    assert raised.value.failure.kind is Kind.RATE_LIMITED
+    with pytest.raises(LlmError) as raised:
+        client.complete([CHAT_REQUEST])
+    assert raised.value.kind is LlmErrorKind.RATE_LIMITED
     assert len(models.asked) == 1
 
 
@@ -182,18 +206,18 @@ def test_a_rate_limit_that_lasts_too_long_is_no_answer(models: Models, client: C
         (
             refusal(401, f"Incorrect API key: {KEY}"),
             LlmAuthError,
-            r"401 Incorrect API key: \[redacted\]",
+            r"401: Incorrect API key: \[redacted\]",
         ),
         (refusal(401, f"{'wrong ' * 32}{KEY}"), LlmAuthError, "Correct MOSAICO_LLM_API_KEY"),
         (refusal(403, "not yours"), LlmAuthError, "Correct MOSAICO_LLM_API_KEY"),
-        (refusal(402, "pay first"), LlmQuotaExceeded, "402 pay first"),
+        (refusal(402, "pay first"), LlmQuotaExceeded, "402: pay first"),
         (
             refusal(429, "You exceeded it", "insufficient_quota"),
             LlmQuotaExceeded,
-            "Top the account up",
+            "Top up the account",
         ),
-        (refusal(404, "no model of that name"), LlmNotFoundError, "Correct the model's name"),
-        (RedirectResponse("http://elsewhere.example/"), LlmRedirected, "the address it has now"),
+        (refusal(404, "no model of that name"), LlmNotFoundError, "Correct the model name"),
+        (RedirectResponse("http://elsewhere.example/"), LlmRedirected, "the new address"),
     ],
 )
 def test_what_every_request_would_meet_is_told_at_once(
@@ -201,7 +225,7 @@ def test_what_every_request_would_meet_is_told_at_once(
 ) -> None:
     models.faults.append(always(answer))
     with pytest.raises(error, match=said) as raised:
-        client.ask([ASKED])
+        client.complete([CHAT_REQUEST])
     assert KEY[:4] not in str(raised.value)  # nor its beginning, where the words are cut
     assert len(models.asked) == 1
 
@@ -221,12 +245,12 @@ def test_an_answer_that_cannot_be_read_is_asked_for_once_more(
     answer: Response, models: Models, client: Client
 ) -> None:
     models.faults.append(once(answer))
-    client.ask([ASKED])
+    client.complete([CHAT_REQUEST])
     assert len(models.asked) == 2
     models.faults = [always(answer)]
-    with pytest.raises(NoAnswer) as raised:
-        client.ask([ASKED])
-    assert raised.value.failure.kind is Kind.GARBLED
+    with pytest.raises(LlmError) as raised:
+        client.complete([CHAT_REQUEST])
+    assert raised.value.kind is LlmErrorKind.UNREADABLE
     assert len(models.asked) == 4
 
 
@@ -247,15 +271,15 @@ def test_vectors_that_are_none_or_too_few_are_not_taken(
     rows: Any, models: Models, client: Client
 ) -> None:
     models.faults.append(always(JSONResponse({"data": rows})))
-    with pytest.raises(NoAnswer) as raised:
-        client.ask(texts("a", "b"))
-    assert raised.value.failure.kind is Kind.GARBLED
+    with pytest.raises(LlmError) as raised:
+        client.complete(texts("a", "b"))
+    assert raised.value.kind is LlmErrorKind.UNREADABLE
 
 
 def test_vectors_in_base64_are_read_too(models: Models, client: Client) -> None:
     # The floats 1.0 and -2.0, four bytes each, the lowest first.
     models.faults.append(always(JSONResponse({"data": [{"embedding": "AACAPwAAAMA="}]})))
-    assert client.ask(texts("a")).answers == (EmbeddingAnswer(array("f", [1.0, -2.0])),)
+    assert client.complete(texts("a")).answers == (EmbeddingAnswer(array("f", [1.0, -2.0])),)
 
 
 def test_a_refusal_and_a_filter_are_answers_without_content(models: Models, client: Client) -> None:
@@ -263,9 +287,13 @@ def test_a_refusal_and_a_filter_are_answers_without_content(models: Models, clie
     filtered = completion("")
     filtered["choices"][0]["finish_reason"] = "content_filter"
     models.faults += [once(JSONResponse(refused)), once(JSONResponse(filtered))]
-    assert client.ask([ASKED]).answers == (ChatAnswer(content=None, refusal="I will not."),)
-    [answer] = client.ask([ASKED]).answers
-    assert answer == ChatAnswer(content=None, refusal="a filter of the server held the answer back")
+    assert client.complete([CHAT_REQUEST]).answers == (
+        ChatAnswer(content=None, refusal="I will not."),
+    )
+    [answer] = client.complete([CHAT_REQUEST]).answers
+    assert answer == ChatAnswer(
+        content=None, refusal="the content filter of the server withheld the answer"
+    )
 
 
 def test_what_a_model_refuses_to_be_told_is_left_out_from_then_on(
@@ -278,8 +306,8 @@ def test_what_a_model_refuses_to_be_told_is_left_out_from_then_on(
         return None
 
     models.faults.append(picky)
-    client.ask([ASKED])
-    client.ask([ASKED])
+    client.complete([CHAT_REQUEST])
+    client.complete([CHAT_REQUEST])
     assert [sorted(asked.body) for asked in models.asked] == [
         ["messages", "model", "response_format", "temperature"],
         ["messages", "model", "temperature"],
@@ -292,58 +320,55 @@ def test_a_request_that_is_refused_for_another_reason_has_no_answer(
     models: Models, client: Client
 ) -> None:
     models.faults.append(always(refusal(400, "maximum context length is 8 tokens")))
-    with pytest.raises(NoAnswer, match="400 maximum context length") as raised:
-        client.ask([ASKED])
-    assert raised.value.failure.kind is Kind.REFUSED
+    with pytest.raises(LlmError, match="400: maximum context length") as raised:
+        client.complete([CHAT_REQUEST])
+    assert raised.value.kind is LlmErrorKind.REJECTED
     assert len(models.asked) == 1
 
 
 def test_a_server_that_is_silent_is_given_up_at_the_deadline(models: Models) -> None:
     models.faults.append(always(Silence(models)))
-    patience = Patience(request_s=0.2, retries=1, first_wait_s=0.0)
+    retries = completion_retries(attempt_timeout_s=0.2, max_retries=1, first_wait_s=0.0)
     with (
-        closing(
-            new_client(models.access, policy=PRIVATE_SERVERS, pause=Waits(), patience=patience)
-        ) as opened,
-        pytest.raises(NoAnswer) as raised,
+        Client(open_completions(models.access, policy=PRIVATE_SERVERS, retries=retries)) as opened,
+        pytest.raises(LlmError) as raised,
     ):
-        opened.ask([ASKED])
-    assert raised.value.failure.kind in (Kind.SILENT, Kind.UNREACHABLE)
+        opened.complete([CHAT_REQUEST])
+    assert raised.value.kind in (LlmErrorKind.TIMEOUT, LlmErrorKind.UNREACHABLE)
     assert len(models.asked) == 2
 
 
 def test_nobody_there_is_no_answer_and_what_is_not_called_is_refused(models: Models) -> None:
     nowhere = replace(models.access, base_url="http://127.0.0.1:1/v1", api_key=Secret("k"))
-    with closing(
-        new_client(nowhere, policy=PRIVATE_SERVERS, pause=Waits(), patience=QUICK)
-    ) as opened:
-        with pytest.raises(NoAnswer) as raised:
-            opened.ask([ASKED])
-        assert raised.value.failure.kind is Kind.UNREACHABLE
+    no_waits = completion_retries(attempt_timeout_s=20.0, max_retries=2, first_wait_s=0.0)
+    with Client(open_completions(nowhere, policy=PRIVATE_SERVERS, retries=no_waits)) as opened:
+        with pytest.raises(LlmError) as raised:
+            opened.complete([CHAT_REQUEST])
+        assert raised.value.kind is LlmErrorKind.UNREACHABLE
     with (
-        closing(
-            new_client(models.access, policy=PUBLIC_ONLY, pause=Waits(), patience=QUICK)
-        ) as opened,
+        Client(open_completions(models.access, policy=PUBLIC_ONLY, retries=RETRIES)) as opened,
         pytest.raises(RefusedAddress),
     ):
-        opened.ask([ASKED])
+        opened.complete([CHAT_REQUEST])
     assert models.asked == []
 
 
-def test_whoever_pauses_may_leave(models: Models) -> None:
-    class Left(Exception):
+def test_client__cancelled_while_it_waits_for_a_retry_sends_nothing_more(
+    models: Models, sleep: FakeSleep
+) -> None:
+    class Cancelled(Exception):
         pass
 
-    def leave(seconds: float) -> None:
-        raise Left
+    async def cancel(_: float) -> None:
+        raise Cancelled
 
     models.faults.append(always(refusal(500, "later")))
-    stop: Callable[[float], None] = leave
+    http = outbound_async_client(timeout_s=20, max_bytes=2**20, policy=PRIVATE_SERVERS)
     with (
-        closing(
-            new_client(models.access, policy=PRIVATE_SERVERS, pause=stop, patience=QUICK)
+        Client(
+            new_client(models.access, http, retries=RETRIES, throttle=AsyncThrottle(), sleep=cancel)
         ) as opened,
-        pytest.raises(Left),
+        pytest.raises(Cancelled),
     ):
-        opened.ask([ASKED])
+        opened.complete([CHAT_REQUEST])
     assert len(models.asked) == 1

@@ -1,52 +1,40 @@
 """Which failures of a provider are tried again, and after how long."""
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from app.core.console.input_files import BadInput
-from app.llm.answers import read_arguments, read_usage, text_of
-from app.llm.calling import SdkErrors, call_with_retries
-from app.llm.conversation import LlmError, Provider, TurnSettings
+from app.llm.conversation import Provider, TurnSettings
+from app.llm.errors import LlmError
 from app.llm.prices import Price, read_price
 from app.llm.providers import MissingKey, open_llm
+from app.llm.responses import read_arguments, read_text, read_usage
+from app.llm.retry import call_with_retries
+from app.llm.sdk import SdkErrors, call_sdk
 
 
-class Trouble(Exception):
-    """Anything that an SDK raises."""
+class SdkError(Exception):
+    """Any exception of an SDK."""
 
 
-class NoConnection(Trouble):
-    """No answer at all."""
+class NoConnection(SdkError):
+    """No response at all."""
 
 
-@dataclass
-class Headers:
-    headers: Mapping[str, str]
+class StatusError(SdkError):
+    """A response with an error status."""
+
+    def __init__(self, status: int, message: str = "", retry_after: str | None = None) -> None:
+        headers = {"retry-after": retry_after} if retry_after else {}
+        request = httpx2.Request("POST", "http://a/", headers={"Authorization": "Bearer sekret"})
+        super().__init__(message)
+        self.response = httpx2.Response(status, headers=headers, text=message, request=request)
 
 
-@dataclass
-class Refused(Trouble):
-    """An answer that is an error."""
-
-    status_code: int
-    message: str = ""
-    retry_after: str | None = None
-    request: httpx2.Request | None = None
-    response: Headers = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.response = Headers({"retry-after": self.retry_after} if self.retry_after else {})
-
-    def __str__(self) -> str:
-        return self.message
-
-
-ERRORS = SdkErrors(status=Refused, connection=NoConnection, any=Trouble)
+ERRORS = SdkErrors(status=StatusError, connection=NoConnection, any=SdkError)
 
 
 def waits(*errors: Exception) -> list[float]:
@@ -54,7 +42,7 @@ def waits(*errors: Exception) -> list[float]:
     left = list(errors)
     waited: list[float] = []
 
-    async def call() -> str:
+    async def respond() -> str:
         if left:
             raise left.pop(0)
         return "answer"
@@ -62,44 +50,47 @@ def waits(*errors: Exception) -> list[float]:
     async def sleep(seconds: float) -> None:
         waited.append(seconds)
 
-    assert asyncio.run(call_with_retries(call, ERRORS, sleep=sleep)) == "answer"
+    async def attempt() -> str:
+        return await call_sdk(respond, ERRORS, 60.0)
+
+    assert asyncio.run(call_with_retries(attempt, sleep=sleep)) == "answer"
     return waited
 
 
 def test_waits_double() -> None:
     assert waits() == []
-    assert waits(*[Refused(500)] * 4) == [2.0, 4.0, 8.0, 16.0]
-    assert waits(NoConnection(), Refused(529), Refused(429)) == [2.0, 4.0, 8.0]
+    assert waits(*[StatusError(500)] * 4) == [2.0, 4.0, 8.0, 16.0]
+    assert waits(NoConnection(), StatusError(529), StatusError(429)) == [2.0, 4.0, 8.0]
 
 
 def test_the_server_may_say_how_long_but_not_for_ever() -> None:
-    assert waits(Refused(429, retry_after="7"), Refused(503, retry_after="0")) == [7.0, 4.0]
-    assert waits(Refused(429, retry_after="86400")) == [120.0]
+    assert waits(StatusError(429, retry_after="7"), StatusError(503, retry_after="0")) == [7.0, 4.0]
+    assert waits(StatusError(429, retry_after="86400")) == [120.0]
 
 
 @pytest.mark.parametrize("said", ["soon", "nan", "-3", "inf"])
 def test_a_wait_that_is_none_is_not_heeded(said: str) -> None:
-    assert waits(Refused(429, retry_after=said)) == [2.0]
+    assert waits(StatusError(429, retry_after=said)) == [2.0]
 
 
 def test_a_fifth_failure_is_the_last() -> None:
     with pytest.raises(LlmError, match="500: down") as failed:
-        waits(*[Refused(500, "down")] * 5)
+        waits(*[StatusError(500, "down")] * 5)
     assert not failed.value.final
 
 
 @pytest.mark.parametrize(
     "error",
     [
-        Refused(401),
-        Refused(402),
-        Refused(403),
-        Refused(404),
-        Refused(429, "You exceeded your current quota"),
-        Refused(400, "see plans and billing"),
+        StatusError(401),
+        StatusError(402),
+        StatusError(403),
+        StatusError(404),
+        StatusError(429, "You exceeded your current quota"),
+        StatusError(400, "see plans and billing"),
     ],
 )
-def test_keys_and_accounts_are_not_mended_by_waiting(error: Refused) -> None:
+def test_keys_and_accounts_are_not_mended_by_waiting(error: StatusError) -> None:
     with pytest.raises(LlmError) as failed:
         waits(error)
     assert failed.value.final
@@ -107,7 +98,7 @@ def test_keys_and_accounts_are_not_mended_by_waiting(error: Refused) -> None:
 
 def test_a_refused_request_is_not_sent_again_and_others_are() -> None:
     with pytest.raises(LlmError) as failed:
-        waits(Refused(400, "too long"))
+        waits(StatusError(400, "too long"))
     assert not failed.value.final
 
 
@@ -144,8 +135,8 @@ def test_arguments_are_nested_only_as_deep_as_everybody_can_write_them(
     """The object itself is the first level."""
     lists = "[" * (levels - 1) + "]" * (levels - 1)
     found = read_arguments(f'{{"a": {lists}}}')
-    assert (found.flaw is not None) is flawed
-    assert not flawed or found.value == {}
+    assert (found.error is not None) is flawed
+    assert not flawed or found.arguments == {}
 
 
 @pytest.mark.parametrize("told", [-5, 2**53, 10**22, 1.5, True, None, "7"])
@@ -155,22 +146,19 @@ def test_a_number_of_tokens_that_nobody_can_have_counted_is_unknown(told: object
     assert read_usage({"read": 0, "written": 2**53 - 1}, "read", "written") is not None
 
 
-def test_a_key_that_a_provider_repeats_is_not_told_on() -> None:
-    request = httpx2.Request("POST", "http://a/", headers={"Authorization": "Bearer sekret"})
-    refused = Refused(401, "no such key: sekret", request=request)
-
-    async def call() -> None:
-        raise refused
+def test_error_translation__api_key_in_the_response_is_redacted() -> None:
+    async def respond() -> None:
+        raise StatusError(401, "no such key: sekret")
 
     with pytest.raises(LlmError) as raised:
-        asyncio.run(call_with_retries(call, ERRORS))
+        asyncio.run(call_sdk(respond, ERRORS, 60.0))
     assert raised.value.reason == "401: no such key: [redacted]"
 
 
 def test_an_answer_in_parts_is_read_as_one() -> None:
     assert (
-        text_of([{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}])
+        read_text([{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}])
         == "ab"
     )
     with pytest.raises(TypeError):
-        text_of([{"type": "text", "text": 1}])
+        read_text([{"type": "text", "text": 1}])

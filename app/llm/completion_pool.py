@@ -1,0 +1,118 @@
+"""Runs model requests on an event loop of their own, for the threads that compute runs."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from functools import cache
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
+
+from app.core.http.throttle import MAX_IN_FLIGHT
+from app.llm.errors import LlmError
+from app.llm.types import BatchResponse, RequestBatch
+
+T = TypeVar("T")
+
+
+class BatchCompleter(Protocol):
+    """What sends a batch: a `CompletionClient`."""
+
+    async def complete(self, batch: RequestBatch) -> BatchResponse: ...
+
+    async def close(self) -> None: ...
+
+
+class BatchOutcome(NamedTuple):
+    """A batch with its response or its error."""
+
+    batch: RequestBatch
+    response: BatchResponse | Exception
+
+
+class CompletionPool:
+    """Sends batches concurrently; their outcomes come in any order.
+
+    Leaving the block cancels all batches at once and does not wait for them: a silent server
+    keeps neither a job nor a process from ending.
+    """
+
+    def __init__(self, client: BatchCompleter) -> None:
+        self._client = client
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._slots = asyncio.Semaphore(MAX_IN_FLIGHT)
+        self._failed = False
+        self._outcomes: SimpleQueue[BatchOutcome] = SimpleQueue()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._shut_down(), model_event_loop())
+
+    def submit(self, batch: RequestBatch) -> None:
+        """Send a batch as soon as the throttle of the server allows."""
+        model_event_loop().call_soon_threadsafe(self._start, batch)
+
+    def take(self, timeout_s: float) -> list[BatchOutcome]:
+        """The outcomes since the last call; waits up to `timeout_s` for the first."""
+        outcomes = []
+        try:
+            outcomes.append(self._outcomes.get(timeout=timeout_s))
+            while True:
+                outcomes.append(self._outcomes.get_nowait())
+        except Empty:
+            return outcomes
+
+    def _start(self, batch: RequestBatch) -> None:
+        task = asyncio.create_task(self._complete(batch))
+        self._tasks.add(task)  # the event loop itself keeps weak references only
+        task.add_done_callback(self._tasks.discard)
+
+    async def _complete(self, batch: RequestBatch) -> None:
+        async with self._slots:
+            if self._failed:  # by an error that every other batch would meet as well
+                return
+            response: BatchResponse | Exception
+            try:
+                response = await self._client.complete(batch)
+            except Exception as error:  # noqa: BLE001 - raised again by the thread that takes it
+                self._failed = not isinstance(error, LlmError)
+                response = error
+            self._outcomes.put(BatchOutcome(batch, response))
+
+    async def _shut_down(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._client.close()
+
+
+def run_in_model_loop(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on the event loop of model requests and wait for it."""
+    return asyncio.run_coroutine_threadsafe(coroutine, model_event_loop()).result()
+
+
+@cache
+def _start_model_event_loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="model requests", daemon=True).start()
+    return loop
+
+
+_START = threading.Lock()
+
+
+def model_event_loop() -> asyncio.AbstractEventLoop:
+    """The event loop of this process for model requests.
+
+    One for all runs, so that they share the throttle of each server.
+    """
+    with _START:  # two threads may ask first at the same time
+        return _start_model_event_loop()

@@ -1,0 +1,100 @@
+"""Reads the JSON responses of model servers leniently, with a clear error when that fails.
+
+The SDKs' own models accept everything as a response, also the error page of a gateway.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from app.core.strict_json import parse_finite_json
+from app.core.text import replace_unstorable_in_json
+from app.llm.conversation import Turn, Usage
+from app.llm.errors import LlmError, LlmErrorKind
+
+JSON = dict[str, Any]
+T = TypeVar("T")
+
+MAX_TOKENS = 2**53  # a greater count is an error of the server
+EXCERPT_CHARS = 100
+MAX_DEPTH = 64  # levels of arguments; JSON readers and writers fail at a few hundred
+
+
+class ToolArguments(NamedTuple):
+    """Arguments of a tool call; `error` says why they are empty although the model sent some."""
+
+    arguments: JSON
+    error: str | None
+
+
+def read_response(body: bytes, read: Callable[[JSON], T]) -> T:
+    """What `read` finds in the JSON object of a response. Raises: LlmError."""
+    try:
+        return read(parse_finite_json(body))
+    except (ValueError, RecursionError, KeyError, IndexError, TypeError, AttributeError):
+        raise unreadable(f"{body[:EXCERPT_CHARS].decode('utf-8', 'replace')!r}") from None
+
+
+def read_turn(body: bytes, read: Callable[[JSON], Turn]) -> Turn:
+    """The turn in a response, with storable texts. Raises: LlmError."""
+    return read_response(body, lambda document: read(replace_unstorable_in_json(document)))
+
+
+def unreadable(detail: str) -> LlmError:
+    """The error of a response that has an unexpected form."""
+    return LlmError(f"unreadable response: {detail}", kind=LlmErrorKind.UNREADABLE)
+
+
+def read_arguments(arguments: Any) -> ToolArguments:
+    """The arguments of a tool call, which come as an object or as a JSON text."""
+    if isinstance(arguments, str) and arguments.strip():
+        try:
+            arguments = replace_unstorable_in_json(parse_finite_json(arguments))
+        except (ValueError, RecursionError) as error:
+            return ToolArguments({}, f"the arguments are not valid JSON: {error}")
+    elif not arguments:
+        arguments = {}
+    if not isinstance(arguments, dict):
+        return ToolArguments({}, "the arguments are not a JSON object")
+    if _is_deeper(arguments, MAX_DEPTH):
+        return ToolArguments({}, f"the arguments are nested more than {MAX_DEPTH} levels deep")
+    return ToolArguments(arguments, None)
+
+
+def _is_deeper(document: Any, max_depth: int) -> bool:
+    """Whether lists and objects are nested more than `max_depth` levels deep.
+
+    Level by level, because a recursive function fails at the depth that it has to find.
+    """
+    level = [document]
+    for _ in range(max_depth):
+        containers = (node for node in level if isinstance(node, dict | list))
+        level = [
+            child
+            for node in containers
+            for child in (node.values() if isinstance(node, dict) else node)
+        ]
+    return any(isinstance(node, dict | list) for node in level)
+
+
+def read_text(content: Any) -> str:
+    """A required text, which some servers send in parts. Raises TypeError."""
+    if isinstance(content, list):
+        return "".join(read_text(part["text"]) for part in content if part.get("type") == "text")
+    if not isinstance(content, str):
+        raise TypeError("the content is not text")
+    return content
+
+
+def read_token_count(usage: Any, name: str) -> int | None:
+    """A number of tokens; None when the server does not report it or reports nonsense."""
+    count = usage.get(name) if isinstance(usage, dict) else None
+    return count if type(count) is int and 0 <= count < MAX_TOKENS else None
+
+
+def read_usage(usage: Any, input_name: str, output_name: str) -> Usage | None:
+    """The tokens of a response; None when the server does not report both numbers."""
+    input_tokens = read_token_count(usage, input_name)
+    output_tokens = read_token_count(usage, output_name)
+    if input_tokens is None or output_tokens is None:
+        return None
+    return Usage(input_tokens=input_tokens, output_tokens=output_tokens)

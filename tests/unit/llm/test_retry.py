@@ -1,0 +1,72 @@
+"""Whether a failed model request is sent again: decisions without a clock or a network."""
+
+import asyncio
+
+import httpx2
+import pytest
+
+from app.llm.errors import LlmError, LlmErrorKind
+from app.llm.retry import TURN_RETRIES, LlmRetryPolicy, call_with_retries, completion_retries
+from app.llm.sdk import SdkErrors, translate_error
+
+RETRIES = completion_retries(max_retries=4, first_wait_s=1.0)
+
+
+class ConnectionFailed(Exception):
+    """The exception of an SDK for a request without a response."""
+
+
+ERRORS = SdkErrors(status=AssertionError, connection=ConnectionFailed, any=ConnectionFailed)
+
+
+def kind_of_failure(cause: Exception) -> LlmErrorKind:
+    error = ConnectionFailed()
+    error.__cause__ = cause
+    return translate_error(error, ERRORS).kind
+
+
+def waits_after(kind: LlmErrorKind, policies: LlmRetryPolicy = RETRIES) -> list[float]:
+    """The waits before a request that always fails in the same way is given up."""
+    waits: list[float] = []
+
+    async def fail() -> None:
+        raise LlmError("busy", kind=kind)
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    with pytest.raises(LlmError):
+        asyncio.run(call_with_retries(fail, policies, sleep=sleep, chance=lambda: 0.5))
+    return waits
+
+
+def test_error_translation__read_timeout_differs_from_no_connection() -> None:
+    assert kind_of_failure(httpx2.ReadTimeout("too long")) is LlmErrorKind.TIMEOUT
+    assert kind_of_failure(httpx2.ConnectTimeout("too long")) is LlmErrorKind.UNREACHABLE
+    assert kind_of_failure(httpx2.ConnectError("refused")) is LlmErrorKind.UNREACHABLE
+    for kind in (LlmErrorKind.TIMEOUT, LlmErrorKind.UNREACHABLE):
+        assert LlmError("failed", kind=kind).transient
+
+
+@pytest.mark.parametrize(
+    "kind", [LlmErrorKind.SERVER, LlmErrorKind.UNREACHABLE, LlmErrorKind.TIMEOUT]
+)
+def test_completion_retries__transient_failure_is_retried_with_growing_waits(
+    kind: LlmErrorKind,
+) -> None:
+    # Half of 1, 2, 4 and 8 seconds: the jitter is 0.5 here.
+    assert waits_after(kind) == [0.5, 1.0, 2.0, 4.0]
+
+
+def test_completion_retries__timeout_is_final_for_a_batch_of_several_texts() -> None:
+    """One of them may be at fault, and each attempt with all of them takes minutes."""
+    batch = completion_retries(max_retries=4, first_wait_s=1.0, retry_timeouts=False)
+    assert waits_after(LlmErrorKind.TIMEOUT, batch) == []
+    assert waits_after(LlmErrorKind.SERVER, batch)[0] == 0.5
+
+
+@pytest.mark.parametrize(("policies", "retries"), [(RETRIES, 1), (TURN_RETRIES, 0)])
+def test_retries__unreadable_response_of_a_completion_is_requested_once_more(
+    policies: LlmRetryPolicy, retries: int
+) -> None:
+    assert len(waits_after(LlmErrorKind.UNREADABLE, policies)) == retries
