@@ -39,7 +39,7 @@ MAY_BE_ASYNC = {
 
 # The places where a stranger's failure is survived on purpose.
 MAY_CATCH_EVERYTHING = {
-    "app/core/http/client.py",
+    "app/core/http/network_policy.py",
     "app/core/problems.py",
     "app/core/registry.py",
     "app/harness/bash/checking.py",

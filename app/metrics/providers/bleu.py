@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from app.metrics.reference import BOTH_TEXTS, TextMetric
 from app.metrics.registry import METRICS
-from app.metrics.text import bleu_counts
+from app.metrics.text_metric import BOTH_TEXTS, TextMetric
+from app.metrics.text_overlap import bleu_counts
 from app.metrics.types import MetricSpec
 
 

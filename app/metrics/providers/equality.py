@@ -1,9 +1,9 @@
 """Texts compared sign by sign: the same, one within the other, or how far apart."""
 
 from app.metrics.edit_distance import levenshtein
-from app.metrics.reference import BOTH_TEXTS, TextMetric
 from app.metrics.registry import METRICS, version_with
-from app.metrics.text import caseless
+from app.metrics.text_metric import BOTH_TEXTS, TextMetric
+from app.metrics.text_overlap import caseless
 from app.metrics.types import MetricProvider, MetricSpec
 from app.traces.types import Trace
 

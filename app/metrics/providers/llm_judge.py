@@ -7,15 +7,14 @@ marks are made of their digest, and the model is told to obey nothing in between
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from app.core.errors import Invalid
 from app.llm.types import ChatAnswer, ChatRequest, ModelAnswer, ModelKind, PromptMessage
 from app.metrics.registry import METRICS, version_with
 from app.metrics.types import JudgeError, JudgeScore, MetricProvider, MetricSpec, Need
-from app.metrics.verdicts import verdict_of
 from app.traces.types import Trace
 
 # A change of either text changes values: raise VERSION with it.
@@ -187,5 +186,40 @@ def _mark(texts: Mapping[str, str | None]) -> str:
     document = json.dumps(texts, sort_keys=True)
     return f"text-{hashlib.sha256(document.encode()).hexdigest()[:16]}"
 
+
+def verdict_of(content: str) -> Mapping[str, Any]:
+    """The one JSON object with a score in what a judge wrote; prose or a fence may stand around it.
+
+    Raises: `JudgeError` where there is none, or several: one may be a quotation of the trace.
+    """
+    found = [document for document in _objects(content) if "score" in document]
+    if len(found) != 1:
+        what = "no JSON object with a score" if not found else "several scores"
+        raise JudgeError(f"the judge wrote {what}: {content.strip()!r:.200}")
+    return found[0]
+
+
+def _objects(content: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects that stand in a text, not those within them, from the left."""
+    at = content.find("{")
+    while at >= 0:
+        try:
+            document, end = _DECODER.raw_decode(content, at)
+        except (ValueError, RecursionError):
+            end = at + 1
+        else:
+            if isinstance(document, dict):
+                yield document
+        at = content.find("{", end)
+
+
+def _unequivocal(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return members
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_unequivocal)
 
 METRICS.register("LLM_JUDGE", llm_judge)

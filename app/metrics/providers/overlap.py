@@ -1,18 +1,19 @@
 """Common words and equality: what an extractive answer is judged by; and the same of labels."""
 
-from app.metrics.labels import Labels, Share, label_metric
-from app.metrics.reference import BOTH_TEXTS, TextMetric
+from app.metrics.confusion import LabelAverage, LabelStatistic
+from app.metrics.label_metric import label_metric
 from app.metrics.registry import METRICS
-from app.metrics.text import same_after_folding, squad_overlap
+from app.metrics.text_metric import BOTH_TEXTS, TextMetric
+from app.metrics.text_overlap import same_after_folding, squad_overlap
 from app.metrics.types import MetricProvider, MetricSpec
 
 SQUAD = "Rajpurkar et al. 2016 and 2018 (SQuAD evaluation): words as multisets"
 
 
-def accuracy(*, labels: Labels = "", positive: str = "") -> MetricProvider:
+def accuracy(*, labels: LabelAverage = "", positive: str = "") -> MetricProvider:
     """1 when the output is the expected text, else 0."""
     if labels or positive:
-        return label_metric("ACCURACY", Share.ACCURACY, labels, positive)
+        return label_metric("ACCURACY", LabelStatistic.ACCURACY, labels, positive)
     return TextMetric(
         spec=MetricSpec(
             key="ACCURACY",
@@ -25,29 +26,29 @@ def accuracy(*, labels: Labels = "", positive: str = "") -> MetricProvider:
     )
 
 
-def precision(*, labels: Labels = "", positive: str = "") -> MetricProvider:
+def precision(*, labels: LabelAverage = "", positive: str = "") -> MetricProvider:
     """The share of the output's words that the expected text holds."""
     if labels or positive:
-        return label_metric("PRECISION", Share.PRECISION, labels, positive)
+        return label_metric("PRECISION", LabelStatistic.PRECISION, labels, positive)
     return TextMetric(
         spec=_spec("PRECISION", "Share of the output's words that are expected"),
         score=_precision,
     )
 
 
-def recall(*, labels: Labels = "", positive: str = "") -> MetricProvider:
+def recall(*, labels: LabelAverage = "", positive: str = "") -> MetricProvider:
     """The share of the expected words that the output holds."""
     if labels or positive:
-        return label_metric("RECALL", Share.RECALL, labels, positive)
+        return label_metric("RECALL", LabelStatistic.RECALL, labels, positive)
     return TextMetric(
         spec=_spec("RECALL", "Share of the expected words that the output holds"), score=_recall
     )
 
 
-def f1_score(*, labels: Labels = "", positive: str = "") -> MetricProvider:
+def f1_score(*, labels: LabelAverage = "", positive: str = "") -> MetricProvider:
     """Harmonic mean of precision and recall."""
     if labels or positive:
-        return label_metric("F1_SCORE", Share.F1, labels, positive)
+        return label_metric("F1_SCORE", LabelStatistic.F1, labels, positive)
     return TextMetric(
         spec=_spec("F1_SCORE", "Harmonic mean of PRECISION and RECALL of words"), score=_f1
     )

@@ -1,8 +1,8 @@
 """ROUGE: how much of the expected text's words an output holds, as F1 of precision and recall."""
 
-from app.metrics.reference import BOTH_TEXTS, TextMetric
 from app.metrics.registry import METRICS, version_with
-from app.metrics.text import rouge_counts, stemmed_rouge_counts
+from app.metrics.text_metric import BOTH_TEXTS, TextMetric
+from app.metrics.text_overlap import rouge_counts, stemmed_rouge_counts
 from app.metrics.types import MetricSpec
 
 SOURCE = (

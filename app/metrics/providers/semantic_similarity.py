@@ -1,13 +1,14 @@
 """How near two texts are in meaning: the angle between the vectors that a model makes of them."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import mul
 
 from app.llm.types import EmbeddingAnswer, EmbeddingRequest, ModelAnswer, ModelKind
-from app.metrics.reference import BOTH_TEXTS
 from app.metrics.registry import METRICS, version_with
+from app.metrics.text_metric import BOTH_TEXTS
 from app.metrics.types import JudgeError, JudgeScore, MetricProvider, MetricSpec
-from app.metrics.vectors import cosine
 from app.traces.types import Trace
 
 
@@ -64,6 +65,17 @@ def _vector(answer: ModelAnswer) -> Sequence[float]:
     if not isinstance(answer, EmbeddingAnswer):
         raise JudgeError("the model answered with something else than a vector")
     return answer.vector
+
+
+def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    """The cosine of the angle between two vectors of one length, in [-1, 1].
+
+    Raises: `JudgeError` for a vector without a direction.
+    """
+    length = math.hypot(*one) * math.hypot(*other)
+    if not length:
+        raise JudgeError("the model answered with a vector of zeros")
+    return min(1.0, max(-1.0, math.fsum(map(mul, one, other)) / length))
 
 
 METRICS.register("SEMANTIC_SIMILARITY", semantic_similarity)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.core.errors import Invalid
 from app.metrics.engine import measure
-from app.metrics.labels import MAX_LABELS
+from app.metrics.label_metric import MAX_LABELS
 from app.metrics.registry import load_metrics, provider_for
 from app.metrics.run_value import merged, run_value, summary_of
 from app.metrics.types import (

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from app.core.errors import Invalid
 from app.llm.types import ChatAnswer, ChatRequest
+from app.metrics.providers.llm_judge import verdict_of
 from app.metrics.registry import load_metrics, provider_for, ref_of_column
 from app.metrics.remote import AnsweredTrace, JudgedTrace, provider_requests, provider_verdicts
 from app.metrics.types import (
@@ -21,7 +22,6 @@ from app.metrics.types import (
     Skipped,
     SkipReason,
 )
-from app.metrics.verdicts import verdict_of
 from app.traces.types import Trace, TraceOutcome
 
 load_metrics()

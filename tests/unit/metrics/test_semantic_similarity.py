@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from app.llm.types import ChatAnswer, EmbeddingAnswer, EmbeddingRequest, ModelAnswer
+from app.metrics.providers.semantic_similarity import cosine
 from app.metrics.registry import load_metrics, provider_for
 from app.metrics.remote import AnsweredTrace, JudgedTrace, provider_requests, provider_verdicts
 from app.metrics.types import (
@@ -20,7 +21,6 @@ from app.metrics.types import (
     Skipped,
     SkipReason,
 )
-from app.metrics.vectors import cosine
 from app.traces.types import Trace, TraceOutcome
 
 load_metrics()

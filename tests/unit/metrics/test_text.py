@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.metrics import text
-from app.metrics.text import Reference, count_for_rouge, count_grams
-from app.metrics.words import Table, squad_words
+from app.metrics import text_overlap
+from app.metrics.text_overlap import Reference, count_for_rouge, count_grams
+from app.metrics.tokenizers import Table, squad_words
 
 words = st.lists(st.sampled_from([b"a", b"b", b"c", b"d"]), max_size=30)
 
@@ -81,7 +81,7 @@ def test_texts_of_many_words_are_compared_strip_by_strip_with_the_same_result(
 ) -> None:
     whole = Reference.of(first)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text, "_STRIP", 3)
+        patch.setattr(text_overlap, "_STRIP", 3)
         in_strips = Reference.of(first)
         assert count_for_rouge(in_strips, second) == count_for_rouge(whole, second)
         assert count_grams(in_strips, second, 4) == count_grams(whole, second, 4)
@@ -93,7 +93,7 @@ def test_the_common_words_of_squad_are_those_that_counting_finds(output: str) ->
     # Without articles the expected text has b ×2 and c ×1.
     kept = Counter(word for word in output.split() if word in "bc")
     common = min(kept["b"], 2) + min(kept["c"], 1)
-    assert text.squad_overlap(expected, output) == (common, 3, kept.total())
+    assert text_overlap.squad_overlap(expected, output) == (common, 3, kept.total())
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_squad_words_have_neither_case_nor_punctuation_nor_articles(
 def test_accuracy_looks_past_case_blanks_and_encoding_only(
     expected: str, output: str, *, same: bool
 ) -> None:
-    assert text.same_after_folding(expected, output) is same
+    assert text_overlap.same_after_folding(expected, output) is same
 
 
 def test_a_text_is_made_once_while_its_table_has_room() -> None:
@@ -161,9 +161,9 @@ def test_many_long_texts_do_not_pile_up() -> None:
     tracemalloc.start()
     for _ in range(60):
         expected, output = long_text(), long_text()
-        text.rouge_counts(expected, output)
-        text.bleu_counts(expected, output)
-        text.squad_overlap(expected, output)
+        text_overlap.rouge_counts(expected, output)
+        text_overlap.bleu_counts(expected, output)
+        text_overlap.squad_overlap(expected, output)
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held < 100 * 2**20

@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.metrics.registry import load_metrics, provider_for
+from app.metrics.tokenizers import bleu_words, rouge_words, stemmed_rouge_words
 from app.metrics.types import MetricRef
-from app.metrics.words import bleu_words, rouge_words, stemmed_rouge_words
 from app.traces.types import Trace
 from tests.support.references import IN_ONE_PROCESS, Reference
 

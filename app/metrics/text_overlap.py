@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 
-from app.metrics.words import (
+from app.metrics.tokenizers import (
     ARTICLES,
     Table,
     bleu_words,

@@ -1,0 +1,44 @@
+"""Counts of right and wrong labels, and the statistics that are read from them."""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Literal, NamedTuple, TypeAlias
+
+# How the labels of a run are averaged; empty for a metric of words instead of labels.
+LabelAverage: TypeAlias = Literal["", "macro", "micro", "weighted", "binary"]
+
+
+class LabelStatistic(StrEnum):
+    """What a label metric computes."""
+
+    PRECISION = "precision"
+    RECALL = "recall"
+    F1 = "f1"
+    ACCURACY = "accuracy"
+
+
+class Confusion(NamedTuple):
+    """How often a label was given rightly, was expected, and was given.
+
+    The sum of several labels is a confusion, too.
+    """
+
+    right: int
+    expected: int
+    given: int
+
+    def statistic(self, statistic: LabelStatistic) -> float:
+        """The statistic from 0 to 1; 0 when its denominator is 0, like scikit-learn."""
+        match statistic:
+            case LabelStatistic.PRECISION:
+                numerator, denominator = self.right, self.given
+            case LabelStatistic.RECALL | LabelStatistic.ACCURACY:
+                numerator, denominator = self.right, self.expected
+            case LabelStatistic.F1:
+                numerator, denominator = 2 * self.right, self.expected + self.given
+        return numerator / denominator if denominator else 0.0
+
+
+def total_confusion(confusions: Iterable[Sequence[int]]) -> Confusion:
+    """The sum of at least one confusion."""
+    return Confusion(*map(sum, zip(*confusions, strict=True)))
