@@ -1,100 +1,94 @@
 """`mosaico`: the command line of the service.
 
-A command of this table is imported when it is used, and not before: `mosaico --help` reads the
-table alone.
+Start-up time counts: shell completion and scripts start the program often. `mosaico --help` reads
+the table below and imports no command; every `cli` module imports heavy packages (pydantic, httpx,
+the API client, rich) inside the functions that need them. A unit test asserts this.
 """
 
 import gc
 import importlib
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
+from functools import partial
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from app.core.console import terminal
-from app.core.console.terminal import Command, Format, OutputFormat, print_status
+from app.core.console.terminal import (
+    HELP_OPTIONS,
+    Command,
+    DeferredCommand,
+    Format,
+    OutputFormat,
+    WrongUsage,
+    load_command,
+    print_status,
+)
 
-if TYPE_CHECKING:
-    from typer._click.core import Context
+GC_THRESHOLD = 50_000
 
 
-MANY_OBJECTS = 50_000
+class Entry(NamedTuple):
+    """Location (`module:attribute`) and help line of a command or group of another module."""
 
-
-class Part(NamedTuple):
-    """A command or group of another file: `where` is `module:attribute`."""
-
-    where: str
+    location: str
     help: str
 
 
-PARTS = {
-    "db": Part("app.postgres.cli:cli", "Start, find, show and stop the database."),
-    "agents": Part("app.agents.cli:cli", "The agents that are benchmarked."),
-    "benchmarks": Part(
-        "app.benchmarks.cli:cli", "What is measured on which traces, and the KPIs of it."
+# A name of two words adds a command to the group of another domain: `runs report` belongs to
+# reporting, which is above runs in the import order.
+COMMANDS = {
+    "db": Entry("app.postgres.cli:cli", "Start, find, show and stop the database."),
+    "agents": Entry("app.agents.cli:cli", "Manage agents."),
+    "benchmarks": Entry("app.benchmarks.cli:cli", "Manage benchmarks and their KPIs."),
+    "datasets": Entry("app.traces.cli:cli", "Manage uploaded datasets."),
+    "runs": Entry("app.runs.cli:cli", "Start, watch and compare benchmark runs."),
+    "runs compare": Entry(
+        "app.comparison.cli:compare",
+        "Compare two runs: verdicts, flipped items, and the features that these have in common.",
     ),
-    "datasets": Part("app.traces.cli:cli", "Traces that the service keeps itself."),
-    "runs": Part("app.runs.cli:cli", "Benchmark runs: start, watch, read."),
-    "gate": Part("app.gate.cli:cli", "Hold a run against its baseline, and let it pass or not."),
-    "schedules": Part(
-        "app.schedules.cli:cli", "Schedules: what runs by the clock, and what became of it."
+    "runs report": Entry(
+        "app.reporting.cli:report",
+        "Write a report of a run: KPIs with their history, metrics, alerts and the worst traces.",
     ),
-    "cron": Part("app.schedules.cli:cron", "Look at a cron expression."),
-    "alerts": Part("app.alerts.cli:cli", "Alerts: rules about runs, and what they told."),
-    "notify": Part(
-        "app.notifications.cli:cli", "Who is told what happens, and whether it arrives."
+    "runs plot": Entry(
+        "app.reporting.cli:plot",
+        "Draw a run as SVG: the history of a KPI, the changes since a run, or one metric per item.",
     ),
-    "inbox": Part(
-        "app.notifications.cli:inbox", "List the inbox, newest first; show a message; mark as read."
-    ),
-    "score": Part(
-        "app.metrics.cli:cli", "Score the traces of a file and print what they are worth."
-    ),
-    "bash-eval": Part("app.harness.bash.cli:cli", "How well a model works in a sandboxed bash."),
-    "ot-bench": Part(
+    "gate": Entry("app.gate.cli:cli", "Pass or fail a run against its baseline, for CI."),
+    "schedules": Entry("app.schedules.cli:cli", "Manage schedules."),
+    "cron": Entry("app.schedules.cli:cron_cli", "Preview cron expressions."),
+    "alerts": Entry("app.alerts.cli:cli", "Read alerts; manage alert rules and silences."),
+    "notify": Entry("app.notifications.cli:cli", "Manage notification endpoints and deliveries."),
+    "inbox": Entry("app.notifications.cli:inbox", "Read the notifications of the service."),
+    "score": Entry("app.metrics.cli:cli", "Compute metrics of a trace file. No server is needed."),
+    "bash-eval": Entry("app.harness.bash.cli:cli", "How well a model works in a sandboxed bash."),
+    "ot-bench": Entry(
         "app.harness.mcp.cli:cli", "How well models work with MCP servers, and what these cost."
     ),
-    "formula": Part("app.formula.cli:cli", "Check and compute KPI formulas."),
-    "purge": Part("app.purge:cli", "Forget the traces of old runs; their history stays."),
-    "secrets": Part("app.key_rotation:cli", "The master keys that stored secrets are sealed with."),
-    "keys": Part("app.access.cli:cli", "API keys: give out, list, revoke."),
-    "audit": Part(
-        "app.access.cli:audit", "Show who changed what, newest first; needs an admin key."
+    "formula": Entry("app.formula.cli:cli", "Check and evaluate KPI formulas."),
+    "purge": Entry("app.purge:cli", "Delete the traces of old runs. Their history is kept."),
+    "secrets": Entry("app.key_rotation:cli", "Manage the master keys that encrypt stored secrets."),
+    "keys": Entry("app.access.cli:cli", "Manage API keys."),
+    "audit": Entry(
+        "app.access.cli:audit", "Show the audit log, newest first. Requires an admin key."
     ),
 }
 
 
-class Deferred(TyperCommand):
-    """Stands for a command that is imported once somebody asks for it."""
-
-    def __init__(self, name: str, part: Part) -> None:
-        super().__init__(name, help=part.help, rich_markup_mode=None)
-        self._where = part.where
-
-    def load(self) -> Any:
-        """The command itself."""
-        module, _, attribute = self._where.partition(":")
-        return typer.main.get_command(getattr(importlib.import_module(module), attribute))
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: "Context | None" = None, **extra: Any
-    ) -> "Context":
-        context: Context = self.load().make_context(info_name, args, parent, **extra)
-        return context
-
-
 class Root(TyperGroup):
-    """The commands of this file, then those of the table."""
+    """The commands of this module, followed by those of the table."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        for name, part in PARTS.items():
-            self.add_command(Deferred(name, part))
+        for name in COMMANDS:
+            if " " not in name:
+                self.add_command(_defer(name))
 
-    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
-        if args == ["--version"]:  # reading options at all takes as long again
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        # Parsing options takes as long as the whole start-up before it.
+        if args == ["--version"]:
             _print_version()
         return super().parse_args(ctx, args)
 
@@ -102,34 +96,70 @@ class Root(TyperGroup):
 cli = typer.Typer(
     name="mosaico",
     cls=Root,
-    help="Tells a team, every morning, whether their AI agents got better or worse.",
+    help="Benchmarks AI agents and reports whether they got better or worse.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    # Every option has a variable: --limit of `mosaico runs list` is MOSAICO_RUNS_LIST_LIMIT.
-    context_settings={"auto_envvar_prefix": "MOSAICO"},
+    context_settings={"help_option_names": HELP_OPTIONS},
 )
+
+
+def load_entry(name: str) -> Any:
+    """The command or group of the table, with the commands that other domains add to it."""
+    module, _, attribute = COMMANDS[name].location.partition(":")
+    command = typer.main.get_command(getattr(importlib.import_module(module), attribute))
+    for child in COMMANDS:
+        if child.startswith(f"{name} ") and isinstance(command, TyperGroup):
+            command.add_command(_defer(child))
+    return command
+
+
+def _defer(name: str) -> DeferredCommand:
+    return DeferredCommand(
+        name.rpartition(" ")[2], partial(load_entry, name), help=COMMANDS[name].help
+    )
 
 
 @cli.callback(invoke_without_command=True)
 def root(
     *,
     show_version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", allow_from_autoenv=False)
+        bool, typer.Option("--version", help="Print the version and exit.")
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show where an unforeseen error came from.")
+        bool, typer.Option("--debug", help="Print the traceback of an unexpected error.")
     ] = False,
 ) -> None:
+    """Options that stand before the command."""
     if debug:
         _show_tracebacks()
     if show_version:
         _print_version()
 
 
+@cli.command("help", cls=Command)
+def show_help(
+    context: typer.Context,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[COMMAND]...", help="Command to explain.")
+    ] = None,
+) -> None:
+    """Show the help of a command, such as `mosaico help runs start`."""
+    current: Any = context.parent
+    for word in words or ():
+        group = load_command(current.command)
+        command = group.get_command(current, word) if isinstance(group, TyperGroup) else None
+        if command is None:
+            raise WrongUsage(
+                f"{current.command_path} has no command {word!r}", hint="`mosaico help` lists all"
+            )
+        current = typer.Context(load_command(command), info_name=word, parent=current)
+    terminal.print_result(current.get_help())
+
+
 @cli.command(cls=Command)
 def serve() -> None:
-    """Run everything on this machine: embedded database, API, worker, scheduler."""
+    """Run everything on this machine: embedded database, API, worker and scheduler."""
     from app.core.settings import load_settings
     from app.serve import serve_all
 
@@ -139,7 +169,7 @@ def serve() -> None:
 
 @cli.command(cls=Command)
 def api() -> None:
-    """Run the API alone."""
+    """Run one API process."""
     from app.core.settings import load_settings
     from app.main import serve_api
     from app.serve import end_with_parent
@@ -151,7 +181,7 @@ def api() -> None:
 
 @cli.command(cls=Command)
 def worker() -> None:
-    """Run one worker alone; start as many as you like, on as many machines."""
+    """Run one worker process. Any number may run, on any number of machines."""
     from app.core.settings import load_settings
     from app.serve import end_with_parent
     from app.worker import run_worker
@@ -163,7 +193,7 @@ def worker() -> None:
 
 @cli.command(cls=Command)
 def scheduler() -> None:
-    """Run one scheduler alone; several beside each other fire nothing twice."""
+    """Run one scheduler process. Several may run: each schedule still fires once."""
     from app.core.settings import load_settings
     from app.scheduler import run_scheduler
     from app.serve import end_with_parent
@@ -175,31 +205,31 @@ def scheduler() -> None:
 
 @cli.command(cls=Command)
 def plugins(output: Format = OutputFormat.TABLE) -> None:
-    """List what is loaded: metrics, trace sources, channels; from where, and what failed.
+    """List the loaded plugins: metrics, trace sources, channels and evaluators.
 
-    Needs no server. Exit codes: 0 all is well, 3 a plugin could not be loaded.
+    No server is needed. Exit codes: 0 all are loaded, 3 a plugin failed to load.
     """
     from app.core.console.table import field, print_page
     from app.plugins import load_plugins, loaded_plugins
 
     load_plugins()
     items = [
-        {"kind": found.kind, "name": found.name, "origin": found.origin, "error": found.error}
-        for found in loaded_plugins()
+        {"kind": plugin.kind, "name": plugin.name, "origin": plugin.origin, "error": plugin.error}
+        for plugin in loaded_plugins()
     ]
     columns = [field(name) for name in ("kind", "name", "origin", "error")]
     print_page({"items": items, "nextCursor": None}, columns, output)
     if any(item["error"] for item in items):
-        raise typer.Exit(terminal.ENDED_BADLY)
+        raise typer.Exit(terminal.EXIT_UNSUCCESSFUL)
 
 
 def main() -> None:
-    """Run a command of the arguments of this process."""
-    # What a start loads stays: searched for garbage all along, a start takes a fifth longer.
-    gc.set_threshold(MANY_OBJECTS)
-    sys.excepthook = terminal.tell_unforeseen
+    """Entry point of the program `mosaico`."""
+    # Start-up creates objects that live until exit: collecting garbage meanwhile costs 20 % of it.
+    gc.set_threshold(GC_THRESHOLD)
+    sys.excepthook = terminal.report_unexpected_error
     terminal.set_safe_encoding((sys.stdout, sys.stderr))
-    typer.main.get_command(cli)()  # `cli()` itself would put a hook of its own in place of ours
+    typer.main.get_command(cli)()  # `cli()` would replace the exception hook by one of typer
 
 
 def _print_version() -> NoReturn:

@@ -1,4 +1,4 @@
-"""`mosaico secrets`: which master keys stored secrets are sealed with, and sealing them anew."""
+"""`mosaico secrets`: the master keys of stored secrets, key rotation and lost keys."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ import typer
 
 from app.core.console.table import field, print_page
 from app.core.console.terminal import (
-    ENDED_BADLY,
+    EXIT_UNSUCCESSFUL,
     CommandGroup,
     Format,
     OutputFormat,
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from app.core.encryption import SecretBox
     from app.core.key_rotation import EncryptedColumn
 
-cli = CommandGroup("secrets", help="The master keys that stored secrets are sealed with.")
+cli = CommandGroup("secrets", help="Manage the master keys that encrypt stored secrets.")
 
 
 class Vault(NamedTuple):
-    """What the commands work on, the same as the service does."""
+    """The database, the master keys, and every column whose values are encrypted."""
 
     db: "Database"
     box: "SecretBox"
@@ -36,9 +36,9 @@ class Vault(NamedTuple):
 
 @cli.command("status")
 def status(output: Format = OutputFormat.TABLE) -> None:
-    """Say which master key has sealed what; needs the database and no server.
+    """Show which master key encrypts how many secrets. Needs the database, but no server.
 
-    Exit codes: 0 all of it can be opened, 3 a key is missing here.
+    Exit codes: 0 all secrets can be decrypted, 3 a master key is missing.
     """
     from app.core.key_rotation import count_key_usage
 
@@ -49,58 +49,65 @@ def status(output: Format = OutputFormat.TABLE) -> None:
             "column": use.column,
             "key": use.key_id,
             "texts": use.text_count,
-            "state": _state(use.key_id, vault.box),
+            "state": _describe_key(use.key_id, vault.box),
         }
         for use in uses
     ]
     columns = [field(name) for name in ("column", "key", "texts", "state")]
     print_page({"items": items, "nextCursor": None}, columns, output)
     if any(item["state"] == "missing" for item in items):
-        raise typer.Exit(ENDED_BADLY)
+        raise typer.Exit(EXIT_UNSUCCESSFUL)
 
 
 @cli.command("rotate")
 def rotate(output: Format = OutputFormat.TABLE) -> None:
-    """Seal every stored secret with MOSAICO_MASTER_KEY, while the service goes on.
+    """Encrypt every stored secret with MOSAICO_MASTER_KEY, while the service runs.
 
-    Exit codes: 0 no earlier key is needed any more, 3 some texts could not be sealed anew.
+    Exit codes: 0 no previous key is needed any more, 3 some secrets still need one.
     """
-    from app.core.key_rotation import rotate_keys as reseal
+    from app.core.key_rotation import rotate_keys
 
     with _vault() as vault:
-        rotated = reseal(vault.db, vault.columns, vault.box)
+        rotations = rotate_keys(vault.db, vault.columns, vault.box)
     items = [
-        {"column": done.column, "resealed": done.reencrypted, "left": done.remaining}
-        for done in rotated
+        {
+            "column": rotation.column,
+            "reencrypted": rotation.reencrypted,
+            "remaining": rotation.remaining,
+        }
+        for rotation in rotations
     ]
-    columns = [field(name) for name in ("column", "resealed", "left")]
+    columns = [field(name) for name in ("column", "reencrypted", "remaining")]
     print_page({"items": items, "nextCursor": None}, columns, output)
-    if any(done.remaining for done in rotated):
+    if any(rotation.remaining for rotation in rotations):
         print_warning(
-            "some texts are still sealed with an earlier key: see `mosaico secrets status`"
+            "some secrets are still encrypted with a previous key: see `mosaico secrets status`"
         )
-        raise typer.Exit(ENDED_BADLY)
-    print_status(f"everything is sealed with master key {vault.box.encryption_key_id}")
+        raise typer.Exit(EXIT_UNSUCCESSFUL)
+    print_status(f"all secrets are encrypted with master key {vault.box.encryption_key_id}")
     print_status("next: remove MOSAICO_MASTER_KEYS_OLD (and master.key) from every process")
 
 
-@cli.command("forget")
-def forget(
+@cli.command("drop-lost")
+def drop_lost(
     *,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Id of a master key that is lost.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="ID of the lost master key.")],
     yes: Yes = False,
 ) -> None:
-    """Give up the secrets that a lost master key has sealed; they must be entered again."""
+    """Delete the secrets that a lost master key encrypts. They have to be entered again."""
     from app.core.errors import Conflict
-    from app.core.key_rotation import drop_lost_secrets as give_up
+    from app.core.key_rotation import drop_lost_secrets
 
     with _vault() as vault:
         if key in vault.box.key_ids:
-            raise Conflict(f"master key {key} is known here; `mosaico secrets rotate` keeps all")
-        confirm(f"Give up every secret that master key {key} has sealed?", yes=yes)
+            raise Conflict(
+                f"master key {key} is configured, so its secrets can be decrypted;"
+                " `mosaico secrets rotate` encrypts them with the current key"
+            )
+        confirm(f"Delete every secret that master key {key} encrypts?", yes=yes)
         with vault.db.begin() as session:
-            forgotten = give_up(session, vault.columns, key)
-    print_status(f"{forgotten} secrets are given up")
+            deleted_count = drop_lost_secrets(session, vault.columns, key)
+    print_status(f"{deleted_count} secrets are deleted")
 
 
 @contextmanager
@@ -122,7 +129,7 @@ def _vault() -> Iterator[Vault]:
             db.dispose()
 
 
-def _state(key_id: str, box: "SecretBox") -> str:
+def _describe_key(key_id: str, box: "SecretBox") -> str:
     if key_id == box.encryption_key_id:
-        return "seals"
-    return "opens" if key_id in box.key_ids else "missing"
+        return "current"
+    return "previous" if key_id in box.key_ids else "missing"

@@ -1,50 +1,65 @@
-"""`mosaico purge`: what an operator does once that `keepDays` does every ten minutes."""
+"""`mosaico purge`: delete the traces of old runs now, as `keepDays` does every ten minutes."""
 
-from datetime import timedelta
-from typing import Annotated
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.core.console.terminal import Command, DryRun, Yes, confirm, print_status
+from app.core.console.terminal import CommandGroup, DryRun, Yes, confirm, print_status
 
-cli = typer.Typer(rich_markup_mode=None)
+if TYPE_CHECKING:
+    from app.core.resources import Resources
+
+cli = CommandGroup("purge", help="Delete the traces of old runs.")
 
 
-@cli.command("purge", cls=Command)
+@cli.command("purge")
 def purge(
     *,
     older_than: Annotated[
-        int, typer.Option("--older-than", min=1, max=36500, metavar="DAYS", help="Age of the runs.")
+        int,
+        typer.Option(
+            "--older-than", min=1, max=36500, metavar="DAYS", help="Minimum age of the runs."
+        ),
     ],
     benchmark: Annotated[
-        str | None, typer.Option("--benchmark", help="Only the runs of this benchmark.")
+        str | None, typer.Option("--benchmark", help="Purge only the runs of this benchmark ID.")
     ] = None,
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Forget the traces of old runs; their history stays.
+    """Delete the traces of old runs. Their history is kept.
 
-    Their aggregates and KPIs are kept. Needs the database and no server; workers delete the rows.
+    Metric aggregates and KPI values are kept. Needs the database, but no server: the command marks
+    the runs, and workers delete the rows.
     """
     from app.core.settings import load_settings
-    from app.runs.retention import purge_runs_before, runs_before
+    from app.runs.retention import runs_before
     from app.startup import opened_resources
 
     with opened_resources(load_settings(), name="mosaico-purge", pool_size=1) as res:
-        now = res.clock()
-        moment = now - timedelta(days=older_than)
+        cutoff = res.clock() - timedelta(days=older_than)
         with res.db.read() as session:
-            old = runs_before(session, moment, benchmark_id=benchmark)
-        found = f"{old.runs} runs of {old.traces} traces ended before {moment:%Y-%m-%d %H:%M} UTC"
+            old = runs_before(session, cutoff, benchmark_id=benchmark)
+        summary = (
+            f"{old.runs} runs with {old.traces} traces ended before {cutoff:%Y-%m-%d %H:%M} UTC"
+        )
         if dry_run or not old.runs:
-            print_status(found)
+            print_status(summary)
             return
-        confirm(f"{found}; forget these traces?", yes=yes)
-        purged = 0
-        while True:
-            with res.db.begin() as session:
-                some = purge_runs_before(session, moment, now, benchmark_id=benchmark)
-            if not some:
-                break
-            purged += some
-    print_status(f"{purged} runs are purged; workers delete their rows")
+        confirm(f"{summary}. Delete these traces? This cannot be undone.", yes=yes)
+        purged_count = _purge_before(res, cutoff, benchmark)
+    print_status(f"{purged_count} runs are purged; workers delete their rows")
+
+
+def _purge_before(res: "Resources", cutoff: datetime, benchmark: str | None) -> int:
+    """Mark the runs batch by batch: one transaction would lock all of them at once."""
+    from app.runs.retention import purge_runs_before
+
+    now, total = res.clock(), 0
+    while True:
+        with res.db.begin() as session:
+            count = purge_runs_before(session, cutoff, now, benchmark_id=benchmark)
+        if not count:
+            return total
+        total += count

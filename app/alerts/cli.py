@@ -1,52 +1,43 @@
-"""`mosaico alerts`: rules, what they told, and what they would have told."""
+"""`mosaico alerts`: read alerts, manage alert rules and silences."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from app.alerts.rules import Condition
-from app.core.console.shell_completion import ids_at
-from app.core.console.table import JSON, field, format_cell, print_details, print_page, time_field
+from app.core.console.resource import (
+    FieldOption,
+    Resource,
+    flag_filter,
+    id_argument,
+    id_filter,
+)
+from app.core.console.shell_completion import complete_ids
+from app.core.console.table import JSON, field, format_cell, print_page, time_field
 from app.core.console.terminal import (
     CommandGroup,
-    DryRun,
     Format,
     OutputFormat,
     WrongUsage,
-    Yes,
     print_json,
     print_result,
     print_status,
 )
-from app.notifications.types import MessageSeverity
 
 RULES = "/alert-configs"
-ALERTS = "/alerts"
-SILENCES = "/silences"
 
-cli = CommandGroup("alerts", help="Alerts: rules about runs, and what they told.")
+cli = CommandGroup("alerts", help="Read alerts; manage alert rules and silences.")
+rules_cli = CommandGroup("rules", help="Manage alert rules.")
+silences_cli = CommandGroup("silences", help="Manage silences.")
+cli.add_group(rules_cli)
+cli.add_group(silences_cli)
 
-RuleId = Annotated[
-    str, typer.Argument(metavar="RULE", help="Id of a rule.", autocompletion=ids_at(RULES))
-]
-AlertId = Annotated[
-    str, typer.Argument(metavar="ALERT", help="Id of an alert.", autocompletion=ids_at(ALERTS))
-]
-SilenceId = Annotated[
-    str,
-    typer.Argument(metavar="SILENCE", help="Id of a silence.", autocompletion=ids_at(SILENCES)),
-]
-BenchmarkOption = Annotated[
-    str | None,
-    typer.Option("--benchmark", help="Of this one.", autocompletion=ids_at("/benchmarks")),
-]
-AgentOption = Annotated[
-    str | None, typer.Option("--agent", help="Of this one.", autocompletion=ids_at("/agents"))
-]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="The newest so many.")]
-COLUMNS = (
+alerts = Resource(group=cli, noun="alert", path="/alerts")
+rules = Resource(group=rules_cli, noun="alert rule", path=RULES)
+silences = Resource(group=silences_cli, noun="silence", path="/silences")
+
+ALERT_COLUMNS = (
     field("id"),
     field("state"),
     field("name"),
@@ -85,312 +76,192 @@ REPLAY_COLUMNS = (
     field("value"),
     field("baseline"),
 )
+FILTERS = {
+    "benchmarkId": id_filter("benchmark", "/benchmarks"),
+    "agentId": id_filter("agent", "/agents"),
+}
+RULE_OPTIONS = {
+    "benchmarkId": FieldOption(help="ID of the benchmark whose runs the rule watches."),
+    "agentId": FieldOption(help="ID of the agent to watch (default: each agent separately)."),
+    "condition": FieldOption(help="Condition under which the rule fires."),
+    "severity": FieldOption(help="Severity of the alerts."),
+    "channels": FieldOption(help="Channel to notify, such as EMAIL or SLACK."),
+    "recipients": FieldOption(help="Address to notify, on the channel at the same position."),
+    "noData": FieldOption(help="How a run without a value is handled."),
+}
 
 
-@cli.command("list")
-def list_alerts(
-    *,
-    benchmark: BenchmarkOption = None,
-    agent: AgentOption = None,
-    run: Annotated[
-        str | None,
-        typer.Option("--run", help="Of this one.", autocompletion=ids_at("/benchmark-runs")),
-    ] = None,
-    limit: Limit = 20,
-    output: Format = OutputFormat.TABLE,
-) -> None:
-    """List what was told, newest first."""
-    from app.core.console.api_client import open_api
-
-    with open_api() as api:
-        page = api.page(ALERTS, limit=limit, benchmarkId=benchmark, agentId=agent, runId=run)
-    print_page(page, COLUMNS, output)
+def parse_hours(hours: float) -> str:
+    """The time that many hours from now. Raises: `WrongUsage`."""
+    if not 0 < hours < 24 * 366 * 10:
+        raise WrongUsage(f"--hours {hours} is out of range", hint="use a number such as 0.5 or 12")
+    return (datetime.now(UTC) + timedelta(hours=hours)).isoformat()
 
 
-@cli.command("show")
-def show_alert(alert: AlertId, output: Format = OutputFormat.TABLE) -> None:
-    """Show one alert: why it was told, and which traces changed."""
-    _show(f"{ALERTS}/{_segment(alert)}", output)
+SILENCE_OPTIONS = {
+    "matchers": FieldOption(is_flattened=True),
+    "alertConfigId": FieldOption("--rule", help="Silence the alerts of this alert rule."),
+    "benchmarkId": FieldOption(help="Silence the alerts of this benchmark."),
+    "agentId": FieldOption(help="Silence the alerts of this agent."),
+    "severity": FieldOption(help="Silence the alerts of this severity."),
+    "name": FieldOption(help="Silence the alerts whose name matches this glob, such as nightly-*."),
+    "startsAt": FieldOption(help="Start of the silence (default: now)."),
+    "endsAt": FieldOption(
+        "--hours", type=float, parse=parse_hours, metavar="N", help="End the silence in N hours."
+    ),
+    "comment": FieldOption(help="Reason for the silence."),
+}
+
+
+def describe_rule(rule: JSON) -> list[str]:
+    """Status lines after an alert rule was created."""
+    rule_id = format_cell(rule["id"])
+    return [f"alert rule {rule_id} is created", f"next: `mosaico alerts rules backtest {rule_id}`"]
+
+
+def describe_silence(silence: JSON) -> list[str]:
+    """Status lines after a silence was created."""
+    return [
+        f"silence {silence['id']} is created; it ends at {silence['endsAt']}",
+        f"to end it now: `mosaico alerts silences delete {silence['id']}`",
+    ]
+
+
+def report_trial(trial: JSON) -> None:
+    """Print what a rule decides on the newest runs, one line per agent."""
+    for assessment in trial["assessments"]:
+        cells = [assessment[name] for name in ("agentId", "outcome", "explanation")]
+        print_result("\t".join(map(format_cell, cells)))
+    print_status(f"sent as notification {format_cell(trial['notificationId'])}")
+
+
+alerts.add_list(
+    ALERT_COLUMNS,
+    filters={**FILTERS, "runId": id_filter("run", "/benchmark-runs")},
+    help="List alerts, newest first.",
+    limit=20,
+)
+alerts.add_show(help="Show an alert: its explanation and the traces that changed.")
 
 
 @cli.command("ack")
 def acknowledge_alert(
-    alert: AlertId,
+    alert: Annotated[str, id_argument("alert", "/alerts")],
     verdict: Annotated[
-        Literal["true", "noise"], typer.Option("--verdict", help="Whether it was right.")
+        Literal["true", "noise"],
+        typer.Option("--verdict", help="Whether the alert reported a real change."),
     ],
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Say whether an alert was right; what a true one told is not taken for normal."""
-    from app.core.console.api_client import open_api
+    """Acknowledge an alert as true or noise.
+
+    Runs of true incidents are excluded from the baseline.
+    """
+    from app.core.console.api_client import open_api, quote_segment
 
     with open_api() as api:
-        found = api.post(f"{ALERTS}/{_segment(alert)}/ack", {"verdict": verdict})
+        acknowledged = api.post(f"/alerts/{quote_segment(alert)}/ack", {"verdict": verdict})
     if output is OutputFormat.JSON:
-        print_json(found)
+        print_json(acknowledged)
     print_status(f"alert {format_cell(alert)} is acknowledged as {verdict}")
 
 
-@cli.command("rules")
-def list_rules(
-    *,
-    benchmark: BenchmarkOption = None,
-    agent: AgentOption = None,
-    limit: Limit = 50,
-    output: Format = OutputFormat.TABLE,
-) -> None:
-    """List the rules, newest first."""
-    from app.core.console.api_client import open_api
-
-    with open_api() as api:
-        page = api.page(RULES, limit=limit, benchmarkId=benchmark, agentId=agent)
-    print_page(page, RULE_COLUMNS, output)
-
-
-@cli.command("rule")
-def show_rule(rule: RuleId, output: Format = OutputFormat.TABLE) -> None:
-    """Show one rule, where it stands and how often it was right."""
-    _show(f"{RULES}/{_segment(rule)}", output)
-
-
-@cli.command("create")
-def create_rule(
-    *,
-    rule_id: Annotated[str | None, typer.Option("--id", help="Made when left out.")] = None,
-    name: Annotated[str | None, typer.Option("--name", help="What people call it.")] = None,
-    benchmark: Annotated[
-        str | None,
-        typer.Option("--benchmark", help="Whose runs.", autocompletion=ids_at("/benchmarks")),
-    ] = None,
-    agent: Annotated[
-        str | None,
-        typer.Option("--agent", help="Of whom; else each one.", autocompletion=ids_at("/agents")),
-    ] = None,
-    metric: Annotated[
-        str | None, typer.Option("--metric", help="A metric or a statistic, as ROUGE.p95.")
-    ] = None,
-    kpi: Annotated[str | None, typer.Option("--kpi", help="Id or name of a KPI.")] = None,
-    condition: Annotated[
-        Condition | None, typer.Option("--condition", case_sensitive=False, help="When it fires.")
-    ] = None,
-    threshold: Annotated[
-        float | None, typer.Option("--threshold", help="A value, or percent.")
-    ] = None,
-    severity: Annotated[
-        MessageSeverity | None,
-        typer.Option("--severity", case_sensitive=False, help="How bad it is."),
-    ] = None,
-    channels: Annotated[
-        list[str] | None, typer.Option("--channel", help="EMAIL, SLACK, …; repeat for more.")
-    ] = None,
-    recipients: Annotated[
-        list[str] | None, typer.Option("--recipient", help="Whom to tell; repeat for more.")
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option("--file", help="The rule as JSON, as the API takes it; - is stdin."),
-    ] = None,
-    output: Format = OutputFormat.TABLE,
-) -> None:
-    """Add a rule and print its id; options win over the fields of --file."""
-    from app.core.console.api_client import open_api
-    from app.core.console.input_files import read_object
-
-    given = {
-        "id": rule_id,
-        "name": name,
-        "benchmarkId": benchmark,
-        "agentId": agent,
-        "metric": metric,
-        "kpi": kpi,
-        "condition": condition,
-        "threshold": threshold,
-        "severity": severity,
-        "channels": channels or None,
-        "recipients": recipients or None,
-    }
-    body = read_object(file) if file else {}
-    body |= {key: value for key, value in given.items() if value is not None}
-    with open_api() as api:
-        created = api.post(RULES, body)
-    if output is OutputFormat.JSON:
-        print_json(created)
-    else:
-        print_result(format_cell(created["id"]))
-    print_status(f"next: `mosaico alerts backtest {format_cell(created['id'])}`")
+rules.add_list(RULE_COLUMNS, filters=FILTERS, help="List alert rules, newest first.")
+rules.add_show(help="Show an alert rule: its state per agent and the precision of its alerts.")
+rules.add_create(
+    "app.alerts.schemas:AlertConfigCreate",
+    options=RULE_OPTIONS,
+    help="Create an alert rule and print its ID.",
+    describe=describe_rule,
+)
+rules.add_update("app.alerts.schemas:AlertConfigPatch", options=RULE_OPTIONS)
+rules.add_switches(
+    enable="Enable an alert rule for the runs that end from now on.",
+    disable="Disable an alert rule and resolve its open incidents.",
+)
+rules.add_delete(help="Delete an alert rule and resolve its open incidents. Its alerts are kept.")
+rules.add_action(
+    "test",
+    help="Evaluate an alert rule on the newest runs and send a test message to its recipients.",
+    report=report_trial,
+)
 
 
-@cli.command("enable")
-def enable_rule(rule: RuleId, output: Format = OutputFormat.TABLE) -> None:
-    """Let a rule judge the runs that end from now on."""
-    _switch(rule, output, enabled=True)
-
-
-@cli.command("disable")
-def disable_rule(rule: RuleId, output: Format = OutputFormat.TABLE) -> None:
-    """Let a rule judge nothing; what fires is resolved."""
-    _switch(rule, output, enabled=False)
-
-
-@cli.command("delete")
-def delete_rule(*, rule: RuleId, yes: Yes = False, dry_run: DryRun = False) -> None:
-    """Delete a rule; what fires is resolved, and its alerts stay."""
-    from app.core.console.api_client import delete_thing
-
-    path = f"{RULES}/{_segment(rule)}"
-    delete_thing(path, f"the rule {format_cell(rule)}", yes=yes, dry_run=dry_run)
-
-
-@cli.command("test")
-def try_rule(rule: RuleId, output: Format = OutputFormat.TABLE) -> None:
-    """Print what a rule says of the newest runs, and send its recipients a message for a trial."""
-    from app.core.console.api_client import open_api
-
-    with open_api() as api:
-        tried = api.post(f"{RULES}/{_segment(rule)}/test")
-    if output is OutputFormat.JSON:
-        print_json(tried)
-        return
-    for found in tried["assessments"]:
-        print_result(
-            f"{format_cell(found['agentId'])}\t{found['outcome']}\t{format_cell(found['explanation'])}"
-        )
-    print_status(f"sent as notification {format_cell(tried['notificationId'])}")
-
-
-@cli.command("backtest")
+@rules_cli.command("backtest")
 def backtest_rule(
     *,
     rule: Annotated[
         str | None,
-        typer.Argument(metavar="RULE", help="Id of a rule.", autocompletion=ids_at(RULES)),
+        typer.Argument(
+            metavar="RULE", help="ID of the alert rule.", autocompletion=complete_ids(RULES)
+        ),
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", help="A rule that is not saved, as JSON; - is stdin.")
+        Path | None,
+        typer.Option("--file", help="An alert rule that is not stored, as JSON; - is stdin."),
     ] = None,
-    agent: AgentOption = None,
-    days: Annotated[int, typer.Option("--days", min=1, help="How far to look back.")] = 90,
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            "--agent", help="ID of the agent to replay.", autocompletion=complete_ids("/agents")
+        ),
+    ] = None,
+    days: Annotated[int, typer.Option("--days", min=1, help="Days of history to replay.")] = 90,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Replay a rule over stored history: one line a run; how often for nothing on stderr."""
+    """Replay an alert rule over stored runs and estimate its false alarm rate.
+
+    Prints one row per run; the estimates are printed to standard error.
+    """
     from app.core.console.api_client import open_api
     from app.core.console.input_files import read_object
 
     if (rule is None) == (file is None):
-        raise WrongUsage("name either a rule or a --file", hint="mosaico alerts backtest RULE")
+        raise WrongUsage(
+            "give either a rule ID or --file", hint="mosaico alerts rules backtest RULE"
+        )
     body: JSON = {"alertConfigId": rule} if file is None else {"rule": read_object(file)}
     body |= {"days": days} | ({"agentId": agent} if agent else {})
     with open_api() as api:
-        found = api.post(f"{RULES}/backtest", body)
+        backtest = api.post(f"{RULES}/backtest", body)
     if output is OutputFormat.JSON:
-        print_json(found)
+        print_json(backtest)
         return
-    covered = found["coverage"]
+    _print_coverage(backtest["coverage"])
+    print_page({"items": backtest["runs"], "nextCursor": None}, REPLAY_COLUMNS, output)
+    _print_estimates(backtest)
+
+
+silences.add_list(
+    SILENCE_COLUMNS,
+    filters={"active": flag_filter("--active", "List only the silences in effect now.")},
+    help="List silences, newest first.",
+)
+silences.add_show(help="Show a silence.")
+silences.add_create(
+    "app.alerts.schemas:SilenceCreate",
+    options=SILENCE_OPTIONS,
+    help="Silence the notifications of matching alerts and print the ID of the silence."
+    "\n\nThe alerts are still recorded.",
+    describe=describe_silence,
+)
+silences.add_delete(help="End a silence now.")
+
+
+def _print_coverage(coverage: dict[str, Any]) -> None:
     print_status(
-        f"{covered['runs']} runs: {covered['withValue']} judged, {covered['warmup']} warm-up,"
-        f" {covered['noData']} without data, {covered['invalid']} invalid, {covered['failed']} failed"
-    )
-    print_page({"items": found["runs"], "nextCursor": None}, REPLAY_COLUMNS, output)
-    print_status(f"fired {found['fired']}, resolved {found['resolved']}, no data {found['noData']}")
-    if found["falseAlarmsPerMonth"] is not None:
-        print_status(
-            f"if nothing was wrong: {found['falseAlarmsPerMonth']:.2f} false alarms a month"
-        )
-    if found["minDetectableEffect"] is not None:
-        print_status(
-            f"smallest change for the worse that it sees: {found['minDetectableEffect']:.4g}"
-        )
-
-
-@cli.command("silences")
-def list_silences(
-    *,
-    active: Annotated[bool, typer.Option("--active", help="Only those that hold now.")] = False,
-    limit: Limit = 50,
-    output: Format = OutputFormat.TABLE,
-) -> None:
-    """List the silences, newest first."""
-    from app.core.console.api_client import open_api
-
-    with open_api() as api:
-        page = api.page(SILENCES, limit=limit, active="true" if active else None)
-    print_page(page, SILENCE_COLUMNS, output)
-
-
-@cli.command("silence")
-def create_silence(
-    *,
-    hours: Annotated[float, typer.Option("--hours", min=0.01, help="For so long, from now.")],
-    rule: Annotated[
-        str | None,
-        typer.Option("--rule", help="Alerts of this one.", autocompletion=ids_at(RULES)),
-    ] = None,
-    benchmark: BenchmarkOption = None,
-    agent: AgentOption = None,
-    name: Annotated[str | None, typer.Option("--name", help="Alerts of this name; a glob.")] = None,
-    severity: Annotated[
-        MessageSeverity | None, typer.Option("--severity", case_sensitive=False, help="Only these.")
-    ] = None,
-    comment: Annotated[str | None, typer.Option("--comment", help="Why.")] = None,
-    output: Format = OutputFormat.TABLE,
-) -> None:
-    """Tell nobody of some alerts for a while, and print the id; they are still recorded."""
-    from app.core.console.api_client import open_api
-
-    matchers = {
-        "alertConfigId": rule,
-        "benchmarkId": benchmark,
-        "agentId": agent,
-        "name": name,
-        "severity": severity,
-    }
-    body = {
-        "matchers": {key: value for key, value in matchers.items() if value is not None},
-        "endsAt": (datetime.now(UTC) + timedelta(hours=hours)).isoformat(),
-        "comment": comment,
-    }
-    with open_api() as api:
-        created = api.post(SILENCES, body)
-    if output is OutputFormat.JSON:
-        print_json(created)
-    else:
-        print_result(format_cell(created["id"]))
-    print_status(
-        f"silent until {created['endsAt']}; end it: `mosaico alerts unsilence {created['id']}`"
+        f"{coverage['runs']} runs: {coverage['withValue']} evaluated,"
+        f" {coverage['warmup']} warm-up, {coverage['noData']} without a value,"
+        f" {coverage['invalid']} invalid, {coverage['failed']} failed"
     )
 
 
-@cli.command("unsilence")
-def delete_silence(*, silence: SilenceId, yes: Yes = False, dry_run: DryRun = False) -> None:
-    """End a silence now."""
-    from app.core.console.api_client import delete_thing
-
-    path = f"{SILENCES}/{_segment(silence)}"
-    delete_thing(path, f"the silence {format_cell(silence)}", yes=yes, dry_run=dry_run)
-
-
-def _switch(rule: str, output: OutputFormat, *, enabled: bool) -> None:
-    from app.core.console.api_client import open_api
-
-    with open_api() as api:
-        changed: JSON = api.patch(f"{RULES}/{_segment(rule)}", {"enabled": enabled})
-    if output is OutputFormat.JSON:
-        print_json(changed)
-    print_status(f"rule {format_cell(rule)} is {'enabled' if enabled else 'disabled'}")
-
-
-def _show(path: str, output: OutputFormat) -> None:
-    from app.core.console.api_client import open_api
-
-    with open_api() as api:
-        found = api.get(path)
-    if output is OutputFormat.JSON:
-        print_json(found)
-    else:
-        print_details(found)
-
-
-def _segment(text: str) -> str:
-    from app.core.console.api_client import segment
-
-    return segment(text)
+def _print_estimates(backtest: JSON) -> None:
+    print_status(
+        f"fired {backtest['fired']}, resolved {backtest['resolved']}, no data {backtest['noData']}"
+    )
+    if backtest["falseAlarmsPerMonth"] is not None:
+        rate = f"{backtest['falseAlarmsPerMonth']:.2f}"
+        print_status(f"false alarms per month, if no change in these runs was real: {rate}")
+    if backtest["minDetectableEffect"] is not None:
+        print_status(f"minimum detectable effect: {backtest['minDetectableEffect']:.4g}")

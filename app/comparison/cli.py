@@ -1,34 +1,46 @@
-"""`mosaico runs compare` and `mosaico runs plot`: two runs side by side, in words and pictures."""
+"""`mosaico runs compare`: the comparison of two runs."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from app.core.console.shell_completion import ids_at
+from app.core.console.shell_completion import complete_ids
 from app.core.console.table import JSON, Column, field, format_cell, print_table, tabulate
-from app.core.console.terminal import Format, OutputFormat, print_json, print_result, print_status
+from app.core.console.terminal import (
+    CommandGroup,
+    Format,
+    OutputFormat,
+    print_json,
+    print_result,
+)
 
 PATH = "/benchmark-runs"
-# Two large runs are computed in a minute, after the comparison that somebody else asked for.
-PATIENCE_S = 200.0
+# The comparison of two large runs takes a minute, and may wait for one that another client started.
+COMPARISON_TIMEOUT_S = 200.0
+
+compare = CommandGroup("compare", help="Compare two runs.")
 
 
 def print_explanations(items: Sequence[JSON]) -> None:
-    """What is said of a run, and of its KPIs unless that says it; a reason does not name its KPI."""
-    whole = set[str]()
+    """Print the explanation of each verdict: of a run first, then those of its KPIs.
+
+    A KPI whose explanation repeats that of the run is skipped. An explanation with a reason does
+    not name its KPI, so the name is added.
+    """
+    run_explanations = set[str]()
     for item in items:
         verdict, name = item["verdict"], item.get("name")
-        if not verdict or verdict["explanation"] in whole:
+        if not verdict or verdict["explanation"] in run_explanations:
             continue
-        said = verdict["explanation"]
+        explanation = verdict["explanation"]
         if name is None:
-            whole.add(said)
-        print_result(format_cell(f"{name}: {said}" if name and verdict.get("reason") else said))
+            run_explanations.add(explanation)
+        is_unnamed = name and verdict.get("reason")
+        print_result(format_cell(f"{name}: {explanation}" if is_unnamed else explanation))
 
 
-def _said(name: str) -> Column:
+def _verdict_field(name: str) -> Column:
     return Column(name, lambda item: item["verdict"].get(name))
 
 
@@ -37,125 +49,92 @@ def _interval(item: JSON) -> str | None:
     return None if low is None or high is None else f"{format_cell(low)} to {format_cell(high)}"
 
 
-FIGURES = (
-    _said("verdict"),
-    _said("baselineValue"),
-    _said("value"),
-    _said("effect"),
-    Column("95 %", _interval),
+VERDICT_COLUMNS = (
+    _verdict_field("verdict"),
+    _verdict_field("baselineValue"),
+    _verdict_field("value"),
+    _verdict_field("effect"),
+    Column("95 % CI", _interval),
     Column("p", lambda item: item["verdict"].get("pAdjusted")),
-    _said("minDetectableEffect"),
+    _verdict_field("minDetectableEffect"),
 )
-FLIP_COLUMNS = (
+FLIPPED_ITEM_COLUMNS = (
     field("itemId", "item"),
     field("baseline"),
     field("candidate"),
     field("cause"),
-    field("agents", "also for"),
-    Column("traces", lambda item: [each["url"] or each["traceId"] for each in item["traces"]]),
+    field("agents"),
+    Column("traces", lambda item: [trace["url"] or trace["traceId"] for trace in item["traces"]]),
 )
-SHARED_COLUMNS = (
+FEATURE_COLUMNS = (
     field("feature"),
-    Column("of those that fell", lambda item: f"{item['count']} of {item['total']}"),
-    Column("of the others", lambda item: f"{item['baselineCount']} of {item['baselineTotal']}"),
+    Column("of the regressed items", lambda item: f"{item['count']} of {item['total']}"),
+    Column(
+        "of the other items", lambda item: f"{item['baselineCount']} of {item['baselineTotal']}"
+    ),
     field("pAdjusted", "p"),
 )
 
 
+@compare.command("compare")
 def compare_runs(
     *,
     base: Annotated[
         str,
         typer.Argument(
-            metavar="BASE", help="Id of the run to compare with.", autocompletion=ids_at(PATH)
+            metavar="BASE", help="ID of the baseline run.", autocompletion=complete_ids(PATH)
         ),
     ],
     candidate: Annotated[
         str,
         typer.Argument(
-            metavar="CANDIDATE", help="Id of the run that is judged.", autocompletion=ids_at(PATH)
+            metavar="CANDIDATE",
+            help="ID of the candidate run.",
+            autocompletion=complete_ids(PATH),
         ),
     ],
     metric: Annotated[
         str | None,
-        typer.Option("--metric", help="Tell the items whose value of this one turned round."),
+        typer.Option("--metric", help="List the items that this metric shows as flipped."),
     ] = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Hold one run against another: verdicts, the items that turned round, what these share."""
+    """Compare two runs: verdicts, flipped items, and the features that these have in common."""
     from app.core.console.api_client import open_api
 
-    asked = {"baseline": base, "candidate": candidate} | ({"metric": metric} if metric else {})
-    with open_api(PATIENCE_S) as api:
-        found = api.get(f"{PATH}/compare", **asked)
+    parameters = {"baseline": base, "candidate": candidate} | ({"metric": metric} if metric else {})
+    with open_api(COMPARISON_TIMEOUT_S) as api:
+        comparison = api.get(f"{PATH}/compare", **parameters)
     if output is OutputFormat.JSON:
-        print_json(found)
+        print_json(comparison)
         return
-    print_result(format_cell(found["verdict"]["explanation"]))
-    _part(None, found["kpis"], (field("name", "kpi"), *FIGURES))
-    _part(None, [*found["metrics"], *found["usage"]], (field("metric"), *FIGURES))
-    print_explanations([*found["kpis"], *found["usage"]])
-    _items(found)
-
-
-def plot_run(
-    *,
-    run: Annotated[
-        str, typer.Argument(metavar="RUN", help="Id of a run.", autocompletion=ids_at(PATH))
-    ],
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE.svg", help="Where to write it; - is stdout.")
-    ] = Path("-"),
-    kpi: Annotated[
-        str | None, typer.Option("--kpi", help="Id or name of the KPI to show over time.")
-    ] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            "--against",
-            metavar="RUN",
-            help="Show what changed since this run.",
-            autocompletion=ids_at(PATH),
-        ),
-    ] = None,
-    metric: Annotated[
-        str | None,
-        typer.Option("--metric", help="With --against: show its change item by item."),
-    ] = None,
-) -> None:
-    """Draw a run as SVG: a KPI up to it with verdicts, what changed, or every item."""
-    from app.core.console.api_client import open_api, segment
-    from app.core.console.output_files import write_text
-
-    asked = {"kpi": kpi, "against": against, "metric": metric}
-    with open_api(PATIENCE_S) as api:
-        picture = api.get_text(f"{PATH}/{segment(run)}/plot", **asked)
-    if file == Path("-"):
-        print_result(picture.rstrip("\n"))
-        return
-    write_text(file, picture)
-    print_status(f"run {format_cell(run)} is drawn in {file}")
-
-
-def _items(found: JSON) -> None:
-    flips, weight = found["flippedItems"], found["constantItems"]
-    if flips:
-        title = f"{flips['metric']}: {flips['regressions']} items regressed, {flips['improvements']} improved."
-        _part(title, flips["items"], FLIP_COLUMNS)
-    _part(
-        "What those that fell have more often than the others:",
-        found["enrichedFeatures"],
-        SHARED_COLUMNS,
+    print_result(format_cell(comparison["verdict"]["explanation"]))
+    _print_section(None, comparison["kpis"], (field("name", "kpi"), *VERDICT_COLUMNS))
+    _print_section(
+        None, [*comparison["metrics"], *comparison["usage"]], (field("metric"), *VERDICT_COLUMNS)
     )
-    if weight and (weight["alwaysPass"] or weight["alwaysFail"]):
+    print_explanations([*comparison["kpis"], *comparison["usage"]])
+    _print_items(comparison)
+
+
+def _print_items(comparison: JSON) -> None:
+    flips, constant = comparison["flippedItems"], comparison["constantItems"]
+    if flips:
+        title = f"Flipped items by {flips['metric']}: {flips['regressions']} regressed, {flips['improvements']} improved."
+        _print_section(title, flips["items"], FLIPPED_ITEM_COLUMNS)
+    title = "Features that are more frequent among the regressed items than among the others:"
+    _print_section(title, comparison["enrichedFeatures"], FEATURE_COLUMNS)
+    if constant and (constant["alwaysPass"] or constant["alwaysFail"]):
         print_result("")
         print_result(
-            f"In all {weight['runs']} runs {weight['alwaysPass']} items pass and"
-            f" {weight['alwaysFail']} fail: they tell nothing apart."
+            f"{constant['alwaysPass']} items pass and {constant['alwaysFail']} items fail in each of"
+            f" {constant['runs']} runs: these items distinguish no runs."
         )
 
 
-def _part(title: str | None, items: Sequence[dict[str, Any]], columns: Sequence[Column]) -> None:
+def _print_section(
+    title: str | None, items: Sequence[dict[str, Any]], columns: Sequence[Column]
+) -> None:
     if not items:
         return
     print_result("")

@@ -109,7 +109,7 @@ def require_known_keys(
             f"stored secrets are encrypted with master key {', '.join(ids)} ({counts}), which is"
             f" not configured (configured: {', '.join(box.key_ids)}); add that key to"
             " MOSAICO_MASTER_KEYS_OLD (or restore master.key), or delete those secrets with"
-            f" `mosaico secrets forget {ids[0]}`"
+            f" `mosaico secrets drop-lost {ids[0]}`"
         )
 
 

@@ -1,4 +1,4 @@
-"""`mosaico gate`: lets a change of an agent pass, or says why not."""
+"""`mosaico gate`: pass or fail a run against its baseline, for CI."""
 
 import math
 from collections.abc import Sequence
@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.core.console.shell_completion import ids_at
+from app.core.console.shell_completion import complete_ids
 from app.core.console.table import Table, format_cell, print_table
 from app.core.console.terminal import CommandGroup, WrongUsage, print_json, print_result
 
 if TYPE_CHECKING:
-    from app.core.console.api_client import Api
+    from app.core.console.api_client import ApiClient
     from app.gate.rules import GateResult, GateTerms
 
 PATH = "/benchmark-runs"
-FILES = frozenset({".jsonl", ".ndjson"})
+TRACE_FILE_SUFFIXES = frozenset({".jsonl", ".ndjson"})
 
-cli = CommandGroup("gate", help="Hold a run against its baseline, and let it pass or not.")
+cli = CommandGroup("gate", help="Pass or fail a run against its baseline, for CI.")
 
 
 class GateFormat(StrEnum):
-    """How the gate is printed."""
+    """Format of the result on standard output."""
 
     TABLE = "table"
     JSON = "json"
@@ -31,7 +31,7 @@ class GateFormat(StrEnum):
 
 
 class Inconclusive(StrEnum):
-    """What an outcome that is not certain means."""
+    """How an inconclusive outcome sets the exit code."""
 
     PASS = "pass"  # noqa: S105 - no password
     FAIL = "fail"
@@ -45,8 +45,8 @@ def gate(
         typer.Option(
             "--run",
             metavar="RUN",
-            help="Id of the run that wants to pass, or a file of traces (.jsonl).",
-            autocompletion=ids_at(PATH),
+            help="Candidate: run ID, or a .jsonl file of traces.",
+            autocompletion=complete_ids(PATH),
         ),
     ],
     baseline: Annotated[
@@ -54,71 +54,74 @@ def gate(
         typer.Option(
             "--baseline",
             metavar="RUN",
-            help="What it is held against: the baseline of the run when left out; a file for a file.",
-            autocompletion=ids_at(PATH),
+            help="Baseline: run ID, or a .jsonl file (default: the run's own baseline).",
+            autocompletion=complete_ids(PATH),
         ),
     ] = None,
     max_drop: Annotated[
         list[str] | None,
         typer.Option(
-            "--max-drop", metavar="KPI=DROP", help="Fail when it is worse by more than that."
+            "--max-drop",
+            metavar="KPI=DROP",
+            help="Fail on a significant drop of the KPI or metric above DROP. Repeatable.",
         ),
     ] = None,
-    no_worse: Annotated[
+    non_inferiority_margin: Annotated[
         list[str] | None,
         typer.Option(
-            "--prove-no-worse-than",
+            "--non-inferiority-margin",
             metavar="KPI=MARGIN",
-            help="Pass only when it is certain that it is not worse by that.",
+            help="Pass only if the 95 % CI rules out a drop above MARGIN. Repeatable.",
         ),
     ] = None,
     metrics: Annotated[
-        str | None, typer.Option("--metrics", help="Of files: ROUGE,BLEU; all when left out.")
+        str | None,
+        typer.Option("--metrics", help="Metrics of trace files, comma-separated (default: all)."),
     ] = None,
     kpi: Annotated[
         list[str] | None,
-        typer.Option("--kpi", metavar="NAME=FORMULA", help="Of files: a KPI of all the traces."),
+        typer.Option("--kpi", metavar="NAME=FORMULA", help="KPI of trace files. Repeatable."),
     ] = None,
     junit: Annotated[
-        Path | None, typer.Option("--junit", metavar="FILE", help="Write it as JUnit XML there.")
+        Path | None,
+        typer.Option("--junit", metavar="FILE", help="Also write the result as JUnit XML to FILE."),
     ] = None,
     inconclusive: Annotated[
-        Inconclusive, typer.Option("--inconclusive", help="What an uncertain outcome means.")
+        Inconclusive,
+        typer.Option("--inconclusive", help="Exit code class of an inconclusive outcome."),
     ] = Inconclusive.FAIL,
     output: Annotated[
         GateFormat,
-        typer.Option(
-            "--format", help="How to print the answer; --json is short for --format json."
-        ),
+        typer.Option("--format", help="Output format; --json is short for --format json."),
     ] = GateFormat.TABLE,
 ) -> None:
-    """Hold a run against its baseline, and let it pass or not.
+    """Pass or fail a run against its baseline, for CI.
 
-    The KPIs that --max-drop and --prove-no-worse-than name are what is held; without any those
-    that are marked as gates, else all KPIs, else the metrics. A change counts when it is more than
-    chance (Holm, 5 %). Exit codes: 0 pass, 1 regression, 2 wrong options or not one case, 3 invalid
-    run, 4 inconclusive.
+    Checks the KPIs and metrics that --max-drop and --non-inferiority-margin name; without these
+    options the KPIs that are marked as gates, else all KPIs, else all metrics. A drop counts if it
+    is statistically significant (Holm-adjusted, 5 %). Exit codes: 0 pass, 1 regression, 2 wrong
+    options or no items, 3 invalid run, 4 inconclusive.
     """
     from app.gate.reports import gate_junit
     from app.gate.rules import EXIT_CODES, GateOutcome, GateTerms
 
-    if junit is not None and junit.resolve() in {
-        Path(each).resolve() for each in (run, baseline or run)
-    }:
-        raise WrongUsage(f"{junit} is what is read", hint="name another file for --junit")
+    inputs = {Path(name).resolve() for name in (run, baseline or run)}
+    if junit is not None and junit.resolve() in inputs:
+        raise WrongUsage(f"--junit {junit} is an input file", hint="name another file")
     terms = GateTerms(
-        max_drop=_amounts(max_drop),
-        non_inferiority_margins=_amounts(no_worse),
+        max_drop=_parse_margins(max_drop),
+        non_inferiority_margins=_parse_margins(non_inferiority_margin),
         is_chosen_baseline=baseline is not None,
     )
     if _is_file(run):
-        result = _of_files(run, baseline, terms, metrics, _pairs(kpi))
+        result = _gate_files(run, baseline, terms, metrics, _parse_pairs(kpi))
     else:
         if metrics or kpi:
             raise WrongUsage(
-                "--metrics and --kpi are for files; a run has its own", hint="leave it"
+                "--metrics and --kpi apply to trace files only; a run has its own",
+                hint="remove these options",
             )
-        result = _of_runs(run, baseline, terms)
+        result = _gate_run(run, baseline, terms)
     _print(result, output)
     if junit is not None:
         from app.core.console.output_files import write_text
@@ -129,63 +132,64 @@ def gate(
     raise typer.Exit(EXIT_CODES[result.outcome])
 
 
-def _of_runs(run_id: str, baseline: str | None, terms: "GateTerms") -> "GateResult":
-    from app.comparison.cli import PATIENCE_S
+def _gate_run(run_id: str, baseline: str | None, terms: "GateTerms") -> "GateResult":
+    from app.comparison.cli import COMPARISON_TIMEOUT_S
     from app.comparison.schemas import Comparison
     from app.core.console.api_client import open_api
     from app.gate.rules import GateOutcome, GateResult, decide
 
-    with open_api(PATIENCE_S) as api:
-        ended = _ended(api, run_id)
-        if ended["status"] != "COMPLETED":
+    with open_api(COMPARISON_TIMEOUT_S) as api:
+        run = _get_ended_run(api, run_id)
+        if run["status"] != "COMPLETED":
             return GateResult(
                 outcome=GateOutcome.INVALID,
                 candidate=run_id,
                 baselines=[baseline] if baseline else [],
-                reason=f"the run {run_id} is {ended['status']}: {ended['errorMessage'] or 'it says no more'}",
+                reason=f"run {run_id} is {run['status']}: {run['errorMessage'] or 'no details'}",
             )
-        against = [baseline] if baseline else _baselines(api, ended)
-        if not against:
+        baselines = [baseline] if baseline else _find_baselines(api, run)
+        if not baselines:
             return GateResult(
-                outcome=GateOutcome.INVALID
-                if ended["validity"] != "VALID"
-                else GateOutcome.INCONCLUSIVE,
+                outcome=GateOutcome.INCONCLUSIVE
+                if run["validity"] == "VALID"
+                else GateOutcome.INVALID,
                 candidate=run_id,
-                reason=ended["verdict"]["reason"] or "there is no baseline",
+                reason=run["verdict"]["reason"] or "the run has no baseline",
             )
-        found = api.get(f"{PATH}/compare", baseline=against, candidate=run_id)
-    return decide(Comparison.model_validate(found), terms)
+        comparison = api.get(f"{PATH}/compare", baseline=baselines, candidate=run_id)
+    return decide(Comparison.model_validate(comparison), terms)
 
 
-def _ended(api: "Api", run_id: str) -> dict[str, Any]:
-    """A run that has ended and has cases. Raises: `WrongUsage`, `NothingToGate`."""
-    from app.core.console.api_client import segment
+def _get_ended_run(api: "ApiClient", run_id: str) -> dict[str, Any]:
+    """A run that has ended and has traces. Raises: `WrongUsage`, `NothingToGate`."""
+    from app.core.console.api_client import quote_segment
     from app.gate.rules import NothingToGate
     from app.results.rules import RunStatus
 
-    run = api.get(f"{PATH}/{segment(run_id)}")
+    run = api.get(f"{PATH}/{quote_segment(run_id)}")
     if not RunStatus(run["status"]).is_final:
         raise WrongUsage(
-            f"the run {run_id} is {run['status']}", hint=f"mosaico runs watch {run_id}"
+            f"run {run_id} has not ended: it is {run['status']}",
+            hint=f"mosaico runs watch {run_id}",
         )
     if run["status"] == RunStatus.COMPLETED and not run["tracesTotal"]:
-        raise NothingToGate(f"the run {run_id} measured no case; a gate never passes on none")
+        raise NothingToGate(f"run {run_id} has no traces; a gate never passes without any")
     return run
 
 
-def _baselines(api: "Api", run: dict[str, Any]) -> list[str]:
-    """The runs that a run was held against when it ended, all of them; else the pinned one."""
-    from app.core.console.api_client import segment
+def _find_baselines(api: "ApiClient", run: dict[str, Any]) -> list[str]:
+    """The runs that a run was compared with when it ended; without any, the pinned one."""
+    from app.core.console.api_client import quote_segment
 
-    known = ((run["verdict"] or {}).get("baseline") or {}).get("runIds")
-    if known:
-        return list(map(str, known))
-    pinned = api.get(f"/benchmarks/{segment(run['benchmarkId'])}/baseline")["pinned"]
-    found = [each["runId"] for each in pinned if each["agentId"] == run["agentId"]]
-    return [each for each in found if each != run["id"]]
+    compared_ids = ((run["verdict"] or {}).get("baseline") or {}).get("runIds")
+    if compared_ids:
+        return list(map(str, compared_ids))
+    pinned = api.get(f"/benchmarks/{quote_segment(run['benchmarkId'])}/baseline")["pinned"]
+    pinned_ids = [pin["runId"] for pin in pinned if pin["agentId"] == run["agentId"]]
+    return [run_id for run_id in pinned_ids if run_id != run["id"]]
 
 
-def _of_files(
+def _gate_files(
     run: str, baseline: str | None, terms: "GateTerms", metrics: str | None, kpis: dict[str, str]
 ) -> "GateResult":
     from app.core.console.terminal import print_warning
@@ -194,40 +198,46 @@ def _of_files(
     from app.metrics.registry import load_metrics
 
     if baseline is None or not _is_file(baseline):
-        raise WrongUsage("a file is held against another file", hint="add --baseline BEFORE.jsonl")
+        raise WrongUsage(
+            "a trace file needs another trace file as its baseline",
+            hint="add --baseline BEFORE.jsonl",
+        )
     load_metrics(
-        lambda plugin: print_warning(f"the plugin {plugin.name} was not loaded: {plugin.error}")
+        lambda plugin: print_warning(f"plugin {plugin.name} failed to load: {plugin.error}")
     )
     return decide(compare_files(Path(baseline), Path(run), measures_of(metrics, kpis)), terms)
 
 
 def _is_file(name: str) -> bool:
-    return Path(name).suffix in FILES
+    return Path(name).suffix in TRACE_FILE_SUFFIXES
 
 
-def _pairs(given: Sequence[str] | None) -> dict[str, str]:
-    """`NAME=VALUE`, name by name."""
+def _parse_pairs(options: Sequence[str] | None) -> dict[str, str]:
+    """Options of the form `NAME=VALUE` by name. Raises: `WrongUsage`."""
     pairs = {}
-    for each in given or ():
-        name, equals, value = each.partition("=")
-        if not (name.strip() and equals and value.strip()):
-            raise WrongUsage(f"{each!r} is no NAME=VALUE", hint="write --max-drop quality=0.05")
-        pairs[name.strip()] = value.strip()
+    for option in options or ():
+        name, equals, text = option.partition("=")
+        if not (name.strip() and equals and text.strip()):
+            raise WrongUsage(
+                f"{option!r} does not have the form NAME=VALUE",
+                hint="write --max-drop quality=0.05",
+            )
+        pairs[name.strip()] = text.strip()
     return pairs
 
 
-def _amounts(given: Sequence[str] | None) -> dict[str, float]:
-    return {name: _amount(name, value) for name, value in _pairs(given).items()}
+def _parse_margins(options: Sequence[str] | None) -> dict[str, float]:
+    return {name: _parse_margin(name, text) for name, text in _parse_pairs(options).items()}
 
 
-def _amount(name: str, value: str) -> float:
+def _parse_margin(name: str, text: str) -> float:
     try:
-        amount = float(value)
+        margin = float(text)
     except ValueError:
-        amount = math.nan
-    if not (math.isfinite(amount) and amount > 0):
-        raise WrongUsage(f"{value!r} for {name} is no positive number", hint=f"write {name}=0.05")
-    return amount
+        margin = math.nan
+    if not (math.isfinite(margin) and margin > 0):
+        raise WrongUsage(f"{text!r} for {name} is not a positive number", hint=f"write {name}=0.05")
+    return margin
 
 
 def _print(result: "GateResult", output: GateFormat) -> None:

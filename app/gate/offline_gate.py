@@ -11,7 +11,7 @@ from app.comparison.item_attributes import TraitRow, traits_of_rows
 from app.comparison.item_matrix import ItemRow, table_of_rows
 from app.comparison.run_pair import ComparisonSide, RunPair, compare, select_flip_metric
 from app.comparison.schemas import ComparedRun, Comparison
-from app.core.console.input_files import opened
+from app.core.console.input_files import open_input
 from app.core.errors import Invalid
 from app.formula import compile_formula
 from app.kpis.evaluate import PlannedKpi, evaluate_kpis
@@ -101,7 +101,7 @@ def compare_files(base: Path, candidate: Path, measures: Measures) -> Comparison
 
 def _file(path: Path, measures: Measures) -> _File:
     light = list[_Light]()
-    with opened(path) as lines:
+    with open_input(path) as lines:
         rows = list(measure_all(_noted(iter_traces(lines), light), measures.refs))
     plan = _plan(path, measures)
     columns = Columns(plan.columns, trials=True)

@@ -63,7 +63,7 @@ def run_to_its_exit(
         made = run()
     except Interrupted as interrupted:
         show(interrupted.report)
-        raise typer.Exit(terminal.INTERRUPTED) from None
+        raise typer.Exit(terminal.EXIT_INTERRUPTED) from None
     show(made)
     if export is not None:
         export(made)
@@ -80,7 +80,7 @@ def leave_with_findings(*, errors: bool, warnings: bool) -> None:
 
 def run_command(cli: typer.Typer) -> None:
     """Run a command of the arguments of this process."""
-    sys.excepthook = terminal.tell_unforeseen
+    sys.excepthook = terminal.report_unexpected_error
     terminal.set_safe_encoding((sys.stdout, sys.stderr))
     typer.main.get_command(cli)()
 

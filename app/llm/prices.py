@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.core.console.input_files import BadInput, read_object
+from app.core.console.input_files import InvalidInput, read_object
 from app.core.errors import AppError
 
 MILLION = 1_000_000
@@ -41,7 +41,7 @@ class NoPrice(AppError):
 def read_price(path: Path, model: str) -> Price | None:
     """The price of a model in `{"MODEL": {"input": 1.0, "output": 5.0}}`; None when not listed.
 
-    Raises: NoInput, BadInput.
+    Raises: UnreadableInput, InvalidInput.
     """
     table = read_object(path)
     found = table.get(model)
@@ -52,7 +52,7 @@ def _price(path: Path, model: str, value: Any) -> Price:
     try:
         return Price(input_usd=_dollars(value["input"]), output_usd=_dollars(value["output"]))
     except (KeyError, TypeError, ValueError):
-        raise BadInput(
+        raise InvalidInput(
             f"{path}: the price of {model} is not two numbers",
             hint='write {"MODEL": {"input": 1.0, "output": 5.0}}, dollars for a million tokens',
         ) from None

@@ -1,28 +1,19 @@
-"""`mosaico notify`: who is told, and whether it arrives. `mosaico inbox`: what there is to know."""
+"""`mosaico notify`: endpoints and deliveries. `mosaico inbox list`: notifications of the service."""
 
 import time
 from collections.abc import Callable
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
-from app.core.console.shell_completion import ids_at
-from app.core.console.table import (
-    JSON,
-    Column,
-    field,
-    format_cell,
-    format_time,
-    print_page,
-    time_field,
-)
+from app.core.console.resource import FieldOption, Resource, flag_filter, text_filter
+from app.core.console.shell_completion import complete_ids
+from app.core.console.table import JSON, Column, field, format_cell, format_time, time_field
 from app.core.console.terminal import (
-    ENDED_BADLY,
+    EXIT_UNSUCCESSFUL,
     CommandGroup,
     Format,
     OutputFormat,
-    WrongUsage,
     print_json,
     print_result,
     print_status,
@@ -31,32 +22,26 @@ from app.core.console.terminal import (
 INBOX = "/notifications"
 DELIVERIES = "/deliveries"
 ENDPOINTS = "/endpoints"
-PATIENCE_S = 20.0
-LOOK_S = 0.2
+TEST_TIMEOUT_S = 20.0
+POLL_INTERVAL_S = 0.2
 
-cli = CommandGroup("notify", help="Who is told what happens, and whether it arrives.")
-inbox = CommandGroup("inbox", help="What there is to know.")
+cli = CommandGroup("notify", help="Manage notification endpoints and deliveries.")
+endpoints_cli = CommandGroup("endpoints", help="Manage notification endpoints.")
+deliveries_cli = CommandGroup("deliveries", help="List and resend deliveries.")
+inbox = CommandGroup("inbox", help="Read the notifications of the service.")
+cli.add_group(endpoints_cli)
+cli.add_group(deliveries_cli)
 
+endpoints = Resource(group=endpoints_cli, noun="endpoint", path=ENDPOINTS)
+deliveries = Resource(group=deliveries_cli, noun="delivery", path=DELIVERIES)
+notifications = Resource(group=inbox, noun="notification", path=INBOX)
 
-class Action(StrEnum):
-    """What to do with the inbox."""
-
-    LIST = "list"
-    SHOW = "show"
-    READ = "read"
-
-
-EndpointId = Annotated[
-    str,
-    typer.Argument(metavar="ENDPOINT", help="Id of an endpoint.", autocompletion=ids_at(ENDPOINTS)),
-]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="The newest so many.")]
-COLUMNS = (
+NOTIFICATION_COLUMNS = (
     field("id"),
     field("severity"),
     field("title"),
-    time_field("createdAt", "came"),
-    Column("read", lambda item: item["readAt"] is not None),
+    time_field("createdAt", "created"),
+    Column("read", lambda notification: notification["readAt"] is not None),
 )
 DELIVERY_COLUMNS = (
     field("id"),
@@ -64,7 +49,7 @@ DELIVERY_COLUMNS = (
     field("recipient"),
     field("status"),
     field("attempts"),
-    field("dueAt", "next try"),
+    field("dueAt", "next attempt"),
     field("detail"),
 )
 ENDPOINT_COLUMNS = (
@@ -76,206 +61,172 @@ ENDPOINT_COLUMNS = (
     time_field("firstFailedAt", "failing since"),
     field("disabledReason", "disabled"),
 )
-
-
-@inbox.command("inbox")
-def show_inbox(
-    *,
-    action: Annotated[
-        Action, typer.Argument(help="`read` marks as read, without MESSAGE all of it.")
-    ] = Action.LIST,
-    message: Annotated[
-        str | None, typer.Argument(metavar="MESSAGE", help="Id of a message.")
-    ] = None,
-    unread: Annotated[bool, typer.Option("--unread", help="Only what nobody has read.")] = False,
-    limit: Limit = 20,
-    output: Format = OutputFormat.TABLE,
-) -> None:
-    """List the inbox, newest first; show a message; mark as read."""
-    if action is Action.LIST:
-        _list_inbox(output, limit=limit, unread=unread)
-    elif action is Action.SHOW:
-        _show_message(_required(message), output)
-    elif message is None:
-        _read_all()
-    else:
-        _read(message, output)
+ENDPOINT_OPTIONS = {
+    "channel": FieldOption(help="Channel, such as EMAIL, SLACK, TEAMS or WEBHOOK."),
+    "recipient": FieldOption(help="Address on that channel."),
+    "dailySummary": FieldOption(help="Whether the daily summary is sent to the endpoint."),
+}
 
 
 @cli.command("test")
 def send_test(
-    channel: Annotated[str, typer.Option("--channel", help="EMAIL, SLACK, TEAMS, WEBHOOK, …")],
-    recipient: Annotated[str, typer.Option("--recipient", help="An address of that channel.")],
+    channel: Annotated[
+        str, typer.Option("--channel", help="Channel, such as EMAIL, SLACK, TEAMS or WEBHOOK.")
+    ],
+    recipient: Annotated[str, typer.Option("--recipient", help="Address on that channel.")],
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Send a message and say whether it arrived.
+    """Send a test message and report whether it was delivered.
 
-    Exit codes: 0 it did, 3 it did not within 20 s.
+    Exit codes: 0 delivered, 3 not delivered within 20 s.
     """
     from app.core.console.api_client import open_api
 
     with open_api() as api:
         sent = api.post(f"{INBOX}/test", {"channel": channel.upper(), "recipient": recipient})
-        tried = _once_tried(lambda: api.get(f"{DELIVERIES}/{sent['id']}"))
+        delivery = _await_first_attempt(lambda: api.get(f"{DELIVERIES}/{sent['id']}"))
     if output is OutputFormat.JSON:
-        print_json(tried)
+        print_json(delivery)
     else:
-        print_result(format_cell(tried["status"]))
-    print_status(
-        f"delivery {format_cell(tried['id'])} to {format_cell(tried['recipient'])}: {_how(tried)}"
-    )
-    if tried["status"] != "DELIVERED":
-        raise typer.Exit(ENDED_BADLY)
+        print_result(format_cell(delivery["status"]))
+    recipient_text, outcome = format_cell(delivery["recipient"]), _describe_outcome(delivery)
+    print_status(f"delivery {format_cell(delivery['id'])} to {recipient_text}: {outcome}")
+    if delivery["status"] != "DELIVERED":
+        raise typer.Exit(EXIT_UNSUCCESSFUL)
 
 
-@cli.command("deliveries")
-def list_deliveries(
-    status: Annotated[
-        str | None, typer.Option("--status", help="PENDING, DELIVERED, FAILED or HELD.")
+def describe_endpoint(endpoint: JSON) -> list[str]:
+    """Status line after an endpoint was created."""
+    recipient = format_cell(endpoint["recipient"])
+    return [f"endpoint {format_cell(endpoint['id'])} to {recipient} is created"]
+
+
+def report_redelivery(delivery: JSON) -> None:
+    """Status line after a delivery was requested again."""
+    print_status(f"delivery {format_cell(delivery['id'])} is sent again")
+
+
+def report_enabled(endpoint: JSON) -> None:
+    """Status line after an endpoint was enabled."""
+    print_status(f"endpoint {format_cell(endpoint['id'])} is enabled")
+
+
+def report_secret(rotation: JSON) -> None:
+    """Print a new signing secret."""
+    print_result(format_cell(rotation["secret"]))
+
+
+def print_notification(notification: JSON) -> None:
+    """Print a notification with its items indented below."""
+    created = format_time(notification["createdAt"])
+    print_result(f"{notification['severity']} {format_cell(notification['title'])} ({created})")
+    _print_body(notification, indent="")
+    for item in notification["items"]:
+        print_result(format_cell(item["title"]))
+        _print_body(item, indent="  ")
+
+
+deliveries.add_list(
+    DELIVERY_COLUMNS,
+    filters={
+        "status": text_filter("--status", "Filter by status: PENDING, DELIVERED, FAILED or HELD.")
+    },
+    help="List deliveries, newest first.",
+    limit=20,
+)
+deliveries.add_show(help="Show a delivery.")
+deliveries.add_action(
+    "redeliver", help="Send a message again now, under the same ID.", report=report_redelivery
+)
+endpoints.add_list(
+    ENDPOINT_COLUMNS,
+    filters={"disabled": flag_filter("--disabled", "List only disabled endpoints.")},
+    help="List endpoints and their delivery state, newest first.",
+)
+endpoints.add_show(help="Show an endpoint.")
+endpoints.add_create(
+    "app.notifications.schemas:EndpointBody",
+    options=ENDPOINT_OPTIONS,
+    help="Create an endpoint, or update the existing one of the recipient, and print its ID.",
+    describe=describe_endpoint,
+)
+endpoints.add_action(
+    "enable",
+    help="Enable an endpoint again and send the messages that were held for it.",
+    report=report_enabled,
+)
+endpoints.add_action(
+    "rotate-secret",
+    endpoint="secret",
+    body={},
+    help="Create the secret that signs messages to a webhook, and print it. It is shown only once."
+    "\n\nThe previous secret stays valid for a day.",
+    report=report_secret,
+)
+notifications.add_list(
+    NOTIFICATION_COLUMNS,
+    filters={"unread": flag_filter("--unread", "List only unread notifications.")},
+    help="List notifications, newest first.",
+    limit=20,
+)
+notifications.add_show(help="Show a notification.", print_one=print_notification)
+
+
+@inbox.command("read")
+def mark_read(
+    notification: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NOTIFICATION",
+            help="ID of the notification (default: all).",
+            autocompletion=complete_ids(INBOX),
+        ),
     ] = None,
-    limit: Limit = 20,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """List messages on their way to somebody, newest first."""
-    from app.core.console.api_client import open_api
+    """Mark a notification, or all of them, as read."""
+    from app.core.console.api_client import open_api, quote_segment
 
+    target = "read-all" if notification is None else f"{quote_segment(notification)}/read"
     with open_api() as api:
-        page = api.page(DELIVERIES, limit=limit, status=status)
-    print_page(page, DELIVERY_COLUMNS, output)
-
-
-@cli.command("redeliver")
-def redeliver(
-    delivery: Annotated[str, typer.Argument(metavar="DELIVERY", help="Id of a delivery.")],
-    output: Format = OutputFormat.TABLE,
-) -> None:
-    """Send a message again, now; it keeps its id."""
-    from app.core.console.api_client import open_api, segment
-
-    with open_api() as api:
-        again = api.post(f"{DELIVERIES}/{segment(delivery)}/redeliver")
+        response = api.post(f"{INBOX}/{target}")
     if output is OutputFormat.JSON:
-        print_json(again)
-    print_status(f"delivery {format_cell(delivery)} is sent again")
-
-
-@cli.command("endpoints")
-def list_endpoints(
-    *,
-    disabled: Annotated[
-        bool, typer.Option("--disabled", help="Only those that nothing is sent to.")
-    ] = False,
-    limit: Limit = 50,
-    output: Format = OutputFormat.TABLE,
-) -> None:
-    """List where messages go, and how that answers."""
-    from app.core.console.api_client import open_api
-
-    with open_api() as api:
-        page = api.page(ENDPOINTS, limit=limit, disabled=disabled or None)
-    print_page(page, ENDPOINT_COLUMNS, output)
-
-
-@cli.command("enable")
-def enable_endpoint(endpoint: EndpointId, output: Format = OutputFormat.TABLE) -> None:
-    """Send to an endpoint again, first what was held."""
-    from app.core.console.api_client import open_api, segment
-
-    with open_api() as api:
-        enabled = api.post(f"{ENDPOINTS}/{segment(endpoint)}/enable")
-    if output is OutputFormat.JSON:
-        print_json(enabled)
-    print_status(f"endpoint {format_cell(endpoint)} is enabled")
-
-
-@cli.command("secret")
-def rotate_secret(endpoint: EndpointId, output: Format = OutputFormat.TABLE) -> None:
-    """Make and print, this once, what messages to a webhook are signed with.
-
-    The earlier secret still signs beside it for a day.
-    """
-    from app.core.console.api_client import open_api, segment
-
-    with open_api() as api:
-        made = api.post(f"{ENDPOINTS}/{segment(endpoint)}/secret", {})
-    if output is OutputFormat.JSON:
-        print_json(made)
+        print_json(response)
+    if notification is None:
+        print_status("all notifications are read")
     else:
-        print_result(format_cell(made["secret"]))
+        print_status(f"notification {format_cell(notification)} is read")
 
 
-def _list_inbox(output: OutputFormat, *, limit: int, unread: bool) -> None:
-    from app.core.console.api_client import open_api
-
-    with open_api() as api:
-        page = api.page(INBOX, limit=limit, unread=unread or None)
-    print_page(page, COLUMNS, output)
-
-
-def _show_message(message: str, output: OutputFormat) -> None:
-    from app.core.console.api_client import open_api, segment
-
-    with open_api() as api:
-        found = api.get(f"{INBOX}/{segment(message)}")
-    if output is OutputFormat.JSON:
-        print_json(found)
-        return
-    print_result(
-        f"{found['severity']} {format_cell(found['title'])} ({format_time(found['createdAt'])})"
-    )
-    for part in (found, *found["items"]):
-        _answer_part(part, "" if part is found else "  ")
-
-
-def _answer_part(part: JSON, indent: str) -> None:
-    if indent:
-        print_result(format_cell(part["title"]))
-    for sentence in part["sentences"]:
+def _print_body(section: JSON, *, indent: str) -> None:
+    for sentence in section["sentences"]:
         print_result(f"{indent}{format_cell(sentence)}")
-    for fact in part["facts"]:
+    for fact in section["facts"]:
         print_result(f"{indent}{format_cell(fact['name'])}: {format_cell(fact['value'])}")
-    if part["link"]:
-        print_result(f"{indent}{format_cell(part['link'])}")
+    if section["link"]:
+        print_result(f"{indent}{format_cell(section['link'])}")
 
 
-def _read(message: str, output: OutputFormat) -> None:
-    from app.core.console.api_client import open_api, segment
-
-    with open_api() as api:
-        read = api.post(f"{INBOX}/{segment(message)}/read")
-    if output is OutputFormat.JSON:
-        print_json(read)
-    print_status(f"message {format_cell(message)} is read")
-
-
-def _read_all() -> None:
-    from app.core.console.api_client import open_api
-
-    with open_api() as api:
-        api.post(f"{INBOX}/read-all")
-    print_status("all messages are read")
+def _await_first_attempt(
+    read_delivery: Callable[[], JSON], *, sleep: Callable[[float], Any] = time.sleep
+) -> JSON:
+    """The delivery after its first attempt, or its current state after 20 s."""
+    deadline = time.monotonic() + TEST_TIMEOUT_S
+    delivery = read_delivery()
+    while _is_untried(delivery) and time.monotonic() < deadline:
+        sleep(POLL_INTERVAL_S)
+        delivery = read_delivery()
+    return delivery
 
 
-def _required(message: str | None) -> str:
-    if message is None:
-        raise WrongUsage("no message is named", hint="`mosaico inbox` lists their ids")
-    return message
+def _is_untried(delivery: JSON) -> bool:
+    return not delivery["attempts"] and delivery["status"] == "PENDING"
 
 
-def _once_tried(look: Callable[[], JSON], *, sleep: Callable[[float], Any] = time.sleep) -> JSON:
-    """The delivery after its first try, or as it is after 20 s."""
-    ends_at = time.monotonic() + PATIENCE_S
-    found = look()
-    while not found["attempts"] and found["status"] == "PENDING" and time.monotonic() < ends_at:
-        sleep(LOOK_S)
-        found = look()
-    return found
-
-
-def _how(tried: JSON) -> str:
-    if tried["status"] == "DELIVERED":
-        return "it arrived"
-    if not tried["attempts"] and tried["status"] == "PENDING":
-        return "no worker has tried it yet; is one running?"
-    later = f"; next try at {tried['dueAt']}" if tried["dueAt"] else ""
-    return f"{format_cell(tried['detail']) or 'nothing is sent there until it is enabled'}{later}"
+def _describe_outcome(delivery: JSON) -> str:
+    if delivery["status"] == "DELIVERED":
+        return "delivered"
+    if _is_untried(delivery):
+        return "no worker has attempted it yet; check that `mosaico worker` or `mosaico serve` runs"
+    retry = f"; next attempt at {delivery['dueAt']}" if delivery["dueAt"] else ""
+    return f"{format_cell(delivery['detail']) or 'held until the endpoint is enabled'}{retry}"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.core.console.api_client import Api, segment
+from app.core.console.api_client import ApiClient, quote_segment
 from app.reporting.run_report import HIGHER_IS_BETTER, RunReport
 
 JSON = dict[str, Any]
@@ -12,9 +12,9 @@ MOST_ALERTS = 100
 MOST_TRACES = 5_000
 
 
-def report_of(api: Api, run_id: str) -> RunReport:
+def report_of(api: ApiClient, run_id: str) -> RunReport:
     """A run with what belongs to it; of its traces at most the first 5000."""
-    path = f"/benchmark-runs/{segment(run_id)}"
+    path = f"/benchmark-runs/{quote_segment(run_id)}"
     run = api.get(path)
     kpis, metrics = api.get(f"{path}/kpis")["items"], api.get(f"{path}/metrics")["items"]
     purged = run["purgedAt"] is not None
@@ -30,7 +30,7 @@ def report_of(api: Api, run_id: str) -> RunReport:
     )
 
 
-def _history(api: Api, kpi: JSON) -> list[float]:
+def _history(api: ApiClient, kpi: JSON) -> list[float]:
     """The values of a KPI in the valid runs before this one, oldest first, and its own."""
     asked = {name: kpi[name] for name in ("benchmarkId", "agentId")}
     asked |= {"kpi": kpi["kpiId"], "to": kpi["recordedAt"]}
@@ -39,7 +39,7 @@ def _history(api: Api, kpi: JSON) -> list[float]:
     return [each["value"] for each in (*valid, kpi) if each["value"] is not None]
 
 
-def _direction(api: Api, metric: str) -> str:
+def _direction(api: ApiClient, metric: str) -> str:
     """The good side of a metric, as far as it is still known."""
     known = {each["key"]: each["direction"] for each in api.get("/metrics")["items"]}
     return str(known.get(metric.partition("[")[0].partition("{")[0], HIGHER_IS_BETTER))

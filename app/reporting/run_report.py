@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from app.comparison.trial_statistics import list_trial_statistics
 from app.core.text import html_page, html_text
 
 JSON = dict[str, Any]
@@ -58,15 +59,6 @@ def html_report(report: RunReport) -> str:
             *_worst(report),
         ],
     )
-
-
-def repeats_of_metrics(metrics: Iterable[JSON]) -> list[JSON]:
-    """pass@k and its kin, a row for each metric and k; none where no item was tried twice."""
-    return [
-        {"metric": metric["metric"], **each}
-        for metric in metrics
-        for each in (metric["verdict"] or {}).get("repeats", ())
-    ]
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -180,7 +172,7 @@ def _repeats(report: RunReport) -> Iterable[str]:
             *(_number(each[name]) for name in ("passAtK", "passHatK", "atLeastK")),
             str(each["items"]),
         )
-        for each in repeats_of_metrics(report.metrics)
+        for each in list_trial_statistics(report.metrics)
     ]
     if rows:
         yield from _section("Repeats", REPEATS_TITLES, rows)

@@ -4,13 +4,12 @@ import os
 import shutil
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from app.comparison.cli import compare_runs, plot_run, print_explanations
-from app.core.console.shell_completion import ids_at
+from app.comparison.cli import print_explanations
+from app.core.console.resource import Resource, id_argument, id_filter
 from app.core.console.table import (
     JSON,
     Column,
@@ -18,14 +17,13 @@ from app.core.console.table import (
     format_cell,
     format_time,
     print_details,
-    print_page,
     print_table,
     tabulate,
     time_field,
 )
 from app.core.console.terminal import (
-    ENDED_BADLY,
-    INTERRUPTED,
+    EXIT_INTERRUPTED,
+    EXIT_UNSUCCESSFUL,
     CommandGroup,
     Format,
     OutputFormat,
@@ -38,33 +36,30 @@ from app.core.console.terminal import (
 from app.results.rules import RunStatus
 
 if TYPE_CHECKING:
-    from app.core.console.api_client import Api
+    from app.core.console.api_client import ApiClient
 
 PATH = "/benchmark-runs"
-SECOND_THOUGHTS_S = 2.0
+CANCEL_WINDOW_S = 2.0
+CLEAR_LINE = "\r\x1b[K"
 
-cli = CommandGroup("runs", help="Benchmark runs: start, watch, read.")
+cli = CommandGroup("runs", help="Start, watch and compare benchmark runs.")
+runs = Resource(group=cli, noun="run", path=PATH)
 
-
-RunId = Annotated[
-    str, typer.Argument(metavar="RUN", help="Id of a run.", autocompletion=ids_at(PATH))
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on the way.")]
+RunId = Annotated[str, id_argument("run", PATH)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
 
 
 def _traces(run: JSON) -> str:
     return f"{run['tracesProcessed']}/{format_cell(run['tracesTotal']) or '?'}"
 
 
-def _interval(of: JSON) -> str | None:
-    """From where to where a value lies, at 95 %."""
-    low, high = of["intervalLow"], of["intervalHigh"]
+def _interval(measurement: JSON) -> str | None:
+    low, high = measurement["intervalLow"], measurement["intervalHigh"]
     return None if low is None or high is None else f"{format_cell(low)} to {format_cell(high)}"
 
 
-def _verdict(of: JSON) -> str | None:
-    """The word of a verdict; nothing where no comparison was made."""
-    return (of["verdict"] or {}).get("verdict")
+def _verdict(resource: JSON) -> str | None:
+    return (resource["verdict"] or {}).get("verdict")
 
 
 COLUMNS = (
@@ -82,11 +77,11 @@ COLUMNS = (
 METRIC_COLUMNS = (
     field("metric"),
     field("mean"),
-    Column("95 %", _interval),
+    Column("95 % CI", _interval),
     Column("verdict", _verdict),
     *(field(name) for name in ("n", "std", "min", "max", "p50", "p95", "p99", "coverage")),
 )
-REPEATS_COLUMNS = (
+TRIAL_COLUMNS = (
     field("metric"),
     field("k"),
     field("passAtK", "pass@k"),
@@ -97,7 +92,7 @@ REPEATS_COLUMNS = (
 KPI_COLUMNS = (
     field("name", "kpi"),
     field("value"),
-    Column("95 %", _interval),
+    Column("95 % CI", _interval),
     Column("verdict", _verdict),
     field("unit"),
     Column("within thresholds", lambda kpi: kpi["withinThresholds"]),
@@ -109,18 +104,11 @@ KPI_COLUMNS = (
 @cli.command("start")
 def start_run(
     *,
-    benchmark: Annotated[
-        str,
-        typer.Argument(
-            metavar="BENCHMARK", help="Id of a benchmark.", autocompletion=ids_at("/benchmarks")
-        ),
-    ],
-    agent: Annotated[
-        str,
-        typer.Argument(metavar="AGENT", help="Id of an agent.", autocompletion=ids_at("/agents")),
-    ],
+    benchmark: Annotated[str, id_argument("benchmark", "/benchmarks")],
+    agent: Annotated[str, id_argument("agent", "/agents")],
     run_name: Annotated[
-        str | None, typer.Option("--run-name", help="Run of the dataset to read instead.")
+        str | None,
+        typer.Option("--run-name", help="Run of the dataset to read, instead of the benchmark's."),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the run has ended.")] = False,
     exit_status: Annotated[
@@ -134,59 +122,51 @@ def start_run(
     quiet: Quiet = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Start a run and print its id.
+    """Start a run and print its ID.
 
-    Exit codes: 0 accepted; with --wait 0 completed and valid, 3 failed, cancelled or invalid.
+    Exit codes: 0 accepted; with --wait, 0 completed and valid, 3 failed, cancelled or invalid.
     """
     from app.core.console.api_client import open_api
 
     if exit_status is not None and not wait:
-        raise WrongUsage("--exit-status needs the end of the run", hint="add --wait")
+        raise WrongUsage("--exit-status requires --wait", hint="add --wait")
     body = {"benchmarkId": benchmark, "agentId": agent, "runName": run_name}
     with open_api() as api:
         run = api.post(PATH, {name: value for name, value in body.items() if value is not None})
-        _tell_started(api, run)
+        _print_started(api, run)
         if output is OutputFormat.TABLE:
             print_result(format_cell(run["id"]))
             sys.stdout.flush()
         if not wait:
             print_status(f"next: `mosaico runs watch {run['id']}`")
         else:
-            run = _watched(api, run["id"], quiet=quiet)
+            run = _watch(api, run["id"], quiet=quiet)
     if output is OutputFormat.JSON:
         print_json(run)
     if wait:
-        _end(run, exit_status=exit_status is not False)
+        _finish(run, exit_status=exit_status is not False)
 
 
-@cli.command("list")
-def list_runs(
-    benchmark: Annotated[
-        str | None,
-        typer.Option("--benchmark", help="Of this one.", autocompletion=ids_at("/benchmarks")),
-    ] = None,
-    agent: Annotated[
-        str | None, typer.Option("--agent", help="Of this one.", autocompletion=ids_at("/agents"))
-    ] = None,
-    status: Annotated[
-        RunStatus | None, typer.Option("--status", case_sensitive=False, help="In this state.")
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="The newest so many.")] = 20,
-    output: Format = OutputFormat.TABLE,
-) -> None:
-    """List the runs, newest first."""
-    from app.core.console.api_client import open_api
-
-    with open_api() as api:
-        page = api.page(PATH, limit=limit, benchmarkId=benchmark, agentId=agent, status=status)
-    print_page(page, COLUMNS, output)
+runs.add_list(
+    COLUMNS,
+    filters={
+        "benchmarkId": id_filter("benchmark", "/benchmarks"),
+        "agentId": id_filter("agent", "/agents"),
+        "status": Annotated[
+            RunStatus | None,
+            typer.Option("--status", case_sensitive=False, help="Filter by status."),
+        ],
+    },
+    help="List runs, newest first.",
+    limit=20,
+)
 
 
 @cli.command("show")
 def show_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
-    """Show a run: its state, whether it can be trusted, its metrics, its KPIs."""
+    """Show a run: its status, validity, metrics and KPIs."""
+    from app.comparison.trial_statistics import list_trial_statistics
     from app.core.console.api_client import open_api
-    from app.reporting.run_report import repeats_of_metrics
 
     path = _path(run_id)
     with open_api() as api:
@@ -200,13 +180,13 @@ def show_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
     print_details(run | times | {"verdict": _verdict(run)})
     tables = (
         (metrics, METRIC_COLUMNS),
-        (repeats_of_metrics(metrics), REPEATS_COLUMNS),
+        (list_trial_statistics(metrics), TRIAL_COLUMNS),
         (kpis, KPI_COLUMNS),
     )
-    for items, columns in tables:
-        if items:
+    for rows, columns in tables:
+        if rows:
             print_result("")
-            print_table(tabulate(items, columns))
+            print_table(tabulate(rows, columns))
     print_explanations([run, *kpis])
 
 
@@ -219,54 +199,24 @@ def watch_run(
         typer.Option("--exit-status", help="Exit with 3 unless the run is completed and valid."),
     ] = False,
     jsonl: Annotated[
-        bool, typer.Option("--jsonl", help="Print the run as a line of JSON at every change.")
+        bool, typer.Option("--jsonl", help="Print the run as one line of JSON at every change.")
     ] = False,
     quiet: Quiet = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Follow a run until it has ended, then print how. Ctrl-C leaves it alone.
+    """Follow a run until it has ended and print its outcome. Ctrl-C does not cancel the run.
 
-    Exit codes: 0 it has ended; with --exit-status 3 when it failed, was cancelled or is invalid.
+    Exit codes: 0 ended; with --exit-status, 3 if the run failed, was cancelled or is invalid.
     """
     from app.core.console.api_client import open_api
 
     with open_api() as api:
-        run = _watched(api, run_id, quiet=quiet, jsonl=jsonl)
+        run = _watch(api, run_id, quiet=quiet, jsonl=jsonl)
     if output is OutputFormat.JSON and not jsonl:
         print_json(run)
     elif not jsonl:
         print_result("\t".join(filter(None, (run["status"], run["validity"]))))
-    _end(run, exit_status=exit_status)
-
-
-@cli.command("report")
-def report_run(
-    *,
-    run: RunId,
-    html: Annotated[bool, typer.Option("--html", help="As one page that fetches nothing.")] = False,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Where to write it; - is stdout.")
-    ] = Path("-"),
-) -> None:
-    """Write a run as a page: KPIs with their history, metrics, alerts, the worst traces."""
-    from app.core.console.api_client import open_api
-    from app.core.console.output_files import write_text
-    from app.reporting.report_data import report_of
-    from app.reporting.run_report import html_report
-
-    if not html:
-        raise WrongUsage("no form is named", hint="mosaico runs report RUN --html run.html")
-    with open_api() as api:
-        page = html_report(report_of(api, run))
-    if file == Path("-"):
-        print_result(page)
-        return
-    write_text(file, page)
-    print_status(f"run {format_cell(run)} is reported in {file}")
-
-
-cli.command("compare")(compare_runs)
-cli.command("plot")(plot_run)
+    _finish(run, exit_status=exit_status)
 
 
 @cli.command("cancel")
@@ -278,34 +228,29 @@ def cancel_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
         run = api.post(f"{_path(run_id)}/cancel")
     if output is OutputFormat.JSON:
         print_json(run)
-    print_status(
-        f"run {format_cell(run['id'])} is cancelled; `mosaico runs retry {format_cell(run['id'])}` runs it anew"
-    )
+    shown_id = format_cell(run["id"])
+    print_status(f"run {shown_id} is cancelled")
+    print_status(f"to start it again: `mosaico runs retry {shown_id}`")
 
 
 @cli.command("retry")
 def retry_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
-    """Start a new run like one that failed or was cancelled, and print its id."""
-    from app.core.console.api_client import open_api
-
-    with open_api() as api:
-        run = api.post(f"{_path(run_id)}/retry")
-        _tell_started(api, run)
-    if output is OutputFormat.JSON:
-        print_json(run)
-    else:
-        print_result(format_cell(run["id"]))
-    print_status(f"next: `mosaico runs watch {format_cell(run['id'])}`")
+    """Start a new run with the settings of a failed or cancelled one, and print its ID."""
+    _start_from(run_id, "retry", output)
 
 
 @cli.command("rescore")
 def rescore_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
-    """Judge the traces of a run once more, by the metrics and formulas of now; print the new id."""
+    """Score the traces of a run again with the current metrics and KPIs, and print the new ID."""
+    _start_from(run_id, "rescore", output)
+
+
+def _start_from(run_id: str, action: str, output: OutputFormat) -> None:
     from app.core.console.api_client import open_api
 
     with open_api() as api:
-        run = api.post(f"{_path(run_id)}/rescore")
-        _tell_started(api, run)
+        run = api.post(f"{_path(run_id)}/{action}")
+        _print_started(api, run)
     if output is OutputFormat.JSON:
         print_json(run)
     else:
@@ -314,22 +259,23 @@ def rescore_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
 
 
 def _path(run_id: str) -> str:
-    from app.core.console.api_client import segment
+    from app.core.console.api_client import quote_segment
 
-    return f"{PATH}/{segment(run_id)}"
-
-
-def _tell_started(api: "Api", run: JSON) -> None:
-    from app.core.console.api_client import PREFIX
-
-    print_status(f"run {format_cell(run['id'])} started → {api.url}{PREFIX}{_path(run['id'])}")
+    return f"{PATH}/{quote_segment(run_id)}"
 
 
-def _watched(api: "Api", run_id: str, *, quiet: bool, jsonl: bool = False) -> JSON:
-    """The run after it has ended; Ctrl-C leaves it alone and ends the command."""
+def _print_started(api: "ApiClient", run: JSON) -> None:
+    from app.core.console.api_client import API_PREFIX
+
+    url = f"{api.url}{API_PREFIX}{_path(run['id'])}"
+    print_status(f"run {format_cell(run['id'])} started → {url}")
+
+
+def _watch(api: "ApiClient", run_id: str, *, quiet: bool, jsonl: bool = False) -> JSON:
+    """The run after it has ended. Ctrl-C ends the command, not the run."""
     from app.runs.progress import follow
 
-    told = _silent if quiet else _liveness()
+    print_progress = _print_nothing if quiet else _progress_printer()
     latest: JSON | None = None
     try:
         for run in follow(api, _path(run_id)):
@@ -337,15 +283,15 @@ def _watched(api: "Api", run_id: str, *, quiet: bool, jsonl: bool = False) -> JS
                 print_json(run, flush=True)
             latest = run
             if not RunStatus(run["status"]).is_final:
-                told(run)
+                print_progress(run)
     except KeyboardInterrupt:
         _detach(api, run_id)
-    assert latest is not None, "a run that cannot be followed is an error"
+    assert latest is not None, "follow() raises if it cannot read the run"
     return latest
 
 
-class _LiveLine:
-    """One line on a terminal that is written over."""
+class _ProgressLine:
+    """Progress on a terminal: one line that is overwritten."""
 
     def __call__(self, run: JSON) -> None:
         from app.runs.progress import describe
@@ -355,8 +301,8 @@ class _LiveLine:
         sys.stderr.flush()
 
 
-class _PlainLines:
-    """Lines that stay, few of them."""
+class _ProgressLog:
+    """Progress in a log: few lines, at most one per tenth of the traces or 30 s."""
 
     def __init__(self) -> None:
         from app.runs.progress import Progress
@@ -370,36 +316,37 @@ class _PlainLines:
             print_status(f"run {format_cell(run['id'])} {describe(run)}")
 
 
-def _silent(run: JSON) -> None:
-    """What `--quiet` says on the way."""
+def _print_nothing(run: JSON) -> None:
+    """Progress of --quiet."""
 
 
-def _liveness() -> "_LiveLine | _PlainLines":
-    dumb = os.environ.get("TERM", "dumb") == "dumb"
-    return _LiveLine() if is_interactive(sys.stderr) and not dumb else _PlainLines()
+def _progress_printer() -> "_ProgressLine | _ProgressLog":
+    is_dumb = os.environ.get("TERM", "dumb") == "dumb"
+    return _ProgressLine() if is_interactive(sys.stderr) and not is_dumb else _ProgressLog()
 
 
-def _detach(api: "Api", run_id: str) -> NoReturn:
-    """Leave the run alone; on a terminal a second Ctrl-C in time cancels it."""
-    asks = is_interactive(sys.stderr)
+def _detach(api: "ApiClient", run_id: str) -> NoReturn:
+    """Stop watching; on a terminal, a second Ctrl-C within two seconds cancels the run."""
+    can_cancel = is_interactive(sys.stderr)
     print_status(
-        f"\ndetached: the run goes on, `mosaico runs watch {format_cell(run_id)}` watches it again"
+        f"\ndetached: the run continues; to watch it again: `mosaico runs watch {format_cell(run_id)}`"
     )
-    if asks:
-        try:  # what is promised holds from the moment it can be read
-            print_status(f"Ctrl-C once more within {SECOND_THOUGHTS_S:g} s cancels it")
-            time.sleep(SECOND_THOUGHTS_S)
+    if can_cancel:
+        # The line is printed inside the `try`: Ctrl-C must work as soon as the user can read it.
+        try:
+            print_status(f"press Ctrl-C once more within {CANCEL_WINDOW_S:g} s to cancel the run")
+            time.sleep(CANCEL_WINDOW_S)
         except KeyboardInterrupt:
             api.post(f"{_path(run_id)}/cancel")
             print_status(f"\nrun {format_cell(run_id)} is cancelled")
-            raise typer.Exit(ENDED_BADLY) from None
-    raise typer.Exit(INTERRUPTED)
+            raise typer.Exit(EXIT_UNSUCCESSFUL) from None
+    raise typer.Exit(EXIT_INTERRUPTED)
 
 
-def _end(run: JSON, *, exit_status: bool) -> None:
+def _finish(run: JSON, *, exit_status: bool) -> None:
     from app.runs.progress import describe, exit_code_of
 
-    clear = "\r\x1b[K" if isinstance(_liveness(), _LiveLine) else ""
+    clear = CLEAR_LINE if isinstance(_progress_printer(), _ProgressLine) else ""
     print_status(f"{clear}run {format_cell(run['id'])} {describe(run)}")
     if run["status"] == RunStatus.COMPLETED:
         print_status(f"next: `mosaico runs show {format_cell(run['id'])}`")

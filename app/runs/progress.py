@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from app.core.console.api_client import Api, NotReachable
+from app.core.console.api_client import ApiClient, ServiceUnreachable
 from app.core.console.table import format_cell
-from app.core.console.terminal import ENDED_BADLY
+from app.core.console.terminal import EXIT_UNSUCCESSFUL
 from app.core.errors import Unavailable
 from app.results.rules import RunStatus, Validity
 
@@ -76,11 +76,11 @@ def duration_s(run: JSON) -> float | None:
 def exit_code_of(run: JSON) -> int:
     """0 when the run completed and its numbers can be trusted, 3 otherwise."""
     trusted = run["status"] == RunStatus.COMPLETED and run["validity"] == Validity.VALID
-    return 0 if trusted else ENDED_BADLY
+    return 0 if trusted else EXIT_UNSUCCESSFUL
 
 
 def follow(
-    api: Api,
+    api: ApiClient,
     path: str,
     *,
     sleep: Callable[[float], None] = time.sleep,
@@ -89,7 +89,7 @@ def follow(
     """The run whenever it changes or the service gives a sign of life, until it has ended.
 
     A service that goes away while it is watched is waited for, up to a minute.
-    Raises: `NotReachable` or `Unavailable` after that, or at once when it was never there.
+    Raises: `ServiceUnreachable` or `Unavailable` after that, or at once when it was never there.
     """
     run: JSON | None = None
     last_id: str | None = None
@@ -101,7 +101,7 @@ def follow(
                 run = event.data or run
                 if run is not None:
                     yield run
-        except (NotReachable, Unavailable):
+        except (ServiceUnreachable, Unavailable):
             if run is None or clock() - heard_at > PATIENCE_S:
                 raise
         if run is None or not RunStatus(run["status"]).is_final:

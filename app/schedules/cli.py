@@ -1,49 +1,29 @@
-"""`mosaico schedules`: what runs by the clock; `mosaico cron`: a look at an expression."""
+"""`mosaico schedules`: manage schedules. `mosaico cron`: preview a cron expression."""
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from app.core.console.shell_completion import ids_at
-from app.core.console.table import JSON, field, format_cell, print_details, print_page, time_field
+from app.core.console.resource import FieldOption, Resource, id_argument, id_filter
+from app.core.console.table import JSON, field, format_cell, print_page, time_field
 from app.core.console.terminal import (
     CommandGroup,
-    DryRun,
     Format,
     OutputFormat,
     WrongUsage,
-    Yes,
     print_json,
     print_result,
     print_status,
 )
 from app.schedules.cron import DstPolicy
-from app.schedules.rules import ConcurrencyPolicy, MisfirePolicy
 
 PATH = "/schedule-configs"
 
-cli = CommandGroup("schedules", help="Schedules: what runs by the clock, and what became of it.")
-cron_cli = CommandGroup("cron", help="Look at a cron expression.")
+cli = CommandGroup("schedules", help="Manage schedules.")
+cron_cli = CommandGroup("cron", help="Preview cron expressions.")
+schedules = Resource(group=cli, noun="schedule", path=PATH)
 
-
-@cron_cli.callback()
-def cron_root() -> None:
-    """Look at a cron expression; needs no server."""
-
-
-ScheduleId = Annotated[
-    str, typer.Argument(metavar="SCHEDULE", help="Id of a schedule.", autocompletion=ids_at(PATH))
-]
-Expression = Annotated[
-    str, typer.Argument(metavar="EXPR", help="Six fields, second first, in quotes; or @daily.")
-]
-Zone = Annotated[str, typer.Option("--tz", help="Time zone, an IANA name.")]
-Dst = Annotated[
-    DstPolicy,
-    typer.Option("--dst", case_sensitive=False, help="What skipped and repeated wall times do."),
-]
 COLUMNS = (
     field("id"),
     field("name"),
@@ -64,23 +44,57 @@ FIRE_COLUMNS = (
     field("runId", "run"),
     field("reason"),
 )
+OPTIONS = {
+    "benchmarkId": FieldOption(help="ID of the benchmark to run."),
+    "agentId": FieldOption(help="ID of the agent to run."),
+    "cronExpression": FieldOption("--cron", metavar="EXPR"),
+    "timezone": FieldOption("--tz", help="Time zone of the expression, an IANA name."),
+    "dstPolicy": FieldOption(
+        "--dst", help="How wall-clock times that daylight saving skips or repeats are handled."
+    ),
+    "misfirePolicy": FieldOption("--misfire", help="How missed fire times are handled."),
+    "concurrencyPolicy": FieldOption(
+        "--concurrency", help="How a fire time during the run of an earlier one is handled."
+    ),
+    "autoDisableOnFailure": FieldOption(help="Disable the schedule after repeated failures."),
+}
+
+
+@cron_cli.callback()
+def cron_root() -> None:
+    """Preview cron expressions."""
 
 
 @cron_cli.command("next")
-def next_instants(
+def preview_expression(
     *,
-    expression: Expression,
-    zone: Zone = "UTC",
+    expression: Annotated[
+        str,
+        typer.Argument(metavar="EXPR", help="Six fields, seconds first, quoted; or @daily."),
+    ],
+    zone: Annotated[str, typer.Option("--tz", help="Time zone, an IANA name.")] = "UTC",
     start: Annotated[
-        str | None, typer.Option("--from", metavar="ISO", help="Instants after this one; else now.")
+        str | None,
+        typer.Option(
+            "--from", metavar="TIME", help="Print fire times after this one (default: now)."
+        ),
     ] = None,
-    count: Annotated[int, typer.Option("--count", min=1, max=100, help="So many.")] = 10,
-    dst: Dst = DstPolicy.SPRING,
+    count: Annotated[
+        int, typer.Option("--count", min=1, max=100, help="Number of fire times.")
+    ] = 10,
+    dst: Annotated[
+        DstPolicy,
+        typer.Option(
+            "--dst",
+            case_sensitive=False,
+            help="How wall-clock times that daylight saving skips or repeats are handled.",
+        ),
+    ] = DstPolicy.SPRING,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Print when an expression fires next, one instant a line; needs no server.
+    """Print the next fire times of an expression, one per line. No server is needed.
 
-    Words, and what the clocks do to it, go to standard error.
+    A description of the expression, and notes on clock changes, are printed to standard error.
     """
     from app.schedules.preview import preview
     from app.schedules.schemas import PreviewRequest
@@ -89,190 +103,97 @@ def next_instants(
         cron_expression=expression,
         timezone=zone,
         dst_policy=dst,
-        after=_instant(start) if start else None,
+        after=_parse_time(start) if start else None,
         count=count,
     )
-    schedule_preview = preview(request, datetime.now(UTC))
+    fire_times = preview(request, datetime.now(UTC))
     if output is OutputFormat.JSON:
-        print_json(schedule_preview.model_dump(mode="json"))
+        print_json(fire_times.model_dump(mode="json"))
         return
-    print_status(f"{schedule_preview.description} ({schedule_preview.timezone})")
-    for note in schedule_preview.notes:
+    print_status(f"{fire_times.description} ({fire_times.timezone})")
+    for note in fire_times.notes:
         print_status(f"note: {note.text}")
-    for instant in schedule_preview.next:
+    for instant in fire_times.next:
         print_result(instant.isoformat())
 
 
-@cli.command("list")
-def list_schedules(
-    *,
-    benchmark: Annotated[
-        str | None,
-        typer.Option("--benchmark", help="Of this one.", autocompletion=ids_at("/benchmarks")),
-    ] = None,
-    agent: Annotated[
-        str | None, typer.Option("--agent", help="Of this one.", autocompletion=ids_at("/agents"))
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="The newest so many.")] = 50,
-    output: Format = OutputFormat.TABLE,
-) -> None:
-    """List the schedules, newest first."""
-    from app.core.console.api_client import open_api
-
-    with open_api() as api:
-        page = api.page(PATH, limit=limit, benchmarkId=benchmark, agentId=agent)
-    print_page(page, COLUMNS, output)
+def describe_created(schedule: JSON) -> list[str]:
+    """Status lines after a schedule was created."""
+    schedule_id = format_cell(schedule["id"])
+    return [
+        f"schedule {schedule_id} is created",
+        *describe_next_run(schedule),
+        f"next: `mosaico schedules fires {schedule_id}`",
+    ]
 
 
-@cli.command("show")
-def show_schedule(schedule: ScheduleId, output: Format = OutputFormat.TABLE) -> None:
-    """Show one schedule."""
-    from app.core.console.api_client import open_api
+def describe_next_run(schedule: JSON) -> list[str]:
+    """When an enabled schedule fires next."""
+    if not schedule["enabled"]:
+        return []
+    return [f"next run: {schedule['nextRunAt'] or 'never'}"]
 
-    with open_api() as api:
-        found = api.get(_path(schedule))
-    if output is OutputFormat.JSON:
-        print_json(found)
-    else:
-        print_details(found)
+
+def report_fire(fire: JSON) -> None:
+    """Print the run that a triggered schedule started, or why it started none."""
+    if fire["runId"]:
+        print_result(format_cell(fire["runId"]))
+    print_status(f"{fire['status']} {format_cell(fire['detail'])}".rstrip())
+
+
+schedules.add_list(
+    COLUMNS,
+    filters={
+        "benchmarkId": id_filter("benchmark", "/benchmarks"),
+        "agentId": id_filter("agent", "/agents"),
+    },
+    help="List schedules, newest first.",
+)
+schedules.add_show(help="Show a schedule.")
+schedules.add_create(
+    "app.schedules.schemas:ScheduleCreate",
+    options=OPTIONS,
+    help="Create a schedule and print its ID.",
+    describe=describe_created,
+)
+schedules.add_update(
+    "app.schedules.schemas:SchedulePatch", options=OPTIONS, describe=describe_next_run
+)
+schedules.add_switches(
+    enable="Enable a schedule and reset its failure count.",
+    disable="Disable a schedule. Runs that it started continue.",
+    describe=describe_next_run,
+)
+schedules.add_action(
+    "trigger",
+    help="Start a run of a schedule now and print its ID. The next fire time stays the same.",
+    report=report_fire,
+)
+schedules.add_delete(help="Delete a schedule and its fire history. Its runs are kept.")
 
 
 @cli.command("fires")
 def list_fires(
-    schedule: ScheduleId,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="The newest so many.")] = 20,
+    schedule: Annotated[str, id_argument("schedule", PATH)],
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, help="Maximum number of rows, newest first.")
+    ] = 20,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """List what became of the due instants of a schedule, newest first."""
-    from app.core.console.api_client import open_api
+    """List the fire history of a schedule, newest first."""
+    from app.core.console.api_client import open_api, quote_segment
 
     with open_api() as api:
-        page = api.page(f"{_path(schedule)}/fires", limit=limit)
+        page = api.page(f"{PATH}/{quote_segment(schedule)}/fires", limit=limit)
     print_page(page, FIRE_COLUMNS, output)
 
 
-@cli.command("create")
-def create_schedule(
-    *,
-    schedule_id: Annotated[str | None, typer.Option("--id", help="Made when left out.")] = None,
-    name: Annotated[str | None, typer.Option("--name", help="What people call it.")] = None,
-    benchmark: Annotated[
-        str | None,
-        typer.Option("--benchmark", help="What is run.", autocompletion=ids_at("/benchmarks")),
-    ] = None,
-    agent: Annotated[
-        str | None,
-        typer.Option("--agent", help="Whom it judges.", autocompletion=ids_at("/agents")),
-    ] = None,
-    expression: Annotated[
-        str | None, typer.Option("--cron", help="Six fields, second first, or @daily.")
-    ] = None,
-    zone: Annotated[str | None, typer.Option("--tz", help="Time zone; UTC if left out.")] = None,
-    pattern: Annotated[
-        str | None, typer.Option("--run-name-pattern", help="Judge the newest run that matches.")
-    ] = None,
-    misfire: Annotated[
-        MisfirePolicy | None,
-        typer.Option("--misfire", case_sensitive=False, help="What missed instants do."),
-    ] = None,
-    concurrency: Annotated[
-        ConcurrencyPolicy | None,
-        typer.Option("--concurrency", case_sensitive=False, help="What overlapping runs do."),
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option("--file", help="The schedule as JSON, as the API takes it; - is stdin."),
-    ] = None,
-    output: Format = OutputFormat.TABLE,
-) -> None:
-    """Run a benchmark by the clock and print the id; options win over the fields of --file."""
-    from app.core.console.api_client import open_api
-    from app.core.console.input_files import read_object
-
-    given = {
-        "id": schedule_id,
-        "name": name,
-        "benchmarkId": benchmark,
-        "agentId": agent,
-        "cronExpression": expression,
-        "timezone": zone,
-        "runNamePattern": pattern,
-        "misfirePolicy": misfire,
-        "concurrencyPolicy": concurrency,
-    }
-    body = read_object(file) if file else {}
-    body |= {key: value for key, value in given.items() if value is not None}
-    with open_api() as api:
-        created = api.post(PATH, body)
-    if output is OutputFormat.JSON:
-        print_json(created)
-    else:
-        print_result(format_cell(created["id"]))
-    print_status(
-        f"schedule {format_cell(created['id'])} runs next at {created['nextRunAt'] or 'no time'}"
-    )
-    print_status(f"next: `mosaico schedules fires {format_cell(created['id'])}`")
-
-
-@cli.command("enable")
-def enable_schedule(schedule: ScheduleId, output: Format = OutputFormat.TABLE) -> None:
-    """Enable a schedule; its failures are forgiven."""
-    _switch(schedule, output, enabled=True)
-
-
-@cli.command("disable")
-def disable_schedule(schedule: ScheduleId, output: Format = OutputFormat.TABLE) -> None:
-    """Disable a schedule; runs that it started go on."""
-    _switch(schedule, output, enabled=False)
-
-
-@cli.command("trigger")
-def trigger_schedule(schedule: ScheduleId, output: Format = OutputFormat.TABLE) -> None:
-    """Fire a schedule now and print the run; its timetable stays as it is."""
-    from app.core.console.api_client import open_api
-
-    with open_api() as api:
-        fire = api.post(f"{_path(schedule)}/trigger")
-    if output is OutputFormat.JSON:
-        print_json(fire)
-    elif fire["runId"]:
-        print_result(format_cell(fire["runId"]))
-    print_status(
-        f"schedule {format_cell(schedule)}: {fire['status']} {format_cell(fire['detail'])}".rstrip()
-    )
-
-
-@cli.command("delete")
-def delete_schedule(*, schedule: ScheduleId, yes: Yes = False, dry_run: DryRun = False) -> None:
-    """Delete a schedule with its history of fires; its runs stay."""
-    from app.core.console.api_client import delete_thing
-
-    delete_thing(_path(schedule), f"the schedule {format_cell(schedule)}", yes=yes, dry_run=dry_run)
-
-
-def _switch(schedule: str, output: OutputFormat, *, enabled: bool) -> None:
-    from app.core.console.api_client import open_api
-
-    with open_api() as api:
-        changed: JSON = api.patch(_path(schedule), {"enabled": enabled})
-    if output is OutputFormat.JSON:
-        print_json(changed)
-    state = f"runs next at {changed['nextRunAt']}" if enabled else "is disabled"
-    print_status(f"schedule {format_cell(schedule)} {state}")
-
-
-def _path(schedule: str) -> str:
-    from app.core.console.api_client import segment
-
-    return f"{PATH}/{segment(schedule)}"
-
-
-def _instant(text: str) -> datetime:
-    """An instant as an option gives it; without an offset it is UTC."""
+def _parse_time(text: str) -> datetime:
+    """A time on the command line; without a UTC offset it is UTC. Raises: `WrongUsage`."""
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
         raise WrongUsage(
-            f"--from {text!r} is no instant", hint="write it as 2026-03-28T12:00:00+01:00"
+            f"--from {text!r} is not a valid time", hint="write it as 2026-03-28T12:00:00+01:00"
         ) from None
     return instant if instant.utcoffset() is not None else instant.replace(tzinfo=UTC)

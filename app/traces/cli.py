@@ -1,18 +1,23 @@
-"""`mosaico datasets`: traces that are kept by the service itself."""
+"""`mosaico datasets`: manage uploaded datasets."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from app.core.console.shell_completion import ids_at
-from app.core.console.table import Column, bytes_text, field, format_cell, print_page, time_field
+from app.core.console.resource import Resource, text_filter
+from app.core.console.table import (
+    JSON,
+    Column,
+    field,
+    format_bytes,
+    format_cell,
+    time_field,
+)
 from app.core.console.terminal import (
     CommandGroup,
-    DryRun,
     Format,
     OutputFormat,
-    Yes,
     print_json,
     print_result,
     print_status,
@@ -20,40 +25,47 @@ from app.core.console.terminal import (
 
 PATH = "/local-datasets"
 
-cli = CommandGroup("datasets", help="Traces that the service keeps itself.")
-
+cli = CommandGroup("datasets", help="Manage uploaded datasets.")
+datasets = Resource(group=cli, noun="dataset", path=PATH)
 
 COLUMNS = (
     field("id"),
     field("name"),
     field("runName", "run name"),
     field("traceCount", "traces"),
-    Column("size", lambda dataset: bytes_text(dataset["sizeBytes"])),
+    Column("size", lambda dataset: format_bytes(dataset["sizeBytes"])),
     time_field("createdAt", "created"),
 )
+DatasetName = Annotated[str, typer.Option("--name", help="Name of the dataset.")]
+Replace = Annotated[
+    bool, typer.Option("--replace", help="Replace an earlier upload of the same run.")
+]
 
 
 @cli.command("upload")
 def upload(
     *,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Traces, one JSON object a line; - is stdin.")
+        Path, typer.Argument(metavar="FILE", help="JSON Lines file of traces; - is stdin.")
     ],
-    name: Annotated[str, typer.Option("--name", help="Name of the dataset.")],
-    run_name: Annotated[str, typer.Option("--run-name", help="Which run of it this is.")],
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Take the place of an earlier upload.")
-    ] = False,
+    name: DatasetName,
+    run_name: Annotated[
+        str, typer.Option("--run-name", help="Name of the run that produced the traces.")
+    ],
+    replace: Replace = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Upload the traces of one run, all of them or none, and print the id of the upload."""
+    """Upload the traces of a run and print the ID of the upload.
+
+    If one line is invalid, nothing is stored.
+    """
     from app.core.console.api_client import open_api
-    from app.core.console.input_files import opened, pieces
+    from app.core.console.input_files import iter_chunks, open_input
 
     parameters = {"name": name, "runName": run_name, "replace": "true" if replace else None}
-    with opened(file) as traces, open_api() as api:
-        stored = api.upload(PATH, pieces(traces), parameters)
-    _tell_stored(stored, output)
+    with open_input(file) as traces, open_api() as api:
+        dataset = api.upload(PATH, iter_chunks(traces), parameters)
+    _print_stored(dataset, output)
 
 
 @cli.command("import")
@@ -62,64 +74,43 @@ def import_results(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="RESULT.json", help="A run of bashkit-eval or ot-bench; - is stdin."
+            metavar="RESULT.json", help="Result file of bashkit-eval or ot-bench; - is stdin."
         ),
     ],
-    name: Annotated[str, typer.Option("--name", help="Name of the dataset.")],
+    name: DatasetName,
     run_name: Annotated[
-        str | None, typer.Option("--run-name", help="Which run of it; by itself: model and time.")
+        str | None,
+        typer.Option("--run-name", help="Name of the run (default: its model and time)."),
     ] = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Take the place of an earlier upload.")
-    ] = False,
+    replace: Replace = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Import a recorded run of bashkit-eval or ot-bench as traces, and print the upload's id."""
+    """Import a result of bashkit-eval or ot-bench as traces and print the ID of the upload."""
     from app.core.console.api_client import open_api
-    from app.core.console.input_files import opened, pieces
+    from app.core.console.input_files import iter_chunks, open_input
 
     parameters = {"name": name, "runName": run_name, "replace": "true" if replace else None}
-    with opened(file) as result, open_api() as api:
-        path = f"{PATH}/import"
-        stored = api.upload(path, pieces(result), parameters, content_type="application/json")
-    _tell_stored(stored, output)
+    with open_input(file) as result, open_api() as api:
+        dataset = api.upload(
+            f"{PATH}/import", iter_chunks(result), parameters, content_type="application/json"
+        )
+    _print_stored(dataset, output)
 
 
-@cli.command("list")
-def list_datasets(
-    name: Annotated[str | None, typer.Option("--name", help="Uploads of this dataset.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="The newest so many.")] = 50,
-    output: Format = OutputFormat.TABLE,
-) -> None:
-    """List the uploads, newest first."""
-    from app.core.console.api_client import open_api
-
-    with open_api() as api:
-        page = api.page(PATH, limit=limit, name=name)
-    print_page(page, COLUMNS, output)
+datasets.add_list(
+    COLUMNS,
+    filters={"name": text_filter("--name", "Filter by dataset name.")},
+    help="List uploads, newest first.",
+)
+datasets.add_show(help="Show an upload.")
+datasets.add_delete(help="Delete an upload. Runs that used it keep their copy of its traces.")
 
 
-@cli.command("delete")
-def delete(
-    *,
-    dataset: Annotated[
-        str,
-        typer.Argument(metavar="DATASET", help="Id of an upload.", autocompletion=ids_at(PATH)),
-    ],
-    yes: Yes = False,
-    dry_run: DryRun = False,
-) -> None:
-    """Delete an upload; runs that read it keep their own copy of its traces."""
-    from app.core.console.api_client import delete_thing, segment
-
-    path, what = f"{PATH}/{segment(dataset)}", f"the upload {format_cell(dataset)}"
-    delete_thing(path, what, yes=yes, dry_run=dry_run)
-
-
-def _tell_stored(stored: dict[str, Any], output: OutputFormat) -> None:
+def _print_stored(dataset: JSON, output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
-        print_json(stored)
+        print_json(dataset)
     else:
-        print_result(format_cell(stored["id"]))
-    print_status(f"{stored['traceCount']} traces ({bytes_text(stored['sizeBytes'])}) are stored")
-    print_status(f"next: `mosaico benchmarks create --dataset {format_cell(stored['name'])}`")
+        print_result(format_cell(dataset["id"]))
+    size = format_bytes(dataset["sizeBytes"])
+    print_status(f"{dataset['traceCount']} traces ({size}) are stored")
+    print_status(f"next: `mosaico benchmarks create --dataset {format_cell(dataset['name'])}`")

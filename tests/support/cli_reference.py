@@ -1,4 +1,4 @@
-"""The reference part of `docs/cli.md`: what each command says of itself.
+"""The reference part of `docs/cli.md`: the help text of each command.
 
 `python -m tests.support.cli_reference` writes it into the page.
 """
@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 import typer
 from typer.testing import CliRunner
 
-from app.cli import Deferred, cli
+from app.cli import cli
+from app.core.console.terminal import load_command
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 MARK = "<!-- What follows is written by `python -m tests.support.cli_reference`. -->\n"
 
 
 class Leaf(NamedTuple):
-    """A command and the words that call it."""
+    """A command that is not a group, and the words that call it."""
 
     words: tuple[str, ...]
     command: Any
@@ -25,17 +26,11 @@ class Leaf(NamedTuple):
 
 def commands() -> Iterator[Leaf]:
     """Every command, in the order of the help texts."""
-    for name, command in typer.main.get_command(cli).commands.items():  # type: ignore[attr-defined]
-        loaded = command.load() if isinstance(command, Deferred) else command
-        children = getattr(loaded, "commands", None)
-        if children is None:
-            yield Leaf((name,), loaded)
-            continue
-        for child, leaf in children.items():
-            yield Leaf((name, child), leaf)
+    yield from _leaves((), typer.main.get_command(cli))
 
 
 def reference() -> str:
+    """The help text of each command as Markdown."""
     return "".join(
         f"\n### mosaico {' '.join(leaf.words)}\n\n```text\n{_help(leaf.words)}```\n"
         for leaf in commands()
@@ -46,6 +41,16 @@ def page() -> str:
     """The whole page with a fresh reference."""
     before, mark, _ = PAGE.read_text().partition(MARK)
     return before + mark + reference()
+
+
+def _leaves(words: tuple[str, ...], command: Any) -> Iterator[Leaf]:
+    loaded = load_command(command)
+    children = getattr(loaded, "commands", None)
+    if children is None:
+        yield Leaf(words, loaded)
+        return
+    for name, child in children.items():
+        yield from _leaves((*words, name), child)
 
 
 def _help(words: tuple[str, ...]) -> str:

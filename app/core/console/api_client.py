@@ -1,4 +1,4 @@
-"""The way of the command line to the service: its address, its key, its answers and errors."""
+"""Client of the service's REST API for the command line: address, key, responses and errors."""
 
 import http
 import ipaddress
@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 import httpx
 
-from app.core.console.terminal import confirm, print_status
 from app.core.errors import (
     AppError,
     Conflict,
@@ -29,19 +28,19 @@ from app.core.secret_files import read_secret_file
 from app.core.settings import Settings, load_settings
 
 JSON = dict[str, Any]
-# One that is given several times is a list.
-Parameter: TypeAlias = str | int | bool | list[str] | None
-Parameters: TypeAlias = Mapping[str, Parameter]
+# A list is sent as one parameter per element.
+QueryValue: TypeAlias = str | int | bool | list[str] | None
+QueryParameters: TypeAlias = Mapping[str, QueryValue]
 
-PREFIX = "/api/v1"
+API_PREFIX = "/api/v1"
 ADMIN_KEY_FILE = "admin.key"
-LARGEST_PAGE = 200
-ANSWER_S = 60.0
-COMPLETION_S = 0.3
-# The service says something at least every 15 s.
-SILENCE_S = 60.0
+MAX_PAGE_SIZE = 200
+RESPONSE_TIMEOUT_S = 60.0
+COMPLETION_TIMEOUT_S = 0.3
+# The service sends an event or a comment at least every 15 s.
+STREAM_TIMEOUT_S = 60.0
 
-_KINDS: Mapping[int, type[AppError]] = {
+_ERROR_CLASSES: Mapping[int, type[AppError]] = {
     400: Invalid,
     412: Conflict,
     415: Invalid,
@@ -54,58 +53,75 @@ _KINDS: Mapping[int, type[AppError]] = {
     },
 }
 
+# The command that lists the resources of which one was not found, by error code.
+LIST_COMMANDS: Mapping[str, str] = {
+    "agent-not-found": "agents list",
+    "alert-not-found": "alerts list",
+    "alert-config-not-found": "alerts rules list",
+    "benchmark-not-found": "benchmarks list",
+    "dataset-not-found": "datasets list",
+    "delivery-not-found": "notify deliveries list",
+    "endpoint-not-found": "notify endpoints list",
+    "kpi-not-found": "benchmarks list",
+    "notification-not-found": "inbox list",
+    "run-not-found": "runs list",
+    "schedule-not-found": "schedules list",
+    "silence-not-found": "alerts silences list",
+    "unknown-api-key": "keys list",
+}
 
-class NotReachable(AppError):
-    """The service does not answer; start it with `mosaico serve`."""
 
-    code = "not-reachable"
+class ServiceUnreachable(AppError):
+    """The service does not respond; start it with `mosaico serve`."""
+
+    code = "service-unreachable"
     status = 503
     exit_code = 69
 
 
-class StrangeAnswer(AppError):
-    """Something answers there that is not this service; set MOSAICO_URL."""
+class UnexpectedResponse(AppError):
+    """The response does not come from MOSAICO; set MOSAICO_URL to the address of the service."""
 
-    code = "strange-answer"
+    code = "unexpected-response"
     status = 502
     exit_code = 69
 
 
-class BadAddress(AppError):
-    """MOSAICO_URL is not the address of a service; write it as http://127.0.0.1:8080."""
+class InvalidServiceUrl(AppError):
+    """MOSAICO_URL is not a valid HTTP address; write it as http://127.0.0.1:8080."""
 
-    code = "bad-address"
+    code = "invalid-service-url"
     exit_code = 78
 
 
-class Access(NamedTuple):
-    """Where the service is, the key to it, and where that key came from."""
+class ServiceAddress(NamedTuple):
+    """URL of the service, the API key for it, and the source of that key."""
 
     url: str
     key: str | None
     key_source: str
 
 
-class Tagged(NamedTuple):
-    """What was read, and the ETag that an edit of it names."""
+class TaggedDocument(NamedTuple):
+    """A document and its ETag, which a conditional edit sends back."""
 
     document: JSON
     etag: str | None
 
 
-class Event(NamedTuple):
-    """A server-sent event; `data` is None for a sign of life that tells nothing new."""
+class ServerSentEvent(NamedTuple):
+    """A server-sent event; `data` is None for a keep-alive comment."""
 
     id: str | None
     data: JSON | None
 
 
 @dataclass(frozen=True, slots=True)
-class Api:
-    """The API of the service.
+class ApiClient:
+    """The REST API of the service.
 
-    Raises, from every method: `NotReachable`, `StrangeAnswer`, and what the service refuses as
-    the error that it is (`NotFound`, `Conflict`, `Invalid`, …) with the service's own words.
+    Every method raises `ServiceUnreachable`, `UnexpectedResponse`, and each problem that the
+    service reports as the matching error (`NotFound`, `Conflict`, `Invalid`, …) with its message.
     """
 
     client: httpx.Client
@@ -113,41 +129,46 @@ class Api:
 
     @property
     def url(self) -> str:
+        """Base URL of the service, without a slash at its end."""
         return str(self.client.base_url).rstrip("/")
 
-    def get(self, path: str, **parameters: Parameter) -> JSON:
+    def get(self, path: str, **parameters: QueryValue) -> JSON:
+        """The JSON document at a path."""
         return self._json("GET", path, parameters)
 
-    def get_text(self, path: str, **parameters: Parameter) -> str:
-        """What is no JSON: a picture."""
-        return self._answered(self._send("GET", path, parameters)).text
+    def get_text(self, path: str, **parameters: QueryValue) -> str:
+        """A response that is not JSON, such as an SVG image."""
+        return self._check_status(self._send("GET", path, parameters)).text
 
     def post(self, path: str, body: JSON | None = None) -> JSON:
+        """The response to a POST request, with or without a body."""
         return self._json("POST", path, {}, json=body)
 
     def patch(self, path: str, body: JSON) -> JSON:
+        """Change the fields in `body`; returns the changed document."""
         return self._json("PATCH", path, {}, json=body)
 
     def put(self, path: str, body: JSON) -> JSON:
+        """Replace the document at a path; returns the new one."""
         return self._json("PUT", path, {}, json=body)
 
-    def tagged(self, path: str) -> Tagged:
-        """What is at a path, to be edited."""
-        response = self._answered(self._send("GET", path, {}))
-        return Tagged(self._document(response), response.headers.get("ETag"))
+    def get_with_etag(self, path: str) -> TaggedDocument:
+        """A document with its ETag, for an edit."""
+        response = self._check_status(self._send("GET", path, {}))
+        return TaggedDocument(self._parse(response), response.headers.get("ETag"))
 
     def delete(self, path: str, etag: str | None = None) -> None:
-        """Raises: `Conflict` also when what has this `etag` has been changed since."""
+        """Delete a resource. Raises: `Conflict` also if it no longer has this `etag`."""
         headers = {"If-Match": etag} if etag else {}
-        self._answered(self._send("DELETE", path, {}, headers=headers))
+        self._check_status(self._send("DELETE", path, {}, headers=headers))
 
-    def page(self, path: str, *, limit: int, **parameters: Parameter) -> JSON:
-        """The first `limit` items of a list, in as many requests as the service asks for."""
+    def page(self, path: str, *, limit: int, **parameters: QueryValue) -> JSON:
+        """The first `limit` items of a list, with as many requests as its page size requires."""
         items: list[JSON] = []
         cursor = None
         while len(items) < limit:
-            wanted = min(limit - len(items), LARGEST_PAGE)
-            page = self.get(path, limit=wanted, cursor=cursor, **parameters)
+            page_size = min(limit - len(items), MAX_PAGE_SIZE)
+            page = self.get(path, limit=page_size, cursor=cursor, **parameters)
             items += page["items"]
             cursor = page["nextCursor"]
             if cursor is None:
@@ -157,198 +178,190 @@ class Api:
     def upload(
         self,
         path: str,
-        pieces: Iterable[bytes],
-        parameters: Parameters,
+        chunks: Iterable[bytes],
+        parameters: QueryParameters,
         *,
         content_type: str = "application/x-ndjson",
     ) -> JSON:
-        """Send a file as it comes, without holding it in memory."""
+        """Send a file chunk by chunk, without holding all of it in memory."""
         headers = {"Content-Type": content_type}
-        patience = httpx.Timeout(ANSWER_S, read=None)  # storing gigabytes takes its time
+        # The service responds after it has stored the file: minutes for gigabytes.
+        timeout = httpx.Timeout(RESPONSE_TIMEOUT_S, read=None)
         return self._json(
-            "POST", path, parameters, content=pieces, headers=headers, timeout=patience
+            "POST", path, parameters, content=chunks, headers=headers, timeout=timeout
         )
 
-    def events(self, path: str, last_id: str | None = None) -> Iterator[Event]:
-        """The events of one connection; it may end at any time, and nothing comes after the last.
+    def events(self, path: str, last_id: str | None = None) -> Iterator[ServerSentEvent]:
+        """The events of one connection, which the service may close at any time.
 
-        Raises: `NotReachable` also when the connection breaks.
+        Raises: `ServiceUnreachable` also when the connection breaks.
         """
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last_id} if last_id else {})}
         with (
-            self._reaching(),
+            self._translate_errors(),
             self.client.stream(
                 "GET",
-                PREFIX + path,
+                API_PREFIX + path,
                 headers=headers,
-                timeout=httpx.Timeout(ANSWER_S, read=SILENCE_S),
+                timeout=httpx.Timeout(RESPONSE_TIMEOUT_S, read=STREAM_TIMEOUT_S),
             ) as response,
         ):
             if not response.is_success:
                 response.read()
-            self._answered(response)
+            self._check_status(response)
             yield from read_events(response.iter_lines())
 
-    def _json(self, method: str, path: str, parameters: Parameters, **content: Any) -> JSON:
-        return self._document(self._answered(self._send(method, path, parameters, **content)))
+    def _json(self, method: str, path: str, parameters: QueryParameters, **content: Any) -> JSON:
+        return self._parse(self._check_status(self._send(method, path, parameters, **content)))
 
-    def _document(self, response: httpx.Response) -> JSON:
+    def _parse(self, response: httpx.Response) -> JSON:
         try:
             document: JSON = response.json()
         except ValueError:
-            raise self._strange(response) from None
+            raise self._unexpected(response) from None
         return document
 
     def _send(
-        self, method: str, path: str, parameters: Parameters, **content: Any
+        self, method: str, path: str, parameters: QueryParameters, **content: Any
     ) -> httpx.Response:
-        given = {name: value for name, value in parameters.items() if value is not None}
-        with self._reaching():
-            return self.client.request(method, PREFIX + path, params=given, **content)
+        present = {name: value for name, value in parameters.items() if value is not None}
+        with self._translate_errors():
+            return self.client.request(method, API_PREFIX + path, params=present, **content)
 
     @contextmanager
-    def _reaching(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except httpx.TransportError as error:
-            raise NotReachable(
-                f"the service at {self.url} does not answer",
+            raise ServiceUnreachable(
+                f"the service at {self.url} does not respond",
                 cause=str(error) or type(error).__name__,
-                hint="start it with `mosaico serve`, or set MOSAICO_URL to where it runs",
+                hint="start it with `mosaico serve`, or set MOSAICO_URL to its address",
             ) from error
 
-    def _answered(self, response: httpx.Response) -> httpx.Response:
+    def _check_status(self, response: httpx.Response) -> httpx.Response:
+        """The response if it is a success. Raises: the error that its problem document states."""
         if response.is_success:
             return response
         try:
             problem = response.json()
-            kind = problem["type"].removeprefix("/problems/")
+            code = problem["type"].removeprefix("/problems/")
             detail = str(problem["detail"])
-            items = [_item(item) for item in problem.get("errors", ())]
+            items = [_parse_error_item(item) for item in problem.get("errors", ())]
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise self._strange(response) from None
+            raise self._unexpected(response) from None
         members = {
             name: value
             for name, value in problem.items()
             if name not in ("type", "title", "detail", "errors")
         }
-        hint = self._hint(response.status_code, kind)
+        hint = self._hint(response.status_code, code)
         if hint:
             members["hint"] = hint
-        error = _KINDS.get(response.status_code, AppError)
-        raise error(detail, code=kind, errors=items, **members)
+        error_class = _ERROR_CLASSES.get(response.status_code, AppError)
+        raise error_class(detail, code=code, errors=items, **members)
 
-    def _strange(self, response: httpx.Response) -> StrangeAnswer:
-        return StrangeAnswer(
-            f"{self.url} answered {response.status_code}, and not as MOSAICO would",
+    def _unexpected(self, response: httpx.Response) -> UnexpectedResponse:
+        return UnexpectedResponse(
+            f"{self.url} responded with {response.status_code}, but not as MOSAICO does",
             hint="set MOSAICO_URL to the address of the service",
         )
 
     def _hint(self, status: int, code: str) -> str | None:
         if status == http.HTTPStatus.UNAUTHORIZED:
-            return f"put an API key into MOSAICO_API_KEY; the one that was sent: {self.key_source}"
+            return (
+                f"set MOSAICO_API_KEY to a valid API key; source of the key sent: {self.key_source}"
+            )
         if status == http.HTTPStatus.FORBIDDEN:
             return (
-                "put a key with that role into MOSAICO_API_KEY; an administrator makes one with"
+                "set MOSAICO_API_KEY to a key with that role; an administrator creates one with"
                 " `mosaico keys create`"
             )
-        thing, found, _ = code.partition("-not-found")
-        return f"`mosaico {thing}s list` shows those there are" if found else None
+        list_command = LIST_COMMANDS.get(code)
+        return f"`mosaico {list_command}` lists the existing ones" if list_command else None
 
 
 @contextmanager
-def open_api(timeout_s: float = ANSWER_S) -> Iterator[Api]:
-    """The API at `MOSAICO_URL`, by default on this machine."""
-    access = find_access()
-    with own_service_client(access.url, key=access.key, timeout_s=timeout_s) as client:
-        yield Api(client, access.key_source)
+def open_api(timeout_s: float = RESPONSE_TIMEOUT_S) -> Iterator[ApiClient]:
+    """A client of the service at `MOSAICO_URL`, by default on this machine."""
+    service = find_service()
+    with own_service_client(service.url, key=service.key, timeout_s=timeout_s) as client:
+        yield ApiClient(client, service.key_source)
 
 
-def find_access() -> Access:
-    """Where the service is and with which key to call it.
+def find_service() -> ServiceAddress:
+    """The address of the service and the API key to send.
 
-    The key comes from MOSAICO_API_KEY. Without it the administrator's own key is taken, but only
-    for a service on this machine: it is never sent anywhere else.
-    Raises: `BadAddress`, `UnsafeSecretFile`, `BadSettings`.
+    The key is MOSAICO_API_KEY. Without it, the administrator's key is used, but only for a service
+    on this machine: it is never sent anywhere else.
+    Raises: `InvalidServiceUrl`, `UnsafeSecretFile`, `BadSettings`.
     """
     url = os.environ.get("MOSAICO_URL", "").strip()
     key = os.environ.get("MOSAICO_API_KEY", "").strip()
     if not (url and key):
         settings = load_settings()
         url = url or f"http://127.0.0.1:{settings.port}"
-    _check_address(url)
+    _check_url(url)
     if key:
-        return Access(url, key, "MOSAICO_API_KEY")
+        return ServiceAddress(url, key, "MOSAICO_API_KEY")
     if not _is_loopback(url):
-        return Access(url, None, "none, since MOSAICO_API_KEY is not set")
-    return _administrators_access(url, settings)
+        return ServiceAddress(url, None, "none, because MOSAICO_API_KEY is not set")
+    return _local_admin_address(url, settings)
 
 
-def read_events(lines: Iterable[str]) -> Iterator[Event]:
-    """The events in the lines of a stream; comments are signs of life.
+def read_events(lines: Iterable[str]) -> Iterator[ServerSentEvent]:
+    """The events in the lines of a stream, keep-alive comments included.
 
     Source: WHATWG HTML, section 9.2 Server-sent events.
     """
-    identity, data = None, list[str]()
+    event_id, data = None, list[str]()
     for line in lines:
         name, _, value = line.partition(":")
         if not line:
             if data:
-                yield Event(identity, json.loads("\n".join(data)))
+                yield ServerSentEvent(event_id, json.loads("\n".join(data)))
             data = []
         elif not name:
-            yield Event(identity, None)
+            yield ServerSentEvent(event_id, None)
         elif name == "id":
-            identity = value.removeprefix(" ")
+            event_id = value.removeprefix(" ")
         elif name == "data":
             data.append(value.removeprefix(" "))
 
 
-def known_ids(path: str, incomplete: str) -> list[str]:
-    """Ids for the completion of the shell; none rather than an error or a wait."""
+def list_ids(path: str, incomplete: str) -> list[str]:
+    """IDs that start with `incomplete`, for shell completion; empty on any error or timeout."""
     try:
-        with open_api(COMPLETION_S) as api:
-            found = [str(item["id"]) for item in api.page(path, limit=LARGEST_PAGE)["items"]]
+        with open_api(COMPLETION_TIMEOUT_S) as api:
+            ids = [str(item["id"]) for item in api.page(path, limit=MAX_PAGE_SIZE)["items"]]
     except AppError:
         return []
-    return [identity for identity in found if identity.startswith(incomplete)]
+    return [item_id for item_id in ids if item_id.startswith(incomplete)]
 
 
-def delete_thing(path: str, what: str, *, yes: bool, dry_run: bool) -> None:
-    """Delete what is at a path, once its user has agreed; raises `NotFound` before it asks."""
-    with open_api() as api:
-        found = api.tagged(path)
-        if dry_run:
-            print_status(f"would delete {what}; nothing was done")
-            return
-        confirm(f"delete {what} for good?", yes=yes)
-        api.delete(path, found.etag)
-    print_status(f"deleted {what}")
-
-
-def segment(text: str) -> str:
-    """An id as one step of a path, whatever characters it has."""
+def quote_segment(text: str) -> str:
+    """An ID as one segment of a URL path, with every special character quoted."""
     return quote(text, safe="")
 
 
-def _administrators_access(url: str, settings: Settings) -> Access:
+def _local_admin_address(url: str, settings: Settings) -> ServiceAddress:
     configured = settings.admin_key.get_secret_value().strip() if settings.admin_key else ""
     if configured:
-        return Access(url, configured, "MOSAICO_ADMIN_KEY")
+        return ServiceAddress(url, configured, "MOSAICO_ADMIN_KEY")
     path = settings.data_dir / ADMIN_KEY_FILE
     key = read_secret_file(path)
-    return Access(url, key, str(path) if key else f"none, since there is no {path}")
+    return ServiceAddress(url, key, str(path) if key else f"none, because {path} does not exist")
 
 
-def _check_address(url: str) -> None:
+def _check_url(url: str) -> None:
     try:
         parsed = httpx.URL(url)
-        fits = parsed.scheme in ("http", "https") and bool(parsed.host) and not parsed.userinfo
+        is_valid = parsed.scheme in ("http", "https") and bool(parsed.host) and not parsed.userinfo
     except httpx.InvalidURL:
-        fits = False
-    if not fits:
-        raise BadAddress(
-            "MOSAICO_URL is no address of a service",
+        is_valid = False
+    if not is_valid:
+        raise InvalidServiceUrl(
+            "MOSAICO_URL is not a valid HTTP address",
             hint="write it as http://127.0.0.1:8080, or unset it",
         )
 
@@ -361,7 +374,7 @@ def _is_loopback(url: str) -> bool:
         return host == "localhost"
 
 
-def _item(item: JSON) -> ErrorItem:
+def _parse_error_item(item: JSON) -> ErrorItem:
     span = item.get("span")
     return ErrorItem(
         pointer=str(item["pointer"]),

@@ -1,4 +1,4 @@
-"""Files that a command reads: JSON bodies, secrets, uploads; `-` is standard input."""
+"""Files that a command reads: JSON bodies, secrets and uploads; `-` is standard input."""
 
 import json
 import sys
@@ -9,69 +9,73 @@ from typing import Any, BinaryIO
 
 from app.core.errors import AppError
 
-PIECE = 256 * 1024
+CHUNK_BYTES = 256 * 1024
 
 
-class NoInput(AppError):
-    """A file that was named cannot be read; name one that can."""
+class UnreadableInput(AppError):
+    """An input file cannot be read; name one that exists and that you can read."""
 
-    code = "no-input"
+    code = "unreadable-input"
     status = 400
     exit_code = 2
 
 
-class BadInput(AppError):
-    """A file that was named does not hold what is asked for."""
+class InvalidInput(AppError):
+    """An input file does not have the expected content."""
 
-    code = "bad-input"
+    code = "invalid-input"
     status = 400
     exit_code = 65
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
-    """The file for reading; raises `NoInput`."""
+def open_input(path: Path) -> Iterator[BinaryIO]:
+    """The file, open for reading. Raises: `UnreadableInput`."""
     if str(path) == "-":
         yield sys.stdin.buffer
         return
     try:
         file = path.open("rb")
     except OSError as error:
-        raise NoInput(
-            f"{path}: {error.strerror}", hint="name a file that can be read, or - for stdin"
+        raise UnreadableInput(
+            f"{path}: {error.strerror}", hint="name a file that you can read, or - for stdin"
         ) from None
     with file:
         yield file
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """One JSON object; raises `BadInput` with line and column."""
-    with opened(path) as file:
+    """The JSON object in a file. Raises: `InvalidInput` with line and column."""
+    with open_input(path) as file:
         text = file.read()
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
-        raise BadInput(
-            f"{path}:{error.lineno}:{error.colno}: {error.msg}", hint="mend the JSON there"
+        raise InvalidInput(
+            f"{path}:{error.lineno}:{error.colno}: {error.msg}", hint="correct the JSON there"
         ) from None
     except (UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"{path} is not JSON: {error}", hint="write it as UTF-8 JSON") from None
+        raise InvalidInput(
+            f"{path} is not valid JSON: {error}", hint="write it as UTF-8 JSON"
+        ) from None
     if not isinstance(document, dict):
-        raise BadInput(f"{path} holds no JSON object", hint='write it as {"name": …}')
+        raise InvalidInput(f"{path} does not hold a JSON object", hint='write it as {"name": …}')
     return document
 
 
 def read_secret(path: Path) -> str:
-    """The text of a file without the line break at its end."""
-    with opened(path) as file:
-        raw = file.read()
+    """The text of a file without surrounding white space. Raises: `InvalidInput`."""
+    with open_input(path) as file:
+        content = file.read()
     try:
-        return raw.decode().strip()
+        return content.decode().strip()
     except UnicodeDecodeError:
-        raise BadInput(f"{path} holds no text", hint="put the secret alone into it") from None
+        raise InvalidInput(
+            f"{path} is not UTF-8 text", hint="write the secret and nothing else into it"
+        ) from None
 
 
-def pieces(file: BinaryIO) -> Iterator[bytes]:
-    """The bytes of a file, a little at a time."""
-    while piece := file.read(PIECE):
-        yield piece
+def iter_chunks(file: BinaryIO) -> Iterator[bytes]:
+    """The content of a file in chunks, so that a large file is never in memory as a whole."""
+    while chunk := file.read(CHUNK_BYTES):
+        yield chunk

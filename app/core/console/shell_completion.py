@@ -1,14 +1,14 @@
-"""Ids that the shell completes: asked of the service when somebody presses Tab."""
+"""Shell completion of resource IDs: the service is queried when the user presses Tab."""
 
 from collections.abc import Callable
 
 
-def ids_at(path: str) -> Callable[[str], list[str]]:
-    """How the shell completes the ids of a list of the API."""
+def complete_ids(path: str) -> Callable[[str], list[str]]:
+    """A completion function for the IDs of the list at `path` of the API."""
 
     def complete(incomplete: str) -> list[str]:
-        from app.core.console.api_client import known_ids
+        from app.core.console.api_client import list_ids
 
-        return known_ids(path, incomplete)
+        return list_ids(path, incomplete)
 
     return complete

@@ -1,5 +1,6 @@
-"""Answers as tables: framed for a person, tab-separated and whole for a pipe."""
+"""Results as tables: framed on a terminal, tab-separated and never truncated in a pipe."""
 
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -7,75 +8,80 @@ from typing import Any, NamedTuple
 
 from app.core.console.terminal import (
     OutputFormat,
+    escape_line,
     is_interactive,
     print_json,
     print_result,
     print_status,
-    printable,
 )
 
 JSON = dict[str, Any]
 
+TIME_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+BYTES_PER_UNIT = 1024
+
 
 class Column(NamedTuple):
-    """A column of a table: its title and how it is read from an item."""
+    """A column of a table: its title, and how to read its value from an item."""
 
     title: str
     read: Callable[[JSON], object]
 
 
 class Table(NamedTuple):
-    """Cells as text, row by row."""
+    """Titles and rows of formatted cells."""
 
     titles: Sequence[str]
     rows: Sequence[Sequence[str]]
 
 
 def field(name: str, title: str | None = None) -> Column:
-    """The column of one field as it is."""
+    """The column of one field of the items."""
     return Column(title or name, lambda item: item[name])
 
 
 def time_field(name: str, title: str) -> Column:
-    """The column of an instant: `3 h ago` on a terminal, ISO 8601 in a pipe."""
+    """The column of a time: `3 h ago` on a terminal, ISO 8601 in a pipe."""
     return Column(title, lambda item: format_time(item[name]))
 
 
 def tabulate(items: Sequence[JSON], columns: Sequence[Column]) -> Table:
+    """The items as a table, one row per item."""
     titles = [column.title for column in columns]
     return Table(titles, [[format_cell(column.read(item)) for column in columns] for item in items])
 
 
 def print_page(page: JSON, columns: Sequence[Column], output: OutputFormat) -> None:
-    """Print a list as the API answers it: `{items, nextCursor}`."""
+    """Print a list response of the API: `{items, nextCursor}`."""
     if output is OutputFormat.JSON:
         print_json(page)
         return
     print_table(tabulate(page["items"], columns))
     if page.get("nextCursor"):
-        print_status(f"the first {len(page['items'])} are shown; --limit shows more")
+        print_status(f"only the first {len(page['items'])} are shown; raise --limit to see more")
 
 
 def print_details(details: Mapping[str, object]) -> None:
-    """Print one thing, a line for each of its fields."""
+    """Print one resource, one line per field."""
     lines = [[name, format_cell(value)] for name, value in details.items()]
     if not is_interactive(sys.stdout):
-        _print_separated(lines)
+        _print_tab_separated(lines)
         return
     width = max(len(name) for name, _ in lines)
-    for name, value in lines:
-        print_result(f"{name:<{width}}  {value}")
+    for name, cell in lines:
+        print_result(f"{name:<{width}}  {cell}")
 
 
 def print_table(table: Table) -> None:
+    """Print a table in the form that suits standard output."""
     if is_interactive(sys.stdout):
         _print_framed(table)
     else:
-        _print_separated([table.titles, *table.rows])
+        _print_tab_separated([table.titles, *table.rows])
 
 
 def format_cell(value: object) -> str:
-    """A value as people write it; what is missing is an empty cell, never a zero."""
+    """A value for people; a missing value is an empty cell, never a zero."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -84,11 +90,13 @@ def format_cell(value: object) -> str:
         return f"{value:.6g}"
     if isinstance(value, list | tuple):
         return ", ".join(map(format_cell, value))
-    return printable(str(value))
+    if isinstance(value, dict):
+        return escape_line(json.dumps(value, ensure_ascii=False))
+    return escape_line(str(value))
 
 
 def format_time(instant: str | None) -> str:
-    """An instant of the API for whoever reads the answer."""
+    """A time of the API: its distance from now on a terminal, unchanged in a pipe."""
     if instant is None:
         return ""
     if not is_interactive(sys.stdout):
@@ -97,25 +105,32 @@ def format_time(instant: str | None) -> str:
 
 
 def format_age(age: timedelta) -> str:
-    """An age in its largest unit; the future of a clock that is ahead is `now`."""
+    """An age in its largest unit, such as `3 h ago`; a time in the future is `in 3 h`.
+
+    Times up to a minute ahead are `now`: the clocks of two machines may differ that much.
+    """
     seconds = age.total_seconds()
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
-        if seconds >= length:
-            return f"{int(seconds // length)} {unit} ago"
-    return "now"
+    if seconds < -60:  # noqa: PLR2004 - a minute
+        return f"in {_format_duration(-seconds)}"
+    return f"{_format_duration(seconds)} ago" if seconds >= 1 else "now"
 
 
-def bytes_text(count: int) -> str:
+def format_bytes(count: int) -> str:
     """A size with its unit: `1.5 MiB`."""
     size = float(count)
     for unit in ("B", "KiB", "MiB"):
-        if size < 1024:  # noqa: PLR2004 - the step between units
+        if size < BYTES_PER_UNIT:
             return f"{size:.3g} {unit}" if unit != "B" else f"{count} B"
-        size /= 1024
+        size /= BYTES_PER_UNIT
     return f"{size:.3g} GiB"
 
 
-def _print_separated(lines: Sequence[Sequence[str]]) -> None:
+def _format_duration(seconds: float) -> str:
+    unit, length = next(entry for entry in TIME_UNITS if seconds >= entry[1])
+    return f"{int(seconds // length)} {unit}"
+
+
+def _print_tab_separated(lines: Sequence[Sequence[str]]) -> None:
     for line in lines:
         print_result("\t".join(line))
 

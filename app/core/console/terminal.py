@@ -1,32 +1,31 @@
-"""The manners of every command: the answer on standard output, all else on standard error, and an
-exit code that says how it went.
+"""Conventions of every command: results on standard output, everything else on standard error, and
+an exit code that states the outcome.
 
-Imported whenever a command starts, so it imports next to nothing itself.
+Every command imports this module at start-up, so it imports nothing but typer and the error types.
 """
 
 import json
 import sys
 from collections.abc import Callable, Iterable
 from enum import StrEnum
+from functools import partial
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
+from typing import Annotated, Any, TextIO, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
 from app.core.errors import AppError
 
-if TYPE_CHECKING:
-    from typer._click.core import Context
-
 CommandFunction = TypeVar("CommandFunction", bound=Callable[..., Any])
 
-ENDED_BADLY = 3
-INTERRUPTED = 130
+EXIT_UNSUCCESSFUL = 3
+EXIT_INTERRUPTED = 130
+HELP_OPTIONS = ("-h", "--help")
 
 
 class WrongUsage(AppError):
-    """A command was not called as it can be; `--help` after it says how."""
+    """The arguments or options of a command do not fit together; see its `--help`."""
 
     code = "wrong-usage"
     status = 400
@@ -34,7 +33,7 @@ class WrongUsage(AppError):
 
 
 class OutputFormat(StrEnum):
-    """How an answer is printed."""
+    """Format of a result on standard output."""
 
     TABLE = "table"
     JSON = "json"
@@ -46,45 +45,65 @@ Format = Annotated[
         "--format",
         envvar="MOSAICO_FORMAT",
         show_choices=True,
-        help="How to print the answer; --json is short for --format json.",
+        help="Output format; --json is short for --format json.",
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done and do nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print what the command would do, and change nothing.")
+]
 
 
 class Command(TyperCommand):
-    """A command whose `AppError` becomes lines on standard error and an exit code.
+    """A command that reports an `AppError` on standard error and exits with its exit code.
 
-    Its parameter `output` (or a true `jsonl`) decides whether these lines are a problem document.
+    The error is printed as a problem document if the command prints JSON, that is if its parameter
+    `output` is `json` or its parameter `jsonl` is true.
     """
 
-    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+    # `ctx` is untyped: typer exports no name for the context class of its base class.
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if any(param.name == "output" for param in self.params):
             end = args.index("--") if "--" in args else len(args)
-            head = ["--format=json" if word == "--json" else word for word in args[:end]]
-            args = head + args[end:]
+            options = ["--format=json" if word == "--json" else word for word in args[:end]]
+            args = options + args[end:]
         return super().parse_args(ctx, args)
 
-    def invoke(self, ctx: "Context") -> Any:
+    def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except AppError as error:
             wants_json = ctx.params.get("output") == OutputFormat.JSON or ctx.params.get("jsonl")
-            report(error, OutputFormat.JSON if wants_json else OutputFormat.TABLE)
+            report_error(error, OutputFormat.JSON if wants_json else OutputFormat.TABLE)
             raise typer.Exit(error.exit_code) from None
 
 
+class DeferredCommand(TyperCommand):
+    """A placeholder with a help line for a command or group that is loaded when it is used."""
+
+    def __init__(self, name: str, load: Callable[[], Any], **settings: Any) -> None:
+        super().__init__(name, **{**settings, "rich_markup_mode": None})
+        self.load = load
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        return self.load().make_context(info_name, args, parent, **extra)
+
+
 class CommandGroup(typer.Typer):
-    """A group of such commands."""
+    """A group of `Command`s; its completion commands exist at the root of a program only."""
 
     def __init__(self, name: str, *, help: str, **settings: Any) -> None:  # noqa: A002 - typer's
+        context = {"help_option_names": HELP_OPTIONS, **settings.pop("context_settings", {})}
         super().__init__(
             name=name,
             help=help,
             no_args_is_help=True,
             rich_markup_mode=None,
             pretty_exceptions_enable=False,
+            add_completion=False,
+            context_settings=context,
             **settings,
         )
 
@@ -93,44 +112,58 @@ class CommandGroup(typer.Typer):
     ) -> Callable[[CommandFunction], CommandFunction]:
         return super().command(name, **{"cls": Command, **settings})
 
+    def add_deferred(self, name: str, load: Callable[[], Any], *, help: str) -> None:  # noqa: A002
+        """Add a command that `load` builds when it is used; the help of the group needs `help`."""
+        self.command(name, cls=partial(DeferredCommand, load=load), help=help)(_placeholder)
+
+    def add_group(self, group: "CommandGroup") -> None:
+        """Add a nested group under its own name."""
+        self.add_typer(group)
+
+
+def load_command(command: Any) -> Any:
+    """The command or group itself where `command` is a placeholder for it."""
+    return command.load() if isinstance(command, DeferredCommand) else command
+
 
 def print_result(text: str) -> None:
-    """Print a line of the answer; standard output gets nothing else."""
+    """Print one line of the result to standard output."""
     sys.stdout.write(f"{text}\n")
 
 
 def print_json(document: Any, *, flush: bool = False) -> None:
-    """Print one JSON document on one line; NaN and infinities are a mistake of the caller."""
-    print_result(as_json(document, sys.stdout))
+    """Print one JSON document on one line. Raises: ValueError for NaN and infinities."""
+    print_result(encode_json(document, sys.stdout))
     if flush:
         sys.stdout.flush()
 
 
 def print_status(line: str) -> None:
-    """Say something to a person; answers go to standard output, this does not."""
+    """Print one line for people to standard error."""
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
 
 def print_warning(text: str) -> None:
+    """Print one warning line to standard error."""
     print_status(f"warning: {text}")
 
 
-def report(error: AppError, output: OutputFormat) -> None:
-    """Tell an error: as lines, or as the problem document that the API would answer."""
+def report_error(error: AppError, output: OutputFormat) -> None:
+    """Print an error to standard error: as lines, or as the problem document of the API."""
     if output is OutputFormat.JSON:
-        print_status(as_json(problem_of(error), sys.stderr))
+        print_status(encode_json(to_problem(error), sys.stderr))
         return
-    print_status(f"error: {printable_lines(error.detail)}")
+    print_status(f"error: {escape_lines(error.detail)}")
     for item in error.errors:
-        print_status(f"  {printable(item.pointer)}: {printable_lines(item.detail)}")
+        print_status(f"  {escape_line(item.pointer)}: {escape_lines(item.detail)}")
     for label in ("cause", "hint"):
         if label in error.extra:
-            print_status(f"{label}: {printable_lines(str(error.extra[label]))}")
+            print_status(f"{label}: {escape_lines(str(error.extra[label]))}")
 
 
-def problem_of(error: AppError) -> dict[str, Any]:
-    """The problem document of an error, as RFC 9457 has it."""
+def to_problem(error: AppError) -> dict[str, Any]:
+    """The RFC 9457 problem document of an error."""
     document: dict[str, Any] = {
         "type": f"/problems/{error.error_code}",
         "title": error.error_code.replace("-", " ").capitalize(),
@@ -148,50 +181,63 @@ def problem_of(error: AppError) -> dict[str, Any]:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something is lost; without a terminal `--yes` must have been said."""
+    """Ask for confirmation before an irreversible change.
+
+    Raises: `WrongUsage` without a terminal to ask on, unless `yes`; `typer.Exit` when declined.
+    """
     if yes:
         return
     if not (is_interactive(sys.stdin) and is_interactive(sys.stderr)):
-        raise WrongUsage("this cannot be undone, and nobody is here to ask", hint="add --yes")
+        raise WrongUsage(
+            "this cannot be undone and there is no terminal to confirm it on", hint="add --yes"
+        )
     print_status(f"{question} [y/N] ")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        print_status("nothing was done")
+        print_status("nothing was changed")
         raise typer.Exit(1)
 
 
 def is_interactive(stream: TextIO) -> bool:
-    """Whether a person looks at this stream."""
+    """Whether the stream is a terminal."""
     return stream.isatty()
 
 
-def printable(text: str) -> str:
-    """The text on one line; what would move a cursor or split a cell is written as its escape."""
+def escape_line(text: str) -> str:
+    """The text on one line, with control characters written as escape sequences.
+
+    A control character could move the cursor of a terminal or split a cell of a table.
+    """
     return "".join(char if char.isprintable() else _escaped(char) for char in text)
 
 
-def printable_lines(text: str) -> str:
-    return "\n".join(map(printable, text.split("\n")))
+def escape_lines(text: str) -> str:
+    """The text with its line breaks kept and all other control characters escaped."""
+    return "\n".join(map(escape_line, text.split("\n")))
 
 
-def as_json(document: Any, stream: TextIO) -> str:
-    """JSON in the characters that the stream can carry."""
-    carries_all = (stream.encoding or "").lower().replace("-", "").startswith("utf8")
-    return json.dumps(document, ensure_ascii=not carries_all, allow_nan=False, default=str)
+def encode_json(document: Any, stream: TextIO) -> str:
+    """One line of JSON, in ASCII if the stream cannot encode all of Unicode."""
+    is_utf8 = (stream.encoding or "").lower().replace("-", "").startswith("utf8")
+    return json.dumps(document, ensure_ascii=not is_utf8, allow_nan=False, default=str)
 
 
 def set_safe_encoding(streams: Iterable[TextIO]) -> None:
-    """Let a terminal with a small alphabet show escapes where it would have raised."""
+    """Print characters that a stream cannot encode as escape sequences instead of failing."""
     for stream in streams:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
-def tell_unforeseen(kind: type[BaseException], error: BaseException, _: object) -> None:
-    """The last resort: one line, and an exit code that no verdict has."""
+def report_unexpected_error(kind: type[BaseException], error: BaseException, _: object) -> None:
+    """Exception hook: one line instead of a traceback, and the exit code of internal errors."""
     print_status(f"error: {kind.__name__}: {error}")
-    print_status("hint: this should not happen; `mosaico --debug …` shows where it came from")
+    print_status("hint: this is a bug; run `mosaico --debug …` to see the traceback")
     sys.exit(AppError.exit_code)
 
 
 def _escaped(char: str) -> str:
     return char.encode("unicode_escape").decode("ascii")
+
+
+def _placeholder() -> None:
+    """Never called: a deferred command runs the command that it loads."""

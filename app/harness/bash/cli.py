@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 cli = CommandGroup(
     "bash-eval",
     help="How well a model works in a sandboxed bash.",
-    context_settings={"auto_envvar_prefix": "BASHKIT_EVAL"},
 )
 
 Result = Annotated[
@@ -125,7 +124,7 @@ def run(
     import os
     from datetime import UTC, datetime
 
-    from app.core.console.input_files import BadInput
+    from app.core.console.input_files import InvalidInput
     from app.core.console.output_files import require_file
     from app.harness.bash.agent import TaskLimits
     from app.harness.bash.run import BashRunOptions, ModelChoice, run_dataset
@@ -190,7 +189,7 @@ def run(
             figures=figures,
             least=min_pass_rate,
         )
-    except BadInput as wrong:
+    except InvalidInput as wrong:
         raise terminal.WrongUsage(wrong.detail, **wrong.extra) from None
 
 
@@ -366,7 +365,7 @@ def _save(report: "EvalReport", folder: Path) -> None:
 def _print_findings(dataset: Path, findings: "list[Finding]") -> None:
     for finding in findings:
         place = f"{dataset}:{finding.line}" if finding.line else str(dataset)
-        print_result(f"{place}: {finding.severity}: {terminal.printable(finding.text)}")
+        print_result(f"{place}: {finding.severity}: {terminal.escape_line(finding.text)}")
 
 
 if __name__ == "__main__":

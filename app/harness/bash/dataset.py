@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from app.core.console.input_files import opened
+from app.core.console.input_files import open_input
 from app.core.errors import AppError, ErrorItem
 from app.core.registry import near_matches
 from app.core.strict_json import MalformedJson, parse_json
@@ -81,7 +81,7 @@ class _Refused(Exception):
 def load_dataset(path: Path) -> Dataset:
     """A dataset that can be used, with warnings at most.
 
-    Raises: NoInput when the file cannot be read, BadDataset with every line that is wrong.
+    Raises: UnreadableInput when the file cannot be read, BadDataset with every line that is wrong.
     """
     dataset = inspect_dataset(path)
     if dataset.errors:
@@ -98,8 +98,8 @@ def load_dataset(path: Path) -> Dataset:
 
 
 def inspect_dataset(path: Path) -> Dataset:
-    """The same, but whatever is wrong with the lines is only told. Raises NoInput."""
-    with opened(path) as file:
+    """The same, but whatever is wrong with the lines is only told. Raises UnreadableInput."""
+    with open_input(path) as file:
         return parse_dataset(bounded_lines(file))
 
 

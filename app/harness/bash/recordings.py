@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from app.core.console.input_files import opened
+from app.core.console.input_files import open_input
 from app.core.errors import AppError, ErrorItem
 from app.core.strict_json import parse_finite_json
 from app.harness.bash.reports.structured import json_report
@@ -30,9 +30,9 @@ class BadRecording(AppError):
 def read_report(path: Path) -> EvalReport:
     """The run that a file holds; its summary is not read, but computed anew where it is wanted.
 
-    Raises: NoInput when there is no such file, BadRecording with the places that do not fit.
+    Raises: UnreadableInput when there is no such file, BadRecording with the places that do not fit.
     """
-    with opened(path) as file:
+    with open_input(path) as file:
         raw = file.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:
         raise BadRecording(f"{path} is larger than {MAX_BYTES} bytes")

@@ -74,7 +74,7 @@ def run_dataset(
 ) -> EvalReport:
     """Run the tasks of a dataset and return the whole report, written where that was asked for.
 
-    Raises: NoInput, BadDataset, NoTask, NoPrice, NoOutput, MissingKey, BadBaseUrl, OtherRun, all of
+    Raises: UnreadableInput, BadDataset, NoTask, NoPrice, UnwritableOutput, MissingKey, BadBaseUrl, OtherRun, all of
             them before anything is asked; and Interrupted on Ctrl-C.
     """
     tasks = chosen_tasks(usable_dataset(options.dataset), options.categories, options.task_ids)
@@ -103,7 +103,7 @@ def run_dataset(
 
 
 def usable_dataset(path: Path) -> Dataset:
-    """A dataset without errors, checks included. Raises: NoInput, BadDataset."""
+    """A dataset without errors, checks included. Raises: UnreadableInput, BadDataset."""
     return require_usable(inspect_dataset(path), str(path))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from app.core.console.input_files import BadInput, opened
+from app.core.console.input_files import InvalidInput, open_input
 from app.core.errors import AppError
 from app.core.strict_json import parse_json
 from app.harness.bash.dataset import bounded_lines
@@ -15,14 +15,14 @@ from app.llm.scripted import Script, ScriptedLlm
 def open_script(path: Path, tasks: Iterable[EvalTask]) -> ScriptedLlm:
     """The model that plays a file of `{"id": TASK, "turns": [["COMMANDS"]], "answer": TEXT}`.
 
-    One task a line; every inner list is a turn. Raises: NoInput, BadInput.
+    One task a line; every inner list is a turn. Raises: UnreadableInput, InvalidInput.
     """
-    with opened(path) as file:
+    with open_input(path) as file:
         return read_script(bounded_lines(file), tasks, name=str(path))
 
 
 def read_script(lines: Iterable[bytes], tasks: Iterable[EvalTask], *, name: str) -> ScriptedLlm:
-    """The same from lines; `name` is what errors call them. Raises: BadInput."""
+    """The same from lines; `name` is what errors call them. Raises: InvalidInput."""
     by_id: dict[str, Script] = {}
     for number, line in enumerate(lines, start=1):
         if line.strip():
@@ -36,7 +36,7 @@ def _add(scripts: dict[str, Script], path: str, number: int, line: bytes) -> Non
         value = parse_json(line)
         scripts[value["id"]] = _script(value)
     except (AppError, KeyError, TypeError) as error:
-        raise BadInput(
+        raise InvalidInput(
             f"{path}:{number}: this is no script: {error}",
             hint='write {"id": "a-task", "turns": [["echo one"], ["echo two"]]}',
         ) from None

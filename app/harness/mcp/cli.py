@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 cli = CommandGroup(
     "ot-bench",
     help="How well models work with MCP servers, and what these cost.",
-    context_settings={"auto_envvar_prefix": "OT_BENCH"},
 )
 
 Files = Annotated[
@@ -256,7 +255,9 @@ def validate(
         print_json({"items": items, "nextCursor": None})
     else:
         for file, each in findings:
-            print_result(f"{pointer(file, each)}: {each.severity}: {terminal.printable(each.text)}")
+            print_result(
+                f"{pointer(file, each)}: {each.severity}: {terminal.escape_line(each.text)}"
+            )
     print_status(f"{len(found)} files, {len(findings)} findings")
     frame.leave_with_findings(
         errors=any(each.severity is Severity.ERROR for _, each in findings),
@@ -356,7 +357,7 @@ def _ask(question: str, choices: "Sequence[Choice]") -> "Choice | None":
     chosen: Choice | None = questionary.select(
         question,
         choices=[
-            questionary.Choice(terminal.printable(each.label), value=each) for each in choices
+            questionary.Choice(terminal.escape_line(each.label), value=each) for each in choices
         ],
     ).ask()
     return chosen

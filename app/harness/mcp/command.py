@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from app.core.console.output_files import require_file
-from app.core.console.terminal import WrongUsage, print_status, printable
+from app.core.console.terminal import WrongUsage, escape_line, print_status
 from app.harness.budget import Budget, BudgetLimits
 from app.harness.frame import Interrupted
 from app.harness.mcp.lint import lint
@@ -64,7 +64,7 @@ class McpRunOptions:
 def usable_files(
     paths: Sequence[Path], secrets: Path | None, environment: Mapping[str, str]
 ) -> list[McpFile]:
-    """Files without errors, their variables filled in. Raises: NoInput, InvalidMcpFile, BadSecrets."""
+    """Files without errors, their variables filled in. Raises: UnreadableInput, InvalidMcpFile, BadSecrets."""
     found = find_secrets(secrets)
     files = [lint(inspect_file(path, found, environment)) for path in paths]
     require_usable(files)
@@ -74,7 +74,7 @@ def usable_files(
 def make_plan(options: McpRunOptions, *, environment: Mapping[str, str], now: datetime) -> Plan:
     """What the options come to. Nothing is started or asked yet.
 
-    Raises: NoInput, InvalidMcpFile, BadSecrets, NothingSelected, NoPrice, BadResult, WrongUsage.
+    Raises: UnreadableInput, InvalidMcpFile, BadSecrets, NothingSelected, NoPrice, BadResult, WrongUsage.
     """
     files = usable_files(options.files, options.secrets, environment)
     keys = Keys(secrets=find_secrets(options.secrets), environment=environment)
@@ -110,7 +110,7 @@ class Ready:
 def prepare(options: McpRunOptions, *, environment: Mapping[str, str], now: datetime) -> Ready:
     """The run of the options, with places that are its own. Nothing is started or asked yet.
 
-    Raises: as `make_plan`, MissingKey, NoOutput.
+    Raises: as `make_plan`, MissingKey, UnwritableOutput.
     """
     plan = make_plan(options, environment=environment, now=now)
     keys = Keys(secrets=find_secrets(options.secrets), environment=environment)
@@ -170,7 +170,7 @@ class _Recorder:
             if event.changed:
                 print_status(f"warning: {event.facts.name} lists other tools than before")
         elif isinstance(event, Traced):
-            print_status(f"{event.key.task}: {printable(event.line)[:TRACED_CHARS]}")
+            print_status(f"{event.key.task}: {escape_line(event.line)[:TRACED_CHARS]}")
 
     def so_far(self) -> McpReport:
         return McpReport(
@@ -196,10 +196,10 @@ class _Recorder:
     def _show(self, result: TaskResult) -> None:
         if self._quiet:
             return
-        why = f": {printable(reason(result))[:300]}" if reason(result) else ""
+        why = f": {escape_line(reason(result))[:300]}" if reason(result) else ""
         print_status(
             f"[{len(self._results)}/{self._planned}] {result_word(result)}"
-            f" {printable(result.scenario)} / {printable(name_of(result))}"
+            f" {escape_line(result.scenario)} / {escape_line(name_of(result))}"
             f" {seconds(result.duration_ms)}{why}"
         )
 
@@ -254,7 +254,7 @@ def _done(plan: Plan, earlier: McpReport) -> tuple[TaskResult, ...]:
 
 
 def _prices(options: McpRunOptions, tasks: Sequence[PlannedTask]) -> dict[str, Price]:
-    """What the models cost, as far as that is known. Raises: NoInput, BadInput, NoPrice."""
+    """What the models cost, as far as that is known. Raises: UnreadableInput, InvalidInput, NoPrice."""
     path = options.prices
     names = {name for task in tasks for name in task.models()}
     priced = {name: read_price(path, name) for name in names} if path is not None else {}

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from app.core.console.input_files import opened
+from app.core.console.input_files import open_input
 from app.core.errors import AppError, ErrorItem
 from app.core.registry import near_matches
 from app.harness.mcp.config import UNKNOWN_KEYS, McpBenchmark
@@ -61,8 +61,8 @@ class McpFile:
 def inspect_file(
     path: FilePath, secrets: Secrets, environment: Mapping[str, str], *, expanded: bool = True
 ) -> McpFile:
-    """A file and what is wrong with it; without `expanded` its variables stay. Raises NoInput."""
-    with opened(path) as file:
+    """A file and what is wrong with it; without `expanded` its variables stay. Raises UnreadableInput."""
+    with open_input(path) as file:
         raw = file.read(MAX_BYTES + 1)
     return inspect_text(raw, str(path), secrets, environment, expanded=expanded)
 

@@ -9,7 +9,7 @@ from typing import Annotated, Final, TypeAlias
 
 from pydantic import Field, ValidationError
 
-from app.core.console.input_files import NoInput, opened
+from app.core.console.input_files import UnreadableInput, open_input
 from app.core.errors import AppError
 from app.harness.mcp.config import Part
 from app.harness.mcp.yaml_text import MAX_BYTES, BadYaml, parse_yaml
@@ -62,7 +62,7 @@ Pick: TypeAlias = Callable[[str, Sequence[Choice]], Choice | None]
 def find_files(named: Sequence[str]) -> list[Path]:
     """The files of these names and patterns in their order, each once.
 
-    Raises: NoInput for a name that is no file, and for a pattern that nothing matches.
+    Raises: UnreadableInput for a name that is no file, and for a pattern that nothing matches.
     """
     found: dict[Path, Path] = {}
     for name in named:
@@ -72,7 +72,9 @@ def find_files(named: Sequence[str]) -> list[Path]:
         matching = sorted(glob.glob(name, recursive=True)) if glob.has_magic(name) else []  # noqa: PTH207 - patterns may be absolute
         files = [Path(each) for each in matching if Path(each).is_file()]
         if not files:
-            raise NoInput(f"{name}: no such file", hint="name files or patterns that match some")
+            raise UnreadableInput(
+                f"{name}: no such file", hint="name files or patterns that match some"
+            )
         for file in files:
             found.setdefault(file.resolve(), file)
     return list(found.values())
@@ -81,13 +83,13 @@ def find_files(named: Sequence[str]) -> list[Path]:
 def read_favourites(environment: Mapping[str, str]) -> list[Favourite]:
     """Those of `OT_BENCH_CONFIG`, else of `config/ot-bench.yaml`.
 
-    Raises: NoFavourites, BadFavourites, NoInput when the file that was named is missing.
+    Raises: NoFavourites, BadFavourites, UnreadableInput when the file that was named is missing.
     """
     named = environment.get("OT_BENCH_CONFIG")
     path = Path(named) if named else CONFIG
     if not named and not path.exists():
         raise _none(path)
-    with opened(path) as file:
+    with open_input(path) as file:
         raw = file.read(MAX_BYTES + 1)
     try:
         found = Favourites.model_validate(parse_yaml(raw).value or {}).favorites
@@ -103,7 +105,7 @@ def read_favourites(environment: Mapping[str, str]) -> list[Favourite]:
 
 
 def pick_file(favourites: Sequence[Favourite], pick: Pick) -> Path | None:
-    """What a person picks; a folder opens a second picker. Raises NoFavourites, NoInput."""
+    """What a person picks; a folder opens a second picker. Raises NoFavourites, UnreadableInput."""
     choices = [
         Choice(label=_label(each.name, Path(each.path)), path=Path(each.path))
         for each in favourites
@@ -113,7 +115,7 @@ def pick_file(favourites: Sequence[Favourite], pick: Pick) -> Path | None:
         return chosen.path if chosen else None
     files = list(bench_files(chosen.path))
     if not files:
-        raise NoInput(f"{chosen.path} holds no YAML file", hint="name another folder")
+        raise UnreadableInput(f"{chosen.path} holds no YAML file", hint="name another folder")
     below = [Choice(label=_label(str(f.relative_to(chosen.path)), f), path=f) for f in files]
     chosen = pick("File", below)
     return chosen.path if chosen else None

@@ -17,7 +17,7 @@ def claim(now: datetime, folder: Path = FOLDER) -> Path:
     """`tmp/result-20261122-0930.yaml`, numbered when there is such a file, or a run that makes it.
 
     The name is this run's own from now on, and so is that of its CSV: the empty journal, and the
-    empty CSV that is made with it, keep others from them. Raises: NoOutput.
+    empty CSV that is made with it, keep others from them. Raises: UnwritableOutput.
     """
     require_folder(folder)
     for path in _names(now, folder):

@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from app.core.console.input_files import opened
+from app.core.console.input_files import open_input
 from app.core.errors import AppError, ErrorItem
 from app.core.strict_json import parse_finite_json
 from app.harness.mcp.reports.figures import result_word
@@ -94,12 +94,12 @@ def write_report(report: McpReport, path: Path) -> None:
 def read_report(path: Path) -> McpReport:
     """The run that a file holds, or the journal beside it: that of a run which broke off later.
 
-    Raises: NoInput when there is no such file, BadResult when it holds something else.
+    Raises: UnreadableInput when there is no such file, BadResult when it holds something else.
     """
     journal = journal_of(path)
     if journal.exists():
         path = journal
-    with opened(path) as file:
+    with open_input(path) as file:
         raw = file.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:
         raise BadResult(f"{path} is larger than {MAX_BYTES} bytes")

@@ -7,8 +7,8 @@ import pytest
 
 from app.access.service import ADMIN_KEY_FILE
 from app.core.console.api_client import ADMIN_KEY_FILE as FILE_OF_COMMANDS
-from app.core.console.api_client import find_access
-from app.core.console.shell_completion import ids_at
+from app.core.console.api_client import find_service
+from app.core.console.shell_completion import complete_ids
 from tests.integration.cli.conftest import Shell
 from tests.support.http import serving
 from tests.support.service import Service
@@ -19,7 +19,7 @@ def test_a_service_that_is_away_exits_69_with_the_command_that_starts_it() -> No
     refused = away("agents", "list")
     assert (refused.exit_code, refused.stdout) == (69, "")
     error, cause, hint = refused.stderr.splitlines()
-    assert error == "error: the service at http://127.0.0.1:1 does not answer"
+    assert error == "error: the service at http://127.0.0.1:1 does not respond"
     assert "refused" in cause
     assert "hint: start it with `mosaico serve`" in hint
 
@@ -29,7 +29,7 @@ def test_with_json_the_error_is_a_problem_document_on_stderr(mosaico: Shell) -> 
     assert (refused.exit_code, refused.stdout) == (66, "")
     problem = json.loads(refused.stderr)
     assert (problem["type"], problem["status"]) == ("/problems/agent-not-found", 404)
-    assert problem["hint"] == "`mosaico agents list` shows those there are"
+    assert problem["hint"] == "`mosaico agents list` lists the existing ones"
     assert problem["instance"]
 
 
@@ -44,7 +44,7 @@ def test_a_wrong_key_exits_77_and_says_which_was_sent(mosaico: Shell) -> None:
     wrong = Shell(variables={**mosaico.variables, "MOSAICO_API_KEY": "wrong-key"})
     refused = wrong("agents", "list")
     assert (refused.exit_code, refused.stdout) == (77, "")
-    assert "the one that was sent: MOSAICO_API_KEY" in refused.stderr
+    assert "source of the key sent: MOSAICO_API_KEY" in refused.stderr
     assert "wrong-key" not in refused.output
 
 
@@ -56,7 +56,7 @@ def test_on_this_machine_the_admin_key_file_is_used(mosaico: Shell, tmp_path: Pa
     here = Shell(variables={"MOSAICO_URL": url, "MOSAICO_DATA_DIR": str(folder)})
     nothing = here("agents", "list")
     assert nothing.exit_code == 77
-    assert f"none, since there is no {folder / ADMIN_KEY_FILE}" in nothing.stderr
+    assert f"none, because {folder / ADMIN_KEY_FILE} does not exist" in nothing.stderr
 
     file = folder / ADMIN_KEY_FILE
     file.write_text(f"{key}\n")
@@ -80,7 +80,7 @@ def test_the_administrators_key_is_never_sent_to_another_machine(
 ) -> None:
     monkeypatch.setenv("MOSAICO_URL", url)
     monkeypatch.setenv("MOSAICO_ADMIN_KEY", "an-admin-key-that-stays-on-this-machine")
-    assert find_access().key is None
+    assert find_service().key is None
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_another_program_at_the_address_exits_69() -> None:
         for status in ("200", "404", "502"):
             refused = shell("agents", "show", status)
             assert (refused.exit_code, refused.stdout) == (69, "")
-            assert f"answered {status}, and not as MOSAICO would" in refused.stderr
+            assert f"responded with {status}, but not as MOSAICO does" in refused.stderr
 
 
 def test_ids_are_completed_from_the_service_and_silently_not_without_it(
@@ -119,6 +119,6 @@ def test_ids_are_completed_from_the_service_and_silently_not_without_it(
     service.agent("other")
     for name, value in mosaico.variables.items():
         monkeypatch.setenv(name, value)
-    assert ids_at("/agents")("age") == ["agent-one"]
+    assert complete_ids("/agents")("age") == ["agent-one"]
     monkeypatch.setenv("MOSAICO_URL", "http://127.0.0.1:1")
-    assert ids_at("/agents")("age") == []
+    assert complete_ids("/agents")("age") == []

@@ -21,7 +21,9 @@ def test_a_rule_is_made_tried_replayed_silenced_and_deleted(
     }
     file = tmp_path / "rule.json"
     file.write_text(json.dumps(rule))
-    made = mosaico.ok("alerts", "create", "--file", file, "--threshold", "0.5", "--id", "r-1")
+    made = mosaico.ok(
+        "alerts", "rules", "create", "--file", file, "--threshold", "0.5", "--id", "r-1"
+    )
     assert made.stdout == "r-1\n"
     run = service.completed()
 
@@ -29,23 +31,25 @@ def test_a_rule_is_made_tried_replayed_silenced_and_deleted(
     assert (alert["state"], alert["value"]) == ("FIRING", 0.0)
     assert "EXACT_MATCH is 0, below 0.5." in mosaico.ok("alerts", "show", alert["id"]).stdout
     mosaico.ok("alerts", "ack", alert["id"], "--verdict", "noise")
-    shown = json.loads(mosaico.ok("alerts", "rule", "r-1", "--json").stdout)
+    shown = json.loads(mosaico.ok("alerts", "rules", "show", "r-1", "--json").stdout)
     assert shown["precision"]["noise"] == 1
 
-    tried = mosaico.ok("alerts", "test", "r-1")
+    tried = mosaico.ok("alerts", "rules", "test", "r-1")
     assert tried.stdout == "agent-001\tBREACH\tEXACT_MATCH is 0, below 0.5.\n"
     file.write_text(json.dumps({**rule, "threshold": 0}))
-    replayed = mosaico.ok("alerts", "backtest", "--file", file)
+    replayed = mosaico.ok("alerts", "rules", "backtest", "--file", file)
     assert "HEALTHY" in replayed.stdout
-    assert replayed.stderr.startswith("1 runs: 1 judged, 0 learned from")
-    assert mosaico("alerts", "backtest").exit_code == 2
+    assert replayed.stderr.startswith("1 runs: 1 evaluated, 0 warm-up")
+    assert mosaico("alerts", "rules", "backtest").exit_code == 2
 
-    silence = mosaico.ok("alerts", "silence", "--hours", "2", "--rule", "r-1").stdout.strip()
-    assert silence in mosaico.ok("alerts", "silences", "--active").stdout
-    mosaico.ok("alerts", "unsilence", silence, "--yes")
-    mosaico.ok("alerts", "disable", "r-1")
-    assert "r-1" in mosaico.ok("alerts", "rules", "--benchmark", "bench-001").stdout
+    silence = mosaico.ok(
+        "alerts", "silences", "create", "--hours", "2", "--rule", "r-1"
+    ).stdout.strip()
+    assert silence in mosaico.ok("alerts", "silences", "list", "--active").stdout
+    mosaico.ok("alerts", "silences", "delete", silence, "--yes")
+    mosaico.ok("alerts", "rules", "disable", "r-1")
+    assert "r-1" in mosaico.ok("alerts", "rules", "list", "--benchmark", "bench-001").stdout
     assert service.get("/alert-configs/r-1")["enabled"] is False
-    mosaico.ok("alerts", "enable", "r-1")
-    mosaico.ok("alerts", "delete", "r-1", "--yes")
+    mosaico.ok("alerts", "rules", "enable", "r-1")
+    mosaico.ok("alerts", "rules", "delete", "r-1", "--yes")
     assert service.listed("/alert-configs") == []

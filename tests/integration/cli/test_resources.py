@@ -33,10 +33,17 @@ def test_an_agent_is_created_listed_shown_and_deleted(mosaico: Shell, service: S
     assert ["langfuseProjectName", "birds"] in cells(mosaico.ok("agents", "show", "agent-1").stdout)
 
     assert (
-        "would delete the agent agent-1"
+        "would delete agent agent-1"
         in mosaico.ok("agents", "delete", "agent-1", "--dry-run").stderr
     )
     assert service.get("/agents/agent-1") == stored
+    updated = mosaico.ok(
+        "agents", "update", "agent-1", "--name", "Heron", "--clear", "langfuse-project"
+    )
+    assert (updated.stdout, updated.stderr) == ("", "agent agent-1 is updated\n")
+    changed = service.get("/agents/agent-1")
+    assert (changed["name"], changed["langfuseProjectName"]) == ("Heron", None)
+    assert changed["langfuseUrl"] == "https://langfuse.example"
     mosaico.ok("agents", "delete", "agent-1", "--yes")
     assert service.get("/agents")["items"] == []
 
@@ -182,7 +189,7 @@ def test_a_list_longer_than_a_page_is_fetched_page_by_page(
         service.agent(f"agent-{number}")
     newest_two = mosaico.ok("agents", "list", "--limit", "2")
     assert [row[0] for row in cells(newest_two.stdout)[1:]] == ["agent-2", "agent-1"]
-    assert "--limit shows more" in newest_two.stderr
+    assert "raise --limit to see more" in newest_two.stderr
     all_three = mosaico.ok("agents", "list", "--limit", "500")
     assert len(cells(all_three.stdout)) == 1 + 3
     assert all_three.stderr == ""
@@ -192,7 +199,7 @@ def test_a_key_is_given_out_used_and_revoked(mosaico: Shell) -> None:
     created = mosaico.ok("keys", "create", "nightly job", "--role", "run")
     token = created.stdout.strip()
     assert token.startswith("mosaico_run_")
-    assert "shown this once" in created.stderr
+    assert "it is shown once" in created.stderr
     listed = json.loads(mosaico.ok("keys", "list", "--json").stdout)["items"]
     [key] = [item for item in listed if item["name"] == "nightly job"]
     assert token not in mosaico.ok("keys", "list").stdout
@@ -201,7 +208,7 @@ def test_a_key_is_given_out_used_and_revoked(mosaico: Shell) -> None:
     theirs.ok("runs", "list")
     forbidden = theirs("keys", "list")
     assert forbidden.exit_code == 77
-    assert "hint: put a key with that role into MOSAICO_API_KEY" in forbidden.stderr
+    assert "hint: set MOSAICO_API_KEY to a key with that role" in forbidden.stderr
 
     assert mosaico("keys", "revoke", key["id"]).exit_code == 2
     assert "(nightly job, run)" in mosaico.ok("keys", "revoke", key["id"], "--dry-run").stderr

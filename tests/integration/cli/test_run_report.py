@@ -24,7 +24,7 @@ def test_a_run_is_written_as_one_page(mosaico: Shell, service: Service, tmp_path
     file = tmp_path / "run.html"
     told = mosaico.ok("runs", "report", run["id"], "--html", str(file))
     page = file.read_text()
-    assert f"is reported in {file}" in told.stderr
+    assert f"is written to {file}" in told.stderr
     assert "<h1>bench-001: agent-001, tuesday</h1>" in page
     assert "<td>0.5 points</td>" in page
     assert "<svg" in page

@@ -167,7 +167,7 @@ def test_ctrl_c_detaches_from_a_run_that_goes_on(
     watching.send_signal(signal.SIGINT)
     stdout, stderr = watching.communicate(timeout=LIVENESS_S)
     assert (watching.returncode, stdout) == (130, b"")
-    assert b"detached: the run goes on" in stderr
+    assert b"detached: the run continues" in stderr
     assert b"Traceback" not in stderr
     assert service.get(f"/benchmark-runs/{run['id']}")["status"] == "PENDING"
 

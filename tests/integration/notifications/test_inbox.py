@@ -125,12 +125,12 @@ def mosaico(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_the_inbox_on_the_command_line(scene: Scene, mosaico: Any) -> None:
     told = scene.tell(message=LONG)
-    assert told in mosaico("inbox", "--unread").stdout
+    assert told in mosaico("inbox", "list", "--unread").stdout
     shown = mosaico("inbox", "show", told).stdout
     assert "\x1b" not in shown
     assert "  It fell.\n  /api/v1/alerts/1" in shown
     assert mosaico("inbox", "read", told).exit_code == 0
-    assert told not in mosaico("inbox", "--unread").stdout
+    assert told not in mosaico("inbox", "list", "--unread").stdout
     scene.tell()
     assert mosaico("inbox", "read").exit_code == 0
     assert scene.inbox(unread=True) == []
@@ -141,11 +141,13 @@ def test_endpoints_and_deliveries_on_the_command_line(scene: Scene, mosaico: Any
     told = scene.tell(DeliveryTarget("WEBHOOK", scene.receiver.will("hook", status(410))))
     scene.work()
     delivery = scene.delivery(told)
-    assert delivery["id"] in mosaico("notify", "deliveries", "--status", "HELD").stdout
-    assert delivery["endpointId"] in mosaico("notify", "endpoints", "--disabled").stdout
-    assert mosaico("notify", "redeliver", delivery["id"]).exit_code == 73
-    assert mosaico("notify", "secret", delivery["endpointId"]).stdout.startswith("whsec_")
-    assert mosaico("notify", "enable", delivery["endpointId"]).exit_code == 0
+    assert delivery["id"] in mosaico("notify", "deliveries", "list", "--status", "HELD").stdout
+    assert delivery["endpointId"] in mosaico("notify", "endpoints", "list", "--disabled").stdout
+    assert mosaico("notify", "deliveries", "redeliver", delivery["id"]).exit_code == 73
+    assert mosaico(
+        "notify", "endpoints", "rotate-secret", delivery["endpointId"]
+    ).stdout.startswith("whsec_")
+    assert mosaico("notify", "endpoints", "enable", delivery["endpointId"]).exit_code == 0
     scene.work()
     assert scene.delivery(told)["status"] == "DELIVERED"
-    assert mosaico("notify", "redeliver", delivery["id"]).exit_code == 0
+    assert mosaico("notify", "deliveries", "redeliver", delivery["id"]).exit_code == 0

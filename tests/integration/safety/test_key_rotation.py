@@ -141,7 +141,7 @@ def test_require_known_keys__missing_key_is_refused_with_a_remedy(db: Database) 
     message = str(refused.value)
     assert f"master key {BEFORE.encryption_key_id} (2 in {SECRETS})" in message
     assert "MOSAICO_MASTER_KEYS_OLD" in message
-    assert f"mosaico secrets forget {BEFORE.encryption_key_id}" in message
+    assert f"mosaico secrets drop-lost {BEFORE.encryption_key_id}" in message
     with db.read() as session:
         require_known_keys(session, COLUMNS, DURING)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import PARTS, Deferred, cli
+from app.cli import COMMANDS, cli, load_entry
 from app.core.errors import AppError
 from tests.support.cli_reference import MARK, PAGE, Leaf, commands, page
 
@@ -27,6 +27,12 @@ def options(leaf: Leaf) -> list[Any]:
     ]
 
 
+def group_names() -> list[str]:
+    return sorted(
+        {" ".join(leaf.words[:depth]) for leaf in ALL for depth in range(len(leaf.words))}
+    )
+
+
 def mosaico(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "app.cli", *words],
@@ -41,15 +47,33 @@ def mosaico(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
 def test_the_commands_are_those_that_are_promised() -> None:
     promised = {"serve", "api", "worker", "db", "agents", "benchmarks", "runs", "score", "formula"}
     promised |= {"plugins", "datasets", "keys", "audit", "secrets", "purge", "bash-eval"}
-    promised |= {"schedules", "cron", "scheduler", "notify", "inbox", "alerts", "ot-bench", "gate"}
+    promised |= {
+        "schedules",
+        "cron",
+        "scheduler",
+        "notify",
+        "inbox",
+        "alerts",
+        "ot-bench",
+        "gate",
+        "help",
+    }
     assert promised == {leaf.words[0] for leaf in ALL}
-    assert {"runs start", "runs list", "runs show", "runs watch"} <= set(NAMES)
+    assert {"runs start", "runs list", "runs show", "runs watch", "runs report"} <= set(NAMES)
+    assert {"alerts rules create", "alerts silences delete", "notify endpoints enable"} <= set(
+        NAMES
+    )
 
 
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("group", ["agents", "benchmarks", "schedules", "alerts rules"])
+def test_editable_resources__have_all_verbs(group: str) -> None:
+    verbs = ("list", "show", "create", "update", "delete")
+    assert {f"{group} {verb}" for verb in verbs} <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_the_table_of_commands_says_what_the_commands_say(name: str) -> None:
-    loaded = Deferred(name, PARTS[name]).load()
-    assert loaded.help.splitlines()[0] == PARTS[name].help
+    assert load_entry(name).help.splitlines()[0] == COMMANDS[name].help
 
 
 @pytest.mark.parametrize("leaf", ALL, ids=NAMES)
@@ -59,9 +83,32 @@ def test_every_command_and_every_option_says_what_it_is_for(leaf: Leaf) -> None:
 
 
 @pytest.mark.parametrize("leaf", ALL, ids=NAMES)
-def test_every_option_has_a_variable_that_its_help_names(leaf: Leaf) -> None:
-    shown = CliRunner().invoke(cli, [*leaf.words, "--help"], env={"COLUMNS": "80"}).stdout
-    assert "".join(shown.split()).count("envvar:") == len(options(leaf))
+def test_options__only_the_documented_environment_variable_exists(leaf: Leaf) -> None:
+    variables = {option.envvar for option in options(leaf)} - {None}
+    assert variables <= {"MOSAICO_FORMAT"}
+    assert leaf.command.context_settings.get("auto_envvar_prefix") is None
+
+
+@pytest.mark.parametrize("name", [*group_names(), *NAMES])
+def test_help__short_option_long_option_and_help_command_agree(name: str) -> None:
+    words = name.split()
+    by_option = [CliRunner().invoke(cli, [*words, option]).stdout for option in ("-h", "--help")]
+    by_command = CliRunner().invoke(cli, ["help", *words]).stdout
+    assert by_option[0] == by_option[1]
+    assert by_option[0].startswith("Usage: ")
+    assert by_command.partition("\n")[2] == by_option[0].partition("\n")[2]
+
+
+def test_help__unknown_command_exits_2() -> None:
+    refused = CliRunner().invoke(cli, ["help", "runs", "strat"])
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "'strat'" in refused.stderr
+
+
+@pytest.mark.parametrize("name", group_names())
+def test_completion_options__exist_at_the_root_only(name: str) -> None:
+    shown = CliRunner().invoke(cli, [*name.split(), "--help"]).stdout
+    assert ("--install-completion" in shown) == (name == "")
 
 
 @pytest.mark.parametrize("leaf", ALL, ids=NAMES)

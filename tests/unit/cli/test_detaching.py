@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 import typer
 
-from app.core.console.api_client import Api
+from app.core.console.api_client import ApiClient
 from app.runs.cli import _detach
 
 
@@ -41,7 +41,7 @@ def test_a_second_ctrl_c_cancels_from_the_moment_it_is_offered(
     service = Service()
     monkeypatch.setattr(sys, "stderr", ImpatientTerminal())
     with pytest.raises(typer.Exit) as caught:
-        _detach(cast("Api", service), "run-1")
+        _detach(cast("ApiClient", service), "run-1")
     assert caught.value.exit_code == 3
     assert service.posted == ["/benchmark-runs/run-1/cancel"]
 
@@ -50,5 +50,5 @@ def test_without_a_terminal_a_run_is_left_alone_at_once(monkeypatch: pytest.Monk
     service = Service()
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     with pytest.raises(typer.Exit) as caught:
-        _detach(cast("Api", service), "run-1")
+        _detach(cast("ApiClient", service), "run-1")
     assert (caught.value.exit_code, service.posted) == (130, [])

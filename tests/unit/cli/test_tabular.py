@@ -6,9 +6,9 @@ import pytest
 
 from app.core.console.table import (
     Column,
-    bytes_text,
     field,
     format_age,
+    format_bytes,
     format_cell,
     format_time,
     print_details,
@@ -36,7 +36,7 @@ def test_an_empty_list_is_its_titles(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_list_that_goes_on_says_so_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     page = {"items": [{"id": "a", "name": "b", "n": 1}], "nextCursor": "c"}
     print_page(page, COLUMNS, OutputFormat.TABLE)
-    assert "--limit shows more" in capsys.readouterr().err
+    assert "raise --limit to see more" in capsys.readouterr().err
 
 
 def test_json_is_the_page_itself(capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,4 +98,4 @@ def test_a_pipe_gets_instants_as_they_are() -> None:
     ],
 )
 def test_sizes_have_a_unit(count: int, shown: str) -> None:
-    assert bytes_text(count) == shown
+    assert format_bytes(count) == shown

@@ -13,12 +13,12 @@ from app.core.console.terminal import (
     CommandGroup,
     Format,
     OutputFormat,
-    as_json,
     confirm,
+    encode_json,
+    escape_line,
     print_json,
     print_result,
     print_status,
-    printable,
 )
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 
@@ -146,14 +146,14 @@ def test_on_a_terminal_only_a_yes_is_a_yes(
 
 
 def test_what_would_move_the_cursor_is_shown_as_its_escape() -> None:
-    assert printable("a\tb\nc\x1b[31m\u202e é 🚲") == "a\\tb\\nc\\x1b[31m\\u202e é 🚲"
+    assert escape_line("a\tb\nc\x1b[31m\u202e é 🚲") == "a\\tb\\nc\\x1b[31m\\u202e é 🚲"
 
 
 def test_json_uses_only_characters_that_the_stream_carries() -> None:
     ascii_stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     utf8_stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    assert as_json({"é": 1}, ascii_stream) == '{"\\u00e9": 1}'
-    assert as_json({"é": 1}, utf8_stream) == '{"é": 1}'
+    assert encode_json({"é": 1}, ascii_stream) == '{"\\u00e9": 1}'
+    assert encode_json({"é": 1}, utf8_stream) == '{"é": 1}'
 
 
 def test_a_number_that_json_has_not_is_never_printed() -> None:

@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.console.api_client import Api, Event, NotReachable, read_events
+from app.core.console.api_client import (
+    ApiClient,
+    ServerSentEvent,
+    ServiceUnreachable,
+    read_events,
+)
 from app.runs.progress import Progress, describe, exit_code_of, follow
 
 JSON = dict[str, Any]
@@ -105,15 +110,15 @@ def test_only_a_completed_and_valid_run_is_a_success(
 class Service:
     """A service that answers each connection with what is given, an error breaking it."""
 
-    def __init__(self, *connections: list[Event | NotReachable]) -> None:
+    def __init__(self, *connections: list[ServerSentEvent | ServiceUnreachable]) -> None:
         self._connections = iter(connections)
         self.asked: list[str | None] = []
 
-    def events(self, path: str, last_id: str | None = None) -> Iterator[Event]:
+    def events(self, path: str, last_id: str | None = None) -> Iterator[ServerSentEvent]:
         assert path == "/runs/1/events"
         self.asked.append(last_id)
         for event in next(self._connections):
-            if isinstance(event, NotReachable):
+            if isinstance(event, ServiceUnreachable):
                 raise event
             yield event
 
@@ -129,34 +134,40 @@ def followed(service: Service, *, seconds_a_look: float = 1.0) -> list[JSON]:
     def sleep(seconds: float) -> None:
         """Time passes by looking at the clock."""
 
-    return list(follow(cast("Api", service), "/runs/1", sleep=sleep, clock=clock))
+    return list(follow(cast("ApiClient", service), "/runs/1", sleep=sleep, clock=clock))
 
 
 def test_a_broken_connection_is_taken_up_where_it_was() -> None:
     half, done = run(tracesTotal=2, tracesProcessed=1), run("COMPLETED")
     service = Service(
-        [Event("1", run()), Event("2", half), NotReachable("gone")],
+        [ServerSentEvent("1", run()), ServerSentEvent("2", half), ServiceUnreachable("gone")],
         [],
-        [Event("3", done)],
+        [ServerSentEvent("3", done)],
     )
     assert followed(service) == [run(), half, done]
     assert service.asked == [None, "2", "2"]
 
 
 def test_a_sign_of_life_repeats_what_is_known() -> None:
-    service = Service([Event("1", run()), Event("1", None), Event("2", run("FAILED"))])
+    service = Service(
+        [
+            ServerSentEvent("1", run()),
+            ServerSentEvent("1", None),
+            ServerSentEvent("2", run("FAILED")),
+        ]
+    )
     assert followed(service) == [run(), run(), run("FAILED")]
 
 
 def test_a_service_that_was_never_there_is_not_waited_for() -> None:
-    with pytest.raises(NotReachable):
-        followed(Service([NotReachable("away")]))
+    with pytest.raises(ServiceUnreachable):
+        followed(Service([ServiceUnreachable("away")]))
 
 
 def test_a_service_that_went_away_is_waited_for_a_minute() -> None:
-    away: list[Event | NotReachable] = [NotReachable("away")]
-    service = Service([Event("1", run())], *[away] * 100)
-    with pytest.raises(NotReachable):
+    away: list[ServerSentEvent | ServiceUnreachable] = [ServiceUnreachable("away")]
+    service = Service([ServerSentEvent("1", run())], *[away] * 100)
+    with pytest.raises(ServiceUnreachable):
         followed(service)
     # Heard at second 2; each connection is one look at the clock: 2 + 61 > 2 + 60.
     assert len(service.asked) == 1 + 61
@@ -177,7 +188,7 @@ def test_events_are_read_from_their_lines() -> None:
         'data: {"cut": true}',
     ]
     assert list(read_events(lines)) == [
-        Event("7", {"a": 1}),
-        Event("7", None),
-        Event("7", {"b": 2}),
+        ServerSentEvent("7", {"a": 1}),
+        ServerSentEvent("7", None),
+        ServerSentEvent("7", {"b": 2}),
     ]

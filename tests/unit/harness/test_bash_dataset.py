@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.core.console.input_files import NoInput
+from app.core.console.input_files import UnreadableInput
 from app.harness.bash.dataset import BadDataset, Severity, load_dataset, parse_dataset
 from tests.support.bash_eval import dataset_file, task
 
@@ -110,7 +110,7 @@ def test_every_wrong_line_is_told_at_once(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_no_input(tmp_path: Path) -> None:
-    with pytest.raises(NoInput):
+    with pytest.raises(UnreadableInput):
         load_dataset(tmp_path / "nope.jsonl")
 
 

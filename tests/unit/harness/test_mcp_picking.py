@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.console.input_files import NoInput
+from app.core.console.input_files import UnreadableInput
 from app.harness.mcp.picking import (
     BadFavourites,
     Choice,
@@ -84,7 +84,7 @@ def test_whoever_picks_nothing_gets_nothing() -> None:
 
 
 def test_a_folder_without_benches_is_told() -> None:
-    with pytest.raises(NoInput, match="config holds no YAML file"):
+    with pytest.raises(UnreadableInput, match="config holds no YAML file"):
         pick_file([Favourite(name="none", path="config")], choosing("none"))
 
 
@@ -93,7 +93,7 @@ def test_favorites_stand_in_the_project_unless_a_variable_names_a_file() -> None
     favourites("favorites: [{name: other, path: b}]", "other.yaml")
     assert [each.name for each in read_favourites({})] == ["project"]
     assert [each.name for each in read_favourites({"OT_BENCH_CONFIG": "other.yaml"})] == ["other"]
-    with pytest.raises(NoInput):
+    with pytest.raises(UnreadableInput):
         read_favourites({"OT_BENCH_CONFIG": "nowhere.yaml"})
 
 

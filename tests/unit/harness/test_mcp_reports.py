@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from app.core.console.input_files import NoInput
+from app.core.console.input_files import UnreadableInput
 from app.harness.gate import HarnessExit, decide_exit
 from app.harness.mcp.context_cost import context_costs, tool_uses
 from app.harness.mcp.recordings import (
@@ -245,7 +245,7 @@ def test_a_journal_is_read_up_to_where_it_was_cut_off(tmp_path: Path) -> None:
     assert read_report(path).interrupted
     assert read_report(path).servers == (server("a", echo=50),)
     journal.discard()
-    with pytest.raises(NoInput):
+    with pytest.raises(UnreadableInput):
         read_report(path)
 
 

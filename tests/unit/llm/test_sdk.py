@@ -124,7 +124,7 @@ def test_a_price_is_dollars_for_a_million_tokens(tmp_path: Path) -> None:
 def test_a_price_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "prices.json"
     path.write_text(text)
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInput):
         read_price(path, "m")
 
 

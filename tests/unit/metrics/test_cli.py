@@ -56,7 +56,7 @@ def test_json_holds_a_row_for_each_trace_and_the_aggregates_of_each_metric(file:
         "coverage",
     }
     assert "kpi" not in document
-    assert "ROUGE is missing on 1 traces: INFRA_ERROR 1" in result.stderr
+    assert "ROUGE has no value on 1 traces: INFRA_ERROR 1" in result.stderr
 
 
 def test_a_formula_is_evaluated_over_metrics_and_scores_of_the_traces(file: Path) -> None:
@@ -88,7 +88,7 @@ def test_metrics_without_any_value_are_shown_only_to_who_names_them(file: Path) 
     assert "TURNS" not in unnamed.stderr
     assert document["rows"][0]["values"].keys() == document["aggregates"].keys()
     assert named.stdout.splitlines()[1].startswith("LATENCY_MS\t")
-    assert "TURNS is missing on 4 traces: NOT_SUPPORTED 3, INFRA_ERROR 1" in named.stderr
+    assert "TURNS has no value on 4 traces: NOT_SUPPORTED 3, INFRA_ERROR 1" in named.stderr
 
 
 def test_a_formula_may_use_the_other_name_of_a_metric(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_file_without_traces_exits_2_with_an_empty_answer(tmp_path: Path) -> N
     empty.write_text("\n\n", encoding="utf-8")
     result = run(empty)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "holds no trace" in result.stderr
+    assert "has no traces" in result.stderr
 
 
 def test_a_missing_file_exits_2(tmp_path: Path) -> None:
@@ -154,4 +154,4 @@ def test_metrics_that_ask_a_model_are_left_to_runs(file: Path) -> None:
     assert not {"LLM_JUDGE", "SEMANTIC_SIMILARITY"} & plain["aggregates"].keys()
     refused = run(file, "--metrics", "ROUGE,LLM_JUDGE")
     assert refused.exit_code == 65
-    assert "LLM_JUDGE asks a model" in refused.stderr
+    assert "LLM_JUDGE calls a model" in refused.stderr

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from app.core.console.terminal import printable
+from app.core.console.terminal import escape_line
 from app.harness.bash.replay import ChangedCheck, Replayed, Share
 from app.harness.bash.reports.figures import amount, percent
 from app.harness.bash.summary import summarize
@@ -35,4 +35,4 @@ def _changed(each: ChangedCheck) -> str:
     words = {True: "pass", False: "fail"}
     change = f"{words[each.recorded.passed]} -> {words[each.now.passed]}"
     note = " (unsteady, not counted)" if each.unsteady else ""
-    return f"  {printable(each.task_id)} {printable(each.recorded.check)}: {change}{note}"
+    return f"  {escape_line(each.task_id)} {escape_line(each.recorded.check)}: {change}{note}"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from app.core.console.terminal import printable
+from app.core.console.terminal import escape_line
 from app.harness.bash.compare import ComparedPair, ComparedRun, Comparison, Diagnosis
 from app.harness.bash.reports.figures import percent
 
@@ -59,7 +59,7 @@ def _lines(found: Comparison) -> Iterable[str]:
     yield f"{len(found.tasks)} tasks with the same content in every run"
     for place, run in enumerate(found.runs):
         left_out = f", {run.left_out} tasks left out" if run.left_out else ""
-        yield f"  {letter(place)}  {printable(run.title)}, {printable(run.timestamp)}{left_out}"
+        yield f"  {letter(place)}  {escape_line(run.title)}, {escape_line(run.timestamp)}{left_out}"
     yield ""
     heads = "".join(f"{letter(place):>12}" for place in range(len(found.runs)))
     yield f"{'':<26}{heads}"
@@ -73,14 +73,14 @@ def _lines(found: Comparison) -> Iterable[str]:
     yield "Categories by how far they set the runs apart (overall rate)"
     for category in found.categories:
         rates = "".join(f"{percent(rate):>12}" for rate in category.rates)
-        yield f"  {printable(category.name):<24}{rates}"
+        yield f"  {escape_line(category.name):<24}{rates}"
     yield ""
     yield "Tasks that not every run passed"
     for task in found.tasks:
         if task.diagnosis is not Diagnosis.ALL_PASS:
             marks = "".join(f"{'pass' if ok else 'FAIL':>6}" for ok in task.passed)
-            why = f": {printable(task.error)}" if task.error else ""
-            yield f"  {printable(task.task_id):<32}{marks}  {task.diagnosis}{why}"
+            why = f": {escape_line(task.error)}" if task.error else ""
+            yield f"  {escape_line(task.task_id):<32}{marks}  {task.diagnosis}{why}"
 
 
 def _pair(pair: ComparedPair) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from app.core.console.terminal import printable
+from app.core.console.terminal import escape_line
 from app.harness.bash.profile import Profile, profile
 from app.harness.bash.reports.figures import (
     amount,
@@ -22,13 +22,13 @@ def terminal_report(report: EvalReport) -> str:
     """Each task on a line with what it failed, then the figures, categories and profile."""
     summary = summarize(report)
     lines = [
-        f"Bash evaluation: {printable(report.title())}, {printable(report.timestamp)}",
+        f"Bash evaluation: {escape_line(report.title())}, {escape_line(report.timestamp)}",
         "",
         *(line for each in report.results for line in task_lines(each)),
         "",
         "Summary",
         *(f"  {name:<18}{text}" for name, text in headlines(summary)),
-        *(f"  {name:<18}{printable(why)} ({n})" for name, why, n in reasons(summary)),
+        *(f"  {name:<18}{escape_line(why)} ({n})" for name, why, n in reasons(summary)),
         "",
         "By category",
         *_categories(summary),
@@ -40,32 +40,32 @@ def terminal_report(report: EvalReport) -> str:
 
 def task_lines(result: EvalResult) -> Iterable[str]:
     """One line, and one more for each expectation that was not met."""
-    head = f"[{mark(result)}] {printable(name_of(result))} ({printable(result.task.category)})"
+    head = f"[{mark(result)}] {escape_line(name_of(result))} ({escape_line(result.task.category)})"
     if result.score is None:
-        yield f"{head} - {printable(result.reason or 'no reason is known')}"
+        yield f"{head} - {escape_line(result.reason or 'no reason is known')}"
         return
     score = f"{amount(result.score.score)}/{amount(result.score.max_score)}"
     told = f", {seconds(result.trace.duration_ms)}, {ending(result)}" if result.trace else ""
     yield f"{head} - {score}{told}"
     for each in result.score.results:
         if not each.passed:
-            yield f"       {printable(each.check)}: {printable(each.detail)}"
+            yield f"       {escape_line(each.check)}: {escape_line(each.detail)}"
 
 
 def profile_lines(found: Profile) -> Iterable[str]:
     yield f"Healthy profile: {'yes' if found.is_healthy else 'no'}"
     words = {True: "yes", False: "NO", None: "?"}
     for trait in found.traits:
-        yield f"  {words[trait.met]:<4}{trait.name:<26}{printable(trait.found)}"
+        yield f"  {words[trait.met]:<4}{trait.name:<26}{escape_line(trait.found)}"
     yield f"Friction signals: {len(found.signals) or 'none'}"
     for signal in found.signals:
-        yield f"  {signal.name}: {printable(signal.found)}; {signal.meaning}"
+        yield f"  {signal.name}: {escape_line(signal.found)}; {signal.meaning}"
 
 
 def _categories(summary: EvalSummary) -> Iterable[str]:
-    width = max((len(printable(name)) for name in summary.by_category), default=0)
+    width = max((len(escape_line(name)) for name in summary.by_category), default=0)
     for name, each in summary.by_category.items():
         yield (
-            f"  {printable(name):<{width}}  {each.passed}/{each.tasks} passed,"
+            f"  {escape_line(name):<{width}}  {each.passed}/{each.tasks} passed,"
             f" {amount(each.score)}/{amount(each.max_score)} points, {percent(each.rate)}"
         )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from app.core.console.table import Table, print_table
-from app.core.console.terminal import print_result, printable
+from app.core.console.terminal import escape_line, print_result
 from app.harness.mcp.reports.tables import (
     Cells,
     context_table,
@@ -22,7 +22,7 @@ def print_report(report: McpReport, *, verbose: bool = False) -> None:
     if failures:
         print_result("")
         for head, why in failures:
-            print_result(f"{printable(head)}: {printable(why)}")
+            print_result(f"{escape_line(head)}: {escape_line(why)}")
     tables: Iterable[Cells] = [context_table(report)]
     if verbose:
         tables = [*tables, tool_table(report)]
@@ -37,4 +37,4 @@ def print_report(report: McpReport, *, verbose: bool = False) -> None:
 
 
 def _print(cells: Cells) -> None:
-    print_table(Table(cells.heads, [[printable(cell) for cell in row] for row in cells.rows]))
+    print_table(Table(cells.heads, [[escape_line(cell) for cell in row] for row in cells.rows]))

@@ -1,0 +1,453 @@
+"""Commands of a REST resource: list, show, create, update, delete and actions on one of them.
+
+A domain declares a `Resource` and adds the commands that the resource has. The options of `create`
+and `update` are the fields of the API's own request schemas: a new field of a schema is a new
+option, without any change here or in the domain's `cli` module.
+"""
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from app.core.console.shell_completion import complete_ids
+from app.core.console.table import (
+    JSON,
+    Column,
+    format_cell,
+    format_time,
+    print_details,
+    print_page,
+)
+from app.core.console.terminal import (
+    Command,
+    CommandGroup,
+    DryRun,
+    Format,
+    OutputFormat,
+    WrongUsage,
+    Yes,
+    confirm,
+    print_json,
+    print_result,
+    print_status,
+)
+
+if TYPE_CHECKING:
+    from app.core.console.api_client import QueryValue
+    from app.core.console.schema_options import SchemaOption
+
+Values = Mapping[str, Any]
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def id_argument(noun: str, path: str) -> Any:
+    """The argument that names one resource by its ID, to stand in `Annotated[str, …]`."""
+    return typer.Argument(
+        metavar=noun.rpartition(" ")[2].upper(),
+        help=f"ID of the {noun}.",
+        autocompletion=complete_ids(path),
+    )
+
+
+def id_filter(noun: str, path: str) -> Any:
+    """An option of a list command that filters by the ID of another resource."""
+    option = typer.Option(
+        f"--{noun}", help=f"Filter by {noun} ID.", autocompletion=complete_ids(path)
+    )
+    return Annotated[str | None, option]
+
+
+def text_filter(option: str, help_text: str) -> Any:
+    """An option of a list command that filters by a text."""
+    return Annotated[str | None, typer.Option(option, help=help_text)]
+
+
+def flag_filter(option: str, help_text: str) -> Any:
+    """A flag of a list command."""
+    return Annotated[bool | None, typer.Option(option, help=help_text)]
+
+
+class CommandParameter(NamedTuple):
+    """A parameter of a generated command: `Annotated[type, typer.Option(…)]` and its default."""
+
+    name: str
+    annotation: Any
+    default: Any = None
+
+
+class FieldOption(NamedTuple):
+    """How an option differs from the one that is generated for the field of a schema.
+
+    `name` is the option (`--dataset`) or, for an argument, its metavar (`NAME`). `type` is the type
+    of one value on the command line; `parse` turns it into the JSON value of the field, for a list
+    into one element of it. `ids_of` is the list of the API whose IDs the shell completes. The
+    fields of an object that `is_flattened` are options of their own.
+    """
+
+    name: str | None = None
+    help: str | None = None
+    metavar: str | None = None
+    type: Any = None
+    parse: Callable[[Any], Any] | None = None
+    ids_of: str | None = None
+    is_argument: bool = False
+    is_flattened: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """A REST resource whose commands go into `group`. Schemas are named as `module:class`."""
+
+    group: CommandGroup
+    noun: str
+    path: str
+
+    @property
+    def argument(self) -> Any:
+        """The argument that names one resource by its ID."""
+        return Annotated[str, id_argument(self.noun, self.path)]
+
+    def add_list(
+        self,
+        columns: Sequence[Column],
+        *,
+        help: str,  # noqa: A002 - as typer names it
+        filters: Values = NOTHING,
+        limit: int = 50,
+    ) -> None:
+        """Add `list`; `filters` are its options by the name of the query parameter."""
+
+        def run(values: Values) -> None:
+            from app.core.console.api_client import open_api
+
+            parameters: dict[str, QueryValue] = {name: values[name] or None for name in filters}
+            with open_api() as api:
+                page = api.page(self.path, limit=values["limit"], **parameters)
+            print_page(page, columns, values["output"])
+
+        option = typer.Option("--limit", min=1, help="Maximum number of rows, newest first.")
+        self._add(
+            "list",
+            run,
+            *(CommandParameter(name, annotation) for name, annotation in filters.items()),
+            CommandParameter("limit", Annotated[int, option], limit),
+            OUTPUT,
+            help=help,
+        )
+
+    def add_show(
+        self,
+        *,
+        help: str,  # noqa: A002
+        print_one: Callable[[JSON], None] | None = None,
+    ) -> None:
+        """Add `show`; `print_one` prints one resource for people."""
+
+        def run(values: Values) -> None:
+            from app.core.console.api_client import open_api
+
+            with open_api() as api:
+                resource = api.get(self._path_of(values["id"]))
+            if values["output"] is OutputFormat.JSON:
+                print_json(resource)
+            else:
+                (print_one or print_resource)(resource)
+
+        self._add("show", run, CommandParameter("id", self.argument, ...), OUTPUT, help=help)
+
+    def add_create(
+        self,
+        schema: str,
+        *,
+        help: str,  # noqa: A002
+        options: Mapping[str, FieldOption] = NOTHING,
+        describe: Callable[[JSON], Sequence[str]],
+        result_field: str = "id",
+    ) -> None:
+        """Add `create`; `describe` gives the status lines, `result_field` the printed result."""
+
+        def run(values: Values, fields: "Sequence[SchemaOption]") -> None:
+            from app.core.console.api_client import open_api
+
+            with open_api() as api:
+                created = api.post(self.path, read_body(values, fields))
+            if values["output"] is OutputFormat.JSON:
+                print_json(created)
+            else:
+                print_result(format_cell(created[result_field]))
+            for line in describe(created):
+                print_status(line)
+
+        def load() -> Any:
+            from app.core.console.schema_options import create_options
+
+            fields = create_options(import_object(schema), self.noun, options)
+            parameters = [*(field.parameter for field in fields), self._file, OUTPUT]
+            return build_command(
+                "create", lambda values: run(values, fields), parameters, create_help
+            )
+
+        create_help = f"{help}\n\nOptions override the same fields of --file."
+        self.group.add_deferred("create", load, help=create_help)
+
+    def add_update(
+        self,
+        schema: str,
+        *,
+        options: Mapping[str, FieldOption] = NOTHING,
+        describe: Callable[[JSON], Sequence[str]] = lambda _: (),
+    ) -> None:
+        """Add `update`, which changes the fields whose options are given."""
+
+        def run(values: Values, fields: "Sequence[SchemaOption]") -> None:
+            from app.core.console.api_client import open_api
+
+            body = read_body(values, fields)
+            clear_fields(body, values, fields)
+            if not body:
+                raise WrongUsage(
+                    "the command names no field to change", hint="add an option or --file; see -h"
+                )
+            with open_api() as api:
+                updated = api.patch(self._path_of(values["id"]), body)
+            if values["output"] is OutputFormat.JSON:
+                print_json(updated)
+            print_status(f"{self.noun} {format_cell(values['id'])} is updated")
+            for line in describe(updated):
+                print_status(line)
+
+        def load() -> Any:
+            from app.core.console.schema_options import clear_option, update_options
+
+            fields = update_options(import_object(schema), self.noun, options)
+            parameters = [CommandParameter("id", self.argument, ...)]
+            parameters += [field.parameter for field in fields]
+            parameters += [*clear_option(fields), self._file, OUTPUT]
+            return build_command(
+                "update", lambda values: run(values, fields), parameters, update_help
+            )
+
+        update_help = (
+            f"Change fields of {indefinite(self.noun)}; the others keep their values.\n\n"
+            "Options override the same fields of --file."
+        )
+        self.group.add_deferred("update", load, help=update_help)
+
+    def add_delete(
+        self,
+        *,
+        help: str,  # noqa: A002
+        verb: str = "delete",
+        describe: Callable[[JSON], str] | None = None,
+    ) -> None:
+        """Add `delete`, which asks first; `describe` adds details to the ID in the question."""
+
+        def run(values: Values) -> None:
+            from app.core.console.api_client import open_api
+
+            path = self._path_of(values["id"])
+            with open_api() as api:
+                resource, etag = api.get_with_etag(path)
+                label = f"{self.noun} {format_cell(values['id'])}"
+                label += f" ({describe(resource)})" if describe else ""
+                if values["dry_run"]:
+                    print_status(f"would {verb} {label}; nothing was changed")
+                    return
+                confirm(f"{verb.capitalize()} {label}? This cannot be undone.", yes=values["yes"])
+                api.delete(path, etag)
+            print_status(f"{label} is {verb}d")
+
+        self._add(
+            verb,
+            run,
+            CommandParameter("id", self.argument, ...),
+            CommandParameter("yes", Yes, default=False),
+            CommandParameter("dry_run", DryRun, default=False),
+            help=help,
+        )
+
+    def add_switches(
+        self, *, enable: str, disable: str, describe: Callable[[JSON], Sequence[str]] = lambda _: ()
+    ) -> None:
+        """Add `enable` and `disable`, whose help texts are given."""
+        for name, help_text, enabled in (("enable", enable, True), ("disable", disable, False)):
+            self._add_switch(name, help_text, describe, enabled=enabled)
+
+    def add_action(
+        self,
+        name: str,
+        *,
+        help: str,  # noqa: A002
+        report: Callable[[JSON], None],
+        endpoint: str | None = None,
+        parameters: Mapping[str, Any] = NOTHING,
+        body: JSON | None = None,
+    ) -> None:
+        """Add a command that posts to `<path>/<id>/<endpoint>`; `report` prints the response.
+
+        `parameters` are options whose values are the fields of the body.
+        """
+
+        def run(values: Values) -> None:
+            from app.core.console.api_client import open_api
+
+            fields = {key: values[key] for key in parameters if values[key] is not None}
+            content = {**(body or {}), **fields} if parameters or body is not None else None
+            with open_api() as api:
+                response = api.post(f"{self._path_of(values['id'])}/{endpoint or name}", content)
+            if values["output"] is OutputFormat.JSON:
+                print_json(response)
+            else:
+                report(response)
+
+        self._add(
+            name,
+            run,
+            CommandParameter("id", self.argument, ...),
+            *(CommandParameter(key, annotation) for key, annotation in parameters.items()),
+            OUTPUT,
+            help=help,
+        )
+
+    def _add_switch(
+        self,
+        name: str,
+        help_text: str,
+        describe: Callable[[JSON], Sequence[str]],
+        *,
+        enabled: bool,
+    ) -> None:
+        def run(values: Values) -> None:
+            from app.core.console.api_client import open_api
+
+            with open_api() as api:
+                updated = api.patch(self._path_of(values["id"]), {"enabled": enabled})
+            if values["output"] is OutputFormat.JSON:
+                print_json(updated)
+            print_status(f"{self.noun} {format_cell(values['id'])} is {name}d")
+            for line in describe(updated):
+                print_status(line)
+
+        self._add(name, run, CommandParameter("id", self.argument, ...), OUTPUT, help=help_text)
+
+    def _add(
+        self,
+        name: str,
+        run: Callable[[Values], None],
+        *parameters: CommandParameter,
+        help: str,  # noqa: A002
+    ) -> None:
+        self.group.command(name, help=help)(GeneratedFunction(name, run, parameters))
+
+    def _path_of(self, resource_id: str) -> str:
+        from app.core.console.api_client import quote_segment
+
+        return f"{self.path}/{quote_segment(resource_id)}"
+
+    @property
+    def _file(self) -> CommandParameter:
+        option = typer.Option(
+            "--file", metavar="FILE", help=f"The {self.noun} as JSON for the API; - is stdin."
+        )
+        return CommandParameter("file", Annotated[str | None, option])
+
+
+class GeneratedFunction:
+    """A function whose signature is data: typer reads it like that of a written function."""
+
+    def __init__(
+        self, name: str, run: Callable[[Values], None], parameters: Sequence[CommandParameter]
+    ) -> None:
+        self.__name__ = name
+        self.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        self.__signature__ = inspect.Signature(
+            [
+                inspect.Parameter(
+                    parameter.name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    annotation=parameter.annotation,
+                    default=inspect.Parameter.empty
+                    if parameter.default is ...
+                    else parameter.default,
+                )
+                for parameter in parameters
+            ]
+        )
+        self._run = run
+
+    def __call__(self, **values: Any) -> None:
+        self._run(values)
+
+
+OUTPUT = CommandParameter("output", Format, OutputFormat.TABLE)
+
+
+def build_command(
+    name: str,
+    run: Callable[[Values], None],
+    parameters: Sequence[CommandParameter],
+    help_text: str,
+) -> Any:
+    """A command outside of any group."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app.command(name, cls=Command, help=help_text)(GeneratedFunction(name, run, parameters))
+    return typer.main.get_command(app)
+
+
+def read_body(values: Values, fields: "Sequence[SchemaOption]") -> JSON:
+    """The request body: the fields of --file, overridden by the options that are given."""
+    from pathlib import Path
+
+    from app.core.console.input_files import read_object
+
+    body = read_object(Path(values["file"])) if values["file"] else {}
+    for field in fields:
+        value = values[field.parameter.name]
+        if value is not None:
+            _set_field(body, field.path, field.parse(value))
+    return body
+
+
+def clear_fields(body: JSON, values: Values, fields: "Sequence[SchemaOption]") -> None:
+    """Set the fields that --clear names to null, or to an empty list. Raises: `WrongUsage`."""
+    clearable = {field.label: field for field in fields if field.is_clearable}
+    for name in values.get("clear") or ():
+        if name not in clearable:
+            raise WrongUsage(
+                f"--clear {name}: there is no such optional field",
+                hint=f"choose from {', '.join(clearable)}",
+            )
+        _set_field(body, clearable[name].path, clearable[name].empty_value)
+
+
+def print_resource(resource: JSON) -> None:
+    """Print the fields of a resource; fields named `…At` are times."""
+    print_details(
+        {
+            name: format_time(value) if name.endswith("At") else value
+            for name, value in resource.items()
+        }
+    )
+
+
+def indefinite(noun: str) -> str:
+    """The noun with its indefinite article."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
+def import_object(location: str) -> Any:
+    """The object at `module:attribute`."""
+    module, _, attribute = location.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def _set_field(body: JSON, path: Sequence[str], value: Any) -> None:
+    *parents, name = path
+    for parent in parents:
+        body = body.setdefault(parent, {})
+    body[name] = value

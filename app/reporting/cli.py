@@ -1,0 +1,88 @@
+"""`mosaico runs report` and `mosaico runs plot`: a run as an HTML page or an SVG image."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.comparison.cli import COMPARISON_TIMEOUT_S
+from app.core.console.resource import id_argument
+from app.core.console.shell_completion import complete_ids
+from app.core.console.table import format_cell
+from app.core.console.terminal import CommandGroup, WrongUsage, print_result, print_status
+
+PATH = "/benchmark-runs"
+STDOUT = Path("-")
+
+report = CommandGroup("report", help="Write a report of a run.")
+plot = CommandGroup("plot", help="Draw a run.")
+
+RunId = Annotated[str, id_argument("run", PATH)]
+
+
+@report.command("report")
+def report_run(
+    *,
+    run: RunId,
+    html: Annotated[
+        bool, typer.Option("--html", help="Write a self-contained HTML page. Required.")
+    ] = False,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Output file; - is stdout.")
+    ] = STDOUT,
+) -> None:
+    """Write a report of a run: KPIs with their history, metrics, alerts and the worst traces."""
+    from app.core.console.api_client import open_api
+    from app.reporting.report_data import report_of
+    from app.reporting.run_report import html_report
+
+    if not html:
+        raise WrongUsage(
+            "no report format is given", hint="mosaico runs report RUN --html run.html"
+        )
+    with open_api() as api:
+        page = html_report(report_of(api, run))
+    _write(file, page, f"the report of run {format_cell(run)} is written to {file}")
+
+
+@plot.command("plot")
+def plot_run(
+    *,
+    run: RunId,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE.svg", help="Output file; - is stdout.")
+    ] = STDOUT,
+    kpi: Annotated[
+        str | None, typer.Option("--kpi", help="ID or name of the KPI to plot over time.")
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against",
+            metavar="RUN",
+            help="Plot the changes since this run.",
+            autocompletion=complete_ids(PATH),
+        ),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option("--metric", help="With --against: plot the change of this metric per item."),
+    ] = None,
+) -> None:
+    """Draw a run as SVG: the history of a KPI, the changes since a run, or one metric per item."""
+    from app.core.console.api_client import open_api, quote_segment
+
+    options = {"kpi": kpi, "against": against, "metric": metric}
+    with open_api(COMPARISON_TIMEOUT_S) as api:
+        image = api.get_text(f"{PATH}/{quote_segment(run)}/plot", **options)
+    _write(file, image, f"the plot of run {format_cell(run)} is written to {file}")
+
+
+def _write(file: Path, text: str, status: str) -> None:
+    from app.core.console.output_files import write_text
+
+    if file == STDOUT:
+        print_result(text.rstrip("\n"))
+        return
+    write_text(file, text)
+    print_status(status)
