@@ -120,7 +120,8 @@ def compare_runs(
 def _print_items(comparison: JSON) -> None:
     flips, constant = comparison["flippedItems"], comparison["constantItems"]
     if flips:
-        title = f"Flipped items by {flips['metric']}: {flips['regressions']} regressed, {flips['improvements']} improved."
+        regressions, improvements = flips["regressions"], flips["improvements"]
+        title = f"{flips['metric']}: {regressions} items regressed, {improvements} improved."
         _print_section(title, flips["items"], FLIPPED_ITEM_COLUMNS)
     title = "Features that are more frequent among the regressed items than among the others:"
     _print_section(title, comparison["enrichedFeatures"], FEATURE_COLUMNS)

@@ -180,7 +180,7 @@ def _read_values(text: str) -> _InputValues:
 
 
 def _values(text: str) -> "dict[Reference, float | None]":
-    from app.formula.dsl import read_reference
+    from app.formula.handover import read_reference
 
     values: dict[Reference, float | None] = {}
     for name, value in _pairs(text):
