@@ -29,13 +29,14 @@ def test_a_rule_is_made_tried_replayed_silenced_and_deleted(
 
     [alert] = json.loads(mosaico.ok("alerts", "list", "--run", run["id"], "--json").stdout)["items"]
     assert (alert["state"], alert["value"]) == ("FIRING", 0.0)
-    assert "EXACT_MATCH is 0, below 0.5." in mosaico.ok("alerts", "show", alert["id"]).stdout
+    details = mosaico.ok("alerts", "show", alert["id"]).stdout
+    assert "EXACT_MATCH is 0, below the threshold of 0.5." in details
     mosaico.ok("alerts", "ack", alert["id"], "--verdict", "noise")
     shown = json.loads(mosaico.ok("alerts", "rules", "show", "r-1", "--json").stdout)
     assert shown["precision"]["noise"] == 1
 
     tried = mosaico.ok("alerts", "rules", "test", "r-1")
-    assert tried.stdout == "agent-001\tBREACH\tEXACT_MATCH is 0, below 0.5.\n"
+    assert tried.stdout == "agent-001\tBREACH\tEXACT_MATCH is 0, below the threshold of 0.5.\n"
     file.write_text(json.dumps({**rule, "threshold": 0}))
     replayed = mosaico.ok("alerts", "rules", "backtest", "--file", file)
     assert "HEALTHY" in replayed.stdout
