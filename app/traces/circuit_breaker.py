@@ -1,4 +1,4 @@
-"""How long a server is not to be asked, known to all processes that would ask it."""
+"""Circuit breaker per server, shared by all processes through the database."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from sqlalchemy import text
 from app.core.db import Database
 from app.core.errors import Unavailable
 
-# A server that was given up so many times in a row is left alone: for a minute, then longer.
+# After this many failures in a row the breaker opens, first for a minute, then doubling.
 FAILURES_TO_OPEN: Final = 3
 FIRST_OPEN_S: Final = 60
 MAX_OPEN_S: Final = 600
@@ -25,49 +25,57 @@ _HOLD = text(
     ON CONFLICT (name) DO UPDATE SET open_until = greatest(old.open_until, excluded.open_until)
     """
 )
+# The exponent is capped at 10, so that the power does not overflow after many failures.
 _RECORD_FAILURE = text(
     """
     INSERT INTO circuit_breakers AS old (name, failures) VALUES (:name, 1)
     ON CONFLICT (name) DO UPDATE SET
         failures = old.failures + 1,
-        open_until = CASE WHEN old.failures + 1 >= :often THEN clock_timestamp() + make_interval(
-            secs => least(:closed * 2 ^ least(old.failures + 1 - :often, 10), :longest)
-        ) ELSE old.open_until END
+        open_until = CASE WHEN old.failures + 1 >= :threshold
+            THEN clock_timestamp() + make_interval(
+                secs => least(:first * 2 ^ least(old.failures + 1 - :threshold, 10), :longest)
+            ) ELSE old.open_until END
     """
 )
 _RECORD_SUCCESS = text(
-    "UPDATE circuit_breakers SET failures = 0, open_until = NULL WHERE name = :name AND failures > 0"
+    "UPDATE circuit_breakers SET failures = 0, open_until = NULL"
+    " WHERE name = :name AND failures > 0"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CircuitBreaker:
-    """One server, as one of its users sees it. The clock is the database's.
+    """The breaker of one server and key. Times are those of the database clock.
 
-    While the database is away, each process knows only what it was told itself.
+    While the database is unavailable nothing is shared, and each process acts on its own.
     """
 
     db: Database
     name: str
 
     def open_for_s(self) -> float:
-        """The seconds until the server may be asked again; 0 when it may be now."""
+        """Seconds until requests are allowed again; 0 while the breaker is closed."""
         with suppress(Unavailable), self.db.read() as session:
             return max(session.scalar(_OPEN_FOR, {"name": self.name}) or 0.0, 0.0)
         return 0.0
 
     def hold_requests(self, seconds: float) -> None:
-        """The server asked everybody to wait."""
+        """Hold the requests of all processes, because the server asked for a wait."""
         with suppress(Unavailable), self.db.begin() as session:
             session.execute(_HOLD, {"name": self.name, "seconds": seconds})
 
     def record_failure(self) -> None:
-        """The server did not answer however often it was asked; it is left alone if that is usual."""
-        given = {"often": FAILURES_TO_OPEN, "closed": FIRST_OPEN_S, "longest": MAX_OPEN_S}
+        """Count a failure after all retries; the breaker opens when there are enough in a row."""
+        parameters = {
+            "name": self.name,
+            "threshold": FAILURES_TO_OPEN,
+            "first": FIRST_OPEN_S,
+            "longest": MAX_OPEN_S,
+        }
         with suppress(Unavailable), self.db.begin() as session:
-            session.execute(_RECORD_FAILURE, {"name": self.name, **given})
+            session.execute(_RECORD_FAILURE, parameters)
 
     def record_success(self) -> None:
-        """The server answers: what it did before is forgotten."""
+        """Close the breaker and reset its failures."""
         with suppress(Unavailable), self.db.begin() as session:
             session.execute(_RECORD_SUCCESS, {"name": self.name})

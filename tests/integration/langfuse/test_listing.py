@@ -105,7 +105,7 @@ def test_what_is_wrong_is_told_as_a_collection_tells_it(some_server: StandIn) ->
 def test_a_server_that_offers_no_runs_at_all_is_told(langfuse: StandIn) -> None:
     langfuse.dataset("support", items=1)
     langfuse.inject(HtmlPage(status=404), path="/experiments")
-    with pytest.raises(CollectionFailed, match="does not offer the API") as caught:
+    with pytest.raises(CollectionFailed, match="does not offer an API") as caught:
         listed(langfuse)
     assert caught.value.error_code == "BAD_RESPONSE"
 

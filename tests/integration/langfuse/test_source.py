@@ -306,7 +306,7 @@ def test_an_experiment_without_a_row_has_no_traces(langfuse: StandIn) -> None:
         answer["data"], answer["meta"] = [], {}
 
     langfuse.inject(Changed(change=empty), path="/experiment-items")
-    with pytest.raises(CollectionFailed, match="holds no trace") as caught:
+    with pytest.raises(CollectionFailed, match="has no traces") as caught:
         collected(langfuse)
     assert caught.value.error_code == "NO_TRACES"
 

@@ -212,7 +212,7 @@ def test_a_cursor_that_comes_again_ends_the_reading_and_is_told(langfuse: StandI
 def test_a_circle_before_the_end_is_an_error(langfuse: StandIn) -> None:
     langfuse.experiment(run="long", items=350)
     langfuse.inject(RepeatingCursor(), path=ROWS, on=ALWAYS)
-    with pytest.raises(CollectionFailed, match="same page twice, and 200 of 350") as caught:
+    with pytest.raises(CollectionFailed, match="same page twice, and only 200 of 350") as caught:
         collected(langfuse, run_name="long")
     assert caught.value.error_code == "BAD_RESPONSE"
 

@@ -65,7 +65,9 @@ def test_a_run_may_have_a_name_that_no_address_can_hold(langfuse_v3: StandIn, na
 
 def test_a_dataset_with_a_name_that_no_address_can_hold_is_told(langfuse_v3: StandIn) -> None:
     langfuse_v3.experiment(dataset="..", items=2)
-    with pytest.raises(CollectionFailed, match=r"name '\.\.'; rename the dataset") as caught:
+    with pytest.raises(
+        CollectionFailed, match=r"name '\.\.' cannot be part of a URL; rename"
+    ) as caught:
         collected(langfuse_v3, dataset_ref="..")
     assert caught.value.error_code == "BAD_RESPONSE"
 
@@ -228,6 +230,6 @@ def test_a_run_without_an_item_has_no_traces_however_young_it_is(
     langfuse_v3: StandIn, since: timedelta
 ) -> None:
     run = langfuse_v3.experiment(items=0)
-    with pytest.raises(CollectionFailed, match="holds no trace") as caught:
+    with pytest.raises(CollectionFailed, match="has no traces") as caught:
         collected(langfuse_v3, now=run.ends + since)
     assert caught.value.error_code == "NO_TRACES"

@@ -349,4 +349,4 @@ def test_a_secret_that_cannot_be_opened_any_more_costs_only_the_scores(
             "UPDATE agents SET langfuse_secret_key = 'v1.00000000.AAAA'"
         )
     told = write_again(service, run)["writeBack"]
-    assert (told["status"], told["errorCode"]) == ("FAILED", "BROKEN_SEAL")
+    assert (told["status"], told["errorCode"]) == ("FAILED", "CORRUPTED_SECRET")

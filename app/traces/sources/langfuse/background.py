@@ -1,4 +1,4 @@
-"""Work beside the thread that stores pages, so that this one is never stuck in a wait."""
+"""Runs network work in threads, so that the thread that stores pages never blocks on a wait."""
 
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -13,14 +13,14 @@ from app.core.http.throttle import CancelToken
 
 T = TypeVar("T")
 
-# While nothing comes, whoever waits is called so often: a cancel is seen within two seconds.
+# The consumer is called this often while it waits, so that it sees a cancel within two seconds.
 HEARTBEAT_S: Final = 1.0
 
 
 def run_in_thread(work: Callable[[], T]) -> "Future[T]":
-    """Do `work` in a thread of its own, which never keeps a process from ending."""
+    """Run `work` in a daemon thread, which never keeps the process from ending."""
     future: Future[T] = Future()
-    context = copy_context()  # the id of the request that all of this belongs to
+    context = copy_context()  # log records keep the request ID of the caller
 
     def run() -> None:
         with _FutureGuard(future):
@@ -31,21 +31,21 @@ def run_in_thread(work: Callable[[], T]) -> "Future[T]":
 
 
 def run_in_order(tasks: Iterable[Callable[[], T]], *, concurrency: int) -> Iterator[T]:
-    """What each piece of work brings, in their order, some of them at once."""
-    left = iter(tasks)
-    flights = [run_in_thread(work) for work in islice(left, concurrency)]
-    while flights:
-        result = flights.pop(0).result()
-        flights += [run_in_thread(work) for work in islice(left, 1)]
+    """Yield the results of the tasks in order; up to `concurrency` tasks run at once."""
+    queue = iter(tasks)
+    futures = [run_in_thread(task) for task in islice(queue, concurrency)]
+    while futures:
+        result = futures.pop(0).result()
+        futures += [run_in_thread(task) for task in islice(queue, 1)]
         yield result
 
 
 def with_heartbeat(
     items: Generator[T, None, None], cancel: CancelToken, *, heartbeat_s: float
 ) -> Iterator[T | None]:
-    """The items, made in the background; None whenever `beat_s` seconds brought no new one.
+    """Yield the items, produced in a thread, and None after each `heartbeat_s` without an item.
 
-    When its consumer leaves, `stop` is set, and waits of the background end.
+    When the consumer closes the iterator, `cancel` is set, which ends the waits of the producer.
     """
     step: Future[T | None] | None = None
     try:
@@ -59,12 +59,16 @@ def with_heartbeat(
             yield item
     finally:
         cancel.set()
+        # A generator that still runs in its thread cannot be closed; the cancel ends it there.
         if step is None or step.done():
             items.close()
 
 
 class _FutureGuard(Generic[T]):
-    """Hands whatever ends its block early to those who wait for the future."""
+    """Passes every exception of its block to the future, KeyboardInterrupt and SystemExit too.
+
+    Otherwise the consumer of the future would wait for ever.
+    """
 
     def __init__(self, future: "Future[T]") -> None:
         self._future = future

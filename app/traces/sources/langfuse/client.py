@@ -1,4 +1,4 @@
-"""Requests to one Langfuse server with one pair of keys; failures are retried as they deserve."""
+"""HTTP client for one Langfuse server with one pair of keys; retries failed requests."""
 
 import base64
 import json
@@ -48,7 +48,7 @@ API_PREFIX: Final = "/api/public"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LangfuseCredentials:
-    """Where a project is and with which keys it is read; `host` has no slash at its end."""
+    """The server of a project and the keys of the project; `host` has no trailing slash."""
 
     host: str
     public_key: str
@@ -58,7 +58,10 @@ class LangfuseCredentials:
 def require_credentials(
     url: str | None, public_key: str | None, secret_key: Secret | None
 ) -> LangfuseCredentials:
-    """What the client needs. Raises: `LangfuseAuth`, `LangfuseUnavailable` for what is not set."""
+    """The credentials of an agent.
+
+    Raises: `LangfuseAuthError` for a missing key, `LangfuseUnavailable` for a missing URL.
+    """
     if not public_key or secret_key is None:
         missing = "public" if not public_key else "secret"
         raise LangfuseAuthError(
@@ -71,10 +74,10 @@ def require_credentials(
 
 
 class LangfuseClient:
-    """Answers of the public API as JSON objects.
+    """Requests to the public API, answered with JSON objects.
 
-    Raises, from `get` and `post`: `NotThere` for a 404, `AskForLess`, what `failures` lists, and
-    whatever `pause` raises to end a wait.
+    `get` and `post` raise `NotFoundError` for a 404, `PageTooLarge`, the errors listed in `errors`,
+    and whatever `pause` raises to end a wait.
     """
 
     def __init__(
@@ -89,7 +92,7 @@ class LangfuseClient:
         random_factor: Callable[[], float] = random.random,
     ) -> None:
         self._http = http
-        self._base = f"{credentials.host}{API_PREFIX}"
+        self._base_url = f"{credentials.host}{API_PREFIX}"
         self._headers = {"Authorization": _basic_auth(credentials)}
         self._throttle = throttle
         self._circuit_breaker = circuit_breaker
@@ -100,54 +103,56 @@ class LangfuseClient:
         self.credentials = credentials
 
     def get(self, path: str, parameters: Parameters | None = None) -> JSON:
-        given = {name: value for name, value in (parameters or {}).items() if value is not None}
-        return self._request("GET", path, given, None)
+        """Send a GET request; parameters with the value None are omitted."""
+        query = {name: value for name, value in (parameters or {}).items() if value is not None}
+        return self._request("GET", path, query, None)
 
     def post(self, path: str, body: JSON) -> JSON:
-        """Send what may well be sent twice: a request that brought no answer is made again."""
+        """Send a POST request. It must be idempotent, because it is repeated without a response."""
         return self._request("POST", path, {}, body)
 
     def _request(
         self, method: str, path: str, parameters: Mapping[str, str | int], body: JSON | None
     ) -> JSON:
+        # Counted by kind: a rate limit in the middle of an outage does not use up its retries.
         failures: Counter[FailureKind] = Counter()
         waited_s = 0.0
         while True:
-            answer = self._send(method, path, parameters, body)
-            if not isinstance(answer, RequestFailure):
-                self._report_availability(answers=True)
-                return answer
-            step = decide_retry(
-                answer,
+            response = self._send(method, path, parameters, body)
+            if not isinstance(response, RequestFailure):
+                self._report_availability(available=True)
+                return response
+            decision = decide_retry(
+                response,
                 request_name=f"{method} {API_PREFIX}{path}",
-                failed_attempts=failures[answer.kind],
+                failed_attempts=failures[response.kind],
                 waited_s=waited_s,
                 random_factor=self._random_factor(),
                 policy=self._policy,
             )
-            match step:
-                case RetryAfterWait(seconds=seconds, for_all_clients=shared):
-                    failures[answer.kind] += 1
+            match decision:
+                case RetryAfterWait(seconds=seconds, for_all_clients=for_all_clients):
+                    failures[response.kind] += 1
                     waited_s += seconds
-                    if shared:
+                    if for_all_clients:
                         self._throttle.delay_requests(seconds)
                         self._circuit_breaker.hold_requests(seconds)
                     self._pause(seconds)
-                case ReducePageSize(final_error=instead):
-                    raise PageTooLarge(instead)
+                case ReducePageSize(final_error=final_error):
+                    raise PageTooLarge(final_error)
                 case RaiseNotFound():
-                    raise NotFoundError(answer.detail)
+                    raise NotFoundError(response.detail)
                 case RaiseFinalError(error=error):
-                    if answer.kind in (FailureKind.SERVER_ERROR, FailureKind.UNREACHABLE):
-                        self._report_availability(answers=False)
+                    if response.kind in (FailureKind.SERVER_ERROR, FailureKind.UNREACHABLE):
+                        self._report_availability(available=False)
                     raise error
 
-    def _report_availability(self, *, answers: bool) -> None:
-        """Let all processes know, once for each client, whether the server answers."""
-        if answers in self._reported:
+    def _report_availability(self, *, available: bool) -> None:
+        """Tell all processes whether the server answers; once per client, to save writes."""
+        if available in self._reported:
             return
-        self._reported.add(answers)
-        if answers:
+        self._reported.add(available)
+        if available:
             self._circuit_breaker.record_success()
         else:
             self._circuit_breaker.record_failure()
@@ -159,13 +164,14 @@ class LangfuseClient:
             try:
                 response = self._http.request(
                     method,
-                    self._base + path,
+                    self._base_url + path,
                     params=parameters,
                     json=body,
                     headers=self._headers,
                 )
             except (httpx.HTTPError, OversizedResponse) as error:
                 return classify_transport_error(error)
+        # 207 means that the server did not accept everything; a repetition could duplicate scores.
         if not response.is_success or response.status_code == HTTPStatus.MULTI_STATUS:
             return classify_response(response)
         return _parse_document(response)
@@ -173,52 +179,65 @@ class LangfuseClient:
 
 @contextmanager
 def open_client(
-    resources: Resources, credentials: LangfuseCredentials, *, pause: Pause, policy: LangfusePolicy
+    resources: Resources,
+    credentials: LangfuseCredentials,
+    *,
+    pause: Pause,
+    policy: LangfusePolicy,
 ) -> Iterator[LangfuseClient]:
-    """A client that shares its limits with all others for the same key: the requests in flight
-    with those of this process, the times to wait with every process.
+    """Open a client that shares its limits with all clients of the same key.
+
+    The limit of concurrent requests is shared within the process, the waits with all processes.
     """
     name = throttle_name(credentials.host, credentials.public_key)
-    turns, shared = get_throttle(name), CircuitBreaker(db=resources.db, name=name)
-    turns.delay_requests(min(shared.open_for_s(), policy.rate_limit_s))
+    throttle, breaker = get_throttle(name), CircuitBreaker(db=resources.db, name=name)
+    throttle.delay_requests(min(breaker.open_for_s(), policy.rate_limit_s))
     with outbound_client(
         timeout_s=policy.request_s, max_bytes=MAX_RESPONSE_BYTES, policy=resources.outbound
     ) as http:
         yield LangfuseClient(
-            http, credentials, throttle=turns, circuit_breaker=shared, pause=pause, policy=policy
+            http,
+            credentials,
+            throttle=throttle,
+            circuit_breaker=breaker,
+            pause=pause,
+            policy=policy,
         )
 
 
-def throttle_name(host: str, key: str) -> str:
-    """The name under which whoever reads with one key takes turns and shares limits."""
-    return f"langfuse:{host}:{key}"
+def throttle_name(host: str, public_key: str) -> str:
+    """The name under which all clients of one key share their limits."""
+    return f"langfuse:{host}:{public_key}"
 
 
 def is_path_segment(name: str) -> bool:
-    """Whether a name can be one step of a path: these two mean another path, encoded or not, to
-    whoever reads an address (WHATWG URL, dot segments).
+    """Whether a name can be a segment of a path.
+
+    `.` and `..` cannot, not even percent-encoded: URL parsers resolve them (WHATWG URL, dot
+    segments).
     """
     return name not in (".", "..")
 
 
 def quote_segment(name: str) -> str:
-    """A name as one step of a path, whatever characters it has."""
+    """A name as one percent-encoded segment of a path."""
     assert is_path_segment(name)
     return quote(name, safe="")
 
 
 def get_rows(document: JSON, request_name: str) -> list[JSON]:
-    """The objects in `data`. Raises: `BadResponse` when it does not hold any such list."""
+    """The objects in `data`. Raises: `BadResponse` when `data` is not a list of objects."""
     rows = document.get("data")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise BadResponse(
-            f"the answer to {request_name} has no list `data`; check that langfuseUrl is the address of a"
-            " Langfuse server of version 3 or newer"
+            f"the response to {request_name} has no list `data`; check that langfuseUrl is the"
+            " address of a Langfuse server of version 3 or newer"
         )
     return rows
 
 
 def get_meta(document: JSON) -> JSON:
+    """The object `meta`, which holds the cursor or the number of pages; empty when missing."""
     meta = document.get("meta")
     return meta if isinstance(meta, dict) else {}
 
@@ -227,15 +246,14 @@ def _parse_document(response: httpx.Response) -> JSON | RequestFailure:
     try:
         content: Any = json.loads(response.content)
     except (ValueError, RecursionError) as error:
-        kind = response.headers.get("content-type", "").partition(";")[0]
-        return RequestFailure(
-            kind=FailureKind.MALFORMED, detail=f"{kind or 'no type'}, {error}"[:200]
-        )
+        media_type = response.headers.get("content-type", "").partition(";")[0]
+        detail = f"{media_type or 'no content type'}, {error}"[:200]
+        return RequestFailure(kind=FailureKind.MALFORMED, detail=detail)
     if not isinstance(content, dict):
-        return RequestFailure(kind=FailureKind.MALFORMED, detail="no object")
+        return RequestFailure(kind=FailureKind.MALFORMED, detail="the JSON is not an object")
     return content
 
 
-def _basic_auth(access: LangfuseCredentials) -> str:
-    pair = f"{access.public_key}:{access.secret_key.reveal()}".encode()
+def _basic_auth(credentials: LangfuseCredentials) -> str:
+    pair = f"{credentials.public_key}:{credentials.secret_key.reveal()}".encode()
     return f"Basic {base64.b64encode(pair).decode()}"

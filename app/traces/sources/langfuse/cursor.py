@@ -1,4 +1,4 @@
-"""Where a collection goes on after the pages that are stored, as one opaque text."""
+"""The cursor of a collection: where reading resumes after the stored pages, as opaque text."""
 
 import json
 from dataclasses import dataclass
@@ -16,7 +16,12 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionCursor:
-    """`read` traces of this pass over the run are stored; `passes` came before it."""
+    """A position in the reading of one run.
+
+    `traces_read` counts the stored traces of the current pass over the run, `completed_passes` the
+    passes before it. `remaining` is the unread part in the format of the reader of `api`; None at
+    the start of a pass. `as_of` is when the run was looked up.
+    """
 
     api: str
     run: ExperimentRun
@@ -34,39 +39,39 @@ class CollectionCursor:
                 "run": self.run.to_json(),
                 "project": self.project_id,
                 "asOf": self.as_of.isoformat(),
-                "read": self.traces_read,
-                "passes": self.completed_passes,
-                "rest": self.remaining,
+                "tracesRead": self.traces_read,
+                "completedPasses": self.completed_passes,
+                "remaining": self.remaining,
             },
             separators=(",", ":"),
         )
 
 
 def parse_cursor(cursor: str | None) -> CollectionCursor | None:
-    """The position that a cursor describes; None at the beginning.
+    """Parse a cursor; None at the start of a collection.
 
-    Raises: `CollectionFailed` for a cursor that this program did not write.
+    Raises: `CollectionFailed` for a cursor of another version of this program.
     """
     if cursor is None or cursor == INITIAL_CURSOR:
         return None
     try:
-        document = _document(cursor)
+        document = _parse_document(cursor)
         return CollectionCursor(
             api=document["api"],
             run=ExperimentRun.from_json(document["run"]),
             project_id=document["project"],
             as_of=datetime.fromisoformat(document["asOf"]),
-            traces_read=int(document["read"]),
-            completed_passes=int(document["passes"]),
-            remaining=document["rest"],
+            traces_read=int(document["tracesRead"]),
+            completed_passes=int(document["completedPasses"]),
+            remaining=document["remaining"],
         )
     except (ValueError, KeyError, TypeError):
         raise CollectionFailed(
-            "the collection was begun by another version of this program; retry the run"
+            "the collection was started by another version of this program; retry the run"
         ) from None
 
 
-def _document(cursor: str) -> JSON:
+def _parse_document(cursor: str) -> JSON:
     document: JSON = json.loads(cursor)
     if document["v"] != VERSION:
         raise ValueError(document["v"])

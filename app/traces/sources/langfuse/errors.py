@@ -1,12 +1,12 @@
-"""What can go wrong with a Langfuse server, and what each user is told about it.
+"""Errors of the Langfuse source, and the classification of failed requests.
 
 CollectionFailed
-├── LangfuseAuth            the keys are missing, wrong, or of an organisation
+├── LangfuseAuthError       the keys are missing, wrong, or of an organization
 ├── DatasetNotFound
 ├── RunNotFound
-├── LangfuseRateLimited     told to wait for longer than a run waits
-├── LangfuseUnavailable     no answer, or an error of the server, in every attempt
-├── BadResponse             an answer that is not the one that was asked for
+├── LangfuseRateLimited     the server asks for a longer wait than a run allows
+├── LangfuseUnavailable     no response, or a server error, in every attempt
+├── BadResponse             a response of an unexpected form
 ├── ResponseTooLarge
 ├── RedirectRefused
 └── NoTraces
@@ -26,33 +26,33 @@ from app.core.http.transport import OversizedResponse, is_untrusted_certificate
 from app.traces.registry import CollectionFailed, CredentialsRefused
 
 MAX_DETAIL_CHARS: Final = 200
-_ORIGIN_TIMED_OUT: Final = 524  # of a proxy in front of the server
+_ORIGIN_TIMED_OUT: Final = 524  # sent by Cloudflare in front of the server
 
 
 class LangfuseAuthError(CredentialsRefused):
-    """Langfuse refuses the keys of the agent; give it the public and the secret key of one
-    project, and the address of the server that made them.
+    """Langfuse rejected the keys of the agent; set the public and the secret key of one project,
+    and the address of the server that issued them.
     """
 
     code = "LANGFUSE_AUTH"
 
 
 class DatasetNotFound(CollectionFailed):
-    """Langfuse has no dataset of this name in the project of the keys; correct `datasetRef`, or
-    give the agent the keys of the project that holds it.
+    """The Langfuse project of the keys has no dataset with this name; correct `datasetRef`, or set
+    the agent's keys to those of the project that holds the dataset.
     """
 
     code = "DATASET_NOT_FOUND"
 
 
 class RunNotFound(CollectionFailed):
-    """The dataset has no such run; correct `runName`, or leave it out to read the newest run."""
+    """The dataset has no run with this name; correct `runName`, or omit it to read the newest run."""
 
     code = "RUN_NOT_FOUND"
 
 
 class LangfuseRateLimited(CollectionFailed):
-    """Langfuse asks to wait for longer than a run waits; start fewer runs at a time, or raise the
+    """Langfuse requests a longer wait than a run allows; start fewer runs at a time, or raise the
     rate limit of the Langfuse project.
     """
 
@@ -60,45 +60,43 @@ class LangfuseRateLimited(CollectionFailed):
 
 
 class LangfuseUnavailable(CollectionFailed):
-    """Langfuse did not answer in any of several attempts; check that the server runs and that its
-    address is right, then retry the run.
+    """Langfuse did not respond in any attempt; check that the server runs and that its address is
+    correct, then retry the run.
     """
 
     code = "LANGFUSE_UNAVAILABLE"
 
 
 class BadResponse(CollectionFailed):
-    """Langfuse answered with something else than was asked for; check that the address is that of
-    a Langfuse server of version 3 or newer.
+    """Langfuse returned an unexpected response; check that the address is that of a Langfuse server
+    of version 3 or newer.
     """
 
     code = "BAD_RESPONSE"
 
 
 class ResponseTooLarge(CollectionFailed):
-    """One answer of Langfuse is larger than this service reads; shorten the inputs and outputs of
-    the traces.
-    """
+    """A response of Langfuse exceeds the size limit; shorten the inputs and outputs of the traces."""
 
     code = "RESPONSE_TOO_LARGE"
 
 
 class RedirectRefused(CollectionFailed):
-    """Langfuse answered with a redirect, which is never followed, since the keys would follow it;
-    give the agent the address that the server has now.
+    """Langfuse returned a redirect. Redirects are not followed, because the keys would be sent to the
+    new address; set `langfuseUrl` to the current address of the server.
     """
 
     code = "REDIRECT_REFUSED"
 
 
 class NoTraces(CollectionFailed):
-    """The run holds no trace; check that it is the right run, and that it has ended."""
+    """The run has no traces; check that it is the intended run, and that it has finished."""
 
     code = "NO_TRACES"
 
 
 class NotFoundError(Exception):
-    """404: what was asked for is not there, or this API is not; `detail` is the server's word."""
+    """404: the resource or the whole API does not exist; `detail` is the message of the server."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -106,7 +104,10 @@ class NotFoundError(Exception):
 
 
 class PageTooLarge(Exception):
-    """The server cannot answer so much at once; `instead` is raised when less is not possible."""
+    """The server cannot return a page of this size.
+
+    The caller requests a smaller page, and raises `final_error` when there is no smaller page.
+    """
 
     def __init__(self, final_error: CollectionFailed) -> None:
         super().__init__(str(final_error))
@@ -114,7 +115,7 @@ class PageTooLarge(Exception):
 
 
 class FailureKind(Enum):
-    """What a failed request calls for."""
+    """Kind of a failed request; `retry` decides by it."""
 
     AUTH = auto()
     NOT_FOUND = auto()
@@ -131,7 +132,7 @@ class FailureKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFailure:
-    """A request that brought no document; `retry_after_s` is what the server asks for."""
+    """A request without a usable response; `retry_after_s` is the wait that the server requests."""
 
     kind: FailureKind
     detail: str
@@ -140,7 +141,7 @@ class RequestFailure:
 
 
 def classify_response(response: httpx.Response) -> RequestFailure:
-    """What an answer other than 2xx means."""
+    """Classify a response with a status other than 2xx."""
     status = response.status_code
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         wait_s = parse_retry_after(response.headers.get("retry-after"))
@@ -151,9 +152,9 @@ def classify_response(response: httpx.Response) -> RequestFailure:
             retry_after_s=wait_s,
         )
     if response.is_redirect or response.has_redirect_location:
-        where = httpx.URL(response.headers.get("location", "")).host
+        target = httpx.URL(response.headers.get("location", "")).host
         return RequestFailure(
-            kind=FailureKind.REDIRECT, detail=where[:MAX_DETAIL_CHARS], status=status
+            kind=FailureKind.REDIRECT, detail=target[:MAX_DETAIL_CHARS], status=status
         )
     return RequestFailure(
         kind=_kind_of_status(status), detail=_error_message(response), status=status
@@ -161,7 +162,7 @@ def classify_response(response: httpx.Response) -> RequestFailure:
 
 
 def classify_transport_error(error: httpx.HTTPError | OversizedResponse) -> RequestFailure:
-    """What a request means that brought no whole answer."""
+    """Classify a request that ended without a complete response."""
     detail = (str(error) or type(error).__name__)[:MAX_DETAIL_CHARS]
     if isinstance(error, OversizedResponse):
         return RequestFailure(kind=FailureKind.TOO_LARGE, detail=detail)
@@ -177,6 +178,7 @@ def _kind_of_status(status: int) -> FailureKind:
         return FailureKind.AUTH
     if status == HTTPStatus.NOT_FOUND:
         return FailureKind.NOT_FOUND
+    # Langfuse answers 422 when its store runs out of resources; waiting does not help.
     if status in (
         HTTPStatus.UNPROCESSABLE_ENTITY,
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -189,7 +191,7 @@ def _kind_of_status(status: int) -> FailureKind:
 
 
 def _error_message(response: httpx.Response) -> str:
-    """The server's own words; none of a page that is meant for a browser, and none of the keys."""
+    """The message of the server, without the keys; empty for an HTML page of a proxy."""
     text = redact_credentials(response.text, response.request)
     try:
         content: Any = json.loads(text)

@@ -1,4 +1,4 @@
-"""From rows of Langfuse to traces."""
+"""Maps rows of Langfuse experiments to traces."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -23,7 +23,7 @@ ERROR_PREFIX: Final = "Error: "
 
 
 def parse_task(row: Mapping[str, Any]) -> TaskSpan:
-    """The span that a row of an experiment is: the agent's own work on one item."""
+    """The task span that a row of `/experiment-items` stands for: the agent's work on one item."""
     return TaskSpan(
         id=require_text(row, "id", "a row of an experiment"),
         trace_id=require_text(row, "traceId", "a row of an experiment"),
@@ -39,7 +39,10 @@ def map_row(
     late_scores: Iterable[Any],
     link: TraceLink,
 ) -> Trace:
-    """A row of `/experiment-items` as a trace; a task that raised is a failure, not an answer."""
+    """Map a row of `/experiment-items` to a trace.
+
+    A task that raised an exception is an agent error; its output is the error and not an answer.
+    """
     output = normalize_raw_text(row.get("output"))
     failed = row.get("level") == "ERROR"
     metadata = get_object(row, "metadata")
@@ -65,19 +68,18 @@ def map_row(
 
 
 def parse_trial(metadata: Mapping[str, Any]) -> int:
-    """Which repetition of its item a trace is, where its metadata says so under `trial`."""
-    value = parse_embedded_json(metadata.get("trial"))
-    number = parse_number(
-        parse_embedded_json(value)
-    )  # a number in a text in a text is what the API makes of it
+    """The trial number under `trial` in the metadata; 0 when it is missing or out of range."""
+    # Twice: API v4 returns metadata values as JSON in a string, and SDKs write a JSON string.
+    number = parse_number(parse_embedded_json(parse_embedded_json(metadata.get("trial"))))
     return int(number) if number is not None and 0 <= number <= MAX_TRIAL else 0
 
 
 def error_text(output: str | None) -> str:
-    """What a task said when it raised."""
-    said = (output or "").removeprefix(ERROR_PREFIX)
-    return said or "the task failed without a message"
+    """The message of a failed task, without the prefix that SDKs add."""
+    message = (output or "").removeprefix(ERROR_PREFIX)
+    return message or "the task failed without a message"
 
 
 def task_latency_ms(task: TaskSpan) -> float | None:
+    """The duration of a task in milliseconds; None while it has no end."""
     return None if task.end is None else float(max(task.end - task.start, 0))

@@ -1,4 +1,4 @@
-"""Lists in numbered pages, of which the rows tell where the end is."""
+"""Pagination by page number (API v3 and datasets). The rows decide where a list ends."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -13,15 +13,15 @@ from app.traces.sources.langfuse.payload import JSON, parse_number
 
 
 class NumberedPage(NamedTuple):
-    """Some rows, and how many pages there are by the word of the server."""
+    """The rows of one page, and the number of pages that the server reports."""
 
     rows: list[JSON]
     total_pages: int
 
     def is_last(self, number: int, limit: int) -> bool:
-        """Whether no page follows this one, the `number`th, of at most `limit` rows.
+        """Whether this page, number `number` with at most `limit` rows, is the last one.
 
-        A server may count too few pages, too many or none: a full page is never the last.
+        Servers report too few pages, too many or none, so a full page is never the last.
         """
         return not self.rows or (len(self.rows) < limit and number >= self.total_pages)
 
@@ -29,23 +29,23 @@ class NumberedPage(NamedTuple):
 def iter_pages(
     fetch: Callable[[int], NumberedPage], *, limit: int, concurrency: int = 1, rows_name: str
 ) -> Iterator[NumberedPage]:
-    """The pages in their order, up to `ahead` of those that the first one counts at once.
+    """Yield the pages in order; up to `concurrency` of the reported pages are fetched at once.
 
-    Raises: `BadResponse` when a page comes again, since nobody knows what would have followed.
+    Raises: `BadResponse` when a page repeats, since the rows after it are unknown.
     """
     page = fetch(1)
-    counted = run_in_order(
-        (partial(fetch, at) for at in range(2, page.total_pages + 1)), concurrency=concurrency
-    )
+    reported_pages = (partial(fetch, number) for number in range(2, page.total_pages + 1))
+    prefetched = run_in_order(reported_pages, concurrency=concurrency)
     for number in count(1):
         yield page
         if page.is_last(number, limit):
             return
-        before, page = page, next(counted, None) or fetch(number + 1)
-        if page.rows and page.rows == before.rows:
+        # Beyond the reported number of pages the list is read on, one page at a time.
+        previous, page = page, next(prefetched, None) or fetch(number + 1)
+        if page.rows and page.rows == previous.rows:
             raise BadResponse(
-                f"Langfuse gave the same page of {rows_name} twice; report it to the operator of the"
-                " server, then retry"
+                f"Langfuse returned the same page of {rows_name} twice; report it to the operator"
+                " of the server, then retry"
             )
 
 
@@ -56,13 +56,13 @@ def fetch_page(
     number: int,
     fields: Sequence[str] = (),
 ) -> NumberedPage:
-    """A page; of its rows, which may be very many, only the `fields` that are needed."""
+    """Fetch one page; with `fields` only these fields of each row are kept, to save memory."""
     document = client.get(path, {**parameters, "page": number})
-    total = parse_number(get_meta(document).get("totalPages"))
+    total_pages = parse_number(get_meta(document).get("totalPages"))
     rows = get_rows(document, f"GET {path}")
     if fields:
         rows = [{field: row.get(field) for field in fields} for row in rows]
-    return NumberedPage(rows, int(total or 1))
+    return NumberedPage(rows, int(total_pages or 1))
 
 
 def fetch_page_in_parts(
@@ -72,19 +72,23 @@ def fetch_page_in_parts(
     number: int,
     fields: Sequence[str] = (),
 ) -> NumberedPage:
-    """A page put together of smaller ones, as far as the server cannot give it at once."""
+    """Fetch one page; when it is too large for the server, as several smaller pages.
+
+    Raises: `PageTooLarge` when a page of one row is too large.
+    """
     try:
         return fetch_page(client, path, parameters, number, fields)
     except PageTooLarge:
         limit = int(parameters["limit"] or 1)
-        parts = next((parts for parts in (2, 5) if limit % parts == 0), None)
-        if parts is None:
+        # Only a divisor of the limit works: page N must cover whole smaller pages.
+        part_count = next((divisor for divisor in (2, 5) if limit % divisor == 0), None)
+        if part_count is None:
             raise
-    smaller, last = {**parameters, "limit": limit // parts}, number * parts
+    smaller_pages, last_number = {**parameters, "limit": limit // part_count}, number * part_count
     rows = list[JSON]()
-    for each in range(last - parts + 1, last + 1):
-        part = fetch_page_in_parts(client, path, smaller, each, fields)
+    for part_number in range(last_number - part_count + 1, last_number + 1):
+        part = fetch_page_in_parts(client, path, smaller_pages, part_number, fields)
         rows += part.rows
-        if part.is_last(each, limit // parts):
+        if part.is_last(part_number, limit // part_count):
             break
-    return NumberedPage(rows, math.ceil(part.total_pages / parts))
+    return NumberedPage(rows, math.ceil(part.total_pages / part_count))

@@ -1,4 +1,4 @@
-"""The two generations of the API behind one interface: find a run, read it page by page."""
+"""The common interface of the two API versions: find a run, and read its traces in batches."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from app.traces.types import Trace
 
 
 class ApiVersionMismatch(Exception):
-    """The server does not offer this generation of the API; `detail` is its word."""
+    """The server does not offer this API version; `detail` is the message of the server."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -19,15 +19,18 @@ class ApiVersionMismatch(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LangfuseDataset:
+    """A dataset of the Langfuse project."""
+
     id: str
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentRun:
-    """A run as the server describes it now; times in milliseconds since 1970.
+    """A run (experiment or dataset run) as the server describes it now.
 
-    `count` is how many traces the server says there are.
+    `start` and `end` are in milliseconds since 1970; `item_count` is the number of traces that the
+    server reports.
     """
 
     id: str
@@ -44,7 +47,7 @@ class ExperimentRun:
             "dataset": self.dataset_name,
             "start": self.start,
             "end": self.end,
-            "count": self.item_count,
+            "itemCount": self.item_count,
         }
 
     @classmethod
@@ -55,15 +58,15 @@ class ExperimentRun:
             dataset_name=document["dataset"],
             start=int(document["start"]),
             end=int(document["end"]),
-            item_count=int(document["count"]),
+            item_count=int(document["itemCount"]),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceBatch:
-    """Some traces, and where to go on (None: there is no more).
+    """Some traces of a run, and the unread part of the run; None when the run is complete.
 
-    `circled`: the server repeated itself, and what would have followed was not read.
+    `loop_detected`: the server repeated itself, and the rows after the repetition were not read.
     """
 
     traces: tuple[Trace, ...]
@@ -72,11 +75,12 @@ class TraceBatch:
 
 
 class RunReader(Protocol):
-    """One generation of the API.
+    """Reads runs through one API version.
 
-    `find` looks for a run by name, then by id, or for the newest; `runs` lists the newest of a
-    dataset, `known` names for a message. All three raise `OtherGeneration`. `pages` goes on after
-    `rest`.
+    `find_run` looks a run up by name, then by ID; without a name it returns the newest run.
+    `list_runs` returns the newest runs of a dataset, `list_run_names` names for an error message.
+    All three raise `ApiVersionMismatch`. `read_batches` resumes with `remaining` of an earlier
+    batch.
     """
 
     @property
@@ -97,13 +101,13 @@ TraceLink = Callable[[str, str | None], str | None]
 
 
 def make_trace_link(host: str, project_id: str | None) -> TraceLink:
-    """Addresses of traces in the web page of Langfuse: by trace, and the span to show."""
+    """A function that returns the web address of a trace, given its ID and a span to show."""
 
     def link(trace_id: str, span_id: str | None) -> str | None:
         if project_id is None:
             return None
-        shown = f"?observation={quote(span_id, safe='')}" if span_id else ""
+        parameters = f"?observation={quote(span_id, safe='')}" if span_id else ""
         project, trace = quote(project_id, safe=""), quote(trace_id, safe="")
-        return f"{host}/project/{project}/traces/{trace}{shown}"
+        return f"{host}/project/{project}/traces/{trace}{parameters}"
 
     return link

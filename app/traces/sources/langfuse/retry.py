@@ -1,9 +1,13 @@
-"""Whether a failed request is sent again, when, or smaller: decisions, no clock and no sleep."""
+"""Decides whether and when a failed request is sent again, or asked for in smaller pages.
+
+Pure decisions on top of the common retry policy: no clock, no sleep, no network.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
+from app.core.http.retry import EQUAL_JITTER, FULL_JITTER, ExponentialBackoff, RetryPolicy
 from app.traces.registry import CollectionFailed
 from app.traces.sources.langfuse.errors import (
     BadResponse,
@@ -19,12 +23,14 @@ from app.traces.sources.langfuse.errors import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LangfusePolicy:
-    """How long and how often a collection waits; times in seconds.
+    """Timeouts, retries and polling of a collection; all times in seconds.
 
-    `request_s` bounds one request from its first byte to its last, `rate_limit_s` the waits of
-    one request together. With these numbers a server may be away for half a minute: the waits
-    before `retries` attempts are 2, 4, 8, 16 and 32 seconds, or up to half of that less. A run that had activity within `settling_s` is looked at every `poll_s`
-    until it was the same `stable_polls` times, at most for `settle_deadline_s`.
+    `request_s` limits one request from its first to its last byte, `rate_limit_s` the total wait of
+    one request for the rate limit. With the defaults an outage of 30 s is outlasted: the waits
+    before the 5 retries are 2, 4, 8, 16 and 32 seconds, each reduced by up to half.
+
+    A run with activity in the last `active_run_s` is polled every `poll_s` until it is unchanged
+    in `stable_polls` polls, for at most `stable_deadline_s`.
     """
 
     request_s: float = 60.0
@@ -38,13 +44,37 @@ class LangfusePolicy:
     stable_polls: int = 3
     stable_deadline_s: float = 600.0
 
+    @property
+    def _backoff(self) -> ExponentialBackoff:
+        return ExponentialBackoff(first_s=self.first_wait_s, longest_s=self.longest_wait_s)
+
+    def retry_policy(self, kind: FailureKind) -> RetryPolicy | None:
+        """The retry policy for a kind of failure; None when a repetition cannot succeed."""
+        match kind:
+            case FailureKind.RATE_LIMITED:
+                # Full jitter, so that many workers do not return together.
+                return RetryPolicy(
+                    backoff=self._backoff, jitter=FULL_JITTER, max_total_wait_s=self.rate_limit_s
+                )
+            case FailureKind.SERVER_ERROR | FailureKind.UNREACHABLE:
+                # Equal jitter: with full jitter, all attempts can fall into one short outage.
+                return RetryPolicy(
+                    backoff=self._backoff, jitter=EQUAL_JITTER, max_retries=self.retries
+                )
+            case FailureKind.MALFORMED:
+                return RetryPolicy(
+                    backoff=self._backoff, jitter=FULL_JITTER, max_retries=self.malformed_retries
+                )
+            case _:
+                return None
+
 
 COLLECTION_POLICY: Final = LangfusePolicy()
 
 
 @dataclass(frozen=True, slots=True)
 class RetryAfterWait:
-    """Ask again after so many seconds; `shared` when nobody may ask that server before."""
+    """Send the request again after `seconds`; `for_all_clients` makes every client wait."""
 
     seconds: float
     for_all_clients: bool = False
@@ -52,27 +82,24 @@ class RetryAfterWait:
 
 @dataclass(frozen=True, slots=True)
 class ReducePageSize:
-    """Waiting mends nothing: ask for less, or raise `instead`."""
+    """A wait does not help: request a smaller page, or raise `final_error`."""
 
     final_error: CollectionFailed
 
 
 @dataclass(frozen=True, slots=True)
 class RaiseNotFound:
-    """Whoever asked knows what it means that the thing is not there."""
+    """Only the caller knows what a missing resource means."""
 
 
 @dataclass(frozen=True, slots=True)
 class RaiseFinalError:
-    """Asking again mends nothing."""
+    """No repetition helps."""
 
     error: CollectionFailed
 
 
 RetryDecision: TypeAlias = RetryAfterWait | ReducePageSize | RaiseNotFound | RaiseFinalError
-
-# Waits grow no further after so many attempts: 2^10 seconds are beyond any cap.
-_DOUBLINGS: Final = 10
 
 
 def decide_retry(
@@ -84,116 +111,106 @@ def decide_retry(
     random_factor: float,
     policy: LangfusePolicy,
 ) -> RetryDecision:
-    """What to do about a failed request.
+    """Decide what to do about a failed request.
 
-    `asked` names the request for the user. `attempt` counts the failures of this kind before this
-    one, `waited_s` the seconds that the request has waited; `chance` in [0, 1) is the jitter.
+    `request_name` names the request for the user. `failed_attempts` counts the earlier failures of
+    this kind, `waited_s` is the total wait of the request so far, and `random_factor` in [0, 1) is
+    the random number of the jitter.
     """
-    match failure.kind:
-        case FailureKind.RATE_LIMITED:
-            return _rate_limited(
-                failure, request_name, failed_attempts, waited_s, random_factor, policy
-            )
-        case FailureKind.SERVER_ERROR | FailureKind.UNREACHABLE if failed_attempts < policy.retries:
-            # Attempts that chance puts close together would not outlast the restart of a server.
-            return RetryAfterWait(_backoff(failed_attempts, (1 + random_factor) / 2, policy))
-        case FailureKind.MALFORMED if failed_attempts < policy.malformed_retries:
-            return RetryAfterWait(_backoff(failed_attempts, random_factor, policy))
-        case FailureKind.NOT_FOUND:
-            return RaiseNotFound()
-        case FailureKind.OVERLOADED | FailureKind.TOO_LARGE:
-            return ReducePageSize(_final_error(failure, request_name, failed_attempts))
-        case _:
-            return RaiseFinalError(_final_error(failure, request_name, failed_attempts))
-
-
-def _rate_limited(
-    failure: RequestFailure,
-    asked: str,
-    attempt: int,
-    waited_s: float,
-    chance: float,
-    patience: LangfusePolicy,
-) -> RetryDecision:
-    told_s = failure.retry_after_s
-    wait_s = _backoff(attempt, chance, patience) if told_s is None else told_s
-    if waited_s + wait_s <= patience.rate_limit_s:
-        return RetryAfterWait(wait_s, for_all_clients=True)
-    return RaiseFinalError(
-        LangfuseRateLimited(
-            f"Langfuse limits the rate of requests: after {waited_s:.0f} s of waiting it asks for"
-            f" {wait_s:.0f} s more ({asked}). Start fewer runs at a time, or raise the rate limit"
-            " of the Langfuse project."
-        )
+    if failure.kind is FailureKind.NOT_FOUND:
+        return RaiseNotFound()
+    final_error = _final_error(failure, request_name, failed_attempts, waited_s)
+    if failure.kind in (FailureKind.OVERLOADED, FailureKind.TOO_LARGE):
+        return ReducePageSize(final_error)
+    retry_policy = policy.retry_policy(failure.kind)
+    if retry_policy is None:
+        return RaiseFinalError(final_error)
+    rate_limited = failure.kind is FailureKind.RATE_LIMITED
+    wait_s = retry_policy.next_wait_s(
+        failed_attempts=failed_attempts,
+        chance=random_factor,
+        waited_s=waited_s,
+        retry_after_s=failure.retry_after_s if rate_limited else None,
     )
-
-
-def _backoff(attempt: int, chance: float, patience: LangfusePolicy) -> float:
-    """Exponential with full jitter, so that many workers do not come back together."""
-    longest = patience.first_wait_s * 2.0 ** min(attempt, _DOUBLINGS)
-    return float(chance * min(longest, patience.longest_wait_s))
+    if wait_s is None:
+        return RaiseFinalError(final_error)
+    # The rate limit belongs to the key, so every client of the key must wait.
+    return RetryAfterWait(wait_s, for_all_clients=rate_limited)
 
 
 class _ErrorTemplate(NamedTuple):
-    """The error of a kind of failure, and what the user reads."""
+    """The final error of a kind of failure, and its message for the user."""
 
     error: type[CollectionFailed]
     text: str
 
 
 _ERROR_TEMPLATES: Final[Mapping[FailureKind, _ErrorTemplate]] = {
+    FailureKind.RATE_LIMITED: _ErrorTemplate(
+        LangfuseRateLimited,
+        "Langfuse limits the rate of requests: {request} is still rejected after a wait of"
+        " {waited_s:.0f} s{detail}. Start fewer runs at a time, or raise the rate limit of the"
+        " Langfuse project.",
+    ),
     FailureKind.AUTH: _ErrorTemplate(
         LangfuseAuthError,
-        "Langfuse answered {status} to {asked}{said}. Check that the agent's public and secret key"
-        " belong together, that they are keys of a project and not of an organisation, and that"
-        " they were made on the server in langfuseUrl.",
+        "Langfuse answered {status} to {request}{detail}. Check that the agent's public and secret"
+        " key belong together, that they are keys of a project and not of an organization, and"
+        " that they were issued by the server in langfuseUrl.",
     ),
     FailureKind.TOO_LARGE: _ErrorTemplate(
         ResponseTooLarge,
-        "the smallest answer to {asked} is larger than this service reads{said}. Shorten the inputs"
-        " and outputs of the traces.",
+        "the smallest response to {request} exceeds the size limit{detail}. Shorten the inputs and"
+        " outputs of the traces.",
     ),
     FailureKind.REDIRECT: _ErrorTemplate(
         RedirectRefused,
-        "Langfuse redirects {asked} to another address{said}. Redirects are not followed, since"
-        " the keys would follow them; set langfuseUrl to the address that the server has now.",
+        "Langfuse redirects {request} to another address{detail}. Redirects are not followed,"
+        " because the keys would be sent there; set langfuseUrl to the current address of the"
+        " server.",
     ),
     FailureKind.MALFORMED: _ErrorTemplate(
         BadResponse,
-        "the answer to {asked} is no JSON{said}. Check that langfuseUrl is the address of a"
-        " Langfuse server, and that no proxy before it answers in its place.",
+        "the response to {request} is not valid JSON{detail}. Check that langfuseUrl is the address"
+        " of a Langfuse server, and that no proxy answers in its place.",
     ),
     FailureKind.REJECTED: _ErrorTemplate(
         BadResponse,
-        "Langfuse answered {status} to {asked}{said}. Check that langfuseUrl is the address of a"
-        " Langfuse server of version 3 or newer.",
+        "Langfuse answered {status} to {request}{detail}. Check that langfuseUrl is the address of"
+        " a Langfuse server of version 3 or newer.",
     ),
     FailureKind.BAD_CERTIFICATE: _ErrorTemplate(
         LangfuseUnavailable,
-        "the certificate of the Langfuse server is not trusted{said}. Renew it, or name its"
-        " authority in SSL_CERT_FILE.",
+        "the certificate of the Langfuse server is not trusted{detail}. Renew it, or set"
+        " SSL_CERT_FILE to a file with the certificate of its authority.",
     ),
     FailureKind.OVERLOADED: _ErrorTemplate(
         LangfuseUnavailable,
-        "Langfuse cannot answer {asked} in time, however little it is asked for (status"
-        " {status}{said}). Give its database more resources, then retry the run.",
+        "Langfuse cannot answer even the smallest {request} in time (status {status}{detail})."
+        " Give its database more resources, then retry the run.",
     ),
     FailureKind.SERVER_ERROR: _ErrorTemplate(
         LangfuseUnavailable,
-        "Langfuse answered {status} to {asked} in {attempts} attempts{said}. Check that the server"
-        " is well, then retry the run.",
+        "Langfuse answered {status} to {request} in {attempts} attempts{detail}. Check the logs of"
+        " the server, then retry the run.",
     ),
     FailureKind.UNREACHABLE: _ErrorTemplate(
         LangfuseUnavailable,
-        "Langfuse did not answer {asked} in {attempts} attempts{said}. Check that the server runs"
-        " and that langfuseUrl is right, then retry the run.",
+        "Langfuse did not respond to {request} in {attempts} attempts{detail}. Check that the"
+        " server runs and that langfuseUrl is correct, then retry the run.",
     ),
 }
 
 
-def _final_error(failure: RequestFailure, asked: str, attempt: int) -> CollectionFailed:
-    told = _ERROR_TEMPLATES[failure.kind]
-    said = f": {failure.detail.rstrip('.;')}" if failure.detail else ""
-    return told.error(
-        told.text.format(status=failure.status, asked=asked, attempts=attempt + 1, said=said)
+def _final_error(
+    failure: RequestFailure, request_name: str, failed_attempts: int, waited_s: float
+) -> CollectionFailed:
+    template = _ERROR_TEMPLATES[failure.kind]
+    message = template.text.format(
+        status=failure.status,
+        request=request_name,
+        attempts=failed_attempts + 1,
+        waited_s=waited_s,
+        detail=f": {failure.detail.rstrip('.;')}" if failure.detail else "",
     )
+    return template.error(message)

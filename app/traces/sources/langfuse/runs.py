@@ -1,4 +1,4 @@
-"""What a reader is made of and looks in: the dataset, the API, and errors in the user's words."""
+"""Looks up datasets and lists runs; picks the reader for an API version."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -36,36 +36,45 @@ from app.traces.sources.langfuse.retry import LangfusePolicy
 from app.traces.sources.langfuse.v3 import V3Reader
 from app.traces.sources.langfuse.v4 import V4Reader
 
+# In the order in which they are tried.
 API_VERSIONS: Final = ("v4", "v3")
 DATASETS_PER_PAGE: Final = 100
 
+# A poll for new runs is repeated anyway, so it does not wait long.
+LISTING_POLICY: Final = LangfusePolicy(
+    request_s=20.0, retries=2, first_wait_s=0.5, rate_limit_s=30.0
+)
+
 
 def find_dataset(client: LangfuseClient, name: str) -> LangfuseDataset:
-    """The dataset of that name. Raises: `DatasetNotFound`."""
+    """Look up a dataset by name. Raises: `DatasetNotFound`."""
     try:
         document = _fetch_dataset(client, name)
     except NotFoundError as error:
         raise DatasetNotFound(
             f"the Langfuse project has no dataset {name!r} ({error.detail or 'not found'})."
-            " Correct the benchmark's datasetRef, or give the agent the keys of the project"
-            " that holds it."
+            " Correct the benchmark's datasetRef, or set the agent's keys to those of the project"
+            " that holds the dataset."
         ) from None
     return LangfuseDataset(id=require_text(document, "id", "a dataset"), name=name)
 
 
 def _fetch_dataset(client: LangfuseClient, name: str) -> JSON:
-    """Raises: `NotThere`."""
+    """Raises: `NotFoundError`."""
     if is_path_segment(name):
         return client.get(f"/v2/datasets/{quote_segment(name)}")
-    read = partial(fetch_page, client, "/v2/datasets", {"limit": DATASETS_PER_PAGE})
-    pages = iter_pages(read, limit=DATASETS_PER_PAGE, rows_name="datasets")
-    listed = (row for page in pages for row in page.rows if row.get("name") == name)
-    if (found := next(listed, None)) is None:
-        raise NotFoundError("none of those that it lists")
-    return found
+    # A dataset named `.` or `..` cannot be part of a path; only the list contains it.
+    fetch = partial(fetch_page, client, "/v2/datasets", {"limit": DATASETS_PER_PAGE})
+    pages = iter_pages(fetch, limit=DATASETS_PER_PAGE, rows_name="datasets")
+    matches = (row for page in pages for row in page.rows if row.get("name") == name)
+    dataset = next(matches, None)
+    if dataset is None:
+        raise NotFoundError("it is not in the list of datasets")
+    return dataset
 
 
 def missing_dataset_ref() -> DatasetNotFound:
+    """The error of a benchmark that names neither a dataset nor a run."""
     return DatasetNotFound(
         "the benchmark names neither a dataset nor a run; set its datasetRef to the name of a"
         " dataset in Langfuse"
@@ -79,7 +88,7 @@ def open_reader(
     project_id: str | None,
     now_ms: Callable[[], int],
 ) -> RunReader:
-    """What reads runs through one generation of the API."""
+    """The reader for one API version; `now_ms` gives the current milliseconds since 1970."""
     link = make_trace_link(client.credentials.host, project_id)
     if api == "v3":
         return V3Reader(client=client, link=link)
@@ -88,70 +97,66 @@ def open_reader(
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """What a reader did not expect, as an error with a remedy."""
+    """Translate the internal exceptions of readers into errors with a remedy for the user."""
     try:
         yield
-    except PageTooLarge as refusal:
-        raise refusal.final_error from None
+    except PageTooLarge as error:
+        raise error.final_error from None
     except ApiVersionMismatch as error:
         raise BadResponse(
-            "the server does not offer the API that holds runs"
+            "the server does not offer an API that returns runs"
             f" ({error.detail or 'not found'}); check that langfuseUrl is the address of a Langfuse"
             " server of version 3 or newer"
         ) from None
     except NotFoundError as error:
         raise RunNotFound(
-            f"the run disappeared while it was read ({error.detail or 'not found'}); start a new"
+            f"the run was deleted while it was read ({error.detail or 'not found'}); start a new"
             " run of the benchmark"
         ) from None
 
 
-# Whoever looks for new runs looks again later: it need not wait for long.
-LISTING_POLICY: Final = LangfusePolicy(
-    request_s=20.0, retries=2, first_wait_s=0.5, rate_limit_s=30.0
-)
-
-
 def list_runs(resources: Resources, query: TraceQuery) -> Sequence[SourceRun]:
-    """The newest runs of the dataset, the newest first: a hundred, or twenty of the older API.
+    """The newest runs of the dataset, newest first: up to 100 of API v4 and 20 of API v3.
 
-    A server that offers both generations of the API is asked for both. A run is complete once
-    nothing has happened in it for as long as a collection would wait for more of it.
+    A server that offers both APIs is asked through both. A run is complete when it has had no
+    activity for as long as a collection would wait for more.
     Raises: `CollectionFailed` with its codes.
     """
-    access = require_credentials(query.url, query.public_key, query.secret_key)
+    credentials = require_credentials(query.url, query.public_key, query.secret_key)
     now_ms = int(resources.clock().timestamp() * 1000)
     with (
-        open_client(resources, access, pause=CancelToken().pause, policy=LISTING_POLICY) as client,
+        open_client(
+            resources, credentials, pause=CancelToken().pause, policy=LISTING_POLICY
+        ) as client,
         translate_errors(),
     ):
-        found = _list_experiment_runs(client, query, lambda: now_ms)
-    settled_before = now_ms - int(LISTING_POLICY.active_run_s * 1000)
-    newest = sorted(found, key=lambda run: (run.start, run.id), reverse=True)
-    return [_to_source_run(run, complete=run.end <= settled_before) for run in newest]
+        runs = _list_experiment_runs(client, query, lambda: now_ms)
+    complete_before = now_ms - int(LISTING_POLICY.active_run_s * 1000)
+    newest_first = sorted(runs, key=lambda run: (run.start, run.id), reverse=True)
+    return [_to_source_run(run, complete=run.end <= complete_before) for run in newest_first]
 
 
 def _list_experiment_runs(
     client: LangfuseClient, query: TraceQuery, now_ms: Callable[[], int]
 ) -> list[ExperimentRun]:
-    """Raises: `OtherGeneration` when the server offers no generation at all."""
+    """Raises: `ApiVersionMismatch` when the server offers no API version."""
     if query.dataset_ref is None:
         raise missing_dataset_ref()
     dataset = find_dataset(client, query.dataset_ref)
-    found: dict[str, ExperimentRun] = {}
-    refused: list[str] = []
+    runs: dict[str, ExperimentRun] = {}
+    rejections: list[str] = []
     for api in API_VERSIONS:
         reader = open_reader(client, query, api, None, now_ms)
         try:
-            runs = reader.list_runs(dataset)
-        except ApiVersionMismatch as other:
-            refused.append(f"{api}: {other.detail or 'not found'}")
+            listed_runs = reader.list_runs(dataset)
+        except ApiVersionMismatch as mismatch:
+            rejections.append(f"{api}: {mismatch.detail or 'not found'}")
             continue
-        for run in runs:
-            found.setdefault(run.id, run)
-    if len(refused) == len(API_VERSIONS):
-        raise ApiVersionMismatch("; ".join(refused))
-    return list(found.values())
+        for run in listed_runs:
+            runs.setdefault(run.id, run)  # both APIs use one ID for a run; v4 knows more of it
+    if len(rejections) == len(API_VERSIONS):
+        raise ApiVersionMismatch("; ".join(rejections))
+    return list(runs.values())
 
 
 def _to_source_run(run: ExperimentRun, *, complete: bool) -> SourceRun:

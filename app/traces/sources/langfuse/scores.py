@@ -1,4 +1,4 @@
-"""The scores that Langfuse holds on a trace, as one number for each name."""
+"""Scores of Langfuse: reads one number per name from a trace, and writes the scores of a run."""
 
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -25,60 +25,61 @@ from app.traces.sources.langfuse.payload import (
 )
 from app.traces.sources.langfuse.retry import COLLECTION_POLICY, LangfusePolicy
 
-# The ids of the scores that this service wrote itself: what it measured is not what it judges by.
+# Marks the IDs of scores that this service wrote; it must not measure with its own results.
 OWN_SCORE_PREFIX: Final = "mosaico-"
 
-# Of two scores of one name the one that is nearer to the whole trace counts.
+# Among scores with one name, the score with the highest priority wins.
 _PRIORITY_TRACE: Final = 2
 _PRIORITY_TASK: Final = 1
 _PRIORITY_CHILD: Final = 0
 
 
 def select_scores(scores: Iterable[Any], *, task_id: str) -> dict[str, float]:
-    """The numeric and yes-or-no scores by name; texts, categories and corrections are no numbers,
-    and those that this service wrote are not read.
+    """The numeric and boolean scores by name, without the scores that this service wrote.
 
-    Where a name comes several times, a score of the trace wins over one of its task, that over
-    one of a span below, and then the newest.
+    Among several scores with one name, a score of the trace precedes one of its task, which
+    precedes one of a child span; then the newest wins.
     """
-    found = [score for score in scores if isinstance(score, dict) and _is_usable(score)]
-    found.sort(key=lambda score: (_priority(score, task_id), str(score.get("timestamp") or "")))
+    usable = [score for score in scores if isinstance(score, dict) and _is_usable(score)]
+    # Ascending, so that the preferred score overwrites the others in the dictionary.
+    usable.sort(key=lambda score: (_priority(score, task_id), str(score.get("timestamp") or "")))
     return {
-        name: value
-        for score in found
+        name: number
+        for score in usable
         if (name := get_text(score, "name")) is not None
-        and (value := _numeric_value(score)) is not None
+        and (number := _numeric_value(score)) is not None
     }
 
 
 def group_by_trace(scores: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Scores by the trace that they, or the observation they are on, belong to."""
-    found = defaultdict[str, list[Mapping[str, Any]]](list)
+    """Group scores by their trace, or by the trace of their observation; drop run scores."""
+    groups = defaultdict[str, list[Mapping[str, Any]]](list)
     for score in scores:
         subject = get_object(score, "subject")
         on_trace = subject.get("kind") == "trace"
+        # API v4 names the trace in `subject`, API v3 in `traceId`.
         trace_id = get_text(subject, "id" if on_trace else "traceId") or get_text(score, "traceId")
         if trace_id is not None:
-            found[trace_id].append(score)
-    return found
+            groups[trace_id].append(score)
+    return groups
 
 
 def _is_usable(score: Mapping[str, Any]) -> bool:
-    return _numeric_value(score) is not None and not (get_text(score, "id") or "").startswith(
-        OWN_SCORE_PREFIX
-    )
+    own = (get_text(score, "id") or "").startswith(OWN_SCORE_PREFIX)
+    return not own and _numeric_value(score) is not None
 
 
 def _priority(score: Mapping[str, Any], task_id: str) -> int:
     subject = get_object(score, "subject")
-    on = get_text(subject, "id") if subject.get("kind") == "observation" else None
-    on = on or get_text(score, "observationId")
-    if on is None:
+    span_id = get_text(subject, "id") if subject.get("kind") == "observation" else None
+    span_id = span_id or get_text(score, "observationId")
+    if span_id is None:
         return _PRIORITY_TRACE
-    return _PRIORITY_TASK if on == task_id else _PRIORITY_CHILD
+    return _PRIORITY_TASK if span_id == task_id else _PRIORITY_CHILD
 
 
 def _numeric_value(score: Mapping[str, Any]) -> float | None:
+    """The value as a number; None for categories, texts and corrections."""
     value = score.get("value")
     match score.get("dataType"):
         case "BOOLEAN" if isinstance(value, bool):
@@ -96,16 +97,17 @@ def write_scores(
     *,
     policy: LangfusePolicy = COLLECTION_POLICY,
 ) -> Iterator[None]:
-    """Write every score, eight at a time; when this ends, the server has accepted them all.
+    """Write the scores, eight at a time; at the end the server has accepted all of them.
 
-    The server knows a score again by its id and the day of its time, and shows it some seconds
-    after it accepted it.
+    One request per score, because servers up to 4.16 reject lists. The server identifies a score by
+    its ID and the day of its time, so a repeated write replaces it; readers see it some seconds
+    later.
     Raises: `CollectionFailed` with its codes.
     """
-    access = require_credentials(query.url, query.public_key, query.secret_key)
-    stop = CancelToken()
-    writing = _iter_written(resources, access, scores, stop.pause, policy)
-    for _ in with_heartbeat(writing, stop, heartbeat_s=HEARTBEAT_S):
+    credentials = require_credentials(query.url, query.public_key, query.secret_key)
+    cancel = CancelToken()
+    written = _iter_written(resources, credentials, scores, cancel.pause, policy)
+    for _ in with_heartbeat(written, cancel, heartbeat_s=HEARTBEAT_S):
         yield None
 
 
@@ -117,25 +119,27 @@ def _iter_written(
     policy: LangfusePolicy,
 ) -> Generator[NewScore, None, None]:
     with open_client(resources, credentials, pause=pause, policy=policy) as client:
-        works = (partial(_write_score, client, score) for score in scores)
-        yield from run_in_order(works, concurrency=MAX_IN_FLIGHT)
+        tasks = (partial(_write_score, client, score) for score in scores)
+        yield from run_in_order(tasks, concurrency=MAX_IN_FLIGHT)
 
 
 def _write_score(client: LangfuseClient, score: NewScore) -> NewScore:
     try:
         client.post("/scores", _score_body(score))
-    except PageTooLarge as refusal:
-        raise refusal.final_error from None
+    except PageTooLarge as error:
+        raise error.final_error from None
     except NotFoundError as error:
         raise BadResponse(
-            f"the server takes no scores ({error.detail or 'not found'}); check that langfuseUrl is"
-            " the address of a Langfuse server of version 3 or newer"
+            f"the server does not accept scores ({error.detail or 'not found'}); check that"
+            " langfuseUrl is the address of a Langfuse server of version 3 or newer"
         ) from None
     return score
 
 
 def _score_body(score: NewScore) -> JSON:
-    of_trace = score.trace_id is not None
+    subject = (
+        {"datasetRunId": score.run_id} if score.trace_id is None else {"traceId": score.trace_id}
+    )
     return {
         "id": f"{OWN_SCORE_PREFIX}{score.id}",
         "name": score.name,
@@ -143,5 +147,5 @@ def _score_body(score: NewScore) -> JSON:
         "dataType": "NUMERIC",
         "timestamp": format_time(int(score.at.timestamp() * 1000)),
         "metadata": dict(score.metadata),
-        **({"traceId": score.trace_id} if of_trace else {"datasetRunId": score.run_id}),
+        **subject,
     }

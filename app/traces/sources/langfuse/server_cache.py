@@ -1,4 +1,4 @@
-"""What this process has learnt about servers, so that it asks once for each agent and hour."""
+"""What a Langfuse server offers to a key: its check, and a cache that saves the check for an hour."""
 
 import threading
 import time
@@ -27,17 +27,20 @@ from app.traces.sources.langfuse.retry import LangfusePolicy
 
 TTL_S: Final = 3600.0
 
+# A person waits for the check and can repeat it, so the waits are short.
+CHECK_POLICY: Final = LangfusePolicy(request_s=8.0, retries=1, first_wait_s=0.5, rate_limit_s=3.0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """`api` answers reads of the server; `project_id` is of the project that the key belongs to."""
+    """The newest API version that a server answers, and the project of the key."""
 
     api: str
     project_id: str | None
 
 
 class ServerCache:
-    """By host and key, for an hour each."""
+    """Server information by host and public key; each entry expires after an hour."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -64,35 +67,32 @@ class ServerCache:
 SERVER_CACHE = ServerCache()
 
 
-# Whoever asks waits for it: no long waits, and the next attempt is theirs.
-CHECK_POLICY: Final = LangfusePolicy(request_s=8.0, retries=1, first_wait_s=0.5, rate_limit_s=3.0)
-
-
 def check_server(resources: Resources, query: TraceQuery) -> SourceCheck:
-    """Ask the server who it is and whose the keys are; remembers what it answers.
+    """Check the address and the keys of an agent, and cache what the server offers.
 
     Raises: `CollectionFailed` with a code and what to change.
     """
-    access = require_credentials(query.url, query.public_key, query.secret_key)
-    with open_client(resources, access, pause=CancelToken().pause, policy=CHECK_POLICY) as client:
+    credentials = require_credentials(query.url, query.public_key, query.secret_key)
+    with open_client(
+        resources, credentials, pause=CancelToken().pause, policy=CHECK_POLICY
+    ) as client:
         try:
             version, project = _fetch_version(client), _fetch_project(client)
             api = _detect_api(client)
-        except PageTooLarge as refusal:
-            raise refusal.final_error from None
+        except PageTooLarge as error:
+            raise error.final_error from None
     if project is None:
         raise LangfuseAuthError(
-            "the keys belong to no project; give the agent the keys of the project that holds its"
-            " traces"
+            "the keys belong to no project; set the agent's keys to those of the project that holds"
+            " its traces"
         )
-    SERVER_CACHE.put(
-        access.host, access.public_key, ServerInfo(api=api, project_id=get_text(project, "id"))
-    )
+    info = ServerInfo(api=api, project_id=get_text(project, "id"))
+    SERVER_CACHE.put(credentials.host, credentials.public_key, info)
     return SourceCheck(api=api, version=version, project=get_text(project, "name"))
 
 
 def find_project_id(client: LangfuseClient) -> str | None:
-    """The id of the project that the keys belong to. Raises: `LangfuseAuth` for refused keys."""
+    """The ID of the project of the keys. Raises: `LangfuseAuthError` for rejected keys."""
     project = _fetch_project(client)
     return None if project is None else get_text(project, "id")
 
@@ -116,6 +116,7 @@ def _fetch_version(client: LangfuseClient) -> str | None:
 
 
 def _detect_api(client: LangfuseClient) -> str:
+    """The newest API version that the server answers; a v3 server answers `/experiments` with 404."""
     now = format_time(int(utc_now().timestamp() * 1000))
     try:
         client.get("/experiments", {"fromStartTime": now, "limit": 1})

@@ -1,4 +1,4 @@
-"""Traces of a run that Langfuse holds: an experiment, which older servers call a dataset run."""
+"""The Langfuse trace source: reads a run (experiment, or dataset run in API v3) page by page."""
 
 import logging
 import sqlite3
@@ -49,93 +49,102 @@ from app.traces.types import Trace
 
 log = logging.getLogger(__name__)
 
-# Further passes over a run of which rows are missing; the waits before them double.
+# Additional passes over a run with missing rows; the waits before them double.
 MAX_PASSES: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LangfuseSource:
-    """Reads one run; the cursor holds which API, run and stretches of time, and as of when."""
+    """Reads one run. The cursor holds the API version, the run, its unread part and the time."""
 
     resources: Resources
     policy: LangfusePolicy = COLLECTION_POLICY
     clock: Callable[[], float] = time.monotonic
 
     def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
-        access = require_credentials(query.url, query.public_key, query.secret_key)
-        stop, last = CancelToken(), cursor or INITIAL_CURSOR
-        reading = _CollectionReader(source=self, credentials=access, query=query, pause=stop.pause)
-        for page in with_heartbeat(
-            reading.pages(parse_cursor(cursor)), stop, heartbeat_s=HEARTBEAT_S
-        ):
+        credentials = require_credentials(query.url, query.public_key, query.secret_key)
+        cancel, last_cursor = CancelToken(), cursor or INITIAL_CURSOR
+        reader = _CollectionReader(
+            source=self, credentials=credentials, query=query, pause=cancel.pause
+        )
+        pages = reader.pages(parse_cursor(cursor))
+        for page in with_heartbeat(pages, cancel, heartbeat_s=HEARTBEAT_S):
             if page is None:
-                yield TracePage(traces=(), cursor=last)
+                # A sign of life: the worker checks for a cancel while the source waits.
+                yield TracePage(traces=(), cursor=last_cursor)
                 continue
-            last = page.cursor or last
+            last_cursor = page.cursor or last_cursor
             yield page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CollectionReader:
-    """One collection, or what is left of it, read in the background."""
+    """Reads one collection, or the rest of it, in a background thread."""
 
     source: LangfuseSource
     credentials: LangfuseCredentials
     query: TraceQuery
     pause: Callable[[float], None]
 
-    def pages(self, position: CollectionCursor | None) -> Generator[TracePage, None, None]:
-        resources, patience = self.source.resources, self.source.policy
+    def pages(self, start: CollectionCursor | None) -> Generator[TracePage, None, None]:
+        resources, policy = self.source.resources, self.source.policy
         with (
-            open_client(resources, self.credentials, pause=self.pause, policy=patience) as client,
+            open_client(resources, self.credentials, pause=self.pause, policy=policy) as client,
             translate_errors(),
         ):
-            at: CollectionCursor | None = position or self._find_start(client)
-            while at is not None:
-                once = _ReadPass(
-                    reader=self._open_reader(client, at.api, at.project_id),
+            cursor: CollectionCursor | None = start or self._find_start(client)
+            while cursor is not None:
+                read_pass = _ReadPass(
+                    reader=self._open_reader(client, cursor.api, cursor.project_id),
                     restart=partial(self._restart, client),
                     is_active=self._is_active,
                 )
-                at = yield from once.pages(at)
+                cursor = yield from read_pass.pages(cursor)
 
     def _find_start(self, client: LangfuseClient) -> CollectionCursor:
-        """Find the run: by what is known of the server, or by all that a server may offer."""
-        known = SERVER_CACHE.get(self.credentials.host, self.credentials.public_key)
-        if known is None:
+        """Find the run through the cached API version and older ones, or else through all."""
+        info = SERVER_CACHE.get(self.credentials.host, self.credentials.public_key)
+        if info is None:
             return self._search_apis(client, find_project_id(client), API_VERSIONS)
         try:
-            rest = API_VERSIONS[API_VERSIONS.index(known.api) :]
-            return self._search_apis(client, known.project_id, rest)
+            apis = API_VERSIONS[API_VERSIONS.index(info.api) :]
+            return self._search_apis(client, info.project_id, apis)
         except ApiVersionMismatch:
+            # The server was upgraded since; the second call finds no cache entry.
             SERVER_CACHE.evict(self.credentials.host, self.credentials.public_key)
             return self._find_start(client)
 
     def _search_apis(
         self, client: LangfuseClient, project_id: str | None, apis: Sequence[str]
     ) -> CollectionCursor:
-        """Raises: `OtherGeneration` when the server offers none of these APIs; `RunNotFound`."""
-        dataset, offered, refused = self._find_dataset(client), list[RunReader](), list[str]()
+        """Find the run through the API versions in order.
+
+        A run lives where its writer put it: runs of older SDKs are missing from API v4, so a server
+        with both APIs is asked through both.
+        Raises: `ApiVersionMismatch` when the server offers none of them; `RunNotFound`.
+        """
+        dataset = self._find_dataset(client)
+        offered, rejections = list[RunReader](), list[str]()
         for api in apis:
             reader = self._open_reader(client, api, project_id)
             try:
                 run = reader.find_run(dataset, self.query.run_name)
-            except ApiVersionMismatch as other:
-                refused.append(f"{api}: {other.detail or 'not found'}")
+            except ApiVersionMismatch as mismatch:
+                rejections.append(f"{api}: {mismatch.detail or 'not found'}")
                 continue
             offered.append(reader)
-            known = ServerInfo(api=offered[0].api, project_id=project_id)
-            SERVER_CACHE.put(self.credentials.host, self.credentials.public_key, known)
+            info = ServerInfo(api=offered[0].api, project_id=project_id)
+            SERVER_CACHE.put(self.credentials.host, self.credentials.public_key, info)
             if run is not None:
-                settled = self._wait_until_stable(reader, dataset, run)
+                stable_run = self._wait_until_stable(reader, dataset, run)
                 now = self.source.resources.clock()
-                return CollectionCursor(api=api, run=settled, project_id=project_id, as_of=now)
+                return CollectionCursor(api=api, run=stable_run, project_id=project_id, as_of=now)
         if not offered:
-            raise ApiVersionMismatch("; ".join(refused))
+            raise ApiVersionMismatch("; ".join(rejections))
         raise self._run_not_found(offered[0], dataset)
 
     def _find_dataset(self, client: LangfuseClient) -> LangfuseDataset | None:
-        """The dataset of the benchmark; a run that is named needs none."""
+        """The dataset of the benchmark; None when the query names a run and no dataset."""
         name = self.query.dataset_ref
         if name is None:
             if self.query.run_name is None:
@@ -145,12 +154,12 @@ class _CollectionReader:
 
     def _run_not_found(self, reader: RunReader, dataset: LangfuseDataset | None) -> RunNotFound:
         names = reader.list_run_names(dataset)
-        wanted = f"no run {self.query.run_name!r}" if self.query.run_name else "no run yet"
-        there = f"; its newest are {', '.join(map(repr, names))}" if names else ""
-        where = f"the dataset {dataset.name!r}" if dataset else "the Langfuse project"
+        place = f"the dataset {dataset.name!r}" if dataset else "the Langfuse project"
+        missing = f"no run {self.query.run_name!r}" if self.query.run_name else "no run yet"
+        newest = f"; its newest runs are {', '.join(map(repr, names))}" if names else ""
         return RunNotFound(
-            f"{where} has {wanted} (asked with API {reader.api}){there}. Correct runName, or leave"
-            " it out to read the newest run."
+            f"{place} has {missing} (API {reader.api}){newest}. Correct runName, or omit it to read"
+            " the newest run."
         )
 
     def _open_reader(self, client: LangfuseClient, api: str, project_id: str | None) -> RunReader:
@@ -160,128 +169,141 @@ class _CollectionReader:
         return int(self.source.resources.clock().timestamp() * 1000)
 
     def _is_active(self, run: ExperimentRun) -> bool:
-        """Whether something may have happened in the run that cannot be read yet."""
+        """Whether the run may have rows that cannot be read yet: writes are visible late."""
         return self._now_ms() - run.end < self.source.policy.active_run_s * 1000
 
     def _wait_until_stable(
         self, reader: RunReader, dataset: LangfuseDataset | None, run: ExperimentRun
     ) -> ExperimentRun:
-        """The run once it looks the same several times; at the deadline, as it is then."""
-        patience = self.source.policy
-        ends_at, same = self.source.clock() + patience.stable_deadline_s, 1
-        while self._is_active(run) and same < patience.stable_polls:
-            if self.source.clock() >= ends_at:
-                log.warning("the run %r still grows; it is read as it is now", run.name)
+        """Poll an active run until it is unchanged for some polls, or until the deadline."""
+        policy = self.source.policy
+        deadline_s, equal_polls = self.source.clock() + policy.stable_deadline_s, 1
+        while self._is_active(run) and equal_polls < policy.stable_polls:
+            if self.source.clock() >= deadline_s:
+                log.warning("the run %r is still growing; it is read as it is now", run.name)
                 break
-            self.pause(patience.poll_s)
-            newer = reader.find_run(dataset, run.id if reader.api == "v4" else run.name) or run
-            same = same + 1 if newer == run else 1
-            run = newer
+            self.pause(policy.poll_s)
+            current = _find_again(reader, dataset, run)
+            equal_polls = equal_polls + 1 if current == run else 1
+            run = current
         return run
 
-    def _restart(self, client: LangfuseClient, position: CollectionCursor) -> CollectionCursor:
-        """The same run as it is now, to be read once more."""
-        self.pause(self.source.policy.poll_s * 2.0**position.completed_passes)
-        reader = self._open_reader(client, position.api, position.project_id)
-        dataset = self._find_dataset(client)
-        found = reader.find_run(
-            dataset, position.run.id if position.api == "v4" else position.run.name
-        )
+    def _restart(self, client: LangfuseClient, cursor: CollectionCursor) -> CollectionCursor:
+        """The start of one more pass over the run as it is now, after a wait."""
+        self.pause(self.source.policy.poll_s * 2.0**cursor.completed_passes)
+        reader = self._open_reader(client, cursor.api, cursor.project_id)
         return replace(
-            position,
-            run=found or position.run,
+            cursor,
+            run=_find_again(reader, self._find_dataset(client), cursor.run),
             as_of=self.source.resources.clock(),
             traces_read=0,
-            completed_passes=position.completed_passes + 1,
+            completed_passes=cursor.completed_passes + 1,
             remaining=None,
         )
 
 
+def _find_again(
+    reader: RunReader, dataset: LangfuseDataset | None, run: ExperimentRun
+) -> ExperimentRun:
+    """The run as it is now; unchanged when the server does not return it."""
+    # In v4 several experiments can share a name; v3 looks up by name in fewer requests.
+    return reader.find_run(dataset, run.id if reader.api == "v4" else run.name) or run
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ReadPass:
-    """Reading a run once, from a position to its end."""
+    """One pass over a run, from a cursor to the end of the run."""
 
     reader: RunReader
     restart: Callable[[CollectionCursor], CollectionCursor]
     is_active: Callable[[ExperimentRun], bool]
 
     def pages(
-        self, position: CollectionCursor
+        self, cursor: CollectionCursor
     ) -> Generator[TracePage, None, CollectionCursor | None]:
-        """The pages; returns where a next pass begins when traces were missing, which may come.
+        """Yield the pages; return the start of the next pass, or None when the run is read.
 
-        Raises: `NoTraces`; `BadResponse` when the server went in a circle before the end.
+        Raises: `NoTraces`; `BadResponse` when the server repeated itself before the end.
         """
-        circled = False
-        with closing(TraceCounter()) as tally:
-            for read in self.reader.read_batches(position.run, position.remaining):
-                circled |= read.loop_detected
-                so_far = position.traces_read + tally.add(read.traces)
-                position = replace(position, traces_read=so_far, remaining=read.remaining)
-                if read.remaining is not None:
-                    yield _to_page(read.traces, position, position)
-        after = self._next_cursor(position, circled=circled)
-        yield _to_page(read.traces, position, after)
-        return after
+        loop_detected = False
+        with closing(TraceCounter()) as counter:
+            for batch in self.reader.read_batches(cursor.run, cursor.remaining):
+                loop_detected |= batch.loop_detected
+                traces_read = cursor.traces_read + counter.add(batch.traces)
+                cursor = replace(cursor, traces_read=traces_read, remaining=batch.remaining)
+                if batch.remaining is not None:
+                    yield _to_page(batch.traces, cursor, cursor)
+        # The last batch is yielded after the decision: its cursor says whether the run is complete.
+        following = self._next_cursor(cursor, loop_detected=loop_detected)
+        yield _to_page(batch.traces, cursor, following)
+        return following
 
-    def _next_cursor(self, position: CollectionCursor, *, circled: bool) -> CollectionCursor | None:
-        read, count = position.traces_read, position.run.item_count
-        if read >= count > 0:
+    def _next_cursor(
+        self, cursor: CollectionCursor, *, loop_detected: bool
+    ) -> CollectionCursor | None:
+        traces_read, item_count = cursor.traces_read, cursor.run.item_count
+        if traces_read >= item_count > 0:
             return None
-        if position.completed_passes < MAX_PASSES and self.is_active(position.run):
-            return self.restart(position)
-        if circled:
+        if cursor.completed_passes < MAX_PASSES and self.is_active(cursor.run):
+            return self.restart(cursor)
+        if loop_detected:
             raise BadResponse(
-                f"Langfuse gave the same page twice, and {read} of {count} traces of the run"
-                f" {position.run.name!r}; report it to the operator of the server, then retry"
+                f"Langfuse returned the same page twice, and only {traces_read} of {item_count}"
+                f" traces of the run {cursor.run.name!r}; report it to the operator of the server,"
+                " then retry"
             )
-        if read == 0:
+        if traces_read == 0:
             raise NoTraces(
-                f"the run {position.run.name!r} holds no trace (asked with API {position.api});"
-                " check that it is the right run, and that it has ended"
+                f"the run {cursor.run.name!r} has no traces (API {cursor.api}); check that it is"
+                " the intended run, and that it has finished"
             )
-        if read < count:
+        if traces_read < item_count:
+            # Missing rows are missing, and never read as an answer of the agent.
             log.warning(
-                "Langfuse counts %d traces and gave %d; the others are missing", count, read
+                "Langfuse reports %d traces and returned %d; the others are missing",
+                item_count,
+                traces_read,
             )
         return None
 
 
 class TraceCounter:
-    """Counts traces, however often each of them comes, in a file like that of `ItemSpool`."""
+    """Counts distinct traces, in a temporary file, because a run can have millions of them."""
 
     def __init__(self) -> None:
+        # An empty name is a private database on disk, deleted when it is closed.
         self._database = sqlite3.connect("", check_same_thread=False)
         self._database.execute("CREATE TABLE counted (trace INTEGER PRIMARY KEY)")
 
     def add(self, traces: Iterable[Trace]) -> int:
-        """How many of these had not been counted yet."""
-        before = self._database.total_changes
-        # With its item, since one trace may answer several; 64 bits tell a million apart.
+        """Add traces; returns how many of them are new."""
+        changes_before = self._database.total_changes
+        # With the item, because one trace can answer several items. A collision of 64-bit hashes
+        # is unlikely among millions of traces.
         rows = ((hash((trace.trace_id, trace.item_id)),) for trace in traces)
         self._database.executemany("INSERT OR IGNORE INTO counted VALUES (?)", rows)
-        return self._database.total_changes - before
+        return self._database.total_changes - changes_before
 
     def close(self) -> None:
         self._database.close()
 
 
 def _to_page(
-    traces: tuple[Trace, ...], position: CollectionCursor, after: CollectionCursor | None
+    traces: tuple[Trace, ...], read: CollectionCursor, following: CollectionCursor | None
 ) -> TracePage:
     return TracePage(
         traces=traces,
-        cursor=None if after is None else after.encode(),
-        total=position.run.item_count,
-        as_of=position.as_of,
-        run_name=position.run.name,
-        run_id=position.run.id,
-        run_at=datetime.fromtimestamp(position.run.start / 1000, UTC),
+        cursor=None if following is None else following.encode(),
+        total=read.run.item_count,
+        as_of=read.as_of,
+        run_name=read.run.name,
+        run_id=read.run.id,
+        run_at=datetime.fromtimestamp(read.run.start / 1000, UTC),
     )
 
 
 def collection_lock(query: TraceQuery) -> str | None:
-    """Collections and written scores with one key follow each other, in however many workers."""
+    """The lock of a collection: work with one key is sequential, in any number of workers."""
     return throttle_name((query.url or "").rstrip("/"), query.public_key or "")
 
 

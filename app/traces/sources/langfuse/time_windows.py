@@ -1,4 +1,9 @@
-"""Reading rows that come newest first, several stretches of time at once, in one fixed order."""
+"""Reads rows newest first, several time windows at once, in one reproducible order.
+
+API v4 pages by a cursor, one page after the other. Windows of time allow concurrent requests: each
+window is a chain of pages of its own. The order of the rows depends only on the windows and never
+on the speed of the responses, so that a collection can resume from a stored list of windows.
+"""
 
 import logging
 from collections import deque
@@ -13,17 +18,19 @@ from app.traces.sources.langfuse.errors import PageTooLarge
 
 log = logging.getLogger(__name__)
 
-# Where fewer rows at once help nothing any more, a shorter time may.
+# At or below this page size a shorter window reduces the server's work more than fewer rows do.
 MIN_SPLIT_ROWS: Final = 10
+# At or below this width only the page size is reduced further.
 MIN_SPLIT_MS: Final = 2_000
 MAX_BUFFERED_BYTES: Final = 16 * 1024 * 1024
-_EVER: Final = 2**62
+_UNLIMITED_MS: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeWindow:
-    """Rows that started from `start` to before `end` (milliseconds) and come after `cursor`, at
-    most `limit` at once.
+    """Rows with a start time from `start` to before `end`, in milliseconds since 1970.
+
+    `cursor` is the position after the rows already read; `limit` is the page size.
     """
 
     start: int
@@ -32,19 +39,24 @@ class TimeWindow:
     cursor: str | None = None
 
     def split(self) -> "list[TimeWindow]":
-        """The same rows in smaller requests, newest first; none when they cannot be smaller."""
+        """The same rows as smaller requests, newest first; empty when no smaller request exists.
+
+        First the page size is halved, then the width, and then the page size down to one row.
+        """
         if self.limit > MIN_SPLIT_ROWS:
             return [replace(self, limit=self.limit // 2)]
         if self.end - self.start > MIN_SPLIT_MS:
             middle = (self.start + self.end) // 2
+            # Rows come newest first, so the cursor lies in the newer half; the older half is
+            # untouched and starts without a cursor.
             return [replace(self, start=middle), replace(self, end=middle, cursor=None)]
         return [replace(self, limit=self.limit // 2)] if self.limit > 1 else []
 
-    def cut_newest(self, width: int) -> "list[TimeWindow]":
-        """The newest `width` milliseconds, and the rest."""
-        if self.cursor is not None or self.end - self.start <= width:
+    def cut_newest(self, width_ms: int) -> "list[TimeWindow]":
+        """The newest `width_ms` milliseconds and the rest; uncut when it has a cursor."""
+        if self.cursor is not None or self.end - self.start <= width_ms:
             return [self]
-        cut = self.end - width
+        cut = self.end - width_ms
         return [replace(self, start=cut), replace(self, end=cut)]
 
     def to_json(self) -> list[Any]:
@@ -58,7 +70,7 @@ class TimeWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowRows:
-    """The rows of one request, and what is left to read of its part, newest first."""
+    """The rows of one request, and the unread windows of its window, newest first."""
 
     rows: Sequence[Mapping[str, Any]]
     remaining: Sequence[TimeWindow]
@@ -68,9 +80,9 @@ class WindowRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowPage:
-    """Rows in the order of the whole, and all parts that are not read yet.
+    """Rows in the overall order, and all windows that are unread after them.
 
-    `circled`: the server sent the same rows or cursor again, and its part was left there.
+    `loop_detected`: the server repeated rows or a cursor, and the rest of the window was skipped.
     """
 
     rows: Sequence[Mapping[str, Any]]
@@ -81,14 +93,16 @@ class RowPage:
 
 @dataclass(slots=True, kw_only=True)
 class WindowSizer:
-    """How many milliseconds one request asks for; None asks for all at once.
+    """Adapts the width of a window to the density of the rows; None reads all in one window.
 
-    It follows the density of the rows, so that most stretches are one request.
+    The aim is one full page per window: a wider window needs a chain of pages, which cannot be
+    read concurrently, and a narrower one wastes requests.
     """
 
     width_ms: int | None
 
     def update(self, window_rows: WindowRows, limit: int) -> None:
+        """Halve the width after an overfull window; widen it by half after a half-empty one."""
         if self.width_ms is None:
             return
         if window_rows.remaining:
@@ -99,32 +113,38 @@ class WindowSizer:
 
 @dataclass(frozen=True, slots=True)
 class _InFlight:
+    """A window with the request that reads it."""
+
     window: TimeWindow
     response: "Future[WindowRows]"
 
 
 @dataclass(slots=True)
 class _LoopDetector:
-    """Notices a server that gives again what it gave."""
+    """Detects a server that returns rows or cursors again, so that paging would never end."""
 
     cursors: set[str] = field(default_factory=set)
-    ids: frozenset[str] = frozenset()
+    row_ids: frozenset[str] = frozenset()
 
-    def is_loop(self, part: TimeWindow, fetched: WindowRows) -> bool:
-        if part.cursor is None:  # another chain of pages begins
+    def is_loop(self, window: TimeWindow, window_rows: WindowRows) -> bool:
+        """Whether the response to a window repeats earlier rows or an earlier cursor."""
+        if window.cursor is None:  # a new chain of pages starts
             self.cursors.clear()
-        ids = frozenset(str(row.get("id")) for row in fetched.rows)
-        # Rows that were ingested twice may fill a last page, too; nothing is lost there.
-        goes_on = any(rest.cursor is not None for rest in fetched.remaining)
-        again = bool(ids) and ids <= self.ids and part.cursor is not None and goes_on
-        self.ids = ids
-        for rest in fetched.remaining:
-            if rest.cursor is not None and rest.cursor != part.cursor:
-                again |= rest.cursor in self.cursors
+        row_ids = frozenset(str(row.get("id")) for row in window_rows.rows)
+        has_next = any(rest.cursor is not None for rest in window_rows.remaining)
+        # A last page may legitimately repeat rows that were ingested twice: nothing is lost there,
+        # so only a repeated page with a successor is a loop.
+        repeats_rows = bool(row_ids) and row_ids <= self.row_ids
+        loop = repeats_rows and window.cursor is not None and has_next
+        self.row_ids = row_ids
+        for rest in window_rows.remaining:
+            if rest.cursor is not None and rest.cursor != window.cursor:
+                loop |= rest.cursor in self.cursors
                 self.cursors.add(rest.cursor)
-            elif rest.cursor is not None and rest.limit == part.limit and fetched.rows:
-                again = True
-        return again
+            elif rest.cursor is not None and rest.limit == window.limit and window_rows.rows:
+                # The cursor that was sent came back with rows: the same request would be sent again.
+                loop = True
+        return loop
 
 
 def iter_newest_first(
@@ -134,52 +154,55 @@ def iter_newest_first(
     sizer: WindowSizer,
     concurrency: int,
 ) -> Iterator[RowPage]:
-    """The rows of `parts` in their order, read by up to `ahead` requests at once.
+    """Yield the rows of `windows` in order, read by up to `concurrency` requests at once.
 
-    `fetch` runs in other threads. The order depends on the rows alone, not on their speed. The
-    first request is made alone; how large its page is tells how many are made ahead, and so on.
+    `fetch` runs in other threads. The first request runs alone, because the size of its response
+    decides how many responses fit into `MAX_BUFFERED_BYTES`.
     """
-    waiting, flights, circle = deque(windows), deque[_InFlight](), _LoopDetector()
+    waiting, in_flight, loop_detector = deque(windows), deque[_InFlight](), _LoopDetector()
     allowed = 1
-    while waiting or flights:
-        while waiting and len(flights) < allowed:
-            first, *older = waiting.popleft().cut_newest(sizer.width_ms or _EVER)
+    while waiting or in_flight:
+        while waiting and len(in_flight) < allowed:
+            newest, *older = waiting.popleft().cut_newest(sizer.width_ms or _UNLIMITED_MS)
             waiting.extendleft(older)
-            flights.append(_InFlight(first, run_in_thread(partial(fetch, first))))
-        flight = flights.popleft()
-        fetched = flight.response.result()
-        sizer.update(fetched, flight.window.limit)
-        allowed = max(1, min(concurrency, MAX_BUFFERED_BYTES // (fetched.size_bytes or 1)))
-        circled = circle.is_loop(flight.window, fetched)
-        rest = () if circled else fetched.remaining
-        if circled:
-            log.warning("Langfuse gave the same page twice; the rest of it is not asked for")
-        for part in reversed(rest):
-            flights.appendleft(_InFlight(part, run_in_thread(partial(fetch, part))))
+            in_flight.append(_InFlight(newest, run_in_thread(partial(fetch, newest))))
+        request = in_flight.popleft()
+        window_rows = request.response.result()
+        sizer.update(window_rows, request.window.limit)
+        allowed = max(1, min(concurrency, MAX_BUFFERED_BYTES // (window_rows.size_bytes or 1)))
+        loop_detected = loop_detector.is_loop(request.window, window_rows)
+        remaining = () if loop_detected else window_rows.remaining
+        if loop_detected:
+            log.warning("Langfuse returned the same page twice; the rest of it is skipped")
+        # The next page of this window precedes everything in flight: it goes to the front, which
+        # may exceed `allowed` by one and keeps the order.
+        for window in reversed(remaining):
+            in_flight.appendleft(_InFlight(window, run_in_thread(partial(fetch, window))))
         yield RowPage(
-            rows=fetched.rows,
-            late_scores=fetched.late_scores,
-            remaining=(*(flight.window for flight in flights), *waiting),
-            loop_detected=circled,
+            rows=window_rows.rows,
+            late_scores=window_rows.late_scores,
+            # Windows in flight count as unread: their rows were not handed over yet.
+            remaining=(*(request.window for request in in_flight), *waiting),
+            loop_detected=loop_detected,
         )
 
 
 def fetch_with_splitting(
     window: TimeWindow, fetch: Callable[[TimeWindow], WindowRows]
 ) -> WindowRows:
-    """What `ask` brings for a part, or for the newest of smaller ones that the server takes.
+    """Fetch a window, or the newest of the smaller windows that the server can answer.
 
-    Raises: what the server's last refusal means, when even one row is too much.
+    Raises: the final error of the last rejection, when even one row is too much.
     """
     older: list[TimeWindow] = []
     while True:
         try:
-            fetched = fetch(window)
-        except PageTooLarge as refusal:
+            window_rows = fetch(window)
+        except PageTooLarge as error:
             smaller = window.split()
             if not smaller:
-                raise refusal.final_error from None
+                raise error.final_error from None
             window, *later = smaller
             older = [*later, *older]
         else:
-            return replace(fetched, remaining=(*fetched.remaining, *older))
+            return replace(window_rows, remaining=(*window_rows.remaining, *older))

@@ -1,4 +1,4 @@
-"""What an agent spent on a trace: tokens, money, calls of tools; never what its judges spent."""
+"""Sums what the agent used in a trace: tokens, cost, tool calls; never the usage of judges."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ TASK_SPAN_NAME: Final = "experiment-item-task"
 
 
 class ObservedSpan(NamedTuple):
-    """An observation without its texts; times in milliseconds since 1970."""
+    """A Langfuse observation without its texts; times in milliseconds since 1970."""
 
     id: str
     trace_id: str
@@ -39,7 +39,7 @@ class ObservedSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSpan:
-    """The span of the agent's own work in a trace."""
+    """The span of the agent's own work in a trace; times in milliseconds since 1970."""
 
     id: str
     trace_id: str
@@ -49,7 +49,7 @@ class TaskSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentUsage:
-    """None where nobody told: a sum with an unknown part is unknown."""
+    """What an agent used in one trace. None means unknown: a sum with an unknown part is unknown."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -60,7 +60,7 @@ class AgentUsage:
 
 
 def parse_span(row: Mapping[str, Any]) -> ObservedSpan | None:
-    """The span that an observation of either API describes; None without an id and a start."""
+    """Parse an observation of either API version; None without an ID or a start time."""
     span_id, trace_id, start = (
         get_text(row, "id"),
         get_text(row, "traceId"),
@@ -86,44 +86,49 @@ def parse_span(row: Mapping[str, Any]) -> ObservedSpan | None:
 
 
 def select_descendants(task: TaskSpan, spans: Iterable[ObservedSpan]) -> list[ObservedSpan]:
-    """The spans under the task, none of which is a judge's, each once, in the order of time.
+    """The spans below the task without those of judges, deduplicated, in order of time.
 
-    All ancestors must be among `spans`.
+    `spans` must contain all ancestors of its spans.
     """
-    known = {span.id: span for span in spans}
-    inside = [span for span in known.values() if _is_agent_descendant(task, span, known)]
-    return sorted(inside, key=lambda span: (span.start, span.id))
+    spans_by_id = {span.id: span for span in spans}
+    descendants = [
+        span for span in spans_by_id.values() if _is_agent_descendant(task, span, spans_by_id)
+    ]
+    return sorted(descendants, key=lambda span: (span.start, span.id))
 
 
 class CallSplit(NamedTuple):
-    """Calls of the agent, and those of which more spans must be known to tell."""
+    """Calls of the agent, and calls that only the whole span tree can assign."""
 
     own: list[ObservedSpan]
     ambiguous: list[ObservedSpan]
 
 
 def split_calls(task: TaskSpan, calls: Iterable[ObservedSpan]) -> CallSplit:
-    """Which calls are the agent's, when the spans between them and the task are not known.
+    """Find the calls of the agent when the spans between the calls and the task are unknown.
 
-    A call whose parents lead to the task is the agent's. Of the others the time tells: an
-    evaluation begins after the task has ended. At that very millisecond, and when the task has no
-    end, it does not tell.
+    A call whose known ancestors lead to the task belongs to the agent. For the others the start
+    time decides, because SDKs start an evaluation after the task has ended. A call in the
+    millisecond of the task's end, or of a task without an end, is ambiguous.
     """
-    known = {call.id: call for call in calls}
-    own, unclear = [], []
-    for call in known.values():
-        if _is_agent_descendant(task, call, known):
+    calls_by_id = {call.id: call for call in calls}
+    own, ambiguous = [], []
+    for call in calls_by_id.values():
+        if _is_agent_descendant(task, call, calls_by_id):
             own.append(call)
-        elif _topmost_ancestor(call, known).parent_id is not None and call.start >= task.start:
+        elif (
+            # A root is neither below the task nor below an evaluation.
+            _topmost_ancestor(call, calls_by_id).parent_id is not None and call.start >= task.start
+        ):
             if task.end is None or call.start == task.end:
-                unclear.append(call)
+                ambiguous.append(call)
             elif call.start < task.end:
                 own.append(call)
-    return CallSplit(sorted(own, key=lambda call: (call.start, call.id)), unclear)
+    return CallSplit(sorted(own, key=lambda call: (call.start, call.id)), ambiguous)
 
 
 def sum_usage(calls: Sequence[ObservedSpan]) -> AgentUsage:
-    """The sums over the calls of one agent in one trace; nothing is known without any call."""
+    """The usage of the calls of one agent in one trace; everything is unknown without a call."""
     models = [call for call in calls if call.type in MODEL_TYPES]
     tools = [call for call in calls if call.type == "TOOL"]
     return AgentUsage(
@@ -139,82 +144,92 @@ def sum_usage(calls: Sequence[ObservedSpan]) -> AgentUsage:
 
 
 def _is_agent_descendant(
-    task: TaskSpan, span: ObservedSpan, known: Mapping[str, ObservedSpan]
+    task: TaskSpan, span: ObservedSpan, spans_by_id: Mapping[str, ObservedSpan]
 ) -> bool:
-    seen = set[str]()
-    at: ObservedSpan | None = span
-    while at is not None and at.id not in seen and at.id != task.id:
-        if at.type == JUDGE_TYPE or at.name == JUDGE_SPAN_NAME:
+    visited_ids = set[str]()  # broken writers create cycles of parents
+    ancestor: ObservedSpan | None = span
+    while ancestor is not None and ancestor.id not in visited_ids and ancestor.id != task.id:
+        if ancestor.type == JUDGE_TYPE or ancestor.name == JUDGE_SPAN_NAME:
             return False
-        if at.parent_id == task.id:
+        if ancestor.parent_id == task.id:
             return True
-        seen.add(at.id)
-        at = known.get(at.parent_id or "")
+        visited_ids.add(ancestor.id)
+        ancestor = spans_by_id.get(ancestor.parent_id or "")
     return False
 
 
-def _topmost_ancestor(span: ObservedSpan, known: Mapping[str, ObservedSpan]) -> ObservedSpan:
-    seen = {span.id}
-    while (above := known.get(span.parent_id or "")) is not None and above.id not in seen:
-        seen.add(above.id)
-        span = above
+def _topmost_ancestor(span: ObservedSpan, spans_by_id: Mapping[str, ObservedSpan]) -> ObservedSpan:
+    visited_ids = {span.id}
+    while (parent := spans_by_id.get(span.parent_id or "")) and parent.id not in visited_ids:
+        visited_ids.add(parent.id)
+        span = parent
     return span
 
 
 def _billed_amount(call: ObservedSpan, amount: float | None) -> float | None:
-    """A call that failed without telling its usage used nothing."""
+    """The amount of a call; a failed call without a reported amount used nothing."""
     return 0 if amount is None and call.failed else amount
 
 
 def _sum_if_complete(amounts: Sequence[float | None]) -> Any:
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known) if known and len(known) == len(amounts) else None
+    """The sum; None when there is no amount or an unknown one."""
+    if not amounts or None in amounts:
+        return None
+    return sum(amount for amount in amounts if amount is not None)
 
 
 def _to_tool_call(call: ObservedSpan) -> ToolCall:
-    latency = None if call.end is None else float(call.end - call.start)
-    return ToolCall(name=call.name, ok=not call.failed, latency_ms=latency)
+    latency_ms = None if call.end is None else float(call.end - call.start)
+    return ToolCall(name=call.name, ok=not call.failed, latency_ms=latency_ms)
 
 
 class _TokenUsage(NamedTuple):
+    """Tokens of one call; None when unknown."""
+
     input: int | None
     output: int | None
 
     @classmethod
     def parse(cls, details: Mapping[str, Any]) -> "_TokenUsage":
-        """Tokens by the words in their keys; a total stands in for the side that is not told, and
-        tells whether finer figures, such as of cached tokens, are parts of the plain ones.
+        """Sum the token counts by the words in their keys.
+
+        Writers use different keys (`input`, `promptTokens`, `input_cached_tokens` …). A finer count
+        such as cached tokens is either part of the plain count or comes on top of it; the total
+        decides which. The total also supplies a side that is missing.
         """
         amounts = {
             name.lower(): int(amount)
             for name, value in details.items()
             if (amount := parse_number(value)) is not None and amount >= 0
         }
-        read = _sum_matching(amounts, "input", "prompt")
-        written = _sum_matching(amounts, "output", "completion")
+        input_tokens = _sum_matching(amounts, "input", "prompt")
+        output_tokens = _sum_matching(amounts, "output", "completion")
         total = amounts.get("total")
-        if total is not None and total < (read or 0) + (written or 0):
-            read, written = amounts.get("input", read), amounts.get("output", written)
         if total is not None:
-            if read is None:
-                read = max(total - (written or 0), 0)
-            if written is None:
-                written = max(total - read, 0)
-        return cls(read, written)
+            if total < (input_tokens or 0) + (output_tokens or 0):
+                # The finer counts were counted twice: only the plain counts remain.
+                input_tokens = amounts.get("input", input_tokens)
+                output_tokens = amounts.get("output", output_tokens)
+            if input_tokens is None:
+                input_tokens = max(total - (output_tokens or 0), 0)
+            if output_tokens is None:
+                output_tokens = max(total - input_tokens, 0)
+        return cls(input_tokens, output_tokens)
 
 
 def _sum_matching(amounts: Mapping[str, int], *words: str) -> int | None:
-    found = [amount for name, amount in amounts.items() if any(word in name for word in words)]
-    return sum(found) if found else None
+    matches = [amount for name, amount in amounts.items() if any(word in name for word in words)]
+    return sum(matches) if matches else None
 
 
 def _parse_cost(row: Mapping[str, Any]) -> float | None:
-    """The price of a call in USD; 0 without details means that no price is known."""
+    """The cost of a call in USD; None when unknown."""
     details = get_object(row, "costDetails")
     total = parse_number(row.get("totalCost"))
     if total is None:
         total = parse_number(row.get("calculatedTotalCost"))
     if not details:
+        # Langfuse reports 0 without details when it knows no price for the model.
         return total if total is not None and total > 0 else None
     if total is None:
         amounts = [parse_number(value) for name, value in details.items() if name != "total"]
