@@ -1,3 +1,5 @@
+"""Table of agents."""
+
 from datetime import datetime
 
 from sqlalchemy import func
@@ -8,8 +10,10 @@ from app.core.encryption import ENCRYPTED
 
 
 class Agent(Base):
-    """`langfuse_secret_key` is encrypted; see `app.core.encryption`. `credentials_refused_at` is when the
-    server first refused the keys that the agent has now.
+    """An agent under test, and the Langfuse project that holds its traces.
+
+    `langfuse_secret_key` is encrypted. `credentials_refused_at` is when the server first refused
+    the current keys.
     """
 
     __tablename__ = "agents"

@@ -1,3 +1,5 @@
+"""Reads of agents."""
+
 from collections.abc import Iterable
 
 from sqlalchemy import select
@@ -9,7 +11,7 @@ from app.core.keyset import PageQuery, PageRows, select_page
 
 
 class AgentNotFound(NotFound):
-    """There is no agent with this id; GET /api/v1/agents lists those there are."""
+    """The agent does not exist; GET /api/v1/agents lists all agents."""
 
     code = "agent-not-found"
 
@@ -18,15 +20,15 @@ def get_agent(session: Session, agent_id: str, *, for_update: bool = False) -> A
     agent = session.get(Agent, agent_id, with_for_update=for_update or None)
     if agent is None:
         raise AgentNotFound(
-            f"there is no agent {agent_id!r}; GET /api/v1/agents lists those there are"
+            f"the agent {agent_id!r} does not exist; GET /api/v1/agents lists all agents"
         )
     return agent
 
 
 def lock_existing_agents(session: Session, agent_ids: Iterable[str]) -> set[str]:
-    """Which of these agents there are.
+    """The ids that exist.
 
-    Locks:   each of them against deletion until the transaction ends.
+    Locks:   these agents against deletion until the transaction ends.
     """
     statement = select(Agent.id).where(Agent.id.in_(set(agent_ids))).order_by(Agent.id)
     return set(session.scalars(statement.with_for_update(read=True, key_share=True)))

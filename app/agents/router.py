@@ -1,3 +1,5 @@
+"""REST endpoints of agents."""
+
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Response
@@ -23,7 +25,7 @@ AgentId = Annotated[str, Path(alias="agentId")]
     "", status_code=201, response_model=AgentView, dependencies=[Depends(require("admin"))]
 )
 def create_agent(body: AgentCreate, res: Res, once: Once) -> Response:
-    """Register an agent. The secret key is stored encrypted and never shown again."""
+    """Create an agent. The secret key is stored encrypted and never returned."""
     return once(
         body,
         lambda session: agent_view(service.create_agent(session, body, res.secrets), res),
@@ -35,7 +37,7 @@ def create_agent(body: AgentCreate, res: Res, once: Once) -> Response:
 def list_agents(
     res: Res, page: Paging, archived: Annotated[bool, Query()] = False
 ) -> Page[AgentView]:
-    """The agents, newest first; with `archived=true` those that were put away."""
+    """List agents, newest first; `archived=true` lists the archived ones."""
     with res.db.glance() as session:
         rows = queries.list_agents(session, page, archived=archived)
         return Page(
@@ -45,13 +47,14 @@ def list_agents(
 
 @router.get("/{agentId}", dependencies=[Depends(require("read"))])
 def get_agent(agent_id: AgentId, res: Res, tagged: IfNoneMatch) -> AgentView:
+    """Show an agent."""
     with res.db.glance() as session:
         return tagged(agent_view(queries.get_agent(session, agent_id), res))
 
 
 @router.patch("/{agentId}", dependencies=[Depends(require("admin"))])
 def change_agent(agent_id: AgentId, body: AgentPatch, res: Res, match: IfMatch) -> AgentView:
-    """Change the fields that are sent. A new langfuseUrl needs its secret again."""
+    """Change the given fields. A new langfuseUrl requires langfuseSecretKey too."""
     with res.db.begin() as session:
         match(queries.get_agent(session, agent_id, for_update=True).revision)
         agent = service.change_agent(
@@ -62,7 +65,7 @@ def change_agent(agent_id: AgentId, body: AgentPatch, res: Res, match: IfMatch) 
 
 @router.put("/{agentId}", dependencies=[Depends(require("admin"))])
 def replace_agent(agent_id: AgentId, body: AgentBody, res: Res, match: IfMatch) -> AgentView:
-    """Write every field; what is left out takes its default, but a secret that is left out stays."""
+    """Replace all fields; an omitted field gets its default, an omitted secret stays."""
     with res.db.begin() as session:
         match(queries.get_agent(session, agent_id, for_update=True).revision)
         agent = service.replace_agent(session, agent_id, body, res.secrets, res.clock())
@@ -71,20 +74,20 @@ def replace_agent(agent_id: AgentId, body: AgentBody, res: Res, match: IfMatch) 
 
 @router.post("/{agentId}/check", dependencies=[Depends(require("run"))])
 def check_agent(agent_id: AgentId, res: Res) -> AgentCheck:
-    """Try the agent's Langfuse credentials, and say what is wrong with them."""
+    """Check the agent's Langfuse credentials; the response says what is wrong."""
     with res.db.read() as session:
         agent = queries.get_agent(session, agent_id)
         query = service.langfuse_query(agent, res.secrets, res.options["langfuse_default_url"])
-    found = service.check_langfuse(query, res)
-    if found.ok or found.error_code == service.AUTH_REFUSED:
+    check = service.check_langfuse(query, res)
+    if check.ok or check.error_code == service.AUTH_REFUSED:
         with res.db.begin() as session:
-            service.record_credentials_check(session, agent_id, query, res, refused=not found.ok)
-    return found
+            service.record_credentials_check(session, agent_id, query, res, refused=not check.ok)
+    return check
 
 
 @router.delete("/{agentId}", status_code=204, dependencies=[Depends(require("admin"))])
 def delete_agent(agent_id: AgentId, res: Res, match: IfMatch) -> None:
-    """Delete an agent that no run or benchmark refers to; archive it otherwise."""
+    """Delete an agent that no run, benchmark or schedule refers to; otherwise archive it."""
     with res.db.begin() as session:
         match(queries.get_agent(session, agent_id, for_update=True).revision)
         service.delete_agent(session, agent_id)

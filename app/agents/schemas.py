@@ -1,3 +1,5 @@
+"""Wire format of agents."""
+
 from datetime import datetime
 from typing import Annotated
 
@@ -5,43 +7,43 @@ from pydantic import AliasChoices, Field, HttpUrl, SecretStr, field_validator
 
 from app.core.schemas import UNSET, Identifier, LongText, ShortText, WireModel
 
-HANDOVER_SPELLING = "The handover writes it with two l; both spellings are read."
+HANDOVER_SPELLING = "The spelling with two l of the original system is accepted too."
 
 
-def _either_spelling(name: str) -> AliasChoices:
+def _both_spellings(name: str) -> AliasChoices:
     """`langfuseUrl`, and `llangfuseUrl` as the original system misspelt it."""
     return AliasChoices(f"langfuse{name}", f"llangfuse{name}")
 
 
 ProjectName = Annotated[
     ShortText | None,
-    Field(validation_alias=_either_spelling("ProjectName"), description=HANDOVER_SPELLING),
+    Field(validation_alias=_both_spellings("ProjectName"), description=HANDOVER_SPELLING),
 ]
 Url = Annotated[
     str | None,
     Field(
-        validation_alias=_either_spelling("Url"),
+        validation_alias=_both_spellings("Url"),
         max_length=2048,
-        description=f"Without it the service's default server is used. {HANDOVER_SPELLING}",
+        description=f"Default: the server that the service is configured with. {HANDOVER_SPELLING}",
         examples=["https://cloud.langfuse.com"],
     ),
 ]
 PublicKey = Annotated[
     ShortText | None,
-    Field(validation_alias=_either_spelling("PublicKey"), description=HANDOVER_SPELLING),
+    Field(validation_alias=_both_spellings("PublicKey"), description=HANDOVER_SPELLING),
 ]
 SecretKey = Annotated[
     SecretStr | None,
     Field(
-        validation_alias=_either_spelling("SecretKey"),
+        validation_alias=_both_spellings("SecretKey"),
         min_length=1,
         max_length=1024,
-        description=f"Kept encrypted and never shown again. {HANDOVER_SPELLING}",
+        description=f"Stored encrypted and never returned. {HANDOVER_SPELLING}",
     ),
 ]
 
 
-class _Langfuse(WireModel):
+class _LangfuseFields(WireModel):
     langfuse_project_name: ProjectName = None
     langfuse_url: Url = None
     langfuse_public_key: PublicKey = None
@@ -53,12 +55,14 @@ class _Langfuse(WireModel):
         if value is not None:
             url = HttpUrl(value)
             if url.username or url.password:
-                raise ValueError("leave user and password out; use the two key fields")
+                raise ValueError(
+                    "contains a user or password; remove them and use the two key fields"
+                )
         return value
 
 
-class AgentBody(_Langfuse):
-    """An agent as PUT writes it: a field that is left out takes its default."""
+class AgentBody(_LangfuseFields):
+    """All fields of an agent; an omitted field gets its default."""
 
     name: ShortText
     description: LongText | None = None
@@ -66,13 +70,13 @@ class AgentBody(_Langfuse):
 
 
 class AgentCreate(AgentBody):
-    """An agent to benchmark, and the Langfuse project that holds its traces."""
+    """A new agent, and the Langfuse project that holds its traces."""
 
     id: Identifier | None = None
 
 
-class AgentPatch(_Langfuse):
-    """Only the fields that are sent change; null clears one."""
+class AgentPatch(_LangfuseFields):
+    """The fields to change; null clears a field."""
 
     name: ShortText = UNSET
     description: LongText | None = None
@@ -80,8 +84,9 @@ class AgentPatch(_Langfuse):
 
 
 class AgentView(WireModel):
-    """`secretSet` tells whether a secret key is stored; the key itself is never shown.
-    `credentialsRefusedAt` is since when Langfuse is known to refuse these keys.
+    """An agent. `secretSet` is true if a secret key is stored; the key itself is never returned.
+
+    `credentialsRefusedAt` is when Langfuse first refused the current keys.
     """
 
     id: str
@@ -99,9 +104,10 @@ class AgentView(WireModel):
 
 
 class AgentCheck(WireModel):
-    """What came of trying the credentials of an agent.
+    """The result of a check of an agent's Langfuse credentials.
 
-    Either `ok` with what answered, or an `errorCode` as runs have it and what to change.
+    If `ok`, the server's API, version and project; otherwise an `errorCode`, the same as for runs,
+    and a `detail` that says what to change.
     """
 
     ok: bool

@@ -1,3 +1,5 @@
+"""Create, change and delete agents, and check their Langfuse credentials."""
+
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -26,21 +28,21 @@ CREDENTIAL_COLUMNS = ("langfuse_url", "langfuse_public_key", SECRET_COLUMN)
 
 
 def create_agent(session: Session, body: AgentCreate, box: SecretBox) -> Agent:
-    """Raises: `Conflict` when the id is taken."""
+    """Raises: `Conflict` if the id is taken."""
     agent_id = body.id or new_id()
     columns = _columns(agent_id, {**all_fields(body), "id": agent_id}, box)
     try:
         return Agent(**insert_row(session, Agent, columns))
     except UniqueViolation:
         raise Conflict(
-            f"the agent id {agent_id!r} is taken; choose another or PATCH that one"
+            f"the agent id {agent_id!r} is taken; choose another id, or PATCH that agent"
         ) from None
 
 
 def replace_agent(
     session: Session, agent_id: str, body: AgentBody, box: SecretBox, now: datetime
 ) -> Agent:
-    """PUT: every field is written; the secret stays when it is not sent and the URL is the same."""
+    """Replace all fields; an omitted secret stays if the URL is the same."""
     values = all_fields(body)
     if SECRET_COLUMN not in body.model_fields_set:
         del values[SECRET_COLUMN]
@@ -52,8 +54,8 @@ def change_agent(
 ) -> Agent:
     """Write the given fields.
 
-    Raises: `Invalid` when the URL changes and no secret comes with it: a stored secret is never
-            sent to a server that it was not given for.
+    Raises: `Invalid` if the URL changes without a secret: a stored secret is never sent to a server
+            for which it was not given.
     """
     agent = queries.get_agent(session, agent_id, for_update=True)
     if not values:
@@ -80,7 +82,7 @@ def change_agent(
 
 
 def delete_agent(session: Session, agent_id: str) -> None:
-    """Raises: `Conflict` when runs or benchmarks refer to the agent."""
+    """Raises: `Conflict` if runs, benchmarks or schedules refer to the agent."""
     agent = queries.get_agent(session, agent_id, for_update=True)
     session.delete(agent)
     try:
@@ -94,7 +96,7 @@ def delete_agent(session: Session, agent_id: str) -> None:
 
 
 def reveal_secret(agent: Agent, box: SecretBox) -> Secret | None:
-    """The agent's Langfuse secret, for the client that is about to send it."""
+    """The agent's decrypted Langfuse secret; reveal it only in the client that sends it."""
     if agent.langfuse_secret_key is None:
         return None
     return box.decrypt(
@@ -103,7 +105,7 @@ def reveal_secret(agent: Agent, box: SecretBox) -> Secret | None:
 
 
 def langfuse_query(agent: Agent, box: SecretBox, default_url: str) -> TraceQuery:
-    """Where and with which keys the agent's traces are read."""
+    """The server, keys and project of the agent's traces."""
     return TraceQuery(
         dataset_ref=None,
         run_name=None,
@@ -114,34 +116,35 @@ def langfuse_query(agent: Agent, box: SecretBox, default_url: str) -> TraceQuery
 
 
 def record_credentials_check(
-    session: Session, agent_id: str, asked: TraceQuery, res: Resources, *, refused: bool
+    session: Session, agent_id: str, checked_query: TraceQuery, res: Resources, *, refused: bool
 ) -> None:
-    """Keep since when the agent's keys are refused, or that they are not; nothing when `asked`
-    had other keys than the agent has now.
+    """Record when the keys were first refused, or that they are accepted.
+
+    Does nothing if the agent's keys have changed since `checked_query`.
     """
     agent = queries.get_agent(session, agent_id)
-    if (agent.credentials_refused_at is not None) == refused or asked.secret_key is None:
+    if (agent.credentials_refused_at is not None) == refused or checked_query.secret_key is None:
         return
     session.refresh(agent, with_for_update=True)
-    has = langfuse_query(agent, res.secrets, res.options.get("langfuse_default_url", ""))
-    same = (has.url, has.public_key, has.secret_key)
-    if same == (asked.url, asked.public_key, asked.secret_key):
+    query = langfuse_query(agent, res.secrets, res.options.get("langfuse_default_url", ""))
+    current_keys = (query.url, query.public_key, query.secret_key)
+    if current_keys == (checked_query.url, checked_query.public_key, checked_query.secret_key):
         agent.credentials_refused_at = res.clock() if refused else None
         session.flush()
 
 
 def check_langfuse(query: TraceQuery, res: Resources) -> AgentCheck:
-    """What the server says to the credentials; asks it, so never inside a transaction."""
+    """Check the credentials with the server; uses the network, so call it outside a transaction."""
     url = query.url or ""
     try:
-        check = TRACE_SOURCES.get(LANGFUSE).check
-        assert check is not None
-        found = check(res, query)
+        check_source = TRACE_SOURCES.get(LANGFUSE).check
+        assert check_source is not None
+        check = check_source(res, query)
     except AppError as error:
         code = error.error_code.upper().replace("-", "_")
         return AgentCheck(ok=False, langfuse_url=url, error_code=code, detail=error.detail)
     return AgentCheck(
-        ok=True, langfuse_url=url, api=found.api, version=found.version, project=found.project
+        ok=True, langfuse_url=url, api=check.api, version=check.version, project=check.project
     )
 
 

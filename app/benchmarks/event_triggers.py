@@ -1,4 +1,4 @@
-"""Which events start runs of a benchmark by themselves, as its field `triggers` says."""
+"""The field `triggers` of a benchmark: events that start runs automatically."""
 
 from typing import Annotated, Literal
 
@@ -8,13 +8,13 @@ from app.core.schemas import ShortText, WireModel
 
 
 class NewRunTrigger(WireModel):
-    """A run that is new in the trace source and complete; `pattern` is a glob of its name."""
+    """A new complete run in the trace source; `pattern` is a glob pattern for its name."""
 
     pattern: ShortText = "*"
 
 
 class RemoteExperimentTrigger(WireModel):
-    """Somebody asks for an experiment in Langfuse."""
+    """A user starts a remote experiment in Langfuse."""
 
     event: Literal["remote-experiment"]
     project_id: ShortText | None = None
@@ -22,16 +22,16 @@ class RemoteExperimentTrigger(WireModel):
 
 
 class PromptVersionTrigger(WireModel):
-    """A version of a prompt was made or changed in Langfuse."""
+    """A prompt version is created or changed in Langfuse."""
 
     event: Literal["prompt-version"]
     project_id: ShortText | None = None
     prompt_name: ShortText | None = None
-    label: ShortText | None = Field(default=None, description="Only of versions that carry it.")
+    label: ShortText | None = Field(default=None, description="Filter by label of the version.")
 
 
 class MonitorAlertTrigger(WireModel):
-    """A monitor of Langfuse raised an alert."""
+    """A Langfuse monitor raises an alert."""
 
     event: Literal["monitor-alert"]
     monitor_id: ShortText | None = None
@@ -47,7 +47,7 @@ LangfuseTrigger = Annotated[
 class EventTriggers(WireModel):
     """Events that start a run of each agent that the benchmark evaluates; all off by default.
 
-    A rule fits when each field that it names is that of the event.
+    A Langfuse trigger matches an event if every field that is set equals the field of the event.
     """
 
     agent_updated: bool = False

@@ -1,3 +1,5 @@
+"""Tables of benchmarks and their KPI definitions."""
+
 from datetime import datetime
 from typing import Any
 
@@ -9,6 +11,8 @@ from app.core.db import Base
 
 
 class Benchmark(Base):
+    """What runs measure: dataset, trace source, metrics, and rules of validity and comparison."""
+
     __tablename__ = "benchmarks"
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -28,7 +32,7 @@ class Benchmark(Base):
     harness: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
     cluster_field: Mapped[str | None]
     baseline: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")
-    judge_drift: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
+    judge_calibration: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
     archived: Mapped[bool] = mapped_column(default=False)
     revision: Mapped[int] = mapped_column(default=1)
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
@@ -36,7 +40,7 @@ class Benchmark(Base):
 
 
 class BenchmarkAgent(Base):
-    """Which agents a benchmark evaluates; none means any."""
+    """An agent that a benchmark evaluates; a benchmark without rows evaluates any agent."""
 
     __tablename__ = "benchmark_agents"
 
@@ -49,7 +53,7 @@ class BenchmarkAgent(Base):
 
 
 class KpiDefinition(Base):
-    """One revision of a KPI; the current one has no `retired_at`, and none is ever rewritten."""
+    """One immutable revision of a KPI; the current revision has no `retired_at`."""
 
     __tablename__ = "kpi_definitions"
     __table_args__ = (

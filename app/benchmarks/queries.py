@@ -1,3 +1,5 @@
+"""Reads of benchmarks and their KPIs."""
+
 from collections.abc import Iterable
 
 from sqlalchemy import Select, func, select
@@ -9,13 +11,13 @@ from app.core.keyset import PageQuery, PageRows, select_page
 
 
 class BenchmarkNotFound(NotFound):
-    """There is no benchmark with this id; GET /api/v1/benchmarks lists those there are."""
+    """The benchmark does not exist; GET /api/v1/benchmarks lists all benchmarks."""
 
     code = "benchmark-not-found"
 
 
 class KpiNotFound(NotFound):
-    """The benchmark has no KPI with this id; GET its /kpis lists those it has."""
+    """The benchmark has no KPI with this id; GET its /kpis lists its KPIs."""
 
     code = "kpi-not-found"
 
@@ -24,7 +26,7 @@ def get_benchmark(session: Session, benchmark_id: str, *, for_update: bool = Fal
     benchmark = session.get(Benchmark, benchmark_id, with_for_update=for_update or None)
     if benchmark is None:
         raise BenchmarkNotFound(
-            f"there is no benchmark {benchmark_id!r}; GET /api/v1/benchmarks lists those there are"
+            f"the benchmark {benchmark_id!r} does not exist; GET /api/v1/benchmarks lists all benchmarks"
         )
     return benchmark
 
@@ -37,27 +39,27 @@ def list_benchmarks(session: Session, query: PageQuery, *, archived: bool) -> Pa
 def get_agent_ids_by_benchmark(
     session: Session, benchmark_ids: Iterable[str]
 ) -> dict[str, list[str]]:
-    """The agents that each benchmark evaluates, in the order of their ids."""
+    """The ids of the agents that each benchmark evaluates, sorted."""
     statement = (
         select(BenchmarkAgent.benchmark_id, BenchmarkAgent.agent_id)
         .where(BenchmarkAgent.benchmark_id.in_(list(benchmark_ids)))
         .order_by(BenchmarkAgent.agent_id)
     )
-    found: dict[str, list[str]] = {}
+    agent_ids_of: dict[str, list[str]] = {}
     for benchmark_id, agent_id in session.execute(statement):
-        found.setdefault(benchmark_id, []).append(agent_id)
-    return found
+        agent_ids_of.setdefault(benchmark_id, []).append(agent_id)
+    return agent_ids_of
 
 
 def get_kpis_by_benchmark(
     session: Session, benchmark_ids: Iterable[str]
 ) -> dict[str, list[KpiDefinition]]:
-    """The current KPIs of each benchmark, by name."""
+    """The current KPIs of each benchmark, sorted by name."""
     statement = current_kpis().where(KpiDefinition.benchmark_id.in_(list(benchmark_ids)))
-    found: dict[str, list[KpiDefinition]] = {}
+    kpis_of: dict[str, list[KpiDefinition]] = {}
     for kpi in session.scalars(statement.order_by(KpiDefinition.name, KpiDefinition.id)):
-        found.setdefault(kpi.benchmark_id, []).append(kpi)
-    return found
+        kpis_of.setdefault(kpi.benchmark_id, []).append(kpi)
+    return kpis_of
 
 
 def list_kpis(session: Session, benchmark_id: str, query: PageQuery) -> PageRows[KpiDefinition]:
@@ -80,22 +82,22 @@ def get_kpi(session: Session, benchmark_id: str, kpi_id: str) -> KpiDefinition:
     if kpi is None:
         raise KpiNotFound(
             f"the benchmark {benchmark_id!r} has no KPI {kpi_id!r};"
-            f" GET /api/v1/benchmarks/{benchmark_id}/kpis lists those it has"
+            f" GET /api/v1/benchmarks/{benchmark_id}/kpis lists its KPIs"
         )
     return kpi
 
 
 def lock_kpi(session: Session, benchmark_id: str, kpi_id: str) -> KpiDefinition:
-    """The current revision of a KPI, which stays so until the transaction ends.
+    """The current revision of a KPI, locked until the transaction ends.
 
-    Locks:   the benchmark, as every edit of its KPIs does.
+    Locks:   the benchmark, which every edit of its KPIs locks first.
     """
     get_benchmark(session, benchmark_id, for_update=True)
     return get_kpi(session, benchmark_id, kpi_id)
 
 
 def get_last_revision(session: Session, benchmark_id: str, kpi_id: str) -> int:
-    """The newest revision of a KPI, retired or not; 0 when the benchmark never had it."""
+    """The newest revision number of a KPI, retired or not; 0 if the benchmark never had it."""
     statement = select(func.max(KpiDefinition.revision)).where(
         KpiDefinition.benchmark_id == benchmark_id, KpiDefinition.id == kpi_id
     )

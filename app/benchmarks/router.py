@@ -1,5 +1,7 @@
-from collections.abc import Sequence
-from typing import Annotated
+"""REST endpoints of benchmarks and their KPIs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Response
 from sqlalchemy.orm import Session
@@ -25,9 +27,10 @@ from app.benchmarks.schemas import (
 )
 from app.core.pagination import Paging
 from app.core.problems import PROBLEMS
+from app.core.resources import Resources
 from app.core.schemas import Page, all_fields, changed_fields
 from app.core.web.deps import Res
-from app.core.web.etag import IfMatch, IfNoneMatch
+from app.core.web.etag import IfMatch, IfNoneMatch, Match
 from app.harness.harness_config import parse_harness
 
 router = APIRouter(prefix="/benchmarks", tags=["benchmarks"], responses=PROBLEMS)
@@ -40,7 +43,7 @@ KpiId = Annotated[str, Path(alias="kpiId")]
     "", status_code=201, response_model=BenchmarkView, dependencies=[Depends(require("admin"))]
 )
 def create_benchmark(body: BenchmarkCreate, res: Res, once: Once) -> Response:
-    """Define a benchmark: its dataset, its metrics, and as `measures` its KPIs."""
+    """Create a benchmark with its dataset, its metrics and, as `measures`, its KPIs."""
     return once(
         body,
         lambda session: benchmark_view(
@@ -54,7 +57,7 @@ def create_benchmark(body: BenchmarkCreate, res: Res, once: Once) -> Response:
 def list_benchmarks(
     res: Res, page: Paging, archived: Annotated[bool, Query()] = False
 ) -> Page[BenchmarkView]:
-    """The benchmarks, newest first; with `archived=true` those that were put away."""
+    """List benchmarks, newest first; `archived=true` lists the archived ones."""
     with res.db.read() as session:
         rows = queries.list_benchmarks(session, page, archived=archived)
         return Page(items=benchmark_views(session, rows.rows), next_cursor=rows.next_cursor)
@@ -62,6 +65,7 @@ def list_benchmarks(
 
 @router.get("/{benchmarkId}", dependencies=[Depends(require("read"))])
 def get_benchmark(benchmark_id: BenchmarkId, res: Res, tagged: IfNoneMatch) -> BenchmarkView:
+    """Show a benchmark."""
     with res.db.read() as session:
         return tagged(benchmark_view(session, queries.get_benchmark(session, benchmark_id)))
 
@@ -70,29 +74,21 @@ def get_benchmark(benchmark_id: BenchmarkId, res: Res, tagged: IfNoneMatch) -> B
 def change_benchmark(
     benchmark_id: BenchmarkId, body: BenchmarkPatch, res: Res, match: IfMatch
 ) -> BenchmarkView:
-    """Change the fields that are sent. Runs under way keep the plan they started with."""
-    with res.db.begin() as session:
-        match(queries.get_benchmark(session, benchmark_id, for_update=True).revision)
-        benchmark = service.change_benchmark(
-            session, benchmark_id, changed_fields(body), res.clock()
-        )
-        return match.tagged(benchmark_view(session, benchmark))
+    """Change the given fields. Runs in progress keep the plan with which they started."""
+    return _edit_benchmark(benchmark_id, changed_fields(body), res, match)
 
 
 @router.put("/{benchmarkId}", dependencies=[Depends(require("admin"))])
 def replace_benchmark(
     benchmark_id: BenchmarkId, body: BenchmarkBody, res: Res, match: IfMatch
 ) -> BenchmarkView:
-    """Write every field; what is left out takes its default."""
-    with res.db.begin() as session:
-        match(queries.get_benchmark(session, benchmark_id, for_update=True).revision)
-        benchmark = service.change_benchmark(session, benchmark_id, all_fields(body), res.clock())
-        return match.tagged(benchmark_view(session, benchmark))
+    """Replace all fields; an omitted field gets its default."""
+    return _edit_benchmark(benchmark_id, all_fields(body), res, match)
 
 
 @router.delete("/{benchmarkId}", status_code=204, dependencies=[Depends(require("admin"))])
 def delete_benchmark(benchmark_id: BenchmarkId, res: Res, match: IfMatch) -> None:
-    """Delete a benchmark that never ran; archive it otherwise."""
+    """Delete a benchmark without runs and schedules; otherwise archive it."""
     with res.db.begin() as session:
         match(queries.get_benchmark(session, benchmark_id, for_update=True).revision)
         service.delete_benchmark(session, benchmark_id)
@@ -105,7 +101,7 @@ def delete_benchmark(benchmark_id: BenchmarkId, res: Res, match: IfMatch) -> Non
     dependencies=[Depends(require("admin"))],
 )
 def create_kpi(benchmark_id: BenchmarkId, body: KpiCreate, res: Res, once: Once) -> Response:
-    """Add a KPI; its formula is checked now."""
+    """Create a KPI; its formula is checked."""
     return once(
         body,
         lambda session: KpiView.model_validate(
@@ -117,7 +113,7 @@ def create_kpi(benchmark_id: BenchmarkId, body: KpiCreate, res: Res, once: Once)
 
 @router.get("/{benchmarkId}/kpis", dependencies=[Depends(require("read"))])
 def list_kpis(benchmark_id: BenchmarkId, res: Res, page: Paging) -> Page[KpiView]:
-    """The current KPIs of a benchmark, by name."""
+    """List the current KPIs of a benchmark, sorted by name."""
     with res.db.read() as session:
         queries.get_benchmark(session, benchmark_id)
         rows = queries.list_kpis(session, benchmark_id, page)
@@ -128,6 +124,7 @@ def list_kpis(benchmark_id: BenchmarkId, res: Res, page: Paging) -> Page[KpiView
 
 @router.get("/{benchmarkId}/kpis/{kpiId}", dependencies=[Depends(require("read"))])
 def get_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, res: Res, tagged: IfNoneMatch) -> KpiView:
+    """Show the current revision of a KPI."""
     with res.db.read() as session:
         return tagged(KpiView.model_validate(queries.get_kpi(session, benchmark_id, kpi_id)))
 
@@ -136,32 +133,44 @@ def get_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, res: Res, tagged: IfNoneMa
 def change_kpi(
     benchmark_id: BenchmarkId, kpi_id: KpiId, body: KpiPatch, res: Res, match: IfMatch
 ) -> KpiView:
-    """Change the fields that are sent: a new revision, while the history keeps the old ones."""
-    with res.db.begin() as session:
-        match(queries.lock_kpi(session, benchmark_id, kpi_id).revision)
-        kpi = service.change_kpi(session, benchmark_id, kpi_id, changed_fields(body), res.clock())
-        return match.tagged(KpiView.model_validate(kpi))
+    """Change the given fields: creates a new revision, the history keeps the old ones."""
+    return _edit_kpi(benchmark_id, kpi_id, changed_fields(body), res, match)
 
 
 @router.put("/{benchmarkId}/kpis/{kpiId}", dependencies=[Depends(require("admin"))])
 def replace_kpi(
     benchmark_id: BenchmarkId, kpi_id: KpiId, body: KpiBody, res: Res, match: IfMatch
 ) -> KpiView:
-    """Write every field of a KPI: a new revision, while the history keeps the old ones."""
-    with res.db.begin() as session:
-        match(queries.lock_kpi(session, benchmark_id, kpi_id).revision)
-        kpi = service.change_kpi(session, benchmark_id, kpi_id, all_fields(body), res.clock())
-        return match.tagged(KpiView.model_validate(kpi))
+    """Replace all fields of a KPI: creates a new revision, the history keeps the old ones."""
+    return _edit_kpi(benchmark_id, kpi_id, all_fields(body), res, match)
 
 
 @router.delete(
     "/{benchmarkId}/kpis/{kpiId}", status_code=204, dependencies=[Depends(require("admin"))]
 )
 def delete_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, res: Res, match: IfMatch) -> None:
-    """Take a KPI out of later runs; its history stays."""
+    """Remove a KPI from later runs; its history stays."""
     with res.db.begin() as session:
         match(queries.lock_kpi(session, benchmark_id, kpi_id).revision)
         service.delete_kpi(session, benchmark_id, kpi_id, res.clock())
+
+
+def _edit_benchmark(
+    benchmark_id: str, values: Mapping[str, Any], res: Resources, match: Match
+) -> BenchmarkView:
+    with res.db.begin() as session:
+        match(queries.get_benchmark(session, benchmark_id, for_update=True).revision)
+        benchmark = service.change_benchmark(session, benchmark_id, values, res.clock())
+        return match.tagged(benchmark_view(session, benchmark))
+
+
+def _edit_kpi(
+    benchmark_id: str, kpi_id: str, values: Mapping[str, Any], res: Resources, match: Match
+) -> KpiView:
+    with res.db.begin() as session:
+        match(queries.lock_kpi(session, benchmark_id, kpi_id).revision)
+        kpi = service.change_kpi(session, benchmark_id, kpi_id, values, res.clock())
+        return match.tagged(KpiView.model_validate(kpi))
 
 
 def benchmark_view(session: Session, benchmark: Benchmark) -> BenchmarkView:
@@ -195,8 +204,8 @@ def benchmark_views(session: Session, benchmarks: Sequence[Benchmark]) -> list[B
             harness=parse_harness(benchmark.harness) if benchmark.harness is not None else None,
             cluster_field=benchmark.cluster_field,
             baseline=BaselineConfig.model_validate(benchmark.baseline),
-            judge_drift=benchmark.judge_drift
-            and JudgeCalibration.model_validate(benchmark.judge_drift),
+            judge_calibration=benchmark.judge_calibration
+            and JudgeCalibration.model_validate(benchmark.judge_calibration),
             archived=benchmark.archived,
             revision=benchmark.revision,
             created_at=benchmark.created_at,

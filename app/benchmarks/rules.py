@@ -1,4 +1,4 @@
-"""What a benchmark may say, decided without a database."""
+"""Validation of metrics and KPIs of a benchmark; pure."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -13,7 +13,7 @@ MAX_COLUMN_CHARS = 220  # SCORE["…"] with a name of 200
 
 
 class KpiInput(Protocol):
-    """A KPI that somebody wants to save."""
+    """The fields of a KPI that are validated."""
 
     @property
     def name(self) -> str: ...
@@ -26,81 +26,81 @@ class KpiInput(Protocol):
 
 
 class IdentifiedKpiInput(KpiInput, Protocol):
-    """A KPI in a list of them."""
+    """A KPI with the id that a client may have given."""
 
     @property
     def id(self) -> str | None: ...
 
 
 def metric_errors(refs: Sequence[MetricRef]) -> list[ErrorItem]:
-    """What is wrong with a list of metrics: unknown names or options, and columns of one name."""
+    """The errors of a list of metrics: unknown names or options, and duplicate columns."""
     errors: list[ErrorItem] = []
-    seen: set[str] = set()
+    column_names: set[str] = set()
     for index, ref in enumerate(refs):
-        at = f"/metrics/{index}"
-        mistakes = _metric_errors(ref, at)
-        if not mistakes:
+        pointer = f"/metrics/{index}"
+        ref_errors = _metric_errors(ref, pointer)
+        if not ref_errors:
             column = provider_for(ref).spec.key
             if len(column) > MAX_COLUMN_CHARS:
-                detail = f"its name is longer than {MAX_COLUMN_CHARS} characters; shorten it"
-                mistakes = [ErrorItem(pointer=at, detail=detail)]
-            elif column in seen:
+                detail = f"the name is longer than {MAX_COLUMN_CHARS} characters; shorten it"
+                ref_errors = [ErrorItem(pointer=pointer, detail=detail)]
+            elif column in column_names:
                 detail = f"{column} is listed twice; list it once"
-                mistakes = [ErrorItem(pointer=at, detail=detail)]
-            seen.add(column)
-        errors += mistakes
+                ref_errors = [ErrorItem(pointer=pointer, detail=detail)]
+            column_names.add(column)
+        errors += ref_errors
     return errors
 
 
-def _metric_errors(ref: MetricRef, at: str) -> list[ErrorItem]:
-    """What is wrong with one metric, each option looked at by itself."""
+def _metric_errors(ref: MetricRef, pointer: str) -> list[ErrorItem]:
+    """The errors of one metric: of each option first, then of all options together."""
     factory = METRICS.find(ref.key)
     if factory is None:
-        return _construction_errors(ref, at)
+        return _construction_errors(ref, pointer)
     if not ref.options and METRICS.name_of(ref.key) not in plain_keys():
         names = ", ".join(option.name for option in options_of(factory))
-        detail = f"{ref.key} says nothing without its options; send options with {names}"
-        return [ErrorItem(pointer=at, detail=detail)]
-    mistakes = [
-        ErrorItem(pointer=f"{at}/options/{escape_pointer(name)}", detail=mistake.detail)
+        detail = f"{ref.key} requires options; send options with {names}"
+        return [ErrorItem(pointer=pointer, detail=detail)]
+    errors = [
+        ErrorItem(pointer=f"{pointer}/options/{escape_pointer(name)}", detail=mistake.detail)
         for name, mistake in option_mistakes(ref).items()
     ]
-    return mistakes or _construction_errors(ref, at)
+    return errors or _construction_errors(ref, pointer)
 
 
-def _construction_errors(ref: MetricRef, at: str) -> list[ErrorItem]:
-    """What is wrong with the options together."""
+def _construction_errors(ref: MetricRef, pointer: str) -> list[ErrorItem]:
+    """The errors of the options together."""
     try:
         provider_for(ref)
     except AppError as error:
-        return [ErrorItem(pointer=at, detail=error.detail)]
+        return [ErrorItem(pointer=pointer, detail=error.detail)]
     return []
 
 
-def kpi_errors(kpi: KpiInput, at: str) -> list[ErrorItem]:
-    """What is wrong with a KPI; `at` is the JSON pointer of its object."""
+def kpi_errors(kpi: KpiInput, pointer: str) -> list[ErrorItem]:
+    """The errors of a KPI; `pointer` is the JSON pointer of its object."""
     errors = [
-        ErrorItem(pointer=f"{at}/formula", detail=str(error), span=error.span)
+        ErrorItem(pointer=f"{pointer}/formula", detail=str(error), span=error.span)
         for error in validate(kpi.formula).errors
     ]
     low, high = kpi.threshold_min, kpi.threshold_max
     if low is not None and high is not None and low > high:
         detail = f"thresholdMin {low:g} is above thresholdMax {high:g}; swap them"
-        errors.append(ErrorItem(pointer=f"{at}/thresholdMin", detail=detail))
+        errors.append(ErrorItem(pointer=f"{pointer}/thresholdMin", detail=detail))
     return errors
 
 
 def kpi_list_errors(kpis: Sequence[IdentifiedKpiInput]) -> list[ErrorItem]:
-    """KPIs of one list that cannot be told apart: by name, or by the id that a client gave."""
+    """The duplicate names and duplicate ids in a list of KPIs."""
     names: set[str] = set()
     ids: set[str] = set()
     errors = []
     for index, kpi in enumerate(kpis):
         if kpi.name.casefold() in names:
-            detail = f"another KPI is named {kpi.name!r}; names differ by more than case"
+            detail = f"another KPI has the name {kpi.name!r}; names must differ in more than case"
             errors.append(ErrorItem(pointer=f"/measures/{index}/name", detail=detail))
         if kpi.id is not None and kpi.id in ids:
-            detail = f"another KPI has the id {kpi.id!r}; leave one of them out"
+            detail = f"another KPI has the id {kpi.id!r}; remove one of them"
             errors.append(ErrorItem(pointer=f"/measures/{index}/id", detail=detail))
         names.add(kpi.name.casefold())
         ids |= {kpi.id} if kpi.id else set()

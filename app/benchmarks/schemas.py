@@ -1,3 +1,5 @@
+"""Wire format of benchmarks and their KPIs."""
+
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
@@ -23,106 +25,115 @@ MAX_METRICS = 100
 MAX_AGENTS = 1000
 MAX_FEATURES = 200
 
-SEED_METRICS = ("ROUGE", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE")
-"""What a benchmark measures when it does not say: the six metrics of the original system."""
+DEFAULT_METRICS = ("ROUGE", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE")
+"""Default metrics of a benchmark: the six metrics of the original system."""
 
 
-def _object_of_text(value: object) -> object:
-    """The handover sends `metadata` as a text that holds JSON; both forms become the object."""
+def _parse_json_text(value: object) -> object:
+    """Accept `metadata` as JSON text too, the form of the original system."""
     if not isinstance(value, str):
         return value
     try:
         return parse_json(value)
     except MalformedJson as error:
-        said = error.detail.removeprefix("The body is not JSON: ").partition(";")[0]
-        raise _mistake(f"the text is no JSON: {said}; send an object, or its JSON text") from None
+        reason = error.detail.partition(": ")[2].partition(";")[0]
+        raise _unacceptable(
+            f"the text is not valid JSON: {reason}; send an object, or its JSON text"
+        ) from None
     except Invalid as error:
-        said = " ".join(f"{item.pointer} {item.detail}" for item in error.errors)
-        raise _mistake(said.strip() or error.detail) from None
+        reason = " ".join(f"{item.pointer} {item.detail}" for item in error.errors)
+        raise _unacceptable(reason.strip() or error.detail) from None
 
 
-def _mistake(detail: str) -> PydanticCustomError:
+def _unacceptable(detail: str) -> PydanticCustomError:
     return PydanticCustomError("unacceptable_value", "{detail}", {"detail": detail})
 
 
-def _one_of(wanted: str) -> WrapValidator:
-    """Says once what is wanted, instead of once for each member of a union."""
+def _described_union(expected: str) -> WrapValidator:
+    """Replace the errors of all union members by one that describes the expected value."""
 
     def check(value: object, handler: ValidatorFunctionWrapHandler) -> object:
         try:
             return handler(value)
         except ValidationError:
-            raise _mistake(f"should be {wanted}") from None
+            raise _unacceptable(f"should be {expected}") from None
 
     return WrapValidator(check)
 
 
-def _metric_of_name(value: object) -> object:
+def _expand_metric_name(value: object) -> object:
     return {"key": value} if isinstance(value, str) else value
 
 
-Metadata = Annotated[JsonObject, BeforeValidator(_object_of_text)]
+Metadata = Annotated[JsonObject, BeforeValidator(_parse_json_text)]
 
 
 MAX_OPTION_CHARS = 8000
 OptionText = Annotated[str, Field(min_length=1, max_length=MAX_OPTION_CHARS)]
 OptionValue = Annotated[
     bool | int | float | OptionText,
-    _one_of(f"a boolean, a number or a text of 1 to {MAX_OPTION_CHARS} characters"),
+    _described_union(f"a boolean, a number or a text of 1 to {MAX_OPTION_CHARS} characters"),
 ]
 
 
 class MetricSelection(WireModel):
-    """A metric and its options; the name alone stands for one without options."""
+    """A metric and its options; a metric without options may be sent as its name alone."""
 
     key: ShortText
     options: dict[str, OptionValue] = Field(default_factory=dict, max_length=20)
 
 
-Metric = Annotated[MetricSelection, BeforeValidator(_metric_of_name)]
-Gate = Annotated[
-    bool, Field(description="Its verdict decides alone: no other KPI makes it harder to reach.")
+MetricInput = Annotated[MetricSelection, BeforeValidator(_expand_metric_name)]
+IsGate = Annotated[
+    bool,
+    Field(description="A gate KPI is tested alone, without correction for the number of KPIs."),
 ]
 MinEffect = Annotated[
     float | None,
-    Field(gt=0, description="Smallest change that counts, in its unit; none: 0.02 or 2 %."),
+    Field(
+        gt=0, description="Smallest relevant change, in the unit of the KPI. Default: 0.02 or 2 %."
+    ),
 ]
-Direction_ = Annotated[Direction, Field(description="Which way the KPI should move.")]
+KpiDirection = Annotated[Direction, Field(description="Direction in which the KPI improves.")]
 
 
 class KpiBody(WireModel):
-    """A KPI: a formula over the metrics of a run. Each edit makes a new revision."""
+    """A KPI: a formula over the metrics of a run. Each change creates a new revision."""
 
     name: ShortText
     formula: Annotated[str, Field(min_length=1, max_length=4096, examples=["AVERAGE(ROUGE, BLEU)"])]
     description: LongText | None = None
-    direction: Direction_ = Direction.HIGHER_IS_BETTER
+    direction: KpiDirection = Direction.HIGHER_IS_BETTER
     unit: ShortText | None = None
     threshold_min: float | None = None
     threshold_max: float | None = None
-    gate: Gate = False
+    gate: IsGate = False
     min_effect: MinEffect = None
 
 
 class KpiCreate(KpiBody):
+    """A new KPI; the service generates the id if it is omitted."""
+
     id: Identifier | None = None
 
 
 class KpiPatch(WireModel):
-    """Only the fields that are sent change; null clears one."""
+    """The fields to change; null clears a field."""
 
     name: ShortText = UNSET
     formula: Annotated[str, Field(min_length=1, max_length=4096)] = UNSET
     description: LongText | None = None
-    direction: Direction_ = UNSET
+    direction: KpiDirection = UNSET
     unit: ShortText | None = None
     threshold_min: float | None = None
     threshold_max: float | None = None
-    gate: Gate = UNSET
+    gate: IsGate = UNSET
     min_effect: MinEffect = None
 
 
 class KpiView(KpiBody):
+    """The current revision of a KPI."""
+
     id: str
     benchmark_id: str
     revision: int
@@ -132,46 +143,49 @@ class KpiView(KpiBody):
 Measures = Annotated[list[KpiCreate], Field(max_length=MAX_KPIS)]
 Evaluates = Annotated[
     list[Identifier],
-    Field(max_length=MAX_AGENTS, description="Agents that are benchmarked; empty: any agent."),
+    Field(max_length=MAX_AGENTS, description="IDs of the evaluated agents. Default: any agent."),
 ]
-Metrics = Annotated[list[Metric], Field(min_length=1, max_length=MAX_METRICS)]
+MetricList = Annotated[list[MetricInput], Field(min_length=1, max_length=MAX_METRICS)]
 Features = Annotated[
     LongText | Annotated[list[ShortText], Field(max_length=MAX_FEATURES)] | None,
-    _one_of(f"a text, or a list of at most {MAX_FEATURES} short texts"),
+    _described_union(f"a text, or a list of at most {MAX_FEATURES} short texts"),
     Field(description="Features to evaluate."),
 ]
 Share = Annotated[float, Field(ge=0, le=1)]
 KeepDays = Annotated[int, Field(ge=1, le=36500)]
 LateScores = Annotated[
-    bool, Field(description="Ask also for scores given long after a trace, or inside of it.")
+    bool,
+    Field(
+        description="Also read scores that were created long after the trace, or on its observations."
+    ),
 ]
 
 
 class WriteBackConfig(WireModel):
-    """What is written where the traces came from, once a run has completed."""
+    """The scores that a completed run writes back to its trace source."""
 
-    kpis: bool = Field(default=False, description="KPI values, as scores of the whole run.")
-    metrics: bool = Field(default=False, description="Metric values, as scores of each trace.")
+    kpis: bool = Field(default=False, description="Write KPI values as scores of the run.")
+    metrics: bool = Field(default=False, description="Write metric values as scores of each trace.")
 
 
 class BaselineMode(StrEnum):
-    """What a run is compared with where no run is pinned."""
+    """The automatic choice of a baseline if no run is pinned."""
 
     PREVIOUS_VALID = "PREVIOUS_VALID"
     MEAN_OF_LAST = "MEAN_OF_LAST"
 
 
 class BaselineConfig(WireModel):
-    """The valid run before, or each item's mean over the last so many valid runs."""
+    """The baseline: the previous valid run, or the mean per item of the last `runs` valid runs."""
 
     mode: BaselineMode = BaselineMode.PREVIOUS_VALID
     runs: Annotated[int, Field(ge=2, le=30)] = Field(
-        default=5, description="How many, for MEAN_OF_LAST."
+        default=5, description="Number of runs for MEAN_OF_LAST."
     )
 
 
 class GoldAnswer(WireModel):
-    """An answer that never changes, and the score that people gave it."""
+    """A fixed answer and the score that people gave it."""
 
     input: LongText | None = None
     expected_output: LongText | None = None
@@ -180,12 +194,12 @@ class GoldAnswer(WireModel):
 
 
 class JudgeCalibration(WireModel):
-    """Whether a judge still scores as it did: answers with gold scores that each run has it judge.
+    """Judge calibration: each run lets the judge score answers with known gold scores.
 
-    A run is INVALID when the mean distance from the gold scores is above `maxError`.
+    The run is INVALID if the mean distance from the gold scores is above `maxError`.
     """
 
-    metric: Metric
+    metric: MetricInput
     answers: Annotated[list[GoldAnswer], Field(min_length=3, max_length=100)]
     max_error: Annotated[float, Field(ge=0)] = 0.1
 
@@ -194,57 +208,63 @@ ClusterField = Annotated[
     str | None,
     Field(
         pattern=r"^[^:\s]{1,64}$",
-        description="Items that share a tag `<clusterField>:…` belong together: they are not counted"
-        " as independent.",
+        description="Prefix of a tag. Items that share a tag `<clusterField>:…` form a cluster: they are"
+        " not independent of each other.",
         examples=["category"],
     ),
 ]
 
 
-def _seed_metrics() -> list[MetricSelection]:
-    return [MetricSelection(key=key) for key in SEED_METRICS]
+def _default_metrics() -> list[MetricSelection]:
+    return [MetricSelection(key=key) for key in DEFAULT_METRICS]
 
 
 class BenchmarkBody(WireModel):
-    """A benchmark as PUT writes it: a field that is left out takes its default."""
+    """All fields of a benchmark; an omitted field gets its default."""
 
     metadata: Metadata = Field(default_factory=dict)
     dataset_ref: ShortText | None = Field(default=None, description="Name of the dataset.")
     run_name: ShortText | None = Field(
-        default=None, description="Run of the dataset that is read; none: its newest."
+        default=None, description="Dataset run to read. Default: the newest."
     )
     task_def: LongText | None = None
     features: Features = None
     evaluates: Evaluates = Field(default_factory=list)
-    source: ShortText = Field(default="local", description="Where traces come from.")
-    metrics: Metrics = Field(default_factory=_seed_metrics)
+    source: ShortText = Field(default="local", description="Trace source.")
+    metrics: MetricList = Field(default_factory=_default_metrics)
     measures: Measures = Field(default_factory=list)
-    min_coverage: Share = Field(default=0.9, description="A run with less is INVALID.")
-    max_error_share: Share = Field(default=0.05, description="A run with more is INVALID.")
-    keep_days: KeepDays | None = Field(default=None, description="Age at which runs are purged.")
+    min_coverage: Share = Field(default=0.9, description="A run with lower coverage is INVALID.")
+    max_error_share: Share = Field(
+        default=0.05, description="A run with a higher share of errors is INVALID."
+    )
+    keep_days: KeepDays | None = Field(
+        default=None, description="Age in days at which runs are deleted."
+    )
     triggers: EventTriggers = Field(default_factory=EventTriggers)
     late_scores: LateScores = False
     write_back: WriteBackConfig = Field(default_factory=WriteBackConfig)
     harness: HarnessConfig | None = Field(
         default=None,
-        description="Which model works on the dataset, or what of a YAML of ot-bench is run; for"
-        " the source `harness`.",
+        description="For the source `harness`: the model that works on the dataset, or the part of an"
+        " ot-bench YAML to run.",
     )
     cluster_field: ClusterField = None
     baseline: BaselineConfig = Field(
         default_factory=BaselineConfig,
-        description="What runs are compared with; a pinned run (PUT /baseline) goes before it.",
+        description="Baseline of comparisons. A pinned run (PUT /baseline) takes precedence.",
     )
-    judge_drift: JudgeCalibration | None = None
+    judge_calibration: JudgeCalibration | None = None
     archived: bool = False
 
 
 class BenchmarkCreate(BenchmarkBody):
+    """A new benchmark; the service generates the id if it is omitted."""
+
     id: Identifier | None = None
 
 
 class BenchmarkPatch(WireModel):
-    """Only the fields that are sent change; `measures` replaces the whole list."""
+    """The fields to change; null clears a field, `measures` replaces the whole list."""
 
     metadata: Metadata = UNSET
     dataset_ref: ShortText | None = None
@@ -253,7 +273,7 @@ class BenchmarkPatch(WireModel):
     features: Features = None
     evaluates: Evaluates = UNSET
     source: ShortText = UNSET
-    metrics: Metrics = UNSET
+    metrics: MetricList = UNSET
     measures: Measures = UNSET
     min_coverage: Share = UNSET
     max_error_share: Share = UNSET
@@ -264,11 +284,13 @@ class BenchmarkPatch(WireModel):
     harness: HarnessConfig | None = None
     cluster_field: ClusterField = None
     baseline: BaselineConfig = UNSET
-    judge_drift: JudgeCalibration | None = None
+    judge_calibration: JudgeCalibration | None = None
     archived: bool = UNSET
 
 
 class BenchmarkView(WireModel):
+    """A benchmark with the agents it evaluates and its current KPIs."""
+
     id: str
     metadata: dict[str, Any]
     dataset_ref: str | None
@@ -288,7 +310,7 @@ class BenchmarkView(WireModel):
     harness: HarnessConfig | None
     cluster_field: str | None
     baseline: BaselineConfig
-    judge_drift: JudgeCalibration | None
+    judge_calibration: JudgeCalibration | None
     archived: bool
     revision: int
     created_at: datetime

@@ -1,3 +1,5 @@
+"""Create, change and delete benchmarks and their KPIs."""
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -38,21 +40,21 @@ KPI_FIELDS = (
     "gate",
     "min_effect",
 )
-NESTED = {"evaluates", "measures"}
+RELATED_FIELDS = {"evaluates", "measures"}
 
 
 class KpiMatch(NamedTuple):
-    """A KPI as a client wants it, and the one that it replaces."""
+    """A KPI that a client sent, and the stored KPI that it replaces."""
 
     old: KpiDefinition | None
     body: KpiCreate
 
 
 def create_benchmark(session: Session, body: BenchmarkCreate, now: datetime) -> Benchmark:
-    """Raises: `Conflict` when the id is taken, `Invalid` with all that is wrong."""
+    """Raises: `Conflict` if the id is taken, `Invalid` with all errors."""
     values = all_fields(body)
-    _require_none(
-        _errors(session, values)
+    _raise_if_any(
+        _field_errors(session, values)
         + _write_back_errors(body.source, body.write_back)
         + _harness_errors(body.source, body.dataset_ref, body.harness)
     )
@@ -62,27 +64,27 @@ def create_benchmark(session: Session, body: BenchmarkCreate, now: datetime) -> 
         session.flush()
     except IntegrityError:
         raise Conflict(
-            f"the benchmark id {benchmark.id!r} is taken; choose another or PATCH that one"
+            f"the benchmark id {benchmark.id!r} is taken; choose another id, or PATCH that benchmark"
         ) from None
     _set_agents(session, benchmark.id, body.evaluates)
     set_kpis(session, benchmark.id, body.measures, now)
     session.refresh(benchmark)
-    _require_none(_trigger_errors(session, benchmark))
+    _raise_if_any(_trigger_errors(session, benchmark))
     return benchmark
 
 
 def change_benchmark(
     session: Session, benchmark_id: str, values: Mapping[str, Any], now: datetime
 ) -> Benchmark:
-    """Write the given fields; KPIs keep their identity by id or name."""
+    """Write the given fields; `measures` are matched with the stored KPIs by id or name."""
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
     if not values:
         return benchmark
     source = values.get("source", benchmark.source)
     write_back = values.get("write_back") or WriteBackConfig.model_validate(benchmark.write_back)
     harness = values.get("harness", benchmark.harness)
-    _require_none(
-        _errors(session, values)
+    _raise_if_any(
+        _field_errors(session, values)
         + _write_back_errors(source, write_back)
         + _harness_errors(source, values.get("dataset_ref", benchmark.dataset_ref), harness)
     )
@@ -95,12 +97,12 @@ def change_benchmark(
     if "measures" in values:
         set_kpis(session, benchmark_id, values["measures"], now)
     session.flush()
-    _require_none(_trigger_errors(session, benchmark))
+    _raise_if_any(_trigger_errors(session, benchmark))
     return benchmark
 
 
 def delete_benchmark(session: Session, benchmark_id: str) -> None:
-    """Raises: `Conflict` when runs refer to the benchmark."""
+    """Raises: `Conflict` if runs or schedules refer to the benchmark."""
     session.delete(queries.get_benchmark(session, benchmark_id, for_update=True))
     try:
         session.flush()
@@ -115,9 +117,9 @@ def delete_benchmark(session: Session, benchmark_id: str) -> None:
 def create_kpi(
     session: Session, benchmark_id: str, body: KpiCreate, now: datetime
 ) -> KpiDefinition:
-    """Raises: `Conflict` when id or name is taken, `Invalid` when the formula is wrong."""
+    """Raises: `Conflict` if the id or name is taken, `Invalid` if the formula is not valid."""
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
-    _require_none(rules.kpi_errors(body, at=""))
+    _raise_if_any(rules.kpi_errors(body, pointer=""))
     kpis = queries.get_kpis_by_benchmark(session, [benchmark_id]).get(benchmark_id, [])
     if len(kpis) >= MAX_KPIS:
         raise Conflict(f"a benchmark has at most {MAX_KPIS} KPIs; delete one first")
@@ -131,11 +133,11 @@ def create_kpi(
 def change_kpi(
     session: Session, benchmark_id: str, kpi_id: str, values: Mapping[str, Any], now: datetime
 ) -> KpiDefinition:
-    """Make a new revision with the given fields changed; the same again when nothing changes."""
+    """Create a new revision with the given fields; the current one if nothing changes."""
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
     current = queries.get_kpi(session, benchmark_id, kpi_id)
     body = KpiBody.model_validate({**_stored_values(current), **values})
-    _require_none(rules.kpi_errors(body, at=""))
+    _raise_if_any(rules.kpi_errors(body, pointer=""))
     revised = _revise_kpi(session, current, body, now)
     if revised is not current:
         _bump_revision(session, benchmark, now)
@@ -143,7 +145,7 @@ def change_kpi(
 
 
 def delete_kpi(session: Session, benchmark_id: str, kpi_id: str, now: datetime) -> None:
-    """Retire a KPI: later runs have it no more, the history keeps what it was."""
+    """Retire a KPI: later runs do not have it, its history stays."""
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
     queries.get_kpi(session, benchmark_id, kpi_id).retired_at = now
     _bump_revision(session, benchmark, now)
@@ -152,22 +154,24 @@ def delete_kpi(session: Session, benchmark_id: str, kpi_id: str, now: datetime) 
 def set_kpis(
     session: Session, benchmark_id: str, bodies: Sequence[KpiCreate], now: datetime
 ) -> None:
-    """Make these the KPIs of the benchmark: found again by id or name, revised when they differ,
-    the others retired. All are retired before any is written, so that two may swap their names.
+    """Replace the KPIs of a benchmark.
+
+    Stored KPIs are matched by id or name: changed ones get a new revision, unmatched ones are
+    retired. All are retired before any is written, so that two KPIs can swap their names.
     """
-    before = queries.get_kpis_by_benchmark(session, [benchmark_id]).get(benchmark_id, [])
-    matches = _match_kpis(before, bodies)
-    same = {
+    current = queries.get_kpis_by_benchmark(session, [benchmark_id]).get(benchmark_id, [])
+    matches = _match_kpis(current, bodies)
+    unchanged = {
         id(old)
         for old, body in matches
         if old is not None and _stored_values(old) == _body_values(body)
     }
-    for kpi in before:
-        if id(kpi) not in same:
+    for kpi in current:
+        if id(kpi) not in unchanged:
             kpi.retired_at = now
     session.flush()
     for old, body in matches:
-        if id(old) not in same:
+        if id(old) not in unchanged:
             kpi_id = old.id if old is not None else body.id or new_id()
             _insert_kpi(session, benchmark_id, kpi_id, body, now)
 
@@ -177,7 +181,7 @@ def metric_refs(metrics: Iterable[MetricSelection]) -> list[MetricRef]:
 
 
 def _bump_revision(session: Session, benchmark: Benchmark, now: datetime) -> None:
-    """What is shown of a benchmark shows its KPIs: an edit of one is an edit of both."""
+    """Count an edit of a KPI as an edit of the benchmark: its view, and so its ETag, has the KPIs."""
     benchmark.revision += 1
     benchmark.updated_at = now
     session.flush()
@@ -193,13 +197,14 @@ def _revise_kpi(
     return _insert_kpi(session, current.benchmark_id, current.id, body, now)
 
 
-def _match_kpis(before: Sequence[KpiDefinition], bodies: Sequence[KpiCreate]) -> list[KpiMatch]:
-    """Each KPI with the one that it replaces: that of its id, or without an id that of its name
-    unless another KPI claims it.
+def _match_kpis(current: Sequence[KpiDefinition], bodies: Sequence[KpiCreate]) -> list[KpiMatch]:
+    """Match each sent KPI with the stored one of the same id, or without an id of the same name.
+
+    A stored KPI whose id another sent KPI has is not matched by name.
     """
-    by_id = {kpi.id: kpi for kpi in before}
-    claimed = {body.id for body in bodies}
-    by_name = {kpi.name.casefold(): kpi for kpi in before if kpi.id not in claimed}
+    by_id = {kpi.id: kpi for kpi in current}
+    sent_ids = {body.id for body in bodies}
+    by_name = {kpi.name.casefold(): kpi for kpi in current if kpi.id not in sent_ids}
     return [
         KpiMatch(by_id.get(body.id) if body.id else by_name.get(body.name.casefold()), body)
         for body in bodies
@@ -209,7 +214,7 @@ def _match_kpis(before: Sequence[KpiDefinition], bodies: Sequence[KpiCreate]) ->
 def _insert_kpi(
     session: Session, benchmark_id: str, kpi_id: str, body: KpiBody, now: datetime
 ) -> KpiDefinition:
-    """The first revision, or the next one of a KPI that the benchmark has or had."""
+    """Insert the next revision of a KPI, also of a retired one, or the first of a new KPI."""
     kpi = KpiDefinition(
         id=kpi_id,
         revision=queries.get_last_revision(session, benchmark_id, kpi_id) + 1,
@@ -227,7 +232,7 @@ def _insert_kpi(
 
 def _kpi_taken(kpi_id: str, name: str) -> Conflict:
     return Conflict(
-        f"the KPI id {kpi_id!r} or name {name!r} is taken; choose another or PATCH that one"
+        f"the KPI id {kpi_id!r} or name {name!r} is taken; choose another, or PATCH that KPI"
     )
 
 
@@ -248,14 +253,14 @@ def _set_agents(session: Session, benchmark_id: str, agent_ids: Iterable[str]) -
     session.flush()
 
 
-def _errors(session: Session, values: Mapping[str, Any]) -> list[ErrorItem]:
-    """Everything wrong with the given fields of a benchmark."""
+def _field_errors(session: Session, values: Mapping[str, Any]) -> list[ErrorItem]:
+    """All errors of the given fields of a benchmark."""
     checks: dict[str, Callable[[Any], list[ErrorItem]]] = {
         "source": _source_errors,
         "metrics": lambda metrics: rules.metric_errors(metric_refs(metrics)),
         "evaluates": lambda agent_ids: _agent_errors(session, agent_ids),
         "measures": _kpi_errors,
-        "judge_drift": _drift_errors,
+        "judge_calibration": _judge_calibration_errors,
     }
     return [
         error for name, check in checks.items() if name in values for error in check(values[name])
@@ -265,17 +270,17 @@ def _errors(session: Session, values: Mapping[str, Any]) -> list[ErrorItem]:
 def _kpi_errors(kpis: Sequence[KpiCreate]) -> list[ErrorItem]:
     errors = rules.kpi_list_errors(kpis)
     for index, kpi in enumerate(kpis):
-        errors += rules.kpi_errors(kpi, at=f"/measures/{index}")
+        errors += rules.kpi_errors(kpi, pointer=f"/measures/{index}")
     return errors
 
 
-def _drift_errors(drift: JudgeCalibration | None) -> list[ErrorItem]:
-    """What is wrong with the metric whose drift is watched."""
-    if drift is None:
+def _judge_calibration_errors(calibration: JudgeCalibration | None) -> list[ErrorItem]:
+    """The errors of the metric that is calibrated."""
+    if calibration is None:
         return []
     return [
-        replace(error, pointer=error.pointer.replace("/metrics/0", "/judgeDrift/metric", 1))
-        for error in rules.metric_errors(metric_refs([drift.metric]))
+        replace(error, pointer=error.pointer.replace("/metrics/0", "/judgeCalibration/metric", 1))
+        for error in rules.metric_errors(metric_refs([calibration.metric]))
     ]
 
 
@@ -287,20 +292,25 @@ def _source_errors(source: str) -> list[ErrorItem]:
     return []
 
 
-def _write_back_errors(source: str, wanted: WriteBackConfig) -> list[ErrorItem]:
-    """Whether the source takes scores at all; an unknown one is told elsewhere."""
+def _write_back_errors(source: str, write_back: WriteBackConfig) -> list[ErrorItem]:
+    """An error if the source does not accept scores; `_source_errors` reports unknown sources."""
     spec = TRACE_SOURCES.find(source)
-    if spec is None or spec.write_scores is not None or not (wanted.kpis or wanted.metrics):
+    if spec is None or spec.write_scores is not None or not (write_back.kpis or write_back.metrics):
         return []
     names = TRACE_SOURCES.names()
-    takers = ", ".join(name for name in names if TRACE_SOURCES.get(name).write_scores is not None)
-    detail = f"the source {source!r} takes no scores; choose {takers}, or set both to false"
+    accepting = ", ".join(
+        name for name in names if TRACE_SOURCES.get(name).write_scores is not None
+    )
+    detail = (
+        f"the source {source!r} does not accept scores; choose {accepting}, or set both to false"
+    )
     return [ErrorItem(pointer="/writeBack", detail=detail)]
 
 
 def _harness_errors(source: str, dataset_ref: str | None, harness: Any) -> list[ErrorItem]:
-    """Whether something is ordered exactly where a model is asked, and what fits the dataset; an
-    unknown source is told elsewhere.
+    """An error if `harness` is missing, not allowed or does not match the dataset.
+
+    Only sources that run models need it; `_source_errors` reports unknown sources.
     """
     spec = TRACE_SOURCES.find(source)
     if spec is None:
@@ -309,57 +319,59 @@ def _harness_errors(source: str, dataset_ref: str | None, harness: Any) -> list[
     if harness is None:
         if spec.runs_models:
             detail = (
-                f'the source {source!r} asks a model; name it as {{"provider": …, "model": …}}, or'
-                " send {} for a YAML of ot-bench"
+                f'the source {source!r} runs a model; send {{"provider": …, "model": …}}, or {{}} for'
+                " an ot-bench YAML"
             )
     elif spec.runs_models:
         detail = validate_harness(dataset_ref, parse_harness(harness))
     else:
-        detail = f"the source {source!r} asks no model; leave harness out, or set it to null"
+        detail = f"the source {source!r} does not run a model; omit harness, or set it to null"
     return [ErrorItem(pointer="/harness", detail=detail)] if detail else []
 
 
 def _trigger_errors(session: Session, benchmark: Benchmark) -> list[ErrorItem]:
-    """What the triggers of a benchmark as it stands lack."""
+    """The errors of the triggers, given the other fields of the benchmark."""
     triggers = EventTriggers.model_validate(benchmark.triggers)
     errors = []
     if triggers.has_any and not queries.get_agent_ids_by_benchmark(session, [benchmark.id]):
-        detail = "events start runs of the agents that are listed here; list at least one"
+        detail = "triggers start runs of the agents in this list; add at least one agent"
         errors.append(ErrorItem(pointer="/evaluates", detail=detail))
     if triggers.new_run is not None and TRACE_SOURCES.get(benchmark.source).list_runs is None:
-        detail = f"the source {benchmark.source!r} cannot list its runs; leave newRun out"
+        detail = f"the source {benchmark.source!r} cannot list runs; omit newRun"
         errors.append(ErrorItem(pointer="/triggers/newRun", detail=detail))
     return errors
 
 
 def _agent_errors(session: Session, agent_ids: Sequence[str]) -> list[ErrorItem]:
-    """Keeps the agents from being deleted until the transaction ends."""
-    known = lock_existing_agents(session, agent_ids)
+    """An error for each unknown agent; locks the others against deletion."""
+    existing_ids = lock_existing_agents(session, agent_ids)
     return [
         ErrorItem(
             pointer=f"/evaluates/{index}",
-            detail=f"there is no agent {agent_id!r}; create it first, or leave it out",
+            detail=f"the agent {agent_id!r} does not exist; create it first, or remove it",
         )
         for index, agent_id in enumerate(agent_ids)
-        if agent_id not in known
+        if agent_id not in existing_ids
     ]
 
 
-def _require_none(errors: Sequence[ErrorItem]) -> None:
+def _raise_if_any(errors: Sequence[ErrorItem]) -> None:
     if errors:
-        raise Invalid("the request is not valid; mend what `errors` lists", errors=errors)
+        raise Invalid(
+            "the request is not valid; `errors` lists each field to correct", errors=errors
+        )
 
 
 def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of the table: `metadata` is a reserved name of its class."""
-    columns = {name: value for name, value in values.items() if name not in NESTED}
+    """The column values: `metadata` is a reserved name of SQLAlchemy models."""
+    columns = {name: value for name, value in values.items() if name not in RELATED_FIELDS}
     if "metadata" in columns:
         columns["metadata_"] = columns.pop("metadata")
     if "triggers" in columns:
         columns["triggers"] = columns["triggers"].model_dump(mode="json")
     if "metrics" in columns:
         columns["metrics"] = [metric.model_dump() for metric in columns["metrics"]]
-    for name in ("harness", "judge_drift", "baseline"):
+    for name in ("harness", "judge_calibration", "baseline"):
         if columns.get(name) is not None:
             columns[name] = columns[name].model_dump(mode="json")
     if "write_back" in columns:

@@ -134,14 +134,14 @@ def _unknown_channel_errors(channels: Sequence[str]) -> list[ErrorItem]:
 def _unused_channel_errors(
     channels: Sequence[str], targets: Iterable[DeliveryTarget]
 ) -> list[ErrorItem]:
-    used = {target.channel for target in targets}
+    used_channels = {target.channel for target in targets}
     return [
         ErrorItem(
             pointer=f"/channels/{index}",
             detail=f"{name} has no recipient; add a recipient for it, or remove the channel",
         )
         for index, name in enumerate(channels)
-        if name in CHANNELS.names() and name not in used
+        if name in CHANNELS.names() and name not in used_channels
     ]
 
 

@@ -80,10 +80,10 @@ def send_test(body: TargetBody, once: Once, res: Res) -> Response:
     def send(session: Session) -> DeliveryView:
         [endpoint] = endpoints.ensure_endpoints(session, [target], res.secrets)
         notification_id = service.publish(session, _test_message(body.channel), [endpoint.id])
-        sent = queries.list_deliveries(session, PageQuery(), notification_id=notification_id)
-        return delivery_views(session, sent.rows)[0]
+        page = queries.list_deliveries(session, PageQuery(), notification_id=notification_id)
+        return delivery_views(session, page.rows)[0]
 
-    return once(body, send, location=lambda sent: f"/api/v1/deliveries/{sent.id}")
+    return once(body, send, location=lambda delivery: f"/api/v1/deliveries/{delivery.id}")
 
 
 @inbox_router.post("/read-all", dependencies=RUN)

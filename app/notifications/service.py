@@ -193,10 +193,10 @@ def enable_endpoint(session: Session, endpoint_id: str, now: datetime) -> Endpoi
     if endpoint.disabled_at is not None:
         endpoint.disabled_at = endpoint.disabled_reason = endpoint.first_failed_at = None
         endpoint.paused_until, endpoint.slow_count = None, 0
-        held = select(Delivery).where(
+        held_deliveries = select(Delivery).where(
             Delivery.endpoint_id == endpoint_id, Delivery.status == DeliveryStatus.HELD
         )
-        _restart(session, session.scalars(held.with_for_update()).all(), now)
+        _restart(session, session.scalars(held_deliveries.with_for_update()).all(), now)
     return endpoint
 
 

@@ -102,7 +102,7 @@ class RunPlan(_Frozen):
     write_back: PlannedWriteBack = PlannedWriteBack()
     cluster_field: str | None = None
     baseline: PlannedBaseline = PlannedBaseline()
-    judge_drift: PlannedJudgeCalibration | None = None
+    judge_calibration: PlannedJudgeCalibration | None = None
 
     @property
     def columns(self) -> list[str]:

@@ -12,7 +12,7 @@ from app.traces.types import Trace
 
 def check_judge(job: Job, lease: RunLease, checkpoint: Callable[[], None]) -> str | None:
     """Why the judge of a run cannot be trusted; None when it can, or when no check is configured."""
-    calibration = lease.plan.judge_drift
+    calibration = lease.plan.judge_calibration
     if calibration is None:
         return None
     rows = measure_traces(

@@ -54,7 +54,7 @@ def make_plan(session: Session, run_id: str, llm: LlmAccess | None) -> RunPlan:
         write_back=PlannedWriteBack.model_validate(benchmark.write_back),
         cluster_field=benchmark.cluster_field,
         baseline=PlannedBaseline.model_validate(benchmark.baseline),
-        judge_drift=_drift(benchmark, llm),
+        judge_calibration=_drift(benchmark, llm),
     )
     return plan if run.rescore_of is None else _of_same_traces(session, plan, run.rescore_of)
 
@@ -111,9 +111,9 @@ def _metric(ref: MetricRef, llm: LlmAccess | None) -> PlannedMetric:
 
 
 def _drift(benchmark: Benchmark, llm: LlmAccess | None) -> PlannedJudgeCalibration | None:
-    if benchmark.judge_drift is None:
+    if benchmark.judge_calibration is None:
         return None
-    watched = JudgeCalibration.model_validate(benchmark.judge_drift)
+    watched = JudgeCalibration.model_validate(benchmark.judge_calibration)
     [ref] = metric_refs([watched.metric])
     return PlannedJudgeCalibration(
         metric=_metric(ref, llm),

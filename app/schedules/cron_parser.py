@@ -234,8 +234,8 @@ def _parse_number(
     number = int(text) if len(text) <= MAX_DIGITS else 10**MAX_DIGITS
     if number < low or (high is not None and number > high):
         bounds = f"{low} to {high}" if high is not None else f"{low} or more"
-        shown = text[:MAX_QUOTED_CHARS]
-        raise item.error(f"the {field_name} {shown} is out of range", f"write {bounds}")
+        quoted = text[:MAX_QUOTED_CHARS]
+        raise item.error(f"the {field_name} {quoted} is out of range", f"write {bounds}")
     return number
 
 

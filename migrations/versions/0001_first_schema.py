@@ -122,7 +122,7 @@ def upgrade() -> None:
         sa.Column("harness", JSON, nullable=True),
         sa.Column("cluster_field", sa.Text(), nullable=True),
         sa.Column("baseline", JSON, server_default="{}", nullable=False),
-        sa.Column("judge_drift", JSON, nullable=True),
+        sa.Column("judge_calibration", JSON, nullable=True),
         sa.Column("archived", sa.Boolean(), nullable=False),
         sa.Column("revision", sa.BigInteger(), nullable=False),
         sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),

@@ -145,7 +145,7 @@ def test_metadata_comes_as_an_object_or_as_its_json_text(service: Service) -> No
             problem = service.refused(422, method, path, {"metadata": given})
             assert pointers(problem) == ["/metadata"], given
     assert details(service.refused(422, "POST", "/benchmarks", {"metadata": "{a}"})) == {
-        "/metadata": "the text is no JSON: expecting property name enclosed in double quotes at"
+        "/metadata": "the text is not valid JSON: expecting property name enclosed in double quotes at"
         " line 1, column 2; send an object, or its JSON text"
     }
     assert len(service.get("/benchmarks")["items"]) == 4

@@ -27,7 +27,7 @@ def mood(service: Service, models: Models) -> Mood:
     mood = Mood()
     models.judge = mood
     drift = {"metric": WATCHED, "answers": FROZEN, "maxError": 0.1}
-    service.benchmark(metrics=[WATCHED], judgeDrift=drift)
+    service.benchmark(metrics=[WATCHED], judgeCalibration=drift)
     service.upload([pair(1, "x", "a good answer"), pair(2, "x", "a bad answer")])
     return mood
 

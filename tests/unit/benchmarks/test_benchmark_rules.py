@@ -53,10 +53,12 @@ def test_two_metrics_of_one_column_cannot_be_told_apart() -> None:
 
 
 def test_formula_mistakes_have_their_span_and_thresholds_their_order() -> None:
-    errors = kpi_errors(Draft(formula="1 + NOPE", threshold_min=2, threshold_max=1), at="/kpis/3")
+    errors = kpi_errors(
+        Draft(formula="1 + NOPE", threshold_min=2, threshold_max=1), pointer="/kpis/3"
+    )
     assert places(errors) == ["/kpis/3/formula", "/kpis/3/thresholdMin"]
     assert errors[0].span == (4, 8)
-    assert kpi_errors(Draft(threshold_min=1, threshold_max=1), at="") == []
+    assert kpi_errors(Draft(threshold_min=1, threshold_max=1), pointer="") == []
 
 
 def test_kpis_of_one_list_differ_in_name_and_id() -> None:
