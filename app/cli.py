@@ -39,7 +39,7 @@ class Entry(NamedTuple):
 # A name of two words adds a command to the group of another domain: `runs report` belongs to
 # reporting, which is above runs in the import order.
 COMMANDS = {
-    "db": Entry("app.postgres.cli:cli", "Start, find, show and stop the database."),
+    "db": Entry("app.postgres.cli:cli", "Start, stop, inspect and upgrade the database."),
     "agents": Entry("app.agents.cli:cli", "Manage agents."),
     "benchmarks": Entry("app.benchmarks.cli:cli", "Manage benchmarks and their KPIs."),
     "datasets": Entry("app.traces.cli:cli", "Manage uploaded datasets."),

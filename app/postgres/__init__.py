@@ -1,1 +1,1 @@
-"""The embedded database: find its programs, make it, start it, share it, recover it, stop it."""
+"""The embedded Postgres server: programs, data folder, launch, sharing, recovery, shutdown."""

@@ -1,4 +1,4 @@
-"""`mosaico db`: the commands that start, find, show and stop the database."""
+"""`mosaico db`: start, stop, inspect and upgrade the database."""
 
 import dataclasses
 import os
@@ -24,37 +24,37 @@ from app.core.console.terminal import (
 if TYPE_CHECKING:
     from app.postgres.server import EmbeddedPostgres
 
-cli = CommandGroup("db", help="Start, find, show and stop the database.")
+cli = CommandGroup("db", help="Start, stop, inspect and upgrade the database.")
 
 
 @cli.command("start")
 def start() -> None:
-    """Start the embedded database and let it run until `mosaico db stop`."""
+    """Start the embedded database and keep it running until `mosaico db stop`."""
     database = _embedded("start")
     database.start()
     status = database.status()
     print_status(f"Postgres {status.version} runs on port {status.port} (pid {status.pid})")
-    print_status("its URL: `mosaico db url`; end it with `mosaico db stop`")
+    print_status("print its URL with `mosaico db url`; stop it with `mosaico db stop`")
 
 
 @cli.command("stop")
 def stop() -> None:
-    """Stop the embedded database, whoever uses it; nothing is lost."""
+    """Stop the embedded database even if it is in use; no committed data is lost."""
     database = _embedded("stop")
     owners = database.status().owners
     if owners:
         print_warning(f"in use by the processes {', '.join(map(str, owners))}")
-    print_status("the database has stopped" if database.stop() else "no database was running")
+    print_status("the database is stopped" if database.stop() else "no database was running")
 
 
 @cli.command("status")
 def status(output: Format = OutputFormat.TABLE) -> None:
-    """Say whether the database runs, where, and who uses it."""
-    found = _status()
+    """Show whether the database is running, its address, and its users."""
+    server_status = _status()
     if output is OutputFormat.JSON:
-        print_json(found)
+        print_json(server_status)
     else:
-        print_details(found)
+        print_details(server_status)
 
 
 @cli.command("url")
@@ -66,9 +66,9 @@ def url() -> None:
 @cli.command("psql", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def psql(context: typer.Context) -> None:
     """Open psql on the database; further arguments are handed to it."""
-    from app.postgres.binaries import packaged_binaries
-    from app.postgres.errors import NoBinaries
+    from app.postgres.errors import PostgresBinariesMissing
     from app.postgres.external import psql_environment
+    from app.postgres.programs import packaged_binaries
 
     environment = {**os.environ, **psql_environment(_url())}
     packaged = str(packaged_binaries().program("psql")) if not _external_url() else None
@@ -76,7 +76,7 @@ def psql(context: typer.Context) -> None:
     try:
         os.execvpe(program, ["psql", *context.args], environment)  # noqa: S606 - it takes our place
     except OSError as error:
-        raise NoBinaries(
+        raise PostgresBinariesMissing(
             f"{program} cannot be run ({error.strerror}); install psql or run `make install` again"
         ) from error
 
@@ -128,10 +128,10 @@ def _status() -> Mapping[str, Any]:
     from app.postgres.external import external_status
 
     external = _external_url()
-    found = external_status(external) if external else _embedded("status").status()
-    return {_camel(name): value for name, value in dataclasses.asdict(found).items()}
+    server_status = external_status(external) if external else _embedded("status").status()
+    return {_camel(name): value for name, value in dataclasses.asdict(server_status).items()}
 
 
 def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    first, *other_words = name.split("_")
+    return first + "".join(word.capitalize() for word in other_words)

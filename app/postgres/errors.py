@@ -1,4 +1,4 @@
-"""What can be wrong with the embedded database, each with what to do about it."""
+"""The errors of the embedded database, each with its remedy."""
 
 import errno
 import pwd
@@ -10,37 +10,37 @@ from app.core.errors import AppError, Conflict, Forbidden, Unavailable
 from app.core.secret_files import UnsafeSecretFile
 
 
-class NotRunning(Unavailable):
+class DatabaseNotRunning(Unavailable):
     """The embedded database is not running; start it with `mosaico db start` or `mosaico serve`."""
 
     code = "database-not-running"
 
 
-class CannotStart(Unavailable):
-    """The embedded database does not start; its log tells why."""
+class DatabaseStartError(Unavailable):
+    """The embedded database does not start; see its log files."""
 
     code = "database-cannot-start"
 
 
-class DiskFull(CannotStart):
+class DiskFull(DatabaseStartError):
     """The disk of the data folder is full; free some space and start again."""
 
     code = "disk-full"
 
 
-class NoBinaries(CannotStart):
-    """The Postgres programs are missing; install MOSAICO again, or set DATABASE_URL."""
+class PostgresBinariesMissing(DatabaseStartError):
+    """The Postgres programs are missing; reinstall MOSAICO, or set DATABASE_URL."""
 
     code = "no-database-programs"
 
 
-class ForeignFolder(Conflict):
-    """The folder holds something that MOSAICO did not put there; choose another one."""
+class FolderNotOwned(Conflict):
+    """The folder contains files that MOSAICO did not create; choose another folder."""
 
     code = "foreign-folder"
 
 
-class ForeignVersion(Conflict):
+class DataVersionMismatch(Conflict):
     """The data was written by another major version of Postgres."""
 
     code = "foreign-data-version"
@@ -53,7 +53,7 @@ class WrongOwner(Forbidden):
 
 
 class ExternalDatabase(AppError):
-    """DATABASE_URL names an external server, which MOSAICO neither starts nor stops."""
+    """DATABASE_URL names an external server; MOSAICO neither starts nor stops it."""
 
     code = "external-database"
     status = 409
@@ -61,7 +61,7 @@ class ExternalDatabase(AppError):
 
 
 def user_name(uid: int) -> str:
-    """`alice (uid 1000)`, or the number alone when the system knows no such user."""
+    """`alice (uid 1000)`, or the number alone for an unknown user."""
     try:
         return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
     except KeyError:
@@ -69,30 +69,30 @@ def user_name(uid: int) -> str:
 
 
 @contextmanager
-def clear_os_errors(path: Path) -> Iterator[None]:
-    """Turn what the system says about a folder into an error that names the remedy."""
+def translate_os_errors(path: Path) -> Iterator[None]:
+    """Translate operating system errors about a folder into errors with a remedy."""
     try:
         yield
     except UnsafeSecretFile as error:
         if isinstance(error.__cause__, OSError):
-            raise _explain(error.__cause__, path) from error
+            raise _translate_os_error(error.__cause__, path) from error
         raise
     except OSError as error:
-        raise _explain(error, path) from error
+        raise _translate_os_error(error, path) from error
 
 
-def _explain(error: OSError, path: Path) -> AppError:
+def _translate_os_error(error: OSError, path: Path) -> AppError:
     what = f"{error.filename or path}: {error.strerror}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(f"the disk is full ({what}); free some space and start again")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return WrongOwner(
-            f"this user may not use the data folder ({what}); run as its owner, or set"
-            " MOSAICO_DATA_DIR to a folder that you may write"
+            f"this user has no access to the data folder ({what}); run as its owner, or set"
+            " MOSAICO_DATA_DIR to a writable folder"
         )
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
-        return ForeignFolder(
-            f"the data folder cannot be made, a file is in its place ({what}); set"
+        return FolderNotOwned(
+            f"the data folder cannot be created because a file has its name ({what}); set"
             " MOSAICO_DATA_DIR to another folder"
         )
-    return CannotStart(f"the data folder {path} cannot be used ({what})")
+    return DatabaseStartError(f"the data folder {path} cannot be used ({what})")

@@ -1,4 +1,4 @@
-"""A server of somebody else, named by DATABASE_URL."""
+"""An external Postgres server, named by DATABASE_URL."""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict
 from app.core.errors import Invalid
 
 PROBE_SECONDS = 5
-# What libpq reads from its environment, so that no password stands in a list of processes.
+# libpq reads these variables: a password in the arguments would be visible in the process list.
 ENVIRONMENT = {
     "host": "PGHOST",
     "hostaddr": "PGHOSTADDR",
@@ -29,14 +29,14 @@ ENVIRONMENT = {
 
 
 class BadDatabaseUrl(Invalid):
-    """DATABASE_URL cannot be read; write postgresql://user:password@host:port/name."""
+    """DATABASE_URL is not a valid URL; write postgresql://user:password@host:port/name."""
 
     code = "bad-database-url"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalStatus:
-    """Whether an external server answers; `url` holds no password."""
+    """The state of an external server; `url` contains no password."""
 
     running: bool
     version: str | None
@@ -45,7 +45,7 @@ class ExternalStatus:
 
 
 def connection_parameters(url: str) -> Mapping[str, str]:
-    """The parts of a URL by their libpq names; raises `BadDatabaseUrl`, never showing the URL."""
+    """The parts of a URL by their libpq names; raises `BadDatabaseUrl` without the URL, which may contain a password."""
     try:
         parts = conninfo_to_dict(re.sub(r"^postgres(ql)?\+\w+://", "postgresql://", url))
     except psycopg.ProgrammingError:
@@ -54,7 +54,7 @@ def connection_parameters(url: str) -> Mapping[str, str]:
 
 
 def psql_environment(url: str) -> dict[str, str]:
-    """The variables that lead `psql` to a database without a word in its arguments."""
+    """The environment variables that connect `psql` to a database."""
     parts = connection_parameters(url)
     return {ENVIRONMENT[name]: value for name, value in parts.items() if name in ENVIRONMENT}
 
@@ -67,7 +67,7 @@ def without_password(url: str) -> str:
 
 
 def external_status(url: str) -> ExternalStatus:
-    """Ask the server for its version; a failure is part of the answer."""
+    """Query the version of the server; a failure becomes the `error` of the status."""
     parts = {"connect_timeout": str(PROBE_SECONDS), **connection_parameters(url)}
     try:
         with psycopg.connect("", **parts) as connection:  # type: ignore[arg-type]

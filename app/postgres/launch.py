@@ -1,4 +1,4 @@
-"""Making a cluster and starting its server, with what the programs say turned into errors."""
+"""Creates a cluster and starts its server; translates the output of Postgres into errors."""
 
 import os
 import re
@@ -12,27 +12,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.core.secret_files import replace_secret_file
-from app.postgres.account import Account, can_enter, run_as
-from app.postgres.binaries import Binaries
-from app.postgres.errors import CannotStart, DiskFull, WrongOwner
-from app.postgres.folder import Folder
-from app.postgres.locks import FileLock, StillLocked
-from app.postgres.process import (
+from app.postgres.data_folder import DatabaseFolder, FileLock, StillLocked
+from app.postgres.errors import DatabaseStartError, DiskFull, WrongOwner
+from app.postgres.postmaster import (
     Postmaster,
     drop_stale_lock_file,
+    end_orphaned_sessions,
     find_postmaster,
     lock_file,
-    quit_leftovers,
 )
+from app.postgres.programs import PostgresBinaries, ServerAccount, can_enter, run_as
 
 HOST = "127.0.0.1"
 SUPERUSER = "postgres"
 APP_ROLE = "mosaico"
-LEFTOVER_SECONDS = 60.0
-START_SECONDS = 60.0
-DYING_SECONDS = 3.0
-RETRY_SECONDS = 0.1
-# Magic link of the kernel: it leads to the working folder whatever lies above it.
+ORPHAN_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 60.0
+PORT_RELEASE_TIMEOUT_S = 3.0
+RETRY_INTERVAL_S = 0.1
+# A link of the kernel to the working folder: it works even below folders that the account cannot enter.
 WORKING_FOLDER = Path("/proc/self/cwd")
 
 CLUSTER_SETTINGS = {
@@ -44,7 +42,7 @@ CLUSTER_SETTINGS = {
 }
 SERVER_SETTINGS = {
     "listen_addresses": HOST,
-    # No socket files: their path may be 107 bytes long, and a data folder lies anywhere.
+    # No socket files: their path is limited to 107 bytes, and the data folder may have a longer path.
     "unix_socket_directories": "",
     "cluster_name": "mosaico",
     "logging_collector": "on",
@@ -54,108 +52,118 @@ SERVER_SETTINGS = {
     "log_rotation_size": "0",
     "log_truncate_on_rotation": "on",
 }
-FAST_BUT_FORGETFUL = {
+NOT_DURABLE_SETTINGS = {
     "fsync": "off",
     "synchronous_commit": "off",
     "full_page_writes": "off",
-    # Its workers belong to the superuser, and one in a database keeps a test from dropping it.
+    # An autovacuum worker inside a database prevents a test from dropping the database.
     "autovacuum": "off",
 }
 
 
-class PortTaken(CannotStart):
-    """Another program listens on the port of the embedded database."""
+class DatabasePortInUse(DatabaseStartError):
+    """The port of the embedded database is in use."""
 
 
-class StillRecovering(CannotStart):
-    """What a killed server left behind is still in use; try again in a few seconds."""
+class StillRecovering(DatabaseStartError):
+    """Processes of a killed server are still running; try again in a few seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launcher:
-    """How the server of one folder is made and started; the caller holds the folder's lock."""
+    """Creates and starts the server of one folder. The caller holds the lock of the folder."""
 
-    folder: Folder
-    binaries: Binaries
-    account: Account | None
+    folder: DatabaseFolder
+    binaries: PostgresBinaries
+    account: ServerAccount | None
     durable: bool
 
     def create_cluster(self) -> None:
-        """Make the cluster, all of it or none: a killed attempt is thrown away by the next."""
-        cluster = self.folder.unfinished_cluster
-        with self._server_lock(LEFTOVER_SECONDS) as server_lock:
+        """Create the cluster atomically: initdb works in another folder, which is renamed at the end."""
+        cluster = self.folder.incomplete_cluster
+        with self._server_lock(ORPHAN_TIMEOUT_S) as server_lock:
             shutil.rmtree(cluster, ignore_errors=True)
             for role in (SUPERUSER, APP_ROLE):
                 replace_secret_file(self.folder.password_file(role), secrets.token_urlsafe(24))
             self._make_folder(cluster)
             self._initdb(cluster, server_lock.descriptor)
             cluster.rename(self.folder.cluster)
-            _sync(self.folder.path)
+            _sync_folder(self.folder.path)
 
     def start(self) -> Postmaster:
-        """Start the server on the port it had before, or on another when that is taken.
+        """Start the server on its previous port, or on another one if that is in use.
 
-        Raises: `DiskFull`, `WrongOwner`, or `CannotStart` with what the server said last.
+        Raises: `DiskFull`, `WrongOwner`, or `DatabaseStartError` with what the server said last.
         """
         self._make_folder(self.folder.log)
-        port = self.folder.kept_port() or free_port()
+        port = self.folder.last_port() or free_port()
         begin = time.monotonic()
-        # A killed server is gone from sight a moment before its port is free again.
-        port_patience = DYING_SECONDS if lock_file(self.folder.cluster).exists() else 0.0
+        # The port of a killed server is released shortly after its process is gone.
+        port_patience = PORT_RELEASE_TIMEOUT_S if lock_file(self.folder.cluster).exists() else 0.0
         while True:
-            # Whoever was killed while starting may have left a server that is just coming up.
-            if found := find_postmaster(self.folder.cluster):
-                return found
+            # A killed starter may have left a server that is still starting.
+            if postmaster := find_postmaster(self.folder.cluster):
+                return postmaster
             try:
                 return self._start_on(port)
-            except PortTaken:
+            except DatabasePortInUse:
                 if time.monotonic() - begin >= port_patience:
                     port = free_port()
             except (StillRecovering, StillLocked):
-                if time.monotonic() - begin > LEFTOVER_SECONDS:
+                if time.monotonic() - begin > ORPHAN_TIMEOUT_S:
                     raise
-            time.sleep(RETRY_SECONDS)
+            time.sleep(RETRY_INTERVAL_S)
 
     def _start_on(self, port: int) -> Postmaster:
         if not is_free(port):
-            raise PortTaken(f"port {port} is taken")
-        quit_leftovers(self.folder.cluster)
-        with self._server_lock(RETRY_SECONDS) as server_lock:
-            if self.folder.kept_port() != port:
+            raise DatabasePortInUse(f"port {port} is taken")
+        end_orphaned_sessions(self.folder.cluster)
+        with self._server_lock(RETRY_INTERVAL_S) as server_lock:
+            if self.folder.last_port() != port:
                 replace_secret_file(self.folder.port_file, str(port))
             drop_stale_lock_file(self.folder.cluster)
             return self._pg_ctl_start(port, server_lock.descriptor)
 
     def _server_lock(self, timeout: float) -> FileLock:
-        """The lock that every program of Postgres inherits and holds until it ends."""
+        """The lock that every Postgres process inherits and holds until it ends."""
         return FileLock(
             self.folder.server_lock,
             timeout=timeout,
             complaint=f"processes of an earlier server still use {self.folder.path} (perhaps in"
-            " another container); stop them, then start again",
+            " another container); stop them, then try again",
         )
 
     def _pg_ctl_start(self, port: int, server_lock: int) -> Postmaster:
         before = _log_sizes(self.folder.log)
         command: list[str | Path] = [
-            *(self.binaries.program("pg_ctl"), "-D", self._seen(self.folder.cluster)),
-            *("-w", "-t", f"{START_SECONDS:.0f}", "-l", "../log/startup.log"),
+            *(
+                self.binaries.program("pg_ctl"),
+                "-D",
+                self._path_seen_by_server(self.folder.cluster),
+            ),
+            *("-w", "-t", f"{START_TIMEOUT_S:.0f}", "-l", "../log/startup.log"),
             *("-o", shlex.join(_options(self._server_settings(port))), "start"),
         ]
         done = run_as(self.account, command, cwd=self.folder.cluster, pass_fds=(server_lock,))
         started = find_postmaster(self.folder.cluster)
         if started is None:
-            said = _logged_since(self.folder.log, before) or done.stderr + done.stdout
-            raise _failure(said, f"its log lies in {self.folder.log}")
+            output = _log_text_since(self.folder.log, before) or done.stderr + done.stdout
+            raise _error_of_output(output, f"see the log files in {self.folder.log}")
         return started
 
     def _initdb(self, cluster: Path, server_lock: int) -> None:
         password = self.folder.path / "initdb.password"
         replace_secret_file(password, self.folder.password(SUPERUSER))
         if self.account:
-            self.account.own(password)
+            self.account.take_ownership(password)
         command: list[str | Path] = [
-            *(self.binaries.program("initdb"), "-D", self._seen(cluster), "-U", SUPERUSER),
+            *(
+                self.binaries.program("initdb"),
+                "-D",
+                self._path_seen_by_server(cluster),
+                "-U",
+                SUPERUSER,
+            ),
             *("--auth=scram-sha-256", f"--pwfile=../{password.name}"),
             *("--encoding=UTF8", "--locale=C"),
             *("--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
@@ -168,23 +176,25 @@ class Launcher:
             password.unlink()
         if done.returncode != 0:
             shutil.rmtree(cluster, ignore_errors=True)
-            raise _failure(done.stderr or done.stdout, f"initdb ended with {done.returncode}")
+            raise _error_of_output(
+                done.stderr or done.stdout, f"initdb ended with {done.returncode}"
+            )
 
     def _make_folder(self, path: Path) -> None:
-        """Whoever was killed between the two steps left a folder that is not the account's yet."""
+        """Create a folder for the account. Also repairs the owner after a kill between the two steps."""
         path.mkdir(mode=0o700, exist_ok=True)
         if self.account:
-            self.account.own(path)
+            self.account.take_ownership(path)
 
-    def _seen(self, cluster: Path) -> Path:
-        """The path under which the server's account reaches the cluster from inside it."""
+    def _path_seen_by_server(self, cluster: Path) -> Path:
+        """The path by which the account of the server reaches the cluster."""
         if self.account is None or can_enter(cluster.parent, self.account):
             return cluster
         if WORKING_FOLDER.exists():
             return WORKING_FOLDER
         raise WrongOwner(
-            f"the server runs as uid {self.account.uid}, who cannot enter {cluster.parent}; set"
-            " MOSAICO_DATA_DIR to a folder that everybody may pass through, such as"
+            f"the server runs as uid {self.account.uid}, which cannot enter {cluster.parent}; set"
+            " MOSAICO_DATA_DIR to a folder that every user can enter, such as"
             " /var/lib/mosaico, or run MOSAICO as an ordinary user"
         )
 
@@ -192,17 +202,17 @@ class Launcher:
         return {
             **SERVER_SETTINGS,
             "port": str(port),
-            **({} if self.durable else FAST_BUT_FORGETFUL),
+            **({} if self.durable else NOT_DURABLE_SETTINGS),
         }
 
 
 def crashed(cluster: Path) -> bool:
-    """Whether the server is gone without having shut down."""
+    """Whether the server ended without a shutdown."""
     return lock_file(cluster).exists() and find_postmaster(cluster) is None
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on."""
+    """A free TCP port of this machine."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
@@ -219,28 +229,30 @@ def is_free(port: int) -> bool:
         return True
 
 
-def _failure(said: str, where: str) -> CannotStart | WrongOwner:
-    """What the output of a program of Postgres means."""
-    reason = _reason(said)
-    if "No space left on device" in said or "Disk quota exceeded" in said:
+def _error_of_output(output: str, where: str) -> DatabaseStartError | WrongOwner:
+    """Translate the output of a Postgres program into an error."""
+    reason = _reason_in_output(output)
+    if "No space left on device" in output or "Disk quota exceeded" in output:
         return DiskFull(f"the disk is full ({reason}); free some space and start again")
-    if "Address already in use" in said:
-        return PortTaken(reason)
-    if "still in use" in said or 'lock file "postmaster.pid" already exists' in said:
-        return StillRecovering(f"the killed server has not quite ended ({reason}); try again")
-    if "invalid permissions" in said or "wrong ownership" in said:
+    if "Address already in use" in output:
+        return DatabasePortInUse(reason)
+    if "still in use" in output or 'lock file "postmaster.pid" already exists' in output:
+        return StillRecovering(
+            f"processes of the killed server are still running ({reason}); try again"
+        )
+    if "invalid permissions" in output or "wrong ownership" in output:
         return WrongOwner(
             f"Postgres refuses its data folder ({reason}); it must belong to the user that runs"
             " the server, with mode 0700: `chmod 700` the folder `data`"
         )
-    return CannotStart(f"the embedded database does not start: {reason} ({where})")
+    return DatabaseStartError(f"the embedded database does not start: {reason} ({where})")
 
 
-def _reason(said: str) -> str:
-    """The line that explains most: the first fatal one, else the last."""
-    lines = [line for line in said.splitlines() if line.strip()]
+def _reason_in_output(output: str) -> str:
+    """The most informative line: the first fatal one, else the last one."""
+    lines = [line for line in output.splitlines() if line.strip()]
     telling = [line for line in lines if re.search(r"\b(FATAL|PANIC|error):", line)]
-    line = (telling or lines[-1:] or ["it said nothing"])[0]
+    line = (telling or lines[-1:] or ["no output"])[0]
     return re.sub(r"^.*?\b(FATAL|PANIC|error): +", "", line)
 
 
@@ -252,7 +264,7 @@ def _log_sizes(log: Path) -> dict[Path, int]:
     return {path: path.stat().st_size for path in log.glob("*.log")}
 
 
-def _logged_since(log: Path, before: Mapping[Path, int]) -> str:
+def _log_text_since(log: Path, before: Mapping[Path, int]) -> str:
     texts = []
     for path, size in _log_sizes(log).items():
         start = before.get(path, 0)
@@ -261,7 +273,7 @@ def _logged_since(log: Path, before: Mapping[Path, int]) -> str:
     return "\n".join(texts)
 
 
-def _sync(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

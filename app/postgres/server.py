@@ -1,4 +1,4 @@
-"""The embedded Postgres: one server per data folder, shared by all who use it."""
+"""The embedded Postgres: one server per data folder, shared by all processes that use it."""
 
 import logging
 import threading
@@ -13,30 +13,37 @@ from typing import Self
 import psycopg
 from psycopg import sql
 
-from app.postgres.account import server_account
-from app.postgres.binaries import packaged_binaries, usable_binaries
-from app.postgres.errors import CannotStart, NotRunning, clear_os_errors
-from app.postgres.folder import Folder, embedded_postgres_dir, free_bytes
+from app.postgres.data_folder import (
+    DatabaseFolder,
+    DatabaseOwner,
+    FileLock,
+    embedded_postgres_dir,
+    free_bytes,
+    owner_pids,
+    remove_dead_owners,
+)
+from app.postgres.errors import DatabaseNotRunning, DatabaseStartError, translate_os_errors
 from app.postgres.launch import APP_ROLE, HOST, SUPERUSER, Launcher, crashed
-from app.postgres.locks import FileLock, Owner, owner_pids, sweep_owners
-from app.postgres.process import Postmaster, find_postmaster, is_postmaster, shut_down
+from app.postgres.postmaster import Postmaster, find_postmaster, is_postmaster, shut_down
+from app.postgres.programs import packaged_binaries, server_account, usable_binaries
 
 DATABASE = "mosaico"
-DECISION_SECONDS = 300.0
-READY_SECONDS = 300.0
-POLL_SECONDS = 0.05
+DECISION_TIMEOUT_S = 300.0
+READY_TIMEOUT_S = 300.0
+POLL_INTERVAL_S = 0.05
 NO_ANSWER = (psycopg.OperationalError, psycopg.InterfaceError)
-PROBE_SECONDS = 5
+PROBE_TIMEOUT_S = 5
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatus:
-    """The embedded server at one moment.
+    """The state of the embedded server.
 
-    `url` holds no password. `version` is the server's, or the major version that wrote the data.
-    `owners` are the processes that hold a lease; a `detached` server stays without any.
+    `url` contains no password. `version` is the version of the running server, else the major version
+    that wrote the data. `owners` are the processes that hold a lease. A `detached` server keeps
+    running without a lease.
     """
 
     running: bool
@@ -51,59 +58,61 @@ class ServerStatus:
 
 
 class EmbeddedPostgres:
-    """A Postgres 18 in a folder, started by the first who needs it, stopped by the last who leaves.
+    """A Postgres 18 server in a folder: the first lease starts it, the last one stops it.
 
-    Any number of processes may use one folder at once. A killed owner stops counting by itself;
-    a killed server is recovered by the next `acquire`, `start` or `Lease.revive`. `durable=False`
-    trades the safety of committed data against speed, for tests.
+    Any number of processes can use one folder at once. The lease of a killed process ends with it,
+    because its file lock does. The next `acquire`, `start` or `DatabaseLease.revive` recovers a
+    killed server. `durable=False` gives up the safety of committed data for speed, for tests.
     """
 
     def __init__(self, data_dir: Path, *, durable: bool = True) -> None:
-        self._folder = Folder(path=embedded_postgres_dir(data_dir))
+        self._folder = DatabaseFolder(path=embedded_postgres_dir(data_dir))
         self._durable = durable
 
-    def acquire(self) -> "Lease":
-        """Start or find the server, and keep it until the lease is released.
+    def acquire(self) -> "DatabaseLease":
+        """Start the server if needed, and keep it running until the lease is released.
 
-        Raises: `CannotStart`, `DiskFull`, `ForeignFolder`, `ForeignVersion`, `WrongOwner`.
-        Locks:  the folder, so that of two who come at once one starts and one finds.
+        Raises: `DatabaseStartError`, `DiskFull`, `FolderNotOwned`, `DataVersionMismatch`, `WrongOwner`.
+        Locks:  the folder, so that only one of two concurrent callers starts the server.
         """
         with self._decision(claim=True):
-            owner = Owner(self._folder.owners)
+            owner = DatabaseOwner(self._folder.owners)
             try:
-                return Lease(self, owner, self._url_of(self._ensure_running()))
+                return DatabaseLease(self, owner, self._url_of(self._ensure_running()))
             except BaseException:
                 owner.leave()
                 raise
 
     def start(self) -> str:
-        """Start or find the server, and let it run until `stop`; returns its URL."""
+        """Start the server if needed and keep it running until `stop`; returns its URL."""
         with self._decision(claim=True):
             url = self._url_of(self._ensure_running())
             self._folder.detached_mark.touch()
             return url
 
     def stop(self) -> bool:
-        """Shut the server down, whoever uses it; False when none was running."""
+        """Stop the server even if it is in use; False if no server was running."""
         if not self._is_claimed():
             return False
         with self._decision():
             self._folder.detached_mark.unlink(missing_ok=True)
             if owners := owner_pids(self._folder.owners):
-                log.warning("stopping the database under the processes %s", owners)
+                log.warning("stopping the database while the processes %s use it", owners)
             return self._shut_down()
 
     def status(self) -> ServerStatus:
-        """What is known about the server; a folder that does not exist has none running."""
+        """The state of the server; not running if the folder does not exist."""
         claimed = self._is_claimed()
-        found = find_postmaster(self._folder.cluster) if claimed else None
-        version = self._probe(found) if found else None
+        postmaster = find_postmaster(self._folder.cluster) if claimed else None
+        version = self._probe(postmaster) if postmaster else None
         return ServerStatus(
             running=version is not None,
-            pid=found.pid if found else None,
-            port=found.port if found else None,
+            pid=postmaster.pid if postmaster else None,
+            port=postmaster.port if postmaster else None,
             version=version or (self._folder.written_version() if claimed else None),
-            url=f"postgresql://{APP_ROLE}@{HOST}:{found.port}/{DATABASE}" if found else None,
+            url=f"postgresql://{APP_ROLE}@{HOST}:{postmaster.port}/{DATABASE}"
+            if postmaster
+            else None,
             data_dir=self._folder.path.parent,
             log_dir=self._folder.log,
             owners=owner_pids(self._folder.owners) if claimed else (),
@@ -111,55 +120,55 @@ class EmbeddedPostgres:
         )
 
     def url(self) -> str:
-        """The URL of the running server, with its password; raises `NotRunning`."""
+        """The URL of the running server, with its password; raises `DatabaseNotRunning`."""
         return self._url_of(self._running())
 
     def superuser_url(self) -> str:
-        """The same for the superuser, who may make roles and extensions."""
+        """The URL of the superuser, who can create roles and extensions."""
         port, password = self._running().port, self._folder.password(SUPERUSER)
         return f"postgresql://{SUPERUSER}:{password}@{HOST}:{port}/{SUPERUSER}"
 
-    def _leave(self, owner: Owner) -> None:
-        """Give up a lease; the last one stops a server that was not started to stay."""
-        if not self._folder.path.exists():  # deleted under us: the server ends by itself
+    def _leave(self, owner: DatabaseOwner) -> None:
+        """End a lease; the last one stops the server unless it is detached."""
+        if not self._folder.path.exists():  # the folder was deleted: the server ends by itself
             return
         with self._decision():
             owner.leave()
-            sweep_owners(self._folder.owners)
+            remove_dead_owners(self._folder.owners)
             if not owner_pids(self._folder.owners) and not self._folder.detached_mark.exists():
                 self._shut_down()
 
     def _revive(self) -> str | None:
-        """Start a server again that died; None when it lives or was stopped on purpose."""
+        """Restart a crashed server; None if it is running or was stopped on purpose."""
         if not crashed(self._folder.cluster):
             return None
         with self._decision():
             if not crashed(self._folder.cluster):
                 return None
-            log.warning("the database died; starting it again")
+            log.warning("the database crashed: restarting it")
             return self._url_of(self._ensure_running())
 
     @contextmanager
     def _decision(self, *, claim: bool = False) -> Iterator[None]:
-        with clear_os_errors(self._folder.path):
+        with translate_os_errors(self._folder.path):
             if claim:
                 self._folder.claim()
             with FileLock(
                 self._folder.decision_lock,
-                timeout=DECISION_SECONDS,
+                timeout=DECISION_TIMEOUT_S,
                 complaint=f"another process has been starting or stopping the database in"
-                f" {self._folder.path} for minutes; end it, then try again",
+                f" {self._folder.path} for five minutes; end that process, then try again",
             ):
                 yield
 
     def _is_claimed(self) -> bool:
-        with clear_os_errors(self._folder.path):
+        with translate_os_errors(self._folder.path):
             return self._folder.is_claimed()
 
     def _ensure_running(self) -> Postmaster:
-        found = find_postmaster(self._folder.cluster)
-        if found is not None and self._wait_until_ready(found):
-            return found
+        postmaster = find_postmaster(self._folder.cluster)
+        if postmaster is not None and self._wait_until_ready(postmaster):
+            return postmaster
         launcher = self._launcher()
         if not self._folder.cluster.exists():
             self._folder.check_space(free_bytes)
@@ -167,7 +176,9 @@ class EmbeddedPostgres:
         self._folder.check_version()
         started = launcher.start()
         if not self._wait_until_ready(started):
-            raise CannotStart(f"the database ended while starting; see {self._folder.log}")
+            raise DatabaseStartError(
+                f"the database ended while it started; see the log files in {self._folder.log}"
+            )
         return started
 
     def _launcher(self) -> Launcher:
@@ -180,29 +191,31 @@ class EmbeddedPostgres:
         )
 
     def _wait_until_ready(self, server: Postmaster) -> bool:
-        """Wait for a first answer, which may take a recovery; False when the server dies."""
-        deadline = time.monotonic() + READY_SECONDS
+        """Wait until the server answers, after crash recovery if needed; False if it dies."""
+        deadline = time.monotonic() + READY_TIMEOUT_S
         while True:
             try:
                 self._prepare(server)
             except NO_ANSWER as error:
                 if not is_postmaster(server.pid, self._folder.cluster):
                     return False
-                if _is_final(error) or time.monotonic() > deadline:
-                    raise CannotStart(
-                        f"the database on port {server.port} does not let us in:"
+                if _is_authentication_error(error) or time.monotonic() > deadline:
+                    raise DatabaseStartError(
+                        f"the database on port {server.port} refuses the connection:"
                         f" {str(error).strip()}; see {self._folder.log}"
                     ) from error
-                time.sleep(POLL_SECONDS)
+                time.sleep(POLL_INTERVAL_S)
             else:
                 return True
 
     def _prepare(self, server: Postmaster) -> None:
-        """Make our role and database where they are missing: after a start, or a killed one."""
+        """Create our role and database if they are missing: a killed start leaves them out."""
         with self._superuser(server) as connection:
-            if not _exists(connection, "SELECT 1 FROM pg_roles WHERE rolname = %s", APP_ROLE):
+            if not _row_exists(connection, "SELECT 1 FROM pg_roles WHERE rolname = %s", APP_ROLE):
                 _create_role(connection, self._folder.password(APP_ROLE))
-            if not _exists(connection, "SELECT 1 FROM pg_database WHERE datname = %s", DATABASE):
+            if not _row_exists(
+                connection, "SELECT 1 FROM pg_database WHERE datname = %s", DATABASE
+            ):
                 connection.execute(
                     sql.SQL("CREATE DATABASE {} OWNER {}").format(
                         sql.Identifier(DATABASE), sql.Identifier(APP_ROLE)
@@ -210,7 +223,7 @@ class EmbeddedPostgres:
                 )
 
     def _probe(self, server: Postmaster) -> str | None:
-        """The version that the server answers; None when it does not answer."""
+        """The version of the server; None if it does not answer."""
         try:
             with self._superuser(server) as connection:
                 return connection.info.parameter_status("server_version")
@@ -218,7 +231,7 @@ class EmbeddedPostgres:
             return None
 
     def _superuser(self, server: Postmaster) -> psycopg.Connection:
-        # require_auth: a stranger on our port must prove that it knows the password as well.
+        # require_auth: another program on this port must prove that it knows the password, too.
         return psycopg.connect(
             host=HOST,
             port=server.port,
@@ -228,35 +241,35 @@ class EmbeddedPostgres:
             require_auth="scram-sha-256",
             sslmode="disable",
             gssencmode="disable",
-            connect_timeout=PROBE_SECONDS,
+            connect_timeout=PROBE_TIMEOUT_S,
             application_name="mosaico launcher",
             autocommit=True,
         )
 
     def _running(self) -> Postmaster:
-        found = find_postmaster(self._folder.cluster) if self._is_claimed() else None
-        if found is None or self._probe(found) is None:
-            raise NotRunning(
+        postmaster = find_postmaster(self._folder.cluster) if self._is_claimed() else None
+        if postmaster is None or self._probe(postmaster) is None:
+            raise DatabaseNotRunning(
                 f"no database is running in {self._folder.path}; start it with"
-                " `mosaico db start`, or let `mosaico serve` do it"
+                " `mosaico db start` or `mosaico serve`"
             )
-        return found
+        return postmaster
 
     def _shut_down(self) -> bool:
-        found = find_postmaster(self._folder.cluster)
-        if found is not None:
-            shut_down(found, self._folder.cluster)
-        return found is not None
+        postmaster = find_postmaster(self._folder.cluster)
+        if postmaster is not None:
+            shut_down(postmaster, self._folder.cluster)
+        return postmaster is not None
 
     def _url_of(self, server: Postmaster) -> str:
         password = self._folder.password(APP_ROLE)
         return f"postgresql://{APP_ROLE}:{password}@{HOST}:{server.port}/{DATABASE}"
 
 
-class Lease:
-    """One owner's claim on a running server; `release` it, or use it in a `with`."""
+class DatabaseLease:
+    """Keeps a server running until `release` or the end of the `with` block."""
 
-    def __init__(self, server: EmbeddedPostgres, owner: Owner, url: str) -> None:
+    def __init__(self, server: EmbeddedPostgres, owner: DatabaseOwner, url: str) -> None:
         self._server = server
         self._owner = owner
         self._url = url
@@ -267,25 +280,25 @@ class Lease:
         return self._url
 
     def revive(self) -> bool:
-        """Start the server again if it was killed; True if that was needed.
+        """Restart the server if it crashed; True if that was necessary.
 
         A server that was stopped on purpose stays stopped. The port stays the same unless another
-        program took it meanwhile.
+        program uses it now.
         """
         url = self._server._revive() if self._owner.is_mine else None  # noqa: SLF001 - one module
         self._url = url or self._url
         return url is not None
 
     def keep_alive(self, until: threading.Event, *, every_seconds: float = 1.0) -> None:
-        """Revive the server whenever it dies, until the event is set; runs in a thread."""
+        """Restart the server whenever it crashes, until the event is set; runs in a thread."""
         while not until.wait(every_seconds):
             try:
                 self.revive()
-            except Exception:  # a full disk now must not end the watch for ever
-                log.warning("the database could not be started again", exc_info=True)
+            except Exception:  # a disk that is full now must not end the supervision for good
+                log.warning("the database could not be restarted", exc_info=True)
 
     def release(self) -> None:
-        """Leave; the last owner stops the server. In a forked child this does nothing."""
+        """End the lease; the last one stops the server. Does nothing in a forked child."""
         if self._owner.is_mine:
             self._server._leave(self._owner)  # noqa: SLF001 - one module
 
@@ -301,12 +314,12 @@ class Lease:
         self.release()
 
 
-def _exists(connection: psycopg.Connection, query: str, name: str) -> bool:
+def _row_exists(connection: psycopg.Connection, query: str, name: str) -> bool:
     return connection.execute(query.encode(), [name]).fetchone() is not None
 
 
 def _create_role(connection: psycopg.Connection, password: str) -> None:
-    # The verifier is made here, so that the password never reaches the server or its log.
+    # The client computes the verifier, so the password never reaches the server or its log.
     verifier = connection.pgconn.encrypt_password(
         password.encode(), APP_ROLE.encode(), b"scram-sha-256"
     )
@@ -317,6 +330,6 @@ def _create_role(connection: psycopg.Connection, password: str) -> None:
     )
 
 
-def _is_final(error: psycopg.Error) -> bool:
-    """Whether waiting cannot help: who answered does not share our password."""
+def _is_authentication_error(error: psycopg.Error) -> bool:
+    """Whether the server rejects our password: waiting does not help then."""
     return "authentication" in str(error)

@@ -9,7 +9,7 @@ import yaml
 
 from app.cli import cli
 from app.core.settings import Settings, variable_name
-from app.postgres.binaries import packaged_binaries
+from app.postgres.programs import packaged_binaries
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "deployment.md").read_text()

@@ -23,7 +23,7 @@ from app.core.migrations import (
     require_current,
     upgrade,
 )
-from app.postgres.server import Lease
+from app.postgres.server import DatabaseLease
 from tests.support.postgres import drop_database, make_database
 from tests.support.service import Service, pair
 
@@ -33,7 +33,7 @@ _numbers = count()
 
 
 @contextmanager
-def empty_database(server: Lease, worker_id: str) -> Iterator[str]:
+def empty_database(server: DatabaseLease, worker_id: str) -> Iterator[str]:
     name = f"migrations_{worker_id}_{next(_numbers)}"
     drop_database(server.url, name)
     try:
@@ -85,7 +85,7 @@ def test_down_to_nothing_leaves_nothing_behind(fresh_database_url: str) -> None:
     require_current(fresh_database_url)
 
 
-def test_two_who_migrate_at_once_take_turns(postgres_server: Lease, worker_id: str) -> None:
+def test_two_who_migrate_at_once_take_turns(postgres_server: DatabaseLease, worker_id: str) -> None:
     with empty_database(postgres_server, worker_id) as url:
         migrators = [
             subprocess.Popen(
@@ -106,7 +106,7 @@ def test_two_who_migrate_at_once_take_turns(postgres_server: Lease, worker_id: s
 
 
 def test_an_unknown_schema_is_refused_with_its_remedy(
-    fresh_database_url: str, postgres_server: Lease, worker_id: str
+    fresh_database_url: str, postgres_server: DatabaseLease, worker_id: str
 ) -> None:
     require_current(fresh_database_url)
     with psycopg.connect(libpq_url(fresh_database_url), autocommit=True) as connection:

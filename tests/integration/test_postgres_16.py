@@ -13,8 +13,7 @@ from app.core.encryption import SecretBox
 from app.core.migrations import downgrade, upgrade
 from app.core.resources import Resources
 from app.jobs.pool import ProcessPool
-from app.postgres.account import run_as, server_account
-from app.postgres.binaries import LIBRARIES, PACKAGE, packaged_binaries
+from app.postgres.programs import LIBRARIES, PACKAGE, packaged_binaries, run_as, server_account
 from tests.support.service import pair, running_service
 
 PROGRAMS = packaged_binaries().site / PACKAGE / "pginstall"
@@ -32,7 +31,7 @@ def postgres_16() -> Iterator[str]:
     programs, cluster = folder / PACKAGE / "pginstall" / "bin", folder / "cluster"
     cluster.mkdir(mode=0o700)
     if account:
-        account.own(cluster)
+        account.take_ownership(cluster)
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     options = f"-p {port} -h 127.0.0.1 -k '' -c fsync=off"

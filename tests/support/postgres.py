@@ -8,13 +8,13 @@ from psycopg import sql
 
 from app.core.migrations import upgrade
 from app.postgres.launch import APP_ROLE
-from app.postgres.server import EmbeddedPostgres, Lease
+from app.postgres.server import DatabaseLease, EmbeddedPostgres
 
 ONE_AT_A_TIME = 7_202_611
 MIGRATED = "migrated"
 
 
-def cluster(tmp_root: Path) -> Lease:
+def cluster(tmp_root: Path) -> DatabaseLease:
     """The server below `tmp_root`, shared by every test process that names the same folder.
 
     Each process is an owner and the last one stops the server. Nothing in it survives a crash of

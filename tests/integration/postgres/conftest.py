@@ -11,7 +11,7 @@ from typing import IO
 
 import pytest
 
-from app.postgres.server import EmbeddedPostgres, Lease
+from app.postgres.server import DatabaseLease, EmbeddedPostgres
 from tests.support.postgres import cluster
 
 OWNER = """
@@ -121,7 +121,7 @@ def own(data_dir: Path) -> Iterator[Callable[..., OwnerProcess]]:
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Lease]:
+def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[DatabaseLease]:
     base = tmp_path_factory.getbasetemp()
     with cluster(base if worker_id == "master" else base.parent) as lease:
         yield lease

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.postgres.cli import cli
-from app.postgres.server import EmbeddedPostgres, Lease
+from app.postgres.server import DatabaseLease, EmbeddedPostgres
 
 SECRETLESS = "postgresql://mosaico@127.0.0.1:"
 
@@ -35,13 +35,13 @@ def test_start_url_status_stop(fresh: EmbeddedPostgres) -> None:
     url = run("url").stdout.strip()
     with psycopg.connect(url) as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
-    shown = json.loads(run("status", "--format", "json").stdout)
-    assert shown["running"] is True
-    assert shown["detached"] is True
-    assert shown["url"].startswith(SECRETLESS)
-    assert {"pid", "port", "version", "dataDir", "logDir", "owners"} <= set(shown)
+    status = json.loads(run("status", "--format", "json").stdout)
+    assert status["running"] is True
+    assert status["detached"] is True
+    assert status["url"].startswith(SECRETLESS)
+    assert {"pid", "port", "version", "dataDir", "logDir", "owners"} <= set(status)
     assert "running\tyes" in run("status").stdout
-    assert "has stopped" in run("stop").stderr
+    assert "is stopped" in run("stop").stderr
     assert "no database was running" in run("stop").stderr
     assert json.loads(run("status", "--format", "json").stdout)["running"] is False
 
@@ -57,7 +57,9 @@ def test_the_url_of_a_stopped_database_is_an_error() -> None:
     assert "mosaico db start" in refused.stderr
 
 
-def test_psql_answers_without_the_password_in_its_arguments(shared: Lease, data_dir: Path) -> None:
+def test_psql_answers_without_the_password_in_its_arguments(
+    shared: DatabaseLease, data_dir: Path
+) -> None:
     done = subprocess.run(
         [
             *(sys.executable, "-c", "from app.postgres.cli import cli; cli()"),
@@ -85,13 +87,13 @@ def test_an_external_server_is_neither_started_nor_stopped(
 
 
 def test_an_external_server_is_shown_without_its_password(
-    monkeypatch: pytest.MonkeyPatch, shared: Lease
+    monkeypatch: pytest.MonkeyPatch, shared: DatabaseLease
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", shared.url)
-    shown = json.loads(run("status", "--format", "json").stdout)
-    assert shown["running"] is True
-    assert shown["version"].startswith("18.")
-    assert shown["url"].startswith(SECRETLESS)
+    status = json.loads(run("status", "--format", "json").stdout)
+    assert status["running"] is True
+    assert status["version"].startswith("18.")
+    assert status["url"].startswith(SECRETLESS)
     assert run("url").stdout.strip() == shared.url
 
 
@@ -99,10 +101,10 @@ def test_an_external_server_that_does_not_answer_is_shown_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://me:secret@127.0.0.1:1/nothing")
-    shown = run("status", "--format", "json").stdout
-    assert json.loads(shown)["running"] is False
-    assert "refused" in shown
-    assert "secret" not in shown
+    status_output = run("status", "--format", "json").stdout
+    assert json.loads(status_output)["running"] is False
+    assert "refused" in status_output
+    assert "secret" not in status_output
 
 
 def test_upgrade_runs_the_migrations_on_a_database_that_it_starts_if_need_be(

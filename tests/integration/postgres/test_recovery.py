@@ -13,10 +13,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from app.postgres.account import server_account
-from app.postgres.folder import Folder, embedded_postgres_dir
+from app.postgres.data_folder import DatabaseFolder, embedded_postgres_dir
 from app.postgres.launch import crashed
-from app.postgres.process import find_postmaster, lock_file
+from app.postgres.postmaster import find_postmaster, lock_file
+from app.postgres.programs import server_account
 from app.postgres.server import EmbeddedPostgres
 from tests.integration.postgres.conftest import OwnerProcess, until
 
@@ -35,8 +35,8 @@ sys.stdin.readline()
 
 
 @pytest.fixture
-def folder(data_dir: Path) -> Folder:
-    return Folder(path=embedded_postgres_dir(data_dir))
+def folder(data_dir: Path) -> DatabaseFolder:
+    return DatabaseFolder(path=embedded_postgres_dir(data_dir))
 
 
 def kill_server(postgres: EmbeddedPostgres) -> int:
@@ -103,7 +103,9 @@ def test_sessions_that_go_on_computing_for_a_dead_server_are_ended(
         connection.close()
 
 
-def test_a_watched_server_comes_back_by_itself(postgres: EmbeddedPostgres, folder: Folder) -> None:
+def test_a_watched_server_comes_back_by_itself(
+    postgres: EmbeddedPostgres, folder: DatabaseFolder
+) -> None:
     with postgres.acquire() as lease:
         enough = threading.Event()
         watch = threading.Thread(
@@ -127,7 +129,9 @@ def test_a_server_that_was_stopped_on_purpose_is_not_revived(postgres: EmbeddedP
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux adopts orphans on demand")
-def test_a_zombie_counts_as_dead(postgres: EmbeddedPostgres, folder: Folder, own: Own) -> None:
+def test_a_zombie_counts_as_dead(
+    postgres: EmbeddedPostgres, folder: DatabaseFolder, own: Own
+) -> None:
     """As in a container whose first process does not bury its dead."""
     owner = own(OWNER_THAT_NEVER_BURIES)
     url = owner.said()
@@ -135,20 +139,22 @@ def test_a_zombie_counts_as_dead(postgres: EmbeddedPostgres, folder: Folder, own
     with postgres.acquire() as lease:
         os.kill(zombie, 0)  # its number is still taken
         assert lease.url == url
-        found = find_postmaster(folder.cluster)
-        assert found is not None
-        assert found.pid != zombie
+        postmaster = find_postmaster(folder.cluster)
+        assert postmaster is not None
+        assert postmaster.pid != zombie
 
 
 def test_a_stranger_with_the_number_of_the_dead_server_is_no_obstacle(
-    postgres: EmbeddedPostgres, folder: Folder
+    postgres: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     """As after a restart of the machine: Postgres itself would refuse to start."""
     postgres.start()
-    noted = lock_file(folder.cluster).read_text().splitlines()
+    lock_file_lines = lock_file(folder.cluster).read_text().splitlines()
     postgres.stop()
     with Stranger(folder) as stranger:
-        lock_file(folder.cluster).write_text("\n".join([str(stranger.pid), *noted[1:]]) + "\n")
+        lock_file(folder.cluster).write_text(
+            "\n".join([str(stranger.pid), *lock_file_lines[1:]]) + "\n"
+        )
         assert not postgres.status().running
         with postgres.acquire():
             assert postgres.status().running
@@ -156,7 +162,7 @@ def test_a_stranger_with_the_number_of_the_dead_server_is_no_obstacle(
 
 
 def test_a_lock_file_that_says_nothing_is_no_obstacle(
-    postgres: EmbeddedPostgres, folder: Folder
+    postgres: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     postgres.start()
     postgres.stop()
@@ -166,11 +172,11 @@ def test_a_lock_file_that_says_nothing_is_no_obstacle(
 
 
 def test_a_copy_of_a_running_cluster_is_a_cluster_of_its_own(
-    postgres: EmbeddedPostgres, folder: Folder, tmp_path: Path
+    postgres: EmbeddedPostgres, folder: DatabaseFolder, tmp_path: Path
 ) -> None:
     postgres.start()
     postgres.stop()
-    copied = Folder(path=tmp_path / "copy" / "postgres")
+    copied = DatabaseFolder(path=tmp_path / "copy" / "postgres")
     shutil.copytree(folder.path, copied.path)
     with postgres.acquire() as lease:
         shutil.copy(lock_file(folder.cluster), lock_file(copied.cluster))
@@ -184,19 +190,21 @@ def test_a_copy_of_a_running_cluster_is_a_cluster_of_its_own(
             assert copy.status().pid != postgres.status().pid
 
 
-def test_an_unfinished_cluster_is_made_again(fresh: EmbeddedPostgres, folder: Folder) -> None:
+def test_an_unfinished_cluster_is_made_again(
+    fresh: EmbeddedPostgres, folder: DatabaseFolder
+) -> None:
     folder.claim()
-    folder.unfinished_cluster.mkdir()
-    (folder.unfinished_cluster / "PG_VERSION").write_text("1")
+    folder.incomplete_cluster.mkdir()
+    (folder.incomplete_cluster / "PG_VERSION").write_text("1")
     with fresh.acquire():
-        assert not folder.unfinished_cluster.exists()
+        assert not folder.incomplete_cluster.exists()
 
 
 @pytest.mark.parametrize(
     "moment", ["data.new/PG_VERSION", "data", "log", "log/startup.log", "data/postmaster.pid"]
 )
 def test_a_start_that_was_killed_midway_is_completed_by_the_next(
-    fresh: EmbeddedPostgres, folder: Folder, own: Own, moment: str
+    fresh: EmbeddedPostgres, folder: DatabaseFolder, own: Own, moment: str
 ) -> None:
     owner = own()
     until((folder.path / moment).exists)
@@ -221,7 +229,7 @@ def test_a_taken_port_is_replaced_by_another(postgres: EmbeddedPostgres) -> None
 class Stranger:
     """A living process of the account that the server runs as."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: DatabaseFolder) -> None:
         self.account = server_account(folder.cluster)
 
     def __enter__(self) -> subprocess.Popen[bytes]:

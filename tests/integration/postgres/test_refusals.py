@@ -8,34 +8,34 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import AppError
-from app.postgres.binaries import Binaries
+from app.postgres.data_folder import DatabaseFolder, embedded_postgres_dir
 from app.postgres.errors import (
-    CannotStart,
+    DatabaseStartError,
+    DataVersionMismatch,
     DiskFull,
-    ForeignFolder,
-    ForeignVersion,
+    FolderNotOwned,
     WrongOwner,
 )
-from app.postgres.folder import Folder, embedded_postgres_dir
 from app.postgres.launch import Launcher
-from app.postgres.process import lock_file
+from app.postgres.postmaster import lock_file
+from app.postgres.programs import PostgresBinaries
 from app.postgres.server import EmbeddedPostgres
 
 NOBODY_ELSE = 12345
 
 
 @pytest.fixture
-def folder(data_dir: Path) -> Folder:
-    return Folder(path=embedded_postgres_dir(data_dir))
+def folder(data_dir: Path) -> DatabaseFolder:
+    return DatabaseFolder(path=embedded_postgres_dir(data_dir))
 
 
 def test_a_folder_with_the_work_of_others_is_left_exactly_as_it_was(
-    fresh: EmbeddedPostgres, folder: Folder
+    fresh: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     folder.path.mkdir(parents=True)
     folder.path.chmod(0o755)
     (folder.path / "thesis.txt").write_text("three years")
-    with pytest.raises(ForeignFolder, match="MOSAICO_DATA_DIR"):
+    with pytest.raises(FolderNotOwned, match="MOSAICO_DATA_DIR"):
         fresh.acquire()
     assert [path.name for path in folder.path.iterdir()] == ["thesis.txt"]
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o755
@@ -47,7 +47,7 @@ def test_a_file_in_the_place_of_the_folder_is_named(
     fresh: EmbeddedPostgres, data_dir: Path
 ) -> None:
     data_dir.write_text("a file")
-    with pytest.raises(ForeignFolder, match=str(data_dir)):
+    with pytest.raises(FolderNotOwned, match=str(data_dir)):
         fresh.acquire()
 
 
@@ -62,7 +62,7 @@ def test_the_modes_of_existing_folders_are_not_touched(
         assert _modes(data_dir) == before
 
 
-def test_what_we_make_is_private(fresh: EmbeddedPostgres, folder: Folder) -> None:
+def test_what_we_make_is_private(fresh: EmbeddedPostgres, folder: DatabaseFolder) -> None:
     with fresh.acquire():
         assert stat.S_IMODE(folder.cluster.stat().st_mode) == 0o700
         assert stat.S_IMODE(folder.log.stat().st_mode) == 0o700
@@ -75,24 +75,24 @@ def test_what_we_make_is_private(fresh: EmbeddedPostgres, folder: Folder) -> Non
 def test_a_deep_folder_works_although_socket_paths_are_short(data_dir: Path) -> None:
     deep = data_dir / ("d" * 120) / ("e" * 120) / "with a space and a 'quote'"
     with EmbeddedPostgres(deep, durable=False).acquire() as lease:
-        noted = lock_file(embedded_postgres_dir(deep) / "data").read_text().splitlines()
-        assert noted[4] == ""  # the folder of its sockets: there are none
-        assert ":" + noted[3] + "/" in lease.url
+        lock_file_lines = lock_file(embedded_postgres_dir(deep) / "data").read_text().splitlines()
+        assert lock_file_lines[4] == ""  # the folder of its sockets: there are none
+        assert ":" + lock_file_lines[3] + "/" in lease.url
 
 
 def test_the_data_of_another_version_is_refused_with_both_versions(
-    spare: EmbeddedPostgres, folder: Folder
+    spare: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     spare.start()
     spare.stop()
     (folder.cluster / "PG_VERSION").write_text("16\n")
-    with pytest.raises(ForeignVersion, match=r"Postgres 16.*Postgres 18"):
+    with pytest.raises(DataVersionMismatch, match=r"Postgres 16.*Postgres 18"):
         spare.acquire()
     assert spare.status().owners == ()
 
 
 def test_a_cluster_open_to_others_is_refused_and_not_repaired(
-    spare: EmbeddedPostgres, folder: Folder
+    spare: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     spare.start()
     spare.stop()
@@ -103,7 +103,7 @@ def test_a_cluster_open_to_others_is_refused_and_not_repaired(
 
 
 def test_the_folder_of_another_user_is_refused_by_name(
-    fresh: EmbeddedPostgres, folder: Folder, monkeypatch: pytest.MonkeyPatch
+    fresh: EmbeddedPostgres, folder: DatabaseFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.claim()
     monkeypatch.setattr(os, "geteuid", lambda: NOBODY_ELSE)
@@ -112,40 +112,40 @@ def test_the_folder_of_another_user_is_refused_by_name(
             refused()
 
 
-def test_a_lost_password_is_named(spare: EmbeddedPostgres, folder: Folder) -> None:
+def test_a_lost_password_is_named(spare: EmbeddedPostgres, folder: DatabaseFolder) -> None:
     spare.start()
     spare.stop()
     folder.password_file("postgres").unlink()
-    with pytest.raises(CannotStart, match=r"postgres\.password is missing"):
+    with pytest.raises(DatabaseStartError, match=r"postgres\.password is missing"):
         spare.acquire()
     folder.password_file("postgres").touch(mode=0o600)  # so that the server can be stopped
     assert spare.stop()
 
 
 def test_a_password_that_is_not_the_servers_is_told_at_once(
-    spare: EmbeddedPostgres, folder: Folder
+    spare: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     spare.start()
     right = folder.password("postgres")
     folder.password_file("postgres").write_text("another")
-    with pytest.raises(CannotStart, match="does not let us in"):
+    with pytest.raises(DatabaseStartError, match="refuses the connection"):
         spare.acquire()
     folder.password_file("postgres").write_text(right)
 
 
 def test_a_configuration_that_postgres_rejects_is_shown_in_its_own_words(
-    spare: EmbeddedPostgres, folder: Folder
+    spare: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     spare.start()
     spare.stop()
     with (folder.cluster / "postgresql.conf").open("a") as file:
         file.write("shared_buffers = 'a lot'\n")
-    with pytest.raises(CannotStart, match=r"shared_buffers|configuration file"):
+    with pytest.raises(DatabaseStartError, match=r"shared_buffers|configuration file"):
         spare.acquire()
 
 
 def test_a_full_disk_is_told_before_a_cluster_is_begun(
-    fresh: EmbeddedPostgres, folder: Folder, monkeypatch: pytest.MonkeyPatch
+    fresh: EmbeddedPostgres, folder: DatabaseFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.postgres.server.free_bytes", lambda _: 2**20)
     with pytest.raises(DiskFull, match="1 MB are free"):
@@ -161,7 +161,7 @@ def test_a_full_disk_is_told_before_a_cluster_is_begun(
     ],
 )
 def test_a_disk_that_fills_up_meanwhile_is_told(
-    folder: Folder, tmp_path: Path, program: str, words: str
+    folder: DatabaseFolder, tmp_path: Path, program: str, words: str
 ) -> None:
     folder.claim()
     launcher = Launcher(
@@ -171,12 +171,12 @@ def test_a_disk_that_fills_up_meanwhile_is_told(
         folder.cluster.mkdir()
     with pytest.raises(DiskFull, match="could not"):
         launcher.start() if program == "pg_ctl" else launcher.create_cluster()
-    assert not folder.unfinished_cluster.exists()
+    assert not folder.incomplete_cluster.exists()
 
 
-def _saying(tmp_path: Path, program: str, words: str) -> Binaries:
+def _saying(tmp_path: Path, program: str, words: str) -> PostgresBinaries:
     """Programs of which one fails with the given words."""
-    binaries = Binaries(site=tmp_path / "fake")
+    binaries = PostgresBinaries(site=tmp_path / "fake")
     path = binaries.program(program)
     path.parent.mkdir(parents=True)
     path.write_text(f"#!/bin/sh\necho '{words}' >&2\nexit 1\n")
@@ -194,8 +194,8 @@ def _actions(postgres: EmbeddedPostgres) -> list[Callable[[], object]]:
 
 def test_every_refusal_has_an_exit_code_of_its_kind() -> None:
     codes: list[tuple[type[AppError], int]] = [
-        (ForeignFolder, 73),
-        (ForeignVersion, 73),
+        (FolderNotOwned, 73),
+        (DataVersionMismatch, 73),
         (WrongOwner, 77),
         (DiskFull, 75),
     ]

@@ -8,9 +8,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from app.postgres.errors import NotRunning
-from app.postgres.folder import Folder, embedded_postgres_dir
-from app.postgres.locks import FileLock, StillLocked
+from app.postgres.data_folder import DatabaseFolder, FileLock, StillLocked, embedded_postgres_dir
+from app.postgres.errors import DatabaseNotRunning
 from app.postgres.server import EmbeddedPostgres
 from tests.integration.postgres.conftest import OwnerProcess, until
 
@@ -154,7 +153,7 @@ def test_every_process_of_the_server_holds_its_lock(
     postgres: EmbeddedPostgres, data_dir: Path
 ) -> None:
     """What tells that a cluster is in use even where its processes cannot be seen."""
-    path = Folder(path=embedded_postgres_dir(data_dir)).server_lock
+    path = DatabaseFolder(path=embedded_postgres_dir(data_dir)).server_lock
     with (
         postgres.acquire(),
         pytest.raises(StillLocked, match="in use"),
@@ -184,7 +183,7 @@ def test_status_tells_everything_but_the_password(fresh: EmbeddedPostgres, data_
 def test_the_url_of_a_server_that_is_not_running_is_an_error_with_its_remedy(
     fresh: EmbeddedPostgres,
 ) -> None:
-    with pytest.raises(NotRunning, match="mosaico db start"):
+    with pytest.raises(DatabaseNotRunning, match="mosaico db start"):
         fresh.url()
 
 

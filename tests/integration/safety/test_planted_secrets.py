@@ -19,8 +19,8 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
 from app.core.db import libpq_url
-from app.postgres.binaries import packaged_binaries
 from app.postgres.external import psql_environment
+from app.postgres.programs import packaged_binaries
 from tests.integration.safety.conftest import PASSWORD
 from tests.support.http import serving
 from tests.support.postgres import url_of

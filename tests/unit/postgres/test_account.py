@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from app.postgres.account import Account, can_enter, server_account
-from app.postgres.errors import CannotStart, WrongOwner, user_name
+from app.postgres.errors import DatabaseStartError, WrongOwner, user_name
+from app.postgres.programs import ServerAccount, can_enter, server_account
 
-STRANGER = Account(uid=54321, gid=54321)
+STRANGER = ServerAccount(uid=54321, gid=54321)
 
 
 @pytest.fixture
@@ -33,11 +33,11 @@ def test_a_stranger_needs_the_right_to_pass_every_folder(
 
 
 def test_the_owner_and_the_group_pass_by_their_own_rights(open_path: Path) -> None:
-    found = open_path.stat()
+    status = open_path.stat()
     open_path.parent.chmod(0o710)
     open_path.chmod(0o710)
-    assert can_enter(open_path, Account(uid=found.st_uid, gid=54321))
-    assert can_enter(open_path, Account(uid=54321, gid=found.st_gid))
+    assert can_enter(open_path, ServerAccount(uid=status.st_uid, gid=54321))
+    assert can_enter(open_path, ServerAccount(uid=54321, gid=status.st_gid))
     assert not can_enter(open_path, STRANGER)
 
 
@@ -53,7 +53,7 @@ def test_a_user_whom_the_system_does_not_know_is_told_what_to_do(
 ) -> None:
     """As in a container that runs under an arbitrary number."""
     monkeypatch.setattr(os, "geteuid", lambda: 4_000_000)
-    with pytest.raises(CannotStart, match="useradd --uid 4000000"):
+    with pytest.raises(DatabaseStartError, match="useradd --uid 4000000"):
         server_account(tmp_path / "data")
 
 
@@ -70,8 +70,8 @@ def test_root_without_any_such_account_is_told_what_to_make(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr("app.postgres.account.PREFERRED", ("no-such-account",))
-    with pytest.raises(CannotStart, match="DATABASE_URL"):
+    monkeypatch.setattr("app.postgres.programs.PREFERRED", ("no-such-account",))
+    with pytest.raises(DatabaseStartError, match="DATABASE_URL"):
         server_account(tmp_path / "data")
 
 

