@@ -6,7 +6,7 @@ from typing import Protocol
 from app.core.errors import AppError, ErrorItem
 from app.core.strict_json import escape_pointer
 from app.formula import validate
-from app.metrics.registry import METRICS, option_mistakes, options_of, plain_keys, provider_for
+from app.metrics.registry import METRICS, option_errors, options_of, plain_keys, provider_for
 from app.metrics.types import MetricRef
 
 MAX_COLUMN_CHARS = 220  # SCORE["…"] with a name of 200
@@ -63,7 +63,7 @@ def _metric_errors(ref: MetricRef, pointer: str) -> list[ErrorItem]:
         return [ErrorItem(pointer=pointer, detail=detail)]
     errors = [
         ErrorItem(pointer=f"{pointer}/options/{escape_pointer(name)}", detail=mistake.detail)
-        for name, mistake in option_mistakes(ref).items()
+        for name, mistake in option_errors(ref).items()
     ]
     return errors or _construction_errors(ref, pointer)
 

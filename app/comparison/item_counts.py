@@ -17,7 +17,7 @@ from app.comparison.item_matrix import ItemCounts, ItemTable
 from app.core.db import Database
 from app.metrics.engine import attempt
 from app.metrics.registry import load_metrics, provider_for
-from app.metrics.types import CountedMetric, Failed, MetricRef, Summary
+from app.metrics.types import CountedMetric, MetricFailed, MetricRef, Summary
 from app.results.models import BenchmarkRun, RunShard, TraceResult
 from app.results.queries import ShardRange
 from app.traces.models import CollectedTrace
@@ -35,7 +35,7 @@ class ValuedTrace(NamedTuple):
 
 
 # One table a trace, None where it has no value; or why there is none at all.
-Tables: TypeAlias = list[Summary | None] | Failed
+Tables: TypeAlias = list[Summary | None] | MetricFailed
 
 # How a page of traces is summarized: here, or in a child process.
 Summarize: TypeAlias = Callable[[MetricRef, Sequence[float | None], Sequence[Trace]], Tables]
@@ -78,7 +78,7 @@ def with_counts(
             for column in known.keys() & gathered.keys():
                 values = [each.values[known[column]] for each in page]
                 found = summarize(counted[column], values, traces)
-                if isinstance(found, Failed) or not gathered[column].add(traces, found):
+                if isinstance(found, MetricFailed) or not gathered[column].add(traces, found):
                     log.warning("%s cannot be counted by item: %s", column, found)
                     del gathered[column]
     return replace(table, counts={name: each.counts for name, each in gathered.items()})

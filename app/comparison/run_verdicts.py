@@ -35,10 +35,10 @@ from app.kpis.verdicts import (
     RunVerdicts,
     ValueVerdict,
 )
-from app.metrics.lost_calls import failure_of_loss
+from app.metrics.lost_calls import failure_of_lost_call
 from app.metrics.registry import column_of, provider_for
 from app.metrics.run_value import is_counted, is_run_metric
-from app.metrics.types import Direction, Failed, MetricRef, MetricSpec
+from app.metrics.types import Direction, MetricFailed, MetricRef, MetricSpec
 from app.results.plan import Differences, PlannedMetric, RunPlan, differences
 from app.results.rules import Validity, ValidityVerdict
 from app.statistics.anomaly import Side
@@ -119,13 +119,13 @@ def _items(job: Job, case: "Case", runs: Mapping[int, Sequence[str]]) -> ItemTab
 
     def summarize(
         ref: MetricRef, values: Sequence[float | None], traces: Sequence[Trace]
-    ) -> Tables | Failed:
+    ) -> Tables | MetricFailed:
         job.checkpoint()
         try:
             return job.pool.run(tables_of_traces, ref, values, traces, timeout_s=job.call_timeout_s)
         except CallLost as lost:
             job.checkpoint()
-            return failure_of_loss(lost)
+            return failure_of_lost_call(lost)
 
     job.checkpoint()
     with job.resources.db.read() as session:

@@ -26,7 +26,7 @@ from app.metrics.registry import (
 )
 from app.metrics.remote import is_remote
 from app.metrics.run_value import is_run_metric
-from app.metrics.types import Direction, MetricRef, Missing, Skipped
+from app.metrics.types import Direction, MetricRef, MetricSkipped, Missing
 from app.results.plan import PlannedMetric, RunPlan
 from app.results.queries import ScoredTrace
 from app.results.rules import Validity, judge_validity
@@ -230,7 +230,7 @@ def _is_neither(ref: MetricRef) -> bool:
 
 
 def _note(why: Missing) -> dict[str, str]:
-    return {"skipped": why.reason} if isinstance(why, Skipped) else {"failed": why.kind}
+    return {"skipped": why.reason} if isinstance(why, MetricSkipped) else {"failed": why.kind}
 
 
 def _revision(trace: Trace) -> str:

@@ -44,8 +44,8 @@ def read_price(path: Path, model: str) -> Price | None:
     Raises: UnreadableInput, InvalidInput.
     """
     table = read_object(path)
-    found = table.get(model)
-    return None if found is None else _price(path, model, found)
+    entry = table.get(model)
+    return None if entry is None else _price(path, model, entry)
 
 
 def _price(path: Path, model: str, value: Any) -> Price:

@@ -85,10 +85,10 @@ def _opener(provider: Provider) -> "Callable[[str, ProviderAccess, TurnSettings]
 def _require_address(url: str) -> None:
     try:
         parts = urlsplit(url)
-        known = parts.scheme in ("http", "https") and bool(parts.hostname)
+        is_http_url = parts.scheme in ("http", "https") and bool(parts.hostname)
     except ValueError:
-        known = False
-    if not known:
+        is_http_url = False
+    if not is_http_url:
         raise BadBaseUrl(
             f"{url!r} is no address of a server", hint="write it as http://localhost:8000/v1"
         )

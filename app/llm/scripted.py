@@ -43,11 +43,13 @@ class ScriptedLlm:
         script = self._scripts.get(messages[0].text())
         if script is None:
             raise LlmError("the script does not know this task")
-        place = sum(message.role is MessageRole.ASSISTANT for message in messages)
-        commands = script.turns[place] if place < len(script.turns) else ()
+        turn_number = sum(message.role is MessageRole.ASSISTANT for message in messages)
+        commands = script.turns[turn_number] if turn_number < len(script.turns) else ()
         content: list[Block] = [
-            ToolUseBlock(id=f"call-{place}-{n}", name=tools[0].name, input={"commands": each})
-            for n, each in enumerate(commands)
+            ToolUseBlock(
+                id=f"call-{turn_number}-{n}", name=tools[0].name, input={"commands": command}
+            )
+            for n, command in enumerate(commands)
         ]
         if not commands:
             content.append(TextBlock(text=script.answer))

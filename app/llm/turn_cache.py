@@ -36,7 +36,7 @@ class CachedLlm:
     ) -> None:
         self._llm = llm
         self._folder = folder
-        self._known = {
+        self._key_fields = {
             **asdict(settings),
             "provider": llm.provider,
             "server": server,
@@ -57,9 +57,9 @@ class CachedLlm:
     ) -> Turn:
         """The remembered turn, or a new one. Raises LlmFailure."""
         path = self._folder / f"{self._key(system, messages, tools)}.json"
-        found = _read(path)
-        if found is not None:
-            return found
+        cached_turn = _read(path)
+        if cached_turn is not None:
+            return cached_turn
         if self._only_cached:
             raise LlmError("this answer is not in the cache, and nothing else may be asked")
         turn = await self._llm.turn(system, messages, tools)
@@ -70,14 +70,14 @@ class CachedLlm:
         await self._llm.close()
 
     def _key(self, system: str, messages: Sequence[ChatMessage], tools: Sequence[Tool]) -> str:
-        asked = {
-            **self._known,
+        document = {
+            **self._key_fields,
             "model": self.model,
             "system": system,
             "messages": [asdict(message) for message in messages],
             "tools": [asdict(tool) for tool in tools],
         }
-        text = json.dumps(asked, sort_keys=True)
+        text = json.dumps(document, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from app.core.errors import Invalid
 from app.core.registry import near_matches
-from app.metrics.run_value import run_value, summary_of
-from app.metrics.types import Failed, MetricProvider, Missing, RunMetric, TraceMeasurements
+from app.metrics.run_value import run_value, summarize_with
+from app.metrics.types import MetricFailed, MetricProvider, Missing, RunMetric, TraceMeasurements
 from app.traces.types import Trace
 
 STATISTICS: Final = (
@@ -111,19 +111,19 @@ def aggregate_run(
 
     `traces` are those of the column; they are read for such providers only.
     """
-    found = aggregate(column, missing=missing, items=items)
-    if not isinstance(provider, RunMetric) or not found.n:
-        return found
-    return with_run_value(found, run_value(provider, summary_of(provider, column, traces)))
+    statistics = aggregate(column, missing=missing, items=items)
+    if not isinstance(provider, RunMetric) or not statistics.n:
+        return statistics
+    return with_run_value(statistics, run_value(provider, summarize_with(provider, column, traces)))
 
 
-def with_run_value(found: Aggregate, value: float | Failed | None) -> Aggregate:
+def with_run_value(statistics: Aggregate, value: float | MetricFailed | None) -> Aggregate:
     """The same with the value of the run as mean; that it failed is one more missing value."""
-    if not isinstance(value, Failed):
-        return replace(found, mean=value)
+    if not isinstance(value, MetricFailed):
+        return replace(statistics, mean=value)
     kind = value.kind.value
-    missing = {**found.missing, kind: found.missing.get(kind, 0) + 1}
-    return replace(found, mean=None, missing=missing)
+    missing = {**statistics.missing, kind: statistics.missing.get(kind, 0) + 1}
+    return replace(statistics, mean=None, missing=missing)
 
 
 def missing_counts(rows: Iterable[TraceMeasurements], key: str) -> dict[str, int]:
@@ -134,17 +134,17 @@ def missing_counts(rows: Iterable[TraceMeasurements], key: str) -> dict[str, int
 
 def reason_name(missing: Missing) -> str:
     """The name under which a missing value is counted, shown and stored."""
-    return (missing.kind if isinstance(missing, Failed) else missing.reason).value
+    return (missing.kind if isinstance(missing, MetricFailed) else missing.reason).value
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float | None:
     """The value below which that share of an ascending sequence lies; None when it is empty."""
     if not ordered:
         return None
-    place = (len(ordered) - 1) * (percent / 100)
-    below = math.floor(place)
+    position = (len(ordered) - 1) * (percent / 100)
+    below = math.floor(position)
     low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
-    between = place - below
+    between = position - below
     # From the nearer end, so that neither end is overshot by a rounding error.
     if between < 0.5:  # noqa: PLR2004
         return low + (high - low) * between

@@ -23,19 +23,19 @@ class Confusion(NamedTuple):
     The sum of several labels is a confusion, too.
     """
 
-    right: int
+    correct: int
     expected: int
-    given: int
+    predicted: int
 
     def statistic(self, statistic: LabelStatistic) -> float:
         """The statistic from 0 to 1; 0 when its denominator is 0, like scikit-learn."""
         match statistic:
             case LabelStatistic.PRECISION:
-                numerator, denominator = self.right, self.given
+                numerator, denominator = self.correct, self.predicted
             case LabelStatistic.RECALL | LabelStatistic.ACCURACY:
-                numerator, denominator = self.right, self.expected
+                numerator, denominator = self.correct, self.expected
             case LabelStatistic.F1:
-                numerator, denominator = 2 * self.right, self.expected + self.given
+                numerator, denominator = 2 * self.correct, self.expected + self.predicted
         return numerator / denominator if denominator else 0.0
 
 

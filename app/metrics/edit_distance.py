@@ -18,13 +18,13 @@ class _Carries(NamedTuple):
     down: bytearray
 
 
-def levenshtein(one: str, other: str) -> int:
+def levenshtein(first: str, other: str) -> int:
     """The least number of characters to insert, delete or replace; a character is a code point.
 
     Cost:   n·m / 64 machine words for lengths n and m, in strips of 4096 characters.
     Source: Myers 1999, blocks of bits with their carries, in the form of Hyyrö 2003.
     """
-    longer, shorter = _different_part(*sorted((one, other), key=len, reverse=True))
+    longer, shorter = _different_part(*sorted((first, other), key=len, reverse=True))
     if not shorter:
         return len(longer)
     carries = _Carries(up=bytearray(b"\1") * len(shorter), down=bytearray(len(shorter)))
@@ -33,18 +33,18 @@ def levenshtein(one: str, other: str) -> int:
     return len(longer) + sum(carries.up) - sum(carries.down)
 
 
-class _Pair(NamedTuple):
+class _DifferingParts(NamedTuple):
     longer: str
     shorter: str
 
 
-def _different_part(longer: str, shorter: str) -> _Pair:
+def _different_part(longer: str, shorter: str) -> _DifferingParts:
     """Both texts without what they begin and end with in common."""
     if longer == shorter:
-        return _Pair("", "")
+        return _DifferingParts("", "")
     start = _common_start(longer, shorter)
     end = _common_start(longer[start:][::-1], shorter[start:][::-1])
-    return _Pair(longer[start : len(longer) - end], shorter[start : len(shorter) - end])
+    return _DifferingParts(longer[start : len(longer) - end], shorter[start : len(shorter) - end])
 
 
 def _common_start(longer: str, shorter: str) -> int:
@@ -64,15 +64,15 @@ def _pass_strip(strip: str, text: str, carries: _Carries) -> None:
     full = (1 << len(strip)) - 1
     rises, falls = full, 0
     up, down = carries
-    for place, character in enumerate(text):
-        above_down = down[place]
+    for column, character in enumerate(text):
+        above_down = down[column]
         equal = masks[character] | above_down
         same = (((equal & rises) + rises) ^ rises) | equal | falls
         right_up = falls | (full & ~(same | rises))
         right_down = rises & same
-        above_up = up[place]
-        up[place] = right_up >> last & 1
-        down[place] = right_down >> last & 1
+        above_up = up[column]
+        up[column] = right_up >> last & 1
+        down[column] = right_down >> last & 1
         right_up = right_up << 1 | above_up
         right_down = right_down << 1 | above_down
         rises = full & (right_down | ~(same | right_up))

@@ -9,15 +9,15 @@ from typing import Any, Final, TypeVar
 from app.metrics.registry import load_metrics, providers_for
 from app.metrics.types import (
     BatchMetric,
-    Failed,
-    FailureKind,
     Measurement,
+    MetricFailed,
+    MetricFailureKind,
     MetricProvider,
     MetricRef,
+    MetricSkipped,
     MetricSpec,
     Missing,
     Need,
-    Skipped,
     SkipReason,
     TraceMeasurements,
 )
@@ -27,17 +27,17 @@ T = TypeVar("T")
 
 CHUNK_SIZE: Final = 64  # traces a task of the pool: some milliseconds of work
 _DETAIL_CHARS: Final = 300
-_DISASTERS: Final = (Exception, SystemExit)  # whatever a stranger's code does
+_PROVIDER_ERRORS: Final = (Exception, SystemExit)  # whatever a stranger's code does
 
 _SCORED: Final = TraceOutcome.SCORED  # looked up once: members of an enumeration are slow to reach
-_NOT_THE_AGENT: Final[Mapping[TraceOutcome, Skipped]] = {
-    TraceOutcome.INFRA_ERROR: Skipped(SkipReason.INFRA_ERROR),
-    TraceOutcome.JUDGE_ERROR: Skipped(SkipReason.JUDGE_ERROR),
+_NOT_THE_AGENT: Final[Mapping[TraceOutcome, MetricSkipped]] = {
+    TraceOutcome.INFRA_ERROR: MetricSkipped(SkipReason.INFRA_ERROR),
+    TraceOutcome.JUDGE_ERROR: MetricSkipped(SkipReason.JUDGE_ERROR),
 }
-_NO_EXPECTED: Final = Skipped(SkipReason.NO_EXPECTED_OUTPUT)
-_NO_OUTPUT: Final = Skipped(SkipReason.NO_OUTPUT)
-_AGENT_FAILED: Final = Skipped(SkipReason.AGENT_ERROR)
-_NOT_SUPPORTED: Final = Skipped(SkipReason.NOT_SUPPORTED)
+_NO_EXPECTED: Final = MetricSkipped(SkipReason.NO_EXPECTED_OUTPUT)
+_NO_OUTPUT: Final = MetricSkipped(SkipReason.NO_OUTPUT)
+_AGENT_FAILED: Final = MetricSkipped(SkipReason.AGENT_ERROR)
+_NOT_SUPPORTED: Final = MetricSkipped(SkipReason.NOT_SUPPORTED)
 
 
 def measure(trace: Trace, providers: Sequence[MetricProvider]) -> TraceMeasurements:
@@ -79,7 +79,10 @@ def score_within_limits(
     rows = score_chunk(traces, metrics)
     for row in rows:
         for missing in row.missing.values():
-            if isinstance(missing, Failed) and missing.kind is FailureKind.OUT_OF_MEMORY:
+            if (
+                isinstance(missing, MetricFailed)
+                and missing.kind is MetricFailureKind.OUT_OF_MEMORY
+            ):
                 raise MemoryError(missing.detail)
     return rows
 
@@ -121,10 +124,12 @@ def _row(
 def _column(traces: Sequence[Trace], provider: MetricProvider) -> Sequence[Measurement]:
     if not isinstance(provider, BatchMetric):
         return [_measure_one(trace, provider) for trace in traces]
-    column = [known_without_computing(trace, provider) for trace in traces]
-    asked = [trace for trace, known in zip(traces, column, strict=True) if known is None]
-    computed = iter(_batch(asked, provider.spec, provider.compute_batch))
-    batch = [next(computed, None) if known is None else known for known in column]
+    column = [measure_without_computing(trace, provider) for trace in traces]
+    remaining = [
+        trace for trace, measurement in zip(traces, column, strict=True) if measurement is None
+    ]
+    computed = iter(_batch(remaining, provider.spec, provider.compute_batch))
+    batch = [next(computed, None) if measurement is None else measurement for measurement in column]
     return [
         _measure_one(trace, provider) if value is None else value
         for trace, value in zip(traces, batch, strict=True)
@@ -139,14 +144,14 @@ def _batch(
     """One measurement a trace, or none at all when the batch as a whole went wrong."""
     try:
         values = list(compute(traces)) if traces else []
-    except _DISASTERS:  # asked trace by trace, the provider shows which one it was
+    except _PROVIDER_ERRORS:  # asked trace by trace, the provider shows which one it was
         return []
-    return [checked(value, spec) for value in values] if len(values) == len(traces) else []
+    return [check_value(value, spec) for value in values] if len(values) == len(traces) else []
 
 
 def _measure_one(trace: Trace, provider: MetricProvider) -> Measurement:
-    known = _known_beforehand(trace, provider.spec)
-    return _computed(trace, provider) if known is None else known
+    measurement = _measure_from_outcome(trace, provider.spec)
+    return _computed(trace, provider) if measurement is None else measurement
 
 
 def _computed(trace: Trace, provider: MetricProvider) -> Measurement:
@@ -154,9 +159,9 @@ def _computed(trace: Trace, provider: MetricProvider) -> Measurement:
         if not provider.supports(trace):
             return _NOT_SUPPORTED
         value = provider.compute(trace)
-    except _DISASTERS as error:
+    except _PROVIDER_ERRORS as error:
         return failure_of(error)
-    return checked(value, provider.spec)
+    return check_value(value, provider.spec)
 
 
 def _is_complete(trace: Trace) -> bool:
@@ -166,7 +171,7 @@ def _is_complete(trace: Trace) -> bool:
     )
 
 
-def _known_beforehand(trace: Trace, spec: MetricSpec) -> Measurement | None:
+def _measure_from_outcome(trace: Trace, spec: MetricSpec) -> Measurement | None:
     """What needs no provider: skipped, or the worst value of an agent that failed."""
     if _is_complete(trace):
         return None
@@ -179,26 +184,26 @@ def _known_beforehand(trace: Trace, spec: MetricSpec) -> Measurement | None:
     return _NO_OUTPUT if trace.output is None and Need.OUTPUT in spec.needs else None
 
 
-def known_without_computing(trace: Trace, provider: MetricProvider) -> Measurement | None:
-    known = _known_beforehand(trace, provider.spec)
-    if known is not None:
-        return known
+def measure_without_computing(trace: Trace, provider: MetricProvider) -> Measurement | None:
+    measurement = _measure_from_outcome(trace, provider.spec)
+    if measurement is not None:
+        return measurement
     try:
         return None if provider.supports(trace) else _NOT_SUPPORTED
-    except _DISASTERS as error:
+    except _PROVIDER_ERRORS as error:
         return failure_of(error)
 
 
-def checked(value: object, spec: MetricSpec) -> Measurement:
+def check_value(value: object, spec: MetricSpec) -> Measurement:
     try:
         number = value if type(value) is float else number_of(value)
     except (TypeError, OverflowError) as error:
-        return Failed(FailureKind.NOT_A_NUMBER, _cut(str(error)))
+        return MetricFailed(MetricFailureKind.NOT_A_NUMBER, _cut(str(error)))
     low, high = spec.minimum, spec.maximum
     if not math.isfinite(number):
-        return Failed(FailureKind.NON_FINITE, str(number))
+        return MetricFailed(MetricFailureKind.NON_FINITE, str(number))
     if (low is not None and number < low) or (high is not None and number > high):
-        return Failed(FailureKind.OUT_OF_RANGE, f"{number!r} is not in [{low}, {high}]")
+        return MetricFailed(MetricFailureKind.OUT_OF_RANGE, f"{number!r} is not in [{low}, {high}]")
     return number + 0.0  # no negative zero, which would sort and print as another value
 
 
@@ -209,18 +214,18 @@ def number_of(value: object) -> float:
     return float(value)
 
 
-def attempt(function: Callable[..., T], *arguments: Any) -> T | Failed:
+def attempt(function: Callable[..., T], *arguments: Any) -> T | MetricFailed:
     """What a provider's function returns, or how it failed."""
     try:
         return function(*arguments)
-    except _DISASTERS as error:
+    except _PROVIDER_ERRORS as error:
         return failure_of(error)
 
 
-def failure_of(error: BaseException) -> Failed:
+def failure_of(error: BaseException) -> MetricFailed:
     memory = isinstance(error, MemoryError)
-    kind = FailureKind.OUT_OF_MEMORY if memory else FailureKind.RAISED
-    return Failed(kind, _cut(f"{type(error).__name__}: {error}"))
+    kind = MetricFailureKind.OUT_OF_MEMORY if memory else MetricFailureKind.RAISED
+    return MetricFailed(kind, _cut(f"{type(error).__name__}: {error}"))
 
 
 def _cut(detail: str) -> str:

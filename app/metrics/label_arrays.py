@@ -42,14 +42,14 @@ def _is_present(counts: FloatArray) -> FloatArray:
 
 def _statistics(statistic: LabelStatistic, counts: FloatArray) -> FloatArray:
     """0 when the denominator is 0, like scikit-learn with zero_division=0."""
-    right, expected, given = np.moveaxis(counts, -1, 0)
+    correct, expected, predicted = np.moveaxis(counts, -1, 0)
     match statistic:
         case LabelStatistic.PRECISION:
-            numerator, denominator = right, given
+            numerator, denominator = correct, predicted
         case LabelStatistic.RECALL | LabelStatistic.ACCURACY:
-            numerator, denominator = right, expected
+            numerator, denominator = correct, expected
         case LabelStatistic.F1:
-            numerator, denominator = 2 * right, expected + given
+            numerator, denominator = 2 * correct, expected + predicted
     return np.nan_to_num(_divide(numerator, denominator))
 
 

@@ -15,7 +15,7 @@ from app.core.text import unstorable_reason
 from app.metrics.confusion import Confusion, LabelAverage, LabelStatistic, total_confusion
 from app.metrics.registry import version_with
 from app.metrics.text_metric import BOTH_TEXTS
-from app.metrics.text_overlap import caseless
+from app.metrics.text_overlap import fold_case
 from app.metrics.types import MetricSpec, Summary
 from app.traces.types import Trace
 
@@ -55,26 +55,31 @@ class LabelMetric:
     def summarize(self, traces: Sequence[Trace]) -> Summary:
         right: Counter[str] = Counter()
         expected: Counter[str] = Counter()
-        given: Counter[str] = Counter()
+        predicted: Counter[str] = Counter()
         for trace in traces:
             expected_label = _label(trace.expected_output or "")
             expected[expected_label] += 1
             if trace.outcome.is_agent_failure:
-                given.update(self._labels_of_failure(expected_label))
+                predicted.update(self._labels_of_failure(expected_label))
             else:
                 given_label = _label(trace.output or "")
-                given[given_label] += 1
+                predicted[given_label] += 1
                 right[expected_label] += given_label == expected_label
         return _bounded(
-            {label: [right[label], expected[label], given[label]] for label in expected | given}
+            {
+                label: [right[label], expected[label], predicted[label]]
+                for label in expected | predicted
+            }
         )
 
-    def merge(self, one: Summary, other: Summary) -> Summary:
+    def merge(self, first: Summary, second: Summary) -> Summary:
         nothing = Confusion(0, 0, 0)
         return _bounded(
             {
-                label: list(total_confusion([one.get(label, nothing), other.get(label, nothing)]))
-                for label in one | other
+                label: list(
+                    total_confusion([first.get(label, nothing), second.get(label, nothing)])
+                )
+                for label in first | second
             }
         )
 
@@ -160,7 +165,7 @@ def _check_positive(key: str, average: LabelAverage, positive: str) -> None:
 
 def _label(text: str) -> str:
     """The label in a text: equal for texts that ACCURACY finds equal."""
-    label = caseless(" ".join(text.split()))
+    label = fold_case(" ".join(text.split()))
     if len(label) <= _MAX_LABEL_CHARS and unstorable_reason(label) is None:
         return label
     return "#" + blake2b(label.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

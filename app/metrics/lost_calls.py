@@ -1,10 +1,10 @@
 """What is stored of a metric whose computation was lost with its child process."""
 
 from app.jobs.pool import CallHung, CallLost, OutOfMemory
-from app.metrics.types import Failed, FailureKind
+from app.metrics.types import MetricFailed, MetricFailureKind
 
 
-def failure_of_loss(lost: CallLost) -> Failed:
+def failure_of_lost_call(error: CallLost) -> MetricFailed:
     """How a call is counted that brought no answer."""
-    kinds = {CallHung: FailureKind.HANG, OutOfMemory: FailureKind.OUT_OF_MEMORY}
-    return Failed(kinds.get(type(lost), FailureKind.DIED), str(lost))
+    kinds = {CallHung: MetricFailureKind.HANG, OutOfMemory: MetricFailureKind.OUT_OF_MEMORY}
+    return MetricFailed(kinds.get(type(error), MetricFailureKind.DIED), str(error))

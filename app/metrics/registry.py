@@ -16,7 +16,7 @@ _LISTED_KEY: Final = re.compile(r"\[.*\]", re.DOTALL)  # SCORE["Clarity"] is lis
 _NAMED_COLUMN: Final = re.compile(r'([A-Z_]+)\[(".*")\]', re.DOTALL)
 
 
-class UnfitMetric(Exception):
+class InvalidMetric(Exception):
     """What was registered makes no metric of that name; see `MetricFactory`."""
 
 
@@ -24,13 +24,15 @@ def _check_factory(name: str, factory: MetricFactory) -> None:
     provider: object = factory()
     spec = getattr(provider, "spec", None)
     if not isinstance(spec, MetricSpec) or _LISTED_KEY.sub("", spec.key) != name:
-        raise UnfitMetric(f"the metric {name} needs a MetricSpec with the key {name!r} as its spec")
+        raise InvalidMetric(
+            f"the metric {name} needs a MetricSpec with the key {name!r} as its spec"
+        )
     for method in ("supports", "compute"):
         if not callable(getattr(provider, method, None)):
-            raise UnfitMetric(f"the metric {name} has no method {method}(trace)")
+            raise InvalidMetric(f"the metric {name} has no method {method}(trace)")
     for option in options_of(factory):
         if not isinstance(option.default, bool | int | float | str):
-            raise UnfitMetric(f"option {option.name} of {name} needs a boolean, number or text")
+            raise InvalidMetric(f"option {option.name} of {name} needs a boolean, number or text")
 
 
 METRICS: Final[Registry[MetricFactory]] = Registry(
@@ -50,11 +52,11 @@ class MetricOption:
     choices: tuple[str, ...] = ()
 
 
-def _say_nothing(_: LoadedPlugin) -> None:
+def _ignore_broken_plugin(_: LoadedPlugin) -> None:
     """Ignore a plugin that cannot be loaded; the process that started this one has told of it."""
 
 
-def load_metrics(warn: Callable[[LoadedPlugin], None] = _say_nothing) -> None:
+def load_metrics(warn: Callable[[LoadedPlugin], None] = _ignore_broken_plugin) -> None:
     """Find the built-in metrics and those of other distributions, once in a process."""
     METRICS.load("app.metrics.providers", warn)
 
@@ -82,21 +84,21 @@ def provider_for(ref: MetricRef) -> MetricProvider:
     Raises: NotFound for an unknown name, Invalid for an unknown option or a value of another type.
     """
     factory: Callable[..., MetricProvider] = METRICS.get(ref.key)
-    for mistake in option_mistakes(ref).values():
+    for mistake in option_errors(ref).values():
         raise mistake
     return factory(**{_snake(name): value for name, value in ref.options})
 
 
-def option_mistakes(ref: MetricRef) -> dict[str, Invalid]:
+def option_errors(ref: MetricRef) -> dict[str, Invalid]:
     """What is wrong with each option by itself, by its name. Raises NotFound for no metric."""
-    known = {option.name: option for option in options_of(METRICS.get(ref.key))}
-    found = {}
+    options = {option.name: option for option in options_of(METRICS.get(ref.key))}
+    errors = {}
     for name, value in ref.options:
         try:
-            _check_option(ref.key, name, value, known)
+            _check_option(ref.key, name, value, options)
         except Invalid as mistake:
-            found[name] = mistake
-    return found
+            errors[name] = mistake
+    return errors
 
 
 def ref_of_column(column: str) -> MetricRef:
@@ -175,22 +177,22 @@ def _scalars(key: str, options: Any) -> Mapping[str, OptionValue]:
 
 
 def _check_option(
-    key: str, name: str, value: OptionValue, known: Mapping[str, MetricOption]
+    key: str, name: str, value: OptionValue, options: Mapping[str, MetricOption]
 ) -> None:
-    if name not in known:
-        listing = f"Known: {', '.join(known)}." if known else "It has none."
+    if name not in options:
+        listing = f"Known: {', '.join(options)}." if options else "It has none."
         raise Invalid(
-            f"{key} has no option {name!r}.{near_matches(name, list(known))} {listing}",
+            f"{key} has no option {name!r}.{near_matches(name, list(options))} {listing}",
             code="unknown-metric-option",
         )
-    wanted = type(known[name].default)
-    if type(value) is not wanted and not (wanted is float and type(value) is int):
+    option_type = type(options[name].default)
+    if type(value) is not option_type and not (option_type is float and type(value) is int):
         raise Invalid(
-            f"option {name} of {key} takes a {wanted.__name__} such as {known[name].default!r},"
+            f"option {name} of {key} takes a {option_type.__name__} such as {options[name].default!r},"
             f" not {value!r:.80}.",
             code="invalid-metric-option",
         )
-    choices = known[name].choices
+    choices = options[name].choices
     if choices and value not in choices:
         listing = ", ".join(repr(choice) for choice in choices)
         raise Invalid(

@@ -9,14 +9,14 @@ from typing import Final, NamedTuple, TypeAlias
 
 from app.core.text import replace_unstorable
 from app.llm.types import ModelAnswer, ModelKind, ModelRequest
-from app.metrics.engine import attempt, checked, known_without_computing
+from app.metrics.engine import attempt, check_value, measure_without_computing
 from app.metrics.registry import load_metrics, provider_for
 from app.metrics.types import (
-    Failed,
-    FailureKind,
     JudgeError,
     JudgeScore,
     Measurement,
+    MetricFailed,
+    MetricFailureKind,
     MetricRef,
     RemoteMetric,
 )
@@ -59,9 +59,9 @@ def requests_for_traces(
     return provider_requests(_remote_provider(ref), traces)
 
 
-def judge_traces(ref: MetricRef, answered: Sequence[AnsweredTrace]) -> list[JudgedTrace]:
+def judge_traces(ref: MetricRef, traces: Sequence[AnsweredTrace]) -> list[JudgedTrace]:
     """The measurement of each trace."""
-    return provider_verdicts(_remote_provider(ref), answered)
+    return provider_verdicts(_remote_provider(ref), traces)
 
 
 def provider_requests(
@@ -71,9 +71,9 @@ def provider_requests(
     return [_requests(metric, trace) for trace in traces]
 
 
-def provider_verdicts(metric: RemoteMetric, answered: Sequence[AnsweredTrace]) -> list[JudgedTrace]:
+def provider_verdicts(metric: RemoteMetric, traces: Sequence[AnsweredTrace]) -> list[JudgedTrace]:
     """`judge_traces` for a provider."""
-    return [_judge(metric, trace) for trace in answered]
+    return [_judge(metric, trace) for trace in traces]
 
 
 def _remote_provider(ref: MetricRef) -> RemoteMetric:
@@ -85,27 +85,29 @@ def _remote_provider(ref: MetricRef) -> RemoteMetric:
 
 
 def _requests(metric: RemoteMetric, trace: Trace) -> TraceRequests | Measurement:
-    measurement = known_without_computing(trace, metric)
+    measurement = measure_without_computing(trace, metric)
     if measurement is not None:
         return measurement
     requests = attempt(metric.requests, trace)
-    return requests if isinstance(requests, Failed) else list(requests)
+    return requests if isinstance(requests, MetricFailed) else list(requests)
 
 
 def _judge(metric: RemoteMetric, answered: AnsweredTrace) -> JudgedTrace:
     score = attempt(_read, metric, answered)
-    if isinstance(score, Failed):
+    if isinstance(score, MetricFailed):
         return JudgedTrace(score)
-    value = checked(score.value, metric.spec)
-    if isinstance(value, Failed):
+    value = check_value(score.value, metric.spec)
+    if isinstance(value, MetricFailed):
         # The provider returned what the model said, so the model is at fault.
-        return JudgedTrace(Failed(FailureKind.JUDGE_ERROR, f"{value.kind}: {value.detail}"))
+        return JudgedTrace(
+            MetricFailed(MetricFailureKind.JUDGE_ERROR, f"{value.kind}: {value.detail}")
+        )
     reason = replace_unstorable(score.reason[:REASON_CHARS]) if score.reason else None
     return JudgedTrace(value, reason)
 
 
-def _read(metric: RemoteMetric, answered: AnsweredTrace) -> JudgeScore | Failed:
+def _read(metric: RemoteMetric, answered: AnsweredTrace) -> JudgeScore | MetricFailed:
     try:
         return metric.read(*answered)
     except JudgeError as error:
-        return Failed(FailureKind.JUDGE_ERROR, str(error)[:REASON_CHARS])
+        return MetricFailed(MetricFailureKind.JUDGE_ERROR, str(error)[:REASON_CHARS])

@@ -25,7 +25,7 @@ def _view(name: str) -> MetricView:
     origins = {entry.name: entry.origin for entry in METRICS.loaded}
     return MetricView(
         key=name,
-        aliases=[alias for alias, meant in METRICS.aliases.items() if meant == name],
+        aliases=[alias for alias, metric in METRICS.aliases.items() if metric == name],
         description=spec.description,
         unit=spec.unit,
         minimum=spec.minimum,

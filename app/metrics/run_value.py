@@ -13,60 +13,62 @@ from typing import Any, TypeAlias
 from app.core.strict_json import check_json
 from app.metrics.engine import attempt, number_of
 from app.metrics.registry import load_metrics, provider_for
-from app.metrics.types import CountedMetric, Failed, FailureKind, MetricRef, RunMetric
+from app.metrics.types import CountedMetric, MetricFailed, MetricFailureKind, MetricRef, RunMetric
 from app.traces.types import Trace
 
-Note: TypeAlias = dict[str, Any]
+StoredSummary: TypeAlias = dict[str, Any]
 
 
-def summary_of(
+def summarize_with(
     provider: RunMetric, column: Sequence[float | None], traces: Sequence[Trace]
-) -> Note:
+) -> StoredSummary:
     """The note of some traces; those without a value in the metric's column are left out."""
     valued = [trace for trace, value in zip(traces, column, strict=True) if value is not None]
-    return _noted(attempt(provider.summarize, valued))
+    return _to_stored(attempt(provider.summarize, valued))
 
 
-def merged(provider: RunMetric, notes: Iterable[Note]) -> Note:
+def merge_with(provider: RunMetric, notes: Iterable[StoredSummary]) -> StoredSummary:
     """One note of several, at least one; one that failed makes the whole fail."""
 
-    def merge(one: Note, other: Note) -> Note:
-        for note in (one, other):
+    def merge(first: StoredSummary, other: StoredSummary) -> StoredSummary:
+        for note in (first, other):
             if "failed" in note:
                 return note
-        return _noted(attempt(provider.merge, one["summary"], other["summary"]))
+        return _to_stored(attempt(provider.merge, first["summary"], other["summary"]))
 
     return reduce(merge, notes)
 
 
-def run_value(provider: RunMetric, note: Note) -> float | Failed | None:
+def run_value(provider: RunMetric, note: StoredSummary) -> float | MetricFailed | None:
     """The value that the note of all traces stands for; None when the metric has none."""
     if "failed" in note:
-        return Failed(FailureKind(note["failed"]), note["detail"])
+        return MetricFailed(MetricFailureKind(note["failed"]), note["detail"])
     value = attempt(provider.run_value, note["summary"])
-    if value is None or isinstance(value, Failed):
+    if value is None or isinstance(value, MetricFailed):
         return value
     number = value if type(value) is float else attempt(number_of, value)
-    if isinstance(number, Failed):
-        return Failed(FailureKind.NOT_A_NUMBER, number.detail)
-    return number if math.isfinite(number) else Failed(FailureKind.NON_FINITE, str(number))
+    if isinstance(number, MetricFailed):
+        return MetricFailed(MetricFailureKind.NOT_A_NUMBER, number.detail)
+    return (
+        number if math.isfinite(number) else MetricFailed(MetricFailureKind.NON_FINITE, str(number))
+    )
 
 
 def summarize_traces(
     ref: MetricRef, column: Sequence[float | None], traces: Sequence[Trace]
-) -> Note:
+) -> StoredSummary:
     """The same by name: what it takes and returns can cross to another process."""
-    return summary_of(_named(ref), column, traces)
+    return summarize_with(_run_provider(ref), column, traces)
 
 
-def merge_notes(ref: MetricRef, notes: Sequence[Note]) -> Note:
+def merge_summaries(ref: MetricRef, notes: Sequence[StoredSummary]) -> StoredSummary:
     """The same by name."""
-    return merged(_named(ref), notes)
+    return merge_with(_run_provider(ref), notes)
 
 
-def value_of_note(ref: MetricRef, note: Note) -> float | Failed | None:
+def value_of_summary(ref: MetricRef, note: StoredSummary) -> float | MetricFailed | None:
     """The same by name."""
-    return run_value(_named(ref), note)
+    return run_value(_run_provider(ref), note)
 
 
 def is_run_metric(ref: MetricRef) -> bool:
@@ -79,11 +81,11 @@ def is_counted(ref: MetricRef) -> bool:
     return isinstance(provider_for(ref), CountedMetric)
 
 
-def failed_note(failure: Failed) -> Note:
+def failed_summary(failure: MetricFailed) -> StoredSummary:
     return {"failed": failure.kind.value, "detail": failure.detail}
 
 
-def _named(ref: MetricRef) -> RunMetric:
+def _run_provider(ref: MetricRef) -> RunMetric:
     load_metrics()
     provider = provider_for(ref)
     if not isinstance(provider, RunMetric):
@@ -91,14 +93,14 @@ def _named(ref: MetricRef) -> RunMetric:
     return provider
 
 
-def _noted(summary: object) -> Note:
+def _to_stored(summary: object) -> StoredSummary:
     """The note of a summary, which must be storable."""
-    if not isinstance(summary, Failed):
+    if not isinstance(summary, MetricFailed):
         stored = attempt(_as_stored, summary)
-        if not isinstance(stored, Failed):
+        if not isinstance(stored, MetricFailed):
             return {"summary": stored}
         summary = stored
-    return failed_note(summary)
+    return failed_summary(summary)
 
 
 def _as_stored(summary: object) -> object:

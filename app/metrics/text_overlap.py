@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from app.metrics.tokenizers import (
     ARTICLES,
-    Table,
+    BoundedCache,
     bleu_words,
     rouge_words,
     squad_words,
@@ -28,7 +28,7 @@ _LONGEST_KEPT_REFERENCE: Final = 20_000
 _STRIP: Final = 4096  # reference words per round of the subsequence search: bounds its memory
 
 
-class Reference(NamedTuple):
+class ReferenceMasks(NamedTuple):
     """Where each word of an expected text stands: one bit a place, the first one lowest.
 
     A text of many words is kept as it is instead, in `words`.
@@ -39,7 +39,7 @@ class Reference(NamedTuple):
     words: Sequence[bytes] = ()
 
     @classmethod
-    def of(cls, words: Sequence[bytes]) -> "Reference":
+    def of(cls, words: Sequence[bytes]) -> "ReferenceMasks":
         if len(words) > _STRIP:
             return cls(len(words), {}, words)
         return cls(len(words), _positions(words))
@@ -67,7 +67,7 @@ class GramCounts(NamedTuple):
     common: Sequence[int]
 
 
-def count_for_rouge(reference: Reference, words: Sequence[bytes]) -> RougeCounts:
+def count_for_rouge(reference: ReferenceMasks, words: Sequence[bytes]) -> RougeCounts:
     """What the three ROUGEs need, in one pass over an output.
 
     Cost: n·m/64 steps for n and m words. Source: Hyyrö 2004, one bit a reference word.
@@ -80,12 +80,12 @@ def count_for_rouge(reference: Reference, words: Sequence[bytes]) -> RougeCounts
     common = before = 0
     room: dict[int, int] = {}  # by the places of a word in the reference: how often it may count
     pair_ends: list[int] = []
-    left = full = (1 << length) - 1
+    unmatched = full = (1 << length) - 1
     for word in words:
         if word in masks:
             mask = masks[word]
-            met = left & mask
-            left = (left + met) | (left - met)
+            met = unmatched & mask
+            unmatched = (unmatched + met) | (unmatched - met)
             if mask not in room:
                 room[mask] = mask.bit_count() - 1
                 common += 1
@@ -98,11 +98,11 @@ def count_for_rouge(reference: Reference, words: Sequence[bytes]) -> RougeCounts
             before = mask
         else:
             before = 0
-    in_order = length - (left & full).bit_count()
+    in_order = length - (unmatched & full).bit_count()
     return RougeCounts(length, len(words), common, _clipped(pair_ends), in_order)
 
 
-def count_grams(reference: Reference, words: Sequence[bytes], longest: int) -> GramCounts:
+def count_grams(reference: ReferenceMasks, words: Sequence[bytes], longest: int) -> GramCounts:
     """How many n-grams an output shares with a reference, for n = 1 … `longest`.
 
     Each counts at most as often as the reference holds it. Longer ones begin with a pair, and
@@ -114,7 +114,7 @@ def count_grams(reference: Reference, words: Sequence[bytes], longest: int) -> G
     common = before = 0
     room: dict[int, int] = {}
     pairs: dict[int, int] = {}  # by place in the output: where a pair ends in the reference
-    for place, word in enumerate(words):
+    for position, word in enumerate(words):
         if word in masks:
             mask = masks[word]
             if mask not in room:
@@ -124,21 +124,21 @@ def count_grams(reference: Reference, words: Sequence[bytes], longest: int) -> G
                 room[mask] -= 1
                 common += 1
             if end := (before << 1) & mask:
-                pairs[place] = end
+                pairs[position] = end
             before = mask
         else:
             before = 0
-    found = [common]
+    common_counts = [common]
     ends = pairs
-    while ends and len(found) < longest:
+    while ends and len(common_counts) < longest:
         # A longer n-gram ends in the reference where the next pair ends just behind it.
-        found.append(_clipped(ends.values()))
+        common_counts.append(_clipped(ends.values()))
         ends = {
-            place + 1: end
-            for place, mask in ends.items()
-            if (end := (mask << 1) & pairs.get(place + 1, 0))
+            position + 1: end
+            for position, mask in ends.items()
+            if (end := (mask << 1) & pairs.get(position + 1, 0))
         }
-    return GramCounts(length, len(words), found + [0] * (longest - len(found)))
+    return GramCounts(length, len(words), common_counts + [0] * (longest - len(common_counts)))
 
 
 def _clipped(ends: Iterable[int]) -> int:
@@ -167,12 +167,12 @@ def _positions(words: Sequence[bytes]) -> dict[bytes, int]:
 def _common_grams_of_many(
     expected: Sequence[bytes], words: Sequence[bytes], longest: int
 ) -> list[int]:
-    found = []
+    common_counts = []
     for order in range(1, longest + 1):
-        known = Counter(zip(*(expected[start:] for start in range(order)), strict=False))
-        given = Counter(zip(*(words[start:] for start in range(order)), strict=False))
-        found.append((known & given).total())
-    return found
+        expected_grams = Counter(zip(*(expected[start:] for start in range(order)), strict=False))
+        output_grams = Counter(zip(*(words[start:] for start in range(order)), strict=False))
+        common_counts.append((expected_grams & output_grams).total())
+    return common_counts
 
 
 def _common_subsequence_of_many(expected: Sequence[bytes], words: Sequence[bytes]) -> int:
@@ -182,15 +182,15 @@ def _common_subsequence_of_many(expected: Sequence[bytes], words: Sequence[bytes
     for start in range(0, len(expected), _STRIP):
         strip = expected[start : start + _STRIP]
         masks, width = _positions(strip), len(strip)
-        left = full = (1 << width) - 1
-        for place, word in enumerate(words):
+        unmatched = full = (1 << width) - 1
+        for position, word in enumerate(words):
             mask = masks.get(word, 0)
-            if mask or carries[place]:
-                met = left & mask
-                total = left + met + carries[place]
-                carries[place] = total >> width
-                left = (total & full) | (left - met)
-        common += width - left.bit_count()
+            if mask or carries[position]:
+                met = unmatched & mask
+                total = unmatched + met + carries[position]
+                carries[position] = total >> width
+                unmatched = (total & full) | (unmatched - met)
+        common += width - unmatched.bit_count()
     return common
 
 
@@ -199,7 +199,7 @@ def _common_subsequence_of_many(expected: Sequence[bytes], words: Sequence[bytes
 _LONGEST_BLEU_GRAM: Final = 4
 
 
-class Overlap(NamedTuple):
+class WordOverlap(NamedTuple):
     """How many words two texts have, and how many of them in common, counted as multisets."""
 
     common: int
@@ -230,13 +230,13 @@ class WordCounts(NamedTuple):
         return cls(numbers, counts, len(words))
 
 
-def _references(make: Callable[[str], V]) -> Table[str, V]:
-    return Table(make, chars=_REFERENCE_CHARS, longest=_LONGEST_KEPT_REFERENCE)
+def _references(make: Callable[[str], V]) -> BoundedCache[str, V]:
+    return BoundedCache(make, chars=_REFERENCE_CHARS, longest=_LONGEST_KEPT_REFERENCE)
 
 
-_ROUGE_REFERENCES: Final = _references(lambda text: Reference.of(rouge_words(text)))
-_STEMMED_REFERENCES: Final = _references(lambda text: Reference.of(stemmed_rouge_words(text)))
-_BLEU_REFERENCES: Final = _references(lambda text: Reference.of(bleu_words(text)))
+_ROUGE_REFERENCES: Final = _references(lambda text: ReferenceMasks.of(rouge_words(text)))
+_STEMMED_REFERENCES: Final = _references(lambda text: ReferenceMasks.of(stemmed_rouge_words(text)))
+_BLEU_REFERENCES: Final = _references(lambda text: ReferenceMasks.of(bleu_words(text)))
 _SQUAD_REFERENCES: Final = _references(lambda text: WordCounts.of(squad_words(text)))
 
 
@@ -258,26 +258,26 @@ def bleu_counts(expected: str, output: str) -> GramCounts:
 
 
 @lru_cache(maxsize=1)
-def squad_overlap(expected: str, output: str) -> Overlap:
+def squad_overlap(expected: str, output: str) -> WordOverlap:
     """The words of SQuAD that both texts hold, as multisets."""
     numbers, counts, expected_length = _SQUAD_REFERENCES[expected]
     words = squad_words_and_articles(output)
-    left = counts.copy()
+    remaining = counts.copy()
     common = 0
     for word in words:
         if word in numbers:
             number = numbers[word]
-            if left[number] > 0:
+            if remaining[number] > 0:
                 common += 1
-            left[number] -= 1
-    articles = -left[0]
-    return Overlap(common, expected_length, len(words) - articles)
+            remaining[number] -= 1
+    articles = -remaining[0]
+    return WordOverlap(common, expected_length, len(words) - articles)
 
 
 _FIRST_WORDS: Final = 3
 
 
-def same_after_folding(expected: str, output: str) -> bool:
+def equal_ignoring_case(expected: str, output: str) -> bool:
     """Equal but for case, the width of blanks and the way accents are encoded.
 
     Source: Unicode 15 §3.13, D145 (canonical caseless match), after blanks are made single.
@@ -292,10 +292,10 @@ def same_after_folding(expected: str, output: str) -> bool:
 
 
 def _folded(words: Sequence[str]) -> str:
-    return caseless(" ".join(words))
+    return fold_case(" ".join(words))
 
 
-def caseless(text: str) -> str:
+def fold_case(text: str) -> str:
     """The text as it is compared when case and the way accents are encoded do not matter.
 
     Source: Unicode 15 §3.13, D145.

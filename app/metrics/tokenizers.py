@@ -19,7 +19,7 @@ _LONGEST_KEPT_WORD: Final = 64
 _ENTRY_CHARS: Final = 8  # the fixed cost of an entry, in characters
 
 
-class Table(dict[K, V]):
+class BoundedCache(dict[K, V]):
     """What was made of each text, remembered until `chars` are full, then begun anew.
 
     Texts longer than `longest` are never kept.
@@ -32,19 +32,19 @@ class Table(dict[K, V]):
         self._longest = longest
 
     def __missing__(self, text: K) -> V:
-        made = self._make(text)
+        tokens = self._make(text)
         if len(text) <= self._longest:
             size = len(text) + _ENTRY_CHARS
             if size > self._room:
                 self.clear()
                 self._room = self._chars
             self._room -= size
-            self[text] = made
-        return made
+            self[text] = tokens
+        return tokens
 
 
-def _word_table(rule: Callable[[bytes], V]) -> Table[bytes, V]:
-    return Table(rule, chars=_WORD_CHARS, longest=_LONGEST_KEPT_WORD)
+def _word_table(rule: Callable[[bytes], V]) -> BoundedCache[bytes, V]:
+    return BoundedCache(rule, chars=_WORD_CHARS, longest=_LONGEST_KEPT_WORD)
 
 
 # --- the words of ROUGE ---------------------------------------------------------------------

@@ -42,7 +42,7 @@ class SkipReason(StrEnum):
     JUDGE_ERROR = "JUDGE_ERROR"
 
 
-class FailureKind(StrEnum):
+class MetricFailureKind(StrEnum):
     """How a provider broke its promise on one trace, or the model that it asked."""
 
     RAISED = "RAISED"
@@ -114,7 +114,7 @@ class RunMetric(Protocol):
 
     def summarize(self, traces: Sequence[Trace]) -> Summary: ...
 
-    def merge(self, one: Summary, other: Summary) -> Summary: ...
+    def merge(self, first: Summary, second: Summary) -> Summary: ...
 
     def run_value(self, summary: Summary) -> float | None: ...
 
@@ -183,20 +183,20 @@ class MetricRef:
         return cls(key=key, options=tuple(sorted((options or {}).items())))
 
 
-class Skipped(NamedTuple):
+class MetricSkipped(NamedTuple):
     """The metric does not apply to this trace."""
 
     reason: SkipReason
 
 
-class Failed(NamedTuple):
+class MetricFailed(NamedTuple):
     """The provider could not measure this trace; `detail` is for whoever mends it."""
 
-    kind: FailureKind
+    kind: MetricFailureKind
     detail: str
 
 
-Missing: TypeAlias = Skipped | Failed
+Missing: TypeAlias = MetricSkipped | MetricFailed
 Measurement: TypeAlias = float | Missing
 
 

@@ -20,7 +20,7 @@ from app.llm.types import (
     RequestBatch,
     request_key,
 )
-from app.metrics.types import Failed, FailureKind
+from app.metrics.types import MetricFailed, MetricFailureKind
 from app.runs.llm_cache import RequestUsage, put_answers
 
 MAX_BATCH_TEXTS: Final = 64
@@ -32,7 +32,7 @@ CHECKPOINT_INTERVAL_S: Final = 1.0
 MAX_FAILED_IN_A_ROW: Final = 8
 
 Checkpoint: TypeAlias = Callable[[], None]
-AnswersByKey: TypeAlias = dict[bytes, ModelAnswer | Failed]
+AnswersByKey: TypeAlias = dict[bytes, ModelAnswer | MetricFailed]
 
 
 class CompletionFetcher:
@@ -120,7 +120,7 @@ class CompletionFetcher:
         if len(batch) > 1:
             middle = len(batch) // 2
             return [batch[:middle], batch[middle:], *probes]
-        failure = Failed(FailureKind.JUDGE_ERROR, f"the model gave no answer: {error}")
+        failure = MetricFailed(MetricFailureKind.JUDGE_ERROR, f"the model gave no answer: {error}")
         answers |= dict.fromkeys(self._keys(batch), failure)
         return probes
 

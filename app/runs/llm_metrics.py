@@ -18,7 +18,7 @@ from app.llm.errors import LlmNotConfigured
 from app.llm.retry import COMPLETION_RETRIES, LlmRetryPolicy
 from app.llm.types import ModelRequest, request_key
 from app.metrics.engine import CHUNK_SIZE
-from app.metrics.lost_calls import failure_of_loss
+from app.metrics.lost_calls import failure_of_lost_call
 from app.metrics.registry import provider_for
 from app.metrics.remote import (
     AnsweredTrace,
@@ -29,9 +29,9 @@ from app.metrics.remote import (
     requests_for_traces,
 )
 from app.metrics.types import (
-    Failed,
-    FailureKind,
     Measurement,
+    MetricFailed,
+    MetricFailureKind,
     MetricRef,
     Missing,
     TraceMeasurements,
@@ -153,17 +153,17 @@ class _RemoteMeasurement:
     ) -> list[JudgedTrace]:
         """The values of one metric, in the order of the traces."""
         judged: dict[int, JudgedTrace] = {}
-        answered: dict[int, AnsweredTrace] = {}
+        answered_traces: dict[int, AnsweredTrace] = {}
         for index, trace in enumerate(traces):
             match self._collect_answers(trace, requests[index], answers):
                 case AnsweredTrace() as with_answers:
-                    answered[index] = with_answers
+                    answered_traces[index] = with_answers
                 case measurement:
                     judged[index] = JudgedTrace(measurement)
-        verdicts = self._in_child(judge_traces, ref, list(answered.values()))
-        for index, verdict in zip(answered, verdicts, strict=True):
-            judged[index] = JudgedTrace(verdict) if isinstance(verdict, Failed) else verdict
-        self._evict(requests[index] for index in answered if _is_judge_error(judged[index]))
+        verdicts = self._in_child(judge_traces, ref, list(answered_traces.values()))
+        for index, verdict in zip(answered_traces, verdicts, strict=True):
+            judged[index] = JudgedTrace(verdict) if isinstance(verdict, MetricFailed) else verdict
+        self._evict(requests[index] for index in answered_traces if _is_judge_error(judged[index]))
         return [judged[index] for index in range(len(traces))]
 
     def _collect_answers(
@@ -173,9 +173,11 @@ class _RemoteMeasurement:
         if not isinstance(requests, list):
             return requests
         trace_answers = [answers[self._key(request)] for request in requests]
-        failure = next((answer for answer in trace_answers if isinstance(answer, Failed)), None)
+        failure = next(
+            (answer for answer in trace_answers if isinstance(answer, MetricFailed)), None
+        )
         return failure or AnsweredTrace(
-            trace, tuple(answer for answer in trace_answers if not isinstance(answer, Failed))
+            trace, tuple(answer for answer in trace_answers if not isinstance(answer, MetricFailed))
         )
 
     def _evict(self, unusable: Iterable[TraceRequests | Measurement]) -> None:
@@ -195,13 +197,13 @@ class _RemoteMeasurement:
         function: Callable[[MetricRef, Sequence[Input]], list[Output]],
         ref: MetricRef,
         inputs: Sequence[Input],
-    ) -> list[Output | Failed]:
+    ) -> list[Output | MetricFailed]:
         """The outputs of a function of the provider, computed in child processes.
 
         A provider that hangs or kills its process loses one output only, and after
         `MAX_LOST_CALLS` of them the remaining outputs of the shard.
         """
-        outputs: list[Output | Failed] = []
+        outputs: list[Output | MetricFailed] = []
         for start in range(0, len(inputs), CHUNK_SIZE):
             chunk = self._chunk(function, ref, inputs[start : start + CHUNK_SIZE])
             outputs += chunk
@@ -212,10 +214,10 @@ class _RemoteMeasurement:
         function: Callable[[MetricRef, Sequence[Input]], list[Output]],
         ref: MetricRef,
         inputs: Sequence[Input],
-    ) -> Sequence[Output | Failed]:
+    ) -> Sequence[Output | MetricFailed]:
         if self.lost_calls[ref] >= MAX_LOST_CALLS:
             reason = f"not computed: the metric was lost on {MAX_LOST_CALLS} traces before"
-            return [Failed(FailureKind.DIED, reason)] * len(inputs)
+            return [MetricFailed(MetricFailureKind.DIED, reason)] * len(inputs)
         self.checkpoint()
         try:
             return self.job.pool.run(function, ref, inputs, timeout_s=self.job.call_timeout_s)
@@ -226,7 +228,7 @@ class _RemoteMeasurement:
                     output for single in inputs for output in self._chunk(function, ref, [single])
                 ]
             self.lost_calls[ref] += 1
-            return [failure_of_loss(lost)]
+            return [failure_of_lost_call(lost)]
 
     def _key(self, request: ModelRequest) -> bytes:
         return request_key(self.cache_scope, request)
@@ -234,7 +236,9 @@ class _RemoteMeasurement:
 
 def _is_judge_error(judged: JudgedTrace) -> bool:
     measurement = judged.measurement
-    return isinstance(measurement, Failed) and measurement.kind is FailureKind.JUDGE_ERROR
+    return (
+        isinstance(measurement, MetricFailed) and measurement.kind is MetricFailureKind.JUDGE_ERROR
+    )
 
 
 def _row(trace: Trace, judged: Mapping[str, JudgedTrace]) -> TraceMeasurements:

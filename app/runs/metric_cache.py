@@ -12,12 +12,12 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
-from app.metrics.run_value import Note, is_run_metric
+from app.metrics.run_value import StoredSummary, is_run_metric
 from app.metrics.types import (
     Measurement,
     MetricRef,
+    MetricSkipped,
     Missing,
-    Skipped,
     SkipReason,
     TraceMeasurements,
 )
@@ -58,7 +58,7 @@ class Before:
     trace_ids: Sequence[str] = ()
     columns: Mapping[str, Column] = field(default_factory=dict)
     reasons: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
-    summaries: Mapping[str, Note] = field(default_factory=dict)
+    summaries: Mapping[str, StoredSummary] = field(default_factory=dict)
 
     @property
     def values(self) -> int:
@@ -176,7 +176,7 @@ def _columns(session: Session, step: ShardLease, donors: Mapping[str, _Donor]) -
 def _measurement(value: float | None, note: Mapping[str, str]) -> Measurement | None:
     """What a stored value and its note say; None for one that could not be measured."""
     if value is None and "skipped" in note:
-        return Skipped(SkipReason(note["skipped"]))
+        return MetricSkipped(SkipReason(note["skipped"]))
     return value
 
 
@@ -192,7 +192,9 @@ def _trace_ids(session: Session, step: ShardLease) -> list[str]:
     return list(session.scalars(statement))
 
 
-def _summaries(session: Session, step: ShardLease, donors: Mapping[str, _Donor]) -> dict[str, Note]:
+def _summaries(
+    session: Session, step: ShardLease, donors: Mapping[str, _Donor]
+) -> dict[str, StoredSummary]:
     """What the same runs have summarized of exactly this stretch, unless it failed."""
     statement = select(RunShard.run_seq, RunShard.summaries).where(
         RunShard.run_seq.in_({donor.run_seq for donor in donors.values()}),

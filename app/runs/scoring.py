@@ -8,19 +8,19 @@ from app.jobs.handlers import Job
 from app.jobs.pool import CallLost, OutOfMemory
 from app.metrics.aggregate import Aggregate, aggregate, with_run_value
 from app.metrics.engine import CHUNK_SIZE, measure, score_within_limits
-from app.metrics.lost_calls import failure_of_loss
+from app.metrics.lost_calls import failure_of_lost_call
 from app.metrics.registry import provider_for
 from app.metrics.run_value import (
-    Note,
-    failed_note,
+    StoredSummary,
+    failed_summary,
     is_run_metric,
-    merge_notes,
+    merge_summaries,
     summarize_traces,
-    value_of_note,
+    value_of_summary,
 )
 from app.metrics.types import (
-    Failed,
-    FailureKind,
+    MetricFailed,
+    MetricFailureKind,
     MetricRef,
     MetricSpec,
     SkipReason,
@@ -93,9 +93,9 @@ class _Scoring:
                 return [row for trace in traces for row in self.rows([trace], refs)]
             if len(refs) > 1:
                 return [_side_by_side([self.rows(traces, (ref,))[0] for ref in refs])]
-            return [self._lost(traces[0], refs[0], failure_of_loss(lost))]
+            return [self._lost(traces[0], refs[0], failure_of_lost_call(lost))]
 
-    def _lost(self, trace: Trace, ref: MetricRef, failure: Failed) -> TraceMeasurements:
+    def _lost(self, trace: Trace, ref: MetricRef, failure: MetricFailed) -> TraceMeasurements:
         self._losses[ref] += 1
         if self._losses[ref] == MAX_LOST_CALLS:
             self._given_up[ref] = _GivenUp(provider_for(ref).spec, failure.kind)
@@ -107,9 +107,11 @@ class _GivenUp:
     itself stays known, and the rest fails in the way in which the metric was lost.
     """
 
-    def __init__(self, spec: MetricSpec, kind: FailureKind) -> None:
+    def __init__(self, spec: MetricSpec, kind: MetricFailureKind) -> None:
         self.spec = spec
-        self._failure = Failed(kind, f"not tried: it was lost on {MAX_LOST_CALLS} traces before")
+        self._failure = MetricFailed(
+            kind, f"not tried: it was lost on {MAX_LOST_CALLS} traces before"
+        )
 
     def supports(self, trace: Trace) -> bool:  # noqa: ARG002
         return True
@@ -120,7 +122,7 @@ class _GivenUp:
     def row(self, trace: Trace) -> TraceMeasurements:
         """The row of this metric alone."""
         row = measure(trace, [self])
-        raised = any(isinstance(why, Failed) for why in row.missing.values())
+        raised = any(isinstance(why, MetricFailed) for why in row.missing.values())
         return row._replace(missing={self.spec.key: self._failure}) if raised else row
 
 
@@ -159,8 +161,8 @@ def summarize(
     job: Job,
     checkpoint: Callable[[], None],
     *,
-    known: Mapping[str, Note] | None = None,
-) -> dict[str, Note]:
+    known: Mapping[str, StoredSummary] | None = None,
+) -> dict[str, StoredSummary]:
     """What the values of the whole run are made of, by column, for metrics that have one; `known`
     is taken as it is. `checkpoint` as in `score_traces`.
     """
@@ -179,19 +181,19 @@ class RunValues:
     def __init__(self, refs: Sequence[MetricRef], job: Job) -> None:
         self._refs = {_column(ref): ref for ref in refs if is_run_metric(ref)}
         self._job = job
-        self._notes: dict[str, Note] = {}
+        self._notes: dict[str, StoredSummary] = {}
 
     def __bool__(self) -> bool:
         return bool(self._refs)
 
-    def add(self, shards: Sequence[Mapping[str, Note]]) -> None:
+    def add(self, shards: Sequence[Mapping[str, StoredSummary]]) -> None:
         """Merge the notes of some shards, in any order, each once."""
         for column, ref in self._refs.items():
             self._job.checkpoint()
             known = [self._notes[column]] if column in self._notes else []
             notes = known + [notes[column] for notes in shards if column in notes]
             if notes:
-                self._notes[column] = _noted(self._job, merge_notes, ref, notes)
+                self._notes[column] = _noted(self._job, merge_summaries, ref, notes)
 
     def into(self, aggregates: Mapping[str, Aggregate]) -> dict[str, Aggregate]:
         """The same aggregates, with these values as their means; without a trace there is none."""
@@ -201,23 +203,23 @@ class RunValues:
                 found[column] = with_run_value(found[column], self._value(column, note))
         return found
 
-    def _value(self, column: str, note: Note) -> float | Failed | None:
+    def _value(self, column: str, note: StoredSummary) -> float | MetricFailed | None:
         self._job.checkpoint()
         try:
             return self._job.pool.run(
-                value_of_note, self._refs[column], note, timeout_s=self._job.call_timeout_s
+                value_of_summary, self._refs[column], note, timeout_s=self._job.call_timeout_s
             )
         except CallLost as lost:
             self._job.checkpoint()
-            return failure_of_loss(lost)
+            return failure_of_lost_call(lost)
 
 
-def _noted(job: Job, function: Callable[..., Note], *arguments: object) -> Note:
+def _noted(job: Job, function: Callable[..., StoredSummary], *arguments: object) -> StoredSummary:
     try:
         return job.pool.run(function, *arguments, timeout_s=job.call_timeout_s)
     except CallLost as lost:
         job.checkpoint()
-        return failed_note(failure_of_loss(lost))
+        return failed_summary(failure_of_lost_call(lost))
 
 
 def _column(ref: MetricRef) -> str:

@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 from app.core.copy import copy_encoded
 from app.core.notify import notify_streams
 from app.jobs.queue import enqueue, enqueue_many
-from app.metrics.run_value import Note
-from app.metrics.types import Skipped, TraceMeasurements
+from app.metrics.run_value import StoredSummary
+from app.metrics.types import MetricSkipped, TraceMeasurements
 from app.results.models import BenchmarkRun, RunShard
 from app.results.queries import ShardRange
 from app.results.rules import RunStatus
@@ -87,7 +87,7 @@ def store_shard(
     measured: Sequence[TraceMeasurements],
     now: datetime,
     *,
-    summaries: Mapping[str, Note] | None = None,
+    summaries: Mapping[str, StoredSummary] | None = None,
     reused: int = 0,
 ) -> None:
     """Write the values of a shard, once; the last shard of a run puts the finish on the queue.
@@ -132,7 +132,7 @@ def _notes(row: TraceMeasurements) -> dict[str, dict[str, str]]:
     """Why values are missing and what models gave as reasons, as `trace_results.notes` keeps it."""
     notes: dict[str, dict[str, str]] = {
         key: {"skipped": why.reason}
-        if isinstance(why, Skipped)
+        if isinstance(why, MetricSkipped)
         else {"failed": why.kind, "detail": why.detail}
         for key, why in row.missing.items()
     }

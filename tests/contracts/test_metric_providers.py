@@ -14,17 +14,17 @@ from app.llm.types import ChatAnswer, ChatRequest, EmbeddingAnswer, ModelAnswer,
 from app.metrics.engine import measure
 from app.metrics.registry import METRICS, load_metrics, options_of, provider_for
 from app.metrics.remote import AnsweredTrace, provider_requests, provider_verdicts
-from app.metrics.run_value import merged, run_value, summary_of
+from app.metrics.run_value import merge_with, run_value, summarize_with
 from app.metrics.types import (
     Direction,
     MetricProvider,
     MetricRef,
+    MetricSkipped,
     MetricSpec,
     Need,
     OptionValue,
     RemoteMetric,
     RunMetric,
-    Skipped,
     TraceMeasurements,
 )
 from app.traces.types import ToolCall, Trace, TraceOutcome
@@ -127,7 +127,7 @@ def test_every_value_is_measured_in_its_range_or_missing_with_a_reason(
     for trace in traces():
         row = measured(trace, provider)
         if row.values[0] is None:
-            assert isinstance(row.missing[provider.spec.key], Skipped), row  # never failed
+            assert isinstance(row.missing[provider.spec.key], MetricSkipped), row  # never failed
         else:
             assert not row.missing
 
@@ -186,12 +186,12 @@ def test_the_value_of_a_run_is_the_same_however_its_traces_are_cut(
         if isinstance(one, RunMetric):
             rows = [measure(trace, [one]) for trace in traces()]
             column = [row.values[0] for row in rows]
-            whole = summary_of(one, column, traces())
+            whole = summarize_with(one, column, traces())
             parts = [
-                summary_of(one, column[start : start + 7], traces()[start : start + 7])
+                summarize_with(one, column[start : start + 7], traces()[start : start + 7])
                 for start in range(0, len(column), 7)
             ]
             value = run_value(one, whole)
             assert value is None or isinstance(value, float)
-            assert run_value(one, merged(one, parts)) == value
-            assert run_value(one, merged(one, parts[::-1])) == value
+            assert run_value(one, merge_with(one, parts)) == value
+            assert run_value(one, merge_with(one, parts[::-1])) == value

@@ -3,7 +3,7 @@
 from app.metrics.edit_distance import levenshtein
 from app.metrics.registry import METRICS, version_with
 from app.metrics.text_metric import BOTH_TEXTS, TextMetric
-from app.metrics.text_overlap import caseless
+from app.metrics.text_overlap import fold_case
 from app.metrics.types import MetricProvider, MetricSpec
 from app.traces.types import Trace
 
@@ -38,7 +38,7 @@ def contains(*, ignore_case: bool = False) -> MetricProvider:
 
     def score(expected: str, output: str) -> float:
         if ignore_case:
-            return float(caseless(expected) in caseless(output))
+            return float(fold_case(expected) in fold_case(output))
         return float(expected in output)
 
     return Contains(

@@ -11,7 +11,7 @@ SOURCE = "the outcome of the trace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
+class OutcomeMetric:
     """A metric of every trace that is the agent's own doing, answered or not."""
 
     spec: MetricSpec
@@ -26,7 +26,7 @@ class Health:
 
 def status() -> MetricProvider:
     """1 when the agent answered, 0 when it failed: `STATUS == 1` holds for a run without failure."""
-    return Health(
+    return OutcomeMetric(
         spec=MetricSpec(
             key="STATUS",
             description="1 when the agent answered, 0 when it failed",
@@ -39,7 +39,7 @@ def status() -> MetricProvider:
 
 def error_rate() -> MetricProvider:
     """0 when the agent answered, 1 when it failed: the mean is the share of failures."""
-    return Health(
+    return OutcomeMetric(
         spec=MetricSpec(
             key="ERROR_RATE",
             description="1 when the agent failed, else 0; its mean is the share of failures",
@@ -53,7 +53,7 @@ def error_rate() -> MetricProvider:
 
 def error_count() -> MetricProvider:
     """The errors of one trace: that of the agent, and each tool call that failed."""
-    return Health(
+    return OutcomeMetric(
         spec=MetricSpec(
             key="ERROR_COUNT",
             description="Errors of the trace: the agent's own, and each tool call that failed",

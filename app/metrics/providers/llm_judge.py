@@ -67,8 +67,8 @@ class LlmJudge:
         texts = _texts(trace)
         mark = _mark(texts)
 
-        def marked(found: re.Match[str]) -> str:
-            return f"<{mark}>\n{texts[found[1]] or ''}\n</{mark}>"
+        def marked(placeholder: re.Match[str]) -> str:
+            return f"<{mark}>\n{texts[placeholder[1]] or ''}\n</{mark}>"
 
         instructions = INSTRUCTIONS.format(
             mark=mark, minimum=self.spec.minimum or 0.0, maximum=self.spec.maximum or 0.0
@@ -91,9 +91,9 @@ class LlmJudge:
         """
         answer = answers[0]
         if not isinstance(answer, ChatAnswer) or answer.content is None:
-            said = answer.refusal if isinstance(answer, ChatAnswer) else None
-            raise JudgeError(f"the judge refused: {said or 'it wrote nothing'}")
-        verdict = verdict_of(answer.content)
+            refusal = answer.refusal if isinstance(answer, ChatAnswer) else None
+            raise JudgeError(f"the judge refused: {refusal or 'it wrote nothing'}")
+        verdict = parse_verdict(answer.content)
         score, reason = verdict["score"], verdict.get("reason")
         if isinstance(score, bool) or not isinstance(score, int | float):
             raise JudgeError(f"the score is {score!r:.80}, which is no number")
@@ -116,12 +116,12 @@ def llm_judge(
 
     Raises: Invalid for options that make no judge.
     """
-    _require_sense(name, prompt, minimum, maximum, temperature)
-    wanted = prompt or DEFAULT_PROMPT
+    _check_options(name, prompt, minimum, maximum, temperature)
+    template = prompt or DEFAULT_PROMPT
     named = f"[{json.dumps(name, ensure_ascii=False)}]" if name else ""
     scale = "" if (minimum, maximum) == (0, 1) else f"{float(minimum)}…{float(maximum)}"
     return LlmJudge(
-        prompt=wanted,
+        prompt=template,
         model=model,
         temperature=float(temperature),
         spec=MetricSpec(
@@ -139,12 +139,12 @@ def llm_judge(
             minimum=float(minimum),
             maximum=float(maximum),
             worst=float(minimum),
-            needs=_needs(wanted),
+            needs=_needs(template),
         ),
     )
 
 
-def _require_sense(
+def _check_options(
     name: str, prompt: str, minimum: float, maximum: float, temperature: float
 ) -> None:
     if name and not prompt:
@@ -187,16 +187,16 @@ def _mark(texts: Mapping[str, str | None]) -> str:
     return f"text-{hashlib.sha256(document.encode()).hexdigest()[:16]}"
 
 
-def verdict_of(content: str) -> Mapping[str, Any]:
+def parse_verdict(content: str) -> Mapping[str, Any]:
     """The one JSON object with a score in what a judge wrote; prose or a fence may stand around it.
 
     Raises: `JudgeError` where there is none, or several: one may be a quotation of the trace.
     """
-    found = [document for document in _objects(content) if "score" in document]
-    if len(found) != 1:
-        what = "no JSON object with a score" if not found else "several scores"
+    documents = [document for document in _objects(content) if "score" in document]
+    if len(documents) != 1:
+        what = "no JSON object with a score" if not documents else "several scores"
         raise JudgeError(f"the judge wrote {what}: {content.strip()!r:.200}")
-    return found[0]
+    return documents[0]
 
 
 def _objects(content: str) -> Iterator[dict[str, Any]]:
@@ -213,13 +213,13 @@ def _objects(content: str) -> Iterator[dict[str, Any]]:
         at = content.find("{", end)
 
 
-def _unequivocal(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
         raise ValueError("a key stands twice in one object")
     return members
 
 
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_unequivocal)
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_reject_duplicate_keys)
 
 METRICS.register("LLM_JUDGE", llm_judge)

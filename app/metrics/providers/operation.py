@@ -11,7 +11,7 @@ SOURCE = "the trace itself"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class TraceFigure:
     """A figure of the trace; one that its source does not tell is skipped, never read as zero."""
 
     spec: MetricSpec
@@ -27,7 +27,7 @@ class Figure:
         return figure
 
 
-def figure(
+def figure_metric(
     key: str,
     description: str,
     unit: str,
@@ -48,7 +48,7 @@ def figure(
     )
 
     def factory() -> MetricProvider:
-        return Figure(spec=spec, read=read)
+        return TraceFigure(spec=spec, read=read)
 
     return factory
 
@@ -64,40 +64,44 @@ def _tool_calls(trace: Trace) -> int | None:
 
 
 def _tool_call_success_rate(trace: Trace) -> float | None:
-    told = [call.ok for call in trace.tool_calls or () if call.ok is not None]
-    return sum(told) / len(told) if told else None
+    outcomes = [call.ok for call in trace.tool_calls or () if call.ok is not None]
+    return sum(outcomes) / len(outcomes) if outcomes else None
 
 
 METRICS.register(
     "LATENCY_MS",
-    figure("LATENCY_MS", "Time from question to answer", "ms", lambda trace: trace.latency_ms),
+    figure_metric(
+        "LATENCY_MS", "Time from question to answer", "ms", lambda trace: trace.latency_ms
+    ),
     aliases=["LATENCY"],
 )
 METRICS.register(
     "COST_USD",
-    figure(
+    figure_metric(
         "COST_USD", "What the model calls of the agent cost", "USD", lambda trace: trace.cost_usd
     ),
 )
 METRICS.register(
     "INPUT_TOKENS",
-    figure(
+    figure_metric(
         "INPUT_TOKENS", "Tokens that the model read", "tokens", lambda trace: trace.input_tokens
     ),
 )
 METRICS.register(
     "OUTPUT_TOKENS",
-    figure(
+    figure_metric(
         "OUTPUT_TOKENS", "Tokens that the model wrote", "tokens", lambda trace: trace.output_tokens
     ),
 )
 METRICS.register(
     "TOTAL_TOKENS",
-    figure("TOTAL_TOKENS", "INPUT_TOKENS and OUTPUT_TOKENS together", "tokens", _total_tokens),
+    figure_metric(
+        "TOTAL_TOKENS", "INPUT_TOKENS and OUTPUT_TOKENS together", "tokens", _total_tokens
+    ),
 )
 METRICS.register(
     "TOOL_CALLS",
-    figure(
+    figure_metric(
         "TOOL_CALLS",
         "How many tools the agent called",
         "calls",
@@ -107,7 +111,7 @@ METRICS.register(
 )
 METRICS.register(
     "TOOL_CALL_SUCCESS_RATE",
-    figure(
+    figure_metric(
         "TOOL_CALL_SUCCESS_RATE",
         "Share of the tool calls that succeeded",
         "ratio",
@@ -118,5 +122,7 @@ METRICS.register(
 )
 METRICS.register(
     "TURNS",
-    figure("TURNS", "How many times the model was asked", "turns", lambda trace: trace.turns),
+    figure_metric(
+        "TURNS", "How many times the model was asked", "turns", lambda trace: trace.turns
+    ),
 )

@@ -4,7 +4,7 @@ from app.metrics.confusion import LabelAverage, LabelStatistic
 from app.metrics.label_metric import label_metric
 from app.metrics.registry import METRICS
 from app.metrics.text_metric import BOTH_TEXTS, TextMetric
-from app.metrics.text_overlap import same_after_folding, squad_overlap
+from app.metrics.text_overlap import equal_ignoring_case, squad_overlap
 from app.metrics.types import MetricProvider, MetricSpec
 
 SQUAD = "Rajpurkar et al. 2016 and 2018 (SQuAD evaluation): words as multisets"
@@ -22,7 +22,7 @@ def accuracy(*, labels: LabelAverage = "", positive: str = "") -> MetricProvider
             worst=0.0,
             needs=BOTH_TEXTS,
         ),
-        score=lambda expected, output: float(same_after_folding(expected, output)),
+        score=lambda expected, output: float(equal_ignoring_case(expected, output)),
     )
 
 

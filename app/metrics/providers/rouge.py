@@ -15,8 +15,8 @@ def rouge_l(*, use_stemmer: bool = False) -> TextMetric:
     count = stemmed_rouge_counts if use_stemmer else rouge_counts
 
     def score(expected: str, output: str) -> float:
-        found = count(expected, output)
-        return _f1(found.subsequence, found.expected_length + found.output_length)
+        counts = count(expected, output)
+        return _f1(counts.subsequence, counts.expected_length + counts.output_length)
 
     return TextMetric(
         spec=_spec("ROUGE", "ROUGE-L: F1 of the longest common subsequence of words", use_stemmer),
@@ -29,8 +29,8 @@ def rouge_1(*, use_stemmer: bool = False) -> TextMetric:
     count = stemmed_rouge_counts if use_stemmer else rouge_counts
 
     def score(expected: str, output: str) -> float:
-        found = count(expected, output)
-        return _f1(found.words, found.expected_length + found.output_length)
+        counts = count(expected, output)
+        return _f1(counts.words, counts.expected_length + counts.output_length)
 
     return TextMetric(
         spec=_spec("ROUGE_1", "ROUGE-1: F1 of the common words", use_stemmer),
@@ -43,8 +43,8 @@ def rouge_2(*, use_stemmer: bool = False) -> TextMetric:
     count = stemmed_rouge_counts if use_stemmer else rouge_counts
 
     def score(expected: str, output: str) -> float:
-        found = count(expected, output)
-        return _f1(found.pairs, found.expected_length + found.output_length - 2)
+        counts = count(expected, output)
+        return _f1(counts.pairs, counts.expected_length + counts.output_length - 2)
 
     return TextMetric(
         spec=_spec("ROUGE_2", "ROUGE-2: F1 of the common pairs of neighbouring words", use_stemmer),

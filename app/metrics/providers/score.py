@@ -9,7 +9,7 @@ from app.traces.types import Trace
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class TraceScore:
     """One score by its name; a trace without it is skipped."""
 
     name: str
@@ -32,7 +32,7 @@ def score(*, name: str = "") -> MetricProvider:
         maximum=None,
         direction=Direction.NEITHER,
     )
-    return Score(name, spec)
+    return TraceScore(name, spec)
 
 
 METRICS.register("SCORE", score)

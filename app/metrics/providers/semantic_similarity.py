@@ -34,10 +34,10 @@ class SemanticSimilarity:
         if not answers:
             expected, output = _texts(trace)
             return JudgeScore(float(expected == output))
-        one, other = (_vector(answer) for answer in answers)
-        if len(one) != len(other):
-            raise JudgeError(f"the vectors have {len(one)} and {len(other)} numbers")
-        return JudgeScore(max(0.0, cosine(one, other)))
+        vectors = [_vector(answer) for answer in answers]
+        if len(vectors[0]) != len(vectors[1]):
+            raise JudgeError(f"the vectors have {len(vectors[0])} and {len(vectors[1])} numbers")
+        return JudgeScore(max(0.0, cosine(*vectors)))
 
     def compute(self, trace: Trace) -> float:
         raise LookupError(f"{self.spec.key} asks a model about {trace.trace_id}")
@@ -67,15 +67,15 @@ def _vector(answer: ModelAnswer) -> Sequence[float]:
     return answer.vector
 
 
-def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+def cosine(first: Sequence[float], other: Sequence[float]) -> float:
     """The cosine of the angle between two vectors of one length, in [-1, 1].
 
     Raises: `JudgeError` for a vector without a direction.
     """
-    length = math.hypot(*one) * math.hypot(*other)
+    length = math.hypot(*first) * math.hypot(*other)
     if not length:
         raise JudgeError("the model answered with a vector of zeros")
-    return min(1.0, max(-1.0, math.fsum(map(mul, one, other)) / length))
+    return min(1.0, max(-1.0, math.fsum(map(mul, first, other)) / length))
 
 
 METRICS.register("SEMANTIC_SIMILARITY", semantic_similarity)

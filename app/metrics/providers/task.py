@@ -8,7 +8,7 @@ from app.traces.types import Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskFigure:
+class TaskScoreMetric:
     """What the harness found of an attempt, one that ran out of time included; a trace of another
     origin, or one that could not be checked, is skipped.
     """
@@ -28,7 +28,7 @@ def _figure(key: str, description: str) -> MetricFactory:
     )
 
     def factory() -> MetricProvider:
-        return TaskFigure(spec=spec)
+        return TaskScoreMetric(spec=spec)
 
     return factory
 

@@ -28,7 +28,7 @@ from app.llm.types import (
     RequestBatch,
     request_key,
 )
-from app.metrics.types import Failed, MetricRef
+from app.metrics.types import MetricFailed, MetricRef
 from app.runs import completion_fetcher
 from app.runs.completion_fetcher import CompletionFetcher
 from app.runs.leases import RunEnded
@@ -320,7 +320,7 @@ def test_a_server_that_fails_at_many_conversations_in_a_row_is_not_taken_for_one
         for said in [*(f"{number}x" for number in range(20)), "a", "b"]
     ]
     found = CompletionFetcher(job, 1, "server", FakePool()).fetch(wanted, lambda: None)
-    failed = [isinstance(found[request_key("server", one)], Failed) for one in wanted]
+    failed = [isinstance(found[request_key("server", one)], MetricFailed) for one in wanted]
     assert failed == [True] * 20 + [False] * 2
     assert len(found) == len(wanted)
 
@@ -333,7 +333,7 @@ def test_texts_that_a_server_fails_at_are_found_in_however_many_batches(
     texts = [f"{number}x" if number % 4 == 0 else f"{number}" for number in range(48)]
     wanted = [EmbeddingRequest(model=EMBEDDER, text=text) for text in texts]
     found = CompletionFetcher(job, 1, "server", FakePool()).fetch(wanted, lambda: None)
-    failed = [isinstance(found[request_key("server", one)], Failed) for one in wanted]
+    failed = [isinstance(found[request_key("server", one)], MetricFailed) for one in wanted]
     assert failed == ["x" in text for text in texts]
 
 

@@ -19,10 +19,10 @@ from app.metrics.aggregate import (
     with_run_value,
 )
 from app.metrics.types import (
-    Failed,
-    FailureKind,
+    MetricFailed,
+    MetricFailureKind,
+    MetricSkipped,
     MetricSpec,
-    Skipped,
     SkipReason,
     TraceMeasurements,
 )
@@ -111,9 +111,13 @@ def test_an_unknown_statistic_is_refused_with_the_nearest_name() -> None:
 def test_reasons_are_counted_by_name() -> None:
     rows = [
         TraceMeasurements("a", (0.5,), {}),
-        TraceMeasurements("b", (None,), {"M": Skipped(SkipReason.NO_OUTPUT)}),
-        TraceMeasurements("c", (None,), {"M": Failed(FailureKind.RAISED, "KeyError: 1")}),
-        TraceMeasurements("d", (None,), {"M": Failed(FailureKind.RAISED, "KeyError: 2")}),
+        TraceMeasurements("b", (None,), {"M": MetricSkipped(SkipReason.NO_OUTPUT)}),
+        TraceMeasurements(
+            "c", (None,), {"M": MetricFailed(MetricFailureKind.RAISED, "KeyError: 1")}
+        ),
+        TraceMeasurements(
+            "d", (None,), {"M": MetricFailed(MetricFailureKind.RAISED, "KeyError: 2")}
+        ),
     ]
     assert missing_counts(rows, "M") == {"NO_OUTPUT": 1, "RAISED": 2}
 
@@ -148,7 +152,7 @@ def test_a_metric_with_a_value_of_the_whole_run_has_it_as_mean() -> None:
 
 def test_a_run_whose_own_value_failed_has_no_mean_and_counts_the_failure() -> None:
     found = aggregate([0.5, 1.0, None], missing={"RAISED": 1})
-    broken = with_run_value(found, Failed(FailureKind.RAISED, "KeyError"))
+    broken = with_run_value(found, MetricFailed(MetricFailureKind.RAISED, "KeyError"))
     assert broken.mean is None
     assert broken.missing == {"RAISED": 2}
     assert (broken.n, broken.max) == (2, 1.0)

@@ -19,12 +19,12 @@ from app.metrics.engine import (
 )
 from app.metrics.registry import load_metrics
 from app.metrics.types import (
-    Failed,
-    FailureKind,
+    MetricFailed,
+    MetricFailureKind,
     MetricRef,
+    MetricSkipped,
     MetricSpec,
     Need,
-    Skipped,
     SkipReason,
 )
 from app.traces.types import Trace, TraceOutcome
@@ -98,28 +98,28 @@ def hoarding(_: Trace) -> float:
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        (raising, FailureKind.RAISED),
-        (quitting, FailureKind.RAISED),
-        (hoarding, FailureKind.OUT_OF_MEMORY),
-        (lambda _: math.nan, FailureKind.NON_FINITE),
-        (lambda _: math.inf, FailureKind.NON_FINITE),
-        (lambda _: -math.inf, FailureKind.NON_FINITE),
-        (lambda _: True, FailureKind.NOT_A_NUMBER),
-        (lambda _: "0.5", FailureKind.NOT_A_NUMBER),
-        (lambda _: None, FailureKind.NOT_A_NUMBER),
-        (lambda _: 10**400, FailureKind.NOT_A_NUMBER),
-        (lambda _: 1.0000001, FailureKind.OUT_OF_RANGE),
-        (lambda _: -0.1, FailureKind.OUT_OF_RANGE),
+        (raising, MetricFailureKind.RAISED),
+        (quitting, MetricFailureKind.RAISED),
+        (hoarding, MetricFailureKind.OUT_OF_MEMORY),
+        (lambda _: math.nan, MetricFailureKind.NON_FINITE),
+        (lambda _: math.inf, MetricFailureKind.NON_FINITE),
+        (lambda _: -math.inf, MetricFailureKind.NON_FINITE),
+        (lambda _: True, MetricFailureKind.NOT_A_NUMBER),
+        (lambda _: "0.5", MetricFailureKind.NOT_A_NUMBER),
+        (lambda _: None, MetricFailureKind.NOT_A_NUMBER),
+        (lambda _: 10**400, MetricFailureKind.NOT_A_NUMBER),
+        (lambda _: 1.0000001, MetricFailureKind.OUT_OF_RANGE),
+        (lambda _: -0.1, MetricFailureKind.OUT_OF_RANGE),
     ],
 )
 def test_a_provider_that_breaks_its_promise_fails_for_that_trace_alone(
-    answer: Callable[[Trace], float], kind: FailureKind
+    answer: Callable[[Trace], float], kind: MetricFailureKind
 ) -> None:
     sound = FakeMetric(spec=MetricSpec(key="SOUND", description="", source=""))
     row = measure(trace(), [FakeMetric(answer), sound])
     assert row.values == (None, 0.5)
     failure = row.missing["FAKE"]
-    assert isinstance(failure, Failed)
+    assert isinstance(failure, MetricFailed)
     assert failure.kind is kind
     assert "SOUND" not in row.missing
 
@@ -129,7 +129,7 @@ def test_the_detail_of_a_failure_names_the_error_and_stays_short() -> None:
         raise ValueError("x" * 5000)
 
     failure = measure(trace(), [FakeMetric(answer)]).missing["FAKE"]
-    assert isinstance(failure, Failed)
+    assert isinstance(failure, MetricFailed)
     assert failure.detail.startswith("ValueError: xxx")
     assert len(failure.detail) == 300
 
@@ -139,8 +139,8 @@ def test_a_provider_that_raises_when_asked_for_support_fails_too() -> None:
         def supports(self, trace: Trace) -> bool:  # noqa: ARG002
             raise KeyError("oops")
 
-    assert measure(trace(), [Broken()]).missing["FAKE"] == Failed(
-        FailureKind.RAISED, "KeyError: 'oops'"
+    assert measure(trace(), [Broken()]).missing["FAKE"] == MetricFailed(
+        MetricFailureKind.RAISED, "KeyError: 'oops'"
     )
 
 
@@ -163,7 +163,7 @@ def test_an_agent_that_failed_takes_the_worst_value_even_without_an_output(
 
 def test_an_agent_that_failed_is_skipped_by_a_metric_without_a_worst_value() -> None:
     row = measure(trace(outcome=TraceOutcome.TIMEOUT), [FakeMetric(raising)])
-    assert row.missing == {"FAKE": Skipped(SkipReason.AGENT_ERROR)}
+    assert row.missing == {"FAKE": MetricSkipped(SkipReason.AGENT_ERROR)}
 
 
 @pytest.mark.parametrize("outcome", [TraceOutcome.AGENT_ERROR, TraceOutcome.TIMEOUT])
@@ -174,11 +174,11 @@ def test_a_metric_that_measures_failures_is_asked_for_them(outcome: TraceOutcome
     assert measure_chunk([failed], [FakeBatch(spec=measures)])[0].values == (0.25,)
     needing = replace(measures, needs=frozenset({Need.OUTPUT}))
     assert measure(failed, [FakeMetric(raising, needing)]).missing == {
-        "FAKE": Skipped(SkipReason.NO_OUTPUT)
+        "FAKE": MetricSkipped(SkipReason.NO_OUTPUT)
     }
     lost = trace(outcome=TraceOutcome.INFRA_ERROR)
     assert measure(lost, [FakeMetric(raising, measures)]).missing == {
-        "FAKE": Skipped(SkipReason.INFRA_ERROR)
+        "FAKE": MetricSkipped(SkipReason.INFRA_ERROR)
     }
 
 
@@ -205,7 +205,7 @@ def test_an_error_that_is_not_the_agents_is_skipped_never_zero(
 ) -> None:
     row = measure(trace(outcome=outcome), [FakeMetric(raising, spec(worst=0.0))])
     assert row.values == (None,)
-    assert row.missing == {"FAKE": Skipped(reason)}
+    assert row.missing == {"FAKE": MetricSkipped(reason)}
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_a_text_that_is_needed_and_missing_is_the_reason(
     given_trace: Trace, reason: SkipReason
 ) -> None:
     row = measure(given_trace, [FakeMetric(raising, spec(worst=0.0, needs=BOTH))])
-    assert row.missing == {"FAKE": Skipped(reason)}
+    assert row.missing == {"FAKE": MetricSkipped(reason)}
 
 
 def test_an_empty_text_is_a_text() -> None:
@@ -234,7 +234,7 @@ def test_an_empty_text_is_a_text() -> None:
 
 def test_a_trace_that_is_not_supported_is_skipped() -> None:
     row = measure(trace(), [FakeMetric(raising, accepts=False)])
-    assert row.missing == {"FAKE": Skipped(SkipReason.NOT_SUPPORTED)}
+    assert row.missing == {"FAKE": MetricSkipped(SkipReason.NOT_SUPPORTED)}
 
 
 def test_a_batch_is_asked_once_for_the_traces_that_apply() -> None:
@@ -305,7 +305,7 @@ def test_a_chunk_and_its_rows_cross_to_another_process() -> None:
     work = pickle.loads(pickle.dumps((score_chunk, chunk, refs)))
     rows = pickle.loads(pickle.dumps(work[0](*work[1:])))
     assert rows == score_chunk(chunk, refs)
-    assert rows[1].missing == {"ROUGE": Skipped(SkipReason.NO_OUTPUT)}
+    assert rows[1].missing == {"ROUGE": MetricSkipped(SkipReason.NO_OUTPUT)}
 
 
 @given(st.lists(st.tuples(st.text(), st.text()), max_size=8))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from app.metrics.engine import measure
 from app.metrics.registry import load_metrics, provider_for
-from app.metrics.types import MetricRef, Skipped, SkipReason
+from app.metrics.types import MetricRef, MetricSkipped, SkipReason
 from app.traces.types import Trace, TraceOutcome
 
 load_metrics()
@@ -66,7 +66,7 @@ def test_an_output_contains_the_expected_text(
 def test_an_empty_expectation_proves_nothing_and_is_skipped() -> None:
     trace = Trace(trace_id="t", item_id="t", expected_output="", output="anything")
     row = measure(trace, [provider_for(MetricRef.of("CONTAINS"))])
-    assert row.missing == {"CONTAINS": Skipped(SkipReason.NOT_SUPPORTED)}
+    assert row.missing == {"CONTAINS": MetricSkipped(SkipReason.NOT_SUPPORTED)}
 
 
 @given(st.text(min_size=1), st.text(), st.text())
@@ -95,7 +95,7 @@ def test_two_huge_texts_are_skipped_not_waited_for() -> None:
     trace = Trace(trace_id="t", item_id="t", expected_output=huge, output=huge)
     provider = provider_for(MetricRef.of("EDIT_SIMILARITY"))
     assert measure(trace, [provider]).missing == {
-        "EDIT_SIMILARITY": Skipped(SkipReason.NOT_SUPPORTED)
+        "EDIT_SIMILARITY": MetricSkipped(SkipReason.NOT_SUPPORTED)
     }
     assert value("EDIT_SIMILARITY", huge, "a") == pytest.approx(1 / 31_700, rel=1e-9)
 

@@ -13,11 +13,11 @@ from app.core.errors import Invalid
 from app.metrics.engine import measure
 from app.metrics.label_metric import MAX_LABELS
 from app.metrics.registry import load_metrics, provider_for
-from app.metrics.run_value import merged, run_value, summary_of
+from app.metrics.run_value import merge_with, run_value, summarize_with
 from app.metrics.types import (
     CountedMetric,
-    Failed,
-    FailureKind,
+    MetricFailed,
+    MetricFailureKind,
     MetricRef,
     OptionValue,
     RunMetric,
@@ -56,9 +56,11 @@ def metric(key: str, **options: OptionValue) -> RunMetric:
     return provider
 
 
-def of_run(answers: Sequence[Answer], key: str, **options: OptionValue) -> float | Failed | None:
+def of_run(
+    answers: Sequence[Answer], key: str, **options: OptionValue
+) -> float | MetricFailed | None:
     provider = metric(key, **options)
-    return run_value(provider, summary_of(provider, [1.0] * len(answers), traces(answers)))
+    return run_value(provider, summarize_with(provider, [1.0] * len(answers), traces(answers)))
 
 
 def answers(expected: str, given: str) -> list[Answer]:
@@ -193,10 +195,10 @@ def test_however_a_run_is_cut_and_merged_no_bit_changes(
     provider = metric("F1_SCORE", labels="macro")
     cuts = sorted(data.draw(st.lists(st.integers(0, len(pairs)), max_size=4)))
     pieces = [pairs[start:end] for start, end in zip([0, *cuts], [*cuts, len(pairs)], strict=True)]
-    notes = [summary_of(provider, [1.0] * len(piece), traces(piece)) for piece in pieces]
+    notes = [summarize_with(provider, [1.0] * len(piece), traces(piece)) for piece in pieces]
     stored = [json.loads(json.dumps(note)) for note in data.draw(st.permutations(notes))]
-    whole = summary_of(provider, [1.0] * len(pairs), traces(pairs))
-    assert run_value(provider, merged(provider, stored)) == run_value(provider, whole)
+    whole = summarize_with(provider, [1.0] * len(pairs), traces(pairs))
+    assert run_value(provider, merge_with(provider, stored)) == run_value(provider, whole)
 
 
 @given(answered, st.integers(0, 39), st.sampled_from([*KEYS, "ACCURACY"]))
@@ -258,21 +260,21 @@ def test_long_answers_are_told_apart_and_kept_short() -> None:
     pairs = [Answer(long, long), Answer(long, long + "y")]
     assert of_run(pairs, "ACCURACY", labels="macro") == 1 / 2
     provider = metric("ACCURACY", labels="macro")
-    assert len(json.dumps(summary_of(provider, [1.0, 1.0], traces(pairs)))) < 200
+    assert len(json.dumps(summarize_with(provider, [1.0, 1.0], traces(pairs)))) < 200
 
 
 def test_texts_that_are_no_labels_have_no_value_of_the_run() -> None:
     pairs = [Answer("a", str(number)) for number in range(MAX_LABELS)]
     failure = of_run(pairs, "F1_SCORE", labels="macro")
-    assert isinstance(failure, Failed)
-    assert failure.kind is FailureKind.RAISED
+    assert isinstance(failure, MetricFailed)
+    assert failure.kind is MetricFailureKind.RAISED
     assert "these are texts, not labels" in failure.detail
     provider = metric("F1_SCORE", labels="macro")
     halves = [
-        summary_of(provider, [1.0] * len(half), traces(half))
+        summarize_with(provider, [1.0] * len(half), traces(half))
         for half in (pairs[: MAX_LABELS // 2], pairs[MAX_LABELS // 2 :])
     ]
-    assert isinstance(run_value(provider, merged(provider, halves)), Failed)
+    assert isinstance(run_value(provider, merge_with(provider, halves)), MetricFailed)
 
 
 @pytest.mark.parametrize("key", [*KEYS, "ACCURACY"])

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.metrics.registry import load_metrics, provider_for
-from app.metrics.run_value import run_value, summary_of
+from app.metrics.run_value import run_value, summarize_with
 from app.metrics.types import MetricRef, OptionValue, RunMetric
 from app.traces.types import Trace
 from tests.support.references import IN_ONE_PROCESS, Reference
@@ -38,7 +38,7 @@ def of_run(found: Pairs, key: str, **options: OptionValue) -> Any:
         Trace(trace_id=str(number), item_id="i", expected_output=expected, output=output)
         for number, (expected, output) in enumerate(found)
     ]
-    return run_value(provider, summary_of(provider, [1.0] * len(traces), traces))
+    return run_value(provider, summarize_with(provider, [1.0] * len(traces), traces))
 
 
 def columns(found: Pairs) -> tuple[list[str], list[str]]:

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 
 from app.core.errors import Invalid
 from app.llm.types import ChatAnswer, ChatRequest
-from app.metrics.providers.llm_judge import verdict_of
+from app.metrics.providers.llm_judge import parse_verdict
 from app.metrics.registry import load_metrics, provider_for, ref_of_column
 from app.metrics.remote import AnsweredTrace, JudgedTrace, provider_requests, provider_verdicts
 from app.metrics.types import (
-    Failed,
-    FailureKind,
     JudgeError,
+    MetricFailed,
+    MetricFailureKind,
     MetricRef,
+    MetricSkipped,
     OptionValue,
     RemoteMetric,
-    Skipped,
     SkipReason,
 )
 from app.traces.types import Trace, TraceOutcome
@@ -52,8 +52,8 @@ def judged(content: str | None, refusal: str | None = None, **options: OptionVal
     return found
 
 
-def failure(found: JudgedTrace) -> Failed:
-    assert isinstance(found.measurement, Failed)
+def failure(found: JudgedTrace) -> MetricFailed:
+    assert isinstance(found.measurement, MetricFailed)
     return found.measurement
 
 
@@ -102,8 +102,8 @@ def test_a_trace_without_a_text_that_the_prompt_wants_is_skipped() -> None:
         provider_requests(judge(), [trace(**{text: None})])[0]
         for text in ("expected_output", "input")
     ]
-    assert without_expected == Skipped(SkipReason.NO_EXPECTED_OUTPUT)
-    assert without_input == Skipped(SkipReason.NOT_SUPPORTED)
+    assert without_expected == MetricSkipped(SkipReason.NO_EXPECTED_OUTPUT)
+    assert without_input == MetricSkipped(SkipReason.NOT_SUPPORTED)
     [asked] = provider_requests(judge(prompt=TONE), [trace(expected_output=None, input=None)])
     assert isinstance(asked, list)
     assert len(asked) == 1
@@ -149,18 +149,23 @@ def test_one_object_with_a_score_is_read_whatever_stands_around_it(content: str)
 )
 def test_any_other_answer_is_a_judge_error_and_never_a_score(content: str, complaint: str) -> None:
     found = failure(judged(content or None))
-    assert found.kind is FailureKind.JUDGE_ERROR
+    assert found.kind is MetricFailureKind.JUDGE_ERROR
     assert complaint in found.detail
 
 
 def test_a_refusal_is_a_judge_error_with_its_reason() -> None:
     found = failure(judged(None, refusal="I do not judge poems."))
-    assert found == Failed(FailureKind.JUDGE_ERROR, "the judge refused: I do not judge poems.")
+    assert found == MetricFailed(
+        MetricFailureKind.JUDGE_ERROR, "the judge refused: I do not judge poems."
+    )
 
 
 def test_a_score_is_measured_by_the_range_that_was_told() -> None:
     assert judged('{"score": 4}', minimum=1, maximum=5) == JudgedTrace(4.0)
-    assert failure(judged('{"score": 0.5}', minimum=1, maximum=5)).kind is FailureKind.JUDGE_ERROR
+    assert (
+        failure(judged('{"score": 0.5}', minimum=1, maximum=5)).kind
+        is MetricFailureKind.JUDGE_ERROR
+    )
 
 
 def test_a_reason_is_kept_short_and_storable() -> None:
@@ -176,10 +181,10 @@ def test_whatever_a_judge_writes_is_a_score_in_its_range_or_a_judge_error(conten
     found = judged(content or None).measurement
     if isinstance(found, float):
         assert 0 <= found <= 1
-        assert verdict_of(content)["score"] == found
+        assert parse_verdict(content)["score"] == found
     else:
-        assert isinstance(found, Failed)
-        assert found.kind is FailureKind.JUDGE_ERROR
+        assert isinstance(found, MetricFailed)
+        assert found.kind is MetricFailureKind.JUDGE_ERROR
 
 
 def test_each_name_is_a_column_of_its_own() -> None:
@@ -227,4 +232,4 @@ def test_a_judge_is_not_computed() -> None:
     with pytest.raises(LookupError, match="asks a model about t"):
         judge().compute(trace())
     with pytest.raises(JudgeError):
-        verdict_of("no")
+        parse_verdict("no")

@@ -7,7 +7,7 @@ import pytest
 from app.metrics.aggregate import aggregate
 from app.metrics.engine import measure
 from app.metrics.registry import load_metrics, provider_for
-from app.metrics.types import MetricRef, Missing, Skipped, SkipReason
+from app.metrics.types import MetricRef, MetricSkipped, Missing, SkipReason
 from app.traces.types import ToolCall, Trace, TraceOutcome
 
 load_metrics()
@@ -47,7 +47,7 @@ def measured(one: Trace, key: str) -> float | Missing:
     return row.missing[key] if row.values[0] is None else row.values[0]
 
 
-NOT_TOLD = Skipped(SkipReason.NOT_SUPPORTED)
+NOT_TOLD = MetricSkipped(SkipReason.NOT_SUPPORTED)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_total_of_which_one_half_is_unknown_is_unknown() -> None:
 def test_what_was_not_the_agents_doing_is_skipped(
     key: str, outcome: TraceOutcome, reason: SkipReason
 ) -> None:
-    assert measured(told(outcome=outcome), key) == Skipped(reason)
+    assert measured(told(outcome=outcome), key) == MetricSkipped(reason)
 
 
 @pytest.mark.parametrize(

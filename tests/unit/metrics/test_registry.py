@@ -10,12 +10,12 @@ from app.core.errors import Invalid, NotFound
 from app.core.registry import DuplicateName
 from app.metrics.registry import (
     METRICS,
-    UnfitMetric,
+    InvalidMetric,
     column_of,
     default_refs,
     load_metrics,
     names_of,
-    option_mistakes,
+    option_errors,
     options_of,
     parse_ref,
     provider_for,
@@ -115,7 +115,7 @@ def test_a_column_that_is_a_score_is_no_alias() -> None:
 def test_an_option_takes_one_of_its_choices() -> None:
     labels = options_of(METRICS.get("RECALL"))[0]
     assert labels.choices == ("", "macro", "micro", "weighted", "binary")
-    assert list(option_mistakes(MetricRef.of("RECALL", {"labels": "all", "x": 1}))) == [
+    assert list(option_errors(MetricRef.of("RECALL", {"labels": "all", "x": 1}))) == [
         "labels",
         "x",
     ]
@@ -160,7 +160,7 @@ def demanding(setting: str) -> Named:
     ],
 )
 def test_what_makes_no_metric_of_its_name_is_refused(factory: Any, complaint: str) -> None:
-    with pytest.raises((UnfitMetric, TypeError), match=complaint):
+    with pytest.raises((InvalidMetric, TypeError), match=complaint):
         METRICS.register("NAMED", factory)
     assert "NAMED" not in METRICS.names()
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.metrics.run_value import merged, run_value, summary_of
-from app.metrics.types import Failed, FailureKind
+from app.metrics.run_value import merge_with, run_value, summarize_with
+from app.metrics.types import MetricFailed, MetricFailureKind
 from app.traces.types import Trace
 
 
@@ -43,14 +43,14 @@ def failing(*_: object) -> Any:
 
 def test_parts_are_summarized_merged_and_read_off() -> None:
     provider = Characters()
-    notes = [summary_of(provider, [0.5], [trace]) for trace in TRACES]
+    notes = [summarize_with(provider, [0.5], [trace]) for trace in TRACES]
     assert notes == [{"summary": 1}, {"summary": 2}, {"summary": 4}]
-    assert run_value(provider, merged(provider, notes)) == 7.0
-    assert merged(provider, notes[:1]) == notes[0]
+    assert run_value(provider, merge_with(provider, notes)) == 7.0
+    assert merge_with(provider, notes[:1]) == notes[0]
 
 
 def test_a_trace_without_a_value_is_not_summarized() -> None:
-    assert summary_of(Characters(), [0.5, None, 0.0], TRACES) == {"summary": 5}
+    assert summarize_with(Characters(), [0.5, None, 0.0], TRACES) == {"summary": 5}
 
 
 def test_a_metric_may_have_no_value_of_a_run() -> None:
@@ -60,17 +60,19 @@ def test_a_metric_may_have_no_value_of_a_run() -> None:
 @pytest.mark.parametrize(
     ("read", "kind"),
     [
-        (failing, FailureKind.RAISED),
-        (lambda _: math.nan, FailureKind.NON_FINITE),
-        (lambda _: math.inf, FailureKind.NON_FINITE),
-        (lambda _: "7", FailureKind.NOT_A_NUMBER),
-        (lambda _: True, FailureKind.NOT_A_NUMBER),
-        (lambda _: 10**400, FailureKind.NOT_A_NUMBER),
+        (failing, MetricFailureKind.RAISED),
+        (lambda _: math.nan, MetricFailureKind.NON_FINITE),
+        (lambda _: math.inf, MetricFailureKind.NON_FINITE),
+        (lambda _: "7", MetricFailureKind.NOT_A_NUMBER),
+        (lambda _: True, MetricFailureKind.NOT_A_NUMBER),
+        (lambda _: 10**400, MetricFailureKind.NOT_A_NUMBER),
     ],
 )
-def test_a_value_that_is_none_is_a_failure(read: Callable[[Any], Any], kind: FailureKind) -> None:
+def test_a_value_that_is_none_is_a_failure(
+    read: Callable[[Any], Any], kind: MetricFailureKind
+) -> None:
     value = run_value(Characters(read=read), {"summary": 1})
-    assert isinstance(value, Failed)
+    assert isinstance(value, MetricFailed)
     assert value.kind is kind
 
 
@@ -81,15 +83,15 @@ def test_a_value_that_is_none_is_a_failure(read: Callable[[Any], Any], kind: Fai
 )  # fmt: skip
 def test_a_summary_that_cannot_be_stored_is_a_failure(summary: Callable[[int], Any]) -> None:
     provider = Characters(summary=summary)
-    note = summary_of(provider, [0.5], TRACES[:1])
+    note = summarize_with(provider, [0.5], TRACES[:1])
     assert note["failed"] == "RAISED"
-    assert isinstance(run_value(provider, note), Failed)
+    assert isinstance(run_value(provider, note), MetricFailed)
 
 
 def test_one_part_that_failed_leaves_the_run_without_a_value() -> None:
     sound, broken = Characters(), Characters(summary=failing)
-    notes = [summary_of(sound, [0.5], TRACES[:1]), summary_of(broken, [0.5], TRACES[1:2])]
+    notes = [summarize_with(sound, [0.5], TRACES[:1]), summarize_with(broken, [0.5], TRACES[1:2])]
     for order in (notes, notes[::-1], [*notes, notes[0]]):
-        value = run_value(sound, merged(sound, order))
-        assert isinstance(value, Failed)
+        value = run_value(sound, merge_with(sound, order))
+        assert isinstance(value, MetricFailed)
         assert "lost" in value.detail

@@ -13,12 +13,12 @@ from app.metrics.providers.semantic_similarity import cosine
 from app.metrics.registry import load_metrics, provider_for
 from app.metrics.remote import AnsweredTrace, JudgedTrace, provider_requests, provider_verdicts
 from app.metrics.types import (
-    Failed,
-    FailureKind,
     JudgeError,
+    MetricFailed,
+    MetricFailureKind,
     MetricRef,
+    MetricSkipped,
     RemoteMetric,
-    Skipped,
     SkipReason,
 )
 from app.traces.types import Trace, TraceOutcome
@@ -121,7 +121,7 @@ def test_what_is_known_without_a_model_is_not_asked() -> None:
     assert provider_requests(
         similarity(),
         [pair(None, "x"), pair("x", None), pair("x", None, TraceOutcome.TIMEOUT)],
-    ) == [Skipped(SkipReason.NO_EXPECTED_OUTPUT), Skipped(SkipReason.NO_OUTPUT), 0.0]
+    ) == [MetricSkipped(SkipReason.NO_EXPECTED_OUTPUT), MetricSkipped(SkipReason.NO_OUTPUT), 0.0]
 
 
 def test_a_negative_cosine_is_zero() -> None:
@@ -141,8 +141,8 @@ def test_answers_that_are_no_vectors_of_one_space_are_judge_errors(
     answers: tuple[ModelAnswer, ...], complaint: str
 ) -> None:
     found = judged(*answers).measurement
-    assert isinstance(found, Failed)
-    assert found.kind is FailureKind.JUDGE_ERROR
+    assert isinstance(found, MetricFailed)
+    assert found.kind is MetricFailureKind.JUDGE_ERROR
     assert complaint in found.detail
 
 

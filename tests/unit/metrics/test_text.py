@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.metrics import text_overlap
-from app.metrics.text_overlap import Reference, count_for_rouge, count_grams
-from app.metrics.tokenizers import Table, squad_words
+from app.metrics.text_overlap import ReferenceMasks, count_for_rouge, count_grams
+from app.metrics.tokenizers import BoundedCache, squad_words
 
 words = st.lists(st.sampled_from([b"a", b"b", b"c", b"d"]), max_size=30)
 
@@ -37,14 +37,17 @@ def common_grams_by_counting(first: Sequence[bytes], second: Sequence[bytes], n:
 
 def test_the_common_subsequence_keeps_the_order_of_both_texts() -> None:
     # a b c d a b   beside   b d c a b a: b c a b (or b d a b) is longest, 4 words.
-    counts = count_for_rouge(Reference.of(b"a b c d a b".split()), b"b d c a b a".split())
+    counts = count_for_rouge(ReferenceMasks.of(b"a b c d a b".split()), b"b d c a b a".split())
     assert counts.subsequence == 4
 
 
 def test_an_n_gram_counts_at_most_as_often_as_the_reference_holds_it() -> None:
     # the ×2 and cat ×1 in the reference; the output has the ×3, cat ×1: 2 + 1 words.
     # Of its pairs (the the, the the, the cat) only "the cat" is in the reference.
-    reference, output = Reference.of(b"the cat saw the dog".split()), b"the the the cat".split()
+    reference, output = (
+        ReferenceMasks.of(b"the cat saw the dog".split()),
+        b"the the the cat".split(),
+    )
     counts = count_for_rouge(reference, output)
     assert (counts.words, counts.pairs) == (3, 1)
     assert count_grams(reference, output, 3) == (5, 4, [3, 1, 0])
@@ -52,7 +55,7 @@ def test_an_n_gram_counts_at_most_as_often_as_the_reference_holds_it() -> None:
 
 def test_words_with_others_between_them_are_no_pair() -> None:
     # "a b" is in the reference; in the output x stands between a and b.
-    counts = count_for_rouge(Reference.of([b"a", b"b"]), [b"a", b"x", b"b"])
+    counts = count_for_rouge(ReferenceMasks.of([b"a", b"b"]), [b"a", b"x", b"b"])
     assert counts == (2, 3, 2, 0, 2)
 
 
@@ -61,7 +64,7 @@ def test_the_common_subsequence_is_that_of_the_textbook_table(
     first: list[bytes], second: list[bytes]
 ) -> None:
     expected = common_subsequence_by_table(first, second)
-    assert count_for_rouge(Reference.of(first), second).subsequence == expected
+    assert count_for_rouge(ReferenceMasks.of(first), second).subsequence == expected
 
 
 @given(words, words)
@@ -69,7 +72,7 @@ def test_common_n_grams_are_those_that_counting_finds(
     first: list[bytes], second: list[bytes]
 ) -> None:
     expected = [common_grams_by_counting(first, second, n) for n in range(1, 5)]
-    reference = Reference.of(first)
+    reference = ReferenceMasks.of(first)
     assert list(count_grams(reference, second, 4).common) == expected
     counts = count_for_rouge(reference, second)
     assert [counts.words, counts.pairs] == expected[:2]
@@ -79,10 +82,10 @@ def test_common_n_grams_are_those_that_counting_finds(
 def test_texts_of_many_words_are_compared_strip_by_strip_with_the_same_result(
     first: list[bytes], second: list[bytes]
 ) -> None:
-    whole = Reference.of(first)
+    whole = ReferenceMasks.of(first)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_overlap, "_STRIP", 3)
-        in_strips = Reference.of(first)
+        in_strips = ReferenceMasks.of(first)
         assert count_for_rouge(in_strips, second) == count_for_rouge(whole, second)
         assert count_grams(in_strips, second, 4) == count_grams(whole, second, 4)
 
@@ -132,7 +135,7 @@ def test_squad_words_have_neither_case_nor_punctuation_nor_articles(
 def test_accuracy_looks_past_case_blanks_and_encoding_only(
     expected: str, output: str, *, same: bool
 ) -> None:
-    assert text_overlap.same_after_folding(expected, output) is same
+    assert text_overlap.equal_ignoring_case(expected, output) is same
 
 
 def test_a_text_is_made_once_while_its_table_has_room() -> None:
@@ -142,7 +145,7 @@ def test_a_text_is_made_once_while_its_table_has_room() -> None:
         made.append(word)
         return word
 
-    table = Table(rule, chars=30, longest=64)
+    table = BoundedCache(rule, chars=30, longest=64)
     assert table[b"one"] == table[b"one"] == b"one"
     assert made == [b"one"]
     assert table[b"x" * 65] == table[b"x" * 65]  # too long to be kept

@@ -10,7 +10,7 @@ from app.jobs.handlers import HandBack, Job
 from app.jobs.pool import CallHung, CallLost, ChildDied, OutOfMemory, ProcessPool
 from app.metrics.engine import score_within_limits
 from app.metrics.registry import load_metrics
-from app.metrics.types import Failed, MetricRef, Skipped, SkipReason, TraceMeasurements
+from app.metrics.types import MetricFailed, MetricRef, MetricSkipped, SkipReason, TraceMeasurements
 from app.runs.leases import RunEnded
 from app.runs.scoring import score_traces, summarize
 from app.traces.types import Trace, TraceOutcome
@@ -87,7 +87,7 @@ def scored(
 
 def failures(rows: Sequence[TraceMeasurements], column: str = "BLEU") -> list[tuple[str, str]]:
     found = [row.missing[column] for row in rows if column in row.missing]
-    return [(why.kind, why.detail) for why in found if isinstance(why, Failed)]
+    return [(why.kind, why.detail) for why in found if isinstance(why, MetricFailed)]
 
 
 def test_a_metric_that_hangs_on_all_of_a_thousand_traces_costs_seven_timeouts() -> None:
@@ -151,8 +151,8 @@ def test_what_is_known_of_a_trace_without_the_metric_stays_known_when_it_is_give
     rows = scored(FakePool(), [*pairs(3), *known], BLEU)[3:]
     assert [row.values for row in rows] == [(None,), (None,), (0.0,), (None,)]
     assert [row.missing.get("BLEU") for row in rows[:3]] == [
-        Skipped(SkipReason.INFRA_ERROR),
-        Skipped(SkipReason.NO_EXPECTED_OUTPUT),
+        MetricSkipped(SkipReason.INFRA_ERROR),
+        MetricSkipped(SkipReason.NO_EXPECTED_OUTPUT),
         None,
     ]
     assert failures(rows) == [("HANG", NOT_TRIED)]
