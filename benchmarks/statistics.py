@@ -15,12 +15,11 @@ from scipy.stats import bootstrap
 
 from app.formula import CompiledFormula, Reference, compile_formula
 from app.formula.rows import evaluate_rows
-from app.statistics.anomaly import Side
-from app.statistics.hypothesis_tests import judge_resampled
-from app.statistics.multiplicity import benjamini_hochberg
-from app.statistics.repeats import FloatArray
+from app.statistics.multiplicity import adjust_verdicts, benjamini_hochberg
+from app.statistics.paired_change import compare_resampled
 from app.statistics.resampling import RESAMPLES, Draws, draw_items, resampled_statistic
-from app.statistics.verdict import Judgement, VerdictRule, judged_together
+from app.statistics.trials import FloatArray
+from app.statistics.verdict import ChangeVerdict, Side, VerdictRule
 from benchmarks.rows import BenchRow, interleave
 
 ITEMS, TRIALS, KPIS = 1000, 5, 20
@@ -77,11 +76,11 @@ def measure() -> Iterator[BenchRow]:
     )
 
 
-def _verdicts(night: Night, formulas: list[CompiledFormula]) -> list[Judgement]:
+def _verdicts(night: Night, formulas: list[CompiledFormula]) -> list[ChangeVerdict]:
     draws = draw_items(ITEMS)
     base, candidate = (_columns(run, draws) for run in night)
     found = [
-        judge_resampled(
+        compare_resampled(
             evaluate_rows(formula, base).values,
             evaluate_rows(formula, candidate).values,
             RULE,
@@ -90,7 +89,7 @@ def _verdicts(night: Night, formulas: list[CompiledFormula]) -> list[Judgement]:
         )
         for formula in formulas
     ]
-    return judged_together(found, benjamini_hochberg)
+    return adjust_verdicts(found, benjamini_hochberg)
 
 
 def _columns(run: dict[str, FloatArray], draws: Draws) -> dict[Reference, FloatArray]:

@@ -15,7 +15,8 @@ from app.metrics.run_value import is_run_metric
 from app.metrics.types import Direction, MetricSpec
 from app.results.run_history import PastRun
 from app.results.run_result import RunResult
-from app.statistics.anomaly import WINDOW, RunPoint, Side
+from app.statistics.anomaly import WINDOW, RunPoint
+from app.statistics.verdict import Side
 
 RATIO_UNITS = frozenset({"ms", "s", "USD", "tokens"})
 # Names of scales and not of quantities: they add nothing to a number.

@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from app.kpis.verdicts import ValueVerdict
-from app.statistics.anomaly import Judged, Learning, RunPoint, Side, judge_run
-from app.statistics.verdict import Verdict
+from app.statistics.anomaly import AnomalyScore, RunPoint, Warmup, detect_anomaly
+from app.statistics.verdict import Side, Verdict
 
 # Relative tolerance below which two numbers count as equal.
 TOLERANCE = 1e-9
@@ -309,31 +309,31 @@ def _assess_anomaly(
 ) -> Assessment:
     name = value_spec.name
     try:
-        judged = judge_run(
+        judged = detect_anomaly(
             RunPoint(value=value),
             observation.history,
             side=value_spec.harm,
-            logarithmic=value_spec.logarithmic,
+            is_logarithmic=value_spec.logarithmic,
             resolution=observation.resolution,
             critical=None if spec.threshold is None else abs(spec.threshold),
         )
     except OverflowError:
         return _too_large(value_spec, value)
-    if isinstance(judged, Learning):
+    if isinstance(judged, Warmup):
         return _warmup(
             value,
-            f"{name} is {_with_unit(value, value_spec)}; there are {judged.have} of the"
-            f" {judged.need} earlier runs that anomaly detection needs.",
+            f"{name} is {_with_unit(value, value_spec)}; there are {judged.runs} of the"
+            f" {judged.required} earlier runs that anomaly detection needs.",
         )
     minimum_effect = _anomaly_minimum_effect(spec, value_spec, judged.center)
-    is_breach = judged.stands_out and _reaches(abs(value - judged.center), minimum_effect)
-    is_small = judged.stands_out and not is_breach
+    is_breach = judged.is_anomaly and _reaches(abs(value - judged.center), minimum_effect)
+    is_small = judged.is_anomaly and not is_breach
     is_drift = judged.method == "cusum"
     return Assessment(
         outcome=AlertOutcome.BREACH if is_breach else AlertOutcome.HEALTHY,
         value=value,
         baseline=judged.center,
-        min_detectable_effect=max(judged.visible, minimum_effect),
+        min_detectable_effect=max(judged.min_detectable_effect, minimum_effect),
         explanation=f"{name} is {_with_unit(value, value_spec)}; expected"
         f" {format_number(judged.low)} to {_with_unit(judged.high, value_spec)} after"
         f" {_last_runs(judged.history)} ({judged.method}, z {format_number(judged.z)}, limit"
@@ -366,7 +366,7 @@ def _assess_verdict(
     )
 
 
-def _anomaly_details(judged: Judged) -> dict[str, Any]:
+def _anomaly_details(judged: AnomalyScore) -> dict[str, Any]:
     return {
         "method": judged.method,
         "history": judged.history,
@@ -374,7 +374,7 @@ def _anomaly_details(judged: Judged) -> dict[str, Any]:
         "critical": judged.critical,
         "expectedLow": judged.low,
         "expectedHigh": judged.high,
-        "minDetectableEffect": judged.visible,
+        "minDetectableEffect": judged.min_detectable_effect,
     }
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from app.comparison.item_matrix import ItemTable
 from app.metrics.types import MetricRef
 from app.statistics.intervals import Interval
-from app.statistics.verdict import Judgement, Note, Scale, VerdictRule
+from app.statistics.verdict import ChangeVerdict, Note, Scale, VerdictRule
 
 # Statistics that hang on one trace: no resample goes beyond what was seen.
 EXTREMES = frozenset({"min", "max"})
@@ -85,5 +85,5 @@ class Findings:
     metric_intervals: Mapping[str, Interval] = field(default_factory=dict)
     kpi_intervals: Mapping[str, KpiInterval] = field(default_factory=dict)
     repeats: Mapping[str, Sequence[Repeats]] = field(default_factory=dict)
-    metrics: Mapping[str, Judgement] = field(default_factory=dict)
-    kpis: Mapping[str, Judgement] = field(default_factory=dict)
+    metrics: Mapping[str, ChangeVerdict] = field(default_factory=dict)
+    kpis: Mapping[str, ChangeVerdict] = field(default_factory=dict)

@@ -25,19 +25,10 @@ from app.formula import Reference, compile_formula
 from app.formula.rows import FormulaRows, InstabilityKind, Mask, Rows, evaluate_rows
 from app.metrics.registry import column_of, load_metrics, provider_for
 from app.metrics.types import CountedMetric, MetricRef
-from app.statistics.hypothesis_tests import judge, judge_resampled
 from app.statistics.intervals import Interval
-from app.statistics.means import mean_estimate
-from app.statistics.multiplicity import benjamini_hochberg
-from app.statistics.repeats import (
-    IntArray,
-    ItemSums,
-    at_least_k,
-    over_items,
-    pass_at_k,
-    pass_hat_k,
-    reduce_trials,
-)
+from app.statistics.means import estimate_mean
+from app.statistics.multiplicity import adjust_verdicts, benjamini_hochberg
+from app.statistics.paired_change import compare_items, compare_resampled
 from app.statistics.resampling import (
     SEED,
     Draws,
@@ -48,15 +39,23 @@ from app.statistics.resampling import (
     resampled_statistic,
     share_at_least,
 )
-from app.statistics.unpaired import judge_unpaired
+from app.statistics.trials import (
+    IntArray,
+    ItemSums,
+    at_least_k,
+    mean_over_items,
+    pass_at_k,
+    pass_hat_k,
+    reduce_trials,
+)
+from app.statistics.unpaired_change import compare_unpaired
 from app.statistics.verdict import (
-    Judgement,
+    ChangeVerdict,
     Note,
     Verdict,
     VerdictRule,
-    judged_together,
-    no_judgement,
-    within_numbers,
+    drop_non_finite,
+    without_change,
 )
 
 # A table of more is no longer read.
@@ -114,13 +113,13 @@ def errors_of_change(asked: Question) -> dict[str, float | None]:
 def repeats_of(sums: ItemSums) -> list[Repeats]:
     """pass@k and its kin for each k, up to `MOST_TRIALS`; none of grades, or of single trials."""
     trials = int(sums.n.max(initial=0))
-    if trials < 2 or not sums.are_passes:  # noqa: PLR2004
+    if trials < 2 or not sums.are_binary:  # noqa: PLR2004
         return []
     return [_repeats(sums, k) for k in range(1, min(trials, MOST_TRIALS) + 1)]
 
 
 def _repeats(sums: ItemSums, k: int) -> Repeats:
-    kin = [over_items(of_item, sums, k) for of_item in (pass_at_k, pass_hat_k, at_least_k)]
+    kin = [mean_over_items(of_item, sums, k) for of_item in (pass_at_k, pass_hat_k, at_least_k)]
     one, every, least = (0.0 if value is None else value for value in kin)
     items = int((sums.n >= k).sum())
     return Repeats(k=k, items=items, pass_at_k=one, pass_hat_k=every, at_least_k=least)
@@ -130,7 +129,7 @@ def _compared(asked: Question, found: Findings, base: ItemTable, candidate: Item
     metrics = {one.column: one.rule for one in asked.metrics if one.rule is not None}
     kpis = [one for one in asked.kpis if one.rule is not None]
     if not candidate.items:
-        nothing = no_judgement(Verdict.INCONCLUSIVE, Note.NO_ITEMS)
+        nothing = without_change(Verdict.INCONCLUSIVE, Note.NO_ITEMS)
         return replace(
             found,
             metrics=dict.fromkeys(metrics, nothing),
@@ -153,12 +152,12 @@ def _within_numbers(found: Interval | None) -> Interval | None:
 
 
 def _together(
-    found: Mapping[str, Judgement], alone: AbstractSet[str] = frozenset()
-) -> Mapping[str, Judgement]:
+    found: Mapping[str, ChangeVerdict], alone: AbstractSet[str] = frozenset()
+) -> Mapping[str, ChangeVerdict]:
     """Judged for how many they are; those of `alone` as they stand."""
-    found = {name: within_numbers(each) for name, each in found.items()}
+    found = {name: drop_non_finite(each) for name, each in found.items()}
     others = [name for name in found if name not in alone]
-    adjusted = judged_together([found[name] for name in others], benjamini_hochberg)
+    adjusted = adjust_verdicts([found[name] for name in others], benjamini_hochberg)
     return {**found, **dict(zip(others, adjusted, strict=True))}
 
 
@@ -215,18 +214,18 @@ class _Resampled:
         """Where a metric lies; where all items are the same, what is read off counts lies as they do."""
         if asked.column in self.counted:
             reference = Reference(asked.column, "mean")
-            units = self.draws.among(self.scarcest([reference])).units
+            units = self.draws.size(self.scarcest([reference])).units
             drawn = resampled_interval(self.rows(reference), units)
             if drawn is not None and drawn.low < drawn.high:
                 return drawn
-        found = mean_estimate(self.sums(asked.column), scale=asked.scale, clusters=self.clusters)
+        found = estimate_mean(self.sums(asked.column), scale=asked.scale, clusters=self.clusters)
         return _within_numbers(found.interval) if found else None
 
     def kpi_interval(self, asked: KpiQuestion, plain: Interval | None) -> KpiInterval:
         """Where a KPI lies; `plain` is the interval of the metric that it is the mean of."""
         found = self.formula_rows(asked.formula)
         limit, is_known = asked.threshold_min, np.isfinite(found.values[0])
-        units = self.draws.among(self.scarcest(compile_formula(asked.formula).references)).units
+        units = self.draws.size(self.scarcest(compile_formula(asked.formula).references)).units
         drawn = _within_numbers(resampled_interval(found.values, units)) if is_known else None
         return KpiInterval(
             interval=plain or drawn,
@@ -273,12 +272,12 @@ class _TwoRuns(ABC):
         self._before, self._after = before, after
         self._trials = len(after.table.places) / len(after.table.items)
 
-    def judge_metric(self, column: str, rule: VerdictRule) -> Judgement:
+    def judge_metric(self, column: str, rule: VerdictRule) -> ChangeVerdict:
         """What is read off counts is resampled; of all else every item has a mean."""
         counted = column in self._after.counted
         return (self._judge_resampled if counted else self._judge_items)(column, rule)
 
-    def judge_kpi(self, asked: KpiQuestion) -> Judgement:
+    def judge_kpi(self, asked: KpiQuestion) -> ChangeVerdict:
         """A KPI that is a metric is judged as one; any other is composed anew in each resample."""
         assert asked.rule is not None
         if asked.column is not None:
@@ -289,13 +288,13 @@ class _TwoRuns(ABC):
         read = compile_formula(asked.formula).references
         return self._judge_rows(before.values, after.values, asked.rule, read, notes)
 
-    def _judge_resampled(self, column: str, rule: VerdictRule) -> Judgement:
+    def _judge_resampled(self, column: str, rule: VerdictRule) -> ChangeVerdict:
         reference = Reference(column, "mean")
         rows = self._before.rows(reference), self._after.rows(reference)
         return self._judge_rows(*rows, rule, [reference])
 
     @abstractmethod
-    def _judge_items(self, column: str, rule: VerdictRule) -> Judgement:
+    def _judge_items(self, column: str, rule: VerdictRule) -> ChangeVerdict:
         """A metric from its values by item."""
 
     @abstractmethod
@@ -306,7 +305,7 @@ class _TwoRuns(ABC):
         rule: VerdictRule,
         read: Sequence[Reference],
         notes: Iterable[Note] = (),
-    ) -> Judgement:
+    ) -> ChangeVerdict:
         """Values of each resample, made of the metrics that were `read`."""
 
 
@@ -321,9 +320,9 @@ class _Pair(_TwoRuns):
         before.other, after.other = after, before
         super().__init__(before, after)
 
-    def _judge_items(self, column: str, rule: VerdictRule) -> Judgement:
+    def _judge_items(self, column: str, rule: VerdictRule) -> ChangeVerdict:
         before, after = self._before.sums(column), self._after.sums(column)
-        return judge(before, after, rule, clusters=self._after.clusters)
+        return compare_items(before, after, rule, clusters=self._after.clusters)
 
     def _judge_rows(
         self,
@@ -332,11 +331,11 @@ class _Pair(_TwoRuns):
         rule: VerdictRule,
         read: Sequence[Reference],
         notes: Iterable[Note] = (),
-    ) -> Judgement:
-        among = self._after.scarcest(read)
+    ) -> ChangeVerdict:
+        items = self._after.scarcest(read)
         draws = self._after.draws
-        return judge_resampled(
-            before, after, rule, draws, trials=self._trials, notes=notes, among=among
+        return compare_resampled(
+            before, after, rule, draws, trials=self._trials, notes=notes, items=items
         )
 
 
@@ -349,11 +348,11 @@ class _Samples(_TwoRuns):
         own = draw_items(len(base.items), clusters=base.clusters or None, seed=SEED + 1)
         super().__init__(_Resampled(base, counted, own), _Resampled(candidate, counted))
 
-    def _judge_items(self, column: str, rule: VerdictRule) -> Judgement:
+    def _judge_items(self, column: str, rule: VerdictRule) -> ChangeVerdict:
         """Grouped items are resampled by group."""
         if self._after.clusters is not None:
             return self._judge_resampled(column, rule)
-        return judge_unpaired(self._before.sums(column), self._after.sums(column), rule)
+        return compare_unpaired(self._before.sums(column), self._after.sums(column), rule)
 
     def _judge_rows(
         self,
@@ -362,17 +361,17 @@ class _Samples(_TwoRuns):
         rule: VerdictRule,
         read: Sequence[Reference],
         notes: Iterable[Note] = (),
-    ) -> Judgement:
+    ) -> ChangeVerdict:
         smaller = min(
             (self._before, self._after),
-            key=lambda side: side.draws.among(side.scarcest(read)).units,
+            key=lambda side: side.draws.size(side.scarcest(read)).units,
         )
-        found = judge_resampled(
+        found = compare_resampled(
             before,
             after,
             rule,
             smaller.draws,
-            among=smaller.scarcest(read),
+            items=smaller.scarcest(read),
             trials=self._trials,
             notes=dict.fromkeys((Note.UNPAIRED, *notes)),
         )

@@ -29,7 +29,12 @@ from app.formula import CompiledFormula, compile_formula
 from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
 from app.results.rules import RunStatus, Validity
-from app.statistics.power import ChangeVariance, items_needed, trials_needed, visible_change
+from app.statistics.power import (
+    ChangeVariance,
+    benchmark_detectable_effect,
+    items_needed,
+    trials_needed,
+)
 from app.statistics.verdict import FEW_CLUSTERS, Remedy
 
 
@@ -157,7 +162,7 @@ def _power(subject: _Subject, measured: Measured, size: Size, drawn: Spread | No
     known = len(run) if run else len(measured.run.items)
     trials = size.trials or max(1, round(trials_of(measured.run, run)))
     items = size.items or known
-    if found is None or not items or not math.isfinite(found.variance.of(trials)):
+    if found is None or not items or not math.isfinite(found.variance.with_trials(trials)):
         return Power(
             kind=subject.kind,
             name=name,
@@ -170,7 +175,7 @@ def _power(subject: _Subject, measured: Measured, size: Size, drawn: Spread | No
             explanation=f"{name} cannot be resampled by item: what it varies by is not known.",
         )
     basis, spread = found
-    smallest = visible_change(spread, items=items, trials=trials)
+    smallest = benchmark_detectable_effect(spread, items=items, trials=trials)
     wanted = size.drop
     remedy = trials_needed(spread, items=items, change=wanted) if wanted else None
     needed = None if wanted is None else remedy.more_trials if remedy else 1

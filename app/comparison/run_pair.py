@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from app.comparison.baselines import Baseline, EarlierRun
 from app.comparison.comparison_spec import Findings, MetricQuestion, Question
@@ -35,9 +36,10 @@ from app.kpis.verdicts import RunVerdicts
 from app.metrics.registry import provider_for
 from app.metrics.types import Direction, MetricSpec
 from app.results.plan import RunPlan
-from app.statistics.anomaly import Side
-from app.statistics.association import OverRepresented, over_represented
-from app.statistics.verdict import Scale, Verdict, VerdictRule
+from app.statistics.verdict import Scale, Side, Verdict, VerdictRule
+
+if TYPE_CHECKING:
+    from app.statistics.enrichment import FeatureEnrichment
 
 MAX_FLIPS = 50
 MAX_CONSTANT_ITEMS = 50
@@ -88,6 +90,7 @@ class RunPair:
 def compare(pair: RunPair) -> Comparison:
     """The comparison of the candidate with the baseline. Imports numpy and scipy."""
     from app.comparison.compute import answer
+    from app.statistics.enrichment import enriched_features
 
     baseline, candidate = pair.baseline, pair.candidate
     baseline_runs = [EarlierRun(0, baseline.run.id, baseline.plan), *baseline.further_runs]
@@ -100,7 +103,7 @@ def compare(pair: RunPair) -> Comparison:
     regressed_items = frozenset(flip.item_id for flip in flips if flip.harm > 0)
     result = answer(case.question(candidate.items, pairing))
     usage_result = answer(_usage_question(candidate.attributes.usage, usage_pairing))
-    features = over_represented(
+    features = enriched_features(
         candidate.attributes.features, regressed_items, frozenset(pairing.candidate.items)
     )
     verdicts = _verdicts(pair, case, result, pairing)
@@ -245,14 +248,14 @@ def _constant_items(pair: RunPair) -> ConstantItems | None:
     )
 
 
-def _enriched_feature(feature: OverRepresented) -> EnrichedFeature:
-    counts = feature.counts
+def _enriched_feature(feature: "FeatureEnrichment") -> EnrichedFeature:
+    table = feature.table
     return EnrichedFeature(
         feature=feature.feature,
-        count=counts.chosen_with,
-        total=counts.chosen,
-        baseline_count=counts.others_with,
-        baseline_total=counts.others,
+        count=table.selected_with,
+        total=table.selected,
+        baseline_count=table.others_with,
+        baseline_total=table.others,
         p=feature.p,
         p_adjusted=feature.p_adjusted,
     )

@@ -41,8 +41,7 @@ from app.metrics.run_value import is_counted, is_run_metric
 from app.metrics.types import Direction, MetricFailed, MetricRef, MetricSpec
 from app.results.plan import Differences, PlannedMetric, RunPlan, differences
 from app.results.rules import Validity, ValidityVerdict
-from app.statistics.anomaly import Side
-from app.statistics.verdict import Scale, Verdict, VerdictRule
+from app.statistics.verdict import Scale, Side, Verdict, VerdictRule
 from app.traces.types import Trace
 
 log = logging.getLogger(__name__)
@@ -348,7 +347,7 @@ def _with_interval_facts(verdict: ValueVerdict, interval: KpiInterval | None) ->
     return verdict.model_copy(
         update={
             "threshold_probability": interval.reaches_threshold,
-            "warnings": tuple(note.words for note in interval.notes),
+            "warnings": tuple(note.sentence for note in interval.notes),
         }
     )
 

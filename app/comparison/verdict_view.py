@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from app.kpis.verdicts import BaselineRuns, ComparedItems, RunVerdict, ValueVerdict
 from app.results.plan import Differences
-from app.statistics.anomaly import Side
-from app.statistics.verdict import Judgement, Note, Scale, Verdict
+from app.statistics.verdict import ChangeVerdict, Note, Scale, Side, Verdict
 
 NOT_COMPARABLE = "not comparable with its baseline"
 FIRST_RUN = "first run: there is no earlier valid run of this agent to compare with"
@@ -53,13 +52,13 @@ def run_not_compared(
 
 
 def render_verdict(
-    name: str, change: Judgement, scale: Scale, *, gate: bool = False
+    name: str, change: ChangeVerdict, scale: Scale, *, gate: bool = False
 ) -> ValueVerdict:
     """The verdict of one KPI or metric that was compared with its baseline."""
     return ValueVerdict(
         verdict=change.verdict,
         explanation=explain(name, change, scale),
-        baseline_value=change.base,
+        baseline_value=change.baseline_value,
         value=change.value,
         effect=change.effect,
         low=change.low,
@@ -83,9 +82,9 @@ def render_verdict(
     )
 
 
-def explain(name: str, change: Judgement, scale: Scale) -> str:
+def explain(name: str, change: ChangeVerdict, scale: Scale) -> str:
     """A verdict in sentences that need no knowledge of statistics."""
-    notes = [note.words for note in change.notes]
+    notes = [note.sentence for note in change.notes]
     if change.effect is None:
         return " ".join([f"{name} was not compared.", *notes])
     sentences = [_change_sentence(name, change, change.effect, scale), _meaning(change, scale)]
@@ -140,7 +139,7 @@ def _reason(verdict: Verdict | None, differences: Sequence[str]) -> str | None:
     return None
 
 
-def _change_sentence(name: str, change: Judgement, effect: float, scale: Scale) -> str:
+def _change_sentence(name: str, change: ChangeVerdict, effect: float, scale: Scale) -> str:
     if effect == 0:
         return f"{name} is unchanged at {_number(change.value)}."
     direction = "fell" if effect < 0 else "rose"
@@ -150,12 +149,12 @@ def _change_sentence(name: str, change: Judgement, effect: float, scale: Scale) 
         else ""
     )
     return (
-        f"{name} {direction} by {_amount(abs(effect), scale)}, from {_number(change.base)} to"
+        f"{name} {direction} by {_amount(abs(effect), scale)}, from {_number(change.baseline_value)} to"
         f" {_number(change.value)}{interval}."
     )
 
 
-def _meaning(change: Judgement, scale: Scale) -> str:
+def _meaning(change: ChangeVerdict, scale: Scale) -> str:
     match change.verdict:
         case Verdict.REGRESSED:
             return "This is worse, and more than chance explains."

@@ -8,19 +8,10 @@ from app.comparison.schemas import Comparison
 from app.comparison.verdict_view import NOT_COMPARABLE, explain
 from app.core.errors import AppError
 from app.kpis.verdicts import ValueVerdict
-from app.statistics.anomaly import Side
 from app.statistics.intervals import Interval, unseen_share
-from app.statistics.multiplicity import holm
-from app.statistics.power import no_worse_than
-from app.statistics.verdict import (
-    MIN_ITEMS,
-    Judgement,
-    Note,
-    Remedy,
-    Scale,
-    Verdict,
-    judged_together,
-)
+from app.statistics.multiplicity import adjust_verdicts, holm
+from app.statistics.power import check_non_inferiority
+from app.statistics.verdict import MIN_ITEMS, ChangeVerdict, Note, Remedy, Scale, Side, Verdict
 
 
 class GateOutcome(StrEnum):
@@ -123,7 +114,7 @@ class _GateSubject:
 
     name: str
     verdict: ValueVerdict
-    change: Judgement | None
+    change: ChangeVerdict | None
 
     @property
     def scale(self) -> Scale:
@@ -187,7 +178,7 @@ def _regression_checks(
         raise NothingToGate("the run has neither a KPI nor a metric; add some to its benchmark")
     chosen = [_with_limit(subjects[name], limits.get(name)) for name in names]
     adjusted = iter(
-        judged_together([subject.change for subject in chosen if subject.change is not None], holm)
+        adjust_verdicts([subject.change for subject in chosen if subject.change is not None], holm)
     )
     return [
         _not_compared_check(subject)
@@ -212,7 +203,7 @@ def _with_limit(subject: _GateSubject, max_drop: float | None) -> _GateSubject:
     return replace(subject, change=replace(subject.change, min_effect=max_drop, margin=max_drop))
 
 
-def _verdict_check(subject: _GateSubject, change: Judgement) -> GateCheck:
+def _verdict_check(subject: _GateSubject, change: ChangeVerdict) -> GateCheck:
     return _check(
         subject,
         change,
@@ -233,14 +224,14 @@ def _non_inferiority_check(subject: _GateSubject, margin: float) -> GateCheck:
     if change is None:
         return replace(_not_compared_check(subject), requirement=requirement)
     if change.n_items < MIN_ITEMS:
-        explanation = f"Non-inferiority of {name} is unknown: {Note.FEW_ITEMS.words}"
+        explanation = f"Non-inferiority of {name} is unknown: {Note.FEW_ITEMS.sentence}"
         return _check(subject, change, requirement, GateOutcome.INCONCLUSIVE, explanation)
     interval = _population_interval(change, subject.scale)
     if interval is None:
         explanation = f"Non-inferiority of {name} is unknown: its change has no interval."
         return _check(subject, change, requirement, GateOutcome.INCONCLUSIVE, explanation)
     harm = _harm(change, interval.low, interval.high)
-    is_proven = no_worse_than(harm, margin).proven
+    is_proven = check_non_inferiority(harm, margin).is_proven
     if is_proven:
         explanation = f"{name} is at most {margin:g} worse (95 % CI)."
         return _check(subject, change, requirement, GateOutcome.PASS, explanation)
@@ -254,7 +245,7 @@ def _non_inferiority_check(subject: _GateSubject, margin: float) -> GateCheck:
     return _check(subject, change, requirement, GateOutcome.INCONCLUSIVE, explanation)
 
 
-def _population_interval(change: Judgement, scale: Scale) -> Interval | None:
+def _population_interval(change: ChangeVerdict, scale: Scale) -> Interval | None:
     """The interval of a change, also when all items changed by the same amount and it is a point.
 
     A point proves nothing about other items: among n items without a change, `unseen_share` of all
@@ -270,7 +261,7 @@ def _population_interval(change: Judgement, scale: Scale) -> Interval | None:
     return Interval(low=change.low - reach, high=change.high + reach)
 
 
-def _harm(change: Judgement, low: float, high: float) -> Interval:
+def _harm(change: ChangeVerdict, low: float, high: float) -> Interval:
     """The interval of the harm; without a better side a change in either direction is harm."""
     if change.side is Side.HIGH:
         return Interval(low=low, high=high)
@@ -294,7 +285,7 @@ def _not_compared_check(subject: _GateSubject) -> GateCheck:
 
 def _check(
     subject: _GateSubject,
-    change: Judgement,
+    change: ChangeVerdict,
     requirement: str,
     outcome: GateOutcome,
     explanation: str,
@@ -304,7 +295,7 @@ def _check(
         requirement=requirement,
         outcome=outcome,
         explanation=explanation,
-        baseline_value=change.base,
+        baseline_value=change.baseline_value,
         value=change.value,
         effect=change.effect,
         low=change.low,
@@ -313,7 +304,7 @@ def _check(
     )
 
 
-def change_of_verdict(verdict: ValueVerdict) -> Judgement | None:
+def change_of_verdict(verdict: ValueVerdict) -> ChangeVerdict | None:
     """The change behind a verdict, with its unadjusted p-value; None when nothing was compared."""
     if (
         verdict.effect is None
@@ -326,7 +317,7 @@ def change_of_verdict(verdict: ValueVerdict) -> Judgement | None:
         or verdict.side is None
     ):
         return None
-    return Judgement(
+    return ChangeVerdict(
         verdict=verdict.verdict,
         effect=verdict.effect,
         low=verdict.low,
@@ -337,7 +328,7 @@ def change_of_verdict(verdict: ValueVerdict) -> Judgement | None:
         n_items=verdict.items,
         trials=verdict.trials,
         method=verdict.method,
-        base=verdict.baseline_value,
+        baseline_value=verdict.baseline_value,
         value=verdict.value,
         min_effect=verdict.min_effect,
         margin=verdict.margin,

@@ -11,9 +11,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from app.core.schemas import StoredText, WireModel
-from app.statistics.anomaly import Side
 from app.statistics.intervals import Interval
-from app.statistics.verdict import Note, Scale, Verdict
+from app.statistics.verdict import Note, Scale, Side, Verdict
 
 
 class RepeatedTrials(WireModel):

@@ -1,52 +1,71 @@
-"""Whether a run stands out from those before it.
+"""Detects runs that are anomalous compared with the runs before them; pure.
 
-Two noises move a run: chance within it (an agent that solves a task four times of five) and what
-changes between runs. Where the values of single tasks are known, both are estimated apart
-(*components*); where only the numbers of the runs are, a robust distance is taken (*mad*). With
-enough history a slow slide is looked for, too (*cusum*).
+Two sources of noise move the value of a run: chance within the run (an agent that solves a task four
+times of five) and whatever changes between runs. When the values of single items are known, both
+are estimated separately (method *components*); when only the values of runs are known, a robust
+distance from the median is used (*mad*). With enough history, small changes that persist are
+detected as well (*cusum*).
 
-Source: Croux and Rousseeuw 1992 (the corrections of MAD), Page 1954 (CUSUM).
+Source: Croux and Rousseeuw 1992, "Time-efficient algorithms for two highly robust estimators of
+scale" (small-sample corrections of the MAD); Page 1954, "Continuous inspection schemes" (CUSUM).
 """
 
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from statistics import NormalDist, median
 from typing import Literal, NamedTuple, TypeAlias
 
-from app.statistics.student_t import t_quantile
+from app.statistics.verdict import Side
 
 WINDOW = 30
 MIN_HISTORY = 5
+# One false alarm in 200 runs: a KPI that is measured every day may alarm once in half a year.
 ALPHA = 0.005
 POWER = 0.8
 
-MAD_WITH_FLOOR = 3.0
-MAD_WITHOUT = 3.5
+# Limits of the MAD distance: lower when the standard error of the runs bounds the spread from below.
+MAD_LIMIT_WITH_ERROR = 3.0
+MAD_LIMIT = 3.5
+# The MAD of a normal distribution is 1 / 1.4826 standard deviations.
 MAD_TO_SIGMA = 1.4826
 MAD_CORRECTIONS = {2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
 
+# CUSUM with these parameters detects a shift of one standard deviation within about ten runs.
 DRIFT_HISTORY = 14
 DRIFT_RUNS = 6
 CUSUM_SLACK = 0.5
 CUSUM_LIMIT = 5.0
 
-# Numbers that agree to this share are the same number.
-SAME = 1e-9
+# Numbers that differ by less than this fraction are equal.
+TOLERANCE = 1e-9
+# Above this exponent the exponential function overflows.
+_MAX_EXPONENT = 700.0
 
-
-class Side(StrEnum):
-    """On which side of its history a value does harm."""
-
-    LOW = "LOW"
-    HIGH = "HIGH"
-    BOTH = "BOTH"
+# Quantiles of Student's t at 1 - ALPHA and 1 - ALPHA / 2 for 1 to 29 degrees of freedom: all that a
+# window of 30 runs needs. A table, because processes that answer requests evaluate alert rules and
+# must not import scipy; a test compares it with scipy.
+T_CRITICAL_ONE_SIDED = (
+    63.656741162872, 9.924843200918, 5.840909309733, 4.604094871350, 4.032142983555,
+    3.707428021325, 3.499483297350, 3.355387331333, 3.249835541592, 3.169272672617,
+    3.105806515539, 3.054539589393, 3.012275838717, 2.976842734371, 2.946712883475,
+    2.920781622425, 2.898230519677, 2.878440472739, 2.860934606465, 2.845339709786,
+    2.831359558023, 2.818756060600, 2.807335683770, 2.796939504774, 2.787435813677,
+    2.778714533330, 2.770682957122, 2.763262455461, 2.756385903671,
+)  # fmt: skip
+T_CRITICAL_TWO_SIDED = (
+    127.321336468875, 14.089047275555, 7.453318505151, 5.597568367075, 4.773340604856,
+    4.316827103633, 4.029337177643, 3.832518685344, 3.689662392304, 3.581406202091,
+    3.496614173254, 3.428444242292, 3.372467941011, 3.325695817838, 3.286038570946,
+    3.251992874383, 3.222449911357, 3.196574222255, 3.173724530792, 3.153400532906,
+    3.135206245406, 3.118824206861, 3.103996963141, 3.090513548717, 3.078199460544,
+    3.066909116431, 3.056520108857, 3.046928775053, 3.038046744849,
+)  # fmt: skip
 
 
 class ItemSum(NamedTuple):
-    """The values of one task in one run: how many, their sum, the sum of their squares."""
+    """The values of one item in one run: their number, their sum, the sum of their squares."""
 
     n: int
     total: float
@@ -55,26 +74,27 @@ class ItemSum(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPoint:
-    """One run: its value, the standard error of it, and the values of its tasks where known."""
+    """One run: its value, the standard error of the value, and the values by item, when known."""
 
     value: float
     error: float | None = None
     items: Mapping[str, ItemSum] | None = None
 
 
-class Learning(NamedTuple):
-    """There is not enough history: so many runs, of so many."""
+class Warmup(NamedTuple):
+    """The history is too short: `runs` of the `required` runs exist."""
 
-    have: int
-    need: int
+    runs: int
+    required: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """A run beside its history. `z` counts harm upwards on one side, and is signed on both.
+class AnomalyScore:
+    """A run compared with its history.
 
-    `low` and `high` hold what was to be expected; `visible` is the smallest harmful change that
-    would stand out in four runs of five.
+    `z` is the distance from the center in standard deviations: positive for harm, signed when both
+    sides do harm. `low` to `high` is the expected range. `min_detectable_effect` is the smallest
+    harmful change that is detected with 80 % power.
     """
 
     method: Literal["components", "mad", "cusum"]
@@ -84,179 +104,200 @@ class Judged:
     critical: float
     low: float
     high: float
-    visible: float
-    stands_out: bool
+    min_detectable_effect: float
+    is_anomaly: bool
 
 
-Finding: TypeAlias = Learning | Judged
+AnomalyResult: TypeAlias = Warmup | AnomalyScore
 
 
 class _Spread(NamedTuple):
-    """How far runs lie from the center by chance: of a new run, and of one whose center is known."""
+    """The standard deviation of runs around the center.
+
+    `prediction` includes the uncertainty of the center, as a new run sees it; `runs` does not.
+    """
 
     method: Literal["components", "mad"]
     center: float
-    of_new: float
-    of_known: float
+    prediction: float
+    runs: float
     critical: float
 
 
-def judge_run(
+def detect_anomaly(
     point: RunPoint,
     history: Sequence[RunPoint],
     *,
     side: Side,
-    logarithmic: bool = False,
+    is_logarithmic: bool = False,
     resolution: float = 0.0,
     critical: float | None = None,
     min_history: int = MIN_HISTORY,
-) -> Finding:
-    """One run against those before it, oldest first; only the last 30 are looked at.
+) -> AnomalyResult:
+    """Compares one run with at most 30 runs before it, oldest first.
 
-    `logarithmic` compares ratios, as latency and cost want it; values that are not positive make
-    it plain again. `resolution` is what one changed trace moves the value: no change below it is
-    seen. `critical` takes the place of the limit of the method.
+    `is_logarithmic` compares ratios (latency, cost), unless a value is not positive. `resolution` is
+    the change of the value by one trace: the spread is never smaller. `critical` replaces the limit
+    of the method.
     """
     window = history[-WINDOW:]
     if len(window) < min_history:
-        return Learning(len(window), min_history)
-    if logarithmic and all(each.value > 0 for each in (point, *window)):
-        found = _judge(_log(point), [_log(each) for each in window], side, 0.0, critical)
-        return _unlog(found)
-    return _judge(point, window, side, resolution, critical)
+        return Warmup(len(window), min_history)
+    if is_logarithmic and all(run.value > 0 for run in (point, *window)):
+        score = _score(_to_log(point), [_to_log(run) for run in window], side, 0.0, critical)
+        return _from_log(score)
+    return _score(point, window, side, resolution, critical)
 
 
-def _judge(
+def _score(
     point: RunPoint,
     window: Sequence[RunPoint],
     side: Side,
     resolution: float,
     critical: float | None,
-) -> Judged:
-    spread = _spread(window, side, resolution)
+) -> AnomalyScore:
+    spread = _estimate_spread(window, side, resolution)
     limit = spread.critical if critical is None else critical
-    deviation = _harm(point.value - spread.center, side)
-    found = Judged(
+    z = _harm(point.value - spread.center, side) / spread.prediction
+    score = AnomalyScore(
         method=spread.method,
         history=len(window),
         center=spread.center,
-        z=deviation / spread.of_new,
+        z=z,
         critical=limit,
-        low=spread.center - limit * spread.of_new,
-        high=spread.center + limit * spread.of_new,
-        visible=(limit + NormalDist().inv_cdf(POWER)) * spread.of_new,
-        stands_out=_beyond(deviation / spread.of_new, limit, side),
+        low=spread.center - limit * spread.prediction,
+        high=spread.center + limit * spread.prediction,
+        min_detectable_effect=(limit + NormalDist().inv_cdf(POWER)) * spread.prediction,
+        is_anomaly=_exceeds(z, limit, side),
     )
-    if found.stands_out or len(window) < DRIFT_HISTORY:
-        return found
-    return _slide(point, window, side, resolution) or found
+    if score.is_anomaly or len(window) < DRIFT_HISTORY:
+        return score
+    return _detect_drift(point, window, side, resolution) or score
 
 
-def _slide(
+def _detect_drift(
     point: RunPoint, window: Sequence[RunPoint], side: Side, resolution: float
-) -> Judged | None:
-    """A small harm that goes on: the last runs summed up against those before them."""
-    before, last = window[:-DRIFT_RUNS], [*window[-DRIFT_RUNS:], point]
-    spread = _spread(before, side, resolution)
-    sums = [
-        _cusum([sign * (each.value - spread.center) / spread.of_new for each in last])
+) -> AnomalyScore | None:
+    """CUSUM of the latest runs against the earlier ones; None without a persistent small harm.
+
+    The latest runs are left out of the reference, which a drift would otherwise pull along.
+    """
+    reference, latest = window[:-DRIFT_RUNS], [*window[-DRIFT_RUNS:], point]
+    spread = _estimate_spread(reference, side, resolution)
+    cusum = max(
+        _cusum([sign * (run.value - spread.center) / spread.prediction for run in latest])
         for sign in _signs(side)
-    ]
-    most = max(sums)
-    if most < CUSUM_LIMIT:
+    )
+    if cusum < CUSUM_LIMIT:
         return None
-    reach = spread.critical * spread.of_new
-    return Judged(
+    half_width = spread.critical * spread.prediction
+    return AnomalyScore(
         method="cusum",
         history=len(window),
         center=spread.center,
-        z=most,
+        z=cusum,
         critical=CUSUM_LIMIT,
-        low=spread.center - reach,
-        high=spread.center + reach,
-        visible=CUSUM_SLACK * spread.of_known + CUSUM_LIMIT * spread.of_known / len(last),
-        stands_out=True,
+        low=spread.center - half_width,
+        high=spread.center + half_width,
+        # A constant harm d adds d − slack per run and reaches the limit with the latest run.
+        min_detectable_effect=CUSUM_SLACK * spread.runs + CUSUM_LIMIT * spread.runs / len(latest),
+        is_anomaly=True,
     )
 
 
 def _cusum(harms: Sequence[float]) -> float:
-    """Where the sum of what exceeds the slack ends; it never falls below zero."""
+    """The final cumulative sum of the harm above the slack; it never falls below zero."""
     total = 0.0
     for harm in harms:
         total = max(0.0, total + harm - CUSUM_SLACK)
     return total
 
 
-def _spread(window: Sequence[RunPoint], side: Side, resolution: float) -> _Spread:
-    found = _components(window, side) or _mad(window, side)
-    least = max(resolution, SAME * max(abs(found.center), SAME))
-    return found._replace(of_new=max(found.of_new, least), of_known=max(found.of_known, least))
+def _estimate_spread(window: Sequence[RunPoint], side: Side, resolution: float) -> _Spread:
+    spread = _components_spread(window, side) or _mad_spread(window, side)
+    # A history without any variation must not turn the smallest change into an anomaly.
+    least = max(resolution, TOLERANCE * max(abs(spread.center), TOLERANCE))
+    return spread._replace(prediction=max(spread.prediction, least), runs=max(spread.runs, least))
 
 
-def _components(window: Sequence[RunPoint], side: Side) -> _Spread | None:
-    """Chance within the runs and the rest between them; None where tasks are not known."""
+def _components_spread(window: Sequence[RunPoint], side: Side) -> _Spread | None:
+    """Chance within runs plus the variance between runs; None when the items are unknown."""
     within = _variance_within(window)
     if within is None:
         return None
-    values = [point.value for point in window]
+    values = [run.value for run in window]
     h, mean = len(values), math.fsum(values) / len(values)
-    seen = math.fsum((value - mean) ** 2 for value in values) / (h - 1)
-    # V + max(0, S² - V) is the larger of the two, with the certainty of that one: V comes from
-    # every trace of the history, S² from as many numbers as there are runs.
-    total, degrees = (seen, h - 1.0) if seen > within else (within, math.inf)
-    alpha = ALPHA / len(_signs(side))
+    observed = math.fsum((value - mean) ** 2 for value in values) / (h - 1)
+    # V + max(0, S² − V) is the larger of the two variances, and has the degrees of freedom of that
+    # one: V is estimated from every trace of the history, S² from as many values as there are runs.
+    is_within = observed <= within
+    variance = within if is_within else observed
     return _Spread(
         method="components",
         center=mean,
-        of_new=math.sqrt(total * (1 + 1 / h)),
-        of_known=math.sqrt(total),
-        critical=t_quantile(1 - alpha, degrees),
+        prediction=math.sqrt(variance * (1 + 1 / h)),
+        runs=math.sqrt(variance),
+        critical=_normal_critical(side) if is_within else _t_critical(h - 1, side),
     )
 
 
 def _variance_within(window: Sequence[RunPoint]) -> float | None:
-    """The variance of a run's mean by chance alone: the mean of the unbiased variances of the
-    tasks, over the traces of a run.
+    """The variance of a run's mean by chance alone.
+
+    It is the mean of the items' sample variances, each over all runs, divided by the traces per run.
     """
-    tasks: dict[str, list[ItemSum]] = defaultdict(list)
-    for point in window:
-        if not point.items:
+    sums_by_item: dict[str, list[ItemSum]] = defaultdict(list)
+    for run in window:
+        if not run.items:
             return None
-        for item, found in point.items.items():
-            tasks[item].append(found)
+        for item, item_sum in run.items.items():
+            sums_by_item[item].append(item_sum)
     variances, traces = [], 0
-    for sums in tasks.values():
+    for sums in sums_by_item.values():
         n, total, squares = map(sum, zip(*sums, strict=True))
         traces += n
         if n > 1:
             variances.append(max(0.0, (squares - total**2 / n) / (n - 1)))
     if not variances:
         return None
-    traces_a_run = traces / len(window)
-    return math.fsum(variances) / len(variances) / traces_a_run
+    traces_per_run = traces / len(window)
+    return math.fsum(variances) / len(variances) / traces_per_run
 
 
-def _mad(window: Sequence[RunPoint], side: Side) -> _Spread:
-    """The distance from the median in units of the corrected MAD, and not below the standard error
-    of a run; where that is not known, not below what Student's t would allow.
+def _mad_spread(window: Sequence[RunPoint], side: Side) -> _Spread:
+    """The distance from the median in units of the corrected MAD.
+
+    The spread is at least the median standard error of the runs. When that is unknown it is at least
+    what Student's t allows: of five values the MAD is often too small by chance, which would give
+    7 % false alarms.
     """
-    values = [point.value for point in window]
+    values = [run.value for run in window]
     h, center = len(values), median(values)
-    spread = median(abs(value - center) for value in values) * MAD_TO_SIGMA * _correction(h)
-    errors = [point.error for point in window if point.error is not None]
+    mad = median(abs(value - center) for value in values)
+    spread = mad * MAD_TO_SIGMA * _mad_correction(h)
+    errors = [run.error for run in window if run.error is not None]
     if len(errors) == h:
-        spread, critical = max(spread, median(errors)), MAD_WITH_FLOOR
+        spread, critical = max(spread, median(errors)), MAD_LIMIT_WITH_ERROR
     else:
-        # So few values have a small MAD by chance far too often: 7 % false alarms at h = 5.
         mean = math.fsum(values) / h
         deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (h - 1))
-        reach = t_quantile(1 - ALPHA / len(_signs(side)), h - 1) * math.sqrt(1 + 1 / h)
-        spread, critical = max(spread, deviation * reach / MAD_WITHOUT), MAD_WITHOUT
+        half_width = deviation * _t_critical(h - 1, side) * math.sqrt(1 + 1 / h)
+        # Divided by the limit, so that the limit times the spread is at least this half-width.
+        spread, critical = max(spread, half_width / MAD_LIMIT), MAD_LIMIT
     return _Spread("mad", center, spread, spread, critical)
 
 
-def _correction(h: int) -> float:
+def _mad_correction(h: int) -> float:
     return MAD_CORRECTIONS.get(h) or h / (h - 0.8)
+
+
+def _t_critical(degrees: int, side: Side) -> float:
+    """The limit of Student's t that chance exceeds with the probability ALPHA."""
+    return (T_CRITICAL_TWO_SIDED if side is Side.BOTH else T_CRITICAL_ONE_SIDED)[degrees - 1]
+
+
+def _normal_critical(side: Side) -> float:
+    return NormalDist().inv_cdf(1 - ALPHA / len(_signs(side)))
 
 
 def _signs(side: Side) -> tuple[float, ...]:
@@ -267,21 +308,21 @@ def _harm(deviation: float, side: Side) -> float:
     return -deviation if side is Side.LOW else deviation
 
 
-def _beyond(z: float, critical: float, side: Side) -> bool:
+def _exceeds(z: float, critical: float, side: Side) -> bool:
     return (abs(z) if side is Side.BOTH else z) >= critical
 
 
-def _log(point: RunPoint) -> RunPoint:
-    error = None if point.error is None else point.error / point.value
-    return RunPoint(value=math.log(point.value), error=error)
+def _to_log(run: RunPoint) -> RunPoint:
+    error = None if run.error is None else run.error / run.value
+    return RunPoint(value=math.log(run.value), error=error)
 
 
-def _unlog(found: Judged) -> Judged:
-    center = math.exp(found.center)
+def _from_log(score: AnomalyScore) -> AnomalyScore:
+    center, effect = math.exp(score.center), min(score.min_detectable_effect, _MAX_EXPONENT)
     return replace(
-        found,
+        score,
         center=center,
-        low=math.exp(found.low),
-        high=math.exp(found.high),
-        visible=center * math.expm1(min(found.visible, 700.0)),
+        low=math.exp(score.low),
+        high=math.exp(score.high),
+        min_detectable_effect=center * math.expm1(effect),
     )

@@ -1,8 +1,7 @@
-"""What a benchmark can see, and what it costs to see more.
+"""Minimum detectable effect, and the trials or items that a smaller one needs; pure.
 
-The variance of an item's change is σ²_items + σ²_trial/k: what the items differ by whatever the
-number of trials, and the noise of one trial (of both runs together) over their number k. Needs no
-numpy.
+The variance of an item's change is σ²_items + σ²_trial/k: the variance between items, which no
+number of trials reduces, and the noise of one trial of both runs divided by the trials k.
 """
 
 import math
@@ -13,33 +12,36 @@ from typing import NamedTuple
 from app.statistics.intervals import Interval
 from app.statistics.verdict import MDE_FACTOR, Remedy
 
-# Nobody runs an item more often than this: it takes more items.
-MOST_TRIALS = 1_000
+# No benchmark runs an item more often: more items are needed instead.
+MAX_TRIALS = 1_000
 
 
 class ChangeVariance(NamedTuple):
-    """The variance of an item's change; `trial` is None where the noise within items is not known,
-    and `items` holds all of it then, as it was with `seen` trials an item.
+    """The variance of an item's change between two runs.
+
+    `trial` is None when the noise between trials is unknown; `items` is then the whole variance,
+    measured with `measured_trials` trials per item.
     """
 
     items: float
     trial: float | None
-    seen: float = 1.0
+    measured_trials: float = 1.0
 
-    def of(self, trials: float) -> float:
-        """With so many trials an item; where their noise is not known, more trials are no help and
-        fewer at worst make all of it larger.
+    def with_trials(self, trials: float) -> float:
+        """The variance with so many trials per item.
+
+        Without a known noise more trials are assumed not to help, and fewer trials to increase the
+        whole variance in proportion: the estimate errs on the side of too little power.
         """
         if self.trial is None:
-            return self.items * max(1.0, self.seen / trials)
+            return self.items * max(1.0, self.measured_trials / trials)
         return self.items + self.trial / trials
 
 
 def clustered_variance(values: Sequence[float], clusters: Sequence[str]) -> float | None:
-    """The variance of an item, as the mean of items that come in clusters sees it: n·SE²; None of one
-    cluster. With singletons it is s².
+    """The variance per item of a mean over clusters, n·SE²; None for a single cluster.
 
-    Source: Liang and Zeger 1986.
+    With one item per cluster it is s². Source: Liang and Zeger 1986.
     """
     mean = math.fsum(values) / len(values)
     sums: dict[str, float] = defaultdict(float)
@@ -48,67 +50,70 @@ def clustered_variance(values: Sequence[float], clusters: Sequence[str]) -> floa
     count = len(sums)
     if count == 1:
         return None
-    return count / (count - 1) * math.fsum(each**2 for each in sums.values()) / len(values)
+    return count / (count - 1) * math.fsum(total**2 for total in sums.values()) / len(values)
 
 
-def smallest_visible(error: float) -> float:
-    """The change that is seen in four runs of five, at α = .05 on both sides: 2.80 standard errors.
+def detectable_effect(error: float) -> float:
+    """The minimum detectable effect of a standard error: 80 % power, two-sided alpha of 5 %.
 
-    Source: Bloom 1995 (minimum detectable effect).
+    Source: Bloom 1995, "Minimum detectable effects".
     """
     return MDE_FACTOR * error
 
 
-def visible_change(variance: ChangeVariance, *, items: int, trials: int) -> float:
-    """The smallest change that so many items and trials make visible. Raises: ValueError for none."""
+def benchmark_detectable_effect(variance: ChangeVariance, *, items: int, trials: int) -> float:
+    """The minimum detectable effect of a benchmark. Raises: ValueError without items or trials."""
     if items < 1 or trials < 1:
-        raise ValueError("a benchmark without items or trials sees nothing")
-    return smallest_visible(math.sqrt(variance.of(trials) / items))
+        raise ValueError("a benchmark without items or trials detects nothing")
+    return detectable_effect(math.sqrt(variance.with_trials(trials) / items))
 
 
 def trials_needed(variance: ChangeVariance, *, items: int, change: float) -> Remedy | None:
-    """How many trials an item make a change visible, as `more_trials` of none; None when one does,
-    and a remedy without trials when not even a thousand do.
+    """The trials per item that make a change detectable; None when one trial is enough.
 
-    Where the noise within items is unknown, at best it is all there is.
+    `more_trials` of the result is None when a thousand trials are not enough. When the noise between
+    trials is unknown, the result assumes that it is the whole variance, which is the best case.
     """
-    bearable = items * (change / MDE_FACTOR) ** 2
-    unknown = variance.trial is None
-    noise = variance.items * variance.seen if variance.trial is None else variance.trial
-    rest = 0.0 if unknown else variance.items
-    if rest + noise <= bearable:
+    allowed = items * (change / MDE_FACTOR) ** 2
+    is_unknown = variance.trial is None
+    noise = variance.items * variance.measured_trials if variance.trial is None else variance.trial
+    between_items = 0.0 if is_unknown else variance.items
+    if between_items + noise <= allowed:
         return None
-    return Remedy(_at_most(noise, bearable - rest), at_best=unknown)
+    return Remedy(_trials(noise, allowed - between_items), at_best=is_unknown)
 
 
 def items_needed(variance: ChangeVariance, *, trials: int, change: float) -> int:
-    """How many items make a change visible. Raises: ValueError unless the change is positive."""
+    """The items that make a change detectable. Raises: ValueError unless the change is positive."""
     if change <= 0:
-        raise ValueError("no number of items makes a change of 0 visible; name a larger one")
-    return max(1, _ceiling(variance.of(trials) * (MDE_FACTOR / change) ** 2))
+        raise ValueError("no number of items makes a change of 0 detectable; use a larger change")
+    return max(1, _ceiling(variance.with_trials(trials) * (MDE_FACTOR / change) ** 2))
 
 
-class Inferiority(NamedTuple):
-    """Whether a candidate is proven no worse than by the margin: True, False, or not known."""
+class NonInferiority(NamedTuple):
+    """Whether the harm is proven to be below a margin: True, False, or None when unknown.
 
-    proven: bool | None
-    worst: float
-
-
-def no_worse_than(harm: Interval, margin: float) -> Inferiority:
-    """Whether harm is certainly below the margin, certainly above it, or neither.
-
-    `harm` is the interval of the harm, larger being worse: (-high, -low) of an effect where higher
-    is better. Source: ICH E9 (non-inferiority by a confidence interval).
+    `largest_harm` is the upper bound of the harm.
     """
-    proven = True if harm.high < margin else False if harm.low > margin else None
-    return Inferiority(proven, harm.high)
+
+    is_proven: bool | None
+    largest_harm: float
 
 
-def _at_most(noise: float, spare: float) -> int | None:
-    return _ceiling(noise / spare) if noise < MOST_TRIALS * spare else None
+def check_non_inferiority(harm: Interval, margin: float) -> NonInferiority:
+    """Whether the interval of the harm lies below the margin, above it, or includes it.
+
+    `harm` is larger for the worse: (−high, −low) of an effect where higher is better.
+    Source: ICH E9 §3.3.2 (non-inferiority by a confidence interval).
+    """
+    is_proven = True if harm.high < margin else False if harm.low > margin else None
+    return NonInferiority(is_proven, harm.high)
+
+
+def _trials(noise: float, allowed: float) -> int | None:
+    return _ceiling(noise / allowed) if noise < MAX_TRIALS * allowed else None
 
 
 def _ceiling(value: float) -> int:
-    # 3.0000000000000004 trials are three.
+    """Rounded up, but for a rounding error: 3.0000000000000004 trials are three."""
     return math.ceil(value * (1 - 1e-12))

@@ -1,33 +1,26 @@
-"""What may be said of a KPI or metric of a run beside its baseline.
-
-Types and the order of the decision; nothing here needs numpy, so every process may import it. What
-computes a `Judgement` from the values of two runs stands in `app.statistics.hypothesis_tests`, and belongs
-into the process that computes.
-"""
+"""Verdicts on changes between two runs: types, and the rules that turn numbers into a verdict."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from app.statistics.anomaly import Side
 from app.statistics.intervals import Interval
 
 ALPHA = 0.05
 CONFIDENCE = 0.95
-# Below this many items nothing is concluded, whatever the numbers say.
+# Below this number of items no verdict is reached, whatever the numbers say.
 MIN_ITEMS = 5
-# Student's t of fewer clusters is too sure of itself; whole clusters are flipped instead.
+# With fewer clusters the clustered t test rejects too often; signs of clusters are flipped instead.
 FEW_CLUSTERS = 10
-# One fixed benchmark is shown as a second estimand from this many trials an item.
+# The interval for a fixed set of items is shown from this number of trials per item.
 TRIALS_FOR_FIXED = 3
-# (1.96 + 0.84): the two-sided 5 % quantile and the 80 % quantile of the normal distribution.
+# 1.96 + 0.84: the two-sided 5 % quantile plus the 80 % quantile of the normal distribution.
 MDE_FACTOR = 2.80
 
 
 class Verdict(StrEnum):
-    """What alerts, CI and colours read."""
+    """The verdict on a change, as alerts, CI and reports use it."""
 
     REGRESSED = "REGRESSED"
     IMPROVED = "IMPROVED"
@@ -36,10 +29,19 @@ class Verdict(StrEnum):
     INVALID = "INVALID"
 
 
+class Side(StrEnum):
+    """The direction in which a change does harm."""
+
+    LOW = "LOW"
+    HIGH = "HIGH"
+    BOTH = "BOTH"
+
+
 class Scale(StrEnum):
-    """In which terms a change is told: `RATE` as a difference of values in [0, 1], `NUMBER` as a
-    difference whose limits are shares of the baseline, `RATIO` as a share of the baseline's geometric
-    mean (latency, cost, tokens).
+    """The unit of a change.
+
+    RATE is a difference of values in [0, 1]. NUMBER is a difference whose limits are fractions of
+    the baseline. RATIO is a fraction of the baseline's geometric mean (latency, cost, tokens).
     """
 
     RATE = "RATE"
@@ -48,7 +50,7 @@ class Scale(StrEnum):
 
 
 class Note(StrEnum):
-    """Something that a reader of a judgement has to know."""
+    """A remark that a reader of a verdict needs."""
 
     NO_ITEMS = "NO_ITEMS"
     FEW_ITEMS = "FEW_ITEMS"
@@ -67,37 +69,37 @@ class Note(StrEnum):
     ALL_ALIKE = "ALL_ALIKE"
 
     @property
-    def words(self) -> str:
-        """The note as a sentence."""
-        return _WORDS[self]
+    def sentence(self) -> str:
+        """The remark in plain words."""
+        return _SENTENCES[self]
 
 
-_WORDS = {
+_SENTENCES = {
     Note.NO_ITEMS: "No item has a value in both runs.",
-    Note.FEW_ITEMS: f"Fewer than {MIN_ITEMS} items: too few to conclude anything.",
-    Note.DEGENERATE: "Every item changed by the same amount: the interval is a point.",
-    Note.DETECTABLE_BUT_SMALL: "The change is detectable, but smaller than what counts.",
-    Note.NO_DIRECTION: "The value changed; no direction says whether for the better.",
-    Note.ADD_ITEMS: "More trials cannot settle it, the items differ too much: add items.",
-    Note.AT_BEST: "How much of it is noise of the trials is not known: more may be needed.",
-    Note.FEW_CLUSTERS: "Fewer than ten clusters: the interval is wide, and still uncertain.",
-    Note.TIE: "The metrics in a MIN or MAX are nearly tied: its value is biased.",
-    Note.CLIFF: "The value stands near a threshold of its formula: it may jump by chance.",
+    Note.FEW_ITEMS: f"Fewer than {MIN_ITEMS} items are too few for a verdict.",
+    Note.DEGENERATE: "Every item changed by the same amount, so the interval is a point.",
+    Note.DETECTABLE_BUT_SMALL: "The change is detectable, but smaller than the minimum effect.",
+    Note.NO_DIRECTION: "The value changed; the KPI has no better direction.",
+    Note.ADD_ITEMS: "More trials cannot help because the items differ too much: add items.",
+    Note.AT_BEST: "The noise between trials is unknown: more trials may be needed.",
+    Note.FEW_CLUSTERS: "Fewer than ten clusters: the interval is wide and approximate.",
+    Note.TIE: "The metrics in a MIN or MAX are nearly tied, so its value is biased.",
+    Note.CLIFF: "The value is close to a threshold of its formula and may jump by chance.",
     Note.UNDEFINED: "One of the runs has no value to compare.",
-    Note.UNDEFINED_SOMETIMES: "In some resamples the formula has no value; they are left out.",
-    Note.EXTREME: "A largest or smallest value hangs on one trace: resamples cannot judge it.",
-    Note.ALL_ALIKE: "All items say the same: how far others would move the value is not known.",
+    Note.UNDEFINED_SOMETIMES: "In some resamples the formula has no value; these are ignored.",
+    Note.EXTREME: "A minimum or maximum depends on one trace, so resampling cannot test it.",
+    Note.ALL_ALIKE: "All items have the same value, so the effect of other items is unknown.",
     Note.UNPAIRED: "The runs have different items and are compared as two samples.",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictRule:
-    """What counts as a change of one KPI or metric.
+    """The changes of one KPI or metric that count.
 
-    `min_effect` is the smallest change that matters and `margin` the largest that does not; both
-    are differences on the scale RATE, and shares of the baseline on the others. `side` is where
-    harm lies; on BOTH nothing is better, and no verdict is REGRESSED or IMPROVED.
+    `min_effect` is the smallest change that counts and `margin` the largest that does not: both are
+    differences on the scale RATE, and fractions of the baseline on the other scales. `side` is the
+    direction of harm; with BOTH there is no verdict REGRESSED or IMPROVED.
     """
 
     side: Side
@@ -108,8 +110,10 @@ class VerdictRule:
 
 
 class Remedy(NamedTuple):
-    """What would bring the smallest visible change under the margin: so many more trials of both
-    runs, at best where the noise within items is not known; None: only more items would.
+    """What would reduce the minimum detectable effect to the margin.
+
+    `more_trials` is the number of trials per item to add in both runs; None means that only more
+    items help. `at_best` marks a lower bound, because the noise between trials is unknown.
     """
 
     more_trials: int | None
@@ -117,16 +121,15 @@ class Remedy(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """One KPI or metric of a run beside its baseline.
+class ChangeVerdict:
+    """The change of one KPI or metric from the baseline to the candidate.
 
-    `effect` is candidate − baseline over the `n_items` that both have (on the scale RATIO the share
-    by which the geometric mean changed), with its 95 % interval; `base` and `value` are the two
-    sides of it. `p_adjusted` is p until several are judged together. `mde` is the smallest change
-    that is seen in four runs of five; `min_effect` and `margin` are those of the rule in the units
-    of the effect. `trials` is the mean number of trials an item. `remedy` is None where the mde is
-    under the margin, or not known. `fixed` is the interval for these very items, from three trials
-    on.
+    `effect` is candidate − baseline over the `n_items` of both runs (on the scale RATIO the relative
+    change of the geometric mean), with its 95 % interval. `p_adjusted` equals `p` until several
+    changes are adjusted together. `mde` is the minimum detectable effect at 80 % power. `min_effect`
+    and `margin` are those of the rule in the unit of the effect. `trials` is the mean number of
+    trials per item. `remedy` is None when `mde` is below the margin or unknown. `fixed` is the
+    interval for exactly these items, from three trials per item.
     """
 
     verdict: Verdict
@@ -139,7 +142,7 @@ class Judgement:
     n_items: int
     trials: float
     method: str
-    base: float | None = None
+    baseline_value: float | None = None
     value: float | None = None
     min_effect: float = 0.0
     margin: float = 0.0
@@ -152,21 +155,15 @@ class Judgement:
 
     @property
     def more_trials(self) -> int | None:
-        """How many more trials of both runs would settle what is inconclusive."""
+        """The trials per item to add in both runs for a conclusive verdict."""
         if self.verdict is not Verdict.INCONCLUSIVE or self.remedy is None:
             return None
         return self.remedy.more_trials
 
 
-class Adjust(Protocol):
-    """Adjusted p-values in the order given, such as `benjamini_hochberg` and `holm`."""
-
-    def __call__(self, p_values: Iterable[float], /) -> list[float]: ...
-
-
-def no_judgement(verdict: Verdict, *notes: Note, n_items: int = 0) -> Judgement:
-    """A verdict without numbers: an invalid run, or no items to compare."""
-    return Judgement(
+def without_change(verdict: Verdict, *notes: Note, n_items: int = 0) -> ChangeVerdict:
+    """A verdict without numbers, for an invalid run or without items to compare."""
+    return ChangeVerdict(
         verdict=verdict,
         effect=None,
         low=None,
@@ -181,25 +178,25 @@ def no_judgement(verdict: Verdict, *notes: Note, n_items: int = 0) -> Judgement:
     )
 
 
-def within_numbers(found: Judgement) -> Judgement:
-    """The same without what is larger than a number can be; nothing is concluded where the values or
-    their change are.
+def drop_non_finite(change: ChangeVerdict) -> ChangeVerdict:
+    """The change without its overflowed numbers; inconclusive when the values themselves overflow.
+
+    The result can be stored as JSON, which has no infinity.
     """
-    if found.effect is None:
-        return found
-    if not _are_finite(found.effect, found.base, found.value):
-        return no_judgement(Verdict.INCONCLUSIVE, Note.UNDEFINED, n_items=found.n_items)
-    known = _are_finite(found.low, found.high)
+    if change.effect is None:
+        return change
+    if not _are_finite(change.effect, change.baseline_value, change.value):
+        return without_change(Verdict.INCONCLUSIVE, Note.UNDEFINED, n_items=change.n_items)
+    has_interval = _are_finite(change.low, change.high)
+    fixed = change.fixed
     return replace(
-        found,
-        low=found.low if known else None,
-        high=found.high if known else None,
-        p=found.p if _are_finite(found.p) else None,
-        p_adjusted=found.p_adjusted if _are_finite(found.p_adjusted) else None,
-        mde=found.mde if _are_finite(found.mde) else None,
-        fixed=found.fixed
-        if found.fixed and _are_finite(found.fixed.low, found.fixed.high)
-        else None,
+        change,
+        low=change.low if has_interval else None,
+        high=change.high if has_interval else None,
+        p=change.p if _are_finite(change.p) else None,
+        p_adjusted=change.p_adjusted if _are_finite(change.p_adjusted) else None,
+        mde=change.mde if _are_finite(change.mde) else None,
+        fixed=fixed if fixed and _are_finite(fixed.low, fixed.high) else None,
     )
 
 
@@ -212,28 +209,7 @@ class _Decision(NamedTuple):
     note: Note | None = None
 
 
-def settled(found: Judgement) -> Judgement:
-    """The same with the verdict that its numbers give, in this order: too few items, a change that
-    is certain and large enough, no change or a small one, and else inconclusive.
-    """
-    if found.effect is None or found.verdict is Verdict.INVALID:
-        return found
-    decision = _decide(found, found.effect)
-    kept = tuple(note for note in found.notes if note not in _OF_DECISION)
-    notes = kept if decision.note is None else (*kept, decision.note)
-    return replace(found, verdict=decision.verdict, notes=notes)
-
-
-def _open(found: Judgement) -> _Decision:
-    """Inconclusive, and what would help."""
-    if found.remedy is None:
-        return _Decision(Verdict.INCONCLUSIVE)
-    if found.remedy.more_trials is None:
-        return _Decision(Verdict.INCONCLUSIVE, Note.ADD_ITEMS)
-    return _Decision(Verdict.INCONCLUSIVE, Note.AT_BEST if found.remedy.at_best else None)
-
-
-_OF_DECISION = {
+_DECISION_NOTES = {
     Note.FEW_ITEMS,
     Note.DETECTABLE_BUT_SMALL,
     Note.NO_DIRECTION,
@@ -242,36 +218,48 @@ _OF_DECISION = {
 }
 
 
-def _decide(found: Judgement, effect: float) -> _Decision:
-    if found.n_items < MIN_ITEMS:
-        return _Decision(Verdict.INCONCLUSIVE, Note.FEW_ITEMS)
-    if found.p_adjusted is not None and found.p_adjusted < found.alpha:
-        return _of_certain(found, effect)
-    inside = (
-        found.low is not None
-        and found.high is not None
-        and -found.margin <= found.low
-        and found.high <= found.margin
-    )
-    return _Decision(Verdict.NO_EVIDENCE) if inside else _open(found)
+def decide_verdict(change: ChangeVerdict) -> ChangeVerdict:
+    """The change with the verdict that its numbers give.
 
-
-def _of_certain(found: Judgement, effect: float) -> _Decision:
-    if abs(effect) < found.min_effect:
-        return _Decision(Verdict.NO_EVIDENCE, Note.DETECTABLE_BUT_SMALL)
-    if found.side is Side.BOTH:
-        return _Decision(Verdict.NO_EVIDENCE, Note.NO_DIRECTION)
-    harmful = (effect < 0) is (found.side is Side.LOW)
-    return _Decision(Verdict.REGRESSED if harmful else Verdict.IMPROVED)
-
-
-def judged_together(found: Iterable[Judgement], adjust: Adjust) -> list[Judgement]:
-    """The same judgements with p-values adjusted for how many there are, settled anew, in their
-    order. Those without a p-value stay as they are and do not count.
+    The rules in order: too few items are inconclusive; a significant change that is large enough is
+    a verdict; an interval within the margin is no evidence; everything else is inconclusive. The
+    function may be applied again after an adjustment: notes of an earlier decision are replaced.
     """
-    judgements = list(found)
-    adjusted = iter(adjust(each.p for each in judgements if each.p is not None))
-    return [
-        each if each.p is None else settled(replace(each, p_adjusted=next(adjusted)))
-        for each in judgements
-    ]
+    if change.effect is None or change.verdict is Verdict.INVALID:
+        return change
+    decision = _decide(change, change.effect)
+    notes = tuple(note for note in change.notes if note not in _DECISION_NOTES)
+    if decision.note is not None:
+        notes = (*notes, decision.note)
+    return replace(change, verdict=decision.verdict, notes=notes)
+
+
+def _decide(change: ChangeVerdict, effect: float) -> _Decision:
+    if change.n_items < MIN_ITEMS:
+        return _Decision(Verdict.INCONCLUSIVE, Note.FEW_ITEMS)
+    if change.p_adjusted is not None and change.p_adjusted < change.alpha:
+        return _decide_significant(change, effect)
+    is_within_margin = (
+        change.low is not None
+        and change.high is not None
+        and -change.margin <= change.low
+        and change.high <= change.margin
+    )
+    return _Decision(Verdict.NO_EVIDENCE) if is_within_margin else _decide_inconclusive(change)
+
+
+def _decide_significant(change: ChangeVerdict, effect: float) -> _Decision:
+    if abs(effect) < change.min_effect:
+        return _Decision(Verdict.NO_EVIDENCE, Note.DETECTABLE_BUT_SMALL)
+    if change.side is Side.BOTH:
+        return _Decision(Verdict.NO_EVIDENCE, Note.NO_DIRECTION)
+    is_harmful = (effect < 0) is (change.side is Side.LOW)
+    return _Decision(Verdict.REGRESSED if is_harmful else Verdict.IMPROVED)
+
+
+def _decide_inconclusive(change: ChangeVerdict) -> _Decision:
+    if change.remedy is None:
+        return _Decision(Verdict.INCONCLUSIVE)
+    if change.remedy.more_trials is None:
+        return _Decision(Verdict.INCONCLUSIVE, Note.ADD_ITEMS)
+    return _Decision(Verdict.INCONCLUSIVE, Note.AT_BEST if change.remedy.at_best else None)

@@ -11,7 +11,7 @@ from itertools import combinations
 from app.core.errors import AppError
 from app.harness.bash.summary import summarize
 from app.harness.bash.types import EvalReport, EvalResult, EvalSummary
-from app.statistics.paired import PairedComparison, compare_passes
+from app.statistics.hypothesis_tests import PairedPasses, compare_passes
 
 LONGEST_ERROR = 200  # characters
 
@@ -63,7 +63,7 @@ class ComparedPair:
 
     first: int
     second: int
-    result: PairedComparison
+    result: PairedPasses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,8 @@ from app.metrics.aggregate import Aggregate, aggregate
 from app.metrics.registry import load_metrics
 from app.notifications.types import MessageSeverity
 from app.results.run_history import PastRun
-from app.statistics.anomaly import RunPoint, Side
+from app.statistics.anomaly import RunPoint
+from app.statistics.verdict import Side
 
 NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
 

@@ -21,8 +21,8 @@ from app.alerts.rules import (
     evaluate_condition,
 )
 from app.kpis.verdicts import ValueVerdict
-from app.statistics.anomaly import RunPoint, Side
-from app.statistics.verdict import Verdict
+from app.statistics.anomaly import RunPoint
+from app.statistics.verdict import Side, Verdict
 
 NOW = datetime(2026, 11, 22, 7, tzinfo=UTC)
 QUALITY = ValueSpec(name="quality", is_share=True)

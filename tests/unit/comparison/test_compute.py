@@ -10,8 +10,7 @@ from app.comparison.comparison_spec import Findings, KpiQuestion, MetricQuestion
 from app.comparison.compute import answer
 from app.comparison.item_matrix import ItemRow, ItemTable, table_of_rows
 from app.comparison.verdict_view import render_verdict
-from app.statistics.anomaly import Side
-from app.statistics.verdict import Judgement, Note, Scale, Verdict, VerdictRule
+from app.statistics.verdict import ChangeVerdict, Note, Scale, Side, Verdict, VerdictRule
 
 RULE = VerdictRule(side=Side.LOW)
 SUM = "WEIGHTED_SUM(A:0.5, B:0.5)"
@@ -42,7 +41,7 @@ def found(base: ItemTable, candidate: ItemTable, formula: str, *, paired: bool =
 
 def judged(
     base: ItemTable, candidate: ItemTable, formula: str, *, paired: bool = True
-) -> Judgement:
+) -> ChangeVerdict:
     return found(base, candidate, formula, paired=paired).kpis["k"]
 
 
@@ -63,7 +62,7 @@ def test_an_item_that_lacks_the_metric_in_one_run_is_compared_in_none() -> None:
     hard = [0.1, 0.2, 0.3, 0.2, 0.1, 0.3] * 5
     before, after = run([*[1.0] * 10, *hard]), run([*[None] * 10, *hard])
     kpi = judged(before, after, SUM)
-    assert (kpi.base, kpi.effect) == (kpi.value, 0)
+    assert (kpi.baseline_value, kpi.effect) == (kpi.value, 0)
     assert kpi.value == pytest.approx(0.6)
     assert kpi.n_items == 30
     assert kpi.verdict is Verdict.NO_EVIDENCE
@@ -79,7 +78,7 @@ def test_items_of_other_metrics_speak_for_a_kpi_together() -> None:
 
 def test_how_many_have_a_value_is_told_of_all_items() -> None:
     kpi = judged(run([1.0] * 40), run([1.0] * 30 + [None] * 10), "A.coverage")
-    assert (kpi.base, kpi.value, kpi.n_items) == (1.0, 0.75, 40)
+    assert (kpi.baseline_value, kpi.value, kpi.n_items) == (1.0, 0.75, 40)
     assert kpi.verdict is Verdict.REGRESSED
 
 

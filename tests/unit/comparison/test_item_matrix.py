@@ -11,7 +11,7 @@ from app.comparison.comparison_spec import KpiQuestion, MetricQuestion, Question
 from app.comparison.compute import answer, repeats_of
 from app.comparison.item_matrix import ItemRow, ItemTable, pair_items, table_of_rows
 from app.statistics.intervals import Interval
-from app.statistics.repeats import reduce_trials
+from app.statistics.trials import reduce_trials
 from app.statistics.verdict import Note, Scale
 
 

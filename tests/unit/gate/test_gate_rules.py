@@ -7,18 +7,25 @@ from app.comparison.verdict_view import render_verdict
 from app.gate.reports import gate_junit, gate_markdown
 from app.gate.rules import GateOutcome, GateTerms, NothingToGate, change_of_verdict, decide
 from app.kpis.verdicts import RunVerdict
-from app.statistics.anomaly import Side
-from app.statistics.verdict import Judgement, Note, Scale, Verdict, no_judgement, settled
+from app.statistics.verdict import (
+    ChangeVerdict,
+    Note,
+    Scale,
+    Side,
+    Verdict,
+    decide_verdict,
+    without_change,
+)
 
 NO_TERMS = GateTerms()
 
 
 def judged(
     effect: float, half_width: float, p: float, *, side: Side = Side.LOW, items: int = 40
-) -> Judgement:
+) -> ChangeVerdict:
     """A rate that changed by `effect`, of which an interval is known."""
-    return settled(
-        Judgement(
+    return decide_verdict(
+        ChangeVerdict(
             verdict=Verdict.INCONCLUSIVE,
             effect=effect,
             low=effect - half_width,
@@ -29,7 +36,7 @@ def judged(
             n_items=items,
             trials=1.0,
             method="made up",
-            base=0.9,
+            baseline_value=0.9,
             value=0.9 + effect,
             min_effect=0.02,
             margin=0.05,
@@ -39,7 +46,7 @@ def judged(
 
 
 def compared(
-    kpis: dict[str, Judgement],
+    kpis: dict[str, ChangeVerdict],
     *,
     gates: tuple[str, ...] = (),
     traces: int = 40,
@@ -98,7 +105,7 @@ def test_what_was_told_is_the_judgement_again() -> None:
         (judged(0.2, 0.1, 0.001, side=Side.HIGH), GateOutcome.REGRESSION),
     ],
 )
-def test_a_gate_reads_the_verdict(kpi: Judgement, outcome: GateOutcome) -> None:
+def test_a_gate_reads_the_verdict(kpi: ChangeVerdict, outcome: GateOutcome) -> None:
     assert decide(compared({"quality": kpi}), NO_TERMS).outcome is outcome
 
 
@@ -113,7 +120,7 @@ def test_the_loudest_kpi_speaks_for_the_gate() -> None:
 
 
 def test_a_regression_is_not_hidden_by_a_kpi_that_was_not_measured() -> None:
-    lost = no_judgement(Verdict.INVALID, Note.NO_ITEMS)
+    lost = without_change(Verdict.INVALID, Note.NO_ITEMS)
     for others, outcome in (({"b": WORSE}, "REGRESSION"), ({"b": SAME, "c": UNSURE}, "INVALID")):
         assert decide(compared({"a": lost, **others}), NO_TERMS).outcome == outcome
 
@@ -157,7 +164,7 @@ def test_several_kpis_are_adjusted_by_holm() -> None:
         (judged(0.2, 0.1, 0.001, side=Side.BOTH), GateOutcome.REGRESSION),
     ],
 )
-def test_a_proof_reads_the_interval(kpi: Judgement, outcome: GateOutcome) -> None:
+def test_a_proof_reads_the_interval(kpi: ChangeVerdict, outcome: GateOutcome) -> None:
     found = decide(compared({"quality": kpi}), GateTerms(non_inferiority_margins={"quality": 0.05}))
     assert found.outcome is outcome
 

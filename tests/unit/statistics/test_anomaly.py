@@ -9,15 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.statistics.anomaly import (
-    Finding,
+    ALPHA,
+    T_CRITICAL_ONE_SIDED,
+    T_CRITICAL_TWO_SIDED,
+    WINDOW,
+    AnomalyResult,
+    AnomalyScore,
     ItemSum,
-    Judged,
-    Learning,
     RunPoint,
-    Side,
-    judge_run,
+    Warmup,
+    detect_anomaly,
 )
-from app.statistics.student_t import t_quantile
+from app.statistics.verdict import Side
 from tests.support.references import IN_ONE_PROCESS, Reference
 
 pytestmark = IN_ONE_PROCESS
@@ -30,8 +33,8 @@ def points(*numbers: float, error: float | None = None) -> list[RunPoint]:
     return [RunPoint(value=number, error=error) for number in numbers]
 
 
-def judged(found: Finding) -> Judged:
-    assert isinstance(found, Judged)
+def judged(found: AnomalyResult) -> AnomalyScore:
+    assert isinstance(found, AnomalyScore)
     return found
 
 
@@ -41,77 +44,76 @@ def passes(*verdicts: int) -> RunPoint:
     return RunPoint(value=sum(verdicts) / len(verdicts), items=items)
 
 
-@pytest.mark.parametrize("degrees", [0.5, 1, 2, 4, 7, 29, 300, 1999, 2001])
-@pytest.mark.parametrize("probability", [1e-6, 0.005, 0.1, 0.5, 0.9, 0.995, 0.999999])
-def test_the_quantiles_of_student_are_those_of_scipy(probability: float, degrees: float) -> None:
-    reference = stats.t.ppf(probability, degrees)
-    tolerance = 5e-3 if degrees > 2000 else 1e-9
-    assert math.isclose(
-        t_quantile(probability, degrees), reference, rel_tol=tolerance, abs_tol=1e-9
-    )
-
-
-def test_a_quantile_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="no quantile of 1"):
-        t_quantile(1.0, 4)
+@pytest.mark.parametrize("degrees", range(1, 30))
+def test_critical_values__equal_scipy(degrees: int) -> None:
+    one_sided, two_sided = T_CRITICAL_ONE_SIDED[degrees - 1], T_CRITICAL_TWO_SIDED[degrees - 1]
+    assert one_sided == pytest.approx(stats.t.ppf(1 - ALPHA, degrees), rel=1e-12)
+    assert two_sided == pytest.approx(stats.t.ppf(1 - ALPHA / 2, degrees), rel=1e-12)
+    assert len(T_CRITICAL_ONE_SIDED) == len(T_CRITICAL_TWO_SIDED) == WINDOW - 1
 
 
 def test_four_runs_are_too_few_to_judge_a_fifth() -> None:
-    found = judge_run(RunPoint(value=0.0), points(1, 1, 1, 1), side=Side.LOW)
-    assert found == Learning(4, 5)
+    found = detect_anomaly(RunPoint(value=0.0), points(1, 1, 1, 1), side=Side.LOW)
+    assert found == Warmup(4, 5)
 
 
 def test_chance_within_the_runs_is_counted_from_the_tasks() -> None:
     # Two tasks that pass in 3 of 5 runs each: variances 0.3, so that of a run is 0.3 / 2 = 0.15,
     # more than the 0.05 of the values .5 .5 .5 .5 1. At 0: z = 0.6 / sqrt(0.15 * 1.2) = sqrt(2).
     history = [passes(1, 0), passes(0, 1), passes(1, 0), passes(0, 1), passes(1, 1)]
-    found = judged(judge_run(passes(0, 0), history, side=Side.LOW))
+    found = judged(detect_anomaly(passes(0, 0), history, side=Side.LOW))
     assert (found.method, found.history) == ("components", 5)
     assert found.center == pytest.approx(0.6)
     assert found.z == pytest.approx(math.sqrt(2))
     assert found.critical == pytest.approx(stats.norm.ppf(0.995))
-    assert not found.stands_out
+    assert not found.is_anomaly
 
 
 def test_runs_that_differ_by_more_than_chance_are_judged_by_the_t_of_their_number() -> None:
     # The tasks always agree within a run, so the runs vary more than their tasks explain.
     history = [passes(*[n] * 4) for n in (1, 1, 0, 1, 1)]
-    found = judged(judge_run(passes(0, 0, 0, 0), history, side=Side.LOW))
+    found = judged(detect_anomaly(passes(0, 0, 0, 0), history, side=Side.LOW))
     assert found.critical == pytest.approx(stats.t.ppf(0.995, 4))
 
 
 def test_without_tasks_the_distance_is_that_from_the_median_in_corrected_deviations() -> None:
     # Median 10; deviations 2 1 0 1 2, their median 1; scale 1.4826 * 1.206 = 1.788.
-    found = judged(judge_run(RunPoint(value=4), points(8, 9, 10, 11, 12, error=0.5), side=Side.LOW))
+    found = judged(
+        detect_anomaly(RunPoint(value=4), points(8, 9, 10, 11, 12, error=0.5), side=Side.LOW)
+    )
     assert found.method == "mad"
     assert found.z == pytest.approx(6 / (1.4826 * 1.206))
-    assert (found.critical, found.stands_out) == (3.0, True)
+    assert (found.critical, found.is_anomaly) == (3.0, True)
 
 
 def test_no_distance_is_below_the_standard_error_of_a_run() -> None:
-    found = judged(judge_run(RunPoint(value=4), points(8, 9, 10, 11, 12, error=3), side=Side.LOW))
-    assert (found.z, found.stands_out) == (2.0, False)
+    found = judged(
+        detect_anomaly(RunPoint(value=4), points(8, 9, 10, 11, 12, error=3), side=Side.LOW)
+    )
+    assert (found.z, found.is_anomaly) == (2.0, False)
 
 
 def test_without_a_standard_error_five_runs_allow_what_student_would() -> None:
     # s = sqrt(2.5); reach = t(.995, 4) * sqrt(1.2) * s = 7.97: a fall by 6 is nothing yet.
     history = points(8, 9, 10, 11, 12)
     reach = stats.t.ppf(0.995, 4) * math.sqrt(1.2 * 2.5)
-    assert not judged(judge_run(RunPoint(value=4), history, side=Side.LOW)).stands_out
-    found = judged(judge_run(RunPoint(value=10 - reach - 0.01), history, side=Side.LOW))
-    assert (found.critical, found.stands_out) == (3.5, True)
+    assert not judged(detect_anomaly(RunPoint(value=4), history, side=Side.LOW)).is_anomaly
+    found = judged(detect_anomaly(RunPoint(value=10 - reach - 0.01), history, side=Side.LOW))
+    assert (found.critical, found.is_anomaly) == (3.5, True)
 
 
 def test_only_the_harmful_side_counts() -> None:
     history = points(8, 9, 10, 11, 12, error=0.5)
     for side, fires in ((Side.LOW, False), (Side.HIGH, True), (Side.BOTH, True)):
-        assert judged(judge_run(RunPoint(value=20), history, side=side)).stands_out is fires
+        assert judged(detect_anomaly(RunPoint(value=20), history, side=side)).is_anomaly is fires
 
 
 def test_times_and_costs_are_compared_as_ratios() -> None:
     # Logs of 1, 2, 4, 8, 16 are 0 to 4 times ln 2: as above, the scale is 1.788 ln 2.
     history = points(1, 2, 4, 8, 16, error=0.01)
-    found = judged(judge_run(RunPoint(value=256), history, side=Side.HIGH, logarithmic=True))
+    found = judged(
+        detect_anomaly(RunPoint(value=256), history, side=Side.HIGH, is_logarithmic=True)
+    )
     assert found.center == pytest.approx(4)
     assert found.z == pytest.approx(6 / (1.4826 * 1.206))
     assert found.high == pytest.approx(4 * 2 ** (3 * 1.4826 * 1.206))
@@ -119,37 +121,39 @@ def test_times_and_costs_are_compared_as_ratios() -> None:
 
 def test_ratios_of_what_is_not_positive_are_left_alone() -> None:
     history = points(0, 1, 2, 3, 4, error=0.01)
-    found = judged(judge_run(RunPoint(value=5), history, side=Side.HIGH, logarithmic=True))
+    found = judged(detect_anomaly(RunPoint(value=5), history, side=Side.HIGH, is_logarithmic=True))
     assert found.center == 2
 
 
 def test_one_flip_of_a_task_that_always_passed_is_no_anomaly() -> None:
     history = [passes(*[1] * 20)] * 8
-    one = judge_run(passes(0, *[1] * 19), history, side=Side.LOW, resolution=1 / 20)
-    four = judge_run(passes(*[0] * 4, *[1] * 16), history, side=Side.LOW, resolution=1 / 20)
-    assert (judged(one).stands_out, judged(four).stands_out) == (False, True)
+    one = detect_anomaly(passes(0, *[1] * 19), history, side=Side.LOW, resolution=1 / 20)
+    four = detect_anomaly(passes(*[0] * 4, *[1] * 16), history, side=Side.LOW, resolution=1 / 20)
+    assert (judged(one).is_anomaly, judged(four).is_anomaly) == (False, True)
 
 
 def test_a_slow_slide_is_seen_that_no_single_night_shows() -> None:
     steady = [0.0, 1.0, -1.0, 0.5, -0.5, 0.0, 1.0, -1.0]
     slide = [-1.8, -1.9, -2.2, -2.0, -1.9, -2.1]
     found = judged(
-        judge_run(RunPoint(value=-2.1, error=1), points(*steady, *slide, error=1), side=Side.LOW)
+        detect_anomaly(
+            RunPoint(value=-2.1, error=1), points(*steady, *slide, error=1), side=Side.LOW
+        )
     )
-    assert (found.method, found.stands_out) == ("cusum", True)
+    assert (found.method, found.is_anomaly) == ("cusum", True)
     # Seven nights of about 2 above a slack of one half each, in units of the scale of the first 8.
     assert found.z > found.critical == 5.0
 
 
 def test_thirteen_runs_are_too_few_to_look_for_a_slide() -> None:
     numbers = [0.0, 1.0, -1.0, 0.5, -0.5, 0.0, 1.0, -1.8, -1.9, -2.2, -2.0, -1.9, -2.1]
-    found = judge_run(RunPoint(value=-2.1, error=1), points(*numbers, error=1), side=Side.LOW)
+    found = detect_anomaly(RunPoint(value=-2.1, error=1), points(*numbers, error=1), side=Side.LOW)
     assert judged(found).method == "mad"
 
 
 def test_an_outage_in_the_history_does_not_hide_the_next_one() -> None:
     history = points(0.8, 0.81, 0.0, 0.79, 0.8, 0.82, error=0.02)
-    assert judged(judge_run(RunPoint(value=0.5), history, side=Side.LOW)).stands_out
+    assert judged(detect_anomaly(RunPoint(value=0.5), history, side=Side.LOW)).is_anomaly
 
 
 @given(st.lists(values, min_size=5, max_size=40), values, st.sampled_from(Side))
@@ -157,20 +161,23 @@ def test_every_finding_is_a_number_and_is_the_same_in_the_mirror(
     history: list[float], value: float, side: Side
 ) -> None:
     mirror = {Side.LOW: Side.HIGH, Side.HIGH: Side.LOW, Side.BOTH: Side.BOTH}[side]
-    found = judged(judge_run(RunPoint(value=value), points(*history), side=side))
+    found = judged(detect_anomaly(RunPoint(value=value), points(*history), side=side))
     other = judged(
-        judge_run(RunPoint(value=-value), points(*[-each for each in history]), side=mirror)
+        detect_anomaly(RunPoint(value=-value), points(*[-each for each in history]), side=mirror)
     )
-    assert all(math.isfinite(each) for each in (found.z, found.low, found.high, found.visible))
-    assert found.stands_out is other.stands_out
+    assert all(
+        math.isfinite(each)
+        for each in (found.z, found.low, found.high, found.min_detectable_effect)
+    )
+    assert found.is_anomaly is other.is_anomaly
     assert found.low <= found.center <= found.high
 
 
 @given(st.lists(values, min_size=5, max_size=30))
 def test_a_run_at_the_center_of_its_history_never_stands_out(history: list[float]) -> None:
-    found = judged(judge_run(RunPoint(value=history[0]), points(*history), side=Side.LOW))
-    again = judge_run(RunPoint(value=found.center), points(*history), side=Side.LOW)
-    assert judged(again).method == "cusum" or not judged(again).stands_out
+    found = judged(detect_anomaly(RunPoint(value=history[0]), points(*history), side=Side.LOW))
+    again = detect_anomaly(RunPoint(value=found.center), points(*history), side=Side.LOW)
+    assert judged(again).method == "cusum" or not judged(again).is_anomaly
 
 
 # Simulation: binary tasks whose difficulty is Beta(1.6, 0.4), so a mean pass rate of .8.
@@ -211,8 +218,8 @@ def alarm_rate(
         run = nights.night(agent, drop=drop)
         if not tasks_known:
             before = [RunPoint(value=each.value, error=each.error) for each in before]
-        found = judge_run(run, before, side=Side.LOW, resolution=nights.resolution)
-        alarms += judged(found).stands_out
+        found = detect_anomaly(run, before, side=Side.LOW, resolution=nights.resolution)
+        alarms += judged(found).is_anomaly
     return alarms / repeats
 
 

@@ -5,14 +5,10 @@ import math
 import numpy as np
 import pytest
 
+from app.statistics.hypothesis_tests import t_p
 from app.statistics.intervals import wilson_interval
-from app.statistics.means import (
-    bca_interval,
-    mean_estimate,
-    skewness,
-)
-from app.statistics.repeats import ItemSums, reduce_trials
-from app.statistics.student_t import two_sided_p
+from app.statistics.means import bca_interval, estimate_mean, skewness
+from app.statistics.trials import ItemSums, reduce_trials
 from app.statistics.verdict import Scale
 from tests.support.references import IN_ONE_PROCESS, Reference
 
@@ -33,7 +29,7 @@ def run_of(*items: list[float]) -> ItemSums:
 def test_the_recorded_pass_rates_have_wilson_intervals(
     passed: int, low: float, high: float
 ) -> None:
-    found = mean_estimate(run_of(*[[float(n < passed)] for n in range(37)]), scale=Scale.RATE)
+    found = estimate_mean(run_of(*[[float(n < passed)] for n in range(37)]), scale=Scale.RATE)
     assert found is not None
     assert found.interval is not None
     assert found.mean == passed / 37
@@ -42,7 +38,7 @@ def test_the_recorded_pass_rates_have_wilson_intervals(
 
 def test_repeats_count_as_items_and_not_as_trials() -> None:
     # Items at 0, 1/2 and 1: mean 1/2, deviation 1/2, error 1/2 / sqrt(3), t of two degrees 4.303.
-    found = mean_estimate(run_of([0.0, 0.0], [0.0, 1.0], [1.0, 1.0]))
+    found = estimate_mean(run_of([0.0, 0.0], [0.0, 1.0], [1.0, 1.0]))
     assert found is not None
     assert found.interval is not None
     reach = 4.3026527 * 0.5 / math.sqrt(3)
@@ -51,21 +47,21 @@ def test_repeats_count_as_items_and_not_as_trials() -> None:
 
 
 def test_the_interval_of_a_rate_stays_a_rate() -> None:
-    found = mean_estimate(run_of([0.0, 0.0], [0.0, 1.0], [1.0, 1.0]), scale=Scale.RATE)
+    found = estimate_mean(run_of([0.0, 0.0], [0.0, 1.0], [1.0, 1.0]), scale=Scale.RATE)
     assert found is not None
     assert found.interval is not None
     assert (found.interval.low, found.interval.high) == (0.0, 1.0)
 
 
 def test_when_every_trial_passed_the_items_still_leave_something_possible() -> None:
-    found = mean_estimate(run_of(*[[1.0, 1.0, 1.0]] * 10), scale=Scale.RATE)
+    found = estimate_mean(run_of(*[[1.0, 1.0, 1.0]] * 10), scale=Scale.RATE)
     assert found is not None
     assert found.interval == wilson_interval(10, 10)
 
 
 def test_a_run_without_a_value_has_no_mean_and_one_item_no_interval() -> None:
-    assert mean_estimate(run_of([math.nan])) is None
-    one = mean_estimate(run_of([0.5, 0.7]))
+    assert estimate_mean(run_of([math.nan])) is None
+    one = estimate_mean(run_of([0.5, 0.7]))
     assert one is not None
     assert one.mean == pytest.approx(0.6)
     assert one.interval is None
@@ -74,20 +70,20 @@ def test_a_run_without_a_value_has_no_mean_and_one_item_no_interval() -> None:
 def test_clusters_widen_the_interval() -> None:
     # Two clusters of equal values: error 1/2 of the mean 1/2, t of one degree 12.706.
     items = run_of([1.0], [1.0], [0.0], [0.0], [math.nan])
-    found = mean_estimate(items, clusters=["a", "a", "b", "b", "c"])
+    found = estimate_mean(items, clusters=["a", "a", "b", "b", "c"])
     assert found is not None
     assert found.interval is not None
     assert found.method == "clustered t"
     assert found.error == pytest.approx(0.5)
     assert found.interval.high == pytest.approx(0.5 + 12.7062047 * 0.5)
-    alone = mean_estimate(items, clusters=["a"] * 5)
+    alone = estimate_mean(items, clusters=["a"] * 5)
     assert alone is not None
     assert alone.interval is None
 
 
 def test_skewed_means_are_resampled() -> None:
     values = np.random.default_rng(4).lognormal(0.0, 1.2, 40)
-    found = mean_estimate(run_of(*[[each] for each in values.tolist()]))
+    found = estimate_mean(run_of(*[[each] for each in values.tolist()]))
     assert found is not None
     assert found.interval is not None
     assert found.method == "BCa"
@@ -113,9 +109,9 @@ def test_the_bca_interval_agrees_with_scipy() -> None:
 def test_tails_of_student_equal_scipy(degrees: float) -> None:
     for value in (-3.0, 0.0, 0.1, 1.5, 8.0, 40.0):
         expected = 2 * stats.t.sf(abs(value), degrees)
-        assert two_sided_p(value, degrees) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+        assert t_p(value, 1.0, degrees) == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
 def test_tails_of_many_degrees_are_those_of_the_normal() -> None:
-    assert two_sided_p(1.959963984540054, 1e6) == pytest.approx(0.05)
-    assert two_sided_p(math.inf, 3) == 0.0
+    assert t_p(1.959963984540054, 1.0, 1e12) == pytest.approx(0.05)
+    assert t_p(math.inf, 1.0, 3) == 0.0

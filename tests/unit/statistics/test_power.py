@@ -11,15 +11,15 @@ from app.statistics.intervals import Interval
 from app.statistics.means import clustered_error
 from app.statistics.power import (
     ChangeVariance,
-    Inferiority,
+    NonInferiority,
+    benchmark_detectable_effect,
+    check_non_inferiority,
     clustered_variance,
+    detectable_effect,
     items_needed,
-    no_worse_than,
-    smallest_visible,
     trials_needed,
-    visible_change,
 )
-from app.statistics.resampling import cluster_places
+from app.statistics.resampling import cluster_index
 from app.statistics.verdict import Remedy
 
 VARIANCES = st.builds(ChangeVariance, st.floats(0.0, 1.0), st.floats(0.001, 1.0))
@@ -29,8 +29,8 @@ def test_the_smallest_visible_change_is_2_80_standard_errors() -> None:
     # (.04 + .16/4) / 100 = .0008
     variance = ChangeVariance(items=0.04, trial=0.16)
     expected = 2.8 * math.sqrt(0.0008)
-    assert visible_change(variance, items=100, trials=4) == pytest.approx(expected)
-    assert smallest_visible(0.1) == pytest.approx(0.28)
+    assert benchmark_detectable_effect(variance, items=100, trials=4) == pytest.approx(expected)
+    assert detectable_effect(0.1) == pytest.approx(0.28)
 
 
 def test_trials_bring_down_what_is_noise_within_items_only() -> None:
@@ -56,9 +56,9 @@ def test_items_bring_down_everything() -> None:
 
 def test_what_cannot_be_asked_is_refused() -> None:
     variance = ChangeVariance(items=0.05, trial=0.6)
-    with pytest.raises(ValueError, match="sees nothing"):
-        visible_change(variance, items=0, trials=1)
-    with pytest.raises(ValueError, match="larger one"):
+    with pytest.raises(ValueError, match="detects nothing"):
+        benchmark_detectable_effect(variance, items=0, trials=1)
+    with pytest.raises(ValueError, match="larger change"):
         items_needed(variance, trials=1, change=0.0)
     assert trials_needed(ChangeVariance(0.1, None), items=10, change=0.0) == Remedy(
         None, at_best=True
@@ -72,29 +72,35 @@ def test_the_trials_asked_for_see_the_change_and_one_less_does_not(
     found = trials_needed(variance, items=items, change=change)
     needed = 1 if found is None else found.more_trials
     if needed is None:
-        assert visible_change(variance, items=items, trials=1_000) > change * (1 - 1e-9)
+        assert benchmark_detectable_effect(variance, items=items, trials=1_000) > change * (
+            1 - 1e-9
+        )
         return
-    assert visible_change(variance, items=items, trials=needed) <= change * (1 + 1e-9)
+    assert benchmark_detectable_effect(variance, items=items, trials=needed) <= change * (1 + 1e-9)
     if needed > 1:
-        assert visible_change(variance, items=items, trials=needed - 1) > change * (1 - 1e-9)
+        assert benchmark_detectable_effect(variance, items=items, trials=needed - 1) > change * (
+            1 - 1e-9
+        )
 
 
 def test_no_worse_is_proven_by_the_interval_and_not_by_the_value() -> None:
-    assert no_worse_than(Interval(low=-0.1, high=0.04), 0.05) == Inferiority(True, 0.04)
-    assert no_worse_than(Interval(low=0.06, high=0.2), 0.05) == Inferiority(False, 0.2)
-    assert no_worse_than(Interval(low=-0.1, high=0.06), 0.05) == Inferiority(None, 0.06)
+    assert check_non_inferiority(Interval(low=-0.1, high=0.04), 0.05) == NonInferiority(True, 0.04)
+    assert check_non_inferiority(Interval(low=0.06, high=0.2), 0.05) == NonInferiority(False, 0.2)
+    assert check_non_inferiority(Interval(low=-0.1, high=0.06), 0.05) == NonInferiority(None, 0.06)
 
 
 def test_where_only_the_whole_noise_is_known_so_many_times_the_trials_make_it_small_enough() -> (
     None
 ):
     # Seen with 5 trials an item: 2.80 · √(0.5/100) = 0.198. For 0.14 twice the trials, at best.
-    variance = ChangeVariance(items=0.5, trial=None, seen=5.0)
-    assert visible_change(variance, items=100, trials=5) == pytest.approx(0.19799, abs=1e-5)
+    variance = ChangeVariance(items=0.5, trial=None, measured_trials=5.0)
+    assert benchmark_detectable_effect(variance, items=100, trials=5) == pytest.approx(
+        0.19799, abs=1e-5
+    )
     assert trials_needed(variance, items=100, change=0.14) == Remedy(10, at_best=True)
     # More may be no help, and one trial may be five times as noisy.
-    assert variance.of(10) == 0.5
-    assert variance.of(1) == 2.5
+    assert variance.with_trials(10) == 0.5
+    assert variance.with_trials(1) == 2.5
 
 
 def test_the_variance_of_an_item_as_clusters_show_it() -> None:
@@ -110,5 +116,5 @@ def test_it_is_that_of_the_clustered_error(items: list[tuple[float, str]]) -> No
     values, names = [value for value, _ in items], [name for _, name in items]
     found = clustered_variance(values, names)
     if found is not None:
-        error = clustered_error(np.array(values), cluster_places(names))
+        error = clustered_error(np.array(values), cluster_index(names))
         assert found / len(items) == pytest.approx(error**2, abs=1e-12)

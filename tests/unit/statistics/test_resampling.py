@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.metrics.aggregate import aggregate
-from app.statistics.repeats import FloatArray, IntArray
 from app.statistics.resampling import (
-    UNITS_AT_MOST,
+    MAX_UNITS,
     draw_items,
     resampled_counts,
     resampled_error,
@@ -17,6 +16,7 @@ from app.statistics.resampling import (
     resampled_statistic,
     share_at_least,
 )
+from app.statistics.trials import FloatArray, IntArray
 
 STATISTICS = ("mean", "n", "std", "min", "max", "p50", "p95", "p99", "sum", "count", "coverage")
 TRACES = st.lists(
@@ -49,7 +49,7 @@ def test_every_row_shows_the_aggregate_of_the_traces_that_were_drawn(
 
 
 def test_an_unknown_statistic_is_refused() -> None:
-    with pytest.raises(ValueError, match="no statistic is named 'mode'"):
+    with pytest.raises(ValueError, match="unknown statistic 'mode'"):
         resampled_statistic("mode", np.ones(2), np.arange(2), draw_items(2, resamples=1))
 
 
@@ -76,9 +76,9 @@ def test_clusters_are_drawn_whole() -> None:
 
 
 def test_very_many_items_are_drawn_in_random_groups() -> None:
-    draws = draw_items(3 * UNITS_AT_MOST, resamples=20)
-    assert draws.unit_count == UNITS_AT_MOST
-    assert np.bincount(draws.units).tolist() == [3] * UNITS_AT_MOST
+    draws = draw_items(3 * MAX_UNITS, resamples=20)
+    assert draws.unit_count == MAX_UNITS
+    assert np.bincount(draws.units).tolist() == [3] * MAX_UNITS
     assert draws.clusters is None
 
 

@@ -10,22 +10,21 @@ from hypothesis import strategies as st
 
 from app.formula import Reference, compile_formula
 from app.formula.rows import InstabilityKind, evaluate_rows
-from app.statistics.anomaly import Side
-from app.statistics.hypothesis_tests import judge, judge_resampled
 from app.statistics.intervals import wilson_interval
-from app.statistics.multiplicity import benjamini_hochberg, holm
-from app.statistics.repeats import ItemSums, reduce_trials
+from app.statistics.multiplicity import adjust_verdicts, benjamini_hochberg, holm
+from app.statistics.paired_change import compare_items, compare_resampled
 from app.statistics.resampling import draw_items, resampled_statistic
+from app.statistics.trials import ItemSums, reduce_trials
 from app.statistics.verdict import (
-    Judgement,
+    ChangeVerdict,
     Note,
     Remedy,
     Scale,
+    Side,
     Verdict,
     VerdictRule,
-    judged_together,
-    no_judgement,
-    settled,
+    decide_verdict,
+    without_change,
 )
 from tests.support.bash_eval import GPT, HAIKU, OPUS, recorded_report
 
@@ -38,9 +37,9 @@ def run_of(values: Sequence[float], trials: int = 1) -> ItemSums:
     return reduce_trials(items, np.repeat(np.array(values, dtype=float), trials), len(values))
 
 
-def change_of(differences: Sequence[float], rule: VerdictRule = RATE) -> Judgement:
+def change_of(differences: Sequence[float], rule: VerdictRule = RATE) -> ChangeVerdict:
     """Items that stood at 0.5, and how each changed."""
-    return judge(
+    return compare_items(
         run_of([0.5] * len(differences)), run_of([0.5 + each for each in differences]), rule
     )
 
@@ -56,7 +55,7 @@ def test_a_drop_that_is_certain_and_matters_is_a_regression() -> None:
     assert found.low == pytest.approx(-0.15 - 2.2009851 * error)
     assert found.high == pytest.approx(-0.15 + 2.2009851 * error)
     assert found.mde == pytest.approx(2.8 * error)
-    assert (found.base, found.value) == pytest.approx((0.5, 0.35))
+    assert (found.baseline_value, found.value) == pytest.approx((0.5, 0.35))
     assert (found.n_items, found.trials, found.method) == (12, 1.0, "sign-flip permutation")
 
 
@@ -90,7 +89,7 @@ def test_what_is_uncertain_is_inconclusive_and_says_what_would_help() -> None:
 def test_items_that_differ_more_than_trials_do_ask_for_more_items() -> None:
     # Trials of an item agree: the variance lies between the items, whatever their number.
     base, other = run_of([0.5] * 12, trials=3), run_of([0.2, 0.8] * 6, trials=3)
-    found = judge(base, other, RATE)
+    found = compare_items(base, other, RATE)
     assert (found.verdict, found.remedy) == (Verdict.INCONCLUSIVE, Remedy(None))
     assert found.notes == (Note.ADD_ITEMS,)
     assert found.more_trials is None
@@ -99,7 +98,7 @@ def test_items_that_differ_more_than_trials_do_ask_for_more_items() -> None:
 def test_trials_are_never_pooled() -> None:
     once = change_of([-0.1, -0.2, 0.1] * 4)
     base, other = run_of([0.5] * 12, trials=5), run_of([0.4, 0.3, 0.6] * 4, trials=5)
-    five = judge(base, other, RATE)
+    five = compare_items(base, other, RATE)
     assert five.trials == 5.0
     assert (five.p, five.low, five.high) == pytest.approx((once.p, once.low, once.high))
 
@@ -107,10 +106,10 @@ def test_trials_are_never_pooled() -> None:
 def test_from_three_trials_on_these_very_items_are_a_second_estimand() -> None:
     # Items differ, trials do not: for these very items the change is known for sure.
     base, other = run_of([0.5] * 6, trials=3), run_of([0.25, 0.75] * 3, trials=3)
-    found = judge(base, other, RATE).fixed
+    found = compare_items(base, other, RATE).fixed
     assert found is not None
     assert found.low == found.high == 0.0
-    assert judge(run_of([0.5] * 6, 2), run_of([0.5] * 6, 2), RATE).fixed is None
+    assert compare_items(run_of([0.5] * 6, 2), run_of([0.5] * 6, 2), RATE).fixed is None
 
 
 def test_four_items_are_too_few_whatever_they_say() -> None:
@@ -119,13 +118,13 @@ def test_four_items_are_too_few_whatever_they_say() -> None:
 
 
 def test_no_item_in_common_is_invalid_and_never_a_pass() -> None:
-    found = judge(run_of([0.5, math.nan]), run_of([math.nan, 0.5]), RATE)
+    found = compare_items(run_of([0.5, math.nan]), run_of([math.nan, 0.5]), RATE)
     assert (found.verdict, found.notes) == (Verdict.INVALID, (Note.NO_ITEMS,))
-    assert judge(run_of([]), run_of([]), RATE).verdict is Verdict.INVALID
+    assert compare_items(run_of([]), run_of([]), RATE).verdict is Verdict.INVALID
 
 
 def test_items_that_one_run_lacks_are_left_out() -> None:
-    found = judge(run_of([0.5] * 7), run_of([0.4, 0.3, 0.4, 0.3, 0.4, 0.3, math.nan]), RATE)
+    found = compare_items(run_of([0.5] * 7), run_of([0.4, 0.3, 0.4, 0.3, 0.4, 0.3, math.nan]), RATE)
     assert (found.n_items, found.effect) == pytest.approx((6, -0.15))
 
 
@@ -137,7 +136,7 @@ def test_the_same_scores_are_no_evidence_and_the_interval_is_a_point() -> None:
 
 def test_two_runs_that_pass_everything_once_still_leave_something_possible() -> None:
     # No discordant pair; both Wilson intervals reach down by w, at right angles: w · sqrt(2).
-    found = judge(run_of([1.0] * 37), run_of([1.0] * 37), RATE)
+    found = compare_items(run_of([1.0] * 37), run_of([1.0] * 37), RATE)
     w = 1 - wilson_interval(37, 37).low
     assert (found.p, found.method) == (1.0, "McNemar mid-p")
     assert (found.low, found.high) == pytest.approx((-w, w))
@@ -153,20 +152,23 @@ def test_one_item_has_no_interval() -> None:
 def test_limits_of_numbers_are_shares_of_the_baseline() -> None:
     # ±.01 around 0 of 0.1: the margin is .005, and the interval reaches .0066.
     rule = VerdictRule(side=Side.LOW, scale=Scale.NUMBER)
-    found = judge(run_of([0.1] * 12), run_of([0.09, 0.11] * 6), rule)
+    found = compare_items(run_of([0.1] * 12), run_of([0.09, 0.11] * 6), rule)
     assert (found.margin, found.min_effect) == pytest.approx((0.005, 0.002))
     assert found.verdict is Verdict.INCONCLUSIVE
-    assert judge(run_of([1.1] * 12), run_of([1.09, 1.11] * 6), rule).verdict is Verdict.NO_EVIDENCE
+    assert (
+        compare_items(run_of([1.1] * 12), run_of([1.09, 1.11] * 6), rule).verdict
+        is Verdict.NO_EVIDENCE
+    )
 
 
 def test_latency_is_judged_as_a_ratio() -> None:
     # Geometric means: of 1 and 4 it is 2, and 2 · sqrt(1.5 · 6/4) = 3.
     rule = VerdictRule(side=Side.HIGH, scale=Scale.RATIO)
-    found = judge(run_of([1.0, 4.0] * 6), run_of([1.5, 6.0] * 6), rule)
+    found = compare_items(run_of([1.0, 4.0] * 6), run_of([1.5, 6.0] * 6), rule)
     assert found.verdict is Verdict.REGRESSED
     assert found.effect == pytest.approx(0.5)
-    assert (found.base, found.value) == pytest.approx((2.0, 3.0))
-    assert judge(run_of([0.0] * 6), run_of([1.0] * 6), rule).notes == (Note.UNDEFINED,)
+    assert (found.baseline_value, found.value) == pytest.approx((2.0, 3.0))
+    assert compare_items(run_of([0.0] * 6), run_of([1.0] * 6), rule).notes == (Note.UNDEFINED,)
 
 
 def test_an_open_kpi_asks_for_as_many_times_its_trials_as_its_noise_is_too_large() -> None:
@@ -175,7 +177,7 @@ def test_an_open_kpi_asks_for_as_many_times_its_trials_as_its_noise_is_too_large
     base, other = (
         resampled_statistic("mean", random.random(40), np.arange(40), draws) for _ in range(2)
     )
-    found = judge_resampled(base, other, RATE, draws, trials=5.0)
+    found = compare_resampled(base, other, RATE, draws, trials=5.0)
     assert found.verdict is Verdict.INCONCLUSIVE
     assert found.mde is not None
     assert found.more_trials == math.ceil(5 * (found.mde / 0.05) ** 2) - 5
@@ -189,7 +191,7 @@ def test_noisy_latency_asks_for_more_trials() -> None:
     base = reduce_trials(items, np.tile([0.5, 1.0, 1.5], 20), 20)
     scale = np.repeat([1.2, 0.8] * 10, 3)
     other = reduce_trials(items, scale * np.tile([0.5, 1.0, 1.5], 20), 20)
-    found = judge(base, other, VerdictRule(side=Side.HIGH, scale=Scale.RATIO))
+    found = compare_items(base, other, VerdictRule(side=Side.HIGH, scale=Scale.RATIO))
     assert found.verdict is Verdict.INCONCLUSIVE
     assert found.mde is not None
     assert found.mde == pytest.approx(0.13, abs=0.01)
@@ -199,23 +201,23 @@ def test_noisy_latency_asks_for_more_trials() -> None:
 def test_few_clusters_are_not_many_items() -> None:
     base, other = run_of([0.5] * 30), run_of([0.4, 0.3] * 15)
     names = [f"repository {item // 10}" for item in range(30)]
-    found = judge(base, other, RATE, clusters=names)
+    found = compare_items(base, other, RATE, clusters=names)
     # Three clusters that all fell: two of eight ways.
     assert (found.p, found.clusters, found.verdict) == (0.25, 3, Verdict.INCONCLUSIVE)
     assert Note.FEW_CLUSTERS in found.notes
-    assert judge(base, other, RATE).verdict is Verdict.REGRESSED
-    assert judge(base, other, RATE, clusters=["one"] * 30).low is None
+    assert compare_items(base, other, RATE).verdict is Verdict.REGRESSED
+    assert compare_items(base, other, RATE, clusters=["one"] * 30).low is None
 
 
 def test_many_clusters_are_judged_by_their_own_t_test() -> None:
     names = [f"category {item // 2}" for item in range(24)]
-    found = judge(run_of([0.5] * 24), run_of([0.4, 0.3, 0.2] * 8), RATE, clusters=names)
+    found = compare_items(run_of([0.5] * 24), run_of([0.4, 0.3, 0.2] * 8), RATE, clusters=names)
     assert (found.method, found.clusters, found.verdict) == ("cluster t", 12, Verdict.REGRESSED)
 
 
-def judgement(p: float) -> Judgement:
-    return settled(
-        Judgement(
+def judgement(p: float) -> ChangeVerdict:
+    return decide_verdict(
+        ChangeVerdict(
             verdict=Verdict.INCONCLUSIVE,
             effect=-0.1,
             low=-0.2,
@@ -237,9 +239,9 @@ def test_several_verdicts_at_once_are_held_to_the_share_that_may_be_false() -> N
     # .003, .06, .06.
     alone = [judgement(0.001), judgement(0.03), judgement(0.04)]
     assert {each.verdict for each in alone} == {Verdict.REGRESSED}
-    shared = judged_together(alone, benjamini_hochberg)
+    shared = adjust_verdicts(alone, benjamini_hochberg)
     assert [each.p_adjusted for each in shared] == pytest.approx([0.003, 0.04, 0.04])
-    strict = judged_together(alone, holm)
+    strict = adjust_verdicts(alone, holm)
     assert [each.verdict for each in strict] == [
         Verdict.REGRESSED,
         Verdict.INCONCLUSIVE,
@@ -249,12 +251,12 @@ def test_several_verdicts_at_once_are_held_to_the_share_that_may_be_false() -> N
 
 
 def test_what_has_no_p_value_is_not_counted_among_several() -> None:
-    invalid = no_judgement(Verdict.INVALID)
-    assert judged_together([invalid, judgement(0.04)], holm) == [invalid, judgement(0.04)]
+    invalid = without_change(Verdict.INVALID)
+    assert adjust_verdicts([invalid, judgement(0.04)], holm) == [invalid, judgement(0.04)]
 
 
 def test_every_note_has_its_words() -> None:
-    assert all(note.words.endswith(".") for note in Note)
+    assert all(note.sentence.endswith(".") for note in Note)
 
 
 @given(st.lists(st.integers(-10, 10), min_size=1, max_size=40), st.sampled_from(list(Scale)))
@@ -274,7 +276,7 @@ def test_the_mirror_image_of_a_judgement(twentieths: list[int], scale: Scale) ->
 
 def resampled(
     formula: str, base: Sequence[float], other: Sequence[float], rule: VerdictRule = RATE
-) -> Judgement:
+) -> ChangeVerdict:
     """A KPI of one metric A, whose items have these values in the two runs."""
     draws, items = draw_items(len(base)), np.arange(len(base))
     both = []
@@ -284,7 +286,7 @@ def resampled(
     notes = tuple(
         {Note(InstabilityKind(each.kind)) for rows in both for each in rows.instabilities}
     )
-    return judge_resampled(both[0].values, both[1].values, rule, draws, notes=notes)
+    return compare_resampled(both[0].values, both[1].values, rule, draws, notes=notes)
 
 
 def test_the_largest_value_of_a_run_is_told_and_not_judged() -> None:
@@ -292,7 +294,7 @@ def test_the_largest_value_of_a_run_is_told_and_not_judged() -> None:
     base, other = (
         resampled_statistic("max", np.linspace(0, top, 30), np.arange(30), draws) for top in (1, 5)
     )
-    found = judge_resampled(base, other, RATE, draws, notes=[Note.EXTREME])
+    found = compare_resampled(base, other, RATE, draws, notes=[Note.EXTREME])
     assert (found.effect, found.verdict) == (4.0, Verdict.INCONCLUSIVE)
     assert (found.p, found.low, found.high, found.mde) == (None, None, None, None)
     assert found.notes == (Note.EXTREME,)
@@ -304,7 +306,7 @@ def test_a_kpi_that_is_a_mean_is_judged_as_the_mean() -> None:
     other = base - 0.1 + random.normal(0, 0.1, 40)
     kpi, mean = (
         resampled("A", base.tolist(), other.tolist()),
-        judge(run_of(base.tolist()), run_of(other.tolist()), RATE),
+        compare_items(run_of(base.tolist()), run_of(other.tolist()), RATE),
     )
     assert kpi.verdict is mean.verdict is Verdict.REGRESSED
     assert kpi.effect == pytest.approx(mean.effect)
@@ -355,7 +357,7 @@ def test_the_recorded_runs_are_told_apart_only_where_they_can_be(
     ]
     ids = sorted(runs[0])
     base, other = (run_of([run[task] for task in ids]) for run in runs)
-    found = judge(base, other, RATE)
+    found = compare_items(base, other, RATE)
     assert (base.total.sum(), other.total.sum(), found.n_items) == (*passed, 37)
     assert found.p is not None
     assert found.p < p_exact

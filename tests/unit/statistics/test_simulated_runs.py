@@ -17,12 +17,11 @@ import pytest
 
 from app.formula import Reference, compile_formula
 from app.formula.rows import evaluate_rows
-from app.statistics.anomaly import Side
-from app.statistics.hypothesis_tests import judge, judge_resampled
-from app.statistics.means import mean_estimate
-from app.statistics.repeats import FloatArray, ItemSums
+from app.statistics.means import estimate_mean
+from app.statistics.paired_change import compare_items, compare_resampled
 from app.statistics.resampling import draw_items, resampled_statistic
-from app.statistics.verdict import Judgement, Scale, Verdict, VerdictRule
+from app.statistics.trials import FloatArray, ItemSums
+from app.statistics.verdict import ChangeVerdict, Scale, Side, Verdict, VerdictRule
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +29,7 @@ PASS_RATE = 0.8
 ALARMS, COVERED, POWER = 0.05, 0.93, 0.75
 ANY = VerdictRule(side=Side.LOW, min_effect=0.0)
 
-Play: TypeAlias = Callable[[np.random.Generator], Judgement]
+Play: TypeAlias = Callable[[np.random.Generator], ChangeVerdict]
 
 
 class Night(NamedTuple):
@@ -53,11 +52,11 @@ def trials_of(chances: FloatArray, trials: int, random: np.random.Generator) -> 
     return ItemSums(n=np.full(len(chances), float(trials)), total=passed, squares=passed)
 
 
-def two_runs(night: Night, drop: float, random: np.random.Generator) -> Judgement:
+def two_runs(night: Night, drop: float, random: np.random.Generator) -> ChangeVerdict:
     chances = random.beta(4, 1, night.items)
     base = trials_of(chances, night.trials, random)
     other = trials_of(np.clip(chances - drop, 0.0, 1.0), night.trials, random)
-    return judge(base, other, ANY, seed=int(random.integers(1 << 30)))
+    return compare_items(base, other, ANY, seed=int(random.integers(1 << 30)))
 
 
 def share(nights: int, seen: Callable[[np.random.Generator], bool]) -> float:
@@ -102,7 +101,7 @@ def test_the_interval_of_a_change_holds_the_change(night: Night, nights: int) ->
 def test_the_interval_of_a_pass_rate_holds_the_rate(night: Night, nights: int) -> None:
     def missed(random: np.random.Generator) -> bool:
         run = trials_of(random.beta(4, 1, night.items), night.trials, random)
-        found = mean_estimate(run, scale=Scale.RATE)
+        found = estimate_mean(run, scale=Scale.RATE)
         assert found is not None
         assert found.interval is not None
         return not found.interval.low <= PASS_RATE <= found.interval.high
@@ -142,11 +141,11 @@ def test_items_that_move_together_do_not_make_a_verdict_more_certain(
 
     def alarm(random: np.random.Generator) -> bool:
         base, other = night(random)
-        return (judge(base, other, ANY, clusters=names).p or 0.0) < 0.05
+        return (compare_items(base, other, ANY, clusters=names).p or 0.0) < 0.05
 
     def blind(random: np.random.Generator) -> bool:
         base, other = night(random)
-        return (judge(base, other, ANY).p or 0.0) < 0.05
+        return (compare_items(base, other, ANY).p or 0.0) < 0.05
 
     assert share(nights, alarm) <= alarms_at_most(nights)
     assert share(100, blind) > 0.2
@@ -174,6 +173,6 @@ def test_kpis_without_a_change_are_hardly_ever_called_one(text: str, nights: int
             ).values
             for _ in range(2)
         )
-        return (judge_resampled(base, other, ANY, draws).p or 0.0) < 0.05
+        return (compare_resampled(base, other, ANY, draws).p or 0.0) < 0.05
 
     assert share(nights, alarm) <= alarms_at_most(nights)

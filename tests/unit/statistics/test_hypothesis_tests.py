@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.statistics.differences import (
+from app.statistics.hypothesis_tests import (
     cluster_flip_p,
     cluster_t_p,
+    mcnemar,
     paired_t_p,
     sign_flip_p,
     wilcoxon_p,
 )
 from app.statistics.means import clustered_error, standard_error
-from app.statistics.paired import mcnemar
 from tests.support.references import IN_ONE_PROCESS, Reference
 
 pytestmark = IN_ONE_PROCESS

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.statistics.hypothesis_tests import compare_passes, mcnemar
 from app.statistics.intervals import (
     Interval,
     paired_difference_interval,
     unseen_share,
     wilson_interval,
 )
-from app.statistics.paired import compare_passes, mcnemar
 from tests.support.references import IN_ONE_PROCESS, Reference
 
 pytestmark = IN_ONE_PROCESS
@@ -24,8 +24,8 @@ COUNTS = st.integers(min_value=0, max_value=60)
 def test_mcnemar_counts_the_ways_in_which_coins_fall_as_unevenly() -> None:
     # Five and two of seven: C(7,0)+C(7,1) = 8 below, C(7,2) = 21 at two, of 128.
     found = mcnemar(5, 2)
-    assert found.exact == 2 * (8 + 21) / 128
-    assert found.mid_p == 2 * (8 + 21 / 2) / 128
+    assert found.exact == pytest.approx(2 * (8 + 21) / 128, rel=1e-12)
+    assert found.mid_p == pytest.approx(2 * (8 + 21 / 2) / 128, rel=1e-12)
 
 
 def test_mcnemar_of_even_counts_is_one() -> None:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.statistics.repeats import (
+from app.statistics.trials import (
     ItemSums,
     at_least_k,
-    over_items,
+    mean_over_items,
     pass_at_k,
     pass_hat_k,
     reduce_trials,
@@ -24,7 +24,7 @@ def test_trials_are_reduced_by_item() -> None:
     assert found.n.tolist() == [2.0, 0.0, 1.0]
     np.testing.assert_array_equal(found.means, [2.0, np.nan, 5.0])
     # (1 - 2)² + (3 - 2)² over 2 - 1
-    np.testing.assert_array_equal(found.within, [2.0, np.nan, np.nan])
+    np.testing.assert_array_equal(found.trial_variances, [2.0, np.nan, np.nan])
 
 
 def test_pass_at_k_by_hand() -> None:
@@ -41,7 +41,7 @@ def test_of_fewer_trials_than_k_nothing_is_said() -> None:
 
 @pytest.mark.parametrize(("trials", "passed", "k"), [(3, 4, 1), (3, -1, 1), (3, 1, 0)])
 def test_impossible_counts_are_refused(trials: int, passed: int, k: int) -> None:
-    with pytest.raises(ValueError, match="no such thing"):
+    with pytest.raises(ValueError, match="invalid counts"):
         pass_at_k(trials, passed, k)
 
 
@@ -66,9 +66,9 @@ def test_sums_give_the_mean_and_variance_of_each_item(values: list[tuple[int, fl
         if len(own):
             assert found.means[item] == pytest.approx(own.mean(), abs=1e-9)
         if len(own) > 1:
-            assert found.within[item] == pytest.approx(own.var(ddof=1), abs=1e-7)
+            assert found.trial_variances[item] == pytest.approx(own.var(ddof=1), abs=1e-7)
         else:
-            assert math.isnan(found.within[item])
+            assert math.isnan(found.trial_variances[item])
 
 
 def passes(*items: tuple[int, int]) -> ItemSums:
@@ -80,14 +80,14 @@ def passes(*items: tuple[int, int]) -> ItemSums:
 def test_chances_are_the_mean_of_the_items_that_have_so_many_trials() -> None:
     found = passes((3, 3), (3, 2), (3, 0), (1, 1))
     # k = 2 of three trials: 3 passed 1 and 1, 2 passed 1 - 0/3 and 1/3, 0 passed 0 and 0.
-    assert over_items(pass_at_k, found, 2) == pytest.approx(2 / 3)
-    assert over_items(pass_hat_k, found, 2) == pytest.approx((1 + 1 / 3) / 3)
-    assert over_items(at_least_k, found, 2) == pytest.approx(2 / 3)
+    assert mean_over_items(pass_at_k, found, 2) == pytest.approx(2 / 3)
+    assert mean_over_items(pass_hat_k, found, 2) == pytest.approx((1 + 1 / 3) / 3)
+    assert mean_over_items(at_least_k, found, 2) == pytest.approx(2 / 3)
     # k = 1 takes in the item of a single trial: (1 + 2/3 + 0 + 1) / 4.
-    assert over_items(pass_at_k, found, 1) == pytest.approx(2 / 3)
-    assert over_items(pass_at_k, found, 4) is None
+    assert mean_over_items(pass_at_k, found, 1) == pytest.approx(2 / 3)
+    assert mean_over_items(pass_at_k, found, 4) is None
 
 
 def test_grades_are_no_passes() -> None:
-    assert passes((3, 2), (2, 0)).are_passes
-    assert not reduce_trials(np.array([0, 0]), np.array([0.5, 1.0]), 1).are_passes
+    assert passes((3, 2), (2, 0)).are_binary
+    assert not reduce_trials(np.array([0, 0]), np.array([0.5, 1.0]), 1).are_binary

@@ -1,0 +1,120 @@
+"""Reduces the trials of each item to sums before anything else is computed. Needs numpy.
+
+Trials of one item resemble each other: treated as independent they would make every interval too
+narrow.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import comb, fsum
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ItemSums:
+    """The values of one run by item: number of trials with a value, their sum, sum of squares.
+
+    Three arrays with one entry per item; `n` is 0 for an item without a value.
+    """
+
+    n: FloatArray
+    total: FloatArray
+    squares: FloatArray
+
+    @property
+    def means(self) -> FloatArray:
+        """The mean of each item; NaN without a value."""
+        means = np.full(len(self.n), np.nan)
+        np.divide(self.total, self.n, out=means, where=self.n > 0)
+        return means
+
+    @property
+    def trial_variances(self) -> FloatArray:
+        """The sample variance of each item's trials; NaN below two trials."""
+        is_repeated = self.n > 1
+        degrees = np.where(is_repeated, self.n - 1, 1.0)
+        correction = np.where(is_repeated, self.total**2 / np.maximum(self.n, 1), 0.0)
+        # Rounding may bring the difference of two equal numbers below zero.
+        deviations = np.maximum(self.squares - correction, 0.0)
+        return np.where(is_repeated, deviations / degrees, np.nan)
+
+    @property
+    def are_binary(self) -> bool:
+        """Whether all values, which are in [0, 1], are 0 or 1: only these equal their squares."""
+        return bool((self.total == self.squares).all())
+
+    @property
+    def are_single_passes(self) -> bool:
+        """Whether every item has one trial with the value 0 or 1."""
+        is_pass_or_fail = (self.total == 0) | (self.total == 1)
+        return bool((self.n == 1).all() and is_pass_or_fail.all())
+
+    def where(self, mask: NDArray[np.bool_]) -> "ItemSums":
+        """The items selected by a mask."""
+        return ItemSums(n=self.n[mask], total=self.total[mask], squares=self.squares[mask])
+
+
+def reduce_trials(item_index: IntArray, values: FloatArray, item_count: int) -> ItemSums:
+    """The sums of each item; `values[i]` belongs to item `item_index[i]`, NaN is a missing value."""
+    is_present = np.isfinite(values)
+    index, present = item_index[is_present], values[is_present]
+
+    def sums(weights: FloatArray | None) -> FloatArray:
+        return np.bincount(index, weights=weights, minlength=item_count).astype(np.float64)
+
+    return ItemSums(n=sums(None), total=sums(present), squares=sums(present * present))
+
+
+def pass_at_k(trials: int, passed: int, k: int) -> float | None:
+    """The estimated probability that at least one of k trials passes; None with fewer than k.
+
+    Source: Chen et al. 2021, "Evaluating Large Language Models Trained on Code" (unbiased).
+    """
+    _check(trials, passed, k)
+    return None if trials < k else 1.0 - comb(trials - passed, k) / comb(trials, k)
+
+
+def pass_hat_k(trials: int, passed: int, k: int) -> float | None:
+    """The estimated probability that all of k trials pass; None with fewer than k.
+
+    Source: Yao et al. 2024, "τ-bench" (pass^k).
+    """
+    _check(trials, passed, k)
+    return None if trials < k else comb(passed, k) / comb(trials, k)
+
+
+def at_least_k(trials: int, passed: int, k: int) -> float | None:
+    """1 when at least k trials passed, else 0; None with fewer than k trials."""
+    _check(trials, passed, k)
+    return None if trials < k else float(passed >= k)
+
+
+def mean_over_items(
+    statistic: Callable[[int, int, int], float | None], passes: ItemSums, k: int
+) -> float | None:
+    """The mean of a pass@k statistic over the items with at least k trials; None without one.
+
+    Items with equal counts share one evaluation, because binomials of large numbers are slow.
+    """
+    items_by_counts = Counter(
+        zip(passes.n.astype(int).tolist(), passes.total.astype(int).tolist(), strict=True)
+    )
+    terms = [
+        (value, items)
+        for (trials, passed), items in sorted(items_by_counts.items())
+        if (value := statistic(trials, passed, k)) is not None
+    ]
+    item_count = sum(items for _, items in terms)
+    return fsum(value * items for value, items in terms) / item_count if item_count else None
+
+
+def _check(trials: int, passed: int, k: int) -> None:
+    if not 0 <= passed <= trials or k < 1:
+        raise ValueError(f"invalid counts: {passed} of {trials} trials passed, k = {k}")
