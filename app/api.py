@@ -13,7 +13,7 @@ from app.benchmarks.router import router as benchmarks
 from app.comparison.router import router as baselines
 from app.core.problems import PROBLEMS
 from app.core.web.query_parameters import reject_unknown_parameters
-from app.core.web.response_headers import writing_json
+from app.core.web.response_headers import serialize_in_threads
 from app.kpis.router import router as kpis
 from app.metrics.router import router as metrics
 from app.notifications.router import deliveries_router as deliveries
@@ -30,12 +30,12 @@ from app.triggers.router import langfuse_secrets, webhook_secrets, webhooks
 PREFIX = "/api/v1"
 
 # Bodies that a route reads itself, piece by piece; every other body is JSON of at most 1 MiB.
-STREAMED = frozenset[tuple[str, str]](
+STREAMED_ROUTES = frozenset[tuple[str, str]](
     {("POST", f"{PREFIX}/local-datasets"), ("POST", f"{PREFIX}/local-datasets/import")}
 )
 
 # Bodies that are signed, byte by byte.
-SIGNED = re.compile(rf"{PREFIX}/webhooks/(langfuse|benchmarks/[^/]+/runs)")
+SIGNED_PATHS = re.compile(rf"{PREFIX}/webhooks/(langfuse|benchmarks/[^/]+/runs)")
 
 ROUTERS: tuple[APIRouter, ...] = (
     agents,
@@ -63,14 +63,14 @@ ROUTERS: tuple[APIRouter, ...] = (
 )
 
 
-def include(router: APIRouter) -> None:
+def include_routers(router: APIRouter) -> None:
     """Add every router below `/api/v1`; each documents its problems.
 
     All at one level: a router inside another is searched once more for each level around it.
     """
     for each in ROUTERS:
         router.include_router(
-            writing_json(each),
+            serialize_in_threads(each),
             prefix=PREFIX,
             responses=PROBLEMS,
             dependencies=[Depends(reject_unknown_parameters)],
@@ -79,9 +79,11 @@ def include(router: APIRouter) -> None:
 
 def is_streamed(scope: Scope) -> bool:
     """Whether the body of a request is an upload that its route reads in a stream."""
-    return any(scope["method"] == method and scope["path"] == path for method, path in STREAMED)
+    return any(
+        scope["method"] == method and scope["path"] == path for method, path in STREAMED_ROUTES
+    )
 
 
 def is_signed(scope: Scope) -> bool:
     """Whether the body of a request is signed and must reach its route as it came."""
-    return scope["method"] == "POST" and SIGNED.fullmatch(scope["path"]) is not None
+    return scope["method"] == "POST" and SIGNED_PATHS.fullmatch(scope["path"]) is not None

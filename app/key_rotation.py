@@ -114,14 +114,14 @@ def drop_lost(
 def _vault() -> Iterator[Vault]:
     from app.core.db import Database
     from app.core.key_rotation import list_encrypted_columns
-    from app.core.migrations import require_current
+    from app.core.migrations import require_current_schema
     from app.core.settings import load_settings
     from app.startup import database_url, secret_box
     from app.tables import METADATA
 
     settings = load_settings()
     with database_url(settings) as url:
-        require_current(url)
+        require_current_schema(url)
         db = Database(url, pool_size=1, name="mosaico-secrets")
         try:
             yield Vault(db, secret_box(settings), list_encrypted_columns(METADATA))

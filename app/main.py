@@ -18,23 +18,23 @@ from sqlalchemy import QueuePool
 from starlette.routing import BaseRoute
 
 from app import api
-from app.access.audit_middleware import witness
+from app.access.audit_middleware import audit_request
 from app.access.service import ensure_first_admin_key
 from app.core import problems
 from app.core.encryption import Secret
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.core.web import etag, health, openapi, problem_pages, prometheus
-from app.core.web.csp import SecurityHeaders
-from app.core.web.request_body import Bodies
-from app.core.web.response_headers import AnswerHeaders
+from app.core.web.csp import SecurityHeadersMiddleware
+from app.core.web.request_body import RequestBodyMiddleware
+from app.core.web.response_headers import ResponseHeadersMiddleware
 from app.core.web.sse import EventHub
 from app.plugins import load_plugins
 from app.startup import opened_resources, set_up_logs
 
-GRACE_S = 2
+SHUTDOWN_GRACE_S = 2
 API_THREADS = 40
-MANY_OBJECTS = 10_000
+GC_THRESHOLD = 10_000
 
 DESCRIPTION = """\
 Tells a team, every morning, whether their AI agents got better or worse.
@@ -54,7 +54,7 @@ class Application(FastAPI):
             schemas["Problem"] = problems.PROBLEM_SCHEMA
             for path in document["paths"].values():
                 for operation in path.values():
-                    etag.document(operation, problems.documented)
+                    etag.document_conditions(operation, problems.document_problem)
         return super().openapi()
 
 
@@ -77,12 +77,12 @@ def create_app(resources: Resources, *, show_docs: bool = True) -> FastAPI:
         routes=list(_routes()),
     )
     app.state.resources = resources
-    app.state.witness = witness
+    app.state.commit_hook = audit_request
     app.state.hub = EventHub(resources.db.url)
-    app.state.probe = health.Probe(resources.db.url)
+    app.state.probe = health.HealthProbe(resources.db.url)
     if show_docs:
         openapi.install(app)
-    _add_layers(app)
+    _add_middleware(app)
     return app
 
 
@@ -112,19 +112,19 @@ def serve(app: FastAPI, *, host: str, port: int) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=GRACE_S,
+        timeout_graceful_shutdown=SHUTDOWN_GRACE_S,
     )
-    spare_the_collector()
+    tune_garbage_collector()
     Server(config).run()
 
 
-def spare_the_collector() -> None:
+def tune_garbage_collector() -> None:
     """What exists when a process is ready lives as long as it: do not search it for garbage again
     and again while requests are answered, and do not search after every few hundred objects.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(MANY_OBJECTS)
+    gc.set_threshold(GC_THRESHOLD)
 
 
 def serve_api(settings: Settings) -> None:
@@ -150,22 +150,22 @@ def operation_id(route: APIRoute) -> str:
 def _routes() -> list[BaseRoute]:
     """Every route, built once in a process: that takes longer than most requests."""
     routes = APIRouter(redirect_slashes=False, generate_unique_id_function=operation_id)
-    api.include(routes)
+    api.include_routers(routes)
     routes.include_router(health.router)
     routes.include_router(problem_pages.router)
     return routes.routes
 
 
-def _add_layers(app: FastAPI) -> None:
+def _add_middleware(app: FastAPI) -> None:
     """Each one is outside of those before it: the request id is outermost."""
     problems.install(app)
     etag.install(app)
-    app.add_middleware(Bodies, is_streamed=api.is_streamed, is_signed=api.is_signed)
-    app.add_middleware(problems.LastResort)
+    app.add_middleware(RequestBodyMiddleware, is_streamed=api.is_streamed, is_signed=api.is_signed)
+    app.add_middleware(problems.InternalErrorMiddleware)
     prometheus.install(app, app.state.probe.db)
-    app.add_middleware(SecurityHeaders)
-    app.add_middleware(AnswerHeaders)
-    app.add_middleware(problems.RequestIds)
+    app.add_middleware(SecurityHeadersMiddleware)
+    app.add_middleware(ResponseHeadersMiddleware)
+    app.add_middleware(problems.RequestIdMiddleware)
 
 
 @asynccontextmanager

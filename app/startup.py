@@ -15,20 +15,20 @@ from app.core.encryption import (
 )
 from app.core.http.network_policy import HTTPS_PORT, WEB_PORTS, OutboundPolicy, parse_networks
 from app.core.key_rotation import list_encrypted_columns, require_known_keys
-from app.core.logging import LogFormat, configure
-from app.core.migrations import require_current
+from app.core.logging import LogFormat, configure_logging
+from app.core.migrations import require_current_schema
 from app.core.production import require_restricted_role
-from app.core.resources import LlmAccess, Resources
+from app.core.resources import LlmServer, Resources
 from app.core.secret_files import read_secret_file
 from app.core.settings import Settings
-from app.core.smtp import SmtpAccess, smtp_access
+from app.core.smtp import SmtpServer, parse_smtp_url
 from app.postgres.server import EmbeddedPostgres
 from app.tables import METADATA
 
 
 def set_up_logs(settings: Settings) -> None:
     log_format: LogFormat = "json" if settings.log_format == "json" else "console"
-    configure(log_format)
+    configure_logging(log_format)
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def opened_resources(settings: Settings, *, name: str, pool_size: int) -> Iterat
     """
     master_key(settings)
     with database_url(settings) as url:
-        require_current(url)
+        require_current_schema(url)
         resources = Resources(
             db=Database(url, pool_size=pool_size, name=name),
             secrets=secret_box(settings),
@@ -72,7 +72,7 @@ def opened_resources(settings: Settings, *, name: str, pool_size: int) -> Iterat
                 "rate_limit": str(settings.rate_limit),
                 "require_if_match": "yes" if settings.require_if_match else "",
             },
-            llm=llm_access(settings),
+            llm_server=llm_access(settings),
             model_keys=model_keys(settings),
             smtp=mail_access(settings),
         )
@@ -126,12 +126,12 @@ def outbound_policy(settings: Settings) -> OutboundPolicy:
     )
 
 
-def llm_access(settings: Settings) -> LlmAccess | None:
+def llm_access(settings: Settings) -> LlmServer | None:
     """The server of models that metrics ask; None when there is none."""
     if settings.llm_base_url is None:
         return None
     key = settings.llm_api_key
-    return LlmAccess(
+    return LlmServer(
         base_url=settings.llm_base_url.rstrip("/"),
         api_key=Secret(key.get_secret_value()) if key else None,
         model=settings.llm_model,
@@ -148,12 +148,12 @@ def model_keys(settings: Settings) -> dict[str, Secret]:
     return {name: Secret(key.get_secret_value()) for name, key in keys.items() if key}
 
 
-def mail_access(settings: Settings) -> SmtpAccess | None:
+def mail_access(settings: Settings) -> SmtpServer | None:
     """The mail server of the operator; None when there is none."""
     if settings.smtp_url is None:
         return None
     url, sender = settings.smtp_url.get_secret_value(), settings.smtp_from
-    return smtp_access(url, sender, require_tls=settings.smtp_require_tls)
+    return parse_smtp_url(url, sender, require_tls=settings.smtp_require_tls)
 
 
 def _configured_master_key(settings: Settings) -> str | None:

@@ -6,13 +6,13 @@ import os
 import signal
 import threading
 
-from app.access.limits import purge_windows
-from app.access.service import purge_expired
+from app.access.rate_limits import delete_old_windows
+from app.access.service import delete_expired_responses
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.jobs.handlers import HANDLERS
 from app.jobs.pool import ProcessPool
-from app.jobs.rescue import purge_finished
+from app.jobs.rescue import delete_finished_jobs
 from app.jobs.worker import Worker
 from app.metrics.registry import load_metrics
 from app.notifications import tasks as notification_tasks
@@ -107,10 +107,10 @@ def _purge(resources: Resources) -> None:
     are older than their benchmark keeps them, what models answered a month ago.
     """
     with resources.db.begin() as session:
-        purge_windows(session, resources.clock().timestamp())
+        delete_old_windows(session, resources.clock().timestamp())
     for purge_some in (
-        purge_expired,
-        purge_finished,
+        delete_expired_responses,
+        delete_finished_jobs,
         delete_expired_events,
         delete_old_notifications,
         purge_kept_runs,

@@ -35,7 +35,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
 from app.access.models import ApiKey
-from app.access.rules import digest, parse_token
+from app.access.rules import hash_token, parse_token
 from app.access.service import create_key
 from app.agents.models import Agent
 from app.agents.schemas import AgentCreate, AgentView
@@ -286,7 +286,7 @@ def _server(kind: str, url: str) -> Iterator[Server]:
 
 def service_app(url: str) -> FastAPI:
     """The whole service, with every layer, limit and record that it has."""
-    from app.main import create_app, spare_the_collector
+    from app.main import create_app, tune_garbage_collector
 
     app = create_app(
         Resources(
@@ -299,7 +299,7 @@ def service_app(url: str) -> FastAPI:
             },
         )
     )
-    spare_the_collector()
+    tune_garbage_collector()
     return app
 
 
@@ -319,7 +319,7 @@ def orm_app(url: str, driver: str = "psycopg") -> FastAPI:
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
         parsed = parse_token(token)
         key = await session.get(ApiKey, parsed.key_id) if parsed else None
-        if key is None or key.digest != digest(token) or key.revoked_at is not None:
+        if key is None or key.digest != hash_token(token) or key.revoked_at is not None:
             raise HTTPException(401)
 
     @asynccontextmanager

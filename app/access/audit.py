@@ -11,32 +11,32 @@ from app.core import correlation
 from app.core.db import append_row
 
 ActorType = Literal["key", "schedule", "webhook", "event", "operator"]
-Outcome = Literal["done", "refused"]
+AuditOutcome = Literal["done", "refused"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Actor:
+class AuditActor:
     """Who does something: an API key, a schedule, the sender of a webhook, …, by its id."""
 
     type: ActorType
     id: str
 
 
-class Resource(NamedTuple):
+class AuditResource(NamedTuple):
     """What something is done to; `id` is None for a whole collection."""
 
     type: str
     id: str | None
 
 
-def record(
+def record_action(
     session: Session,
-    actor: Actor,
+    actor: AuditActor,
     action: str,
-    resource: Resource,
+    resource: AuditResource,
     *,
     fields: Sequence[str] = (),
-    outcome: Outcome = "done",
+    outcome: AuditOutcome = "done",
     method: str | None = None,
     path: str | None = None,
 ) -> None:

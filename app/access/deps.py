@@ -8,15 +8,15 @@ from fastapi.openapi.models import HTTPBearer
 from fastapi.security.base import SecurityBase
 from fastapi.security.utils import get_authorization_scheme_param
 
-from app.access.audit_middleware import witness
-from app.access.keyring import KeyRing
-from app.access.limits import MINUTE_S, FailureLimit, RequestLimit
-from app.access.queries import KnownKey
-from app.access.rules import RoleName, covers
+from app.access.audit_middleware import audit_request
+from app.access.key_cache import KeyCache
+from app.access.queries import KeyIdentity
+from app.access.rate_limits import MINUTE_S, FailureLimiter, RequestLimiter
+from app.access.rules import RoleName, role_allows
 from app.core.errors import Forbidden, Unauthorized
 from app.core.problems import TooManyRequests
 from app.core.resources import Resources
-from app.core.web.deps import READING
+from app.core.web.deps import SAFE_METHODS
 from app.core.web.response_headers import add_header
 
 RATE_LIMIT = "rate_limit"  # the option: requests a minute for each key, 0 for no limit
@@ -34,15 +34,15 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gate:
+class AccessControl:
     """What a process knows of those who ask; `requests` is None where nobody is limited."""
 
-    ring: KeyRing
-    failures: FailureLimit
-    requests: RequestLimit | None
+    key_cache: KeyCache
+    failures: FailureLimiter
+    requests: RequestLimiter | None
 
 
-class Requirement(SecurityBase):
+class RoleRequirement(SecurityBase):
     """The role that a route needs; as a dependency it lets through who has it.
 
     It is the security scheme of its route too: one dependency to resolve, not two.
@@ -60,12 +60,12 @@ class Requirement(SecurityBase):
         self.role = role
 
     async def __call__(self, request: Request, after: BackgroundTasks) -> Caller:
-        token = _token(request)
+        token = _read_token(request)
         # A route may need a role beside that of its router: the request is still one.
         caller: Caller | None = getattr(request.state, "caller", None)
         if caller is None:
-            caller = await _admitted(request, token, after)
-        if not covers(caller.role, self.role):
+            caller = await _authenticate(request, token, after)
+        if not role_allows(caller.role, self.role):
             await run_in_threadpool(_record_refusal, request)
             raise Forbidden(
                 f"this needs an API key with the role {self.role}, yours has the role"
@@ -74,12 +74,12 @@ class Requirement(SecurityBase):
         return caller
 
 
-def require(role: RoleName) -> Requirement:
+def require_role(role: RoleName) -> RoleRequirement:
     """The dependency of a route that needs a role: `dependencies=[Depends(require("run"))]`."""
-    return Requirement(role)
+    return RoleRequirement(role)
 
 
-def caller_of(request: Request) -> Caller:
+def get_caller(request: Request) -> Caller:
     """The caller of a request whose route requires a role."""
     caller: Caller | None = getattr(request.state, "caller", None)
     if caller is None:
@@ -89,32 +89,32 @@ def caller_of(request: Request) -> Caller:
     return caller
 
 
-def _token(request: Request) -> str:
+def _read_token(request: Request) -> str:
     scheme, token = get_authorization_scheme_param(request.headers.get("Authorization"))
     if scheme.lower() != "bearer" or not token:
         raise Unauthorized(headers=CHALLENGE)
     return token
 
 
-async def _admitted(request: Request, token: str, after: BackgroundTasks) -> Caller:
+async def _authenticate(request: Request, token: str, after: BackgroundTasks) -> Caller:
     """Who is asking, counted; what there is to note of it is noted after the answer.
 
     A thread is taken only when the database has to be asked.
     """
-    gate = _gate(request)
-    key = gate.ring.remembered(token)
+    gate = _access_control(request)
+    key = gate.key_cache.get_cached(token)
     if key is None:
-        key = await run_in_threadpool(_identified, gate, request, token)
+        key = await run_in_threadpool(_find_key, gate, request, token)
     caller = Caller(key_id=key.id, role=key.role)
     request.state.caller = caller
     if gate.requests is not None:
-        _count(gate.requests, request, key.id, after)
-    if gate.ring.use_is_due(key.id):
-        after.add_task(gate.ring.note_use, key.id)
+        _count_request(gate.requests, request, key.id, after)
+    if gate.key_cache.is_use_due(key.id):
+        after.add_task(gate.key_cache.record_use, key.id)
     return caller
 
 
-def _identified(gate: Gate, request: Request, token: str) -> KnownKey:
+def _find_key(gate: AccessControl, request: Request, token: str) -> KeyIdentity:
     """The key with this text.
 
     An address that was wrong too often is told to wait, whatever it sends, unless what it sends
@@ -122,8 +122,12 @@ def _identified(gate: Gate, request: Request, token: str) -> KnownKey:
     is locked out, and nobody finds a key by trying.
     """
     address = request.client.host if request.client else None
-    wait_s = gate.failures.wait_s(address)
-    key = gate.ring.find(token) if not wait_s or gate.ring.is_no_guess(token) else None
+    wait_s = gate.failures.retry_after_s(address)
+    key = (
+        gate.key_cache.find_key(token)
+        if not wait_s or gate.key_cache.is_not_guessed(token)
+        else None
+    )
     if key is not None:
         return key
     if wait_s:
@@ -132,7 +136,7 @@ def _identified(gate: Gate, request: Request, token: str) -> KnownKey:
             " valid one",
             headers={"Retry-After": str(wait_s)},
         )
-    gate.failures.note(address)
+    gate.failures.record_failure(address)
     raise Unauthorized(
         "this API key is not valid: unknown, mistyped, expired or revoked;"
         " send another one, or ask an administrator for one",
@@ -140,39 +144,41 @@ def _identified(gate: Gate, request: Request, token: str) -> KnownKey:
     )
 
 
-def _count(limit: RequestLimit, request: Request, key_id: str, after: BackgroundTasks) -> None:
+def _count_request(
+    limit: RequestLimiter, request: Request, key_id: str, after: BackgroundTasks
+) -> None:
     """Source: draft-ietf-httpapi-ratelimit-headers-10."""
-    allowance = limit.take(key_id)
-    left, resets_s = allowance.remaining, allowance.resets_s
-    add_header(request.scope, "RateLimit-Policy", f'"minute";q={allowance.limit};w={MINUTE_S}')
-    add_header(request.scope, "RateLimit", f'"minute";r={left};t={resets_s}')
-    if allowance.exceeded:
+    status = limit.count_request(key_id)
+    remaining, resets_s = status.remaining, status.resets_s
+    add_header(request.scope, "RateLimit-Policy", f'"minute";q={status.limit};w={MINUTE_S}')
+    add_header(request.scope, "RateLimit", f'"minute";r={remaining};t={resets_s}')
+    if status.exceeded:
         raise TooManyRequests(
-            f"this API key has asked {allowance.limit} times within a minute; go on in"
+            f"this API key has asked {status.limit} times within a minute; go on in"
             f" {resets_s} s, or have MOSAICO_RATE_LIMIT raised",
             headers={"Retry-After": str(resets_s)},
         )
-    if limit.is_due(key_id):
-        after.add_task(limit.share, key_id)
+    if limit.is_sync_due(key_id):
+        after.add_task(limit.sync, key_id)
 
 
 def _record_refusal(request: Request) -> None:
-    if request.method in READING:
+    if request.method in SAFE_METHODS:
         return
     held: Resources = request.app.state.resources
     with held.db.begin() as session:
-        witness(request, session, outcome="refused")
+        audit_request(request, session, outcome="refused")
 
 
-def _gate(request: Request) -> Gate:
+def _access_control(request: Request) -> AccessControl:
     state = request.app.state
-    gate = getattr(state, "gate", None)
-    if not isinstance(gate, Gate):
+    gate = getattr(state, "access_control", None)
+    if not isinstance(gate, AccessControl):
         held: Resources = state.resources
         per_minute = int(held.options.get(RATE_LIMIT, "0"))
-        gate = state.gate = Gate(
-            ring=KeyRing(held.db, held.clock),
-            failures=FailureLimit(),
-            requests=RequestLimit(held.db, per_minute) if per_minute else None,
+        gate = state.access_control = AccessControl(
+            key_cache=KeyCache(held.db, held.clock),
+            failures=FailureLimiter(),
+            requests=RequestLimiter(held.db, per_minute) if per_minute else None,
         )
     return gate

@@ -18,16 +18,16 @@ from pydantic import BaseModel, SecretStr
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from app.access.deps import caller_of
+from app.access.deps import get_caller
 from app.access.models import IdempotencyKey
 from app.core.encryption import Secret
 from app.core.errors import Conflict, Invalid
 from app.core.resources import Resources
-from app.core.web.deps import resources
+from app.core.web.deps import get_resources
 from app.core.web.etag import find_etag
 from app.core.web.response_headers import add_header
 
-KEPT = timedelta(hours=24)
+RETENTION = timedelta(hours=24)
 RETRY_AFTER_S = 1
 
 T = TypeVar("T", bound=BaseModel)
@@ -56,7 +56,7 @@ class IdempotencyKeyInFlight(Conflict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class StoredResponse:
     """An answer as it goes over the wire; `body` is JSON text."""
 
     status: int
@@ -65,7 +65,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class IdempotencyClaim:
     """One client's key for one kind of request; `fingerprint` tells its content."""
 
     id: str
@@ -76,7 +76,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OnceOnly:
+class IdempotentCreate:
     """Carries out the creating request at hand, once per `Idempotency-Key` if one was sent.
 
     Every creating route reads the same:
@@ -107,14 +107,14 @@ class OnceOnly:
         nothing is written then.
         """
 
-        def answer(session: Session) -> Answer:
+        def answer(session: Session) -> StoredResponse:
             created = action(session)
-            address = location(created) if location else self._member(created)
+            address = location(created) if location else self._member_path(created)
             self.request.state.created = address
             etag = find_etag(created)
             if etag is not None:
                 add_header(self.request.scope, "ETag", etag)
-            return Answer(
+            return StoredResponse(
                 status=status, location=address, body=created.model_dump_json(by_alias=True)
             )
 
@@ -122,24 +122,26 @@ class OnceOnly:
             with self.resources.db.begin() as session:
                 fresh = answer(session)
             return _response(fresh, replayed=False)
-        return self._once(_claim(self.request, self.key, body), answer)
+        return self._respond_once(_claim(self.request, self.key, body), answer)
 
-    def _member(self, created: BaseModel) -> str | None:
+    def _member_path(self, created: BaseModel) -> str | None:
         member = getattr(created, "id", None)
         return None if member is None else f"{self.request.url.path}/{member}"
 
-    def _once(self, claim: Claim, answer: Callable[[Session], Answer]) -> Response:
+    def _respond_once(
+        self, claim: IdempotencyClaim, answer: Callable[[Session], StoredResponse]
+    ) -> Response:
         with self.resources.db.begin() as session:
-            _take_turn(session, claim)
-            earlier = self._find(session, claim)
+            _lock_claim(session, claim)
+            earlier = self._find_response(session, claim)
             if earlier is not None:
                 self.request.state.replayed = True
                 return _response(earlier, replayed=True)
             fresh = answer(session)
-            self._keep(session, claim, fresh)
+            self._store_response(session, claim, fresh)
         return _response(fresh, replayed=False)
 
-    def _find(self, session: Session, claim: Claim) -> Answer | None:
+    def _find_response(self, session: Session, claim: IdempotencyClaim) -> StoredResponse | None:
         row = session.get(IdempotencyKey, claim.id)
         if row is None:
             return None
@@ -150,11 +152,13 @@ class OnceOnly:
         if row.fingerprint != claim.fingerprint:
             raise IdempotencyKeyReused
         body = self.resources.secrets.decrypt(
-            row.answer, table=row.__tablename__, row=row.id, column="answer"
+            row.response, table=row.__tablename__, row=row.id, column="response"
         )
-        return Answer(status=row.status, location=row.location, body=body.reveal())
+        return StoredResponse(status=row.status, location=row.location, body=body.reveal())
 
-    def _keep(self, session: Session, claim: Claim, answer: Answer) -> None:
+    def _store_response(
+        self, session: Session, claim: IdempotencyClaim, answer: StoredResponse
+    ) -> None:
         now = self.resources.clock()
         table = IdempotencyKey.__tablename__
         session.add(
@@ -166,27 +170,29 @@ class OnceOnly:
                 fingerprint=claim.fingerprint,
                 status=answer.status,
                 location=answer.location,
-                answer=self.resources.secrets.encrypt(
-                    answer.body, table=table, row=claim.id, column="answer"
+                response=self.resources.secrets.encrypt(
+                    answer.body, table=table, row=claim.id, column="response"
                 ),
                 created_at=now,
-                expires_at=now + KEPT,
+                expires_at=now + RETENTION,
             )
         )
         session.flush()
 
 
-async def _once_only(request: Request, idempotency_key: KeyHeader = None) -> OnceOnly:
-    return OnceOnly(request=request, resources=resources(request), key=idempotency_key)
+async def _idempotent_create(
+    request: Request, idempotency_key: KeyHeader = None
+) -> IdempotentCreate:
+    return IdempotentCreate(request=request, resources=get_resources(request), key=idempotency_key)
 
 
-Once = Annotated[OnceOnly, Depends(_once_only)]
+Idempotent = Annotated[IdempotentCreate, Depends(_idempotent_create)]
 
 
-def _claim(request: Request, key: str, body: BaseModel | str | None) -> Claim:
-    api_key_id, method, path = caller_of(request).key_id, request.method, request.url.path
+def _claim(request: Request, key: str, body: BaseModel | str | None) -> IdempotencyClaim:
+    api_key_id, method, path = get_caller(request).key_id, request.method, request.url.path
     content = body.model_dump(exclude_unset=True) if isinstance(body, BaseModel) else body
-    return Claim(
+    return IdempotencyClaim(
         id=_digest([api_key_id, method, path, key]).hex(),
         api_key_id=api_key_id,
         method=method,
@@ -196,18 +202,18 @@ def _claim(request: Request, key: str, body: BaseModel | str | None) -> Claim:
     )
 
 
-def _take_turn(session: Session, claim: Claim) -> None:
+def _lock_claim(session: Session, claim: IdempotencyClaim) -> None:
     number = int.from_bytes(bytes.fromhex(claim.id)[:8], signed=True)
     if not session.scalar(select(func.pg_try_advisory_xact_lock(number))):
         raise IdempotencyKeyInFlight(headers={"Retry-After": str(RETRY_AFTER_S)})
 
 
 def _digest(parts: list[Any]) -> bytes:
-    text = json.dumps(parts, sort_keys=True, default=_plain)
+    text = json.dumps(parts, sort_keys=True, default=_reveal)
     return hashlib.sha256(text.encode()).digest()
 
 
-def _plain(value: object) -> str:
+def _reveal(value: object) -> str:
     if isinstance(value, Secret):
         return value.reveal()
     if isinstance(value, SecretStr):
@@ -215,7 +221,7 @@ def _plain(value: object) -> str:
     return str(value)
 
 
-def _response(answer: Answer, *, replayed: bool) -> Response:
+def _response(answer: StoredResponse, *, replayed: bool) -> Response:
     headers = {"Idempotent-Replayed": "true"} if replayed else {}
     if answer.location is not None:
         headers["Location"] = answer.location

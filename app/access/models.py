@@ -42,7 +42,7 @@ class IdempotencyKey(Base):
     fingerprint: Mapped[bytes]
     status: Mapped[int]
     location: Mapped[str | None]
-    answer: Mapped[str] = mapped_column(info=ENCRYPTED)
+    response: Mapped[str] = mapped_column(info=ENCRYPTED)
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime] = mapped_column(index=True)
 
@@ -81,4 +81,4 @@ class RateWindow(Base):
 
     api_key_id: Mapped[str] = mapped_column(primary_key=True)
     minute: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    used: Mapped[int]
+    request_count: Mapped[int]

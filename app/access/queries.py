@@ -8,8 +8,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.access.models import ApiKey, AuditEntry
-from app.access.rules import Spelling, digest, parse_token, spelling
-from app.access.schemas import ApiKeyView, AuditView
+from app.access.rules import KeyFormat, classify_key, hash_token, parse_token
+from app.access.schemas import ApiKeyView, AuditEntryView
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, select_page
 from app.core.schemas import Page
@@ -24,7 +24,7 @@ class UnknownApiKey(NotFound):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownKey:
+class KeyIdentity:
     """What a request needs to know of the key that it was sent with."""
 
     id: str
@@ -33,19 +33,19 @@ class KnownKey:
     revoked_at: datetime | None
 
 
-def find_key(session: Session, token: str) -> KnownKey | None:
+def find_key(session: Session, token: str) -> KeyIdentity | None:
     """The key with this text, revoked and expired ones too; None when nobody was given it.
 
     Cost: one lookup by primary key, none for a mistyped key.
     """
-    if spelling(token) is Spelling.MISTYPED:
+    if classify_key(token) is KeyFormat.BAD_CHECKSUM:
         return None
-    ours = parse_token(token)
-    ids = [CONFIGURED_KEY_ID] if ours is None else [CONFIGURED_KEY_ID, ours.key_id]
-    wanted = digest(token)
+    token_parts = parse_token(token)
+    ids = [CONFIGURED_KEY_ID] if token_parts is None else [CONFIGURED_KEY_ID, token_parts.key_id]
+    token_hash = hash_token(token)
     for row in session.scalars(select(ApiKey).where(ApiKey.id.in_(ids))):
-        if hmac.compare_digest(row.digest, wanted):
-            return _known(row)
+        if hmac.compare_digest(row.digest, token_hash):
+            return _to_identity(row)
     return None
 
 
@@ -83,24 +83,26 @@ class AuditFilter:
     request_id: str | None = None
 
 
-def list_audit(
+def list_audit_entries(
     session: Session,
     query: PageQuery,
-    wanted: AuditFilter,
+    filters: AuditFilter,
     *,
     since: datetime | None = None,
     until: datetime | None = None,
-) -> Page[AuditView]:
+) -> Page[AuditEntryView]:
     """The changes, newest first; `since` inclusive, `until` exclusive."""
-    given = {name: value for name, value in asdict(wanted).items() if value is not None}
-    statement = select(AuditEntry).filter_by(**given)
+    values = {name: value for name, value in asdict(filters).items() if value is not None}
+    statement = select(AuditEntry).filter_by(**values)
     if since is not None:
         statement = statement.where(AuditEntry.at >= since)
     if until is not None:
         statement = statement.where(AuditEntry.at < until)
     rows, next_cursor = select_page(session, statement, keys=[AuditEntry.seq], query=query)
-    return Page(items=[AuditView.model_validate(row) for row in rows], next_cursor=next_cursor)
+    return Page(items=[AuditEntryView.model_validate(row) for row in rows], next_cursor=next_cursor)
 
 
-def _known(row: ApiKey) -> KnownKey:
-    return KnownKey(id=row.id, role=row.role, expires_at=row.expires_at, revoked_at=row.revoked_at)
+def _to_identity(row: ApiKey) -> KeyIdentity:
+    return KeyIdentity(
+        id=row.id, role=row.role, expires_at=row.expires_at, revoked_at=row.revoked_at
+    )

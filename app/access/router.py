@@ -7,11 +7,11 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 from sqlalchemy.orm import Session
 
 from app.access import queries, service
-from app.access.deps import require
-from app.access.idempotency import Once
+from app.access.deps import require_role
+from app.access.idempotency import Idempotent
 from app.access.queries import AuditFilter
-from app.access.schemas import ApiKeyCreate, ApiKeyCreated, ApiKeyView, AuditView
-from app.core.pagination import Paging
+from app.access.schemas import ApiKeyCreate, ApiKeyCreated, ApiKeyView, AuditEntryView
+from app.core.pagination import PageParams
 from app.core.schemas import Page
 from app.core.web.deps import Res
 
@@ -19,12 +19,14 @@ PATH = "/keys"
 
 KeyId = Annotated[str, Path(alias="keyId")]
 
-router = APIRouter(prefix=PATH, tags=["access"], dependencies=[Depends(require("admin"))])
-audit_router = APIRouter(prefix="/audit", tags=["access"], dependencies=[Depends(require("admin"))])
+router = APIRouter(prefix=PATH, tags=["access"], dependencies=[Depends(require_role("admin"))])
+audit_router = APIRouter(
+    prefix="/audit", tags=["access"], dependencies=[Depends(require_role("admin"))]
+)
 
 
 @router.post("", status_code=201, response_model=ApiKeyCreated)
-def create_api_key(body: ApiKeyCreate, once: Once, res: Res) -> Response:
+def create_api_key(body: ApiKeyCreate, once: Idempotent, res: Res) -> Response:
     """Give out a key; the answer is the only place where its text is shown."""
 
     def create(session: Session) -> ApiKeyCreated:
@@ -38,7 +40,7 @@ def create_api_key(body: ApiKeyCreate, once: Once, res: Res) -> Response:
 
 
 @router.get("")
-def list_api_keys(paging: Paging, res: Res) -> Page[ApiKeyView]:
+def list_api_keys(paging: PageParams, res: Res) -> Page[ApiKeyView]:
     """The keys that were given out, newest first, revoked ones too."""
     with res.db.read() as session:
         return queries.list_keys(session, paging)
@@ -59,7 +61,7 @@ def revoke_api_key(key_id: KeyId, res: Res) -> None:
 
 @audit_router.get("")
 def list_audit(
-    paging: Paging,
+    paging: PageParams,
     res: Res,
     actor_id: Annotated[str | None, Query(alias="actorId", description="An API key's id.")] = None,
     action: Annotated[str | None, Query(description="As in `create_agent`.")] = None,
@@ -69,9 +71,9 @@ def list_audit(
     request_id: Annotated[str | None, Query(alias="requestId")] = None,
     since: Annotated[datetime | None, Query(alias="from", description="At or after.")] = None,
     until: Annotated[datetime | None, Query(alias="to", description="Before.")] = None,
-) -> Page[AuditView]:
+) -> Page[AuditEntryView]:
     """Who changed what, newest first: the names of the fields, never their values."""
-    wanted = AuditFilter(
+    filters = AuditFilter(
         actor_id=actor_id,
         action=action,
         resource_type=resource_type,
@@ -80,4 +82,4 @@ def list_audit(
         request_id=request_id,
     )
     with res.db.read() as session:
-        return queries.list_audit(session, paging, wanted, since=since, until=until)
+        return queries.list_audit_entries(session, paging, filters, since=since, until=until)

@@ -17,70 +17,70 @@ ROLES: tuple[RoleName, ...] = ("read", "run", "admin")
 
 SECRET_BYTES = 32
 ID_BYTES = 10
-FEWEST_CONFIGURED_CHARACTERS = 24
-MOST_CONFIGURED_CHARACTERS = 1024
+MIN_CONFIGURED_CHARS = 24
+MAX_CONFIGURED_CHARS = 1024
 
 _TOKEN = re.compile(r"mosaico_(read|run|admin)_([a-z2-7]{16})_([a-z2-7]{52})_([0-9a-f]{8})")
 
 
-class Token(NamedTuple):
+class ApiToken(NamedTuple):
     """The text of an API key and the id that stands in it."""
 
     key_id: str
     text: str
 
 
-class Spelling(StrEnum):
+class KeyFormat(StrEnum):
     """What the text of a key says about itself, before anybody looks it up."""
 
-    OURS = "ours"
-    MISTYPED = "mistyped"
-    FOREIGN = "foreign"
+    VALID = "ours"
+    BAD_CHECKSUM = "mistyped"
+    UNKNOWN = "foreign"
 
 
-def covers(role: str, needed: RoleName) -> bool:
+def role_allows(role: str, required: RoleName) -> bool:
     """Whether a role may do what another one may: read < run < admin."""
-    return role in ROLES and ROLES.index(role) >= ROLES.index(needed)
+    return role in ROLES and ROLES.index(role) >= ROLES.index(required)
 
 
-def new_token(role: RoleName) -> Token:
+def generate_token(role: RoleName) -> ApiToken:
     """A new key: prefix, role, id, 256 random bits, and a checksum against typing errors."""
     key_id = _base32(secrets.token_bytes(ID_BYTES))
     body = f"mosaico_{role}_{key_id}_{_base32(secrets.token_bytes(SECRET_BYTES))}"
-    return Token(key_id, f"{body}_{_checksum(body)}")
+    return ApiToken(key_id, f"{body}_{_checksum(body)}")
 
 
-def spelling(text: str) -> Spelling:
+def classify_key(text: str) -> KeyFormat:
     match = _TOKEN.fullmatch(text)
     if match is None:
-        return Spelling.FOREIGN
+        return KeyFormat.UNKNOWN
     body, _, checksum = text.rpartition("_")
-    return Spelling.OURS if checksum == _checksum(body) else Spelling.MISTYPED
+    return KeyFormat.VALID if checksum == _checksum(body) else KeyFormat.BAD_CHECKSUM
 
 
-def parse_token(text: str) -> Token | None:
+def parse_token(text: str) -> ApiToken | None:
     """The id in a key that we made; None for any other text."""
     match = _TOKEN.fullmatch(text)
-    if match is None or spelling(text) is not Spelling.OURS:
+    if match is None or classify_key(text) is not KeyFormat.VALID:
         return None
-    return Token(match[2], text)
+    return ApiToken(match[2], text)
 
 
-def digest(text: str) -> bytes:
+def hash_token(text: str) -> bytes:
     """What is stored of a key. A plain hash is enough: the key holds 256 random bits."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-def fault_of_configured_key(text: str) -> str | None:
+def configured_key_error(text: str) -> str | None:
     """Why a text cannot serve as the admin key; None when it can."""
-    if not FEWEST_CONFIGURED_CHARACTERS <= len(text) <= MOST_CONFIGURED_CHARACTERS:
+    if not MIN_CONFIGURED_CHARS <= len(text) <= MAX_CONFIGURED_CHARS:
         return (
-            f"it has {len(text)} characters; {FEWEST_CONFIGURED_CHARACTERS} to"
-            f" {MOST_CONFIGURED_CHARACTERS} are needed"
+            f"it has {len(text)} characters; {MIN_CONFIGURED_CHARS} to"
+            f" {MAX_CONFIGURED_CHARS} are needed"
         )
     if not (text.isascii() and text.isprintable()):
         return "it has characters that a header cannot carry; use printable ASCII only"
-    if spelling(text) is Spelling.MISTYPED:
+    if classify_key(text) is KeyFormat.BAD_CHECKSUM:
         return (
             "it looks like a key made by MOSAICO, but its checksum is wrong; copy it again, whole"
         )
@@ -91,23 +91,23 @@ def is_usable(*, expires_at: datetime | None, revoked_at: datetime | None, now: 
     return revoked_at is None and (expires_at is None or now < expires_at)
 
 
-def network_of(address: str | None) -> str:
+def client_network(address: str | None) -> str:
     """Whom an address stands for: itself, or in IPv6 the /64 that one customer has to himself."""
     try:
-        known = ipaddress.ip_address(address or "")
+        parsed = ipaddress.ip_address(address or "")
     except ValueError:
         return address or ""
-    if isinstance(known, ipaddress.IPv6Address) and known.ipv4_mapped is None:
-        return str(ipaddress.IPv6Network((known, 64), strict=False))
-    return str(getattr(known, "ipv4_mapped", None) or known)
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is None:
+        return str(ipaddress.IPv6Network((parsed, 64), strict=False))
+    return str(getattr(parsed, "ipv4_mapped", None) or parsed)
 
 
-def whole_seconds(seconds: float) -> int:
+def ceil_seconds(seconds: float) -> int:
     """As `Retry-After` says it: rounded up, never below zero."""
     return max(math.ceil(seconds), 0)
 
 
-class FileKey(StrEnum):
+class KeyFileState(StrEnum):
     """What the database knows of the key in the admin key file."""
 
     NO_FILE = "no file"
@@ -116,35 +116,35 @@ class FileKey(StrEnum):
     REVOKED = "revoked"
 
 
-class FirstKeyStep(StrEnum):
+class FirstKeyAction(StrEnum):
     KEEP = "keep"
     REGISTER = "register"
-    MAKE = "make"
-    LEAVE = "leave"
+    CREATE = "make"
+    NONE = "leave"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstKeyState:
     """`lost`: the database has an active first key whose file is gone or holds another key."""
 
-    file: FileKey
-    lost: bool
-    other_admin: bool
+    key_file: KeyFileState
+    file_lost: bool
+    has_other_admin: bool
 
 
-def first_key_step(state: FirstKeyState) -> FirstKeyStep:
+def decide_first_key_action(state: FirstKeyState) -> FirstKeyAction:
     """How a start makes sure that somebody holds an admin key.
 
     A key that was revoked on purpose stays revoked; a new one is made only when no other admin
     key is left.
     """
-    if state.file is FileKey.ACTIVE:
-        return FirstKeyStep.KEEP
-    if state.file is FileKey.UNKNOWN:
-        return FirstKeyStep.REGISTER
-    if state.lost or not state.other_admin:
-        return FirstKeyStep.MAKE
-    return FirstKeyStep.LEAVE
+    if state.key_file is KeyFileState.ACTIVE:
+        return FirstKeyAction.KEEP
+    if state.key_file is KeyFileState.UNKNOWN:
+        return FirstKeyAction.REGISTER
+    if state.file_lost or not state.has_other_admin:
+        return FirstKeyAction.CREATE
+    return FirstKeyAction.NONE
 
 
 def _base32(raw: bytes) -> str:

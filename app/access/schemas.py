@@ -32,7 +32,7 @@ class ApiKeyCreated(ApiKeyView):
     token: str
 
 
-class AuditView(WireModel):
+class AuditEntryView(WireModel):
     """One change: who did what, to what, with which fields; never their values."""
 
     seq: int

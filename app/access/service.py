@@ -11,18 +11,18 @@ from sqlalchemy.orm import Session
 from app.access.models import ApiKey, IdempotencyKey
 from app.access.queries import CONFIGURED_KEY_ID, get_key_row
 from app.access.rules import (
-    FileKey,
+    ApiToken,
+    FirstKeyAction,
     FirstKeyState,
-    FirstKeyStep,
+    KeyFileState,
     RoleName,
-    Token,
-    digest,
-    fault_of_configured_key,
-    first_key_step,
-    new_token,
+    configured_key_error,
+    decide_first_key_action,
+    generate_token,
+    hash_token,
     parse_token,
 )
-from app.core.batches import delete_batch
+from app.core.batch_delete import delete_batch
 from app.core.clock import Clock, utc_now
 from app.core.db import Database
 from app.core.encryption import Secret
@@ -31,7 +31,7 @@ from app.core.secret_files import read_secret_file, replace_secret_file
 
 ADMIN_KEY_FILE = "admin.key"
 FIRST_KEY_NAME = "first admin key"
-USE_NOTED_EVERY = timedelta(minutes=1)
+USE_INTERVAL = timedelta(minutes=1)
 
 # Any number: what matters is that every process takes the same one.
 FIRST_KEY_LOCK = 0x6D6F73616963_6B
@@ -80,8 +80,8 @@ def create_key(
             "the key would have expired already",
             errors=[ErrorItem(pointer="/expiresAt", detail="lies in the past; send a later time")],
         )
-    token = new_token(role)
-    _register(session, token, name=name, role=role, now=now, expires_at=expires_at)
+    token = generate_token(role)
+    _insert_key(session, token, name=name, role=role, now=now, expires_at=expires_at)
     return CreatedKey(id=token.key_id, token=Secret(token.text))
 
 
@@ -94,19 +94,19 @@ def revoke_key(session: Session, key_id: str, *, now: datetime) -> None:
     row = get_key_row(session, key_id)
     if row.revoked_at is not None:
         return
-    if row.role == "admin" and _usable_admins(session, now=now) == {key_id}:
+    if row.role == "admin" and _lock_usable_admins(session, now=now) == {key_id}:
         raise LastAdminKey
     row.revoked_at = now
     session.flush()
 
 
-def note_use(session: Session, key_id: str, *, now: datetime) -> None:
+def record_use(session: Session, key_id: str, *, now: datetime) -> None:
     """Remember that a key was used, at most once a minute whatever the number of processes."""
     session.execute(
         update(ApiKey)
         .where(
             ApiKey.id == key_id,
-            or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at <= now - USE_NOTED_EVERY),
+            or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at <= now - USE_INTERVAL),
         )
         .values(last_used_at=now)
     )
@@ -127,15 +127,15 @@ def ensure_first_admin_key(
         session.execute(text("SET LOCAL lock_timeout = 0"))
         session.execute(select(func.pg_advisory_xact_lock(FIRST_KEY_LOCK)))
         if configured is not None and configured.reveal().strip():
-            _register_configured(session, configured.reveal().strip(), now=clock())
+            _register_configured_key(session, configured.reveal().strip(), now=clock())
             return FirstKey(path=None, created=False)
-        _forget_configured(session)
-        return _first_key_in_file(session, data_dir / ADMIN_KEY_FILE, now=clock())
+        _delete_configured_key(session)
+        return _ensure_key_in_file(session, data_dir / ADMIN_KEY_FILE, now=clock())
 
 
-def _register(
+def _insert_key(
     session: Session,
-    token: Token,
+    token: ApiToken,
     *,
     name: str,
     role: RoleName,
@@ -147,7 +147,7 @@ def _register(
             id=token.key_id,
             name=name,
             role=role,
-            digest=digest(token.text),
+            digest=hash_token(token.text),
             created_at=now,
             expires_at=expires_at,
         )
@@ -155,7 +155,7 @@ def _register(
     session.flush()
 
 
-def _usable_admins(session: Session, *, now: datetime) -> set[str]:
+def _lock_usable_admins(session: Session, *, now: datetime) -> set[str]:
     usable = select(ApiKey.id).where(
         ApiKey.role == "admin",
         ApiKey.revoked_at.is_(None),
@@ -164,8 +164,8 @@ def _usable_admins(session: Session, *, now: datetime) -> set[str]:
     return set(session.scalars(usable.order_by(ApiKey.id).with_for_update()))
 
 
-def _register_configured(session: Session, key: str, *, now: datetime) -> None:
-    fault = fault_of_configured_key(key)
+def _register_configured_key(session: Session, key: str, *, now: datetime) -> None:
+    fault = configured_key_error(key)
     if fault is not None:
         raise BadAdminKey(f"MOSAICO_ADMIN_KEY cannot be the admin key: {fault}")
     # An unchanged variable leaves the row alone: a key that was revoked stays revoked.
@@ -173,7 +173,7 @@ def _register_configured(session: Session, key: str, *, now: datetime) -> None:
         id=CONFIGURED_KEY_ID,
         name="MOSAICO_ADMIN_KEY",
         role="admin",
-        digest=digest(key),
+        digest=hash_token(key),
         created_at=now,
     )
     session.execute(
@@ -185,29 +185,29 @@ def _register_configured(session: Session, key: str, *, now: datetime) -> None:
     )
 
 
-def _forget_configured(session: Session) -> None:
+def _delete_configured_key(session: Session) -> None:
     session.execute(
         delete(ApiKey).where(ApiKey.id == CONFIGURED_KEY_ID, ApiKey.revoked_at.is_(None))
     )
 
 
-def _first_key_in_file(session: Session, path: Path, *, now: datetime) -> FirstKey:
-    token = _token_in(path)
-    step = first_key_step(_first_key_state(session, token, now=now))
-    if step is FirstKeyStep.KEEP:
+def _ensure_key_in_file(session: Session, path: Path, *, now: datetime) -> FirstKey:
+    token = _read_key_file(path)
+    step = decide_first_key_action(_first_key_state(session, token, now=now))
+    if step is FirstKeyAction.KEEP:
         return FirstKey(path=path, created=False)
-    if step is FirstKeyStep.LEAVE:
+    if step is FirstKeyAction.NONE:
         return FirstKey(path=None, created=False)
-    if step is FirstKeyStep.MAKE or token is None:
-        token = new_token("admin")
+    if step is FirstKeyAction.CREATE or token is None:
+        token = generate_token("admin")
         # Before the commit: a key in the file that the database lacks is registered next time.
         replace_secret_file(path, token.text)
     _revoke_first_keys(session, now=now)
-    _register(session, token, name=FIRST_KEY_NAME, role="admin", now=now)
-    return FirstKey(path=path, created=step is FirstKeyStep.MAKE)
+    _insert_key(session, token, name=FIRST_KEY_NAME, role="admin", now=now)
+    return FirstKey(path=path, created=step is FirstKeyAction.CREATE)
 
 
-def _token_in(path: Path) -> Token | None:
+def _read_key_file(path: Path) -> ApiToken | None:
     content = read_secret_file(path)
     if content is None:
         return None
@@ -220,7 +220,7 @@ def _token_in(path: Path) -> Token | None:
     return token
 
 
-def _first_key_state(session: Session, token: Token | None, *, now: datetime) -> FirstKeyState:
+def _first_key_state(session: Session, token: ApiToken | None, *, now: datetime) -> FirstKeyState:
     row = session.get(ApiKey, token.key_id) if token else None
     active_admins = session.scalars(
         select(ApiKey).where(
@@ -230,23 +230,23 @@ def _first_key_state(session: Session, token: Token | None, *, now: datetime) ->
         )
     ).all()
     return FirstKeyState(
-        file=_file_key(token, row),
-        lost=any(key.name == FIRST_KEY_NAME for key in active_admins),
-        other_admin=any(key.name != FIRST_KEY_NAME for key in active_admins),
+        key_file=_classify_key_file(token, row),
+        file_lost=any(key.name == FIRST_KEY_NAME for key in active_admins),
+        has_other_admin=any(key.name != FIRST_KEY_NAME for key in active_admins),
     )
 
 
-def _file_key(token: Token | None, row: ApiKey | None) -> FileKey:
+def _classify_key_file(token: ApiToken | None, row: ApiKey | None) -> KeyFileState:
     if token is None:
-        return FileKey.NO_FILE
+        return KeyFileState.NO_FILE
     if row is None:
-        return FileKey.UNKNOWN
-    if row.digest != digest(token.text):
+        return KeyFileState.UNKNOWN
+    if row.digest != hash_token(token.text):
         raise BadAdminKey(
             "the admin key file holds the id of a known key with another secret; delete the file"
             " to have a new key made"
         )
-    return FileKey.ACTIVE if row.revoked_at is None else FileKey.REVOKED
+    return KeyFileState.ACTIVE if row.revoked_at is None else KeyFileState.REVOKED
 
 
 def _revoke_first_keys(session: Session, *, now: datetime) -> None:
@@ -257,7 +257,7 @@ def _revoke_first_keys(session: Session, *, now: datetime) -> None:
     )
 
 
-def purge_expired(session: Session, now: datetime) -> int:
+def delete_expired_responses(session: Session, now: datetime) -> int:
     """Forget some of the answers to repeated requests that nobody may ask for any more.
 
     See `delete_some`.

@@ -4,12 +4,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Response
 
-from app.access.deps import require
-from app.access.idempotency import Once
+from app.access.deps import require_role
+from app.access.idempotency import Idempotent
 from app.agents import queries, service
 from app.agents.models import Agent
 from app.agents.schemas import AgentBody, AgentCheck, AgentCreate, AgentPatch, AgentView
-from app.core.pagination import Paging
+from app.core.pagination import PageParams
 from app.core.problems import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Page, changed_fields
@@ -22,9 +22,9 @@ AgentId = Annotated[str, Path(alias="agentId")]
 
 
 @router.post(
-    "", status_code=201, response_model=AgentView, dependencies=[Depends(require("admin"))]
+    "", status_code=201, response_model=AgentView, dependencies=[Depends(require_role("admin"))]
 )
-def create_agent(body: AgentCreate, res: Res, once: Once) -> Response:
+def create_agent(body: AgentCreate, res: Res, once: Idempotent) -> Response:
     """Create an agent. The secret key is stored encrypted and never returned."""
     return once(
         body,
@@ -33,26 +33,26 @@ def create_agent(body: AgentCreate, res: Res, once: Once) -> Response:
     )
 
 
-@router.get("", dependencies=[Depends(require("read"))])
+@router.get("", dependencies=[Depends(require_role("read"))])
 def list_agents(
-    res: Res, page: Paging, archived: Annotated[bool, Query()] = False
+    res: Res, page: PageParams, archived: Annotated[bool, Query()] = False
 ) -> Page[AgentView]:
     """List agents, newest first; `archived=true` lists the archived ones."""
-    with res.db.glance() as session:
+    with res.db.read_statement() as session:
         rows = queries.list_agents(session, page, archived=archived)
         return Page(
             items=[agent_view(agent, res) for agent in rows.rows], next_cursor=rows.next_cursor
         )
 
 
-@router.get("/{agentId}", dependencies=[Depends(require("read"))])
+@router.get("/{agentId}", dependencies=[Depends(require_role("read"))])
 def get_agent(agent_id: AgentId, res: Res, tagged: IfNoneMatch) -> AgentView:
     """Show an agent."""
-    with res.db.glance() as session:
+    with res.db.read_statement() as session:
         return tagged(agent_view(queries.get_agent(session, agent_id), res))
 
 
-@router.patch("/{agentId}", dependencies=[Depends(require("admin"))])
+@router.patch("/{agentId}", dependencies=[Depends(require_role("admin"))])
 def change_agent(agent_id: AgentId, body: AgentPatch, res: Res, match: IfMatch) -> AgentView:
     """Change the given fields. A new langfuseUrl requires langfuseSecretKey too."""
     with res.db.begin() as session:
@@ -60,19 +60,19 @@ def change_agent(agent_id: AgentId, body: AgentPatch, res: Res, match: IfMatch) 
         agent = service.change_agent(
             session, agent_id, changed_fields(body), res.secrets, res.clock()
         )
-        return match.tagged(agent_view(agent, res))
+        return match.etag(agent_view(agent, res))
 
 
-@router.put("/{agentId}", dependencies=[Depends(require("admin"))])
+@router.put("/{agentId}", dependencies=[Depends(require_role("admin"))])
 def replace_agent(agent_id: AgentId, body: AgentBody, res: Res, match: IfMatch) -> AgentView:
     """Replace all fields; an omitted field gets its default, an omitted secret stays."""
     with res.db.begin() as session:
         match(queries.get_agent(session, agent_id, for_update=True).revision)
         agent = service.replace_agent(session, agent_id, body, res.secrets, res.clock())
-        return match.tagged(agent_view(agent, res))
+        return match.etag(agent_view(agent, res))
 
 
-@router.post("/{agentId}/check", dependencies=[Depends(require("run"))])
+@router.post("/{agentId}/check", dependencies=[Depends(require_role("run"))])
 def check_agent(agent_id: AgentId, res: Res) -> AgentCheck:
     """Check the agent's Langfuse credentials; the response says what is wrong."""
     with res.db.read() as session:
@@ -85,7 +85,7 @@ def check_agent(agent_id: AgentId, res: Res) -> AgentCheck:
     return check
 
 
-@router.delete("/{agentId}", status_code=204, dependencies=[Depends(require("admin"))])
+@router.delete("/{agentId}", status_code=204, dependencies=[Depends(require_role("admin"))])
 def delete_agent(agent_id: AgentId, res: Res, match: IfMatch) -> None:
     """Delete an agent that no run, benchmark or schedule refers to; otherwise archive it."""
     with res.db.begin() as session:

@@ -19,7 +19,7 @@ from app.benchmarks.queries import get_benchmark, get_kpis_by_benchmark
 from app.core.encryption import SecretBox
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
-from app.core.registry import near_matches
+from app.core.registry import suggest_names
 from app.core.schemas import all_fields
 from app.formula import compile_formula, read_reference
 from app.metrics.registry import column_of, parse_ref, provider_for
@@ -156,7 +156,7 @@ def _target_errors(session: Session, benchmark: Benchmark, rule: AlertRule) -> l
         return []
     detail = (
         f"{rule.metric!r} is not a metric that the benchmark computes or a statistic of one."
-        f"{near_matches(rule.metric, sorted(columns))} It computes {', '.join(sorted(columns))}."
+        f"{suggest_names(rule.metric, sorted(columns))} It computes {', '.join(sorted(columns))}."
     )
     return [ErrorItem(pointer="/metric", detail=detail)]
 
@@ -169,7 +169,7 @@ def _kpi_errors(
     known = {definition.id for definition in kpis} | {definition.name for definition in kpis}
     if rule.kpi in known:
         return []
-    detail = f"the benchmark has no KPI {kpi!r}.{near_matches(kpi, sorted(known))}"
+    detail = f"the benchmark has no KPI {kpi!r}.{suggest_names(kpi, sorted(known))}"
     return [ErrorItem(pointer="/kpi", detail=detail)]
 
 

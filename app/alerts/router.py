@@ -4,8 +4,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
-from app.access.deps import caller_of, require
-from app.access.idempotency import Once
+from app.access.deps import get_caller, require_role
+from app.access.idempotency import Idempotent
 from app.alerts import queries, rule_tests, service
 from app.alerts.alert_rules import create_rule, delete_rule, update_rule
 from app.alerts.models import AlertEvent, AlertRule
@@ -27,12 +27,12 @@ from app.alerts.schemas import (
     SilenceCreate,
     SilenceView,
 )
-from app.core.pagination import Paging
+from app.core.pagination import PageParams
 from app.core.problems import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Page, all_fields, changed_fields
 from app.core.web.deps import Res
-from app.core.web.etag import IfMatch, IfNoneMatch, Match
+from app.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
 from app.notifications.models import Endpoint
 from app.notifications.queries import get_endpoints_by_id
 
@@ -52,9 +52,12 @@ MIN_ACKNOWLEDGED = 5
 
 
 @alert_configs.post(
-    "", status_code=201, response_model=AlertConfigView, dependencies=[Depends(require("admin"))]
+    "",
+    status_code=201,
+    response_model=AlertConfigView,
+    dependencies=[Depends(require_role("admin"))],
 )
-def create_alert_config(body: AlertConfigCreate, once: Once, res: Res) -> Response:
+def create_alert_config(body: AlertConfigCreate, once: Idempotent, res: Res) -> Response:
     """Add a rule: it judges every run that ends from now on."""
     return once(
         body,
@@ -62,10 +65,10 @@ def create_alert_config(body: AlertConfigCreate, once: Once, res: Res) -> Respon
     )
 
 
-@alert_configs.get("", dependencies=[Depends(require("read"))])
+@alert_configs.get("", dependencies=[Depends(require_role("read"))])
 def list_alert_configs(
     res: Res,
-    page: Paging,
+    page: PageParams,
     benchmark_id: BenchmarkFilter = None,
     agent_id: AgentFilter = None,
     enabled: Annotated[bool | None, Query()] = None,
@@ -78,7 +81,7 @@ def list_alert_configs(
         return Page(items=_views(session, rows.rows), next_cursor=rows.next_cursor)
 
 
-@alert_configs.post("/backtest", dependencies=[Depends(require("read"))])
+@alert_configs.post("/backtest", dependencies=[Depends(require_role("read"))])
 def backtest_alert_config(body: BacktestRequest, res: Res) -> BacktestView:
     """Replay a rule over stored history: what it would have told, and how often for nothing."""
     now = res.clock()
@@ -87,13 +90,13 @@ def backtest_alert_config(body: BacktestRequest, res: Res) -> BacktestView:
     return history.backtest(rule_tests.backtest_start(body, now))
 
 
-@alert_configs.get("/{alertConfigId}", dependencies=[Depends(require("read"))])
+@alert_configs.get("/{alertConfigId}", dependencies=[Depends(require_role("read"))])
 def get_alert_config(rule_id: RuleId, res: Res, tagged: IfNoneMatch) -> AlertConfigView:
     with res.db.read() as session:
         return tagged(_view(session, queries.get_rule(session, rule_id)))
 
 
-@alert_configs.patch("/{alertConfigId}", dependencies=[Depends(require("admin"))])
+@alert_configs.patch("/{alertConfigId}", dependencies=[Depends(require_role("admin"))])
 def change_alert_config(
     rule_id: RuleId, body: AlertConfigPatch, res: Res, match: IfMatch
 ) -> AlertConfigView:
@@ -101,7 +104,7 @@ def change_alert_config(
     return _update(rule_id, changed_fields(body), res, match)
 
 
-@alert_configs.put("/{alertConfigId}", dependencies=[Depends(require("admin"))])
+@alert_configs.put("/{alertConfigId}", dependencies=[Depends(require_role("admin"))])
 def replace_alert_config(
     rule_id: RuleId, body: AlertConfigBody, res: Res, match: IfMatch
 ) -> AlertConfigView:
@@ -109,7 +112,9 @@ def replace_alert_config(
     return _update(rule_id, all_fields(body), res, match)
 
 
-@alert_configs.delete("/{alertConfigId}", status_code=204, dependencies=[Depends(require("admin"))])
+@alert_configs.delete(
+    "/{alertConfigId}", status_code=204, dependencies=[Depends(require_role("admin"))]
+)
 def delete_alert_config(rule_id: RuleId, res: Res, match: IfMatch) -> None:
     """Delete a rule; what fires is resolved, and its alerts stay."""
     with res.db.begin() as session:
@@ -117,7 +122,7 @@ def delete_alert_config(rule_id: RuleId, res: Res, match: IfMatch) -> None:
         delete_rule(session, rule_id, res.clock())
 
 
-@alert_configs.post("/{alertConfigId}/test", dependencies=[Depends(require("run"))])
+@alert_configs.post("/{alertConfigId}/test", dependencies=[Depends(require_role("run"))])
 def test_alert_config(rule_id: RuleId, res: Res) -> RuleTestView:
     """What a rule says about the newest runs, and a message to its recipients for a trial."""
     with res.db.read() as session:
@@ -127,10 +132,10 @@ def test_alert_config(rule_id: RuleId, res: Res) -> RuleTestView:
         return rule_tests.send_test(session, queries.get_rule(session, rule_id), assessments)
 
 
-@alerts.get("", dependencies=[Depends(require("read"))])
+@alerts.get("", dependencies=[Depends(require_role("read"))])
 def list_alerts(
     res: Res,
-    page: Paging,
+    page: PageParams,
     benchmark_id: BenchmarkFilter = None,
     agent_id: AgentFilter = None,
     run_id: Annotated[str | None, Query(alias="runId")] = None,
@@ -145,26 +150,26 @@ def list_alerts(
         return Page(items=items, next_cursor=rows.next_cursor)
 
 
-@alerts.get("/{alertId}", dependencies=[Depends(require("read"))])
+@alerts.get("/{alertId}", dependencies=[Depends(require_role("read"))])
 def get_alert(alert_id: AlertId, res: Res) -> AlertView:
     with res.db.read() as session:
         return event_view(queries.get_event(session, alert_id))
 
 
-@alerts.post("/{alertId}/ack", dependencies=[Depends(require("run"))])
+@alerts.post("/{alertId}/ack", dependencies=[Depends(require_role("run"))])
 def acknowledge_alert(
     alert_id: AlertId, body: Acknowledgement, request: Request, res: Res
 ) -> AlertView:
     """Say whether an alert was right. True ones are kept out of what counts as normal."""
-    by = caller_of(request).key_id
+    by = get_caller(request).key_id
     with res.db.begin() as session:
         return event_view(service.acknowledge(session, alert_id, body.verdict, by, res.clock()))
 
 
 @silences.post(
-    "", status_code=201, response_model=SilenceView, dependencies=[Depends(require("run"))]
+    "", status_code=201, response_model=SilenceView, dependencies=[Depends(require_role("run"))]
 )
-def create_silence(body: SilenceCreate, once: Once, res: Res) -> Response:
+def create_silence(body: SilenceCreate, once: Idempotent, res: Res) -> Response:
     """Tell nobody of some alerts for a while; they are still judged and recorded."""
     return once(
         body,
@@ -174,10 +179,10 @@ def create_silence(body: SilenceCreate, once: Once, res: Res) -> Response:
     )
 
 
-@silences.get("", dependencies=[Depends(require("read"))])
+@silences.get("", dependencies=[Depends(require_role("read"))])
 def list_silences(
     res: Res,
-    page: Paging,
+    page: PageParams,
     active: Annotated[bool, Query(description="Only those that hold now.")] = False,
 ) -> Page[SilenceView]:
     """The silences, newest first."""
@@ -187,13 +192,13 @@ def list_silences(
         return Page(items=items, next_cursor=rows.next_cursor)
 
 
-@silences.get("/{silenceId}", dependencies=[Depends(require("read"))])
+@silences.get("/{silenceId}", dependencies=[Depends(require_role("read"))])
 def get_silence(silence_id: SilenceId, res: Res) -> SilenceView:
     with res.db.read() as session:
         return SilenceView.model_validate(queries.get_silence(session, silence_id))
 
 
-@silences.delete("/{silenceId}", status_code=204, dependencies=[Depends(require("run"))])
+@silences.delete("/{silenceId}", status_code=204, dependencies=[Depends(require_role("run"))])
 def delete_silence(silence_id: SilenceId, res: Res) -> None:
     """End a silence now."""
     with res.db.begin() as session:
@@ -227,12 +232,12 @@ def event_view(event: AlertEvent) -> AlertView:
 
 
 def _update(
-    rule_id: str, values: Mapping[str, Any], res: Resources, match: Match
+    rule_id: str, values: Mapping[str, Any], res: Resources, match: RevisionCheck
 ) -> AlertConfigView:
     with res.db.begin() as session:
         match(queries.get_rule(session, rule_id, for_update=True).revision)
         rule = update_rule(session, rule_id, values, res.secrets, res.clock())
-        return match.tagged(_view(session, rule))
+        return match.etag(_view(session, rule))
 
 
 def _view(session: Session, rule: AlertRule) -> AlertConfigView:

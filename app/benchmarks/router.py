@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Query, Response
 from sqlalchemy.orm import Session
 
-from app.access.deps import require
-from app.access.idempotency import Once
+from app.access.deps import require_role
+from app.access.idempotency import Idempotent
 from app.benchmarks import queries, service
 from app.benchmarks.event_triggers import EventTriggers
 from app.benchmarks.models import Benchmark
@@ -25,12 +25,12 @@ from app.benchmarks.schemas import (
     MetricSelection,
     WriteBackConfig,
 )
-from app.core.pagination import Paging
+from app.core.pagination import PageParams
 from app.core.problems import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Page, all_fields, changed_fields
 from app.core.web.deps import Res
-from app.core.web.etag import IfMatch, IfNoneMatch, Match
+from app.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
 from app.harness.harness_config import parse_harness
 
 router = APIRouter(prefix="/benchmarks", tags=["benchmarks"], responses=PROBLEMS)
@@ -40,9 +40,9 @@ KpiId = Annotated[str, Path(alias="kpiId")]
 
 
 @router.post(
-    "", status_code=201, response_model=BenchmarkView, dependencies=[Depends(require("admin"))]
+    "", status_code=201, response_model=BenchmarkView, dependencies=[Depends(require_role("admin"))]
 )
-def create_benchmark(body: BenchmarkCreate, res: Res, once: Once) -> Response:
+def create_benchmark(body: BenchmarkCreate, res: Res, once: Idempotent) -> Response:
     """Create a benchmark with its dataset, its metrics and, as `measures`, its KPIs."""
     return once(
         body,
@@ -53,9 +53,9 @@ def create_benchmark(body: BenchmarkCreate, res: Res, once: Once) -> Response:
     )
 
 
-@router.get("", dependencies=[Depends(require("read"))])
+@router.get("", dependencies=[Depends(require_role("read"))])
 def list_benchmarks(
-    res: Res, page: Paging, archived: Annotated[bool, Query()] = False
+    res: Res, page: PageParams, archived: Annotated[bool, Query()] = False
 ) -> Page[BenchmarkView]:
     """List benchmarks, newest first; `archived=true` lists the archived ones."""
     with res.db.read() as session:
@@ -63,14 +63,14 @@ def list_benchmarks(
         return Page(items=benchmark_views(session, rows.rows), next_cursor=rows.next_cursor)
 
 
-@router.get("/{benchmarkId}", dependencies=[Depends(require("read"))])
+@router.get("/{benchmarkId}", dependencies=[Depends(require_role("read"))])
 def get_benchmark(benchmark_id: BenchmarkId, res: Res, tagged: IfNoneMatch) -> BenchmarkView:
     """Show a benchmark."""
     with res.db.read() as session:
         return tagged(benchmark_view(session, queries.get_benchmark(session, benchmark_id)))
 
 
-@router.patch("/{benchmarkId}", dependencies=[Depends(require("admin"))])
+@router.patch("/{benchmarkId}", dependencies=[Depends(require_role("admin"))])
 def change_benchmark(
     benchmark_id: BenchmarkId, body: BenchmarkPatch, res: Res, match: IfMatch
 ) -> BenchmarkView:
@@ -78,7 +78,7 @@ def change_benchmark(
     return _edit_benchmark(benchmark_id, changed_fields(body), res, match)
 
 
-@router.put("/{benchmarkId}", dependencies=[Depends(require("admin"))])
+@router.put("/{benchmarkId}", dependencies=[Depends(require_role("admin"))])
 def replace_benchmark(
     benchmark_id: BenchmarkId, body: BenchmarkBody, res: Res, match: IfMatch
 ) -> BenchmarkView:
@@ -86,7 +86,7 @@ def replace_benchmark(
     return _edit_benchmark(benchmark_id, all_fields(body), res, match)
 
 
-@router.delete("/{benchmarkId}", status_code=204, dependencies=[Depends(require("admin"))])
+@router.delete("/{benchmarkId}", status_code=204, dependencies=[Depends(require_role("admin"))])
 def delete_benchmark(benchmark_id: BenchmarkId, res: Res, match: IfMatch) -> None:
     """Delete a benchmark without runs and schedules; otherwise archive it."""
     with res.db.begin() as session:
@@ -98,9 +98,9 @@ def delete_benchmark(benchmark_id: BenchmarkId, res: Res, match: IfMatch) -> Non
     "/{benchmarkId}/kpis",
     status_code=201,
     response_model=KpiView,
-    dependencies=[Depends(require("admin"))],
+    dependencies=[Depends(require_role("admin"))],
 )
-def create_kpi(benchmark_id: BenchmarkId, body: KpiCreate, res: Res, once: Once) -> Response:
+def create_kpi(benchmark_id: BenchmarkId, body: KpiCreate, res: Res, once: Idempotent) -> Response:
     """Create a KPI; its formula is checked."""
     return once(
         body,
@@ -111,8 +111,8 @@ def create_kpi(benchmark_id: BenchmarkId, body: KpiCreate, res: Res, once: Once)
     )
 
 
-@router.get("/{benchmarkId}/kpis", dependencies=[Depends(require("read"))])
-def list_kpis(benchmark_id: BenchmarkId, res: Res, page: Paging) -> Page[KpiView]:
+@router.get("/{benchmarkId}/kpis", dependencies=[Depends(require_role("read"))])
+def list_kpis(benchmark_id: BenchmarkId, res: Res, page: PageParams) -> Page[KpiView]:
     """List the current KPIs of a benchmark, sorted by name."""
     with res.db.read() as session:
         queries.get_benchmark(session, benchmark_id)
@@ -122,14 +122,14 @@ def list_kpis(benchmark_id: BenchmarkId, res: Res, page: Paging) -> Page[KpiView
         )
 
 
-@router.get("/{benchmarkId}/kpis/{kpiId}", dependencies=[Depends(require("read"))])
+@router.get("/{benchmarkId}/kpis/{kpiId}", dependencies=[Depends(require_role("read"))])
 def get_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, res: Res, tagged: IfNoneMatch) -> KpiView:
     """Show the current revision of a KPI."""
     with res.db.read() as session:
         return tagged(KpiView.model_validate(queries.get_kpi(session, benchmark_id, kpi_id)))
 
 
-@router.patch("/{benchmarkId}/kpis/{kpiId}", dependencies=[Depends(require("admin"))])
+@router.patch("/{benchmarkId}/kpis/{kpiId}", dependencies=[Depends(require_role("admin"))])
 def change_kpi(
     benchmark_id: BenchmarkId, kpi_id: KpiId, body: KpiPatch, res: Res, match: IfMatch
 ) -> KpiView:
@@ -137,7 +137,7 @@ def change_kpi(
     return _edit_kpi(benchmark_id, kpi_id, changed_fields(body), res, match)
 
 
-@router.put("/{benchmarkId}/kpis/{kpiId}", dependencies=[Depends(require("admin"))])
+@router.put("/{benchmarkId}/kpis/{kpiId}", dependencies=[Depends(require_role("admin"))])
 def replace_kpi(
     benchmark_id: BenchmarkId, kpi_id: KpiId, body: KpiBody, res: Res, match: IfMatch
 ) -> KpiView:
@@ -146,7 +146,7 @@ def replace_kpi(
 
 
 @router.delete(
-    "/{benchmarkId}/kpis/{kpiId}", status_code=204, dependencies=[Depends(require("admin"))]
+    "/{benchmarkId}/kpis/{kpiId}", status_code=204, dependencies=[Depends(require_role("admin"))]
 )
 def delete_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, res: Res, match: IfMatch) -> None:
     """Remove a KPI from later runs; its history stays."""
@@ -156,21 +156,21 @@ def delete_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, res: Res, match: IfMatc
 
 
 def _edit_benchmark(
-    benchmark_id: str, values: Mapping[str, Any], res: Resources, match: Match
+    benchmark_id: str, values: Mapping[str, Any], res: Resources, match: RevisionCheck
 ) -> BenchmarkView:
     with res.db.begin() as session:
         match(queries.get_benchmark(session, benchmark_id, for_update=True).revision)
         benchmark = service.change_benchmark(session, benchmark_id, values, res.clock())
-        return match.tagged(benchmark_view(session, benchmark))
+        return match.etag(benchmark_view(session, benchmark))
 
 
 def _edit_kpi(
-    benchmark_id: str, kpi_id: str, values: Mapping[str, Any], res: Resources, match: Match
+    benchmark_id: str, kpi_id: str, values: Mapping[str, Any], res: Resources, match: RevisionCheck
 ) -> KpiView:
     with res.db.begin() as session:
         match(queries.lock_kpi(session, benchmark_id, kpi_id).revision)
         kpi = service.change_kpi(session, benchmark_id, kpi_id, values, res.clock())
-        return match.tagged(KpiView.model_validate(kpi))
+        return match.etag(KpiView.model_validate(kpi))
 
 
 def benchmark_view(session: Session, benchmark: Benchmark) -> BenchmarkView:

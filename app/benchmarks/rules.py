@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from app.core.errors import AppError, ErrorItem
-from app.core.strict_json import escape_pointer
+from app.core.strict_json import escape_pointer_step
 from app.formula import validate
 from app.metrics.registry import METRICS, option_errors, options_of, plain_keys, provider_for
 from app.metrics.types import MetricRef
@@ -57,12 +57,12 @@ def _metric_errors(ref: MetricRef, pointer: str) -> list[ErrorItem]:
     factory = METRICS.find(ref.key)
     if factory is None:
         return _construction_errors(ref, pointer)
-    if not ref.options and METRICS.name_of(ref.key) not in plain_keys():
+    if not ref.options and METRICS.canonical_name(ref.key) not in plain_keys():
         names = ", ".join(option.name for option in options_of(factory))
         detail = f"{ref.key} requires options; send options with {names}"
         return [ErrorItem(pointer=pointer, detail=detail)]
     errors = [
-        ErrorItem(pointer=f"{pointer}/options/{escape_pointer(name)}", detail=mistake.detail)
+        ErrorItem(pointer=f"{pointer}/options/{escape_pointer_step(name)}", detail=mistake.detail)
         for name, mistake in option_errors(ref).items()
     ]
     return errors or _construction_errors(ref, pointer)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query
 
-from app.access.deps import require
+from app.access.deps import require_role
 from app.benchmarks.queries import get_benchmark
 from app.benchmarks.schemas import BaselineConfig
 from app.comparison import baselines, power
@@ -18,7 +18,7 @@ router = APIRouter(prefix="/benchmarks", tags=["benchmarks"], responses=PROBLEMS
 BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
 
 
-@router.get("/{benchmarkId}/baseline", dependencies=[Depends(require("read"))])
+@router.get("/{benchmarkId}/baseline", dependencies=[Depends(require_role("read"))])
 def get_baseline(benchmark_id: BenchmarkId, res: Res) -> BaselineView:
     """What new runs are compared with: the pinned run of their agent, else what `mode` says."""
     with res.db.read() as session:
@@ -32,7 +32,7 @@ def get_baseline(benchmark_id: BenchmarkId, res: Res) -> BaselineView:
         )
 
 
-@router.put("/{benchmarkId}/baseline", dependencies=[Depends(require("admin"))])
+@router.put("/{benchmarkId}/baseline", dependencies=[Depends(require_role("admin"))])
 def pin_baseline(benchmark_id: BenchmarkId, body: BaselinePin, res: Res) -> PinnedView:
     """Pin a completed, valid run: later runs of its agent are compared with it."""
     with res.db.begin() as session:
@@ -41,7 +41,9 @@ def pin_baseline(benchmark_id: BenchmarkId, body: BaselinePin, res: Res) -> Pinn
         return PinnedView.model_validate(pinned)
 
 
-@router.delete("/{benchmarkId}/baseline", status_code=204, dependencies=[Depends(require("admin"))])
+@router.delete(
+    "/{benchmarkId}/baseline", status_code=204, dependencies=[Depends(require_role("admin"))]
+)
 def unpin_baseline(
     benchmark_id: BenchmarkId,
     res: Res,
@@ -55,7 +57,7 @@ def unpin_baseline(
         baselines.unpin_baseline(session, benchmark_id, agent_id)
 
 
-@router.post("/{benchmarkId}/power", dependencies=[Depends(require("read"))])
+@router.post("/{benchmarkId}/power", dependencies=[Depends(require_role("read"))])
 def tell_power(benchmark_id: BenchmarkId, body: PowerRequest, res: Res) -> Page[PowerView]:
     """The smallest drop that stands out, by KPI and metric, from what stored runs vary by; and what
     a smaller one would cost.

@@ -24,7 +24,7 @@ from app.comparison.verdict_view import (
     run_not_compared,
 )
 from app.formula import Reference, compile_formula, read_reference
-from app.jobs.handlers import Job
+from app.jobs.handlers import JobContext
 from app.jobs.pool import CallLost
 from app.kpis.evaluate import KpiValue
 from app.kpis.verdicts import (
@@ -65,7 +65,7 @@ WHOLE_RUN = "its value of the whole run is neither a mean of items nor read off 
 
 
 def judge_run(
-    job: Job,
+    job: JobContext,
     *,
     run_id: str,
     run_seq: int,
@@ -113,7 +113,7 @@ def answered(asked: Question) -> Findings:
     return answer(asked)
 
 
-def _items(job: Job, case: "Case", runs: Mapping[int, Sequence[str]]) -> ItemTable:
+def _items(job: JobContext, case: "Case", runs: Mapping[int, Sequence[str]]) -> ItemTable:
     """The items of some runs; providers are asked in a child process."""
 
     def summarize(

@@ -21,7 +21,7 @@ def copy_rows(
     Cost:    memory for one row at a time.
     """
     count = 0
-    with _copying(session, table, columns) as copy:
+    with _open_copy(session, table, columns) as copy:
         copy.set_types(list(columns.values()))
         for row in rows:
             copy.write_row(row)
@@ -29,16 +29,16 @@ def copy_rows(
     return count
 
 
-def copy_encoded(
+def copy_encoded_rows(
     session: Session, table: str, columns: Sequence[str], rows: Iterable[bytes]
 ) -> None:
     """Append rows that are encoded already, each as binary COPY wants it."""
-    with _copying(session, table, columns) as copy:
+    with _open_copy(session, table, columns) as copy:
         copy.write(b"".join((SIGNATURE, *rows, TRAILER)))
 
 
 @contextmanager
-def _copying(session: Session, table: str, columns: Iterable[str]) -> Iterator[psycopg.Copy]:
+def _open_copy(session: Session, table: str, columns: Iterable[str]) -> Iterator[psycopg.Copy]:
     connection = session.connection().connection.driver_connection
     assert isinstance(connection, psycopg.Connection)
     statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(

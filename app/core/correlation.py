@@ -40,8 +40,8 @@ def outbound_headers() -> dict[str, str]:
 @contextmanager
 def bind_correlation(values: Mapping[str, str]) -> Iterator[None]:
     """Go on with what another process or thread began."""
-    known = {name: values[name] for name in HEADERS if name in values}
-    with structlog.contextvars.bound_contextvars(**known):
+    correlation = {name: values[name] for name in HEADERS if name in values}
+    with structlog.contextvars.bound_contextvars(**correlation):
         yield
 
 

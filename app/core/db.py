@@ -49,10 +49,15 @@ STATEMENT_TIMEOUT_MS = 10_000
 LOCK_TIMEOUT_MS = 2_000
 IDLE_IN_TRANSACTION_TIMEOUT_MS = 15_000
 POOL_TIMEOUT_S = 2.0
-TRUSTED_S = 1.0
+PING_AFTER_IDLE_S = 1.0
 
 # COPY goes past SQLAlchemy, so its errors are the driver's own.
-GONE = (InterfaceError, OperationalError, psycopg.InterfaceError, psycopg.OperationalError)
+CONNECTION_ERRORS = (
+    InterfaceError,
+    OperationalError,
+    psycopg.InterfaceError,
+    psycopg.OperationalError,
+)
 
 # Deadlock and serialization failure: nothing was written, the same request may succeed.
 TRANSIENT_STATES = frozenset({"40001", "40P01", "55P03", "57014"})
@@ -63,7 +68,7 @@ Driver: TypeAlias = "psycopg.Connection[Any]"
 Row: TypeAlias = dict[str, Any]
 M = TypeVar("M", bound=BaseModel)
 
-NAMING = {
+NAMING_CONVENTION = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     "uq": "uq_%(table_name)s_%(column_0_N_name)s",
     "ck": "ck_%(table_name)s_%(constraint_name)s",
@@ -75,7 +80,7 @@ NAMING = {
 class Base(DeclarativeBase):
     """The tables of every domain. Instants are `timestamptz`, texts `text`, documents `jsonb`."""
 
-    metadata = MetaData(naming_convention=NAMING)
+    metadata = MetaData(naming_convention=NAMING_CONVENTION)
     type_annotation_map: ClassVar[dict[Any, Any]] = {
         datetime: TIMESTAMP(timezone=True),
         str: Text,
@@ -132,21 +137,21 @@ class Database:
         self.url = url
         self.engine = _create_engine(url, pool_size=pool_size, name=name)
         self._sessions = sessionmaker(self.engine, expire_on_commit=False, autoflush=False)
-        self._witness: Callable[[Session], None] | None = None
+        self._commit_hook: Callable[[Session], None] | None = None
 
-    def witnessed(self, witness: Callable[[Session], None]) -> "Database":
+    def with_commit_hook(self, hook: Callable[[Session], None]) -> "Database":
         """The same database; `witness` writes the last words of each transaction of `begin`."""
-        seen = copy.copy(self)
-        seen._witness = witness  # noqa: SLF001 - of its own kind
-        return seen
+        hooked = copy.copy(self)
+        hooked._commit_hook = hook  # noqa: SLF001 - of its own kind
+        return hooked
 
     @contextmanager
     def begin(self) -> Iterator[Session]:
         """One transaction: committed when the block ends, rolled back when it raises."""
         with database_errors(), self._sessions.begin() as session:
             yield session
-            if self._witness is not None:
-                self._witness(session)
+            if self._commit_hook is not None:
+                self._commit_hook(session)
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -161,7 +166,7 @@ class Database:
             yield session
 
     @contextmanager
-    def glance(self) -> Iterator[Session]:
+    def read_statement(self) -> Iterator[Session]:
         """A read of one statement, which sees the data as it begins: what one row or one page needs.
 
         Cost: one trip to the server, where `read` takes three to hold several statements together.
@@ -170,21 +175,21 @@ class Database:
             session.connection(execution_options={"isolation_level": "AUTOCOMMIT"})
             yield session
 
-    def find_row(self, sql: str, given: Mapping[str, object]) -> Row | None:
+    def fetch_row(self, sql: str, parameters: Mapping[str, object]) -> Row | None:
         """The one row that a statement of `sql_of` finds, by column; for what is asked most often.
 
         Cost: a third of the same through a session.
         """
-        with self._glancing() as driver:
-            return _run(driver, sql, given).fetchone()
+        with self._autocommit_connection() as driver:
+            return _execute(driver, sql, parameters).fetchone()
 
-    def find_rows(self, sql: str, given: Mapping[str, object]) -> list[Row]:
+    def fetch_rows(self, sql: str, parameters: Mapping[str, object]) -> list[Row]:
         """Every row that a statement of `sql_of` finds, as `find_row`."""
-        with self._glancing() as driver:
-            return _run(driver, sql, given).fetchall()
+        with self._autocommit_connection() as driver:
+            return _execute(driver, sql, parameters).fetchall()
 
     @contextmanager
-    def _glancing(self) -> Iterator[Driver]:
+    def _autocommit_connection(self) -> Iterator[Driver]:
         """A connection past SQLAlchemy, for one statement outside of any transaction."""
         with database_errors(), closing(self.engine.raw_connection()) as pooled:
             driver = cast("Driver", pooled.driver_connection)
@@ -235,12 +240,12 @@ def _insert(
     *,
     returning: bool,
 ) -> psycopg.Cursor[Row]:
-    inserting = _inserting(cast("Table", entity.__table__), tuple(values), returning=returning)
+    inserting = _build_insert(cast("Table", entity.__table__), tuple(values), returning=returning)
     driver = cast("Driver", session.connection().connection.driver_connection)
-    return _run(driver, inserting.sql, {**inserting.defaults, **values})
+    return _execute(driver, inserting.sql, {**inserting.defaults, **values})
 
 
-class _Inserting(NamedTuple):
+class _InsertStatement(NamedTuple):
     """A statement that inserts one row, and its parameters that are always the same."""
 
     sql: str
@@ -248,20 +253,20 @@ class _Inserting(NamedTuple):
 
 
 @cache
-def _inserting(table: Table, given: tuple[str, ...], *, returning: bool) -> _Inserting:
+def _build_insert(table: Table, columns: tuple[str, ...], *, returning: bool) -> _InsertStatement:
     """Built once: that takes longer than to write the row."""
     defaults: dict[str, object] = {
         column.key: column.default.arg
         for column in table.columns
-        if isinstance(column.default, ScalarElementColumnDefault) and column.key not in given
+        if isinstance(column.default, ScalarElementColumnDefault) and column.key not in columns
     }
     statement = insert(table).inline()
     if returning:
         statement = statement.returning(*table.columns)
-    return _Inserting(sql_of(statement, columns=[*given, *defaults]), defaults)
+    return _InsertStatement(compile_sql(statement, columns=[*columns, *defaults]), defaults)
 
 
-def sql_of(statement: Select[Any] | Insert, *, columns: Sequence[str] | None = None) -> str:
+def compile_sql(statement: Select[Any] | Insert, *, columns: Sequence[str] | None = None) -> str:
     """The text of a statement as the driver takes it; its parameters are named `bindparam`s, of an
     insert the `columns` that it writes.
     """
@@ -269,8 +274,8 @@ def sql_of(statement: Select[Any] | Insert, *, columns: Sequence[str] | None = N
     return str(statement.compile(dialect=dialect, column_keys=columns))
 
 
-def _run(driver: Driver, sql: str, given: Mapping[str, object]) -> psycopg.Cursor[Row]:
-    return driver.cursor(row_factory=dict_row).execute(sql, given)
+def _execute(driver: Driver, sql: str, parameters: Mapping[str, object]) -> psycopg.Cursor[Row]:
+    return driver.cursor(row_factory=dict_row).execute(sql, parameters)
 
 
 def sqlalchemy_url(url: str) -> str:
@@ -330,11 +335,11 @@ def _ping_before_use(engine: Engine) -> None:
     @event.listens_for(engine, "checkout")
     def check(connection: DBAPIConnection, record: ConnectionPoolEntry, _proxy: object) -> None:
         used_at = record.info.get(_USED_AT)
-        if used_at is None or time.monotonic() - used_at < TRUSTED_S:
+        if used_at is None or time.monotonic() - used_at < PING_AFTER_IDLE_S:
             return
         try:
             engine.dialect.do_ping(connection)
-        except GONE as error:
+        except CONNECTION_ERRORS as error:
             raise InvalidatePoolError from error
 
 
@@ -343,7 +348,7 @@ def database_errors() -> Iterator[None]:
     """Turn what the driver raises when the server is away into `DatabaseUnavailable`."""
     try:
         yield
-    except (*GONE, PoolTimeout) as error:
+    except (*CONNECTION_ERRORS, PoolTimeout) as error:
         raise DatabaseUnavailable from error
     except DBAPIError as error:
         if error.connection_invalidated or _sqlstate(error) in TRANSIENT_STATES:

@@ -254,10 +254,10 @@ def _corrupted_message(where: str) -> str:
     return f"{where} was changed or moved and cannot be decrypted; enter it again"
 
 
-def _unknown_key_message(where: str, key_id: str, known: Sequence[str]) -> str:
+def _unknown_key_message(where: str, key_id: str, key_ids: Sequence[str]) -> str:
     return (
         f"{where} is encrypted with master key {key_id}, which is not configured (configured:"
-        f" {', '.join(known)}); add that key to MOSAICO_MASTER_KEYS_OLD (or restore"
+        f" {', '.join(key_ids)}); add that key to MOSAICO_MASTER_KEYS_OLD (or restore"
         f" {MASTER_KEY_FILE} in the data directory), or enter the secret again"
     )
 

@@ -15,7 +15,7 @@ from sqlalchemy import Integer, Select, bindparam, literal, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.elements import KeyedColumnElement
 
-from app.core.db import Database, sql_of
+from app.core.db import Database, compile_sql
 from app.core.errors import ErrorItem, Invalid
 from app.core.strict_json import MAX_INTEGER, MIN_INTEGER
 from app.core.text import unstorable_reason
@@ -67,28 +67,28 @@ def select_page(
     Reads:  keys that are never null and together unique; an index on them makes it fast.
     Raises: `BadCursor` when the cursor does not fit the keys.
     """
-    rows = session.scalars(_ordered(statement, keys, query, descending=descending))
-    return _cut(list(rows), query, lambda row: [getattr(row, key.key) for key in keys])
+    rows = session.scalars(_order_and_limit(statement, keys, query, descending=descending))
+    return _cut_page(list(rows), query, lambda row: [getattr(row, key.key) for key in keys])
 
 
 def build_page_sql(
-    statement: Select[Any], *, keys: Sequence[KeyedColumnElement[Any]], beyond: bool
+    statement: Select[Any], *, keys: Sequence[KeyedColumnElement[Any]], after_cursor: bool
 ) -> str:
     """The text of one page of a `select` of columns, `keys` among them, for `find_page`.
 
     `beyond` when the page begins after a cursor. Build it once: that takes longer than the page.
     """
-    if beyond:
+    if after_cursor:
         marks = (bindparam(f"{_BEYOND}{key.key}", type_=key.type) for key in keys)
         statement = statement.where(tuple_(*keys) < tuple_(*marks))
     limit = bindparam(_LIMIT, type_=Integer)
-    return sql_of(statement.order_by(*(key.desc() for key in keys)).limit(limit))
+    return compile_sql(statement.order_by(*(key.desc() for key in keys)).limit(limit))
 
 
 def query_page(
     db: Database,
     sql: str,
-    given: Mapping[str, object],
+    parameters: Mapping[str, object],
     *,
     keys: Sequence[KeyedColumnElement[Any]],
     query: PageQuery,
@@ -99,15 +99,15 @@ def query_page(
     Raises: `BadCursor` when the cursor does not fit the keys.
     Cost:   half of the same through a session.
     """
-    marks = _marks(keys, query.cursor) if query.cursor is not None else []
+    marks = _cursor_values(keys, query.cursor) if query.cursor is not None else []
     beyond = {f"{_BEYOND}{key.key}": mark for key, mark in zip(keys, marks, strict=False)}
-    rows = db.find_rows(sql, {**given, **beyond, _LIMIT: query.limit + 1})
-    return _cut(rows, query, lambda row: [row[key.key] for key in keys])
+    rows = db.fetch_rows(sql, {**parameters, **beyond, _LIMIT: query.limit + 1})
+    return _cut_page(rows, query, lambda row: [row[key.key] for key in keys])
 
 
 def encode_cursor(values: Sequence[CursorValue]) -> str:
     """An opaque text for the place after a row with these key values."""
-    document = json.dumps([_tagged(value) for value in values], separators=(",", ":"))
+    document = json.dumps([_encode_value(value) for value in values], separators=(",", ":"))
     return base64.urlsafe_b64encode(document.encode()).rstrip(b"=").decode()
 
 
@@ -116,18 +116,18 @@ def decode_cursor(text: str) -> list[CursorValue]:
     try:
         padded = text.encode("ascii") + b"=" * (-len(text) % 4)
         document = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        return [_untagged(*item) for item in document]
+        return [_decode_value(*item) for item in document]
     except (binascii.Error, ValueError, TypeError, RecursionError):
         raise _bad_cursor() from None
 
 
-def _tagged(value: CursorValue) -> list[str | int]:
+def _encode_value(value: CursorValue) -> list[str | int]:
     if isinstance(value, datetime):
         return ["t", value.isoformat()]
     return ["i", value] if isinstance(value, int) else ["s", value]
 
 
-def _untagged(tag: str, value: Any) -> CursorValue:
+def _decode_value(tag: str, value: Any) -> CursorValue:
     if tag == "i" and type(value) is int and MIN_INTEGER <= value <= MAX_INTEGER:
         return value
     if tag == "s" and isinstance(value, str) and unstorable_reason(value) is None:
@@ -139,30 +139,30 @@ def _untagged(tag: str, value: Any) -> CursorValue:
     raise ValueError(tag)
 
 
-def _ordered(statement: S, keys: Sequence[Key], query: PageQuery, *, descending: bool) -> S:
+def _order_and_limit(statement: S, keys: Sequence[Key], query: PageQuery, *, descending: bool) -> S:
     if query.cursor is not None:
-        statement = statement.where(_beyond(keys, query.cursor, descending=descending))
+        statement = statement.where(_after_cursor(keys, query.cursor, descending=descending))
     order = [key.desc() if descending else key.asc() for key in keys]
     return statement.order_by(*order).limit(query.limit + 1)
 
 
-def _cut(
+def _cut_page(
     rows: list[T], query: PageQuery, values_of: Callable[[T], Sequence[CursorValue]]
 ) -> PageRows[T]:
     if len(rows) <= query.limit:
         return PageRows(rows, None)
-    shown = rows[: query.limit]
-    return PageRows(shown, encode_cursor(values_of(shown[-1])))
+    page_rows = rows[: query.limit]
+    return PageRows(page_rows, encode_cursor(values_of(page_rows[-1])))
 
 
-def _beyond(keys: Sequence[Key], cursor: str, *, descending: bool) -> Any:
-    values = _marks(keys, cursor)
+def _after_cursor(keys: Sequence[Key], cursor: str, *, descending: bool) -> Any:
+    values = _cursor_values(keys, cursor)
     row = tuple_(*keys)
     mark = tuple_(*(literal(value, key.type) for key, value in zip(keys, values, strict=True)))
     return row < mark if descending else row > mark
 
 
-def _marks(keys: Sequence[Key], cursor: str) -> list[CursorValue]:
+def _cursor_values(keys: Sequence[Key], cursor: str) -> list[CursorValue]:
     values = decode_cursor(cursor)
     fits = len(values) == len(keys) and all(
         isinstance(value, key.type.python_type) for key, value in zip(keys, values, strict=False)

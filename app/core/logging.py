@@ -20,7 +20,7 @@ MAX_TEXT = 4_000
 MAX_DEPTH = 6
 
 # Their own ERROR and WARNING are told; what they say about each request is in ours.
-QUIET = (
+QUIET_LOGGERS = (
     "alembic",
     "apscheduler",
     "asyncio",
@@ -31,7 +31,7 @@ QUIET = (
     "langfuse",
     "procrastinate",
 )
-UVICORN = ("uvicorn", "uvicorn.error", "uvicorn.access")
+UVICORN_LOGGERS = ("uvicorn", "uvicorn.error", "uvicorn.access")
 
 _SECRET_NAME = re.compile(
     r"passw|secret|token|authorization|cookie|credential|api[-_ ]?key|master[-_ ]?key"
@@ -39,7 +39,7 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 # Counts and names of secrets are none: input_tokens, secret_set, token_id.
-_HARMLESS_NAME = re.compile(r"_?tokens$|[-_]set$|[-_]id$|^tokeni[sz]e", re.IGNORECASE)
+_PUBLIC_NAME = re.compile(r"_?tokens$|[-_]set$|[-_]id$|^tokeni[sz]e", re.IGNORECASE)
 
 _SECRET_TEXTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE), rf"\1 {MASK}"),
@@ -60,7 +60,7 @@ _SECRET_TEXTS: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 
 
-def configure(log_format: LogFormat) -> None:
+def configure_logging(log_format: LogFormat) -> None:
     """Route every log of this process to standard error: readable lines, or JSON for machines."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -76,12 +76,12 @@ def configure(log_format: LogFormat) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
-    _route(log_format, shared)
+    _install_handler(log_format, shared)
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """The last step before an event becomes text."""
-    return {key: _clean(value, key, MAX_DEPTH) for key, value in event.items()}
+    return {key: _redact_value(value, key, MAX_DEPTH) for key, value in event.items()}
 
 
 def redact_text(text: str) -> str:
@@ -94,10 +94,10 @@ def redact_text(text: str) -> str:
 
 def is_secret_name(name: str) -> bool:
     """Whether a field of this name is never shown."""
-    return bool(_SECRET_NAME.search(name)) and not _HARMLESS_NAME.search(name)
+    return bool(_SECRET_NAME.search(name)) and not _PUBLIC_NAME.search(name)
 
 
-def _clean(value: Any, name: str, depth: int) -> Any:
+def _redact_value(value: Any, name: str, depth: int) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if is_secret_name(name):
@@ -105,24 +105,24 @@ def _clean(value: Any, name: str, depth: int) -> Any:
     if isinstance(value, int | float):
         return value
     if isinstance(value, Mapping | list | tuple | set | frozenset):
-        return _clean_members(value, name, depth - 1)
+        return _redact_members(value, name, depth - 1)
     # A traceback is longer than any other text, and its end is what matters.
     return _redact_lines(str(value)) if name == "exception" else redact_text(str(value))
 
 
-def _clean_members(value: Any, name: str, depth: int) -> Any:
+def _redact_members(value: Any, name: str, depth: int) -> Any:
     if depth == 0:
         return "…"
     if isinstance(value, Mapping):
-        return {str(key): _clean(member, str(key), depth) for key, member in value.items()}
-    return [_clean(member, name, depth) for member in value]
+        return {str(key): _redact_value(member, str(key), depth) for key, member in value.items()}
+    return [_redact_value(member, name, depth) for member in value]
 
 
 def _redact_lines(text: str) -> str:
     return "\n".join(redact_text(line) for line in text.splitlines())
 
 
-def _route(log_format: LogFormat, shared: list[structlog.typing.Processor]) -> None:
+def _install_handler(log_format: LogFormat, shared: list[structlog.typing.Processor]) -> None:
     """Send what the standard module is told to our handler, and only there.
 
     `logging.config.dictConfig` would also close every handler of the process, whoever made it.
@@ -142,7 +142,7 @@ def _route(log_format: LogFormat, shared: list[structlog.typing.Processor]) -> N
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.INFO)
-    for name in (*QUIET, *UVICORN):
+    for name in (*QUIET_LOGGERS, *UVICORN_LOGGERS):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [], True
         logger.setLevel(logging.WARNING)

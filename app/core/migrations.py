@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 # The newest of `migrations/versions`; a test compares them.
-NEWEST: Final = "0002"
+HEAD_REVISION: Final = "0002"
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class UnknownSchema(Unavailable):
+class SchemaMismatch(Unavailable):
     """The database is not at the schema version of this program."""
 
-    code = "unknown-schema"
+    code = "schema-mismatch"
 
 
-def alembic_config(url: str) -> "Config":
+def build_alembic_config(url: str) -> "Config":
     from alembic.config import Config
 
     config = Config(ROOT / "alembic.ini")
@@ -44,25 +44,25 @@ def upgrade(url: str, revision: str = "head") -> None:
 
     Raises: `DatabaseUnavailable`, `BadDatabaseUrl`.
     """
-    if revision == "head" and current_revision(url) == NEWEST:
+    if revision == "head" and current_revision(url) == HEAD_REVISION:
         return
     from alembic import command
 
-    with _answering(url):
-        command.upgrade(alembic_config(url), revision)
+    with _named_server_errors(url):
+        command.upgrade(build_alembic_config(url), revision)
 
 
 def downgrade(url: str, revision: str) -> None:
     from alembic import command
 
-    command.downgrade(alembic_config(url), revision)
+    command.downgrade(build_alembic_config(url), revision)
 
 
 def current_revision(url: str) -> str | None:
     """The revision that the database is at; None when it was never migrated."""
     engine = create_engine(sqlalchemy_url(url), hide_parameters=True)
     try:
-        with _answering(url), engine.connect() as connection:
+        with _named_server_errors(url), engine.connect() as connection:
             if connection.scalar(text("SELECT to_regclass('alembic_version')")) is None:
                 return None
             version = connection.scalar(text("SELECT version_num FROM alembic_version"))
@@ -72,7 +72,7 @@ def current_revision(url: str) -> str | None:
 
 
 @contextmanager
-def _answering(url: str) -> Iterator[None]:
+def _named_server_errors(url: str) -> Iterator[None]:
     """Say which server does not answer, to the operator who chose it."""
     try:
         with database_errors():
@@ -84,11 +84,11 @@ def _answering(url: str) -> Iterator[None]:
         ) from error
 
 
-def require_current(url: str) -> None:
+def require_current_schema(url: str) -> None:
     """Raise `UnknownSchema` unless the database is at the newest revision that this code knows."""
-    found = current_revision(url)
-    if found != NEWEST:
-        raise UnknownSchema(
-            f"the database is at schema {found or 'none'}, this program needs {NEWEST};"
+    revision = current_revision(url)
+    if revision != HEAD_REVISION:
+        raise SchemaMismatch(
+            f"the database is at schema {revision or 'none'}, this program needs {HEAD_REVISION};"
             " run `mosaico db upgrade`, or start the version that fits the database"
         )

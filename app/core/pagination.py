@@ -7,7 +7,7 @@ from fastapi import Depends, Query
 from app.core.keyset import DEFAULT_LIMIT, MAX_CURSOR, MAX_LIMIT, PageQuery
 
 
-async def _paging(
+async def _page_params(
     limit: Annotated[
         int, Query(ge=1, le=MAX_LIMIT, description="Items on one page.")
     ] = DEFAULT_LIMIT,
@@ -19,4 +19,4 @@ async def _paging(
     return PageQuery(limit, cursor)
 
 
-Paging = Annotated[PageQuery, Depends(_paging)]
+PageParams = Annotated[PageQuery, Depends(_page_params)]

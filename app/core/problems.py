@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.core.correlation import TRACEPARENT, bind_correlation, is_traceparent
 from app.core.errors import AppError, ErrorItem, Invalid, NotFound
 from app.core.ids import is_identifier, new_id
-from app.core.strict_json import MalformedJson, escape_pointer
+from app.core.strict_json import MalformedJson, escape_pointer_step
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -64,7 +64,7 @@ class SlowRequest(AppError):
     exit_code = 75
 
 
-class Unforeseen(AppError):
+class InternalError(AppError):
     """Something failed that should not; report the request id in `instance` to the operator."""
 
     code = "internal-error"
@@ -105,14 +105,14 @@ PROBLEM_SCHEMA: dict[str, Any] = {
 }
 
 
-def documented(status: int, description: str) -> dict[str, Any]:
+def document_problem(status: int, description: str) -> dict[str, Any]:
     """How the description of an operation tells of a problem."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {"description": f"{HTTPStatus(status).phrase}: {description}", "content": content}
 
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: documented(status, description)
+    status: document_problem(status, description)
     for status, description in {
         400: "the body or a parameter cannot be read",
         401: "no valid API key",
@@ -129,7 +129,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     }.items()
 }
 
-_STANDING_HEADERS: Mapping[int, Mapping[str, str]] = {
+_DEFAULT_HEADERS: Mapping[int, Mapping[str, str]] = {
     401: {"WWW-Authenticate": "Bearer"},
     429: {"Retry-After": "5"},
     503: {"Retry-After": "2"},
@@ -155,32 +155,32 @@ def install(app: FastAPI) -> None:
 def problem_response(error: AppError, *, request_id: str | None) -> JSONResponse:
     """The problem document of an error; `extra["headers"]` of the error become headers."""
     extra = dict(error.extra)
-    headers = {**_STANDING_HEADERS.get(error.status, {}), **extra.pop("headers", {})}
+    headers = {**_DEFAULT_HEADERS.get(error.status, {}), **extra.pop("headers", {})}
     body: dict[str, Any] = {
         "type": f"/problems/{error.error_code}",
-        "title": title_of(error.error_code),
+        "title": problem_title(error.error_code),
         "status": error.status,
         "detail": error.detail,
         "instance": request_id,
     }
     if error.errors:
-        body["errors"] = [_item(item) for item in error.errors[:MAX_ERRORS]]
+        body["errors"] = [_item_to_json(item) for item in error.errors[:MAX_ERRORS]]
     body |= {key: value for key, value in jsonable_encoder(extra).items() if key not in body}
     return JSONResponse(body, status_code=error.status, headers=headers, media_type=MEDIA_TYPE)
 
 
-def title_of(code: str) -> str:
+def problem_title(code: str) -> str:
     """The code as words: `not-found` is `Not found`."""
     return code.replace("-", " ").capitalize()
 
 
 def request_id(scope: Scope) -> str | None:
     """The id under which this request is logged."""
-    found: str | None = scope.get("state", {}).get("request_id")
-    return found
+    value: str | None = scope.get("state", {}).get("request_id")
+    return value
 
 
-class RequestIds:
+class RequestIdMiddleware:
     """Gives every request an id: the client's own when it is a plain one, else a new one."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -190,22 +190,22 @@ class RequestIds:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         headers = Headers(scope=scope)
-        offered = headers.get(REQUEST_ID)
-        chosen = offered if offered and is_identifier(offered) else new_id()
-        scope.setdefault("state", {})["request_id"] = chosen
+        sent_id = headers.get(REQUEST_ID)
+        request_id = sent_id if sent_id and is_identifier(sent_id) else new_id()
+        scope.setdefault("state", {})["request_id"] = request_id
         trace = headers.get(TRACEPARENT, "")
-        carried = {TRACEPARENT: trace} if is_traceparent(trace) else {}
+        correlation = {TRACEPARENT: trace} if is_traceparent(trace) else {}
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)[REQUEST_ID] = chosen
+                MutableHeaders(scope=message)[REQUEST_ID] = request_id
             await send(message)
 
-        with bind_correlation({**carried, "request_id": chosen}):
+        with bind_correlation({**correlation, "request_id": request_id}):
             return await self.app(scope, receive, send_with_id)
 
 
-class LastResort:
+class InternalErrorMiddleware:
     """Answers what nobody foresaw with 500 and the request id; the log has the rest."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -229,7 +229,7 @@ class LastResort:
             log.exception("request failed", method=scope["method"], path=scope["path"])
             if started:
                 raise
-            response = problem_response(Unforeseen(), request_id=request_id(scope))
+            response = problem_response(InternalError(), request_id=request_id(scope))
             await response(scope, receive, send)
 
 
@@ -245,16 +245,16 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     kind = _BY_STATUS.get(error.status_code)
     headers = dict(error.headers or {})
     if kind is None:
-        known = AppError(f"{error.detail}; see /docs for what is offered.", headers=headers)
-        known.status = error.status_code  # type: ignore[misc]
+        problem = AppError(f"{error.detail}; see /docs for what is offered.", headers=headers)
+        problem.status = error.status_code  # type: ignore[misc]
     elif kind is NotFound:
-        known = NotFound("Nothing is at this address; /docs lists what is.", headers=headers)
+        problem = NotFound("Nothing is at this address; /docs lists what is.", headers=headers)
     elif kind is MethodNotAllowed:
         headers["Allow"] = ", ".join(_allowed_methods(request))
-        known = MethodNotAllowed(headers=headers)
+        problem = MethodNotAllowed(headers=headers)
     else:
-        known = kind(headers=headers)
-    return problem_response(known, request_id=request_id(request.scope))
+        problem = kind(headers=headers)
+    return problem_response(problem, request_id=request_id(request.scope))
 
 
 async def _on_invalid_request(request: Request, error: Exception) -> JSONResponse:
@@ -262,7 +262,7 @@ async def _on_invalid_request(request: Request, error: Exception) -> JSONRespons
     flaws = error.errors()
     problem = Invalid(
         "The request is not valid; change what `errors` names and send it again.",
-        errors=[_described(flaw) for flaw in flaws[:MAX_ERRORS]],
+        errors=[_error_item(flaw) for flaw in flaws[:MAX_ERRORS]],
     )
     return problem_response(problem, request_id=request_id(request.scope))
 
@@ -277,31 +277,31 @@ def _allowed_methods(request: Request) -> list[str]:
     return sorted(methods)
 
 
-def _item(item: ErrorItem) -> dict[str, Any]:
+def _item_to_json(item: ErrorItem) -> dict[str, Any]:
     span = {"span": list(item.span)} if item.span else {}
     return {"pointer": item.pointer, "detail": item.detail, **span}
 
 
-def _described(flaw: Mapping[str, Any]) -> ErrorItem:
+def _error_item(flaw: Mapping[str, Any]) -> ErrorItem:
     where: Sequence[str | int] = flaw["loc"]
-    return ErrorItem(pointer=_pointer(where), detail=_advice(flaw["type"], flaw["msg"]))
+    return ErrorItem(pointer=_pointer(where), detail=_remedy(flaw["type"], flaw["msg"]))
 
 
 def _pointer(where: Sequence[str | int]) -> str:
     if where[0] == "body":
-        return "".join(f"/{escape_pointer(str(step))}" for step in where[1:])
-    return escape_pointer(str(where[-1]))
+        return "".join(f"/{escape_pointer_step(str(step))}" for step in where[1:])
+    return escape_pointer_step(str(where[-1]))
 
 
-def _advice(kind: str, message: str) -> str:
-    told = _ADVICE.get(kind)
-    if told is not None:
-        return told
-    said = re.sub(r"^(Input|Value|String|List|Dictionary) should", "should", message)
-    return said.removeprefix("Value error, ")
+def _remedy(kind: str, message: str) -> str:
+    remedy = _REMEDIES.get(kind)
+    if remedy is not None:
+        return remedy
+    text = re.sub(r"^(Input|Value|String|List|Dictionary) should", "should", message)
+    return text.removeprefix("Value error, ")
 
 
-_ADVICE: Mapping[str, str] = {
+_REMEDIES: Mapping[str, str] = {
     "missing": "is missing; send it",
     "extra_forbidden": "is not a field here; remove it or correct its name",
     "string_unicode": "contains a lone surrogate; send the whole pair",

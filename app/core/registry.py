@@ -32,11 +32,11 @@ class InvalidName(Exception):
     """A plugin has a name that users could not write; rename it."""
 
 
-def near_matches(name: str, known: Iterator[str] | list[str]) -> str:
+def suggest_names(name: str, names: Iterator[str] | list[str]) -> str:
     """Say ` Did you mean X?` for the known names closest to `name`; empty when none is close."""
-    by_fold = {candidate.casefold(): candidate for candidate in known}
-    found = difflib.get_close_matches(name.casefold(), list(by_fold), n=3, cutoff=0.6)
-    return f" Did you mean {' or '.join(by_fold[match] for match in found)}?" if found else ""
+    by_fold = {candidate.casefold(): candidate for candidate in names}
+    matches = difflib.get_close_matches(name.casefold(), list(by_fold), n=3, cutoff=0.6)
+    return f" Did you mean {' or '.join(by_fold[match] for match in matches)}?" if matches else ""
 
 
 class Registry(Generic[T]):
@@ -65,7 +65,7 @@ class Registry(Generic[T]):
         self._aliases: dict[str, str] = {}
         self._loaded: list[LoadedPlugin] = []
         self._origin = "built-in"
-        self._is_complete = False
+        self._is_loaded = False
 
     def register(self, name: str, item: T, *, aliases: Sequence[str] = ()) -> T:
         """Add one item under its name. Under an alias it is found, too, and listed only once.
@@ -73,8 +73,8 @@ class Registry(Generic[T]):
         Raises: `DuplicateName` when a name is taken, `UnfitName` when it is not of the form
                 that this kind wants, and what the registry's `check` raises.
         """
-        for wanted in (name, *aliases):
-            self._require_free(wanted)
+        for new_name in (name, *aliases):
+            self._require_free(new_name)
         if self._check is not None:
             self._check(name, item)
         self._items[name] = item
@@ -85,19 +85,19 @@ class Registry(Generic[T]):
     def get(self, name: str) -> T:
         """The item of that name or alias; raises `NotFound` with the nearest names."""
         try:
-            return self._items[self.name_of(name)]
+            return self._items[self.canonical_name(name)]
         except KeyError:
-            known = ", ".join(self._items) or "none is loaded"
-            near = near_matches(name, [*self._items, *self._aliases])
+            names = ", ".join(self._items) or "none is loaded"
+            suggestion = suggest_names(name, [*self._items, *self._aliases])
             raise NotFound(
-                f"no {self.kind} is named {name!r}.{near} Known: {known}.",
+                f"no {self.kind} is named {name!r}.{suggestion} Known: {names}.",
                 code=f"unknown-{self.kind.replace(' ', '-')}",
             ) from None
 
     def find(self, name: str) -> T | None:
-        return self._items.get(self.name_of(name))
+        return self._items.get(self.canonical_name(name))
 
-    def name_of(self, name: str) -> str:
+    def canonical_name(self, name: str) -> str:
         """The name behind an alias; any other name is its own."""
         return self._aliases.get(name, name)
 
@@ -122,8 +122,8 @@ class Registry(Generic[T]):
 
     def load(self, package_name: str, warn: Callable[[LoadedPlugin], None]) -> None:
         """Find the built-ins of a package and what other distributions offer, once in a process."""
-        if not self._is_complete:
-            self._is_complete = True
+        if not self._is_loaded:
+            self._is_loaded = True
             self.load_folder(package_name)
             self.load_entry_points(warn)
 

@@ -8,11 +8,11 @@ from app.core.clock import Clock, utc_now
 from app.core.db import Database
 from app.core.encryption import Secret, SecretBox
 from app.core.http.network_policy import PUBLIC_ONLY, OutboundPolicy
-from app.core.smtp import SmtpAccess
+from app.core.smtp import SmtpServer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LlmAccess:
+class LlmServer:
     """A server of models that speaks the API of OpenAI, and the models that metrics ask when they
     name none.
     """
@@ -36,6 +36,6 @@ class Resources:
     clock: Clock = utc_now
     outbound: OutboundPolicy = PUBLIC_ONLY
     options: Mapping[str, str] = field(default_factory=dict)
-    llm: LlmAccess | None = None
+    llm_server: LlmServer | None = None
     model_keys: Mapping[str, Secret] = field(default_factory=dict)
-    smtp: SmtpAccess | None = None
+    smtp: SmtpServer | None = None

@@ -19,7 +19,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from app.core.errors import Invalid
 from app.core.ids import IDENTIFIER_PATTERN
-from app.core.strict_json import MAX_INTEGER, MIN_INTEGER, check_json
+from app.core.strict_json import MAX_INTEGER, MIN_INTEGER, reject_unacceptable
 from app.core.text import unstorable_reason
 
 T = TypeVar("T")
@@ -27,13 +27,13 @@ T = TypeVar("T")
 UNSET: Any = None
 """Default of a field in a PATCH that cannot be null: it is only read when it was sent."""
 
-TIGHT = "mosaico_tight"
+_STRICT_MARK = "mosaico_tight"
 
 MAX_TEXT = 64 * 1024
 MAX_STORED_TEXT = 64 * 1024 * 1024
 
 
-def _nodes(schema: Any) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
+def _iter_nodes(schema: Any) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
     """Every typed node below a core schema with the container and key that hold it."""
     members: Any = ()
     if isinstance(schema, dict):
@@ -41,12 +41,12 @@ def _nodes(schema: Any) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
     elif isinstance(schema, list | tuple):
         members = list(enumerate(schema))
     for key, value in members:
-        yield from _nodes(value)
+        yield from _iter_nodes(value)
         if isinstance(value, dict) and isinstance(value.get("type"), str):
             yield schema, key, value
 
 
-def _tight_integer(node: dict[str, Any]) -> dict[str, Any]:
+def _strict_integer(node: dict[str, Any]) -> dict[str, Any]:
     bounds: dict[str, Any] = {"strict": True}
     if "ge" not in node and "gt" not in node:
         bounds["ge"] = MIN_INTEGER
@@ -70,8 +70,8 @@ def _refuse_flaw(text: str) -> str:
     return text
 
 
-_TIGHTER: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "int": _tight_integer,
+_STRICTER: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "int": _strict_integer,
     "float": _strict,
     "bool": _strict,
     "str": _storable,
@@ -105,11 +105,11 @@ class WireModel(BaseModel):
         cls, source: type[BaseModel], handler: GetCoreSchemaHandler, /
     ) -> CoreSchema:
         schema = handler(source)
-        for holder, key, node in list(_nodes(schema)):
-            tighten = _TIGHTER.get(node["type"])
+        for holder, key, node in list(_iter_nodes(schema)):
+            tighten = _STRICTER.get(node["type"])
             # The schema of a nested model comes again, changed already, with each use of it.
-            if tighten and not node.get("metadata", {}).get(TIGHT):
-                marked = {**node, "metadata": {**node.get("metadata", {}), TIGHT: True}}
+            if tighten and not node.get("metadata", {}).get(_STRICT_MARK):
+                marked = {**node, "metadata": {**node.get("metadata", {}), _STRICT_MARK: True}}
                 holder[key] = tighten(marked)
         return schema
 
@@ -131,7 +131,7 @@ def changed_fields(model: BaseModel) -> dict[str, Any]:
     return {name: getattr(model, name) for name in model.model_fields_set}
 
 
-def _without_controls(text: str) -> str:
+def _reject_control_characters(text: str) -> str:
     if not text.isprintable():
         raise PydanticCustomError(
             "control_character",
@@ -140,7 +140,7 @@ def _without_controls(text: str) -> str:
     return text
 
 
-def _in_utc(instant: datetime) -> datetime:
+def _to_utc(instant: datetime) -> datetime:
     try:
         return instant.astimezone(UTC)
     except OverflowError:
@@ -149,9 +149,9 @@ def _in_utc(instant: datetime) -> datetime:
         ) from None
 
 
-def _bounded_object(value: dict[str, Any]) -> dict[str, Any]:
+def _reject_oversized_object(value: dict[str, Any]) -> dict[str, Any]:
     try:
-        check_json(value)
+        reject_unacceptable(value)
     except Invalid as error:
         item = error.errors[0]
         raise PydanticCustomError(
@@ -166,9 +166,9 @@ Identifier = Annotated[str, Text(pattern=f"^{IDENTIFIER_PATTERN}$", max_length=6
 ShortText = Annotated[
     str,
     Text(strip_whitespace=True, min_length=1, max_length=200),
-    AfterValidator(_without_controls),
+    AfterValidator(_reject_control_characters),
 ]
 LongText = Annotated[str, Field(max_length=MAX_TEXT)]
 StoredText = Annotated[str, Field(max_length=MAX_STORED_TEXT)]
-Instant = Annotated[AwareDatetime, AfterValidator(_in_utc)]
-JsonObject = Annotated[dict[str, Any], AfterValidator(_bounded_object)]
+Instant = Annotated[AwareDatetime, AfterValidator(_to_utc)]
+JsonObject = Annotated[dict[str, Any], AfterValidator(_reject_oversized_object)]

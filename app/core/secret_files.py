@@ -34,7 +34,7 @@ def read_secret_file(path: Path, *, mounted: bool = False) -> str | None:
     except OSError as error:
         raise _unusable_error(path, error) from error
     try:
-        _refuse_unsafe(
+        _reject_unsafe(
             path, os.fstat(descriptor).st_mode, OTHER_USERS_OF_MOUNT if mounted else OTHER_USERS
         )
         return os.read(descriptor, MAX_BYTES).decode("ascii").strip()
@@ -94,12 +94,12 @@ def _write_draft(path: Path, text: str) -> Path:
     return draft
 
 
-def _refuse_unsafe(path: Path, mode: int, others: int) -> None:
+def _reject_unsafe(path: Path, mode: int, forbidden_bits: int) -> None:
     if not stat.S_ISREG(mode):
         raise UnsafeSecretFile(
             f"{path} is not a regular file; move it away, and a key is created there at the next start"
         )
-    if mode & others:
+    if mode & forbidden_bits:
         raise UnsafeSecretFile(
             f"{path} is accessible to other users of this machine (mode {stat.S_IMODE(mode):04o});"
             f" run `chmod 600 {path}`, and replace the key if another user may have read it"

@@ -10,7 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from app.core.errors import AppError
 from app.core.http.network_policy import parse_networks
 from app.core.paths import default_data_dir
-from app.core.smtp import smtp_access
+from app.core.smtp import parse_smtp_url
 
 
 class BadSettings(AppError):
@@ -205,13 +205,13 @@ class Settings(BaseSettings):
 
     @field_validator("outbound_allow")
     @classmethod
-    def _names_networks(cls, value: str | None) -> str | None:
+    def _check_networks(cls, value: str | None) -> str | None:
         parse_networks(value or "")
         return value
 
     @field_validator("summary_at")
     @classmethod
-    def _names_zone(cls, value: str) -> str:
+    def _check_zone(cls, value: str) -> str:
         try:
             ZoneInfo(value.partition(" ")[2])
         except (KeyError, OSError):
@@ -220,9 +220,9 @@ class Settings(BaseSettings):
 
     @field_validator("smtp_url")
     @classmethod
-    def _names_mail_server(cls, value: SecretStr | None) -> SecretStr | None:
+    def _check_mail_server(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None:
-            smtp_access(value.get_secret_value(), "", require_tls=True)
+            parse_smtp_url(value.get_secret_value(), "", require_tls=True)
         return value
 
     @property
@@ -252,7 +252,7 @@ def variable_name(field: str) -> str:
     return alias if isinstance(alias, str) else f"MOSAICO_{field.upper()}"
 
 
-def env_example() -> str:
+def render_env_example() -> str:
     """The text of `.env.example`: every variable, its meaning and its default."""
     blocks = []
     for name, field in Settings.model_fields.items():

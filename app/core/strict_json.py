@@ -28,13 +28,13 @@ class MalformedJson(Invalid):
 
 
 @dataclass(frozen=True, slots=True)
-class _Flaw:
+class _UnacceptableValue:
     """Stands in a parsed document where something unacceptable was read."""
 
     detail: str
 
 
-class _Found(Exception):
+class _UnacceptableJson(Exception):
     """Carries a flaw up to the root and collects the path on its way."""
 
     def __init__(self, detail: str) -> None:
@@ -50,15 +50,15 @@ def parse_json(raw: bytes | str) -> Any:
     when it is, but holds something that the service does not accept.
     """
     value = _parse(_decode(raw))
-    check_json(value)
+    reject_unacceptable(value)
     return value
 
 
-def check_json(value: Any) -> None:
+def reject_unacceptable(value: Any) -> None:
     """Raise `Invalid`, with a pointer, when a parsed value holds something unacceptable."""
     try:
         _check(value, MAX_DEPTH)
-    except _Found as found:
+    except _UnacceptableJson as found:
         pointer = "".join(f"/{step}" for step in reversed(found.path))
         raise Invalid(
             "The JSON document holds something that cannot be stored;"
@@ -68,10 +68,10 @@ def check_json(value: Any) -> None:
         ) from None
 
 
-def escape_pointer(step: str) -> str:
+def escape_pointer_step(step: str) -> str:
     """One step of a JSON pointer. Source: RFC 6901 §3; cut to a length that can be shown."""
-    shown = step if len(step) <= _SHOWN_TEXT else step[:_SHOWN_TEXT] + "…"
-    return shown.replace("~", "~0").replace("/", "~1")
+    shortened = step if len(step) <= _SHOWN_TEXT else step[:_SHOWN_TEXT] + "…"
+    return shortened.replace("~", "~0").replace("/", "~1")
 
 
 def parse_finite_json(text: bytes | str) -> Any:
@@ -126,16 +126,16 @@ def _check(value: Any, depth: int) -> None:
     elif isinstance(value, list | tuple):
         _check_members(enumerate(value), depth)
     elif isinstance(value, float) and not math.isfinite(value):
-        raise _Found(f"{value} is not a JSON number; leave the field out or send null")
-    elif isinstance(value, _Flaw):
-        raise _Found(value.detail)
+        raise _UnacceptableJson(f"{value} is not a JSON number; leave the field out or send null")
+    elif isinstance(value, _UnacceptableValue):
+        raise _UnacceptableJson(value.detail)
     elif isinstance(value, int) and not MIN_INTEGER <= value <= MAX_INTEGER:
-        raise _Found("is an integer beyond 64 bits; send a smaller one, or a text")
+        raise _UnacceptableJson("is an integer beyond 64 bits; send a smaller one, or a text")
 
 
 def _check_members(members: Any, depth: int) -> None:
     if depth == 0:
-        raise _Found(f"is nested deeper than {MAX_DEPTH} levels; send it flatter")
+        raise _UnacceptableJson(f"is nested deeper than {MAX_DEPTH} levels; send it flatter")
     for key, member in members:
         try:
             if isinstance(key, str):
@@ -143,45 +143,49 @@ def _check_members(members: Any, depth: int) -> None:
             # Scalars that need no look are the bulk of a document.
             if member is not None and member is not True and member is not False:
                 _check(member, depth - 1)
-        except _Found as found:
-            found.path.append(escape_pointer(_printable(str(key))))
+        except _UnacceptableJson as found:
+            found.path.append(escape_pointer_step(_printable(str(key))))
             raise
 
 
 def _check_text(text: str) -> None:
     flaw = unstorable_reason(text)
     if flaw is not None:
-        raise _Found(flaw)
+        raise _UnacceptableJson(flaw)
 
 
 def _printable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "?")
 
 
-def _integer(token: str) -> int | _Flaw:
+def _integer(token: str) -> int | _UnacceptableValue:
     if len(token) > _LONGEST_INTEGER:
-        return _Flaw("is an integer beyond 64 bits; send a smaller one, or a text")
+        return _UnacceptableValue("is an integer beyond 64 bits; send a smaller one, or a text")
     return int(token)
 
 
-def _float(token: str) -> float | _Flaw:
+def _float(token: str) -> float | _UnacceptableValue:
     value = float(token)
     if math.isfinite(value):
         return value
-    return _Flaw("is a number beyond the range of a double; send a smaller one, or a text")
+    return _UnacceptableValue(
+        "is a number beyond the range of a double; send a smaller one, or a text"
+    )
 
 
-def _constant(token: str) -> _Flaw:
-    return _Flaw(f"{token} is not a JSON number; leave the field out or send null")
+def _constant(token: str) -> _UnacceptableValue:
+    return _UnacceptableValue(f"{token} is not a JSON number; leave the field out or send null")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Any:
     members = dict(pairs)
     if len(members) == len(pairs):
         return members
-    seen: set[str] = set()
-    twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-    return _Flaw(f"has the key {_printable(escape_pointer(twice))!r} twice; send it once")
+    keys: set[str] = set()
+    twice = next(key for key, _ in pairs if key in keys or keys.add(key))  # type: ignore[func-returns-value]
+    return _UnacceptableValue(
+        f"has the key {_printable(escape_pointer_step(twice))!r} twice; send it once"
+    )
 
 
 _DECODER = json.JSONDecoder(

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from app.core.registry import near_matches
+from app.core.registry import suggest_names
 from app.formula.ast import (
     Argument,
     Arithmetic,
@@ -116,7 +116,7 @@ class _Checker:
         key, stat = metric.reference
         if stat not in STATISTICS:
             span = Span(metric.span.end - len(stat), metric.span.end)
-            remedy = f"{near_matches(stat, list(STATISTICS))} Known: {', '.join(STATISTICS)}."
+            remedy = f"{suggest_names(stat, list(STATISTICS))} Known: {', '.join(STATISTICS)}."
             self._report(span, f"unknown statistic {stat}", remedy)
         if key.endswith("]"):  # one of any number, by its name
             return
@@ -212,7 +212,7 @@ def _value(argument: Argument) -> Expr:
 def _suggest_names(name: str, names: Collection[str]) -> str:
     names = sorted(names)
     listed = ", ".join(names[:_MAX_LISTED_NAMES]) + ", …" * (len(names) > _MAX_LISTED_NAMES)
-    return f"{near_matches(name, names)} Known: {listed or 'none'}."
+    return f"{suggest_names(name, names)} Known: {listed or 'none'}."
 
 
 def _printable_expression(node: Expr) -> str:

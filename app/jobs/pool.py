@@ -18,19 +18,19 @@ from typing import Any, TypeVar
 R = TypeVar("R")
 
 MEMORY_BYTES = 2 * 1024**3
-WARM_UP_S = 60.0
-ORPHAN_S = 10.0
+WARM_UP_TIMEOUT_S = 60.0
+ORPHAN_GRACE_S = 10.0
 
 
 class CallLost(Exception):
     """A child process gave no answer."""
 
 
-class CallHung(CallLost):
+class CallTimeout(CallLost):
     """A child process took longer than it may and was killed."""
 
 
-class ChildDied(CallLost):
+class ChildExited(CallLost):
     """A child process ended in the middle of a call."""
 
 
@@ -128,7 +128,7 @@ class _Child:
         self._executor = ProcessPoolExecutor(
             max_workers=1,
             mp_context=multiprocessing.get_context("spawn"),
-            initializer=_live_as_child,
+            initializer=_initialize_child,
             initargs=(memory_bytes,),
         )
         self._warm: Future[None] | None = self._executor.submit(warm_up)
@@ -139,15 +139,15 @@ class _Child:
         self.calls += 1
         try:
             if self._warm is not None:
-                self._warm.result(WARM_UP_S)
+                self._warm.result(WARM_UP_TIMEOUT_S)
                 self._warm = None
             return self._submit(function, arguments, timeout_s).result(timeout_s)
         except FutureTimeout:
-            raise CallHung(f"no answer within {timeout_s:g} s") from None
+            raise CallTimeout(f"no answer within {timeout_s:g} s") from None
         except MemoryError as error:
             raise OutOfMemory(f"out of memory: {error}") from None
         except (BrokenProcessPool, CancelledError):
-            raise ChildDied("the process ended in the middle of a call") from None
+            raise ChildExited("the process ended in the middle of a call") from None
 
     def pids(self) -> list[int]:
         return [process.pid for process in self._processes if process.pid is not None]
@@ -161,35 +161,39 @@ class _Child:
         self, function: Callable[..., R], arguments: tuple[Any, ...], timeout_s: float
     ) -> "Future[R]":
         try:
-            return self._executor.submit(_within, timeout_s + ORPHAN_S, function, arguments)
+            return self._executor.submit(
+                _call_with_deadline, timeout_s + ORPHAN_GRACE_S, function, arguments
+            )
         except RuntimeError:  # killed a moment ago
-            raise ChildDied("the process ended before the call") from None
+            raise ChildExited("the process ended before the call") from None
 
 
-def _live_as_child(memory_bytes: int) -> None:
+def _initialize_child(memory_bytes: int) -> None:
     """Leave Ctrl-C to the parent, and end with it: a child that waits for work would never learn
     that the parent was killed.
     """
-    _limit(memory_bytes)
+    _limit_memory(memory_bytes)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, name="end with parent", daemon=True).start()
+    threading.Thread(target=_exit_with_parent, name="end with parent", daemon=True).start()
 
 
-def _limit(memory_bytes: int) -> None:
+def _limit_memory(memory_bytes: int) -> None:
     """Let this process have so much memory of its own; code and files that it maps do not count."""
-    _, most = resource.getrlimit(resource.RLIMIT_DATA)
-    least = memory_bytes if most == resource.RLIM_INFINITY else min(memory_bytes, most)
-    resource.setrlimit(resource.RLIMIT_DATA, (least, most))
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = memory_bytes if hard_limit == resource.RLIM_INFINITY else min(memory_bytes, hard_limit)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard_limit))
 
 
-def _end_with_parent() -> None:
+def _exit_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
     os._exit(1)
 
 
-def _within(seconds: float, function: Callable[..., R], arguments: tuple[Any, ...]) -> R:
+def _call_with_deadline(
+    seconds: float, function: Callable[..., R], arguments: tuple[Any, ...]
+) -> R:
     """Call, and end this process if that takes too long.
 
     The parent has killed it by then, unless the parent is gone itself. No Python thread could see

@@ -15,14 +15,14 @@ _DEFERRER = procrastinate.App(connector=procrastinate.SyncPsycopgConnector())
 
 
 # The argument of a job that holds the id of the request that it belongs to.
-CARRIED = "_carried"
+CORRELATION = "_correlation"
 
 
-class Parcel(NamedTuple):
+class JobArguments(NamedTuple):
     """A job's arguments, and what it goes on with: see `app.core.correlation`."""
 
     arguments: dict[str, Any]
-    carried: dict[str, str]
+    correlation: dict[str, str]
 
 
 def enqueue(
@@ -30,7 +30,7 @@ def enqueue(
     name: str,
     *,
     lock: str | None = None,
-    at: datetime | None = None,
+    start_at: datetime | None = None,
     **arguments: Any,
 ) -> None:
     """Enqueue one job, which exists once the transaction of `session` commits.
@@ -38,7 +38,7 @@ def enqueue(
     `name` is `<queue>.<what>`, the name of a handler in any process. Jobs with one `lock` run
     one after the other, in the order they came. `at` is the earliest start.
     """
-    enqueue_many(session, name, [arguments], lock=lock, at=at)
+    enqueue_many(session, name, [arguments], lock=lock, start_at=start_at)
 
 
 def enqueue_many(
@@ -47,7 +47,7 @@ def enqueue_many(
     arguments: Sequence[Mapping[str, Any]],
     *,
     lock: str | None = None,
-    at: datetime | None = None,
+    start_at: datetime | None = None,
 ) -> None:
     """Enqueue one job for each set of arguments, in one statement."""
     if not arguments:
@@ -57,10 +57,10 @@ def enqueue_many(
         allow_unknown=True,
         queue=queue_of(name),
         lock=lock,
-        schedule_at=at,
+        schedule_at=start_at,
         connection=session.connection().connection.driver_connection,
     )
-    carried = _carried()
+    carried = _correlation_argument()
     task.batch_defer(*({**each, **carried} for each in arguments))
 
 
@@ -75,21 +75,23 @@ def enqueue_once(session: Session, name: str, *, key: str, **arguments: Any) -> 
     )
     try:
         with session.begin_nested():
-            task.defer(**arguments, **_carried())
+            task.defer(**arguments, **_correlation_argument())
     except AlreadyEnqueued:
         return False
     return True
 
 
-def split_carried(arguments: Mapping[str, Any]) -> Parcel:
+def split_correlation(arguments: Mapping[str, Any]) -> JobArguments:
     """What a job is called with, apart from what it goes on with."""
-    carried = arguments.get(CARRIED, {})
-    return Parcel({name: arguments[name] for name in arguments if name != CARRIED}, carried)
+    carried = arguments.get(CORRELATION, {})
+    return JobArguments(
+        {name: arguments[name] for name in arguments if name != CORRELATION}, carried
+    )
 
 
-def _carried() -> dict[str, Any]:
+def _correlation_argument() -> dict[str, Any]:
     known = correlation.get_correlation()
-    return {CARRIED: known} if known else {}
+    return {CORRELATION: known} if known else {}
 
 
 def queue_of(name: str) -> str:

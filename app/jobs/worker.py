@@ -9,7 +9,7 @@ from typing import Any
 
 import procrastinate
 from apscheduler.schedulers.background import BackgroundScheduler
-from procrastinate import JobContext
+from procrastinate import JobContext as ProcrastinateContext
 from procrastinate.jobs import Job as QueuedJob
 from procrastinate.jobs import Status
 from procrastinate.manager import JobManager
@@ -18,19 +18,27 @@ from app.core.correlation import bind_correlation
 from app.core.db import libpq_url
 from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
-from app.jobs.closing import Done, Ending, FailedForGood, HandedBack, HeldJob, close, ending_of
-from app.jobs.handlers import HandBack, Handler, Handlers, Job
+from app.jobs.handlers import JobContext, JobHandler, JobHandlers, WorkerStopping
+from app.jobs.outcomes import (
+    JobFailed,
+    JobLease,
+    JobOutcome,
+    JobReleased,
+    JobSucceeded,
+    decide_outcome,
+    record_outcome,
+)
 from app.jobs.pool import ProcessPool
-from app.jobs.queue import split_carried
-from app.jobs.rescue import HEARTBEAT_INTERVAL_S, RESCUE_INTERVAL_S, STALLED_AFTER_S, rescue
+from app.jobs.queue import split_correlation
+from app.jobs.rescue import HEARTBEAT_INTERVAL_S, RESCUE_INTERVAL_S, STALLED_AFTER_S, rescue_jobs
 
 log = logging.getLogger(__name__)
 
-GRACE_S = 4.0
-RECONNECT_S = 1.0
-CONNECT_S = 5
-POLL_S = 1.0
-UNKNOWN_JOB_S = 30.0
+SHUTDOWN_GRACE_S = 4.0
+RECONNECT_DELAY_S = 1.0
+CONNECT_TIMEOUT_S = 5
+POLL_INTERVAL_S = 1.0
+UNKNOWN_JOB_DELAY_S = 30.0
 
 
 class Worker:
@@ -39,7 +47,7 @@ class Worker:
     def __init__(
         self,
         resources: Resources,
-        handlers: Handlers,
+        handlers: JobHandlers,
         pool: ProcessPool,
         *,
         concurrency: int,
@@ -51,7 +59,7 @@ class Worker:
         self._pool = pool
         self._concurrency = concurrency
         self._call_timeout_s = call_timeout_s
-        self._ticks = {"rescue": (RESCUE_INTERVAL_S, self._rescue), **(ticks or {})}
+        self._ticks = {"rescue": (RESCUE_INTERVAL_S, self._rescue_jobs), **(ticks or {})}
         self._stopping = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -89,7 +97,9 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - whatever broke the loop, the next round may work
             log.warning("worker lost its database, trying again: %s", error)
         if not self._stopping.is_set():
-            await asyncio.wait([asyncio.ensure_future(self._stopping.wait())], timeout=RECONNECT_S)
+            await asyncio.wait(
+                [asyncio.ensure_future(self._stopping.wait())], timeout=RECONNECT_DELAY_S
+            )
 
     async def _serve(self, app: procrastinate.App) -> None:
         serving = asyncio.ensure_future(
@@ -98,9 +108,9 @@ class Worker:
                 install_signal_handlers=False,
                 update_heartbeat_interval=HEARTBEAT_INTERVAL_S,
                 stalled_worker_timeout=STALLED_AFTER_S * 10,
-                fetch_job_polling_interval=POLL_S,
-                abort_job_polling_interval=POLL_S,
-                shutdown_graceful_timeout=GRACE_S,
+                fetch_job_polling_interval=POLL_INTERVAL_S,
+                abort_job_polling_interval=POLL_INTERVAL_S,
+                shutdown_graceful_timeout=SHUTDOWN_GRACE_S,
             )
         )
         stopping = asyncio.ensure_future(self._stopping.wait())
@@ -109,7 +119,7 @@ class Worker:
         if not serving.done():
             serving.cancel()
             # Whoever still waits for a computation after the grace hands its job back.
-            asyncio.get_running_loop().call_later(GRACE_S, self._pool.close)
+            asyncio.get_running_loop().call_later(SHUTDOWN_GRACE_S, self._pool.close)
         try:
             await serving
         except asyncio.CancelledError:
@@ -120,65 +130,65 @@ class Worker:
             conninfo=libpq_url(self._resources.db.url),
             min_size=1,
             max_size=self._concurrency + 3,
-            timeout=CONNECT_S,
-            kwargs={"application_name": "mosaico-jobs", "connect_timeout": CONNECT_S},
+            timeout=CONNECT_TIMEOUT_S,
+            kwargs={"application_name": "mosaico-jobs", "connect_timeout": CONNECT_TIMEOUT_S},
         )
         app = procrastinate.App(connector=connector)
-        app.job_manager = _ClosedByUs(connector, self._handlers, self._hand_on)
+        app.job_manager = _FencedJobManager(connector, self._handlers, self._release_unknown)
         for handler in self._handlers:
             app.task(name=handler.name, pass_context=True)(self._runner(handler))
         return app
 
-    def _runner(self, handler: Handler) -> Callable[..., None]:
-        def run(context: JobContext, **given: Any) -> None:
-            arguments, carried = split_carried(given)
+    def _runner(self, handler: JobHandler) -> Callable[..., None]:
+        def run(context: ProcrastinateContext, **given: Any) -> None:
+            arguments, carried = split_correlation(given)
             with bind_correlation(carried):
                 do(context, arguments)
 
-        def do(context: JobContext, arguments: dict[str, Any]) -> None:
-            held = held_job(context.job)
-            job = Job(
+        def do(context: ProcrastinateContext, arguments: dict[str, Any]) -> None:
+            held = lease_of(context.job)
+            job = JobContext(
                 resources=self._resources,
                 pool=self._pool,
-                must_stop=lambda: context.should_abort() or self._stopping.is_set(),
+                is_stopping=lambda: context.should_abort() or self._stopping.is_set(),
                 call_timeout_s=self._call_timeout_s,
             )
             try:
                 handler.function(job, **arguments)
             except Exception as error:  # noqa: BLE001 - whatever a job raises is its ending
-                ending = ending_of(error, held.attempts, handler)
-                _tell(held, ending, error)
+                ending = decide_outcome(error, held.attempts, handler)
+                _log_outcome(held, ending, error)
             else:
-                ending = Done()
-            self._close(held, ending)
+                ending = JobSucceeded()
+            self._record_outcome(held, ending)
 
         return run
 
-    def _hand_on(self, unknown: HeldJob) -> None:
+    def _release_unknown(self, unknown: JobLease) -> None:
         """A job that only a newer program can do; it waits for one."""
-        self._close(unknown, HandedBack(after_s=UNKNOWN_JOB_S))
+        self._record_outcome(unknown, JobReleased(delay_s=UNKNOWN_JOB_DELAY_S))
 
-    def _close(self, held: HeldJob, ending: Ending) -> None:
+    def _record_outcome(self, held: JobLease, ending: JobOutcome) -> None:
         """Write the ending, however long the database is away; a worker that stops leaves it to
         the rescue.
         """
         while True:
             try:
                 with self._resources.db.begin() as session:
-                    if not close(session, held, ending, self._handlers):
+                    if not record_outcome(session, held, ending, self._handlers):
                         log.warning("job %s (%d) was taken over", held.name, held.id)
                     return
             except Unavailable as error:
                 log.warning("the end of job %s (%d) waits: %s", held.name, held.id, error)
                 if self._stopping.is_set():
                     return
-                time.sleep(RECONNECT_S)
+                time.sleep(RECONNECT_DELAY_S)
 
     def _start_ticker(self) -> BackgroundScheduler:
         ticker = BackgroundScheduler(timezone="UTC")
         for name, (interval_s, tick) in self._ticks.items():
             ticker.add_job(
-                _survive(name, tick),
+                _guard_tick(name, tick),
                 "interval",
                 seconds=interval_s,
                 id=name,
@@ -189,14 +199,14 @@ class Worker:
         ticker.start()
         return ticker
 
-    def _rescue(self) -> None:
+    def _rescue_jobs(self) -> None:
         with self._resources.db.begin() as session:
-            rescued = rescue(session, self._handlers)
+            rescued = rescue_jobs(session, self._handlers)
         if rescued:
             log.warning("rescued %d jobs of dead workers", rescued)
 
 
-class _ClosedByUs(JobManager):
+class _FencedJobManager(JobManager):
     """The runner has written how the job ended, and only while it held it: procrastinate itself
     would close a job that another worker has taken over.
     """
@@ -204,25 +214,25 @@ class _ClosedByUs(JobManager):
     def __init__(
         self,
         connector: procrastinate.PsycopgConnector,
-        handlers: Handlers,
-        hand_on: Callable[[HeldJob], None],
+        handlers: JobHandlers,
+        release_unknown: Callable[[JobLease], None],
     ) -> None:
         super().__init__(connector)
         self._handlers = handlers
-        self._hand_on = hand_on
+        self._release_unknown = release_unknown
 
     async def finish_job(self, job: QueuedJob, status: Status, delete_job: bool) -> None:  # noqa: ARG002, FBT001 - theirs
         if self._handlers.find(job.task_name) is None:
-            await asyncio.to_thread(self._hand_on, held_job(job))
+            await asyncio.to_thread(self._release_unknown, lease_of(job))
 
     async def retry_job(self, job: QueuedJob, *_: object, **__: object) -> None:
         pass
 
 
-def held_job(job: QueuedJob) -> HeldJob:
+def lease_of(job: QueuedJob) -> JobLease:
     """The job as procrastinate gave it to this worker."""
     assert job.id is not None
-    return HeldJob(
+    return JobLease(
         id=job.id,
         name=job.task_name,
         arguments=job.task_kwargs,
@@ -231,10 +241,10 @@ def held_job(job: QueuedJob) -> HeldJob:
     )
 
 
-def _tell(held: HeldJob, ending: Ending, error: Exception) -> None:
-    if isinstance(error, HandBack):
+def _log_outcome(held: JobLease, ending: JobOutcome, error: Exception) -> None:
+    if isinstance(error, WorkerStopping):
         log.info("job %s (%d) is handed back", held.name, held.id)
-    elif isinstance(ending, FailedForGood):
+    elif isinstance(ending, JobFailed):
         known = isinstance(error, AppError)
         log.error(
             "job %s (%d) failed: %s", held.name, held.id, error, exc_info=None if known else error
@@ -243,7 +253,7 @@ def _tell(held: HeldJob, ending: Ending, error: Exception) -> None:
         log.warning("job %s (%d) is tried again: %s", held.name, held.id, error)
 
 
-def _survive(name: str, tick: Callable[[], object]) -> Callable[[], None]:
+def _guard_tick(name: str, tick: Callable[[], object]) -> Callable[[], None]:
     def run() -> None:
         try:
             tick()

@@ -4,12 +4,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 
-from app.access.deps import require
+from app.access.deps import require_role
 from app.core.errors import ErrorItem, Invalid
-from app.core.pagination import Paging
+from app.core.pagination import PageParams
 from app.core.problems import PROBLEMS
 from app.core.schemas import Page
-from app.core.strict_json import escape_pointer
+from app.core.strict_json import escape_pointer_step
 from app.core.web.deps import Res
 from app.formula import (
     by_reference,
@@ -33,10 +33,10 @@ from app.kpis.schemas import (
 router = APIRouter(tags=["KPIs"], responses=PROBLEMS)
 
 
-@router.get("/kpi-history", dependencies=[Depends(require("read"))])
+@router.get("/kpi-history", dependencies=[Depends(require_role("read"))])
 def list_kpi_history(
     res: Res,
-    page: Paging,
+    page: PageParams,
     benchmark_id: Annotated[str | None, Query(alias="benchmarkId")] = None,
     agent_id: Annotated[str | None, Query(alias="agentId")] = None,
     kpi: Annotated[str | None, Query(description="Id or name of a KPI.")] = None,
@@ -58,7 +58,7 @@ def list_kpi_history(
         return Page(items=items, next_cursor=rows.next_cursor)
 
 
-@router.post("/kpi-formulas/validate", dependencies=[Depends(require("read"))])
+@router.post("/kpi-formulas/validate", dependencies=[Depends(require_role("read"))])
 def validate_formula(body: FormulaBody) -> FormulaCheck:
     """Check a formula without saving it: every mistake at once, or its canonical form."""
     result = validate(body.formula)
@@ -78,7 +78,7 @@ def validate_formula(body: FormulaBody) -> FormulaCheck:
     )
 
 
-@router.post("/kpi-formulas/evaluate", dependencies=[Depends(require("read"))])
+@router.post("/kpi-formulas/evaluate", dependencies=[Depends(require_role("read"))])
 def evaluate_formula(body: FormulaEvaluation) -> FormulaResult:
     """Evaluate a formula on given values; a missing value makes it undefined, with the reason."""
     result = validate(body.formula)
@@ -89,7 +89,7 @@ def evaluate_formula(body: FormulaEvaluation) -> FormulaResult:
     return FormulaResult(value=value.value, undefined_reason=value.reason)
 
 
-@router.get("/kpi-formulas/help", dependencies=[Depends(require("read"))])
+@router.get("/kpi-formulas/help", dependencies=[Depends(require_role("read"))])
 def describe_formulas() -> dict[str, Any]:
     """The formula language: functions, statistics, operators, limits."""
     return help_document()
@@ -99,7 +99,7 @@ def _require_readable(names: Iterable[str]) -> None:
     """A value under a name that no formula can use would be missed without a word."""
     errors = [
         ErrorItem(
-            pointer=f"/values/{escape_pointer(name)}",
+            pointer=f"/values/{escape_pointer_step(name)}",
             detail='is not a metric, METRIC.stat or SCORE["name"]; correct or remove it',
         )
         for name in names

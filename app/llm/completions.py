@@ -23,7 +23,7 @@ from app.core.errors import AppError
 from app.core.http.async_client import outbound_async_client
 from app.core.http.network_policy import OutboundPolicy, RefusedAddress
 from app.core.http.throttle import AsyncThrottle, get_async_throttle
-from app.core.resources import LlmAccess
+from app.core.resources import LlmServer
 from app.core.text import replace_unstorable
 from app.llm.conversation import Usage
 from app.llm.errors import (
@@ -135,7 +135,7 @@ class CompletionClient:
 
 
 def open_completions(
-    access: LlmAccess, *, policy: OutboundPolicy, retries: LlmRetryPolicy
+    access: LlmServer, *, policy: OutboundPolicy, retries: LlmRetryPolicy
 ) -> CompletionClient:
     """A client that shares its throttle with all others of this process for the same server."""
     timeout_s = retries.attempt_timeout_s
@@ -144,7 +144,7 @@ def open_completions(
 
 
 def new_client(
-    access: LlmAccess, http: httpx2.AsyncClient, *, retries: LlmRetryPolicy, **options: Any
+    access: LlmServer, http: httpx2.AsyncClient, *, retries: LlmRetryPolicy, **options: Any
 ) -> CompletionClient:
     """A client over an HTTP client; `options` are those of `CompletionClient`."""
     api_key = access.api_key.reveal() if access.api_key else None

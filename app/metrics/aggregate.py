@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from app.core.errors import Invalid
-from app.core.registry import near_matches
+from app.core.registry import suggest_names
 from app.metrics.run_value import run_value, summarize_with
 from app.metrics.types import MetricFailed, MetricProvider, Missing, RunMetric, TraceMeasurements
 from app.traces.types import Trace
@@ -48,7 +48,7 @@ class Aggregate:
         """One statistic by the name that formulas use. Raises Invalid for any other name."""
         if name not in STATISTICS:
             raise Invalid(
-                f"no statistic is named {name!r}.{near_matches(name, list(STATISTICS))}"
+                f"no statistic is named {name!r}.{suggest_names(name, list(STATISTICS))}"
                 f" Known: {', '.join(STATISTICS)}.",
                 code="unknown-statistic",
             )

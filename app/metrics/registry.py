@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal, get_args, get_origin
 
 from app.core.errors import Invalid
-from app.core.registry import LoadedPlugin, Registry, near_matches
+from app.core.registry import LoadedPlugin, Registry, suggest_names
 from app.metrics.types import MetricFactory, MetricProvider, MetricRef, MetricSpec, OptionValue
 
 _LISTED_KEY: Final = re.compile(r"\[.*\]", re.DOTALL)  # SCORE["Clarity"] is listed as SCORE
@@ -106,17 +106,17 @@ def ref_of_column(column: str) -> MetricRef:
     named = _NAMED_COLUMN.fullmatch(column)
     if named:
         return MetricRef.of(named[1], {"name": json.loads(named[2])})
-    return MetricRef.of(METRICS.name_of(column))
+    return MetricRef.of(METRICS.canonical_name(column))
 
 
 def column_of(name: str) -> str:
     """The column that a formula names: the name itself, unless it is an alias."""
-    return METRICS.name_of(name)
+    return METRICS.canonical_name(name)
 
 
 def names_of(refs: Iterable[MetricRef]) -> frozenset[str]:
     """The names under which formulas know these metrics, aliases among them."""
-    keys = {METRICS.name_of(ref.key) for ref in refs}
+    keys = {METRICS.canonical_name(ref.key) for ref in refs}
     return frozenset({*keys, *(alias for alias, name in METRICS.aliases.items() if name in keys)})
 
 
@@ -182,7 +182,7 @@ def _check_option(
     if name not in options:
         listing = f"Known: {', '.join(options)}." if options else "It has none."
         raise Invalid(
-            f"{key} has no option {name!r}.{near_matches(name, list(options))} {listing}",
+            f"{key} has no option {name!r}.{suggest_names(name, list(options))} {listing}",
             code="unknown-metric-option",
         )
     option_type = type(options[name].default)
@@ -197,7 +197,7 @@ def _check_option(
         listing = ", ".join(repr(choice) for choice in choices)
         raise Invalid(
             f"option {name} of {key} is one of {listing},"
-            f" not {value!r:.80}.{near_matches(str(value), list(filter(None, choices)))}",
+            f" not {value!r:.80}.{suggest_names(str(value), list(filter(None, choices)))}",
             code="invalid-metric-option",
         )
 

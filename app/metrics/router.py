@@ -1,6 +1,6 @@
 from fastapi import APIRouter, Depends
 
-from app.access.deps import require
+from app.access.deps import require_role
 from app.core.problems import PROBLEMS
 from app.metrics.registry import METRICS, options_of
 from app.metrics.schemas import BrokenPluginView, MetricCatalogue, MetricOptionView, MetricView
@@ -8,7 +8,7 @@ from app.metrics.schemas import BrokenPluginView, MetricCatalogue, MetricOptionV
 router = APIRouter(prefix="/metrics", tags=["metrics"], responses=PROBLEMS)
 
 
-@router.get("", dependencies=[Depends(require("read"))])
+@router.get("", dependencies=[Depends(require_role("read"))])
 def list_metrics() -> MetricCatalogue:
     """The metrics that are installed, with unit, range, direction and version."""
     broken = [

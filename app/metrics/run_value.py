@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Any, TypeAlias
 
-from app.core.strict_json import check_json
+from app.core.strict_json import reject_unacceptable
 from app.metrics.engine import attempt, number_of
 from app.metrics.registry import load_metrics, provider_for
 from app.metrics.types import CountedMetric, MetricFailed, MetricFailureKind, MetricRef, RunMetric
@@ -106,5 +106,5 @@ def _to_stored(summary: object) -> StoredSummary:
 def _as_stored(summary: object) -> object:
     """As it comes back from the database: no tuples, no keys but texts, nothing it cannot hold."""
     value = json.loads(json.dumps(summary))
-    check_json(value)
+    reject_unacceptable(value)
     return value

@@ -7,14 +7,14 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from sqlalchemy.orm import Session
 
-from app.access.deps import require
-from app.access.idempotency import Once
+from app.access.deps import require_role
+from app.access.idempotency import Idempotent
 from app.core.keyset import PageQuery
-from app.core.pagination import Paging
+from app.core.pagination import PageParams
 from app.core.problems import PROBLEMS
 from app.core.schemas import Page
 from app.core.web.deps import Hub, Res
-from app.core.web.sse import Snapshot, stream
+from app.core.web.sse import EventSnapshot, stream_events
 from app.notifications import endpoints, queries, service
 from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.registry import require_target
@@ -36,9 +36,9 @@ NotificationId = Annotated[str, Path(alias="notificationId")]
 EndpointId = Annotated[str, Path(alias="endpointId")]
 DeliveryId = Annotated[str, Path(alias="deliveryId")]
 
-READ = [Depends(require("read"))]
-RUN = [Depends(require("run"))]
-ADMIN = [Depends(require("admin"))]
+READ = [Depends(require_role("read"))]
+RUN = [Depends(require_role("run"))]
+ADMIN = [Depends(require_role("admin"))]
 
 inbox_router = APIRouter(prefix="/notifications", tags=["notifications"], responses=PROBLEMS)
 endpoints_router = APIRouter(prefix="/endpoints", tags=["notifications"], responses=PROBLEMS)
@@ -47,7 +47,7 @@ deliveries_router = APIRouter(prefix="/deliveries", tags=["notifications"], resp
 
 @inbox_router.get("", dependencies=READ)
 def list_notifications(
-    page: Paging,
+    page: PageParams,
     res: Res,
     unread: Annotated[
         bool | None, Query(description="Filter by read state: true lists unread messages only.")
@@ -64,15 +64,15 @@ def list_notifications(
 def follow_inbox(request: Request, res: Res, hub: Hub) -> StreamingResponse:
     """Follow the inbox as server-sent events: one event for each new or read message."""
 
-    def snapshot() -> Snapshot:
+    def snapshot() -> EventSnapshot:
         with res.db.read() as session:
-            return Snapshot(event="inbox", data=inbox_view(session))
+            return EventSnapshot(event="inbox", data=inbox_view(session))
 
-    return stream(request, hub, service.INBOX, snapshot)
+    return stream_events(request, hub, service.INBOX, snapshot)
 
 
 @inbox_router.post("/test", status_code=201, response_model=DeliveryView, dependencies=ADMIN)
-def send_test(body: TargetBody, once: Once, res: Res) -> Response:
+def send_test(body: TargetBody, once: Idempotent, res: Res) -> Response:
     """Send a test message to a recipient; the response is its delivery."""
     target = DeliveryTarget(body.channel, body.recipient)
     require_target(target)
@@ -116,7 +116,7 @@ def unread_notification(notification_id: NotificationId, res: Res) -> Notificati
 
 
 @endpoints_router.post("", status_code=201, response_model=EndpointView, dependencies=ADMIN)
-def save_endpoint(body: EndpointBody, once: Once, res: Res) -> Response:
+def save_endpoint(body: EndpointBody, once: Idempotent, res: Res) -> Response:
     """Create an endpoint, or update the one of the same recipient.
 
     The recipients of alert rules get their endpoints automatically.
@@ -134,7 +134,7 @@ def save_endpoint(body: EndpointBody, once: Once, res: Res) -> Response:
 
 @endpoints_router.get("", dependencies=READ)
 def list_endpoints(
-    page: Paging,
+    page: PageParams,
     res: Res,
     channel: Annotated[str | None, Query(max_length=64)] = None,
     disabled: Annotated[bool | None, Query()] = None,
@@ -164,7 +164,7 @@ def enable_endpoint(endpoint_id: EndpointId, res: Res) -> EndpointView:
     "/{endpointId}/secret", status_code=201, response_model=EndpointSecretView, dependencies=ADMIN
 )
 def rotate_endpoint_secret(
-    endpoint_id: EndpointId, body: EndpointSecretRotation, once: Once, res: Res
+    endpoint_id: EndpointId, body: EndpointSecretRotation, once: Idempotent, res: Res
 ) -> Response:
     """Create the secret that signs messages to an endpoint; it is shown only in this response."""
 
@@ -180,7 +180,7 @@ def rotate_endpoint_secret(
 
 @deliveries_router.get("", dependencies=READ)
 def list_deliveries(
-    page: Paging,
+    page: PageParams,
     res: Res,
     status: Annotated[DeliveryStatus | None, Query()] = None,
     notification_id: Annotated[str | None, Query(alias="notificationId", max_length=64)] = None,

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from app.core.resources import Resources
-from app.jobs.handlers import HANDLERS, Job
+from app.jobs.handlers import HANDLERS, JobContext
 from app.notifications import service
 from app.notifications.registry import OutgoingMessage
 from app.notifications.service import AttemptResult, DeliveryAttempt, DeliveryJob
@@ -15,8 +15,8 @@ TICK_S = 1.0
 MAX_DETAIL_CHARS = 400
 
 
-@HANDLERS.handles(service.DELIVER, give_up="notifications.delivery_crashed")
-def deliver(job: Job, **arguments: Any) -> None:
+@HANDLERS.register(service.DELIVER, on_failure="notifications.delivery_crashed")
+def deliver(job: JobContext, **arguments: Any) -> None:
     """Make one attempt.
 
     Delivery is at least once: a worker killed between sending and recording sends again.
@@ -31,8 +31,8 @@ def deliver(job: Job, **arguments: Any) -> None:
         _finish(res, delivery_job, outcome, time.monotonic() - started)
 
 
-@HANDLERS.handles("notifications.delivery_crashed")
-def record_crash(job: Job, code: str, message: str, **arguments: Any) -> None:
+@HANDLERS.register("notifications.delivery_crashed")
+def record_crash(job: JobContext, code: str, message: str, **arguments: Any) -> None:
     """Record an attempt whose job crashed as a failed attempt."""
     outcome = DeliveryFailed(detail=f"{code}: {message}"[:MAX_DETAIL_CHARS])
     _finish(job.resources, DeliveryJob(**arguments), outcome, 0.0)

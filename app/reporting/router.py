@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Response
 
-from app.access.deps import require
+from app.access.deps import require_role
 from app.core.errors import Invalid
 from app.core.problems import PROBLEMS
 from app.core.web.deps import Res
@@ -21,7 +21,7 @@ RunId = Annotated[str, Path(alias="runId")]
     "/{runId}/plot",
     response_class=Response,
     responses={200: {"content": {SVG: {"schema": {"type": "string"}}}}},
-    dependencies=[Depends(require("read"))],
+    dependencies=[Depends(require_role("read"))],
 )
 def plot_run(
     run_id: RunId,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import bindparam, func, literal, select, text
 from sqlalchemy.orm import Session
 
-from app.core.db import Database, sql_of
+from app.core.db import Database, compile_sql
 from app.core.errors import NotFound
 from app.core.keyset import (
     PageQuery,
@@ -42,7 +42,7 @@ _FILTERS = {
     "since": _RUNS.c.created_at >= bindparam("since"),
     "until": _RUNS.c.created_at < bindparam("until"),
 }
-SHOWN_RUN = sql_of(SHOWN.where(_RUNS.c.id == bindparam("run_id")))
+SHOWN_RUN = compile_sql(SHOWN.where(_RUNS.c.id == bindparam("run_id")))
 
 # A plain yes or no: why not is found out by whoever asks for it.
 RUNNABLE = text(
@@ -132,7 +132,7 @@ def get_run(session: Session, run_id: str, *, for_update: bool = False) -> Bench
 
 def get_shown_run(db: Database, run_id: str) -> Mapping[str, Any]:
     """The shown columns of a run, without its plan, which is long: what clients ask most often."""
-    run = db.find_row(SHOWN_RUN, {"run_id": run_id})
+    run = db.fetch_row(SHOWN_RUN, {"run_id": run_id})
     if run is None:
         raise _not_found(run_id)
     return run
@@ -164,7 +164,7 @@ def list_runs(
 @cache
 def _listing(given: tuple[str, ...], *, beyond: bool) -> str:
     statement = SHOWN.where(*(_FILTERS[name] for name in given))
-    return build_page_sql(statement, keys=_NEWEST, beyond=beyond)
+    return build_page_sql(statement, keys=_NEWEST, after_cursor=beyond)
 
 
 def find_shard(session: Session, run_seq: int, shard: int) -> RunShard | None:

@@ -1,7 +1,7 @@
 """From stored trace results to the result of a run: aggregates, KPIs, validity and verdicts."""
 
 from app.comparison.run_verdicts import judge_run
-from app.jobs.handlers import Job
+from app.jobs.handlers import JobContext
 from app.kpis.evaluate import evaluate_kpis
 from app.metrics.aggregate import Aggregate
 from app.metrics.registry import column_of
@@ -17,7 +17,7 @@ SHARDS_PER_READ = 16
 TRACES_PER_READ = 2000
 
 
-def compute_result(job: Job, lease: RunLease) -> RunResult:
+def compute_result(job: JobContext, lease: RunLease) -> RunResult:
     """The result of a run whose shards are all measured. Reads and computes, outside of any
     transaction; writes nothing.
     """
@@ -53,7 +53,7 @@ def compute_result(job: Job, lease: RunLease) -> RunResult:
     )
 
 
-def _read_columns(job: Job, lease: RunLease) -> Columns:
+def _read_columns(job: JobContext, lease: RunLease) -> Columns:
     """All values of the run, read in batches: no shard changes any more, so that the batches need
     no common snapshot.
     """
@@ -76,7 +76,7 @@ def _read_columns(job: Job, lease: RunLease) -> Columns:
 
 
 def _with_run_values(
-    job: Job, lease: RunLease, aggregates: dict[str, Aggregate]
+    job: JobContext, lease: RunLease, aggregates: dict[str, Aggregate]
 ) -> dict[str, Aggregate]:
     """The aggregates, with the value of the whole run for each metric that defines one."""
     run_values, shard = RunValues(lease.plan.refs, job), -1

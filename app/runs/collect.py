@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.core.notify import notify_streams
-from app.jobs.handlers import Job
+from app.jobs.handlers import JobContext
 from app.jobs.queue import enqueue
 from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
@@ -20,7 +20,9 @@ from app.traces.registry import TRACE_SOURCES, CredentialsRefused, TracePage, Tr
 from app.traces.service import create_collection, store_page
 
 
-def resume_collection(job: Job, lease: RunLease, query: TraceQuery, cursor: str | None) -> None:
+def resume_collection(
+    job: JobContext, lease: RunLease, query: TraceQuery, cursor: str | None
+) -> None:
     """Store the pages after `cursor`.
 
     When the source refuses the agent's keys and the agent was given new ones since the job began,

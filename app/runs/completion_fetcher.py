@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Final, TypeAlias
 
 from app.core.errors import Unavailable
-from app.jobs.handlers import Job
+from app.jobs.handlers import JobContext
 from app.llm.completion_pool import BatchOutcome, CompletionPool
 from app.llm.errors import LlmError, LlmUnavailable
 from app.llm.types import (
@@ -41,7 +41,9 @@ class CompletionFetcher:
     `cache_scope` is the server and what else separates request keys in the LLM cache.
     """
 
-    def __init__(self, job: Job, run_seq: int, cache_scope: str, pool: CompletionPool) -> None:
+    def __init__(
+        self, job: JobContext, run_seq: int, cache_scope: str, pool: CompletionPool
+    ) -> None:
         self._job = job
         self._run_seq = run_seq
         self._cache_scope = cache_scope

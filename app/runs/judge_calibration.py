@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from app.jobs.handlers import Job
+from app.jobs.handlers import JobContext
 from app.results.plan import PlannedJudgeCalibration
 from app.results.rules import drift_reason
 from app.runs.leases import RunLease
@@ -10,7 +10,7 @@ from app.runs.llm_metrics import measure_traces
 from app.traces.types import Trace
 
 
-def check_judge(job: Job, lease: RunLease, checkpoint: Callable[[], None]) -> str | None:
+def check_judge(job: JobContext, lease: RunLease, checkpoint: Callable[[], None]) -> str | None:
     """Why the judge of a run cannot be trusted; None when it can, or when no check is configured."""
     calibration = lease.plan.judge_calibration
     if calibration is None:

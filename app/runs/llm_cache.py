@@ -9,7 +9,7 @@ from sqlalchemy import delete, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from app.core.batches import delete_batch
+from app.core.batch_delete import delete_batch
 from app.llm.conversation import Usage
 from app.llm.types import ChatAnswer, EmbeddingAnswer, ModelAnswer
 from app.results.models import LlmCacheEntry, RunLlmUsage

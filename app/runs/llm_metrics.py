@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from app.core.resources import LlmAccess
-from app.jobs.handlers import Job
+from app.core.resources import LlmServer
+from app.jobs.handlers import JobContext
 from app.jobs.pool import CallLost
 from app.llm.completion_pool import CompletionPool
 from app.llm.errors import LlmNotConfigured
@@ -53,7 +53,7 @@ def measure_traces(
     traces: Sequence[Trace],
     refs: tuple[MetricRef, ...],
     *,
-    job: Job,
+    job: JobContext,
     run_seq: int,
     checkpoint: Checkpoint,
     cache_suffix: str = "",
@@ -78,7 +78,7 @@ def measure_remote(
     traces: Sequence[Trace],
     refs: tuple[MetricRef, ...],
     *,
-    job: Job,
+    job: JobContext,
     run_seq: int,
     checkpoint: Checkpoint,
     cache_suffix: str = "",
@@ -90,7 +90,7 @@ def measure_remote(
     # The SDK takes half a second to import, and most workers never need it.
     from app.llm.completions import open_completions
 
-    access = _require_access(job.resources.llm)
+    access = _require_access(job.resources.llm_server)
     client = open_completions(access, policy=job.resources.outbound, retries=RETRIES)
     cache_scope = access.base_url + cache_suffix
     rows: list[TraceMeasurements] = []
@@ -110,7 +110,7 @@ def measure_remote(
 class _RemoteMeasurement:
     """The measurement of one shard; counts the lost calls of each metric."""
 
-    job: Job
+    job: JobContext
     checkpoint: Checkpoint
     cache_scope: str
     fetcher: CompletionFetcher
@@ -274,7 +274,7 @@ def _merge_rows(
     )
 
 
-def _require_access(access: LlmAccess | None) -> LlmAccess:
+def _require_access(access: LlmServer | None) -> LlmServer:
     if access is None:
         raise LlmNotConfigured(
             "This worker has no model server; set MOSAICO_LLM_BASE_URL for every worker."

@@ -14,7 +14,7 @@ from functools import partial
 from app.alerts.evaluation import AlertEvaluationService
 from app.comparison.fingerprint import find_fingerprint
 from app.core.errors import Unavailable
-from app.jobs.handlers import Job
+from app.jobs.handlers import JobContext
 from app.results import queries
 from app.runs import leases, service, shards
 from app.runs.aggregation import compute_result
@@ -30,18 +30,18 @@ from app.traces.registry import TRACE_SOURCES
 from app.traces.types import Trace
 
 
-def begin(job: Job, run_id: str) -> None:
+def begin(job: JobContext, run_id: str) -> None:
     """Freeze the plan of the run: benchmark, formulas, metric versions."""
     res = job.resources
     with res.db.begin() as session:
         if not service.lock_pending(session, run_id):
             return
-        plan = make_plan(session, run_id, res.llm)
+        plan = make_plan(session, run_id, res.llm_server)
         lock = TRACE_SOURCES.get(plan.source).lock(trace_query(session, plan, res))
         service.begin_run(session, run_id, plan, lock, res.clock())
 
 
-def collect_traces(job: Job, run_id: str) -> None:
+def collect_traces(job: JobContext, run_id: str) -> None:
     """Copy the traces of the run from their source, after the pages that are stored already."""
     res = job.resources
     with res.db.begin() as session:
@@ -61,7 +61,7 @@ def collect_traces(job: Job, run_id: str) -> None:
         shards.create_shards(session, lease, ranges, fingerprint)
 
 
-def score(job: Job, run_id: str, shard: int) -> None:
+def score(job: JobContext, run_id: str, shard: int) -> None:
     """Measure one shard: every metric of the run that no earlier run measured on these traces."""
     res = job.resources
     with res.db.begin() as session:
@@ -85,7 +85,7 @@ def score(job: Job, run_id: str, shard: int) -> None:
         )
 
 
-def _require_lease(job: Job, lease: leases.ShardLease) -> None:
+def _require_lease(job: JobContext, lease: leases.ShardLease) -> None:
     """Raise when the worker stops, the run has ended or another worker took the shard over."""
     job.checkpoint()
     # While the database is away for a moment nothing measured is lost: storing checks again.
@@ -93,7 +93,7 @@ def _require_lease(job: Job, lease: leases.ShardLease) -> None:
         leases.require_shard(session, lease)
 
 
-def finish(job: Job, run_id: str) -> None:
+def finish(job: JobContext, run_id: str) -> None:
     """Compute the result of the run and what it means for the alert rules, then store all of it."""
     res = job.resources
     with res.db.begin() as session:
@@ -107,7 +107,7 @@ def finish(job: Job, run_id: str) -> None:
         request_write_back(session, run_id, res)
 
 
-def on_failure(job: Job, run_id: str, code: str, message: str, **_: object) -> None:
+def on_failure(job: JobContext, run_id: str, code: str, message: str, **_: object) -> None:
     """Fail the run after one of its jobs has failed for good."""
     with job.resources.db.begin() as session:
         service.fail_run(session, run_id, code, message, job.resources.clock())

@@ -8,7 +8,7 @@ from app.benchmarks.models import Benchmark, KpiDefinition
 from app.benchmarks.queries import get_benchmark, get_kpis_by_benchmark
 from app.benchmarks.schemas import JudgeCalibration
 from app.benchmarks.service import metric_refs
-from app.core.resources import LlmAccess, Resources
+from app.core.resources import LlmServer, Resources
 from app.formula import compile_formula
 from app.harness.harness_config import parse_harness
 from app.kpis.evaluate import PlannedKpi
@@ -28,7 +28,7 @@ from app.results.queries import get_run
 from app.traces.registry import TRACE_SOURCES, TraceQuery
 
 
-def make_plan(session: Session, run_id: str, llm: LlmAccess | None) -> RunPlan:
+def make_plan(session: Session, run_id: str, llm: LlmServer | None) -> RunPlan:
     """The plan of a run as things stand now, with every model named that it will ask.
 
     Raises: `NotFound` or `Invalid` when a metric is not there any more or has other options;
@@ -89,7 +89,7 @@ def record_credentials_result(
 
 
 def _metrics(
-    chosen: list[MetricRef], kpis: list[KpiDefinition], llm: LlmAccess | None
+    chosen: list[MetricRef], kpis: list[KpiDefinition], llm: LlmServer | None
 ) -> list[PlannedMetric]:
     """The metrics of the benchmark, then those that only its formulas name."""
     planned = {metric.column: metric for metric in (_metric(ref, llm) for ref in chosen)}
@@ -101,7 +101,7 @@ def _metrics(
     return list(planned.values())
 
 
-def _metric(ref: MetricRef, llm: LlmAccess | None) -> PlannedMetric:
+def _metric(ref: MetricRef, llm: LlmServer | None) -> PlannedMetric:
     if is_remote(ref):
         ref = _with_model(ref, llm)
     spec = provider_for(ref).spec
@@ -110,7 +110,7 @@ def _metric(ref: MetricRef, llm: LlmAccess | None) -> PlannedMetric:
     )
 
 
-def _drift(benchmark: Benchmark, llm: LlmAccess | None) -> PlannedJudgeCalibration | None:
+def _drift(benchmark: Benchmark, llm: LlmServer | None) -> PlannedJudgeCalibration | None:
     if benchmark.judge_calibration is None:
         return None
     watched = JudgeCalibration.model_validate(benchmark.judge_calibration)
@@ -122,7 +122,7 @@ def _drift(benchmark: Benchmark, llm: LlmAccess | None) -> PlannedJudgeCalibrati
     )
 
 
-def _with_model(ref: MetricRef, llm: LlmAccess | None) -> MetricRef:
+def _with_model(ref: MetricRef, llm: LlmServer | None) -> MetricRef:
     """The metric with the model that it will ask, so that the run keeps to that one."""
     if llm is None:
         raise LlmNotConfigured(

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from app.benchmarks.models import Benchmark
 from app.core.errors import Conflict
-from app.jobs.handlers import Job
+from app.jobs.handlers import JobContext
 from app.jobs.queue import enqueue
 from app.results import queries
 from app.results.models import BenchmarkBaseline, BenchmarkRun, RunShard, TraceResult
@@ -156,7 +156,7 @@ def _drop_unless_shared(session: Session, collection_id: int) -> None:
         enqueue(session, "runs.drop_traces", collection_id=collection_id)
 
 
-def drop_results(job: Job, run_seq: int) -> None:
+def drop_results(job: JobContext, run_seq: int) -> None:
     """Delete the values of a run that was deleted or purged."""
     ours = TraceResult.run_seq == run_seq
     with job.resources.db.read() as session:
@@ -168,7 +168,7 @@ def drop_results(job: Job, run_seq: int) -> None:
     _piece_by_piece(job, -1 if last is None else last, drop)
 
 
-def drop_traces(job: Job, collection_id: int) -> None:
+def drop_traces(job: JobContext, collection_id: int) -> None:
     """Delete a collection that no run judges."""
     with job.resources.db.read() as session:
         collection = session.get(Collection, collection_id)
@@ -183,7 +183,7 @@ def drop_traces(job: Job, collection_id: int) -> None:
         session.execute(delete(Collection).where(Collection.id == collection_id))
 
 
-def _piece_by_piece(job: Job, last: int, drop: Callable[[Session, int, int], None]) -> None:
+def _piece_by_piece(job: JobContext, last: int, drop: Callable[[Session, int, int], None]) -> None:
     for first in range(0, last + 1, DROPPED_AT_ONCE):
         job.checkpoint()
         with job.resources.db.begin() as session:

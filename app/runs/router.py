@@ -5,15 +5,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from app.access.deps import require
-from app.access.idempotency import Once
+from app.access.deps import require_role
+from app.access.idempotency import Idempotent
 from app.comparison import stored_runs
 from app.comparison.schemas import Comparison
-from app.core.pagination import Paging
+from app.core.pagination import PageParams
 from app.core.problems import PROBLEMS
 from app.core.schemas import Page
 from app.core.web.deps import Hub, Res
-from app.core.web.sse import Snapshot, stream
+from app.core.web.sse import EventSnapshot, stream_events
 from app.kpis.queries import kpis_of_run
 from app.kpis.schemas import KpiValueView
 from app.results import queries, rules
@@ -43,8 +43,10 @@ MOST_BASES = 30
 RunId = Annotated[str, Path(alias="runId")]
 
 
-@router.post("", status_code=201, response_model=RunView, dependencies=[Depends(require("run"))])
-def start_run(body: RunCreate, once: Once) -> Response:
+@router.post(
+    "", status_code=201, response_model=RunView, dependencies=[Depends(require_role("run"))]
+)
+def start_run(body: RunCreate, once: Idempotent) -> Response:
     """Start a benchmark run. It is executed in the background: watch it at `/{runId}/events`."""
     return once(
         body,
@@ -61,10 +63,10 @@ def start_run(body: RunCreate, once: Once) -> Response:
     )
 
 
-@router.get("", dependencies=[Depends(require("read"))])
+@router.get("", dependencies=[Depends(require_role("read"))])
 def list_runs(
     res: Res,
-    page: Paging,
+    page: PageParams,
     benchmark_id: Annotated[str | None, Query(alias="benchmarkId")] = None,
     agent_id: Annotated[str | None, Query(alias="agentId")] = None,
     status: Annotated[RunStatus | None, Query()] = None,
@@ -86,7 +88,7 @@ def list_runs(
     return Page(items=[shown(run) for run in rows.rows], next_cursor=rows.next_cursor)
 
 
-@router.get("/compare", dependencies=[Depends(require("read"))])
+@router.get("/compare", dependencies=[Depends(require_role("read"))])
 def compare_runs(
     res: Res,
     baseline: Annotated[
@@ -108,12 +110,12 @@ def compare_runs(
     return stored_runs.compare_in_child(res.db, baseline, candidate, metric=metric)
 
 
-@router.get("/{runId}", dependencies=[Depends(require("read"))])
+@router.get("/{runId}", dependencies=[Depends(require_role("read"))])
 def get_run(run_id: RunId, res: Res) -> RunView:
     return shown(queries.get_shown_run(res.db, run_id))
 
 
-@router.post("/{runId}/cancel", dependencies=[Depends(require("run"))])
+@router.post("/{runId}/cancel", dependencies=[Depends(require_role("run"))])
 def cancel_run(run_id: RunId, res: Res) -> RunView:
     """Cancel a run that is pending or running; its workers stop at their next step."""
     with res.db.begin() as session:
@@ -124,9 +126,9 @@ def cancel_run(run_id: RunId, res: Res) -> RunView:
     "/{runId}/retry",
     status_code=201,
     response_model=RunView,
-    dependencies=[Depends(require("run"))],
+    dependencies=[Depends(require_role("run"))],
 )
-def retry_run(run_id: RunId, once: Once) -> Response:
+def retry_run(run_id: RunId, once: Idempotent) -> Response:
     """Start a new run like one that failed or was cancelled, at most three times in a row."""
     return once(None, lambda session: view(service.retry_run(session, run_id)), location=_address)
 
@@ -135,17 +137,17 @@ def retry_run(run_id: RunId, once: Once) -> Response:
     "/{runId}/rescore",
     status_code=201,
     response_model=RunView,
-    dependencies=[Depends(require("run"))],
+    dependencies=[Depends(require_role("run"))],
 )
-def rescore_run(run_id: RunId, once: Once) -> Response:
+def rescore_run(run_id: RunId, once: Idempotent) -> Response:
     """Judge the traces of a completed run once more, by the metrics, formulas and baseline of now.
     Their source is not asked again, and the old values stay.
     """
     return once(None, lambda session: view(service.rescore_run(session, run_id)), location=_address)
 
 
-@router.get("/{runId}/results", dependencies=[Depends(require("read"))])
-def list_run_results(run_id: RunId, res: Res, page: Paging) -> Page[ResultView]:
+@router.get("/{runId}/results", dependencies=[Depends(require_role("read"))])
+def list_run_results(run_id: RunId, res: Res, page: PageParams) -> Page[ResultView]:
     """What was measured, trace by trace, in the order of the source."""
     with res.db.read() as session:
         run = queries.get_run(session, run_id)
@@ -155,7 +157,7 @@ def list_run_results(run_id: RunId, res: Res, page: Paging) -> Page[ResultView]:
         return Page(items=items, next_cursor=rows.next_cursor)
 
 
-@router.get("/{runId}/metrics", dependencies=[Depends(require("read"))])
+@router.get("/{runId}/metrics", dependencies=[Depends(require_role("read"))])
 def list_run_metrics(run_id: RunId, res: Res) -> Page[MetricAggregateView]:
     """The metrics of a completed run: mean, spread, percentiles, and how much was missing."""
     with res.db.read() as session:
@@ -163,7 +165,7 @@ def list_run_metrics(run_id: RunId, res: Res) -> Page[MetricAggregateView]:
         return Page(items=[MetricAggregateView.model_validate(metric) for metric in metrics])
 
 
-@router.get("/{runId}/llm-usage", dependencies=[Depends(require("read"))])
+@router.get("/{runId}/llm-usage", dependencies=[Depends(require_role("read"))])
 def list_run_llm_usage(run_id: RunId, res: Res) -> Page[LlmUsageView]:
     """What a run spent on the models that its metrics asked; none of it is the agent's cost."""
     with res.db.read() as session:
@@ -171,7 +173,7 @@ def list_run_llm_usage(run_id: RunId, res: Res) -> Page[LlmUsageView]:
         return Page(items=[LlmUsageView.model_validate(each) for each in usage_rows])
 
 
-@router.get("/{runId}/kpis", dependencies=[Depends(require("read"))])
+@router.get("/{runId}/kpis", dependencies=[Depends(require_role("read"))])
 def list_run_kpis(run_id: RunId, res: Res) -> Page[KpiValueView]:
     """The KPI values of a completed run, by name."""
     with res.db.read() as session:
@@ -180,19 +182,21 @@ def list_run_kpis(run_id: RunId, res: Res) -> Page[KpiValueView]:
 
 
 @router.get(
-    "/{runId}/events", response_class=StreamingResponse, dependencies=[Depends(require("read"))]
+    "/{runId}/events",
+    response_class=StreamingResponse,
+    dependencies=[Depends(require_role("read"))],
 )
 def follow_run(run_id: RunId, request: Request, res: Res, hub: Hub) -> StreamingResponse:
     """The run as server-sent events, one whenever it changes, until it has ended."""
 
-    def snapshot() -> Snapshot | None:
+    def snapshot() -> EventSnapshot | None:
         run = shown(queries.get_shown_run(res.db, run_id))
-        return Snapshot(event="run", data=run, final=RunStatus(run.status).is_final)
+        return EventSnapshot(event="run", data=run, final=RunStatus(run.status).is_final)
 
-    return stream(request, hub, run_id, snapshot)
+    return stream_events(request, hub, run_id, snapshot)
 
 
-@router.delete("/{runId}", status_code=204, dependencies=[Depends(require("admin"))])
+@router.delete("/{runId}", status_code=204, dependencies=[Depends(require_role("admin"))])
 def delete_run(run_id: RunId, res: Res) -> None:
     """Delete a run that has ended, with its values and its KPI history."""
     with res.db.begin() as session:

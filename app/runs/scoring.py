@@ -4,7 +4,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from app.jobs.handlers import Job
+from app.jobs.handlers import JobContext
 from app.jobs.pool import CallLost, OutOfMemory
 from app.metrics.aggregate import Aggregate, aggregate, with_run_value
 from app.metrics.engine import CHUNK_SIZE, measure, score_within_limits
@@ -40,7 +40,10 @@ TEXT_IS_MISSING = frozenset({SkipReason.NO_EXPECTED_OUTPUT, SkipReason.NO_OUTPUT
 
 
 def score_traces(
-    traces: Sequence[Trace], refs: tuple[MetricRef, ...], job: Job, checkpoint: Callable[[], None]
+    traces: Sequence[Trace],
+    refs: tuple[MetricRef, ...],
+    job: JobContext,
+    checkpoint: Callable[[], None],
 ) -> list[TraceMeasurements]:
     """Every metric of every trace of a shard, in order; a provider that hangs or kills its process
     costs its own value only, and after `MOST_LOSSES` of them its other values of the shard.
@@ -58,7 +61,7 @@ def score_traces(
 class _Scoring:
     """The scoring of one shard; knows which metrics were lost too often to be tried again."""
 
-    def __init__(self, job: Job, checkpoint: Callable[[], None]) -> None:
+    def __init__(self, job: JobContext, checkpoint: Callable[[], None]) -> None:
         self._job = job
         self._checkpoint = checkpoint
         self._losses: Counter[MetricRef] = Counter()
@@ -158,7 +161,7 @@ def summarize(
     traces: Sequence[Trace],
     measured: Sequence[TraceMeasurements],
     refs: tuple[MetricRef, ...],
-    job: Job,
+    job: JobContext,
     checkpoint: Callable[[], None],
     *,
     known: Mapping[str, StoredSummary] | None = None,
@@ -178,7 +181,7 @@ def summarize(
 class RunValues:
     """The values of a whole run, put together from what was stored of its shards."""
 
-    def __init__(self, refs: Sequence[MetricRef], job: Job) -> None:
+    def __init__(self, refs: Sequence[MetricRef], job: JobContext) -> None:
         self._refs = {_column(ref): ref for ref in refs if is_run_metric(ref)}
         self._job = job
         self._notes: dict[str, StoredSummary] = {}
@@ -214,7 +217,9 @@ class RunValues:
             return failure_of_lost_call(lost)
 
 
-def _noted(job: Job, function: Callable[..., StoredSummary], *arguments: object) -> StoredSummary:
+def _noted(
+    job: JobContext, function: Callable[..., StoredSummary], *arguments: object
+) -> StoredSummary:
     try:
         return job.pool.run(function, *arguments, timeout_s=job.call_timeout_s)
     except CallLost as lost:

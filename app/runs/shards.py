@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import insert, update
 from sqlalchemy.orm import Session
 
-from app.core.copy import copy_encoded
+from app.core.copy import copy_encoded_rows
 from app.core.notify import notify_streams
 from app.jobs.queue import enqueue, enqueue_many
 from app.metrics.run_value import StoredSummary
@@ -96,7 +96,7 @@ def store_shard(
     Raises: `RunEnded` when the run has ended or another worker took the shard over.
     """
     row = lock_leased_shard(session, lease)
-    copy_encoded(session, "trace_results", RESULT_COLUMNS, _result_rows(lease, measured))
+    copy_encoded_rows(session, "trace_results", RESULT_COLUMNS, _result_rows(lease, measured))
     row.done_at, row.summaries = now, dict(summaries) if summaries else None
     session.flush()
     progress = session.execute(

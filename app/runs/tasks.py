@@ -4,7 +4,7 @@ import functools
 import logging
 from collections.abc import Callable
 
-from app.jobs.handlers import HANDLERS, Job
+from app.jobs.handlers import HANDLERS, JobContext
 from app.results.queries import RunNotFound
 from app.runs import pipeline, retention, write_back
 from app.runs.leases import RunEnded
@@ -16,7 +16,7 @@ def _unless_ended(step: Callable[..., None]) -> Callable[..., None]:
     """A step that was taken away or whose run has ended or is gone is nobody's failure."""
 
     @functools.wraps(step)
-    def do(job: Job, **arguments: object) -> None:
+    def do(job: JobContext, **arguments: object) -> None:
         try:
             step(job, **arguments)
         except (RunEnded, RunNotFound) as ended:
@@ -32,12 +32,12 @@ STEPS: dict[str, Callable[..., None]] = {
     "runs.finish": pipeline.finish,
 }
 for name, step in STEPS.items():
-    HANDLERS.handles(name, give_up="runs.on_failure")(_unless_ended(step))
+    HANDLERS.register(name, on_failure="runs.on_failure")(_unless_ended(step))
 
-HANDLERS.handles("runs.on_failure")(_unless_ended(pipeline.on_failure))
-HANDLERS.handles("runs.drop_results")(retention.drop_results)
-HANDLERS.handles("runs.drop_traces")(retention.drop_traces)
-HANDLERS.handles("runs.write_back", give_up="runs.write_back_failed")(
+HANDLERS.register("runs.on_failure")(_unless_ended(pipeline.on_failure))
+HANDLERS.register("runs.drop_results")(retention.drop_results)
+HANDLERS.register("runs.drop_traces")(retention.drop_traces)
+HANDLERS.register("runs.write_back", on_failure="runs.write_back_failed")(
     _unless_ended(write_back.write_back)
 )
-HANDLERS.handles("runs.write_back_failed")(_unless_ended(write_back.write_back_failed))
+HANDLERS.register("runs.write_back_failed")(_unless_ended(write_back.write_back_failed))

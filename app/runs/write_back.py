@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 
 from app.core.errors import AppError, Conflict
 from app.core.resources import Resources
-from app.jobs.handlers import Job, describe
+from app.jobs.handlers import JobContext, describe_error
 from app.jobs.queue import enqueue
 from app.kpis.queries import kpis_of_run
 from app.results import queries
@@ -103,7 +103,7 @@ def request_write_back(session: Session, run_id: str, res: Resources) -> None:
     try:
         lock = TRACE_SOURCES.get(plan.source).lock(trace_query(session, plan, res))
     except AppError as error:  # of the agent's secret, say: the run itself is as good as ever
-        told = describe(error)
+        told = describe_error(error)
         why = {"error_code": told["code"], "error": told["message"]}
         _note(session, run, WriteBackStatus.FAILED, **begin, **why)
         return
@@ -111,7 +111,7 @@ def request_write_back(session: Session, run_id: str, res: Resources) -> None:
     enqueue(session, "runs.write_back", run_id=run.id, lock=lock)
 
 
-def write_back(job: Job, run_id: str) -> None:
+def write_back(job: JobContext, run_id: str) -> None:
     """Write the scores that are left, and note after each batch how far they are.
 
     After a while it goes to the end of the line: collections from the same place wait there.
@@ -140,7 +140,7 @@ def write_back(job: Job, run_id: str) -> None:
             return
 
 
-def write_back_failed(job: Job, run_id: str, code: str, message: str, **_: object) -> None:
+def write_back_failed(job: JobContext, run_id: str, code: str, message: str, **_: object) -> None:
     """Say on the run why its scores were not all written."""
     with job.resources.db.begin() as session:
         run = queries.get_run(session, run_id, for_update=True)
@@ -158,7 +158,9 @@ def _open(session: Session, run_id: str, res: Resources) -> WriteBackStep | None
     write = TRACE_SOURCES.get(plan.source).write_scores
     collection = session.get_one(Collection, run.collection_id)
     if (later := _later_run(session, run, collection)) is not None:
-        why = describe(Superseded(f"the later run {later} writes its scores of the same traces"))
+        why = describe_error(
+            Superseded(f"the later run {later} writes its scores of the same traces")
+        )
         log.info("the scores of run %s are not written: %s", run.id, why["message"])
         _note_end(session, run, WriteBackStatus.SUPERSEDED, **why)
         return None

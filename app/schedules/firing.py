@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import delete, select, text
 from sqlalchemy.orm import Session
 
-from app.access.audit import Actor, Resource, record
+from app.access.audit import AuditActor, AuditResource, record_action
 from app.core.errors import Conflict, Invalid
 from app.jobs.queue import enqueue_many
 from app.results.queries import get_run
@@ -205,8 +205,8 @@ def start_fire(
         run_name=source_run.asked_as if source_run else None,
     )
     if run.triggered_by == TriggerType.SCHEDULED:
-        actor = Actor(type="schedule", id=schedule.id)
-        record(session, actor, "start_run", Resource("benchmark-runs", run.id))
+        actor = AuditActor(type="schedule", id=schedule.id)
+        record_action(session, actor, "start_run", AuditResource("benchmark-runs", run.id))
     fire.status, fire.run_id = FireStatus.STARTED, run.id
     schedule.last_run_at = now
     session.flush()

@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Response
 
-from app.access.deps import require
-from app.access.idempotency import Once
-from app.core.pagination import Paging
+from app.access.deps import require_role
+from app.access.idempotency import Idempotent
+from app.core.pagination import PageParams
 from app.core.problems import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Page, all_fields, changed_fields
 from app.core.web.deps import Res
-from app.core.web.etag import IfMatch, IfNoneMatch, Match
+from app.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
 from app.schedules import daily_summary, firing, preview, queries, service
 from app.schedules.models import ScheduleFire
 from app.schedules.rules import SKIP_DETAILS
@@ -35,9 +35,9 @@ ScheduleId = Annotated[str, Path(alias="scheduleId")]
 
 
 @router.post(
-    "", status_code=201, response_model=ScheduleView, dependencies=[Depends(require("admin"))]
+    "", status_code=201, response_model=ScheduleView, dependencies=[Depends(require_role("admin"))]
 )
-def create_schedule(body: ScheduleCreate, once: Once) -> Response:
+def create_schedule(body: ScheduleCreate, once: Idempotent) -> Response:
     """Create a schedule. The cron expression has six fields, second first."""
     return once(
         body,
@@ -47,10 +47,10 @@ def create_schedule(body: ScheduleCreate, once: Once) -> Response:
     )
 
 
-@router.get("", dependencies=[Depends(require("read"))])
+@router.get("", dependencies=[Depends(require_role("read"))])
 def list_schedules(
     res: Res,
-    page: Paging,
+    page: PageParams,
     benchmark_id: Annotated[str | None, Query(alias="benchmarkId")] = None,
     agent_id: Annotated[str | None, Query(alias="agentId")] = None,
     enabled: Annotated[bool | None, Query()] = None,
@@ -64,20 +64,20 @@ def list_schedules(
         return Page(items=items, next_cursor=rows.next_cursor)
 
 
-@router.post("/preview", dependencies=[Depends(require("read"))])
+@router.post("/preview", dependencies=[Depends(require_role("read"))])
 def preview_schedule(body: PreviewRequest, res: Res) -> PreviewView:
     """Preview an expression: description, next instants, and the effect of clock changes."""
     return preview.preview(body, res.clock())
 
 
-@router.get("/{scheduleId}", dependencies=[Depends(require("read"))])
+@router.get("/{scheduleId}", dependencies=[Depends(require_role("read"))])
 def get_schedule(schedule_id: ScheduleId, res: Res, tagged: IfNoneMatch) -> ScheduleView:
     """Show a schedule."""
     with res.db.read() as session:
         return tagged(ScheduleView.model_validate(queries.get_schedule(session, schedule_id)))
 
 
-@router.patch("/{scheduleId}", dependencies=[Depends(require("admin"))])
+@router.patch("/{scheduleId}", dependencies=[Depends(require_role("admin"))])
 def change_schedule(
     schedule_id: ScheduleId, body: SchedulePatch, res: Res, match: IfMatch
 ) -> ScheduleView:
@@ -85,7 +85,7 @@ def change_schedule(
     return _edit_schedule(schedule_id, changed_fields(body), res, match)
 
 
-@router.put("/{scheduleId}", dependencies=[Depends(require("admin"))])
+@router.put("/{scheduleId}", dependencies=[Depends(require_role("admin"))])
 def replace_schedule(
     schedule_id: ScheduleId, body: ScheduleBody, res: Res, match: IfMatch
 ) -> ScheduleView:
@@ -93,7 +93,7 @@ def replace_schedule(
     return _edit_schedule(schedule_id, all_fields(body), res, match)
 
 
-@router.delete("/{scheduleId}", status_code=204, dependencies=[Depends(require("admin"))])
+@router.delete("/{scheduleId}", status_code=204, dependencies=[Depends(require_role("admin"))])
 def delete_schedule(schedule_id: ScheduleId, res: Res, match: IfMatch) -> None:
     """Delete a schedule and its fires; runs that it started stay."""
     with res.db.begin() as session:
@@ -105,9 +105,9 @@ def delete_schedule(schedule_id: ScheduleId, res: Res, match: IfMatch) -> None:
     "/{scheduleId}/trigger",
     status_code=201,
     response_model=FireView,
-    dependencies=[Depends(require("run"))],
+    dependencies=[Depends(require_role("run"))],
 )
-def trigger_schedule(schedule_id: ScheduleId, once: Once) -> Response:
+def trigger_schedule(schedule_id: ScheduleId, once: Idempotent) -> Response:
     """Fire a schedule now, enabled or not; the next scheduled run does not change."""
     return once(
         None,
@@ -118,8 +118,8 @@ def trigger_schedule(schedule_id: ScheduleId, once: Once) -> Response:
     )
 
 
-@router.get("/{scheduleId}/fires", dependencies=[Depends(require("read"))])
-def list_fires(schedule_id: ScheduleId, res: Res, page: Paging) -> Page[FireView]:
+@router.get("/{scheduleId}/fires", dependencies=[Depends(require_role("read"))])
+def list_fires(schedule_id: ScheduleId, res: Res, page: PageParams) -> Page[FireView]:
     """List the due instants, newest first, with the run or the reason why there is none."""
     with res.db.read() as session:
         queries.get_schedule(session, schedule_id)
@@ -127,7 +127,7 @@ def list_fires(schedule_id: ScheduleId, res: Res, page: Paging) -> Page[FireView
         return Page(items=[fire_view(fire) for fire in rows.rows], next_cursor=rows.next_cursor)
 
 
-@summary_router.get("/daily-summary", dependencies=[Depends(require("read"))])
+@summary_router.get("/daily-summary", dependencies=[Depends(require_role("read"))])
 def get_daily_summary(
     res: Res,
     day: Annotated[
@@ -142,13 +142,13 @@ def get_daily_summary(
 
 
 def _edit_schedule(
-    schedule_id: str, values: Mapping[str, Any], res: Resources, match: Match
+    schedule_id: str, values: Mapping[str, Any], res: Resources, match: RevisionCheck
 ) -> ScheduleView:
     with res.db.begin() as session:
         match(queries.get_schedule(session, schedule_id, for_update=True).revision)
         now = queries.database_now(session)
         schedule = service.change_schedule(session, schedule_id, values, now)
-        return match.tagged(ScheduleView.model_validate(schedule))
+        return match.etag(ScheduleView.model_validate(schedule))
 
 
 def fire_view(fire: ScheduleFire) -> FireView:

@@ -8,7 +8,7 @@ from app.agents.service import langfuse_query
 from app.benchmarks.queries import get_benchmark
 from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
-from app.jobs.handlers import HANDLERS, Job, describe
+from app.jobs.handlers import HANDLERS, JobContext, describe_error
 from app.runs.source_runs import ListedRun, complete_runs, matching
 from app.schedules import firing, queries, service
 from app.schedules.rules import FireStatus, SkipReason
@@ -24,8 +24,8 @@ class RunSearch(NamedTuple):
     pattern: str
 
 
-@HANDLERS.handles("schedules.start", give_up="schedules.start_failed")
-def start_runs(job: Job, fires: list[int]) -> None:
+@HANDLERS.register("schedules.start", on_failure="schedules.start_failed")
+def start_runs(job: JobContext, fires: list[int]) -> None:
     """Start the runs of due instants; a repeated job skips those that are started."""
     for seq in fires:
         job.checkpoint()
@@ -34,19 +34,19 @@ def start_runs(job: Job, fires: list[int]) -> None:
         except Unavailable:
             raise
         except AppError as error:
-            record_start_failure(job, [seq], **describe(error))
+            record_start_failure(job, [seq], **describe_error(error))
 
 
-@HANDLERS.handles("schedules.start_failed")
-def record_start_failure(job: Job, fires: list[int], code: str, message: str) -> None:
+@HANDLERS.register("schedules.start_failed")
+def record_start_failure(job: JobContext, fires: list[int], code: str, message: str) -> None:
     """Record that runs could not be started; counts as a failure of the schedule."""
     with job.resources.db.begin() as session:
         for seq in fires:
             firing.fail_fire(session, seq, code, message, job.resources.clock())
 
 
-@HANDLERS.handles("schedules.run_ended")
-def record_run_end(job: Job, run_id: str) -> None:
+@HANDLERS.register("schedules.run_ended")
+def record_run_end(job: JobContext, run_id: str) -> None:
     """Count the end of a run for its schedule."""
     with job.resources.db.begin() as session:
         firing.record_run_end(session, run_id, job.resources.clock())

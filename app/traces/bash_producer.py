@@ -128,7 +128,7 @@ def _keys(resources: Resources, wanted: BashHarnessSettings) -> Mapping[str, str
     """
     if wanted.provider not in KEYS:
         return {}
-    name, llm = KEYS[wanted.provider], resources.llm
+    name, llm = KEYS[wanted.provider], resources.llm_server
     if wanted.base_url is None:
         key = resources.model_keys.get(name)
     else:

@@ -2,13 +2,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Response
 
-from app.access.deps import require
-from app.access.idempotency import Once
-from app.core.pagination import Paging
+from app.access.deps import require_role
+from app.access.idempotency import Idempotent
+from app.core.pagination import PageParams
 from app.core.problems import PROBLEMS
 from app.core.schemas import Page, ShortText
 from app.core.web.deps import Res
-from app.core.web.uploads import JsonUpload, NdjsonUpload, lines_of
+from app.core.web.uploads import JsonUpload, NdjsonUpload, iter_lines
 from app.traces import queries, service
 from app.traces.imports import read_results
 from app.traces.schemas import LocalDatasetView
@@ -51,11 +51,11 @@ RESULT_BODY: dict[str, Any] = {
     status_code=201,
     response_model=LocalDatasetView,
     openapi_extra=NDJSON_BODY,
-    dependencies=[Depends(require("run"))],
+    dependencies=[Depends(require_role("run"))],
 )
 def upload_traces(
     upload: NdjsonUpload,
-    once: Once,
+    once: Idempotent,
     name: Annotated[ShortText, Query(description="Name of the dataset.")],
     run_name: Annotated[ShortText, Query(alias="runName", description="Which run of it this is.")],
     replace: Annotated[bool, Query(description="Take the place of an earlier upload.")] = False,
@@ -68,7 +68,7 @@ def upload_traces(
                 session,
                 name,
                 run_name,
-                lines_of(upload.file),
+                iter_lines(upload.file),
                 size_bytes=upload.size_bytes,
                 replace=replace,
             )
@@ -82,11 +82,11 @@ def upload_traces(
     status_code=201,
     response_model=LocalDatasetView,
     openapi_extra=RESULT_BODY,
-    dependencies=[Depends(require("run"))],
+    dependencies=[Depends(require_role("run"))],
 )
 def import_results(
     upload: JsonUpload,
-    once: Once,
+    once: Idempotent,
     name: Annotated[ShortText, Query(description="Name of the dataset.")],
     run_name: Annotated[
         ShortText | None,
@@ -112,9 +112,9 @@ def import_results(
     )
 
 
-@router.get("", dependencies=[Depends(require("read"))])
+@router.get("", dependencies=[Depends(require_role("read"))])
 def list_local_datasets(
-    res: Res, page: Paging, name: Annotated[str | None, Query()] = None
+    res: Res, page: PageParams, name: Annotated[str | None, Query()] = None
 ) -> Page[LocalDatasetView]:
     """The uploads, newest first."""
     with res.db.read() as session:
@@ -123,13 +123,13 @@ def list_local_datasets(
         return Page(items=items, next_cursor=rows.next_cursor)
 
 
-@router.get("/{datasetId}", dependencies=[Depends(require("read"))])
+@router.get("/{datasetId}", dependencies=[Depends(require_role("read"))])
 def get_local_dataset(dataset_id: DatasetId, res: Res) -> LocalDatasetView:
     with res.db.read() as session:
         return LocalDatasetView.model_validate(queries.get_local_dataset(session, dataset_id))
 
 
-@router.delete("/{datasetId}", status_code=204, dependencies=[Depends(require("run"))])
+@router.delete("/{datasetId}", status_code=204, dependencies=[Depends(require_role("run"))])
 def delete_local_dataset(dataset_id: DatasetId, res: Res) -> None:
     """Delete an upload. Runs that read it keep their own copy of its traces."""
     with res.db.begin() as session:

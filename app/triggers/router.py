@@ -8,10 +8,10 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from app.access.deps import require
-from app.access.idempotency import Once
+from app.access.deps import require_role
+from app.access.idempotency import Idempotent
 from app.benchmarks.queries import get_benchmark
-from app.core.pagination import Paging
+from app.core.pagination import PageParams
 from app.core.problems import PROBLEMS
 from app.core.schemas import Page
 from app.core.strict_json import parse_json
@@ -34,7 +34,7 @@ from app.triggers.signatures import verify_langfuse_signature, verify_standard_s
 BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
 SecretId = Annotated[str, Path(alias="secretId")]
 
-ADMIN = [Depends(require("admin"))]
+ADMIN = [Depends(require_role("admin"))]
 
 webhooks = APIRouter(prefix="/webhooks", tags=["triggers"], responses=PROBLEMS)
 webhook_secrets = APIRouter(
@@ -50,7 +50,7 @@ events = APIRouter(
     prefix="/trigger-events",
     tags=["triggers"],
     responses=PROBLEMS,
-    dependencies=[Depends(require("read"))],
+    dependencies=[Depends(require_role("read"))],
 )
 
 
@@ -89,7 +89,7 @@ def receive_langfuse_event(
 
 @webhook_secrets.post("", status_code=201, response_model=WebhookSecretCreated)
 def create_webhook_secret(
-    benchmark_id: BenchmarkId, body: WebhookSecretCreate, once: Once, res: Res
+    benchmark_id: BenchmarkId, body: WebhookSecretCreate, once: Idempotent, res: Res
 ) -> Response:
     """Create a secret; the response is its only copy. Previous secrets stay valid by default."""
 
@@ -110,7 +110,7 @@ def create_webhook_secret(
 
 @webhook_secrets.get("")
 def list_webhook_secrets(
-    benchmark_id: BenchmarkId, page: Paging, res: Res
+    benchmark_id: BenchmarkId, page: PageParams, res: Res
 ) -> Page[WebhookSecretView]:
     """List the webhook secrets of a benchmark, newest first."""
     with res.db.read() as session:
@@ -128,7 +128,7 @@ def delete_webhook_secret(benchmark_id: BenchmarkId, secret_id: SecretId, res: R
 
 
 @langfuse_secrets.post("", status_code=201, response_model=LangfuseSecretView)
-def create_langfuse_secret(body: LangfuseSecretCreate, once: Once, res: Res) -> Response:
+def create_langfuse_secret(body: LangfuseSecretCreate, once: Idempotent, res: Res) -> Response:
     """Store a secret that Langfuse generated, encrypted; it is never returned."""
 
     def create(session: Session) -> LangfuseSecretView:
@@ -139,7 +139,7 @@ def create_langfuse_secret(body: LangfuseSecretCreate, once: Once, res: Res) -> 
 
 
 @langfuse_secrets.get("")
-def list_langfuse_secrets(page: Paging, res: Res) -> Page[LangfuseSecretView]:
+def list_langfuse_secrets(page: PageParams, res: Res) -> Page[LangfuseSecretView]:
     """List the secrets of Langfuse events, newest first."""
     with res.db.read() as session:
         rows = queries.list_secrets(session, None, page)
@@ -156,7 +156,7 @@ def delete_langfuse_secret(secret_id: SecretId, res: Res) -> None:
 
 @events.get("")
 def list_trigger_events(
-    page: Paging,
+    page: PageParams,
     res: Res,
     status: Annotated[TriggerEventStatus | None, Query()] = None,
     event_type: Annotated[TriggerEventType | None, Query(alias="type")] = None,

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from app.access import audit
 from app.benchmarks.queries import get_benchmark
-from app.core.batches import delete_batch
+from app.core.batch_delete import delete_batch
 from app.core.encryption import Secret, SecretBox
 from app.core.errors import AppError, Conflict, Invalid
 from app.core.ids import new_id
@@ -343,11 +343,11 @@ def _start_run(
         run_name=request.run_name,
     )
     actor = (
-        audit.Actor(type="webhook", id=event.secret_id)
+        audit.AuditActor(type="webhook", id=event.secret_id)
         if event.secret_id
-        else audit.Actor(type="event", id=event.id)
+        else audit.AuditActor(type="event", id=event.id)
     )
-    audit.record(session, actor, "start_run", audit.Resource("benchmark-runs", run.id))
+    audit.record_action(session, actor, "start_run", audit.AuditResource("benchmark-runs", run.id))
     # New lists: SQLAlchemy does not detect changes inside a JSON value.
     event.run_ids = [*event.run_ids, run.id]
     event.benchmark_ids = sorted({*event.benchmark_ids, request.benchmark_id})

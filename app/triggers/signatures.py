@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Path, Request, Security
 from fastapi.security import APIKeyHeader
 
-from app.access.limits import FailureLimit
+from app.access.rate_limits import FailureLimiter
 from app.core.errors import Unauthorized
 from app.core.problems import TooManyRequests
 from app.core.resources import Resources
@@ -120,23 +120,23 @@ def _refusal(request: Request) -> BadSignature | TooManyRequests:
     """401, or 429 after too many failures of one address; valid signatures are never limited."""
     failures = _failure_limit(request)
     address = request.client.host if request.client else None
-    wait_s = failures.wait_s(address)
+    wait_s = failures.retry_after_s(address)
     if wait_s:
         return TooManyRequests(
             f"too many calls with an invalid signature from your address; wait {wait_s} s, then"
             " send a call with a valid signature",
             headers={"Retry-After": str(wait_s)},
         )
-    failures.note(address)
+    failures.record_failure(address)
     log.info("webhook refused: path=%s address=%s", request.url.path, address)
     return BadSignature(headers=CHALLENGE)
 
 
-def _failure_limit(request: Request) -> FailureLimit:
+def _failure_limit(request: Request) -> FailureLimiter:
     state = request.app.state
     limit = getattr(state, "wrong_signatures", None)
-    if not isinstance(limit, FailureLimit):
-        limit = state.wrong_signatures = FailureLimit()
+    if not isinstance(limit, FailureLimiter):
+        limit = state.wrong_signatures = FailureLimiter()
     return limit
 
 

@@ -4,7 +4,7 @@ import logging
 
 from app.core.errors import NotFound, Unavailable
 from app.core.resources import Resources
-from app.jobs.handlers import HANDLERS, Job
+from app.jobs.handlers import HANDLERS, JobContext
 from app.traces.registry import CollectionFailed
 from app.triggers import polling, service
 from app.triggers.queries import SubscriptionKey
@@ -24,8 +24,8 @@ def tick(res: Resources) -> None:
         polling.enqueue_due_polls(session, res.clock())
 
 
-@HANDLERS.handles("triggers.on_event")
-def on_event(job: Job, *, event: str, subject: str, run_name: str | None = None) -> None:
+@HANDLERS.register("triggers.on_event")
+def on_event(job: JobContext, *, event: str, subject: str, run_name: str | None = None) -> None:
     """Record the change of an agent or a dataset."""
     res, details = job.resources, {} if run_name is None else {"run_name": run_name}
     with res.db.begin() as session:
@@ -34,15 +34,15 @@ def on_event(job: Job, *, event: str, subject: str, run_name: str | None = None)
         )
 
 
-@HANDLERS.handles("triggers.start_runs")
-def start_runs(job: Job, *, event_id: str) -> None:
+@HANDLERS.register("triggers.start_runs")
+def start_runs(job: JobContext, *, event_id: str) -> None:
     """Start the runs of an event."""
     with job.resources.db.begin() as session:
         service.start_event_runs(session, event_id, job.resources.clock())
 
 
-@HANDLERS.handles("triggers.poll")
-def poll(job: Job, *, benchmark_id: str, agent_id: str) -> None:
+@HANDLERS.register("triggers.poll")
+def poll(job: JobContext, *, benchmark_id: str, agent_id: str) -> None:
     """Poll the source for new runs of an agent, and start a run for each."""
     res, subscription = job.resources, SubscriptionKey(benchmark_id, agent_id)
     try:

@@ -180,7 +180,7 @@ def upgrade() -> None:
         sa.Column("fingerprint", sa.LargeBinary(), nullable=False),
         sa.Column("status", sa.BigInteger(), nullable=False),
         sa.Column("location", sa.Text(), nullable=True),
-        sa.Column("answer", sa.Text(), nullable=False),
+        sa.Column("response", sa.Text(), nullable=False),
         sa.Column("created_at", TIMESTAMP, nullable=False),
         sa.Column("expires_at", TIMESTAMP, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_idempotency_keys"),
@@ -232,7 +232,7 @@ def upgrade() -> None:
         "rate_windows",
         sa.Column("api_key_id", sa.Text(), nullable=False),
         sa.Column("minute", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.Column("used", sa.BigInteger(), nullable=False),
+        sa.Column("request_count", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("api_key_id", "minute", name="pk_rate_windows"),
         prefixes=["UNLOGGED"],
     )

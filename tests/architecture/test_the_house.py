@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.settings import Settings, env_example, variable_name
+from app.core.settings import Settings, render_env_example, variable_name
 from tests.support.references import Reference
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,7 +95,7 @@ def test_every_module_of_the_product_that_says_anything_says_what_it_is() -> Non
 
 
 def test_the_example_environment_names_every_setting() -> None:
-    assert (ROOT / ".env.example").read_text() == env_example()
+    assert (ROOT / ".env.example").read_text() == render_env_example()
 
 
 @pytest.mark.parametrize("field", Settings.model_fields)

@@ -11,13 +11,13 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 
-from app.access.deps import Requirement
+from app.access.deps import RoleRequirement
 from app.api import PREFIX
 from app.core.db import Database
 from app.core.encryption import SecretBox
 from app.core.problems import MEDIA_TYPE, PROBLEMS
 from app.core.resources import Resources
-from app.core.web.problem_pages import errors_page
+from app.core.web.problem_pages import render_errors_page
 from app.main import create_app
 from app.triggers.signatures import verify_langfuse_signature, verify_standard_signature
 from tests.support.http import serving
@@ -46,7 +46,7 @@ every_route = pytest.mark.parametrize("route", ROUTES, ids=route_id)
 
 def roles(dependant: Any) -> list[str]:
     """The roles that a route asks for, in its own and its routers' dependencies."""
-    found = [dependant.call.role] if isinstance(dependant.call, Requirement) else []
+    found = [dependant.call.role] if isinstance(dependant.call, RoleRequirement) else []
     return found + [role for inner in dependant.dependencies for role in roles(inner)]
 
 
@@ -135,4 +135,6 @@ def test_operation_ids_are_unique(document: dict[str, Any]) -> None:
 @pytest.mark.xdist_group("sdks of models")  # it loads every module, and those with them
 def test_the_page_of_errors_is_up_to_date() -> None:
     written = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
-    assert written == errors_page(), "run: python -m app.core.web.problem_pages > docs/errors.md"
+    assert written == render_errors_page(), (
+        "run: python -m app.core.web.problem_pages > docs/errors.md"
+    )

@@ -14,13 +14,13 @@ from alembic.script import ScriptDirectory
 
 from app.core.db import libpq_url
 from app.core.migrations import (
-    NEWEST,
+    HEAD_REVISION,
     ROOT,
-    UnknownSchema,
-    alembic_config,
+    SchemaMismatch,
+    build_alembic_config,
     current_revision,
     downgrade,
-    require_current,
+    require_current_schema,
     upgrade,
 )
 from app.postgres.server import DatabaseLease
@@ -52,11 +52,13 @@ def tables(url: str) -> set[str]:
 
 
 def test_the_migrations_make_exactly_the_tables_of_the_models(fresh_database_url: str) -> None:
-    command.check(alembic_config(fresh_database_url))
+    command.check(build_alembic_config(fresh_database_url))
 
 
 def test_there_is_one_newest_revision() -> None:
-    assert ScriptDirectory.from_config(alembic_config("postgresql://x/y")).get_heads() == [NEWEST]
+    assert ScriptDirectory.from_config(build_alembic_config("postgresql://x/y")).get_heads() == [
+        HEAD_REVISION
+    ]
 
 
 @pytest.mark.parametrize("revision", ["-1", "base"])
@@ -74,15 +76,15 @@ def test_downgrade__of_a_database_in_use_can_be_upgraded_again(
     assert current_revision(url) != newest
     upgrade(url)
     assert (tables(url), current_revision(url)) == (before, newest)
-    command.check(alembic_config(url))
-    require_current(url)
+    command.check(build_alembic_config(url))
+    require_current_schema(url)
 
 
 def test_down_to_nothing_leaves_nothing_behind(fresh_database_url: str) -> None:
     downgrade(fresh_database_url, "base")
     assert tables(fresh_database_url) <= {"alembic_version"}
     upgrade(fresh_database_url)
-    require_current(fresh_database_url)
+    require_current_schema(fresh_database_url)
 
 
 def test_two_who_migrate_at_once_take_turns(postgres_server: DatabaseLease, worker_id: str) -> None:
@@ -101,20 +103,20 @@ def test_two_who_migrate_at_once_take_turns(postgres_server: DatabaseLease, work
             (migrator.communicate(timeout=120)[1], migrator.returncode) for migrator in migrators
         ]
         assert endings == [("", 0), ("", 0)]
-        require_current(url)
+        require_current_schema(url)
         assert "agents" in tables(url)
 
 
 def test_an_unknown_schema_is_refused_with_its_remedy(
     fresh_database_url: str, postgres_server: DatabaseLease, worker_id: str
 ) -> None:
-    require_current(fresh_database_url)
+    require_current_schema(fresh_database_url)
     with psycopg.connect(libpq_url(fresh_database_url), autocommit=True) as connection:
         connection.execute("UPDATE alembic_version SET version_num = 'from-the-future'")
-    with pytest.raises(UnknownSchema, match=r"from-the-future.*start the version that fits"):
-        require_current(fresh_database_url)
+    with pytest.raises(SchemaMismatch, match=r"from-the-future.*start the version that fits"):
+        require_current_schema(fresh_database_url)
     with (
         empty_database(postgres_server, worker_id) as url,
-        pytest.raises(UnknownSchema, match=r"schema none.*mosaico db upgrade"),
+        pytest.raises(SchemaMismatch, match=r"schema none.*mosaico db upgrade"),
     ):
-        require_current(url)
+        require_current_schema(url)

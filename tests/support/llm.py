@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from app.core.encryption import Secret
-from app.core.resources import LlmAccess
+from app.core.resources import LlmServer
 from tests.support.http import serving
 
 JSON = dict[str, Any]
@@ -61,9 +61,9 @@ class Models:
     url: str = ""
 
     @property
-    def access(self) -> LlmAccess:
+    def access(self) -> LlmServer:
         """What the service is told of this server."""
-        return LlmAccess(
+        return LlmServer(
             base_url=self.url, api_key=Secret(KEY), model=JUDGE, embeddings_model=EMBEDDER
         )
 

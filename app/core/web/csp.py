@@ -18,7 +18,7 @@ _RAW = {name.lower().encode(): value.encode() for name, value in SECURITY_HEADER
 _RAW_OF_API = {**_RAW, b"cache-control": b"no-store"}
 
 
-class SecurityHeaders:
+class SecurityHeadersMiddleware:
     """Puts the headers on every answer; what `/api/` answers is kept by no cache."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -27,12 +27,12 @@ class SecurityHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        ours = _RAW_OF_API if scope["path"].startswith("/api/") else _RAW
+        security_headers = _RAW_OF_API if scope["path"].startswith("/api/") else _RAW
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                others = (each for each in message["headers"] if each[0] not in ours)
-                message["headers"] = [*others, *ours.items()]
+                others = (each for each in message["headers"] if each[0] not in security_headers)
+                message["headers"] = [*others, *security_headers.items()]
             await send(message)
 
         return await self.app(scope, receive, send_guarded)

@@ -15,11 +15,11 @@ from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, runtime_checka
 from fastapi import Depends, FastAPI, Header, Request, Response
 
 from app.core.errors import AppError, Conflict
-from app.core.web.deps import resources
+from app.core.web.deps import get_resources
 from app.core.web.response_headers import add_header
 
 DIGEST_BYTES = 6
-REQUIRED = "require_if_match"  # the option, set to anything
+REQUIRE_IF_MATCH = "require_if_match"  # the option, set to anything
 
 _TAG = re.compile(r'(W/)?"([^"]*)"')
 
@@ -43,7 +43,7 @@ IfNoneMatchHeader = Annotated[
 
 
 @runtime_checkable
-class Revised(Protocol):
+class HasRevision(Protocol):
     """What is shown of something that has revisions."""
 
     @property
@@ -52,10 +52,10 @@ class Revised(Protocol):
     def model_dump_json(self) -> str: ...
 
 
-V = TypeVar("V", bound=Revised)
+V = TypeVar("V", bound=HasRevision)
 
 
-class _Sent(NamedTuple):
+class _EntityTag(NamedTuple):
     weak: bool
     text: str
 
@@ -84,23 +84,23 @@ class NotModified(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tagged:
+class ETagCheck:
     """Gives the answer its ETag: `return tagged(view)`."""
 
     request: Request
-    known: str | None = None
+    if_none_match: str | None = None
 
     def __call__(self, view: V) -> V:
         """The view itself. Raises `NotModified` when the client has it already."""
-        tag = etag_of(view)
-        if self.known is not None and _is_known(self.known, tag):
+        tag = compute_etag(view)
+        if self.if_none_match is not None and _contains_tag(self.if_none_match, tag):
             raise NotModified(tag)
         add_header(self.request.scope, "ETag", tag)
         return view
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
+class RevisionCheck:
     """Refuses an edit of what has changed meanwhile, and gives the answer its ETag.
 
     with res.db.begin() as session:
@@ -108,20 +108,20 @@ class Match:
         return match.tagged(view(service.change_agent(…)))
     """
 
-    wanted: str | None
+    if_match: str | None
     required: bool
-    tagged: Tagged
+    etag: ETagCheck
 
     def __call__(self, revision: int) -> None:
         """Raises `PreconditionFailed`, `PreconditionRequired`; the row must be locked already."""
-        if self.wanted is None:
+        if self.if_match is None:
             if self.required:
                 raise PreconditionRequired
-        elif not _matches(self.wanted, revision):
+        elif not _matches_revision(self.if_match, revision):
             raise PreconditionFailed
 
 
-def etag_of(view: Revised) -> str:
+def compute_etag(view: HasRevision) -> str:
     """The tag of what is shown, quotes included."""
     digest = hashlib.sha256(view.model_dump_json().encode()).digest()[:DIGEST_BYTES]
     return f'"{view.revision}-{digest.hex()}"'
@@ -129,7 +129,7 @@ def etag_of(view: Revised) -> str:
 
 def find_etag(view: object) -> str | None:
     """The tag of what is shown; None when it has no revisions."""
-    return etag_of(view) if isinstance(view, Revised) else None
+    return compute_etag(view) if isinstance(view, HasRevision) else None
 
 
 def install(app: FastAPI) -> None:
@@ -137,7 +137,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(NotModified, _on_not_modified)
 
 
-def document(operation: dict[str, Any], problem: Any) -> None:
+def document_conditions(operation: dict[str, Any], problem: Any) -> None:
     """Describe the answers of an operation that takes conditions; `problem(status, text)`."""
     headers = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "header"}
     answers = operation["responses"]
@@ -148,31 +148,34 @@ def document(operation: dict[str, Any], problem: Any) -> None:
         answers["428"] = problem(428, "this service wants If-Match with every edit")
 
 
-async def _tagged(request: Request, if_none_match: IfNoneMatchHeader = None) -> Tagged:
-    return Tagged(request=request, known=if_none_match)
+async def _etag_check(request: Request, if_none_match: IfNoneMatchHeader = None) -> ETagCheck:
+    return ETagCheck(request=request, if_none_match=if_none_match)
 
 
-async def _match(request: Request, if_match: IfMatchHeader = None) -> Match:
-    required = bool(resources(request).options.get(REQUIRED))
-    return Match(wanted=if_match, required=required, tagged=Tagged(request=request))
+async def _revision_check(request: Request, if_match: IfMatchHeader = None) -> RevisionCheck:
+    required = bool(get_resources(request).options.get(REQUIRE_IF_MATCH))
+    return RevisionCheck(if_match=if_match, required=required, etag=ETagCheck(request=request))
 
 
-IfNoneMatch = Annotated[Tagged, Depends(_tagged)]
-IfMatch = Annotated[Match, Depends(_match)]
+IfNoneMatch = Annotated[ETagCheck, Depends(_etag_check)]
+IfMatch = Annotated[RevisionCheck, Depends(_revision_check)]
 
 
-def _matches(wanted: str, revision: int) -> bool:
-    return wanted.strip() == "*" or any(
-        not sent.weak and sent.text.partition("-")[0] == str(revision) for sent in _tags(wanted)
+def _matches_revision(if_match: str, revision: int) -> bool:
+    return if_match.strip() == "*" or any(
+        not sent.weak and sent.text.partition("-")[0] == str(revision)
+        for sent in _parse_tags(if_match)
     )
 
 
-def _is_known(known: str, tag: str) -> bool:
-    return known.strip() == "*" or any(f'"{sent.text}"' == tag for sent in _tags(known))
+def _contains_tag(if_none_match: str, tag: str) -> bool:
+    return if_none_match.strip() == "*" or any(
+        f'"{sent.text}"' == tag for sent in _parse_tags(if_none_match)
+    )
 
 
-def _tags(header: str) -> Iterator[_Sent]:
-    return (_Sent(bool(found[1]), found[2]) for found in _TAG.finditer(header))
+def _parse_tags(header: str) -> Iterator[_EntityTag]:
+    return (_EntityTag(bool(found[1]), found[2]) for found in _TAG.finditer(header))
 
 
 def _on_not_modified(_request: Request, error: Exception) -> Response:

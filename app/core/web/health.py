@@ -10,7 +10,7 @@ from app.core.db import Database, DatabaseUnavailable
 from app.core.problems import PROBLEMS
 from app.core.schemas import WireModel
 
-READY_WITHIN_S = 2.0
+READY_TIMEOUT_S = 2.0
 
 
 class Health(WireModel):
@@ -19,13 +19,13 @@ class Health(WireModel):
     status: str = "ok"
 
 
-class Probe:
+class HealthProbe:
     """A connection and a thread kept apart for questions about health and load.
 
     A busy pool or a full set of threads must not make the service look dead.
     """
 
-    def __init__(self, url: str, *, within_s: float = READY_WITHIN_S) -> None:
+    def __init__(self, url: str, *, within_s: float = READY_TIMEOUT_S) -> None:
         self.db = Database(url, pool_size=1, name="mosaico-probe")
         self._within_s = within_s
         self._limiter = anyio.CapacityLimiter(1)
@@ -61,6 +61,6 @@ async def is_alive() -> Health:
 async def is_ready(request: Request) -> Health:
     """Answers 200 when the database answers, else 503, within two seconds."""
     # Not a dependency: those that are plain functions wait for one of the shared threads.
-    probe: Probe = request.app.state.probe
+    probe: HealthProbe = request.app.state.probe
     await probe.check()
     return Health()

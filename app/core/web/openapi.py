@@ -37,10 +37,10 @@ def install(app: FastAPI) -> None:
     app.mount("/static/swagger", StaticFiles(directory=_packaged_files()), name="swagger-files")
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     for path in ("/swagger-ui.html", "/docs"):
-        app.add_api_route(path, swagger_page, include_in_schema=False)
+        app.add_api_route(path, render_swagger_page, include_in_schema=False)
 
 
-def swagger_page() -> HTMLResponse:
+def render_swagger_page() -> HTMLResponse:
     return HTMLResponse(PAGE)
 
 

@@ -11,8 +11,8 @@ import sys
 from fastapi import APIRouter
 
 from app.core.errors import AppError, NotFound
-from app.core.problems import PROBLEMS, title_of
-from app.core.registry import near_matches
+from app.core.problems import PROBLEMS, problem_title
+from app.core.registry import suggest_names
 from app.core.schemas import WireModel
 
 router = APIRouter(tags=["service"], responses={404: PROBLEMS[404]})
@@ -30,39 +30,39 @@ class ProblemKind(WireModel):
 @router.get("/problems/{code}")
 def describe_problem(code: str) -> ProblemKind:
     """What a problem type means and what to do about it."""
-    kinds = problem_kinds()
+    kinds = list_problem_kinds()
     if code not in kinds:
         raise NotFound(
-            f"no problem has this code.{near_matches(code[:64], list(kinds))}"
+            f"no problem has this code.{suggest_names(code[:64], list(kinds))}"
             " docs/errors.md lists them all."
         )
     return kinds[code]
 
 
-def problem_kinds() -> dict[str, ProblemKind]:
+def list_problem_kinds() -> dict[str, ProblemKind]:
     """Every kind of error of the modules that are loaded, by code."""
     return {
         code: ProblemKind(
             type=f"/problems/{code}",
-            title=title_of(code),
+            title=problem_title(code),
             status=error.status,
             description=_description(error),
         )
-        for code, error in _by_code().items()
+        for code, error in _errors_by_code().items()
     }
 
 
-def errors_page() -> str:
+def render_errors_page() -> str:
     """The text of `docs/errors.md`: every error of the program."""
     _import_everything()
     rows = [
         f"| `{code}` | {error.status} | {error.exit_code} | {_description(error)} |"
-        for code, error in _by_code().items()
+        for code, error in _errors_by_code().items()
     ]
-    return _HEAD + "\n".join(rows) + "\n"
+    return _PAGE_HEAD + "\n".join(rows) + "\n"
 
 
-_HEAD = """# Errors
+_PAGE_HEAD = """# Errors
 
 Over HTTP every error is a problem document (RFC 9457, `application/problem+json`). `type` is
 `/problems/<code>`, `detail` says what is wrong and what to do, `errors` names each wrong field by
@@ -77,20 +77,21 @@ This page is generated: `python -m app.core.web.problem_pages > docs/errors.md`.
 """
 
 
-def _by_code() -> dict[str, type[AppError]]:
+def _errors_by_code() -> dict[str, type[AppError]]:
     """One class per code, by status; of two with the same code the last by module name."""
     ordered = sorted(
-        _kinds(AppError), key=lambda each: (each.status, each.code, each.__module__, each.__name__)
+        _subclasses(AppError),
+        key=lambda each: (each.status, each.code, each.__module__, each.__name__),
     )
     return {error.code: error for error in ordered}
 
 
-def _kinds(root: type[AppError]) -> set[type[AppError]]:
-    found = {root} if root is not AppError else set()
+def _subclasses(root: type[AppError]) -> set[type[AppError]]:
+    classes = {root} if root is not AppError else set()
     for kind in root.__subclasses__():
         if kind.__module__.startswith("app."):
-            found |= _kinds(kind)
-    return found
+            classes |= _subclasses(kind)
+    return classes
 
 
 def _description(error: type[AppError]) -> str:
@@ -105,4 +106,4 @@ def _import_everything() -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(errors_page())
+    sys.stdout.write(render_errors_page())

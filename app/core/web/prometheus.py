@@ -46,7 +46,7 @@ class QueueState(NamedTuple):
     oldest_s: float
 
 
-class ServiceMetrics:
+class PrometheusMetrics:
     """The figures of one application, in a registry of its own."""
 
     def __init__(self, db: Database) -> None:
@@ -67,9 +67,9 @@ class ServiceMetrics:
         self.registry.register(QueueCollector(db))
 
     def observe(self, *, method: str, route: str, status: int, seconds: float) -> None:
-        shown = method if method in METHODS else "OTHER"
-        self.requests.labels(shown, route, str(status)).inc()
-        self.latency.labels(shown, route).observe(seconds)
+        method_label = method if method in METHODS else "OTHER"
+        self.requests.labels(method_label, route, str(status)).inc()
+        self.latency.labels(method_label, route).observe(seconds)
 
 
 class QueueCollector(Collector):
@@ -91,7 +91,7 @@ class QueueCollector(Collector):
             labels=["queue", "status"],
         )
         try:
-            states = read_queues(self._db)
+            states = query_queues(self._db)
             up.add_metric([], 1)
         except DatabaseUnavailable:
             states = []
@@ -106,7 +106,7 @@ class QueueCollector(Collector):
         return iter(())
 
 
-def read_queues(db: Database) -> list[QueueState]:
+def query_queues(db: Database) -> list[QueueState]:
     """The queues in use; none before the job tables exist."""
     try:
         with db.read() as session:
@@ -116,10 +116,10 @@ def read_queues(db: Database) -> list[QueueState]:
     return [QueueState(row[0], row[1], int(row[2]), float(row[3])) for row in rows]
 
 
-class RequestMetrics:
+class RequestMetricsMiddleware:
     """Counts and times every request under the template of its route."""
 
-    def __init__(self, app: ASGIApp, *, metrics: ServiceMetrics) -> None:
+    def __init__(self, app: ASGIApp, *, metrics: PrometheusMetrics) -> None:
         self.app = app
         self._metrics = metrics
         self._templates: dict[Callable[..., Any], str] = {}
@@ -146,28 +146,28 @@ class RequestMetrics:
         if endpoint is None:
             return NO_ROUTE
         if endpoint not in self._templates:
-            self._templates = _templates(scope["app"])
+            self._templates = _route_templates(scope["app"])
         return self._templates.get(endpoint, NO_ROUTE)
 
 
 def metrics_page(request: Request) -> Response:
     """The figures in the text form of Prometheus."""
-    metrics: ServiceMetrics = request.app.state.metrics
+    metrics: PrometheusMetrics = request.app.state.metrics
     return Response(exposition(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 def install(app: FastAPI, db: Database) -> None:
     """Count the requests of this application and answer `/metrics`."""
-    app.state.metrics = ServiceMetrics(db)
-    app.add_middleware(RequestMetrics, metrics=app.state.metrics)
+    app.state.metrics = PrometheusMetrics(db)
+    app.add_middleware(RequestMetricsMiddleware, metrics=app.state.metrics)
     app.add_api_route("/metrics", metrics_page, tags=["service"], response_class=Response)
 
 
-def _templates(app: FastAPI) -> dict[Callable[..., Any], str]:
+def _route_templates(app: FastAPI) -> dict[Callable[..., Any], str]:
     """The template of each endpoint; mounted files count as their mount."""
-    found: dict[Callable[..., Any], str] = {}
+    templates: dict[Callable[..., Any], str] = {}
     for route in iter_route_contexts(app.routes):
         target = route.endpoint or getattr(route.route, "app", None)
         if target is not None and route.path is not None:
-            found.setdefault(target, route.path)
-    return found
+            templates.setdefault(target, route.path)
+    return templates

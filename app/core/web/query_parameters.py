@@ -7,7 +7,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from app.core.errors import ErrorItem, Invalid
-from app.core.registry import near_matches
+from app.core.registry import suggest_names
 
 
 async def reject_unknown_parameters(request: Request) -> None:
@@ -15,11 +15,11 @@ async def reject_unknown_parameters(request: Request) -> None:
     route = request.scope.get("route")
     if not request.query_params or not isinstance(route, APIRoute):
         return
-    known = sorted(set(_declared(route.dependant)))
+    declared = sorted(set(_declared_names(route.dependant)))
     errors = [
-        ErrorItem(pointer=name, detail=_unknown(name, known))
+        ErrorItem(pointer=name, detail=_unknown_message(name, declared))
         for name in dict.fromkeys(request.query_params.keys())
-        if name not in known
+        if name not in declared
     ]
     if errors:
         raise Invalid(
@@ -29,13 +29,13 @@ async def reject_unknown_parameters(request: Request) -> None:
         )
 
 
-def _declared(dependant: Dependant) -> Iterator[str]:
+def _declared_names(dependant: Dependant) -> Iterator[str]:
     yield from (field.alias for field in dependant.query_params)
     for inner in dependant.dependencies:
-        yield from _declared(inner)
+        yield from _declared_names(inner)
 
 
-def _unknown(name: str, known: list[str]) -> str:
-    shown = name if name.isprintable() and len(name) <= 100 else "this name"  # noqa: PLR2004
-    has = f"it has {', '.join(known)}" if known else "it has none"
-    return f"the address has no parameter {shown!r}, {has}.{near_matches(name, known)}"
+def _unknown_message(name: str, declared: list[str]) -> str:
+    displayed_name = name if name.isprintable() and len(name) <= 100 else "this name"  # noqa: PLR2004
+    has = f"it has {', '.join(declared)}" if declared else "it has none"
+    return f"the address has no parameter {displayed_name!r}, {has}.{suggest_names(name, declared)}"

@@ -18,35 +18,35 @@ from app.core.errors import AppError, Invalid, TooLarge
 from app.core.problems import SlowRequest, UnsupportedMediaType, problem_response, request_id
 from app.core.strict_json import parse_json
 
-MAX_BODY = 1024 * 1024
-MAX_SIGNED_BODY = 64 * 1024
-READING_TIME_S = 30.0
-MAX_DISCARDED = 16 * MAX_BODY
-DISCARDING_TIME_S = 5.0
+MAX_BODY_BYTES = 1024 * 1024
+MAX_SIGNED_BYTES = 64 * 1024
+READ_TIMEOUT_S = 30.0
+MAX_DISCARDED_BYTES = 16 * MAX_BODY_BYTES
+DISCARD_TIMEOUT_S = 5.0
 
 BODY_FIELDS = "body_fields"
 
 # Above this the parse would hold up the event loop for more than about a millisecond.
-PARSE_IN_THREAD = 16 * 1024
+THREAD_PARSE_BYTES = 16 * 1024
 
 
-class UnreadableAddress(Invalid):
+class InvalidPath(Invalid):
     """The address holds bytes that are not UTF-8, or NUL; encode it as UTF-8 without NUL."""
 
-    code = "unreadable-address"
+    code = "invalid-path"
     status = 400
 
 
-class _ClientLeft(Exception):
+class _ClientDisconnected(Exception):
     """The client closed the connection before the end of its body."""
 
 
-def none_of_them(_scope: Scope) -> bool:
+def never(_scope: Scope) -> bool:
     """The predicate of an application without streamed uploads, or without signed bodies."""
     return False
 
 
-class Bodies:
+class RequestBodyMiddleware:
     """Refuses unreadable addresses and bodies; bodies below `/api/` must be strict JSON.
 
     `is_streamed` names the requests whose bodies the route itself reads, piece by piece, with a
@@ -58,27 +58,27 @@ class Bodies:
         self,
         app: ASGIApp,
         *,
-        is_streamed: Callable[[Scope], bool] = none_of_them,
-        is_signed: Callable[[Scope], bool] = none_of_them,
-        max_bytes: int = MAX_BODY,
-        reading_time_s: float = READING_TIME_S,
+        is_streamed: Callable[[Scope], bool] = never,
+        is_signed: Callable[[Scope], bool] = never,
+        max_bytes: int = MAX_BODY_BYTES,
+        read_timeout_s: float = READ_TIMEOUT_S,
     ) -> None:
         self.app = app
         self.is_streamed = is_streamed
         self.is_signed = is_signed
         self.max_bytes = max_bytes
-        self.reading_time_s = reading_time_s
+        self.read_timeout_s = read_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         try:
-            _check_address(scope)
+            _check_path(scope)
             ready = receive if self.is_streamed(scope) else await self._read(scope, receive)
         except AppError as error:
             response = problem_response(error, request_id=request_id(scope))
             return await response(scope, receive, send)
-        except _ClientLeft:
+        except _ClientDisconnected:
             return None
         return await self.app(scope, ready, send)
 
@@ -86,12 +86,12 @@ class Bodies:
         headers, signed = Headers(scope=scope), self.is_signed(scope)
         if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
             return receive
-        max_bytes = min(self.max_bytes, MAX_SIGNED_BODY) if signed else self.max_bytes
+        max_bytes = min(self.max_bytes, MAX_SIGNED_BYTES) if signed else self.max_bytes
         declared = headers.get("content-length", "0")
         too_large = declared.isdecimal() and int(declared[:20]) > max_bytes
         try:
-            async with asyncio.timeout(self.reading_time_s):
-                body = None if too_large else await _collect(receive, max_bytes)
+            async with asyncio.timeout(self.read_timeout_s):
+                body = None if too_large else await _read_body(receive, max_bytes)
                 if body is None:
                     await _discard(receive)
         except TimeoutError:
@@ -100,26 +100,26 @@ class Bodies:
         if body is None:
             raise _too_large(max_bytes)
         if body and not signed and scope["path"].startswith("/api/"):
-            scope.setdefault("state", {})[BODY_FIELDS] = await _fields_of_json(
+            scope.setdefault("state", {})[BODY_FIELDS] = await _read_field_names(
                 headers.get("content-type", ""), body
             )
-        return _replaying(body, receive)
+        return _replay_body(body, receive)
 
 
-async def raw_body(request: Request) -> bytes:
+async def read_raw_body(request: Request) -> bytes:
     """The body byte by byte as it came, for routes that check a signature."""
     return await request.body()
 
 
-RawBody = Annotated[bytes, Depends(raw_body)]
+RawBody = Annotated[bytes, Depends(read_raw_body)]
 
 
-async def _collect(receive: Receive, max_bytes: int) -> bytes | None:
+async def _read_body(receive: Receive, max_bytes: int) -> bytes | None:
     """The whole body; None as soon as it is too large."""
     body = bytearray()
     more = True
     while more:
-        message = await _next_part(receive)
+        message = await _receive_chunk(receive)
         body += message.get("body", b"")
         if len(body) > max_bytes:
             return None
@@ -135,10 +135,10 @@ def _too_large(max_bytes: int) -> TooLarge:
     )
 
 
-async def _next_part(receive: Receive) -> Message:
+async def _receive_chunk(receive: Receive) -> Message:
     message = await receive()
     if message["type"] == "http.disconnect":
-        raise _ClientLeft
+        raise _ClientDisconnected
     return message
 
 
@@ -146,9 +146,9 @@ async def _discard(receive: Receive) -> None:
     """Read on and keep nothing: a client that is still sending would not see the answer."""
     discarded = 0
     try:
-        async with asyncio.timeout(DISCARDING_TIME_S):
-            while discarded < MAX_DISCARDED:
-                message = await _next_part(receive)
+        async with asyncio.timeout(DISCARD_TIMEOUT_S):
+            while discarded < MAX_DISCARDED_BYTES:
+                message = await _receive_chunk(receive)
                 discarded += len(message.get("body", b""))
                 if not message.get("more_body", False):
                     return
@@ -156,7 +156,7 @@ async def _discard(receive: Receive) -> None:
         return
 
 
-def _check_address(scope: Scope) -> None:
+def _check_path(scope: Scope) -> None:
     path: bytes = scope.get("raw_path") or scope["path"].encode("utf-8", "surrogatepass")
     for part in (path, scope.get("query_string", b"")):
         if b"%" in part or not part.isascii() or b"\x00" in part:
@@ -166,33 +166,33 @@ def _check_address(scope: Scope) -> None:
 def _check_encoded(part: bytes) -> None:
     decoded = unquote_to_bytes(part)
     if b"\x00" in decoded:
-        raise UnreadableAddress("The address holds NUL (%00); remove it.")
+        raise InvalidPath("The address holds NUL (%00); remove it.")
     try:
         decoded.decode("utf-8")
     except UnicodeDecodeError:
-        raise UnreadableAddress from None
+        raise InvalidPath from None
 
 
-def body_fields(scope: Scope) -> list[str]:
+def get_body_fields(scope: Scope) -> list[str]:
     """The names of the members of the JSON object that was sent; none without one."""
-    found: list[str] = scope.get("state", {}).get(BODY_FIELDS, [])
-    return found
+    field_names: list[str] = scope.get("state", {}).get(BODY_FIELDS, [])
+    return field_names
 
 
-async def _fields_of_json(content_type: str, body: bytes) -> list[str]:
+async def _read_field_names(content_type: str, body: bytes) -> list[str]:
     kind = content_type.partition(";")[0].strip().lower()
     if kind != "application/json" and not (
         kind.startswith("application/") and kind.endswith("+json")
     ):
         raise UnsupportedMediaType
-    if len(body) > PARSE_IN_THREAD:
+    if len(body) > THREAD_PARSE_BYTES:
         document = await anyio.to_thread.run_sync(parse_json, body)
     else:
         document = parse_json(body)
     return sorted(document) if isinstance(document, dict) else []
 
 
-def _replaying(body: bytes, receive: Receive) -> Receive:
+def _replay_body(body: bytes, receive: Receive) -> Receive:
     pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:

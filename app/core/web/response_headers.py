@@ -13,7 +13,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _HEADERS = "mosaico.headers"
-_WRITES_JSON = "writes_json"
+_SERIALIZES = "writes_json"
 
 
 def add_header(scope: Scope, name: str, value: str) -> None:
@@ -21,7 +21,7 @@ def add_header(scope: Scope, name: str, value: str) -> None:
     scope.setdefault("state", {}).setdefault(_HEADERS, {})[name] = value
 
 
-class AnswerHeaders:
+class ResponseHeadersMiddleware:
     """Puts on the answer what `add_header` was told while it was made."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -32,39 +32,39 @@ class AnswerHeaders:
             return await self.app(scope, receive, send)
 
         async def send_with_headers(message: Message) -> None:
-            told = scope.get("state", {}).get(_HEADERS)
-            if told and message["type"] == "http.response.start":
+            headers_to_add = scope.get("state", {}).get(_HEADERS)
+            if headers_to_add and message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in told.items():
+                for name, value in headers_to_add.items():
                     headers.setdefault(name, value)
             await send(message)
 
         return await self.app(scope, receive, send_with_headers)
 
 
-def writing_json(router: APIRouter) -> APIRouter:
+def serialize_in_threads(router: APIRouter) -> APIRouter:
     """The same router, whose routes turn their views into JSON in the thread that made them.
 
     FastAPI would take a second thread to check each view against the type that the route
     declares, which the type checker has done, and go on from there on the event loop.
     """
     for route in router.routes:
-        if isinstance(route, APIRoute) and not hasattr(route.endpoint, _WRITES_JSON):
-            route.endpoint = _writing_json(route.endpoint, route.status_code or HTTPStatus.OK)
+        if isinstance(route, APIRoute) and not hasattr(route.endpoint, _SERIALIZES):
+            route.endpoint = _serialize_response(route.endpoint, route.status_code or HTTPStatus.OK)
     return router
 
 
-def _writing_json(endpoint: Callable[..., Any], status: int) -> Callable[..., Any]:
+def _serialize_response(endpoint: Callable[..., Any], status: int) -> Callable[..., Any]:
     if iscoroutinefunction(endpoint):
         return endpoint
 
     @wraps(endpoint)
     def answer(*args: Any, **kwargs: Any) -> Any:
-        found = endpoint(*args, **kwargs)
-        if not isinstance(found, BaseModel):
-            return found
-        body = found.model_dump_json(by_alias=True)
+        view = endpoint(*args, **kwargs)
+        if not isinstance(view, BaseModel):
+            return view
+        body = view.model_dump_json(by_alias=True)
         return Response(body, status_code=status, media_type="application/json")
 
-    setattr(answer, _WRITES_JSON, True)
+    setattr(answer, _SERIALIZES, True)
     return answer

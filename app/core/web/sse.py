@@ -32,13 +32,13 @@ from app.core.notify import CHANNEL
 log = structlog.stdlib.get_logger(__name__)
 
 HEARTBEAT_S = 15.0
-BURST_S = 0.1
-FIRST_RETRY_S = 0.1
-LAST_RETRY_S = 5.0
+COALESCE_S = 0.1
+FIRST_RECONNECT_S = 0.1
+MAX_RECONNECT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class EventSnapshot:
     """What a stream shows at one moment.
 
     `data` is anything JSON can hold, or a wire model. `final` ends the stream after it. Without
@@ -63,10 +63,10 @@ class EventHub:
         *,
         channel: str = CHANNEL,
         heartbeat_s: float = HEARTBEAT_S,
-        burst_s: float = BURST_S,
+        coalesce_s: float = COALESCE_S,
     ) -> None:
         self.heartbeat_s = heartbeat_s
-        self.burst_s = burst_s
+        self.coalesce_s = coalesce_s
         self.listening = False
         self.closed = False
         self._url = url
@@ -116,17 +116,17 @@ class EventHub:
         return sum(len(waiting) for waiting in self._subscribers.values())
 
     async def _listen_forever(self) -> None:
-        delay_s = FIRST_RETRY_S
+        delay_s = FIRST_RECONNECT_S
         while not self.closed:
             try:
                 await self._listen()
             except (psycopg.Error, OSError) as error:
                 if self.listening:
                     log.warning("lost the event connection", cause=type(error).__name__)
-                    delay_s = FIRST_RETRY_S
+                    delay_s = FIRST_RECONNECT_S
                 self.listening = False
             await asyncio.sleep(delay_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
-            delay_s = min(2 * delay_s, LAST_RETRY_S)
+            delay_s = min(2 * delay_s, MAX_RECONNECT_S)
 
     async def _listen(self) -> None:
         connection = await psycopg.AsyncConnection.connect(
@@ -144,8 +144,8 @@ class EventHub:
                 self.wake(announced.payload)
 
 
-def stream(
-    request: Request, hub: EventHub, key: str, snapshot: Callable[[], Snapshot | None]
+def stream_events(
+    request: Request, hub: EventHub, key: str, snapshot: Callable[[], EventSnapshot | None]
 ) -> StreamingResponse:
     """Server-sent events that follow one thing until a snapshot is final.
 
@@ -164,7 +164,7 @@ class _EventStream(StreamingResponse):
         self,
         hub: EventHub,
         key: str,
-        snapshot: Callable[[], Snapshot | None],
+        snapshot: Callable[[], EventSnapshot | None],
         last_id: str | None,
     ) -> None:
         super().__init__(self._events(), headers={"X-Accel-Buffering": "no"})
@@ -172,18 +172,18 @@ class _EventStream(StreamingResponse):
         self._key = key
         self._snapshot = snapshot
         self._last_id = last_id
-        self._first: Snapshot | None = None
+        self._first: EventSnapshot | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._hub.subscribe(self._key) as wakeup:
             self._wakeup = wakeup
-            self._first = await self._take()
-            if self._first is None or self._seen_the_end(self._first):
+            self._first = await self._take_snapshot()
+            if self._first is None or self._is_final_event_known(self._first):
                 await Response(status_code=204)(scope, receive, send)
             else:
-                await self._until_the_client_leaves(receive, send)
+                await self._stream_until_disconnect(receive, send)
 
-    async def _until_the_client_leaves(self, receive: Receive, send: Send) -> None:
+    async def _stream_until_disconnect(self, receive: Receive, send: Send) -> None:
         async with anyio.create_task_group() as both:
 
             async def follow() -> None:
@@ -198,47 +198,47 @@ class _EventStream(StreamingResponse):
     async def _events(self) -> AsyncIterator[bytes]:
         snapshot = self._first
         while snapshot is not None and not self._hub.closed:
-            yield self._told(snapshot)
+            yield self._encode_event(snapshot)
             if snapshot.final:
                 return
-            await self._wait()
-            snapshot = await self._take_again(snapshot)
+            await self._wait_for_change()
+            snapshot = await self._retake_snapshot(snapshot)
 
-    async def _wait(self) -> None:
+    async def _wait_for_change(self) -> None:
         with anyio.move_on_after(self._hub.heartbeat_s):
             await self._wakeup.wait()
-            await asyncio.sleep(self._hub.burst_s)
+            await asyncio.sleep(self._hub.coalesce_s)
         self._wakeup.clear()
 
-    async def _take_again(self, previous: Snapshot) -> Snapshot | None:
+    async def _retake_snapshot(self, previous: EventSnapshot) -> EventSnapshot | None:
         """A fresh snapshot; the previous one while the database is away."""
         if self._hub.closed:
             return None
         try:
-            return await self._take()
+            return await self._take_snapshot()
         except Unavailable:
             return previous
 
-    async def _take(self) -> Snapshot | None:
+    async def _take_snapshot(self) -> EventSnapshot | None:
         return await anyio.to_thread.run_sync(self._snapshot)
 
-    def _told(self, snapshot: Snapshot) -> bytes:
+    def _encode_event(self, snapshot: EventSnapshot) -> bytes:
         data = _json(snapshot.data)
-        identity = _identity(snapshot, data)
+        identity = _event_id(snapshot, data)
         if identity == self._last_id:
             return b": still here\n\n"
         self._last_id = identity
         return f"event: {snapshot.event}\nid: {identity}\ndata: {data}\n\n".encode()
 
-    def _seen_the_end(self, snapshot: Snapshot) -> bool:
-        return snapshot.final and _identity(snapshot, _json(snapshot.data)) == self._last_id
+    def _is_final_event_known(self, snapshot: EventSnapshot) -> bool:
+        return snapshot.final and _event_id(snapshot, _json(snapshot.data)) == self._last_id
 
 
 def _json(data: Any) -> str:
     return json.dumps(jsonable_encoder(data), ensure_ascii=False, separators=(",", ":"))
 
 
-def _identity(snapshot: Snapshot, data: str) -> str:
+def _event_id(snapshot: EventSnapshot, data: str) -> str:
     if snapshot.id is not None:
         return snapshot.id
     return hashlib.sha256(f"{snapshot.event} {data}".encode()).hexdigest()[:16]

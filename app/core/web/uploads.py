@@ -16,7 +16,7 @@ MAX_BYTES = 4 * 1024**3
 MEMORY_BYTES = 1024**2
 LINE_BYTES = 16 * 1024**2
 DOCUMENT_BYTES = 64 * 1024**2
-SILENCE_S = 60.0
+IDLE_TIMEOUT_S = 60.0
 
 NDJSON_TYPES = frozenset(
     {"application/x-ndjson", "application/jsonl", "application/octet-stream", "text/plain"}
@@ -27,7 +27,7 @@ JSON_TYPES = frozenset({"application/json", "application/octet-stream"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Upload:
+class UploadedBody:
     """A body that was received whole; `file` is at its beginning."""
 
     file: IO[bytes]
@@ -35,31 +35,31 @@ class Upload:
     sha256: str
 
 
-async def ndjson_upload(request: Request) -> AsyncIterator[Upload]:
+async def receive_ndjson(request: Request) -> AsyncIterator[UploadedBody]:
     """Receive a body of JSON lines.
 
     Raises: `UnsupportedMediaType` for another type, `TooLarge` above 4 GiB, `SlowRequest` when
             nothing comes for a minute. A client that leaves never reaches the route.
     """
-    if _type_of(request) not in NDJSON_TYPES:
+    if _content_type(request) not in NDJSON_TYPES:
         raise UnsupportedMediaType("send one JSON object per line as application/x-ndjson")
     with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as file:
         yield await _receive(request, file, MAX_BYTES)
 
 
-async def json_upload(request: Request) -> AsyncIterator[Upload]:
+async def receive_json(request: Request) -> AsyncIterator[UploadedBody]:
     """Receive one JSON document of up to 64 MiB; raises as `ndjson_upload` does."""
-    if _type_of(request) not in JSON_TYPES:
+    if _content_type(request) not in JSON_TYPES:
         raise UnsupportedMediaType("send one JSON document as application/json")
     with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as file:
         yield await _receive(request, file, DOCUMENT_BYTES)
 
 
-NdjsonUpload = Annotated[Upload, Depends(ndjson_upload)]
-JsonUpload = Annotated[Upload, Depends(json_upload)]
+NdjsonUpload = Annotated[UploadedBody, Depends(receive_ndjson)]
+JsonUpload = Annotated[UploadedBody, Depends(receive_json)]
 
 
-def lines_of(file: IO[bytes]) -> Iterator[bytes]:
+def iter_lines(file: IO[bytes]) -> Iterator[bytes]:
     """The lines of a file, one in memory at a time; raises `TooLarge` above 16 MiB in one."""
     number = 0
     while line := file.readline(LINE_BYTES + 1):
@@ -69,16 +69,16 @@ def lines_of(file: IO[bytes]) -> Iterator[bytes]:
         yield line
 
 
-def _type_of(request: Request) -> str:
+def _content_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-async def _receive(request: Request, file: IO[bytes], max_bytes: int) -> Upload:
+async def _receive(request: Request, file: IO[bytes], max_bytes: int) -> UploadedBody:
     digest, size = hashlib.sha256(), 0
     parts = request.stream().__aiter__()
     while True:
         try:
-            with anyio.fail_after(SILENCE_S):
+            with anyio.fail_after(IDLE_TIMEOUT_S):
                 part = await anext(parts, None)
         except TimeoutError:
             raise SlowRequest(headers={"Connection": "close"}) from None
@@ -92,4 +92,4 @@ async def _receive(request: Request, file: IO[bytes], max_bytes: int) -> Upload:
         digest.update(part)
         file.write(part)
     file.seek(0)
-    return Upload(file=file, size_bytes=size, sha256=digest.hexdigest())
+    return UploadedBody(file=file, size_bytes=size, sha256=digest.hexdigest())

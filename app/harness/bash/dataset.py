@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, Final
 
 from app.core.console.input_files import open_input
 from app.core.errors import AppError, ErrorItem
-from app.core.registry import near_matches
+from app.core.registry import suggest_names
 from app.core.strict_json import MalformedJson, parse_json
 from app.harness.bash.types import EvalTask, Expectation
 
@@ -219,7 +219,7 @@ def _tell_unknown(
     names = list(known)
     for key in value:
         if key not in names:
-            text = f"the key {key!r} is not known and ignored.{near_matches(key, names)}"
+            text = f"the key {key!r} is not known and ignored.{suggest_names(key, names)}"
             findings.append(Finding(line=number, severity=Severity.WARNING, text=text))
 
 

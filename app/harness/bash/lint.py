@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from app.core.registry import near_matches
+from app.core.registry import suggest_names
 from app.harness.bash.checking import CHECKS, split_check
 from app.harness.bash.dataset import Dataset, Finding, PlacedTask, Severity
 
@@ -28,7 +28,7 @@ def _check(placed: PlacedTask, text: str) -> Iterable[Finding]:
     name, value = split_check(text)
     check = CHECKS.find(name)
     if check is None:
-        near = near_matches(name, CHECKS.names())
+        near = suggest_names(name, CHECKS.names())
         yield _finding(placed, f"{text!r}: no check is named {name!r}.{near}", fatal=True)
         return
     for complaint in check.complaints(value):

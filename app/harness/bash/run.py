@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from app.core.console.output_files import require_folder
 from app.core.errors import AppError, ErrorItem
-from app.core.registry import near_matches
+from app.core.registry import suggest_names
 from app.harness.bash.dataset import SHOWN, BadDataset, Dataset, Severity, inspect_dataset
 from app.harness.bash.judge import Judge
 from app.harness.bash.lint import lint
@@ -141,7 +141,7 @@ def chosen_tasks(
 def _require_known(what: str, asked: Iterable[str], known: Collection[str]) -> None:
     for name in asked:
         if name not in known:
-            near = near_matches(name, sorted(known))
+            near = suggest_names(name, sorted(known))
             listed = ", ".join(sorted(known)[:SHOWN])
             raise NoTask(
                 f"the dataset has no {what} {name!r}.{near}", hint=f"it has, among others: {listed}"

@@ -11,7 +11,7 @@ from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from pydantic import JsonValue
 
-from app.core.registry import LoadedPlugin, Registry, near_matches
+from app.core.registry import LoadedPlugin, Registry, suggest_names
 from app.harness.mcp.config import Evaluator
 from app.harness.mcp.judging import JUDGE_SYSTEM, JudgeFailed, judge_prompt
 from app.harness.mcp.types import OUTCOMES, AttemptError, Evaluation, McpToolCall
@@ -154,7 +154,7 @@ def complaints(evaluator: Evaluator) -> Iterable[str]:
         yield f"min_score is beyond the scale from 0 to {evaluator.scale}; set scale: 100"
     for name in evaluator.checks:
         if EVALUATORS.find(name) is None:
-            yield f"no evaluator is named {name!r}.{near_matches(name, EVALUATORS.names())}"
+            yield f"no evaluator is named {name!r}.{suggest_names(name, EVALUATORS.names())}"
     wanted = 0
     for criterion in EVALUATORS:
         for item in criterion.wanted(evaluator):

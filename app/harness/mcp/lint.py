@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from app.core.registry import near_matches
+from app.core.registry import suggest_names
 from app.harness.mcp.config import DirectTask, Evaluator, HarnessTask, McpBenchmark
 from app.harness.mcp.evaluating import complaints
 from app.harness.mcp.loader import Finding, McpFile, Severity
@@ -99,7 +99,7 @@ class _Linter:
         known = list(self._bench.servers)
         for name in listed:
             if name not in known:
-                near = near_matches(name, known)
+                near = suggest_names(name, known)
                 yield self._error(path, f"no server is named {name!r}.{near}")
         if len(set(listed)) < len(listed):
             yield self._error(path, "a server is named twice; remove one")
@@ -108,7 +108,7 @@ class _Linter:
         if isinstance(evaluate, Evaluator):
             yield from self._evaluator(evaluate, path)
         elif evaluate is not None and evaluate not in self._bench.evaluators:
-            near = near_matches(evaluate, list(self._bench.evaluators))
+            near = suggest_names(evaluate, list(self._bench.evaluators))
             yield self._error(path, f"no evaluator is named {evaluate!r}.{near}")
 
     def _evaluator(self, evaluator: Evaluator, path: Path) -> Iterable[Finding]:
@@ -118,7 +118,7 @@ class _Linter:
     def _tags(self, tags: list[str], path: Path) -> Iterable[Finding]:
         for i, tag in enumerate(tags):
             if tag not in _KNOWN_TAGS:
-                near = near_matches(tag, _KNOWN_TAGS)
+                near = suggest_names(tag, _KNOWN_TAGS)
                 yield self._warning((*path, i), f"the tag {tag!r} is none of the taxonomy.{near}")
 
     def _error(self, path: Path, text: str) -> Finding:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from app.core.console.input_files import open_input
 from app.core.errors import AppError, ErrorItem
-from app.core.registry import near_matches
+from app.core.registry import suggest_names
 from app.harness.mcp.config import UNKNOWN_KEYS, McpBenchmark
 from app.harness.mcp.secrets import NoSuchVariable, Secrets, expand
 from app.harness.mcp.yaml_text import MAX_BYTES, BadYaml, Document, Path, Place, parse_yaml
@@ -195,7 +195,7 @@ def _mistakes(error: ValidationError, document: Document) -> Iterable[Finding]:
         if each["type"] == UNKNOWN_KEYS:
             context = each["ctx"]
             for key in context["keys"]:
-                near = near_matches(key, context["known"])
+                near = suggest_names(key, context["known"])
                 known = "" if near else f" Known: {', '.join(context['known'])}."
                 text = f"the key {key!r} is not known.{near}{known}"
                 yield _finding(document, (*path, key), text, key=True)

@@ -20,7 +20,7 @@ from html import escape
 from typing import Final
 
 from app.core.resources import Resources
-from app.core.smtp import SmtpAccess
+from app.core.smtp import SmtpServer
 from app.notifications.message_layout import MessageLayout, TextLine, TextSpan, build_layout
 from app.notifications.registry import CHANNELS, ChannelSpec, InvalidRecipient, OutgoingMessage
 from app.notifications.safe_text import one_line
@@ -98,7 +98,7 @@ def host(_: str) -> str:
 
 
 @contextmanager
-def _connected(access: SmtpAccess) -> Iterator[smtplib.SMTP]:
+def _connected(access: SmtpServer) -> Iterator[smtplib.SMTP]:
     """A session with the mail server, limited to 15 seconds in total."""
     context = ssl.create_default_context()
     name = socket.gethostname()
@@ -122,7 +122,7 @@ def _connected(access: SmtpAccess) -> Iterator[smtplib.SMTP]:
         server.close()
 
 
-def _connect(server: smtplib.SMTP, access: SmtpAccess, context: ssl.SSLContext) -> None:
+def _connect(server: smtplib.SMTP, access: SmtpServer, context: ssl.SSLContext) -> None:
     # The name for the check of the certificate. The constructor would take it, but connect at once.
     server._host = access.host  # type: ignore[attr-defined]  # noqa: SLF001
     code, reply = server.connect(access.host, access.port)
@@ -131,7 +131,7 @@ def _connect(server: smtplib.SMTP, access: SmtpAccess, context: ssl.SSLContext) 
     _authenticate(server, access, context)
 
 
-def _authenticate(server: smtplib.SMTP, access: SmtpAccess, context: ssl.SSLContext) -> None:
+def _authenticate(server: smtplib.SMTP, access: SmtpServer, context: ssl.SSLContext) -> None:
     server.ehlo_or_helo_if_needed()
     if not access.tls and server.has_extn("starttls"):
         server.starttls(context=context)
@@ -164,7 +164,7 @@ def _hang_up(server: smtplib.SMTP) -> None:
             connection.shutdown(socket.SHUT_RDWR)
 
 
-def _add_headers(access: SmtpAccess, outgoing: OutgoingMessage) -> EmailMessage:
+def _add_headers(access: SmtpServer, outgoing: OutgoingMessage) -> EmailMessage:
     mail = message_from_bytes(outgoing.body, EmailMessage, policy=SMTP_POLICY)
     domain = parseaddr(access.sender)[1].rpartition("@")[2]
     mail["From"] = access.sender

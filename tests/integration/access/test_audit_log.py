@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from app.access.audit import Actor, Resource, record
+from app.access.audit import AuditActor, AuditResource, record_action
 from app.access.service import create_key
 from app.core.clock import utc_now
 from app.core.correlation import bind_correlation
@@ -146,8 +146,8 @@ def test_the_list_is_filtered_and_paged(service: Service) -> None:
 
 def test_other_actors_are_recorded_with_the_request_that_they_act_for(service: Service) -> None:
     with begun(service) as session, bind_correlation({"request_id": "r-1"}):
-        schedule = Actor(type="schedule", id="nightly")
-        record(session, schedule, "start_run", Resource("benchmark-runs", "run-1"))
+        schedule = AuditActor(type="schedule", id="nightly")
+        record_action(session, schedule, "start_run", AuditResource("benchmark-runs", "run-1"))
     (line,) = lines(service)
     assert (line["actorType"], line["actorId"], line["requestId"]) == (
         "schedule",
@@ -159,7 +159,9 @@ def test_other_actors_are_recorded_with_the_request_that_they_act_for(service: S
 
 def test_a_change_that_fails_takes_its_line_along(service: Service) -> None:
     with begun(service) as session:
-        record(session, Actor(type="event", id="e"), "start_run", Resource("runs", None))
+        record_action(
+            session, AuditActor(type="event", id="e"), "start_run", AuditResource("runs", None)
+        )
         session.rollback()
     assert lines(service) == []
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from app.access import limits
-from app.access.rules import RoleName, covers
+from app.access import rate_limits
+from app.access.rules import RoleName, role_allows
 from app.access.service import create_key, revoke_key
 from app.core.clock import utc_now
 from app.core.problems import MEDIA_TYPE
@@ -38,7 +38,7 @@ OPERATIONS = [
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "FAILURES_AT_ONCE", 1_000_000)
+    monkeypatch.setattr(rate_limits, "FAILURE_BURST", 1_000_000)
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_a_key_without_the_role_is_told_the_role_and_nothing_of_what_exists(
     for kind, role in (("read", "read"), ("run", "run")):
         for operation in OPERATIONS:
             answer = ask(stranger, operation, keys[kind])
-            if covers(role, operation.role):  # type: ignore[arg-type]
+            if role_allows(role, operation.role):  # type: ignore[arg-type]
                 assert answer.status_code not in (401, 403), operation
                 continue
             problem = told(answer)

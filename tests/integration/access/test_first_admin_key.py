@@ -11,7 +11,7 @@ from sqlalchemy import select, text, update
 from app.access import queries
 from app.access.models import ApiKey
 from app.access.queries import CONFIGURED_KEY_ID
-from app.access.rules import is_usable, new_token, parse_token
+from app.access.rules import generate_token, is_usable, parse_token
 from app.access.service import (
     FIRST_KEY_NAME,
     BadAdminKey,
@@ -210,7 +210,7 @@ def test_an_empty_variable_is_no_key(db: Database, tmp_path: Path) -> None:
 
 
 def test_a_key_of_ours_can_be_configured(db: Database, tmp_path: Path) -> None:
-    token = new_token("admin").text
+    token = generate_token("admin").text
     ensure(db, tmp_path, Secret(token))
     assert opens(db, token)
 

@@ -11,8 +11,8 @@ import structlog
 
 from app.core.correlation import bind_correlation, get_correlation, is_traceparent, outbound_headers
 from app.core.http.client import outbound_client
-from app.jobs.handlers import HANDLERS, Handler
-from app.jobs.queue import CARRIED
+from app.jobs.handlers import HANDLERS, JobHandler
+from app.jobs.queue import CORRELATION
 from tests.support.service import JSON, Service
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -32,9 +32,9 @@ def test_the_jobs_of_a_request_and_those_of_its_jobs_carry_its_id(
 ) -> None:
     seen: dict[str, JSON] = {}
 
-    def watched(handler: Handler) -> Handler:
+    def watched(handler: JobHandler) -> JobHandler:
         def do(*job: Any, **arguments: Any) -> None:
-            assert CARRIED not in arguments
+            assert CORRELATION not in arguments
             seen[handler.name] = structlog.contextvars.get_contextvars()
             handler.function(*job, **arguments)
 

@@ -8,10 +8,10 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import event, text
 
-from app.access import keyring, queries
-from app.access.keyring import KeyRing
+from app.access import key_cache, queries
+from app.access.key_cache import KeyCache
 from app.access.models import ApiKey
-from app.access.rules import RoleName, new_token, parse_token
+from app.access.rules import RoleName, generate_token, parse_token
 from app.access.service import ensure_first_admin_key, revoke_key
 from app.core.db import Database
 from app.core.encryption import Secret
@@ -94,7 +94,7 @@ def test_unknown_mistyped_expired_and_revoked_keys_get_the_same_answer(
     with db.begin() as session:
         revoke_key(session, key_id(revoked), now=START)
     same_id = good.split("_")[2]
-    stranger = new_token("admin").text
+    stranger = generate_token("admin").text
     bad = [
         revoked,
         give_out("admin", now=START - timedelta(days=2), expires_at=START - timedelta(days=1)),
@@ -158,31 +158,31 @@ def test_digests_are_compared_in_constant_time(
 
 def test_a_revoked_key_stops_within_a_second(db: Database, give_out: GiveOut) -> None:
     token, seconds = give_out("read"), [100.0]
-    ring = KeyRing(db, Clock(), monotonic=lambda: seconds[0])
-    assert ring.find(token) is not None
+    ring = KeyCache(db, Clock(), monotonic=lambda: seconds[0])
+    assert ring.find_key(token) is not None
     with db.begin() as session:
         revoke_key(session, key_id(token), now=START)
     seconds[0] += 0.79
-    assert ring.find(token) is not None
+    assert ring.find_key(token) is not None
     seconds[0] += 0.01
-    assert ring.find(token) is None
-    assert keyring.REMEMBERED_S < 1
+    assert ring.find_key(token) is None
+    assert key_cache.CACHE_TTL_S < 1
 
 
 def test_an_expired_key_stops_at_once(db: Database, give_out: GiveOut) -> None:
     clock = Clock()
     token = give_out("read", expires_at=START + timedelta(seconds=1))
-    ring = KeyRing(db, clock, monotonic=lambda: 100.0)
-    assert ring.find(token) is not None
+    ring = KeyCache(db, clock, monotonic=lambda: 100.0)
+    assert ring.find_key(token) is not None
     clock.forward(seconds=1)
-    assert ring.find(token) is None
+    assert ring.find_key(token) is None
 
 
 def test_a_key_costs_one_query_a_second_and_a_mistyped_one_none(
     db: Database, give_out: GiveOut
 ) -> None:
     token, asked = give_out("read"), list[str]()
-    ring = KeyRing(db, Clock(), monotonic=lambda: 100.0)
+    ring = KeyCache(db, Clock(), monotonic=lambda: 100.0)
 
     def note(*arguments: object) -> None:
         asked.append(str(arguments[2]))
@@ -190,8 +190,8 @@ def test_a_key_costs_one_query_a_second_and_a_mistyped_one_none(
     event.listen(db.engine, "before_cursor_execute", note)
     try:
         for _ in range(50):
-            ring.find(token)
-        ring.find(token[:-1] + ("0" if token[-1] != "0" else "1"))
+            ring.find_key(token)
+        ring.find_key(token[:-1] + ("0" if token[-1] != "0" else "1"))
     finally:
         event.remove(db.engine, "before_cursor_execute", note)
     assert len(asked) == 1
@@ -200,14 +200,14 @@ def test_a_key_costs_one_query_a_second_and_a_mistyped_one_none(
 def test_strangers_do_not_fill_the_memory_and_many_keys_do_not_either(
     db: Database, give_out: GiveOut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keyring, "MOST_REMEMBERED", 3)
-    ring = KeyRing(db, Clock())
+    monkeypatch.setattr(key_cache, "MAX_ENTRIES", 3)
+    ring = KeyCache(db, Clock())
     for _ in range(5):
-        assert ring.find(new_token("read").text) is None
-    assert len(ring._seen) == 0
+        assert ring.find_key(generate_token("read").text) is None
+    assert len(ring._entries) == 0
     for _ in range(5):
-        assert ring.find(give_out("read")) is not None
-        assert len(ring._seen) <= 3
+        assert ring.find_key(give_out("read")) is not None
+        assert len(ring._entries) <= 3
 
 
 def test_the_use_of_a_key_is_noted_once_a_minute(

@@ -14,8 +14,8 @@ from pydantic import SecretStr
 from sqlalchemy import Column, MetaData, Table, Text, insert
 from sqlalchemy.orm import Session
 
-from app.access.deps import require
-from app.access.idempotency import Once
+from app.access.deps import require_role
+from app.access.idempotency import Idempotent
 from app.access.router import router as api_keys
 from app.core import problems
 from app.core.encryption import SecretBox
@@ -69,27 +69,27 @@ class Workshop:
 
 
 def toy_app(resources: Resources, workshop: Workshop) -> FastAPI:
-    router = APIRouter(prefix="/toys", dependencies=[Depends(require("read"))])
+    router = APIRouter(prefix="/toys", dependencies=[Depends(require_role("read"))])
 
     @router.get("")
     def list_toys() -> list[str]:
         return []
 
-    @router.post("", response_model=ToyView, dependencies=[Depends(require("run"))])
+    @router.post("", response_model=ToyView, dependencies=[Depends(require_role("run"))])
     def make_toy(
-        body: ToyCreate, once: Once, colour: Annotated[str | None, Query()] = None
+        body: ToyCreate, once: Idempotent, colour: Annotated[str | None, Query()] = None
     ) -> Response:
         return once(body, lambda session: workshop.make(session, body.name))
 
-    @router.post("/{toy_id}/copies", dependencies=[Depends(require("run"))])
-    def copy_toy(toy_id: str, once: Once) -> Response:
+    @router.post("/{toy_id}/copies", dependencies=[Depends(require_role("run"))])
+    def copy_toy(toy_id: str, once: Idempotent) -> Response:
         return once(
             None,
             lambda session: workshop.make(session, f"copy of {toy_id}"),
             location=lambda toy: f"/toys/{toy.id}",
         )
 
-    @router.delete("/{toy_id}", status_code=204, dependencies=[Depends(require("admin"))])
+    @router.delete("/{toy_id}", status_code=204, dependencies=[Depends(require_role("admin"))])
     def break_toy(toy_id: str) -> None:
         return None
 
@@ -100,7 +100,7 @@ def toy_app(resources: Resources, workshop: Workshop) -> FastAPI:
     problems.install(app)
 
     @app.post("/careless")
-    def careless(once: Once) -> Response:
+    def careless(once: Idempotent) -> Response:
         return once(None, lambda session: workshop.make(session, "careless"))
 
     return app

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from app.core.logging import configure
+from app.core.logging import configure_logging
 from tests.integration.edge.toy_things import NOWHERE, Shelf, toy_app
 from tests.support.http import serving
 from tests.support.postgres import cluster, drop_database, make_database
@@ -13,7 +13,7 @@ from tests.support.postgres import cluster, drop_database, make_database
 
 @pytest.fixture(scope="session", autouse=True)
 def _logs() -> None:
-    configure("json")
+    configure_logging("json")
 
 
 @pytest.fixture

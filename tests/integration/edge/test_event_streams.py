@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from app.core.db import Database
 from app.core.errors import NotFound
 from app.core.notify import notify_streams
-from app.core.web.sse import EventHub, Snapshot
+from app.core.web.sse import EventHub, EventSnapshot
 from app.main import Server
 from tests.integration.edge.toy_things import THINGS, Shelf, toy_app
 from tests.support.http import serving
@@ -49,7 +49,7 @@ def served(database_url: str) -> Iterator[Service]:
 def service(served: Service) -> Service:
     """The service with no stream open, and heartbeats too rare to play a part."""
     eventually(lambda: served.hub.listening and served.hub.open_streams == 0)
-    served.hub.heartbeat_s, served.hub.burst_s = 60.0, 0.1
+    served.hub.heartbeat_s, served.hub.coalesce_s = 60.0, 0.1
     served.shelf.snapshots = []
     return served
 
@@ -67,8 +67,8 @@ def announce_in_vain(db: Database, key: str) -> None:
         raise NotFound
 
 
-def progress(number: int, *, final: bool = False) -> Snapshot:
-    return Snapshot(event="progress", id=str(number), data={"done": number}, final=final)
+def progress(number: int, *, final: bool = False) -> EventSnapshot:
+    return EventSnapshot(event="progress", id=str(number), data={"done": number}, final=final)
 
 
 class Events:
@@ -122,7 +122,7 @@ def test_a_stream_ends_after_the_final_snapshot(service: Service) -> None:
 
 
 def test_a_burst_of_announcements_is_one_event(service: Service) -> None:
-    service.hub.burst_s = 0.5
+    service.hub.coalesce_s = 0.5
     service.shelf.snapshots = [progress(0)]
     with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
         events = Events(response)
@@ -160,7 +160,7 @@ def test_a_client_that_has_seen_the_end_is_told_to_stop_asking(service: Service)
 def test_what_the_first_snapshot_raises_is_the_answer(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing() -> Snapshot:
+    def missing() -> EventSnapshot:
         raise NotFound("no run has this id; list the runs to see which exist.")
 
     monkeypatch.setattr(service.shelf, "snapshot", missing)

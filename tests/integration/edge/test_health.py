@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from app.core.db import Database
-from app.core.web.prometheus import read_queues
+from app.core.web.prometheus import query_queues
 from tests.integration.edge.toy_things import THINGS, Shelf, toy_app
 from tests.support.http import serving
 
@@ -96,7 +96,7 @@ def queue(database_url: str) -> Database:
 
 def test_the_queue_is_told_by_depth_and_by_age_of_its_oldest_job(queue: Database) -> None:
     # Of `runs` two jobs wait: one deferred 30 s ago, one due for 90 s; the oldest is 90 s old.
-    states = {(state.queue, state.status): state for state in read_queues(queue)}
+    states = {(state.queue, state.status): state for state in query_queues(queue)}
     assert {key: state.depth for key, state in states.items()} == {
         ("runs", "todo"): 2,
         ("runs", "doing"): 1,
@@ -109,5 +109,5 @@ def test_the_queue_is_told_by_depth_and_by_age_of_its_oldest_job(queue: Database
 def test_a_database_without_job_tables_has_no_queues(queue: Database) -> None:
     with queue.begin() as session:
         session.execute(text("DROP TABLE procrastinate_events, procrastinate_jobs"))
-    assert read_queues(queue) == []
+    assert query_queues(queue) == []
     queue.dispose()

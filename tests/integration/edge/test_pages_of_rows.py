@@ -88,7 +88,9 @@ def test_a_list_straight_from_the_driver_has_the_same_pages(db: Database, limit:
     columns = PageRow.__table__.c
     keys = [columns.created_at, columns.id]
     pages = {
-        beyond: build_page_sql(select(columns.id, columns.created_at), keys=keys, beyond=beyond)
+        beyond: build_page_sql(
+            select(columns.id, columns.created_at), keys=keys, after_cursor=beyond
+        )
         for beyond in (False, True)
     }
     found: list[str] = []

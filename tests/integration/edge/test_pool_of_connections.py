@@ -7,7 +7,7 @@ from sqlalchemy import MetaData, Text, bindparam, func, select, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from app.core import db as pool
-from app.core.db import Database, DatabaseUnavailable, insert_row, libpq_url, sql_of
+from app.core.db import Database, DatabaseUnavailable, compile_sql, insert_row, libpq_url
 
 AN_HOUR_S = 3600.0
 
@@ -25,7 +25,7 @@ def backend(session: Session) -> int:
 
 def used_and_ended(db: Database) -> int:
     """A connection goes back to the pool, and its end at the server dies there."""
-    with db.glance() as session:
+    with db.read_statement() as session:
         pid = backend(session)
     with psycopg.connect(libpq_url(db.url), autocommit=True) as other:
         other.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
@@ -39,13 +39,13 @@ def status(session: Session) -> TransactionStatus:
 
 
 def test_a_read_of_one_statement_opens_no_transaction(db: Database) -> None:
-    with db.glance() as session:
+    with db.read_statement() as session:
         backend(session)
         assert status(session) == TransactionStatus.IDLE
 
 
 def test_a_connection_that_was_glanced_through_is_as_good_as_another(db: Database) -> None:
-    with db.glance() as session:
+    with db.read_statement() as session:
         pid = backend(session)
     with db.read() as session:
         assert backend(session) == pid
@@ -58,43 +58,43 @@ def test_a_connection_that_was_glanced_through_is_as_good_as_another(db: Databas
 def test_a_connection_that_died_in_the_pool_is_replaced_unseen(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "TRUSTED_S", 0.0)
+    monkeypatch.setattr(pool, "PING_AFTER_IDLE_S", 0.0)
     ended = used_and_ended(db)
-    with db.glance() as session:
+    with db.read_statement() as session:
         assert backend(session) != ended
 
 
 def test_one_that_died_while_it_was_trusted_is_told_once(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "TRUSTED_S", AN_HOUR_S)
+    monkeypatch.setattr(pool, "PING_AFTER_IDLE_S", AN_HOUR_S)
     ended = used_and_ended(db)
-    with pytest.raises(DatabaseUnavailable), db.glance() as session:
+    with pytest.raises(DatabaseUnavailable), db.read_statement() as session:
         backend(session)
-    with db.glance() as session:
+    with db.read_statement() as session:
         assert backend(session) != ended
 
 
-ITSELF = sql_of(
+ITSELF = compile_sql(
     select(func.pg_backend_pid().label("pid"), bindparam("said", type_=Text).label("x"))
 )
 
 
 def test_a_row_is_found_by_column_and_outside_of_transactions(db: Database) -> None:
-    row = db.find_row(ITSELF, {"said": "50% of 'it'"})
-    with db.glance() as session:
+    row = db.fetch_row(ITSELF, {"said": "50% of 'it'"})
+    with db.read_statement() as session:
         assert row == {"pid": backend(session), "x": "50% of 'it'"}
-    assert db.find_row("SELECT 1 WHERE false", {}) is None
+    assert db.fetch_row("SELECT 1 WHERE false", {}) is None
 
 
 def test_a_row_on_a_dead_connection_is_told_once_and_the_connection_replaced(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "TRUSTED_S", AN_HOUR_S)
+    monkeypatch.setattr(pool, "PING_AFTER_IDLE_S", AN_HOUR_S)
     used_and_ended(db)
     with pytest.raises(DatabaseUnavailable):
-        db.find_row(ITSELF, {"said": "one"})
-    assert db.find_row(ITSELF, {"said": "two"})
+        db.fetch_row(ITSELF, {"said": "one"})
+    assert db.fetch_row(ITSELF, {"said": "two"})
 
 
 class KeptTables(DeclarativeBase):

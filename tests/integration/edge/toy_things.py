@@ -12,12 +12,12 @@ from app.api import PREFIX
 from app.core.db import Database, DatabaseUnavailable
 from app.core.encryption import SecretBox
 from app.core.errors import Conflict, ErrorItem, Invalid
-from app.core.pagination import Paging
+from app.core.pagination import PageParams
 from app.core.problems import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Identifier, JsonObject, Page, ShortText, WireModel
 from app.core.web.deps import Hub
-from app.core.web.sse import Snapshot, stream
+from app.core.web.sse import EventSnapshot, stream_events
 from app.main import create_app
 
 NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
@@ -42,14 +42,14 @@ class Shelf:
 
     def __init__(self) -> None:
         self.things: list[Thing] = []
-        self.snapshots: list[Snapshot | None] = []
+        self.snapshots: list[EventSnapshot | None] = []
         self.taken = 0
 
-    def snapshot(self) -> Snapshot | None:
+    def snapshot(self) -> EventSnapshot | None:
         self.taken += 1
         if self.snapshots:
             return self.snapshots.pop(0) if len(self.snapshots) > 1 else self.snapshots[0]
-        return Snapshot(event="progress", data={"things": len(self.things)})
+        return EventSnapshot(event="progress", data={"things": len(self.things)})
 
 
 def toy_router(shelf: Shelf) -> APIRouter:
@@ -61,7 +61,7 @@ def toy_router(shelf: Shelf) -> APIRouter:
         return body
 
     @router.get("")
-    def list_things(page: Paging, share: float | None = None) -> Page[Thing]:
+    def list_things(page: PageParams, share: float | None = None) -> Page[Thing]:
         return Page[Thing](items=shelf.things[: page.limit])
 
     @router.put("/{thing_id}")
@@ -86,7 +86,7 @@ def toy_router(shelf: Shelf) -> APIRouter:
 
     @router.get("/{thing_id}/events")
     def follow(thing_id: str, request: Request, hub: Hub) -> StreamingResponse:
-        return stream(request, hub, thing_id, shelf.snapshot)
+        return stream_events(request, hub, thing_id, shelf.snapshot)
 
     @router.get("/any/json")
     def any_json() -> Any:

@@ -11,7 +11,7 @@ import pytest
 
 from app.core.encryption import Secret
 from app.core.http.network_policy import PUBLIC_ONLY
-from app.core.resources import LlmAccess, Resources
+from app.core.resources import LlmServer, Resources
 from app.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
 from tests.support.bash_eval import HAIKU, recorded_report
 from tests.support.model_server import Asked, ModelServer, Raw, Said, model_server, recorded_plan
@@ -184,7 +184,7 @@ def test_the_operators_keys_never_reach_a_server_that_a_benchmark_names(service:
         keyed = with_keys(service)
         assert keyed.completed()["status"] == "COMPLETED"
         assert authorizations(server) == {"Bearer none"}
-        own = LlmAccess(base_url=server.openai_url, api_key=Secret("key-of-mine"))
+        own = LlmServer(base_url=server.openai_url, api_key=Secret("key-of-mine"))
         server.asked.clear()
         assert with_keys(service, llm=own).completed()["status"] == "COMPLETED"
         assert authorizations(server) == {"Bearer key-of-mine"}

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from app.jobs.pool import CallHung, CallLost, ChildDied, OutOfMemory, PoolClosed, ProcessPool
+from app.jobs.pool import CallLost, CallTimeout, ChildExited, OutOfMemory, PoolClosed, ProcessPool
 from tests.support.pool_calls import add, die, fill, nothing, quit_process, refuse, sleep
 from tests.support.processes import LIVENESS_S, ROOT, lives, until
 
@@ -20,7 +20,7 @@ GENEROUS_S = 60.0
 BUSY_OWNER = """
 from app.jobs import pool
 from tests.support.pool_calls import nothing, spin
-pool.ORPHAN_S = -57.0  # three seconds after the call began, long before the owner gives up
+pool.ORPHAN_GRACE_S = -57.0  # three seconds after the call began, long before the owner gives up
 if __name__ == "__main__":
     pool.ProcessPool(1, warm_up=nothing).run(spin, timeout_s=60.0)
 """
@@ -35,9 +35,9 @@ def pool() -> Iterator[ProcessPool]:
 
 def test_a_call_that_hangs_or_kills_its_process_costs_itself_only(pool: ProcessPool) -> None:
     assert pool.run(add, 1, 2, timeout_s=GENEROUS_S) == 3
-    with pytest.raises(CallHung, match=r"0\.2 s"):
+    with pytest.raises(CallTimeout, match=r"0\.2 s"):
         pool.run(sleep, GENEROUS_S, timeout_s=0.2)
-    with pytest.raises(ChildDied):
+    with pytest.raises(ChildExited):
         pool.run(die, timeout_s=GENEROUS_S)
     assert pool.run(add, 3, 4, timeout_s=GENEROUS_S) == 7
 
@@ -54,7 +54,7 @@ def test_a_call_that_takes_more_memory_than_it_may_costs_itself_only() -> None:
 
 
 def test_a_call_that_wants_to_end_its_process_does_not_end_the_caller(pool: ProcessPool) -> None:
-    with pytest.raises(ChildDied):
+    with pytest.raises(ChildExited):
         pool.run(quit_process, timeout_s=GENEROUS_S)
     assert pool.run(add, 3, 4, timeout_s=GENEROUS_S) == 7
 

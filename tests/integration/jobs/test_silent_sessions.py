@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from app.core.db import libpq_url
 from app.core.resources import Resources
-from app.jobs.rescue import end_silent_sessions
+from app.jobs.rescue import terminate_silent_sessions
 from tests.support.processes import until
 
 Session = psycopg.Connection[tuple[object, ...]]
@@ -26,7 +26,7 @@ def silent(service_resources: Resources) -> Iterator[Session]:
 
 def end_silent(resources: Resources, *, silent_s: float = 0.0) -> int:
     with resources.db.begin() as session:
-        return end_silent_sessions(session, silent_s=silent_s)
+        return terminate_silent_sessions(session, silent_s=silent_s)
 
 
 def many_statements_at_once(session: Session) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.core.clock import utc_now
-from app.jobs.handlers import HandBack, Job
+from app.jobs.handlers import JobContext, WorkerStopping
 from app.jobs.queue import enqueue
 from app.runs import write_back
 from app.runs.retention import purge_runs_before
@@ -223,8 +223,8 @@ def test_a_worker_that_is_stopped_goes_on_where_it_was(
     def stopping() -> bool:
         return len(langfuse.asked_for("/scores")) > 40
 
-    job = Job(resources=service.resources, pool=service.pool, must_stop=stopping)
-    with pytest.raises(HandBack):
+    job = JobContext(resources=service.resources, pool=service.pool, is_stopping=stopping)
+    with pytest.raises(WorkerStopping):
         write_back.write_back(job, run["id"])
     halfway = service.get(f"/benchmark-runs/{run['id']}")["writeBack"]
     assert halfway["status"] == "WRITING"

@@ -32,7 +32,7 @@ def service(
 ) -> Iterator[Service]:
     """The service with an agent; its workers use the model server and retry after short waits."""
     monkeypatch.setattr(llm_metrics, "RETRIES", SHORT_RETRIES)
-    resources = replace(service_resources, llm=models.access)
+    resources = replace(service_resources, llm_server=models.access)
     with running_service(resources, metric_pool) as running:
         running.agent()
         yield running

@@ -12,7 +12,7 @@ import pytest
 from starlette.responses import HTMLResponse, Response
 
 from app.core.clock import utc_now
-from app.jobs.handlers import HandBack, Job
+from app.jobs.handlers import JobContext, WorkerStopping
 from app.llm.completion_pool import BatchOutcome, CompletionPool
 from app.llm.conversation import Usage
 from app.llm.errors import LlmError, LlmErrorKind, LlmUnavailable
@@ -314,7 +314,7 @@ def test_a_server_that_fails_at_many_conversations_in_a_row_is_not_taken_for_one
     service: Service,
 ) -> None:
     """Whether it answers at all is tried with the least that it can be asked."""
-    job = Job(resources=service.resources, pool=service.pool, must_stop=lambda: False)
+    job = JobContext(resources=service.resources, pool=service.pool, is_stopping=lambda: False)
     wanted = [
         ChatRequest(model=JUDGE, messages=(PromptMessage(role="user", content=said),))
         for said in [*(f"{number}x" for number in range(20)), "a", "b"]
@@ -329,7 +329,7 @@ def test_texts_that_a_server_fails_at_are_found_in_however_many_batches(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(completion_fetcher, "MAX_BATCH_TEXTS", 4)
-    job = Job(resources=service.resources, pool=service.pool, must_stop=lambda: False)
+    job = JobContext(resources=service.resources, pool=service.pool, is_stopping=lambda: False)
     texts = [f"{number}x" if number % 4 == 0 else f"{number}" for number in range(48)]
     wanted = [EmbeddingRequest(model=EMBEDDER, text=text) for text in texts]
     found = CompletionFetcher(job, 1, "server", FakePool()).fetch(wanted, lambda: None)
@@ -346,7 +346,7 @@ def test_a_server_that_answers_nothing_is_given_up(
         Trace(trace_id=f"t-{n}", item_id="i", input="?", expected_output="is", output=f"{n}")
         for n in range(40)
     ]
-    job = Job(resources=service.resources, pool=service.pool, must_stop=lambda: False)
+    job = JobContext(resources=service.resources, pool=service.pool, is_stopping=lambda: False)
     ref = MetricRef.of(metric, {"model": JUDGE})
     with pytest.raises(LlmUnavailable, match=f"at {models.url} does not respond: 503: overloaded"):
         measure_remote(
@@ -469,14 +469,14 @@ def asked_of_silence(
     models.faults.append(always(Silence(models)))
     ref = MetricRef.of("LLM_JUDGE", {"prompt": "{output}", "model": JUDGE})
     traces = [Trace(trace_id=f"t-{n}", item_id="i", output=f"{n}") for n in range(20)]
-    job = Job(resources=service.resources, pool=service.pool, must_stop=must_stop)
+    job = JobContext(resources=service.resources, pool=service.pool, is_stopping=must_stop)
     measure_remote(traces, (ref,), job=job, run_seq=1, checkpoint=checkpoint)
 
 
 def test_a_worker_that_stops_does_not_wait_for_a_silent_server(
     service: Service, models: Models
 ) -> None:
-    with pytest.raises(HandBack):
+    with pytest.raises(WorkerStopping):
         asked_of_silence(service, models, lambda: bool(models.asked), lambda: None)
     assert len(models.asked) <= 8
 

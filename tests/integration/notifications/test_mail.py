@@ -19,7 +19,7 @@ from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword
 
 from app.core.encryption import Secret
 from app.core.resources import Resources
-from app.core.smtp import SmtpAccess
+from app.core.smtp import SmtpServer
 from app.notifications.registry import CHANNELS, OutgoingMessage
 from app.notifications.types import (
     DeliveryFailed,
@@ -109,14 +109,14 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
     return trusted_server(tmp_path, monkeypatch, ["127.0.0.1"])
 
 
-def access(port: int, **more: Any) -> SmtpAccess:
-    return SmtpAccess(
+def access(port: int, **more: Any) -> SmtpServer:
+    return SmtpServer(
         **{"host": "127.0.0.1", "port": port, "sender": "MOSAICO <m@mosaico.example>", **more}
     )
 
 
 def sent(
-    resources: Resources, smtp: SmtpAccess | None, to: str = "ops@example.org"
+    resources: Resources, smtp: SmtpServer | None, to: str = "ops@example.org"
 ) -> DeliveryOutcome:
     """One mail, sent."""
     message = NotificationMessage(

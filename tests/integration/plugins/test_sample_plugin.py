@@ -42,13 +42,13 @@ def test_what_fails_to_load_is_told_once_each_and_leaves_nothing_behind(
     assert "is to be a SourceSpec" in (sources[0].error or "")
     assert "SAMPLE_HALF" not in METRICS.names()  # registered before its plugin failed
     assert "SAMPLE_PART" not in METRICS.aliases
-    assert METRICS.name_of("LATENCY") == "LATENCY_MS"
+    assert METRICS.canonical_name("LATENCY") == "LATENCY_MS"
 
 
 @pytest.mark.usefixtures("failures")
 def test_what_loads_is_there_beside_what_is_built_in() -> None:
     assert {"SAMPLE_BREVITY", "SAMPLE_HANGS", "ROUGE"} <= set(METRICS.names())
-    assert METRICS.name_of("SAMPLE_SHORTNESS") == "SAMPLE_BREVITY"
+    assert METRICS.canonical_name("SAMPLE_SHORTNESS") == "SAMPLE_BREVITY"
     assert "sample-counting" in TRACE_SOURCES.names()
     origins = {entry.name: entry.origin for entry in METRICS.loaded if entry.error is None}
     assert origins["SAMPLE_BREVITY"] == f"{ORIGIN}metrics:register)"

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from app.core.copy import copy_encoded
+from app.core.copy import copy_encoded_rows
 from app.core.db import Database
 from app.runs.shards import RESULT_COLUMNS, encode_row
 
@@ -40,7 +40,7 @@ def test_rows_read_back_as_they_were_written(
     encoded = [encode_row(1, at, values, why) for at, (values, why) in enumerate(rows)]
     with migrated_database.begin() as session:
         session.execute(text("DELETE FROM trace_results"))
-        copy_encoded(session, "trace_results", RESULT_COLUMNS, encoded)
+        copy_encoded_rows(session, "trace_results", RESULT_COLUMNS, encoded)
         read = session.execute(
             text('SELECT "values", notes FROM trace_results ORDER BY position')
         ).all()

@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 
 from app.core.clock import utc_now
 from app.core.resources import Resources
-from app.jobs.handlers import HandBack, Job
-from app.jobs.pool import CallHung, ProcessPool
+from app.jobs.handlers import JobContext, WorkerStopping
+from app.jobs.pool import CallTimeout, ProcessPool
 from app.metrics.engine import score_within_limits
 from app.metrics.run_value import summarize_traces
 from app.runs import pipeline, retention, shards
@@ -56,7 +56,7 @@ class CountingPool(ProcessPool):
             traces, refs = arguments
             asked = {(ref.key, trace.trace_id) for ref in refs for trace in traces}
             if asked & self.lost:
-                raise CallHung(f"no answer within {timeout_s:g} s")
+                raise CallTimeout(f"no answer within {timeout_s:g} s")
             self.computed.update(key for key, _ in asked)
         if function is summarize_traces:
             self.summarized[arguments[0].key] += 1
@@ -267,7 +267,7 @@ class Race:
     @classmethod
     def of(cls, service: Service) -> "Race":
         donor, heir = service.completed(), service.start()
-        job = Job(resources=service.resources, pool=service.pool, must_stop=lambda: False)
+        job = JobContext(resources=service.resources, pool=service.pool, is_stopping=lambda: False)
         pipeline.begin(job, heir["id"])
         with service.resources.db.begin() as session:
             lease = acquire_run(session, heir["id"])
@@ -329,9 +329,11 @@ def test_a_deletion_that_is_interrupted_goes_on_where_it_stopped(
     collection_id = rows.value("SELECT id FROM collections")
     counted.delete(f"{RUNS}/{run['id']}")
     stops: Iterator[bool] = iter([False, True])
-    job = Job(resources=counted.resources, pool=counted.pool, must_stop=lambda: next(stops))
+    job = JobContext(
+        resources=counted.resources, pool=counted.pool, is_stopping=lambda: next(stops)
+    )
 
-    with pytest.raises(HandBack):
+    with pytest.raises(WorkerStopping):
         retention.drop_traces(job, collection_id)
 
     assert rows.value("SELECT count(*) FROM collected_traces") == 3
@@ -404,7 +406,7 @@ def test_traces_that_never_change_are_not_read_again(
 
 def fail_after_collecting(service: Service) -> JSON:
     run = service.start()
-    job = Job(resources=service.resources, pool=service.pool, must_stop=lambda: False)
+    job = JobContext(resources=service.resources, pool=service.pool, is_stopping=lambda: False)
     pipeline.begin(job, run["id"])
     pipeline.collect_traces(job, run["id"])
     pipeline.on_failure(job, run["id"], "POISON", "the job ended its workers; see their logs")

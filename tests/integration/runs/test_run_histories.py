@@ -6,7 +6,7 @@ import httpx
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from app.jobs.handlers import Job
+from app.jobs.handlers import JobContext
 from app.results.rules import FINAL, FOLLOWS, MAX_RETRIES, RunStatus
 from app.runs import pipeline
 from tests.support.service import JSON, Service, pair
@@ -24,7 +24,9 @@ class Story:
     def __init__(self, service: Service) -> None:
         self.service = service
         self.known: dict[str, JSON] = {}
-        self.job = Job(resources=service.resources, pool=service.pool, must_stop=lambda: False)
+        self.job = JobContext(
+            resources=service.resources, pool=service.pool, is_stopping=lambda: False
+        )
 
     def do(self, action: str, place: int) -> None:
         if action == "start" or not self.known:

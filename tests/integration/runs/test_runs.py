@@ -11,7 +11,7 @@ from sqlalchemy import text
 from app.agents.queries import get_agent
 from app.core.errors import NotFound
 from app.core.problems import MEDIA_TYPE
-from app.jobs.handlers import Job
+from app.jobs.handlers import JobContext
 from app.results.rules import TriggerType
 from app.runs import pipeline
 from app.runs.service import create_run
@@ -248,7 +248,7 @@ def test_a_repeated_start_or_retry_with_one_key_makes_one_run(service: Service) 
 def test_a_run_under_way_keeps_the_plan_it_started_with(service: Service) -> None:
     ready(service, measures=[{"name": "quality", "formula": "ROUGE"}])
     run = service.start()
-    job = Job(resources=service.resources, pool=service.pool, must_stop=lambda: False)
+    job = JobContext(resources=service.resources, pool=service.pool, is_stopping=lambda: False)
     pipeline.begin(job, run["id"])
     assert service.get(f"{RUNS}/{run['id']}")["status"] == "RUNNING"
     service.patch(

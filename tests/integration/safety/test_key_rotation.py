@@ -72,7 +72,7 @@ def count_texts_by_key(db: Database) -> dict[str, int]:
 
 def test_list_encrypted_columns__finds_the_columns_marked_in_the_models() -> None:
     names = [column.name for column in COLUMNS]
-    assert {SECRETS, "idempotency_keys.answer", "webhook_secrets.secret"} <= set(names)
+    assert {SECRETS, "idempotency_keys.response", "webhook_secrets.secret"} <= set(names)
 
 
 def test_rotate_keys__reencrypts_everything_so_that_the_old_key_is_unneeded(db: Database) -> None:
@@ -158,7 +158,7 @@ def test_drop_lost_secrets__clears_the_texts_of_one_key(db: Database) -> None:
 
 
 def test_drop_lost_secrets__deletes_rows_that_need_their_secret(db: Database) -> None:
-    [response_column] = [column for column in COLUMNS if column.name == "idempotency_keys.answer"]
+    [response_column] = [column for column in COLUMNS if column.name == "idempotency_keys.response"]
     add_response(db, response_column, SecretBox.from_keys([LOST]))
     with db.begin() as session:
         assert (
@@ -168,17 +168,19 @@ def test_drop_lost_secrets__deletes_rows_that_need_their_secret(db: Database) ->
 
 
 def test_rotate_keys__reencrypts_stored_idempotent_responses(db: Database) -> None:
-    [response_column] = [column for column in COLUMNS if column.name == "idempotency_keys.answer"]
+    [response_column] = [column for column in COLUMNS if column.name == "idempotency_keys.response"]
     add_response(db, response_column, BEFORE)
     rotate_keys(db, COLUMNS, DURING)
     with db.read() as session:
         value = session.scalar(select(response_column.value))
     assert isinstance(value, str)
-    assert AFTER.decrypt(value, table="idempotency_keys", row="a", column="answer").reveal() == "{}"
+    assert (
+        AFTER.decrypt(value, table="idempotency_keys", row="a", column="response").reveal() == "{}"
+    )
 
 
 def add_response(db: Database, response_column: EncryptedColumn, box: SecretBox) -> None:
-    value = box.encrypt("{}", table="idempotency_keys", row="a", column="answer")
+    value = box.encrypt("{}", table="idempotency_keys", row="a", column="response")
     with db.begin() as session:
         session.execute(
             response_column.table.insert().values(
@@ -188,7 +190,7 @@ def add_response(db: Database, response_column: EncryptedColumn, box: SecretBox)
                 path="/",
                 fingerprint=b"",
                 status=201,
-                answer=value,
+                response=value,
                 created_at=text("now()"),
                 expires_at=text("now()"),
             )

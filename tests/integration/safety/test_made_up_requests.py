@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from app.core.logging import configure
+from app.core.logging import configure_logging
 from tests.integration.safety.fuzzing import Fuzzer, fuzzer_of
 from tests.support.service import Service
 
@@ -21,7 +21,7 @@ EXAMPLES = "75"
 def fuzzer(service: Service) -> Iterator[Fuzzer]:
     root = logging.getLogger()
     before = (list(root.handlers), root.level)
-    configure("json")  # else every failure is drawn with all its variables
+    configure_logging("json")  # else every failure is drawn with all its variables
     try:
         yield fuzzer_of(service)
     finally:

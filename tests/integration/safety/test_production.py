@@ -18,7 +18,7 @@ import pytest
 from app.core.db import Database, libpq_url
 from app.core.encryption import BadMasterKey
 from app.core.http.network_policy import HTTPS_PORT
-from app.core.production import PowerfulDatabaseRole, require_restricted_role
+from app.core.production import PrivilegedDatabaseRole, require_restricted_role
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.jobs.pool import ProcessPool
@@ -162,7 +162,7 @@ def test_one_master_key_at_a_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize("attributes", ["SUPERUSER", "BYPASSRLS", "IN ROLE postgres"])
 def test_a_role_that_no_rule_holds_back_is_refused(attributes: str, role_with: RoleWith) -> None:
     db = Database(role_with(attributes), pool_size=1)
-    with db.read() as session, pytest.raises(PowerfulDatabaseRole, match=r"docs/security\.md"):
+    with db.read() as session, pytest.raises(PrivilegedDatabaseRole, match=r"docs/security\.md"):
         require_restricted_role(session)
     db.dispose()
 

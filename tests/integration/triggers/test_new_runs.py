@@ -219,12 +219,14 @@ def test_a_source_that_is_away_is_asked_again_later(scene: Scene, shelf: Bookshe
     shelf.put("nightly-1")
     shelf.error = Unavailable("the source is away; try again later")
     scene.clock.go_on(minutes=5)
-    from app.jobs.handlers import HANDLERS, Job
+    from app.jobs.handlers import HANDLERS, JobContext
     from app.triggers import tasks
 
     handler = HANDLERS.find("triggers.poll")
     assert handler is not None
-    job = Job(resources=scene.service.resources, pool=scene.service.pool, must_stop=lambda: False)
+    job = JobContext(
+        resources=scene.service.resources, pool=scene.service.pool, is_stopping=lambda: False
+    )
     with pytest.raises(Unavailable):
         tasks.poll(job, benchmark_id="bench-001", agent_id="agent-001")
     assert scene.events() == []

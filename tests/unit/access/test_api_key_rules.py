@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 
 from app.access.rules import (
     ROLES,
-    FileKey,
+    FirstKeyAction,
     FirstKeyState,
-    FirstKeyStep,
+    KeyFileState,
+    KeyFormat,
     RoleName,
-    Spelling,
-    covers,
-    digest,
-    fault_of_configured_key,
-    first_key_step,
+    classify_key,
+    configured_key_error,
+    decide_first_key_action,
+    generate_token,
+    hash_token,
     is_usable,
-    new_token,
     parse_token,
-    spelling,
+    role_allows,
 )
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -39,12 +39,12 @@ WHOLE = f"{BODY}_{zlib.crc32(BODY.encode()):08x}"
     ],
 )
 def test_a_role_may_do_what_lesser_roles_may(role: str, allowed: list[str]) -> None:
-    assert [needed for needed in ROLES if covers(role, needed)] == allowed
+    assert [needed for needed in ROLES if role_allows(role, needed)] == allowed
 
 
 @given(st.sampled_from(ROLES))
 def test_a_new_key_says_its_role_its_id_and_its_checksum(role: RoleName) -> None:
-    token = new_token(role)
+    token = generate_token(role)
     prefix, said, key_id, secret, checksum = token.text.split("_")
     assert (prefix, said, key_id) == ("mosaico", role, token.key_id)
     # 32 bytes in base32 are 256 / 5 = 51.2, so 52 characters; 10 bytes are 80 / 5 = 16.
@@ -55,8 +55,8 @@ def test_a_new_key_says_its_role_its_id_and_its_checksum(role: RoleName) -> None
 
 
 def test_no_two_keys_are_alike() -> None:
-    assert len({new_token("read").text for _ in range(1000)}) == 1000
-    assert len({new_token("read").key_id for _ in range(1000)}) == 1000
+    assert len({generate_token("read").text for _ in range(1000)}) == 1000
+    assert len({generate_token("read").key_id for _ in range(1000)}) == 1000
 
 
 @given(st.data())
@@ -68,47 +68,47 @@ def test_a_key_with_one_character_mistyped_is_no_key_of_ours(data: st.DataObject
     )
     mistyped = text[:at] + character + text[at + 1 :]
     assert parse_token(mistyped) is None
-    assert spelling(mistyped) in (Spelling.MISTYPED, Spelling.FOREIGN)
+    assert classify_key(mistyped) in (KeyFormat.BAD_CHECKSUM, KeyFormat.UNKNOWN)
 
 
 @given(st.text())
 def test_any_other_text_is_foreign(text: str) -> None:
-    assert spelling(text) is Spelling.FOREIGN
+    assert classify_key(text) is KeyFormat.UNKNOWN
     assert parse_token(text) is None
 
 
 def test_two_characters_exchanged_are_told_apart_by_the_checksum() -> None:
-    assert spelling(WHOLE) is Spelling.OURS
-    assert spelling(WHOLE.replace("_abab", "_baab")) is Spelling.MISTYPED
-    assert spelling(WHOLE + "\n") is Spelling.FOREIGN
+    assert classify_key(WHOLE) is KeyFormat.VALID
+    assert classify_key(WHOLE.replace("_abab", "_baab")) is KeyFormat.BAD_CHECKSUM
+    assert classify_key(WHOLE + "\n") is KeyFormat.UNKNOWN
 
 
 def test_the_digest_is_sha_256_of_the_whole_text() -> None:
-    assert digest("abc") == hashlib.sha256(b"abc").digest()
+    assert hash_token("abc") == hashlib.sha256(b"abc").digest()
 
 
 def test_a_configured_key_needs_24_characters() -> None:
-    assert "23 characters" in (fault_of_configured_key("x" * 23) or "")
-    assert fault_of_configured_key("x" * 24) is None
-    assert fault_of_configured_key("four words and 2 spaces!") is None
-    assert "1025 characters" in (fault_of_configured_key("x" * 1025) or "")
+    assert "23 characters" in (configured_key_error("x" * 23) or "")
+    assert configured_key_error("x" * 24) is None
+    assert configured_key_error("four words and 2 spaces!") is None
+    assert "1025 characters" in (configured_key_error("x" * 1025) or "")
 
 
 @pytest.mark.parametrize("text", ["ä" * 24, "x" * 24 + "\n", "x" * 12 + "\0" + "x" * 12])
 def test_a_configured_key_must_fit_into_a_header(text: str) -> None:
-    assert "header" in (fault_of_configured_key(text) or "")
+    assert "header" in (configured_key_error(text) or "")
 
 
 def test_a_configured_key_of_ours_must_be_whole() -> None:
-    text = new_token("admin").text
-    assert fault_of_configured_key(text) is None
+    text = generate_token("admin").text
+    assert configured_key_error(text) is None
     damaged = text[:-1] + ("0" if text[-1] != "0" else "1")
-    assert "checksum" in (fault_of_configured_key(damaged) or "")
+    assert "checksum" in (configured_key_error(damaged) or "")
 
 
 @given(st.text(max_size=2000))
 def test_the_fault_of_a_configured_key_never_repeats_it(text: str) -> None:
-    fault = fault_of_configured_key(text)
+    fault = configured_key_error(text)
     assert fault is None or len(text) < 10 or text not in fault
 
 
@@ -132,20 +132,20 @@ def test_a_key_is_usable_until_it_expires_or_is_revoked(
 @pytest.mark.parametrize(
     ("file", "lost", "other_admin", "step"),
     [
-        (FileKey.NO_FILE, False, False, FirstKeyStep.MAKE),
-        (FileKey.NO_FILE, True, False, FirstKeyStep.MAKE),
-        (FileKey.NO_FILE, True, True, FirstKeyStep.MAKE),
-        (FileKey.NO_FILE, False, True, FirstKeyStep.LEAVE),
-        (FileKey.UNKNOWN, False, False, FirstKeyStep.REGISTER),
-        (FileKey.UNKNOWN, True, True, FirstKeyStep.REGISTER),
-        (FileKey.ACTIVE, True, False, FirstKeyStep.KEEP),
-        (FileKey.ACTIVE, True, True, FirstKeyStep.KEEP),
-        (FileKey.REVOKED, False, False, FirstKeyStep.MAKE),
-        (FileKey.REVOKED, False, True, FirstKeyStep.LEAVE),
+        (KeyFileState.NO_FILE, False, False, FirstKeyAction.CREATE),
+        (KeyFileState.NO_FILE, True, False, FirstKeyAction.CREATE),
+        (KeyFileState.NO_FILE, True, True, FirstKeyAction.CREATE),
+        (KeyFileState.NO_FILE, False, True, FirstKeyAction.NONE),
+        (KeyFileState.UNKNOWN, False, False, FirstKeyAction.REGISTER),
+        (KeyFileState.UNKNOWN, True, True, FirstKeyAction.REGISTER),
+        (KeyFileState.ACTIVE, True, False, FirstKeyAction.KEEP),
+        (KeyFileState.ACTIVE, True, True, FirstKeyAction.KEEP),
+        (KeyFileState.REVOKED, False, False, FirstKeyAction.CREATE),
+        (KeyFileState.REVOKED, False, True, FirstKeyAction.NONE),
     ],
 )
 def test_the_first_key_is_made_only_when_nobody_could_administer_otherwise(
-    file: FileKey, lost: bool, other_admin: bool, step: FirstKeyStep
+    file: KeyFileState, lost: bool, other_admin: bool, step: FirstKeyAction
 ) -> None:
-    state = FirstKeyState(file=file, lost=lost, other_admin=other_admin)
-    assert first_key_step(state) is step
+    state = FirstKeyState(key_file=file, file_lost=lost, has_other_admin=other_admin)
+    assert decide_first_key_action(state) is step

@@ -204,9 +204,9 @@ def test_the_reference_in_the_documentation_is_what_the_commands_say() -> None:
 
 @pytest.mark.xdist_group("sdks of models")  # it loads every module, and those with them
 def test_every_exit_code_of_an_error_is_in_the_documentation() -> None:
-    from app.core.web.problem_pages import errors_page
+    from app.core.web.problem_pages import render_errors_page
 
-    errors_page()  # imports everything
+    render_errors_page()  # imports everything
     by_hand = PAGE.read_text().partition(MARK)[0]
 
     def kinds(kind: type[AppError]) -> list[type[AppError]]:

@@ -1,7 +1,7 @@
 import pytest
 
 from app.core.db import BadDatabaseUrl, DatabaseUnavailable, libpq_url, sqlalchemy_url
-from app.core.migrations import require_current, upgrade
+from app.core.migrations import require_current_schema, upgrade
 
 NOBODY = "postgresql://user:hunter2hunter2@127.0.0.1:1/none"
 
@@ -17,7 +17,7 @@ def test_both_spellings_of_the_scheme_are_read() -> None:
 
 
 def test_a_server_that_is_not_there_is_unavailable_and_its_password_unsaid() -> None:
-    for attempt in (upgrade, require_current):
+    for attempt in (upgrade, require_current_schema):
         with pytest.raises(DatabaseUnavailable, match="correct DATABASE_URL") as raised:
             attempt(NOBODY)
         assert "hunter2" not in str(raised.value)

@@ -6,7 +6,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.logging import MASK, configure, is_secret_name, redact, redact_text
+from app.core.logging import MASK, configure_logging, is_secret_name, redact, redact_text
 
 SECRET = "hunter2hunter2"
 
@@ -74,7 +74,7 @@ def test_logs_of_libraries_and_tracebacks_pass_the_same_masks(
 ) -> None:
     root = logging.getLogger()
     before = (list(root.handlers), root.level)
-    configure(log_format)
+    configure_logging(log_format)
     try:
         with structlog.contextvars.bound_contextvars(request_id="req-1"):
             try:

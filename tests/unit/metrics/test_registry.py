@@ -171,7 +171,7 @@ def test_a_name_or_an_alias_is_given_once(taken: str) -> None:
         METRICS.register("NAMED", Named, aliases=[taken])
     with pytest.raises(DuplicateName, match=taken):
         METRICS.register(taken, Named)
-    assert METRICS.name_of("NAMED") == "NAMED"
+    assert METRICS.canonical_name("NAMED") == "NAMED"
     assert METRICS.find("NAMED") is None
 
 

@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 import pytest
 
 from app.core.resources import Resources
-from app.jobs.handlers import HandBack, Job
-from app.jobs.pool import CallHung, CallLost, ChildDied, OutOfMemory, ProcessPool
+from app.jobs.handlers import JobContext, WorkerStopping
+from app.jobs.pool import CallLost, CallTimeout, ChildExited, OutOfMemory, ProcessPool
 from app.metrics.engine import score_within_limits
 from app.metrics.registry import load_metrics
 from app.metrics.types import MetricFailed, MetricRef, MetricSkipped, SkipReason, TraceMeasurements
@@ -37,7 +37,7 @@ class FakePool(ProcessPool):
         *,
         metric: MetricRef = BLEU,
         on: Callable[[Trace], bool] = lambda _: True,
-        how: type[CallLost] = CallHung,
+        how: type[CallLost] = CallTimeout,
     ) -> None:
         self.calls: list[Call] = []
         self.losses = 0
@@ -70,9 +70,9 @@ def pair(
     )
 
 
-def job_of(pool: ProcessPool, *, stops: bool = False) -> Job:
+def job_of(pool: ProcessPool, *, stops: bool = False) -> JobContext:
     nothing = cast("Resources", None)  # scoring needs none of them
-    return Job(resources=nothing, pool=pool, must_stop=lambda: stops, call_timeout_s=60)
+    return JobContext(resources=nothing, pool=pool, is_stopping=lambda: stops, call_timeout_s=60)
 
 
 def scored(
@@ -107,7 +107,7 @@ def test_a_metric_that_hangs_on_all_of_a_thousand_traces_costs_seven_timeouts() 
 
 
 def test_a_metric_that_is_alone_is_asked_four_times() -> None:
-    pool = FakePool(how=ChildDied)
+    pool = FakePool(how=ChildExited)
     rows = scored(pool, pairs(100), BLEU)
     # The chunk, then its first three traces; the second chunk is not asked for at all.
     assert pool.calls == [Call(64, (BLEU,))] + [Call(1, (BLEU,))] * 3
@@ -185,8 +185,8 @@ def test_between_chunks_and_before_summaries_it_is_asked_whether_the_run_goes_on
 
 def test_a_call_that_a_stopping_worker_ended_is_not_the_fault_of_the_metric() -> None:
     load_metrics()
-    pool = FakePool(how=ChildDied)
-    with pytest.raises(HandBack):
+    pool = FakePool(how=ChildExited)
+    with pytest.raises(WorkerStopping):
         score_traces(pairs(1), (BLEU,), job_of(pool, stops=True), go_on)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from app.core.registry import near_matches
+from app.core.registry import suggest_names
 from app.harness.mcp.config import Evaluator
 from app.harness.mcp.evaluating import (
     EVALUATORS,
@@ -83,7 +83,7 @@ def flaws(wanted: JsonValue) -> Iterable[str]:
 def _looks_like_a_pattern(wanted: dict[str, Any]) -> bool:
     """Whether its only key is nearly `regex`."""
     keys = list(wanted)
-    return len(keys) == 1 and bool(near_matches(keys[0], ["regex"]))
+    return len(keys) == 1 and bool(suggest_names(keys[0], ["regex"]))
 
 
 def pattern_flaws(wanted: Any) -> Iterable[str]:

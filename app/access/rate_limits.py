@@ -13,24 +13,24 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from app.access.models import RateWindow
-from app.access.rules import network_of, whole_seconds
+from app.access.rules import ceil_seconds, client_network
 from app.core.db import Database
 from app.core.errors import Unavailable
 
 MINUTE_S = 60
-SHARED_EVERY_S = 1.0
-KEPT_MINUTES = 5
-MOST_WINDOWS = 1024
+SYNC_INTERVAL_S = 1.0
+RETENTION_MINUTES = 5
+MAX_COUNTERS = 1024
 
-FAILURES_AT_ONCE = 30
-FAILURES_A_MINUTE = 30
-MOST_ADDRESSES = 4096
+FAILURE_BURST = 30
+FAILURES_PER_MINUTE = 30
+MAX_ADDRESSES = 4096
 
 log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Allowance:
+class RateLimitStatus:
     """What an API key may still ask for: `remaining` requests within the next `resets_s`."""
 
     limit: int
@@ -40,19 +40,19 @@ class Allowance:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Minute:
+class _MinuteCount:
     """`own` requests of this process, of which `shared` stand in the database; `others` asked the
     other processes.
     """
 
     number: int
     own: int = 0
-    shared: int = 0
-    others: int = 0
-    shared_at: float
+    synced: int = 0
+    elsewhere: int = 0
+    synced_at: float
 
 
-class RequestLimit:
+class RequestLimiter:
     """So many requests a minute for each API key, over all processes.
 
     Each process counts by itself and tells the others once a second, so that together they let
@@ -67,65 +67,65 @@ class RequestLimit:
         self._per_minute = per_minute
         self._now = now
         self._lock = threading.Lock()
-        self._minutes: dict[str, _Minute] = {}
+        self._minutes: dict[str, _MinuteCount] = {}
 
-    def take(self, key_id: str) -> Allowance:
+    def count_request(self, key_id: str) -> RateLimitStatus:
         """Count one request; one that exceeds the limit counts for nothing."""
         now = self._now()
         with self._lock:
             minute = self._minute(key_id, now)
-            used = minute.own + minute.others
+            used = minute.own + minute.elsewhere
             exceeded = used >= self._per_minute
             minute.own += not exceeded
-        return Allowance(
+        return RateLimitStatus(
             limit=self._per_minute,
             remaining=max(self._per_minute - used - 1, 0),
             resets_s=MINUTE_S - int(now % MINUTE_S),
             exceeded=exceeded,
         )
 
-    def is_due(self, key_id: str) -> bool:
+    def is_sync_due(self, key_id: str) -> bool:
         """Whether the others have not heard of this key's requests for a second; says so to the
         first who asks, who is to tell them.
         """
         now = self._now()
         with self._lock:
             minute = self._minutes.get(key_id)
-            if minute is None or now - minute.shared_at < SHARED_EVERY_S:
+            if minute is None or now - minute.synced_at < SYNC_INTERVAL_S:
                 return False
-            minute.shared_at = now
+            minute.synced_at = now
             return True
 
-    def share(self, key_id: str) -> None:
+    def sync(self, key_id: str) -> None:
         """Tell the others and hear from them; without a database each counts for itself."""
         minute = self._minutes.get(key_id)
         if minute is None:
             return
         with self._lock:
-            news, minute.shared = minute.own - minute.shared, minute.own
+            news, minute.synced = minute.own - minute.synced, minute.own
         try:
             with self._db.begin() as session:
-                total = _add(session, key_id, minute.number, news)
+                total = _add_requests(session, key_id, minute.number, news)
         except (Unavailable, DBAPIError) as error:
             log.info("requests of an API key not shared", cause=type(error).__name__)
             with self._lock:
-                minute.shared -= news
+                minute.synced -= news
             return
         with self._lock:
             # Never less: what a thread beside this one has just told is not in its total yet.
-            minute.others = max(total - minute.shared, minute.others)
+            minute.elsewhere = max(total - minute.synced, minute.elsewhere)
 
-    def _minute(self, key_id: str, now: float) -> _Minute:
+    def _minute(self, key_id: str, now: float) -> _MinuteCount:
         number = int(now // MINUTE_S)
         minute = self._minutes.get(key_id)
         if minute is None or minute.number != number:
-            if len(self._minutes) >= MOST_WINDOWS:
+            if len(self._minutes) >= MAX_COUNTERS:
                 self._minutes.clear()
-            minute = self._minutes[key_id] = _Minute(number=number, shared_at=now)
+            minute = self._minutes[key_id] = _MinuteCount(number=number, synced_at=now)
         return minute
 
 
-class FailureLimit:
+class FailureLimiter:
     """So many wrong keys a minute from one address; a bucket for each that fills up again."""
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
@@ -133,32 +133,32 @@ class FailureLimit:
         self._lock = threading.Lock()
         self._full_at: OrderedDict[str, float] = OrderedDict()
 
-    def wait_s(self, address: str | None) -> int:
+    def retry_after_s(self, address: str | None) -> int:
         """Whole seconds until an address may be wrong again; 0 when it may be now."""
-        full_at = self._full_at.get(network_of(address), 0.0)
-        room = (FAILURES_AT_ONCE - 1) * MINUTE_S / FAILURES_A_MINUTE
-        return whole_seconds(full_at - self._now() - room)
+        full_at = self._full_at.get(client_network(address), 0.0)
+        room = (FAILURE_BURST - 1) * MINUTE_S / FAILURES_PER_MINUTE
+        return ceil_seconds(full_at - self._now() - room)
 
-    def note(self, address: str | None) -> None:
+    def record_failure(self, address: str | None) -> None:
         """An address was wrong."""
-        network, now = network_of(address), self._now()
+        network, now = client_network(address), self._now()
         with self._lock:
             full_at = max(self._full_at.pop(network, now), now)
-            self._full_at[network] = full_at + MINUTE_S / FAILURES_A_MINUTE
-            if len(self._full_at) > MOST_ADDRESSES:
+            self._full_at[network] = full_at + MINUTE_S / FAILURES_PER_MINUTE
+            if len(self._full_at) > MAX_ADDRESSES:
                 self._full_at.popitem(last=False)
 
 
-def purge_windows(session: Session, now: float) -> None:
+def delete_old_windows(session: Session, now: float) -> None:
     """Forget what was asked in minutes that are over."""
-    oldest = int(now // MINUTE_S) - KEPT_MINUTES
+    oldest = int(now // MINUTE_S) - RETENTION_MINUTES
     session.execute(delete(RateWindow).where(RateWindow.minute < oldest))
 
 
-def _add(session: Session, key_id: str, minute: int, news: int) -> int:
-    row = insert(RateWindow).values(api_key_id=key_id, minute=minute, used=news)
+def _add_requests(session: Session, key_id: str, minute: int, news: int) -> int:
+    row = insert(RateWindow).values(api_key_id=key_id, minute=minute, request_count=news)
     total = row.on_conflict_do_update(
         index_elements=[RateWindow.api_key_id, RateWindow.minute],
-        set_={"used": RateWindow.used + row.excluded.used},
-    ).returning(RateWindow.used)
+        set_={"request_count": RateWindow.request_count + row.excluded.request_count},
+    ).returning(RateWindow.request_count)
     return session.scalars(total).one()

@@ -8,15 +8,23 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.core.resources import Resources
-from app.jobs.closing import Done, Ending, FailedForGood, HandedBack, HeldJob, TriedAgain, close
-from app.jobs.handlers import MAX_ATTEMPTS, Handlers
+from app.jobs.handlers import MAX_ATTEMPTS, JobHandlers
+from app.jobs.outcomes import (
+    JobFailed,
+    JobLease,
+    JobOutcome,
+    JobReleased,
+    JobRetry,
+    JobSucceeded,
+    record_outcome,
+)
 from app.jobs.queue import enqueue
-from app.jobs.rescue import rescue
+from app.jobs.rescue import rescue_jobs
 
-HANDLERS = Handlers()
-HANDLERS.handles("toys.build", give_up="toys.give_up")(lambda _: None)
+HANDLERS = JobHandlers()
+HANDLERS.register("toys.build", on_failure="toys.give_up")(lambda _: None)
 
-BAD = FailedForGood(code="NO_WOOD", message="bring some")
+BAD = JobFailed(code="NO_WOOD", message="bring some")
 
 
 @pytest.fixture
@@ -29,7 +37,7 @@ def one(session: Session, query: str, **values: Any) -> Any:
     return session.execute(text(query), values).one()
 
 
-def held(session: Session, *, attempts: int = 0, silent_s: float = 0.0) -> HeldJob:
+def held(session: Session, *, attempts: int = 0, silent_s: float = 0.0) -> JobLease:
     """A job that a worker is doing who was last heard of so long ago."""
     enqueue(session, "toys.build", toy="boat")
     [worker_id] = one(
@@ -45,7 +53,7 @@ def held(session: Session, *, attempts: int = 0, silent_s: float = 0.0) -> HeldJ
         worker=worker_id,
         attempts=attempts,
     )
-    return HeldJob(
+    return JobLease(
         id=job_id,
         name="toys.build",
         arguments={"toy": "boat"},
@@ -54,7 +62,7 @@ def held(session: Session, *, attempts: int = 0, silent_s: float = 0.0) -> HeldJ
     )
 
 
-def state(session: Session, job: HeldJob) -> tuple[str, int]:
+def state(session: Session, job: JobLease) -> tuple[str, int]:
     query = "SELECT status::text, attempts FROM procrastinate_jobs WHERE id = :id"
     status, attempts = one(session, query, id=job.id)
     return status, attempts
@@ -63,23 +71,23 @@ def state(session: Session, job: HeldJob) -> tuple[str, int]:
 @pytest.mark.parametrize(
     ("ending", "status", "attempts"),
     [
-        (Done(), "succeeded", 1),
-        (TriedAgain(after_s=5), "todo", 1),
-        (HandedBack(), "todo", 0),
+        (JobSucceeded(), "succeeded", 1),
+        (JobRetry(delay_s=5), "todo", 1),
+        (JobReleased(), "todo", 0),
         (BAD, "failed", 1),
     ],
 )
 def test_a_job_ends_as_its_holder_says(
-    session: Session, ending: Ending, status: str, attempts: int
+    session: Session, ending: JobOutcome, status: str, attempts: int
 ) -> None:
     job = held(session)
 
-    assert close(session, job, ending, HANDLERS)
+    assert record_outcome(session, job, ending, HANDLERS)
 
     assert state(session, job) == (status, attempts)
 
 
-@pytest.mark.parametrize("ending", [Done(), HandedBack(), TriedAgain(after_s=0), BAD])
+@pytest.mark.parametrize("ending", [JobSucceeded(), JobReleased(), JobRetry(delay_s=0), BAD])
 @pytest.mark.parametrize(
     "meanwhile",
     [
@@ -90,13 +98,13 @@ def test_a_job_ends_as_its_holder_says(
     ],
 )
 def test_a_worker_that_lost_its_job_changes_nothing(
-    session: Session, ending: Ending, meanwhile: str
+    session: Session, ending: JobOutcome, meanwhile: str
 ) -> None:
     job = held(session)
     session.execute(text(f"UPDATE procrastinate_jobs SET {meanwhile}"))
     before = state(session, job)
 
-    assert not close(session, job, ending, HANDLERS)
+    assert not record_outcome(session, job, ending, HANDLERS)
 
     assert state(session, job) == before
     assert one(session, "SELECT count(*) FROM procrastinate_jobs") == (1,)
@@ -105,7 +113,7 @@ def test_a_worker_that_lost_its_job_changes_nothing(
 def test_a_failure_and_the_job_that_tells_of_it_come_together(session: Session) -> None:
     job = held(session)
 
-    close(session, job, BAD, HANDLERS)
+    record_outcome(session, job, BAD, HANDLERS)
 
     [arguments] = one(
         session, "SELECT args FROM procrastinate_jobs WHERE task_name = 'toys.give_up'"
@@ -116,7 +124,7 @@ def test_a_failure_and_the_job_that_tells_of_it_come_together(session: Session) 
 def test_the_job_of_a_silent_worker_waits_for_another(session: Session) -> None:
     job = held(session, silent_s=60)
 
-    assert rescue(session, HANDLERS, stalled_after_s=0) == 1
+    assert rescue_jobs(session, HANDLERS, stalled_after_s=0) == 1
 
     assert state(session, job) == ("todo", 1)
 
@@ -124,7 +132,7 @@ def test_the_job_of_a_silent_worker_waits_for_another(session: Session) -> None:
 def test_the_job_of_a_worker_that_was_just_heard_of_is_left_to_it(session: Session) -> None:
     job = held(session, silent_s=0)
 
-    assert rescue(session, HANDLERS, stalled_after_s=0.5) == 0
+    assert rescue_jobs(session, HANDLERS, stalled_after_s=0.5) == 0
 
     assert state(session, job) == ("doing", 0)
 
@@ -134,13 +142,13 @@ def test_after_a_restart_of_the_database_workers_get_time_to_be_heard(session: S
 
     held(session, silent_s=2 * a_year_s)
 
-    assert rescue(session, HANDLERS, stalled_after_s=a_year_s) == 0
+    assert rescue_jobs(session, HANDLERS, stalled_after_s=a_year_s) == 0
 
 
 def test_a_job_that_has_ended_its_workers_too_often_is_poison(session: Session) -> None:
     job = held(session, attempts=MAX_ATTEMPTS - 1, silent_s=60)
 
-    rescue(session, HANDLERS, stalled_after_s=0)
+    rescue_jobs(session, HANDLERS, stalled_after_s=0)
 
     assert state(session, job) == ("failed", MAX_ATTEMPTS)
     [arguments] = one(

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 from fastapi import FastAPI
 
-from app.access.limits import FAILURES_AT_ONCE, FailureLimit, RequestLimit, purge_windows
 from app.access.models import RateWindow
-from app.access.rules import network_of, new_token
+from app.access.rate_limits import FAILURE_BURST, FailureLimiter, RequestLimiter, delete_old_windows
+from app.access.rules import client_network, generate_token
 from app.access.service import ensure_first_admin_key
 from app.core.db import Database
 from app.core.encryption import Secret
 from app.core.resources import Resources
-from app.core.web.response_headers import AnswerHeaders
+from app.core.web.response_headers import ResponseHeadersMiddleware
 from tests.integration.access.toy_service import Call, Client, Workshop, toy_app
 
 GiveOut = Callable[..., str]
@@ -33,7 +33,7 @@ class Seconds:
 def limited(resources: Resources, workshop: Workshop) -> FastAPI:
     """The toy service where each key may ask three times a minute."""
     app = toy_app(replace(resources, options={"rate_limit": "3"}), workshop)
-    app.add_middleware(AnswerHeaders)
+    app.add_middleware(ResponseHeadersMiddleware)
     return app
 
 
@@ -62,52 +62,52 @@ def test_each_key_has_a_limit_of_its_own_and_refused_requests_count_too(
 
 
 def test_without_a_limit_no_header_tells_of_one(app: FastAPI, give_out: GiveOut) -> None:
-    app.add_middleware(AnswerHeaders)
+    app.add_middleware(ResponseHeadersMiddleware)
     assert "RateLimit" not in Client(app, give_out("read")).get("/toys").headers
 
 
 def test_the_next_minute_starts_anew(db: Database) -> None:
     now = Seconds(659.0)
-    limit = RequestLimit(db, 2, now=now)
-    assert [limit.take("k").exceeded for _ in range(3)] == [False, False, True]
-    assert limit.take("k").resets_s == 1
+    limit = RequestLimiter(db, 2, now=now)
+    assert [limit.count_request("k").exceeded for _ in range(3)] == [False, False, True]
+    assert limit.count_request("k").resets_s == 1
     now.now = 660.0
-    assert (limit.take("k").remaining, limit.take("k").resets_s) == (1, 60)
+    assert (limit.count_request("k").remaining, limit.count_request("k").resets_s) == (1, 60)
 
 
 def test_processes_hear_of_each_other_once_a_second(db: Database) -> None:
     now = Seconds()
-    first, second = RequestLimit(db, 10, now=now), RequestLimit(db, 10, now=now)
+    first, second = RequestLimiter(db, 10, now=now), RequestLimiter(db, 10, now=now)
     for _ in range(6):
-        first.take("k")
-        assert not first.is_due("k")
-    second.take("k")
+        first.count_request("k")
+        assert not first.is_sync_due("k")
+    second.count_request("k")
     now.now += 1.0
-    assert [first.is_due("k") for _ in range(3)] == [True, False, False]
+    assert [first.is_sync_due("k") for _ in range(3)] == [True, False, False]
     for limit in (first, second, first):
-        limit.share("k")
-    assert not first.is_due("k")
-    assert first.take("k").remaining == 10 - 7 - 1
-    assert [second.take("k").exceeded for _ in range(4)] == [False, False, False, True]
+        limit.sync("k")
+    assert not first.is_sync_due("k")
+    assert first.count_request("k").remaining == 10 - 7 - 1
+    assert [second.count_request("k").exceeded for _ in range(4)] == [False, False, False, True]
 
 
 def test_a_database_that_is_away_leaves_each_process_its_own_count() -> None:
     gone = Database("postgresql://nobody@127.0.0.1:1/gone", pool_size=1)
-    limit = RequestLimit(gone, 2, now=Seconds())
-    limit.take("k")
-    limit.share("k")
-    assert [limit.take("k").exceeded for _ in range(2)] == [False, True]
+    limit = RequestLimiter(gone, 2, now=Seconds())
+    limit.count_request("k")
+    limit.sync("k")
+    assert [limit.count_request("k").exceeded for _ in range(2)] == [False, True]
     gone.dispose()
 
 
 def test_minutes_that_are_over_are_forgotten(db: Database) -> None:
     for minute in (1, 5, 10):
         now = Seconds(minute * 60.0)
-        limit = RequestLimit(db, 10, now=now)
-        limit.take("k")
-        limit.share("k")
+        limit = RequestLimiter(db, 10, now=now)
+        limit.count_request("k")
+        limit.sync("k")
     with db.begin() as session:
-        purge_windows(session, 10 * 60.0)
+        delete_old_windows(session, 10 * 60.0)
         assert session.query(RateWindow.minute).order_by("minute").all() == [(5,), (10,)]
 
 
@@ -115,12 +115,12 @@ def test_wrong_keys_of_one_address_are_slowed_and_right_ones_never(
     app: FastAPI, give_out: GiveOut
 ) -> None:
     stranger = Client(app, "a guess of the admin key, one of many")
-    burst = stranger.all_at_once([Call("GET", "/toys", {})] * FAILURES_AT_ONCE)
+    burst = stranger.all_at_once([Call("GET", "/toys", {})] * FAILURE_BURST)
     assert {answer.status_code for answer in burst} == {401}
     slowed = stranger.get("/toys")
     assert slowed.status_code == 429
     assert 1 <= int(slowed.headers["Retry-After"]) <= 2
-    assert Client(app, new_token("read").text).get("/toys").status_code == 429
+    assert Client(app, generate_token("read").text).get("/toys").status_code == 429
     assert Client(app, give_out("read")).get("/toys").status_code == 200
 
 
@@ -130,7 +130,7 @@ def test_while_an_address_is_slowed_no_guess_is_looked_up_even_a_right_one(
     key = Secret("the key that the operator chose")
     ensure_first_admin_key(db, resources.data_dir, key)
     guesses = Client(app, "a guess of the admin key, one of many")
-    guesses.all_at_once([Call("GET", "/toys", {})] * FAILURES_AT_ONCE)
+    guesses.all_at_once([Call("GET", "/toys", {})] * FAILURE_BURST)
     assert Client(app, key.reveal()).get("/toys").status_code == 429
 
 
@@ -141,32 +141,32 @@ def test_a_chosen_key_that_was_valid_before_is_not_locked_out(
     ensure_first_admin_key(db, resources.data_dir, Secret(str(owner.token)))
     assert owner.get("/toys").status_code == 200
     guesses = Client(app, "a guess of the admin key, one of many")
-    guesses.all_at_once([Call("GET", "/toys", {})] * (FAILURES_AT_ONCE + 1))
+    guesses.all_at_once([Call("GET", "/toys", {})] * (FAILURE_BURST + 1))
     assert guesses.get("/toys").status_code == 429
     assert owner.get("/toys").status_code == 200
 
 
 def test_an_address_may_be_wrong_again_when_it_has_waited() -> None:
     now = Seconds()
-    failures = FailureLimit(now=now)
-    for _ in range(FAILURES_AT_ONCE):
-        assert failures.wait_s("192.0.2.1") == 0
-        failures.note("192.0.2.1")
-    assert failures.wait_s("192.0.2.1") == 2  # 30 a minute: one more each 2 s
-    assert failures.wait_s("192.0.2.2") == 0
+    failures = FailureLimiter(now=now)
+    for _ in range(FAILURE_BURST):
+        assert failures.retry_after_s("192.0.2.1") == 0
+        failures.record_failure("192.0.2.1")
+    assert failures.retry_after_s("192.0.2.1") == 2  # 30 a minute: one more each 2 s
+    assert failures.retry_after_s("192.0.2.2") == 0
     now.now += 1.5
-    assert failures.wait_s("192.0.2.1") == 1
+    assert failures.retry_after_s("192.0.2.1") == 1
     now.now += 0.5
-    assert failures.wait_s("192.0.2.1") == 0
-    failures.note("192.0.2.1")
-    assert failures.wait_s("192.0.2.1") == 2
+    assert failures.retry_after_s("192.0.2.1") == 0
+    failures.record_failure("192.0.2.1")
+    assert failures.retry_after_s("192.0.2.1") == 2
 
 
 def test_many_addresses_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.access.limits.MOST_ADDRESSES", 3)
-    failures = FailureLimit(now=Seconds())
+    monkeypatch.setattr("app.access.rate_limits.MAX_ADDRESSES", 3)
+    failures = FailureLimiter(now=Seconds())
     for number in range(10):
-        failures.note(f"192.0.2.{number}")
+        failures.record_failure(f"192.0.2.{number}")
     assert len(failures._full_at) == 3
 
 
@@ -182,4 +182,4 @@ def test_many_addresses_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_an_address_stands_for_its_network(address: str | None, network: str) -> None:
-    assert network_of(address) == network
+    assert client_network(address) == network

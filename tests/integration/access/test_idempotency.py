@@ -11,7 +11,7 @@ from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
 from app.access.models import IdempotencyKey
-from app.access.service import purge_expired
+from app.access.service import delete_expired_responses
 from app.core.db import Database
 from app.core.resources import Resources
 from tests.integration.access.toy_service import Call, Client, Clock, Workshop, toy_app
@@ -266,10 +266,10 @@ def test_answers_are_forgotten_after_a_day(client: Client, clock: Clock, db: Dat
     client.post("/toys", **with_key("new"))
     clock.forward(hours=23)
     with db.begin() as session:
-        assert purge_expired(session, clock()) == 1
+        assert delete_expired_responses(session, clock()) == 1
     assert remembered(db) == 1
     with db.begin() as session:
-        assert purge_expired(session, clock()) == 0
+        assert delete_expired_responses(session, clock()) == 0
 
 
 def test_a_stored_answer_is_sealed(client: Client, db: Database) -> None:
@@ -278,7 +278,7 @@ def test_a_stored_answer_is_sealed(client: Client, db: Database) -> None:
         row = session.execute(
             text("SELECT row_to_json(k)::text FROM idempotency_keys k")
         ).scalar_one()
-    assert json.loads(row)["answer"].startswith("v1.")
+    assert json.loads(row)["response"].startswith("v1.")
     assert [word for word in ("bear", "hush", str(client.token)) if word in row] == []
 
 
