@@ -34,13 +34,13 @@ def purge(
     the runs, and workers delete the rows.
     """
     from app.core.settings import load_settings
-    from app.runs.retention import runs_before
+    from app.runs.retention import count_runs_before
     from app.startup import opened_resources
 
     with opened_resources(load_settings(), name="mosaico-purge", pool_size=1) as res:
         cutoff = res.clock() - timedelta(days=older_than)
         with res.db.read() as session:
-            old = runs_before(session, cutoff, benchmark_id=benchmark)
+            old = count_runs_before(session, cutoff, benchmark_id=benchmark)
         summary = (
             f"{old.runs} runs with {old.traces} traces ended before {cutoff:%Y-%m-%d %H:%M} UTC"
         )

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from app.core.resources import Resources
 from app.core.settings import Settings
-from app.runs.stalled_runs import fail_stale_runs
+from app.runs.stalled_runs import fail_runs_without_progress
 from app.schedules.firing import delete_old_fires
 from app.schedules.ticker import Ticker
 from app.startup import opened_resources, set_up_logs
@@ -47,7 +47,7 @@ def run_scheduler(settings: Settings) -> None:
 def fail_stalled_runs(resources: Resources, stale_after: timedelta) -> None:
     """Fail runs that make no progress and have no job left."""
     with resources.db.begin() as session:
-        run_ids = fail_stale_runs(session, resources.clock(), stale_after)
+        run_ids = fail_runs_without_progress(session, resources.clock(), stale_after)
     if run_ids:
         log.warning("failed %d stalled runs: %s", len(run_ids), ", ".join(run_ids))
 

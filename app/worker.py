@@ -20,7 +20,7 @@ from app.notifications.service import delete_old_notifications
 from app.plugins import load_plugins
 from app.runs import tasks as run_tasks
 from app.runs.llm_cache import evict_expired_answers
-from app.runs.retention import purge_kept_runs
+from app.runs.retention import purge_expired_runs
 from app.schedules import daily_summary, missed_schedules
 from app.schedules import tasks as schedule_tasks
 from app.startup import opened_resources, set_up_logs
@@ -113,7 +113,7 @@ def _purge(resources: Resources) -> None:
         delete_finished_jobs,
         delete_expired_events,
         delete_old_notifications,
-        purge_kept_runs,
+        purge_expired_runs,
         evict_expired_answers,
     ):
         purged = 1

@@ -47,7 +47,7 @@ from app.core.keyset import encode_cursor
 from app.core.migrations import upgrade
 from app.core.resources import Resources
 from app.results.models import BenchmarkRun
-from app.runs.router import view
+from app.runs.router import run_view
 from app.runs.schemas import RunView
 from benchmarks.rows import BenchRow, interleave
 from tests.support.postgres import cluster, drop_database, make_database
@@ -343,12 +343,12 @@ def orm_app(url: str, driver: str = "psycopg") -> FastAPI:
         run = await session.get(BenchmarkRun, run_id)
         if run is None:
             raise HTTPException(404)
-        return view(run)
+        return run_view(run)
 
     @app.get("/api/v1/benchmark-runs", response_model=dict[str, list[RunView]])
     async def list_runs(session: Opened, limit: int = PAGE) -> Any:
         newest = select_rows(BenchmarkRun).order_by(BenchmarkRun.seq.desc()).limit(limit)
-        return {"items": [view(run) for run in await session.scalars(newest)]}
+        return {"items": [run_view(run) for run in await session.scalars(newest)]}
 
     return app
 

@@ -39,7 +39,7 @@ from app.metrics.lost_calls import failure_of_lost_call
 from app.metrics.registry import column_of, provider_for
 from app.metrics.run_value import is_counted, is_run_metric
 from app.metrics.types import Direction, MetricFailed, MetricRef, MetricSpec
-from app.results.plan import Differences, PlannedMetric, RunPlan, differences
+from app.results.plan import PlanDifferences, PlannedMetric, RunPlan, compare_plans
 from app.results.rules import Validity, ValidityVerdict
 from app.statistics.verdict import Scale, Side, Verdict, VerdictRule
 from app.traces.types import Trace
@@ -155,9 +155,9 @@ class Case:
         return {metric.column: metric.ref for metric in self.plan.metrics if is_counted(metric.ref)}
 
     @property
-    def differences(self) -> Differences:
+    def differences(self) -> PlanDifferences:
         earlier = self.baseline.runs if self.baseline else ()
-        return differences((run.plan for run in earlier), self.plan)
+        return compare_plans((run.plan for run in earlier), self.plan)
 
     def question(self, run: ItemTable, pairing: Pairing | None) -> Question:
         differs = self.differences
@@ -287,12 +287,12 @@ class Case:
             },
         )
 
-    def _no_metric(self, metric: PlannedMetric, differs: Differences) -> ValueVerdict:
+    def _no_metric(self, metric: PlannedMetric, differs: PlanDifferences) -> ValueVerdict:
         if metric.column in differs.metrics:
             return not_compared(OTHER_METRIC, Verdict.INVALID)
         return not_compared(WHOLE_RUN)
 
-    def _no_kpi(self, one: KpiValue, differs: Differences) -> ValueVerdict:
+    def _no_kpi(self, one: KpiValue, differs: PlanDifferences) -> ValueVerdict:
         if one.value is None:
             return not_compared(f"it has no value: {one.reason}", has_value=False)
         if one.kpi.id in differs.kpis:

@@ -27,7 +27,7 @@ from app.core.db import Database
 from app.core.errors import Conflict, Invalid, Unavailable
 from app.jobs.pool import CallLost, ProcessPool
 from app.kpis.evaluate import KpiValue
-from app.kpis.queries import kpis_of_run
+from app.kpis.queries import get_kpis_of_run
 from app.metrics.registry import load_metrics
 from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
@@ -204,7 +204,7 @@ def _invalidity(run: BenchmarkRun) -> Sequence[str]:
 
 
 def _kpi_values(session: Session, run: BenchmarkRun, plan: RunPlan) -> list[KpiValue]:
-    stored = {kpi.kpi_id: kpi for kpi in kpis_of_run(session, run.seq)}
+    stored = {kpi.kpi_id: kpi for kpi in get_kpis_of_run(session, run.seq)}
     return [
         KpiValue(kpi=kpi, value=stored[kpi.id].value, reason=stored[kpi.id].undefined_reason)
         for kpi in plan.kpis

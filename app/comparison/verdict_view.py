@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from app.kpis.verdicts import BaselineRuns, ComparedItems, RunVerdict, ValueVerdict
-from app.results.plan import Differences
+from app.results.plan import PlanDifferences
 from app.statistics.verdict import ChangeVerdict, Note, Scale, Side, Verdict
 
 NOT_COMPARABLE = "not comparable with its baseline"
@@ -38,7 +38,7 @@ def run_not_compared(
     verdict: Verdict | None,
     *,
     baseline: BaselineRuns | None,
-    differences: Differences,
+    differences: PlanDifferences,
 ) -> RunVerdict:
     """The verdict of a run that was not compared."""
     return RunVerdict(
@@ -46,7 +46,7 @@ def run_not_compared(
         reason=reason,
         explanation=f"{_capitalized(reason)}.",
         baseline=baseline,
-        differences=differences.told,
+        differences=differences.descriptions,
         conditions=differences.conditions,
     )
 
@@ -101,7 +101,7 @@ def render_run(
     *,
     baseline: BaselineRuns | None,
     items: ComparedItems,
-    differences: Differences,
+    differences: PlanDifferences,
 ) -> RunVerdict:
     """The verdict of a run: that of its KPIs, or of its metrics when it has no KPI.
 
@@ -109,7 +109,7 @@ def render_run(
     """
     counts = Counter(str(value.verdict) for value in (kpis or metrics) if value.verdict is not None)
     verdict = next((verdict for verdict in _BY_PRIORITY if counts[verdict]), None)
-    all_differences = [*_item_differences(items), *differences.told]
+    all_differences = [*_item_differences(items), *differences.descriptions]
     reason = _reason(verdict, all_differences)
     return RunVerdict(
         verdict=verdict,
@@ -120,7 +120,7 @@ def render_run(
                 if reason
                 else _summary(counts, "KPI" if kpis else "metric"),
                 *_item_sentences(items),
-                *([f"Differences: {'; '.join(all_differences)}."] if all_differences else []),
+                *([f"PlanDifferences: {'; '.join(all_differences)}."] if all_differences else []),
             ]
         ),
         baseline=baseline,

@@ -29,7 +29,7 @@ from app.metrics.run_value import is_run_metric
 from app.metrics.types import Direction, MetricRef, MetricSkipped, Missing
 from app.results.plan import PlannedMetric, RunPlan
 from app.results.queries import ScoredTrace
-from app.results.rules import Validity, judge_validity
+from app.results.rules import Validity, assess_validity
 from app.runs.scoring import Columns
 from app.traces.ndjson import iter_traces
 from app.traces.types import Trace
@@ -119,7 +119,7 @@ def _file(path: Path, measures: Measures) -> _File:
         ItemRow(0, light[at].traits.item_id, light[at].traits.revision, [], list(rows[at].values))
         for at in order
     )
-    found = judge_validity(
+    found = assess_validity(
         columns.tally(), min_coverage=MIN_COVERAGE, max_error_share=MAX_ERROR_SHARE
     )
     side = ComparisonSide(

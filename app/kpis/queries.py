@@ -32,7 +32,7 @@ def list_kpi_history(
     return select_page(session, statement, keys=[KpiHistory.id], query=query)
 
 
-def kpis_of_run(session: Session, run_seq: int) -> list[KpiHistory]:
+def get_kpis_of_run(session: Session, run_seq: int) -> list[KpiHistory]:
     """The KPI values of one run, by name."""
     statement = select(KpiHistory).where(KpiHistory.run_seq == run_seq)
     return list(session.scalars(statement.order_by(KpiHistory.name, KpiHistory.id)))

@@ -23,10 +23,10 @@ from app.formula.errors import InvalidFormula
 from app.kpis import queries
 from app.kpis.schemas import (
     FormulaBody,
-    FormulaCheck,
+    FormulaErrorView,
     FormulaEvaluation,
-    FormulaMistake,
-    FormulaResult,
+    FormulaValidationView,
+    FormulaValueView,
     KpiValueView,
 )
 
@@ -59,15 +59,15 @@ def list_kpi_history(
 
 
 @router.post("/kpi-formulas/validate", dependencies=[Depends(require_role("read"))])
-def validate_formula(body: FormulaBody) -> FormulaCheck:
+def validate_formula(body: FormulaBody) -> FormulaValidationView:
     """Check a formula without saving it: every mistake at once, or its canonical form."""
     result = validate(body.formula)
-    return FormulaCheck(
+    return FormulaValidationView(
         valid=result.success,
         formula=format_formula(body.formula) if result.success else None,
         referenced_metrics=sorted(result.referenced_metrics),
         errors=[
-            FormulaMistake(
+            FormulaErrorView(
                 line=mistake.line,
                 column=mistake.column,
                 span=(mistake.span.start, mistake.span.end),
@@ -79,14 +79,14 @@ def validate_formula(body: FormulaBody) -> FormulaCheck:
 
 
 @router.post("/kpi-formulas/evaluate", dependencies=[Depends(require_role("read"))])
-def evaluate_formula(body: FormulaEvaluation) -> FormulaResult:
+def evaluate_formula(body: FormulaEvaluation) -> FormulaValueView:
     """Evaluate a formula on given values; a missing value makes it undefined, with the reason."""
     result = validate(body.formula)
     if not result.success:
         raise InvalidFormula(result.errors)
     _require_readable(body.values)
     value = compile_formula(body.formula).evaluate(by_reference(body.values))
-    return FormulaResult(value=value.value, undefined_reason=value.reason)
+    return FormulaValueView(value=value.value, undefined_reason=value.reason)
 
 
 @router.get("/kpi-formulas/help", dependencies=[Depends(require_role("read"))])

@@ -35,13 +35,13 @@ class KpiValueView(WireModel):
     recorded_at: datetime
 
 
-Formula = Annotated[
+FormulaText = Annotated[
     str, Field(min_length=1, max_length=4096, examples=["WEIGHTED_SUM(ROUGE:0.7, BLEU:0.3)"])
 ]
 
 
 class FormulaBody(WireModel):
-    formula: Formula
+    formula: FormulaText
 
 
 class FormulaEvaluation(FormulaBody):
@@ -53,7 +53,7 @@ class FormulaEvaluation(FormulaBody):
     ]
 
 
-class FormulaMistake(WireModel):
+class FormulaErrorView(WireModel):
     """`span` gives start and end offset in the formula."""
 
     line: int
@@ -62,16 +62,16 @@ class FormulaMistake(WireModel):
     message: str
 
 
-class FormulaCheck(WireModel):
+class FormulaValidationView(WireModel):
     """What the checker says of a formula; `formula` is its canonical form when it is valid."""
 
     valid: bool
     formula: str | None
     referenced_metrics: list[str]
-    errors: list[FormulaMistake]
+    errors: list[FormulaErrorView]
 
 
-class FormulaResult(WireModel):
+class FormulaValueView(WireModel):
     """`value` is null when the KPI is undefined; `undefinedReason` says why."""
 
     value: float | None

@@ -14,7 +14,7 @@ from app.comparison.stored_runs import comparable
 from app.core.errors import Invalid, NotFound
 from app.core.resources import Resources
 from app.kpis.models import KpiHistory
-from app.kpis.queries import kpis_of_run
+from app.kpis.queries import get_kpis_of_run
 from app.kpis.verdicts import ValueVerdict
 from app.metrics.registry import provider_for
 from app.metrics.types import Direction
@@ -38,7 +38,7 @@ def trend_picture(res: Resources, run_id: str, kpi: str | None) -> str:
     """A KPI of the agent up to this run; the first by name when none is named."""
     with res.db.read() as session:
         run = get_run(session, run_id)
-        known = kpis_of_run(session, run.seq)
+        known = get_kpis_of_run(session, run.seq)
         chosen = [each for each in known if kpi in (None, each.kpi_id, each.name)]
         if not chosen:
             names = ", ".join(each.name for each in known) or "none"

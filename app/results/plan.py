@@ -39,7 +39,7 @@ _MEASURED = {
 }  # fmt: skip
 
 
-class Reads(NamedTuple):
+class SourceSelection(NamedTuple):
     """Which source a run reads, which dataset of it, and with whose credentials."""
 
     source: str
@@ -72,14 +72,14 @@ class PlannedJudgeCalibration(_Frozen):
     max_error: float
 
 
-class Differences(NamedTuple):
+class PlanDifferences(NamedTuple):
     """In what earlier plans differ: metrics (by column) and KPIs (by id) whose values mean
     something else now, and all of it in words; `conditions` are those that touch every value.
     """
 
     metrics: frozenset[str]
     kpis: frozenset[str]
-    told: tuple[str, ...]
+    descriptions: tuple[str, ...]
     conditions: tuple[str, ...] = ()
 
 
@@ -113,9 +113,9 @@ class RunPlan(_Frozen):
         return tuple(metric.ref for metric in self.metrics)
 
     @property
-    def reads(self) -> "Reads":
+    def source_selection(self) -> "SourceSelection":
         """What is asked for, the name of the run apart."""
-        return Reads(
+        return SourceSelection(
             self.source,
             self.dataset_ref,
             self.agent_id,
@@ -142,20 +142,20 @@ class RunPlan(_Frozen):
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()
 
 
-def differences(earlier: Iterable[RunPlan], now: RunPlan) -> Differences:
+def compare_plans(earlier: Iterable[RunPlan], now: RunPlan) -> PlanDifferences:
     """What of a plan cannot be compared with earlier ones, and what a reader should know of the
     rest.
     """
     found = [_differences(before, now) for before in earlier]
-    return Differences(
+    return PlanDifferences(
         frozenset[str]().union(*(each.metrics for each in found)),
         frozenset[str]().union(*(each.kpis for each in found)),
-        tuple(dict.fromkeys(said for each in found for said in each.told)),
+        tuple(dict.fromkeys(said for each in found for said in each.descriptions)),
         tuple(dict.fromkeys(said for each in found for said in each.conditions)),
     )
 
 
-def _differences(before: RunPlan, now: RunPlan) -> Differences:
+def _differences(before: RunPlan, now: RunPlan) -> PlanDifferences:
     versions = {metric.column: metric.version for metric in before.metrics}
     metrics = frozenset(
         metric.column for metric in now.metrics if versions.get(metric.column) != metric.version
@@ -178,7 +178,7 @@ def _differences(before: RunPlan, now: RunPlan) -> Differences:
         ),
         *conditions,
     ]
-    return Differences(metrics, frozenset(rewritten | touched), tuple(told), conditions)
+    return PlanDifferences(metrics, frozenset(rewritten | touched), tuple(told), conditions)
 
 
 def _other_conditions(before: RunPlan, now: RunPlan) -> Iterator[str]:

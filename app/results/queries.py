@@ -25,7 +25,7 @@ PAGE_BYTES = 8 * 1024 * 1024
 
 # Built once: that takes as long as the rest of the read.
 _RUNS = BenchmarkRun.__table__
-_NOT_SHOWN = (
+_HIDDEN_COLUMNS = (
     "plan",
     "metric_keys",
     "collection_id",
@@ -33,7 +33,7 @@ _NOT_SHOWN = (
     "shards_total",
     "shards_done",
 )
-SHOWN = select(*(column for column in _RUNS.columns if column.key not in _NOT_SHOWN))
+RUN_COLUMNS = select(*(column for column in _RUNS.columns if column.key not in _HIDDEN_COLUMNS))
 _NEWEST = [_RUNS.c.seq]
 _FILTERS = {
     "benchmark_id": _RUNS.c.benchmark_id == bindparam("benchmark_id"),
@@ -42,7 +42,7 @@ _FILTERS = {
     "since": _RUNS.c.created_at >= bindparam("since"),
     "until": _RUNS.c.created_at < bindparam("until"),
 }
-SHOWN_RUN = compile_sql(SHOWN.where(_RUNS.c.id == bindparam("run_id")))
+SHOWN_RUN = compile_sql(RUN_COLUMNS.where(_RUNS.c.id == bindparam("run_id")))
 
 # A plain yes or no: why not is found out by whoever asks for it.
 RUNNABLE = text(
@@ -96,7 +96,7 @@ class ScoredTrace(NamedTuple):
     item_id: str
 
 
-class TraceRow(NamedTuple):
+class MeasuredTrace(NamedTuple):
     """A measured trace with its texts."""
 
     result: TraceResult
@@ -130,7 +130,7 @@ def get_run(session: Session, run_id: str, *, for_update: bool = False) -> Bench
     return run
 
 
-def get_shown_run(db: Database, run_id: str) -> Mapping[str, Any]:
+def get_run_columns(db: Database, run_id: str) -> Mapping[str, Any]:
     """The shown columns of a run, without its plan, which is long: what clients ask most often."""
     run = db.fetch_row(SHOWN_RUN, {"run_id": run_id})
     if run is None:
@@ -163,7 +163,7 @@ def list_runs(
 
 @cache
 def _listing(given: tuple[str, ...], *, beyond: bool) -> str:
-    statement = SHOWN.where(*(_FILTERS[name] for name in given))
+    statement = RUN_COLUMNS.where(*(_FILTERS[name] for name in given))
     return build_page_sql(statement, keys=_NEWEST, after_cursor=beyond)
 
 
@@ -179,7 +179,9 @@ def lock_shards(session: Session, run_seq: int) -> None:
     session.execute(statement.order_by(RunShard.shard).with_for_update())
 
 
-def summaries_after(session: Session, run_seq: int, shard: int, limit: int) -> list[RunShard]:
+def list_summarized_shards(
+    session: Session, run_seq: int, shard: int, limit: int
+) -> list[RunShard]:
     """The next shards of a run that hold summaries."""
     statement = (
         select(RunShard)
@@ -201,12 +203,14 @@ def list_shard_ranges(
     return [ShardRange(first, last) for first, last in session.execute(SHARD_RANGES, asked)]
 
 
-def metrics_of_run(session: Session, run_seq: int) -> list[RunMetric]:
+def list_run_metrics(session: Session, run_seq: int) -> list[RunMetric]:
     statement = select(RunMetric).where(RunMetric.run_seq == run_seq)
     return list(session.scalars(statement.order_by(RunMetric.ordinal)))
 
 
-def results_of_run(session: Session, run: BenchmarkRun, query: PageQuery) -> PageRows[TraceRow]:
+def list_trace_results(
+    session: Session, run: BenchmarkRun, query: PageQuery
+) -> PageRows[MeasuredTrace]:
     """The measured traces of a run, in the order of their source; fewer than asked for where
     their texts are long.
     """
@@ -220,7 +224,7 @@ def results_of_run(session: Session, run: BenchmarkRun, query: PageQuery) -> Pag
     )
     by_position = {trace.position: trace for trace in session.scalars(traces)}
     shown = page.rows[: len(positions)]
-    rows = [TraceRow(result, by_position[result.position]) for result in shown]
+    rows = [MeasuredTrace(result, by_position[result.position]) for result in shown]
     cut = len(shown) < len(page.rows)
     return PageRows(rows, encode_cursor([shown[-1].position]) if cut else page.next_cursor)
 
@@ -253,7 +257,7 @@ def _within(session: Session, run: BenchmarkRun, positions: Sequence[int]) -> li
     return found
 
 
-def scored_from(
+def read_scored_traces(
     session: Session, run_seq: int, collection_id: int, first: int, limit: int
 ) -> list[ScoredTrace]:
     """So many measured traces of a run from a position on; fewer at its end."""
@@ -286,7 +290,9 @@ def has_trials(session: Session, collection_id: int) -> bool:
     return bool(session.scalar(select(trials.where(CollectedTrace.trial != first).exists())))
 
 
-def values_from(session: Session, run_seq: int, position: int, limit: int) -> list[TraceValues]:
+def read_trace_values(
+    session: Session, run_seq: int, position: int, limit: int
+) -> list[TraceValues]:
     """The values of the traces of a run from a position on, in order."""
     statement = (
         select(TraceResult.position, CollectedTrace.trace_id, TraceResult.values)

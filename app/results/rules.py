@@ -38,11 +38,11 @@ class Validity(StrEnum):
 
 
 FINAL = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED})
-FOLLOWS = {
+NEXT_STATUSES = {
     RunStatus.PENDING: {RunStatus.RUNNING, RunStatus.FAILED, RunStatus.CANCELLED},
     RunStatus.RUNNING: {RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED},
 }
-RETRIED = frozenset({RunStatus.FAILED, RunStatus.CANCELLED})
+RETRYABLE = frozenset({RunStatus.FAILED, RunStatus.CANCELLED})
 
 
 class IllegalTransition(Conflict):
@@ -70,7 +70,7 @@ def require_traces(run_id: str, purged_at: datetime | None) -> None:
 
 def require_transition(run_id: str, now: RunStatus, then: RunStatus) -> None:
     """Raise `IllegalTransition` unless `then` may follow `now`."""
-    if then not in FOLLOWS.get(now, set()):
+    if then not in NEXT_STATUSES.get(now, set()):
         raise IllegalTransition(
             f"the run {run_id} is {now}; a {now} run cannot become {then}."
             + (" It is final: start a new run instead." if now.is_final else "")
@@ -79,7 +79,7 @@ def require_transition(run_id: str, now: RunStatus, then: RunStatus) -> None:
 
 def require_retryable(run_id: str, status: RunStatus, retry_count: int) -> None:
     """Raise `IllegalTransition` unless a new attempt may be made."""
-    if status not in RETRIED:
+    if status not in RETRYABLE:
         raise IllegalTransition(
             f"the run {run_id} is {status}; only FAILED and CANCELLED runs are retried."
             " Start a new run instead."
@@ -92,7 +92,7 @@ def require_retryable(run_id: str, status: RunStatus, retry_count: int) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class TraceTally:
     """How the traces of a run fared.
 
     `covered`: neither lost nor without a text that a metric needs. `lost`: ended by
@@ -102,7 +102,7 @@ class Tally:
     total: int
     covered: int
     lost: int
-    asked: int
+    measurements: int
     failed: int
 
 
@@ -116,7 +116,9 @@ class ValidityVerdict:
     error_share: float
 
 
-def judge_validity(tally: Tally, *, min_coverage: float, max_error_share: float) -> ValidityVerdict:
+def assess_validity(
+    tally: TraceTally, *, min_coverage: float, max_error_share: float
+) -> ValidityVerdict:
     """Whether enough of a run was measured; no trace at all is never valid."""
     if tally.total == 0:
         return ValidityVerdict(
@@ -126,7 +128,7 @@ def judge_validity(tally: Tally, *, min_coverage: float, max_error_share: float)
             error_share=0.0,
         )
     coverage = tally.covered / tally.total
-    broken = tally.failed / tally.asked if tally.asked else 0.0
+    broken = tally.failed / tally.measurements if tally.measurements else 0.0
     error_share = max(tally.lost / tally.total, broken)
     reasons = []
     if coverage < min_coverage:
@@ -144,14 +146,14 @@ def judge_validity(tally: Tally, *, min_coverage: float, max_error_share: float)
     )
 
 
-def with_reason(found: ValidityVerdict, reason: str | None) -> ValidityVerdict:
+def add_reason(found: ValidityVerdict, reason: str | None) -> ValidityVerdict:
     """The same, and invalid for one more reason where there is one."""
     if reason is None:
         return found
     return replace(found, validity=Validity.INVALID, reasons=(*found.reasons, reason))
 
 
-def drift_reason(
+def judge_error_reason(
     judge: str, gold: Sequence[float], scores: Sequence[float | None], *, max_error: float
 ) -> str | None:
     """Why a judge is not to be trusted, by its scores of answers that people scored; None where it

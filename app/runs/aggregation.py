@@ -6,7 +6,7 @@ from app.kpis.evaluate import evaluate_kpis
 from app.metrics.aggregate import Aggregate
 from app.metrics.registry import column_of
 from app.results import queries
-from app.results.rules import judge_validity, with_reason
+from app.results.rules import add_reason, assess_validity
 from app.results.run_result import RunResult
 from app.runs.collect import count_absent_traces
 from app.runs.judge_calibration import check_judge
@@ -28,8 +28,10 @@ def compute_result(job: JobContext, lease: RunLease) -> RunResult:
     kpis = evaluate_kpis(
         plan.kpis, lambda key, statistic: aggregates[column_of(key)].statistic(statistic)
     )
-    validity = with_reason(
-        judge_validity(tally, min_coverage=plan.min_coverage, max_error_share=plan.max_error_share),
+    validity = add_reason(
+        assess_validity(
+            tally, min_coverage=plan.min_coverage, max_error_share=plan.max_error_share
+        ),
         check_judge(job, lease, job.checkpoint),
     )
     verdicts = judge_run(
@@ -63,7 +65,7 @@ def _read_columns(job: JobContext, lease: RunLease) -> Columns:
     while True:
         job.checkpoint()
         with job.resources.db.read() as session:
-            rows = queries.scored_from(
+            rows = queries.read_scored_traces(
                 session, lease.run_seq, lease.collection_id, first, TRACES_PER_READ
             )
         if not rows:
@@ -82,7 +84,7 @@ def _with_run_values(
     run_values, shard = RunValues(lease.plan.refs, job), -1
     while run_values:
         with job.resources.db.read() as session:
-            shards = queries.summaries_after(session, lease.run_seq, shard, SHARDS_PER_READ)
+            shards = queries.list_summarized_shards(session, lease.run_seq, shard, SHARDS_PER_READ)
         if not shards:
             break
         run_values.add([row.summaries for row in shards])

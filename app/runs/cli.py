@@ -273,12 +273,12 @@ def _print_started(api: "ApiClient", run: JSON) -> None:
 
 def _watch(api: "ApiClient", run_id: str, *, quiet: bool, jsonl: bool = False) -> JSON:
     """The run after it has ended. Ctrl-C ends the command, not the run."""
-    from app.runs.progress import follow
+    from app.runs.progress import follow_run
 
     print_progress = _print_nothing if quiet else _progress_printer()
     latest: JSON | None = None
     try:
-        for run in follow(api, _path(run_id)):
+        for run in follow_run(api, _path(run_id)):
             if jsonl and run != latest:
                 print_json(run, flush=True)
             latest = run
@@ -294,10 +294,10 @@ class _ProgressLine:
     """Progress on a terminal: one line that is overwritten."""
 
     def __call__(self, run: JSON) -> None:
-        from app.runs.progress import describe
+        from app.runs.progress import describe_run
 
         width = shutil.get_terminal_size().columns - 1
-        sys.stderr.write(f"\r{describe(run)[:width]}\x1b[K")
+        sys.stderr.write(f"\r{describe_run(run)[:width]}\x1b[K")
         sys.stderr.flush()
 
 
@@ -305,15 +305,15 @@ class _ProgressLog:
     """Progress in a log: few lines, at most one per tenth of the traces or 30 s."""
 
     def __init__(self) -> None:
-        from app.runs.progress import Progress
+        from app.runs.progress import ProgressReporter
 
-        self._progress = Progress()
+        self._progress = ProgressReporter()
 
     def __call__(self, run: JSON) -> None:
-        from app.runs.progress import describe
+        from app.runs.progress import describe_run
 
         if self._progress.is_due(run, time.monotonic()):
-            print_status(f"run {format_cell(run['id'])} {describe(run)}")
+            print_status(f"run {format_cell(run['id'])} {describe_run(run)}")
 
 
 def _print_nothing(run: JSON) -> None:
@@ -344,11 +344,11 @@ def _detach(api: "ApiClient", run_id: str) -> NoReturn:
 
 
 def _finish(run: JSON, *, exit_status: bool) -> None:
-    from app.runs.progress import describe, exit_code_of
+    from app.runs.progress import describe_run, run_exit_code
 
     clear = CLEAR_LINE if isinstance(_progress_printer(), _ProgressLine) else ""
-    print_status(f"{clear}run {format_cell(run['id'])} {describe(run)}")
+    print_status(f"{clear}run {format_cell(run['id'])} {describe_run(run)}")
     if run["status"] == RunStatus.COMPLETED:
         print_status(f"next: `mosaico runs show {format_cell(run['id'])}`")
-    if exit_status and exit_code_of(run):
-        raise typer.Exit(exit_code_of(run))
+    if exit_status and run_exit_code(run):
+        raise typer.Exit(run_exit_code(run))

@@ -126,4 +126,6 @@ def _reads_the_same(run: BenchmarkRun, plan: RunPlan) -> bool:
     if run.plan is None:
         return False
     earlier = RunPlan.model_validate(run.plan)
-    return (run.run_name or earlier.run_name) == plan.run_name and earlier.reads == plan.reads
+    return (
+        run.run_name or earlier.run_name
+    ) == plan.run_name and earlier.source_selection == plan.source_selection

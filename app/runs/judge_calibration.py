@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from app.jobs.handlers import JobContext
 from app.results.plan import PlannedJudgeCalibration
-from app.results.rules import drift_reason
+from app.results.rules import judge_error_reason
 from app.runs.leases import RunLease
 from app.runs.llm_metrics import measure_traces
 from app.traces.types import Trace
@@ -24,7 +24,7 @@ def check_judge(job: JobContext, lease: RunLease, checkpoint: Callable[[], None]
         # Answers of earlier runs would show the judge as it was then.
         cache_suffix=f"#run-{lease.run_seq}",
     )
-    return drift_reason(
+    return judge_error_reason(
         calibration.metric.column,
         [answer["gold"] for answer in calibration.answers],
         [row.values[0] for row in rows],

@@ -19,7 +19,7 @@ PATIENCE_S = 60.0
 RECONNECT_S = 0.5
 
 
-class Progress:
+class ProgressReporter:
     """When a line about a run is due where lines stay: at the start, at every tenth of the traces,
     and after 30 s of silence.
     """
@@ -42,7 +42,7 @@ def percent(run: JSON) -> int | None:
     return 100 * int(run["tracesProcessed"]) // int(total) if total else None
 
 
-def describe(run: JSON) -> str:
+def describe_run(run: JSON) -> str:
     """One line about a run: where it stands, or how it ended and why."""
     if run["status"] == RunStatus.PENDING:
         return "PENDING waits for a worker"
@@ -73,13 +73,13 @@ def duration_s(run: JSON) -> float | None:
     return (ended - started).total_seconds()
 
 
-def exit_code_of(run: JSON) -> int:
+def run_exit_code(run: JSON) -> int:
     """0 when the run completed and its numbers can be trusted, 3 otherwise."""
     trusted = run["status"] == RunStatus.COMPLETED and run["validity"] == Validity.VALID
     return 0 if trusted else EXIT_UNSUCCESSFUL
 
 
-def follow(
+def follow_run(
     api: ApiClient,
     path: str,
     *,

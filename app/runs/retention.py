@@ -25,8 +25,8 @@ from app.traces.models import Collection
 from app.traces.queries import lock_for_deletion
 from app.traces.service import delete_positions
 
-BATCH = 20
-DROPPED_AT_ONCE = 10_000
+RUNS_PER_BATCH = 20
+ROWS_PER_BATCH = 10_000
 A_DAY: ColumnElement[timedelta] = literal_column("INTERVAL '1 day'")
 
 
@@ -36,20 +36,20 @@ _IS_WRITTEN_BACK = func.coalesce(
 )
 
 
-class PinnedRun(Conflict):
+class RunIsBaseline(Conflict):
     """The run is the pinned baseline of later ones; unpin it, or pin another run, then delete it."""
 
     code = "run-is-baseline"
 
 
-class Old(NamedTuple):
+class PurgeCounts(NamedTuple):
     """How much a purge would take, before it does."""
 
     runs: int
     traces: int
 
 
-def purge_kept_runs(session: Session, now: datetime) -> int:
+def purge_expired_runs(session: Session, now: datetime) -> int:
     """Purge some of the runs that ended more than the `keepDays` of their benchmark ago; returns
     how many. Call again, in a new transaction, until it is 0.
     """
@@ -63,11 +63,13 @@ def purge_runs_before(
     return _purge_some(session, _before(moment, benchmark_id), now)
 
 
-def runs_before(session: Session, moment: datetime, *, benchmark_id: str | None = None) -> Old:
+def count_runs_before(
+    session: Session, moment: datetime, *, benchmark_id: str | None = None
+) -> PurgeCounts:
     """What `purge_runs_before` would take."""
     old = _before(moment, benchmark_id).subquery()
     traces = func.coalesce(func.sum(old.c.traces_processed), 0)
-    return Old(*session.execute(select(func.count(), traces).select_from(old)).one())
+    return PurgeCounts(*session.execute(select(func.count(), traces).select_from(old)).one())
 
 
 def _past_their_days(now: datetime) -> Select[str, int]:
@@ -96,7 +98,7 @@ def _unpurged() -> Select[str, int]:
 
 
 def _purge_some(session: Session, old: Select[str, int], now: datetime) -> int:
-    run_ids = list(session.scalars(old.order_by(BenchmarkRun.seq).limit(BATCH)))
+    run_ids = list(session.scalars(old.order_by(BenchmarkRun.seq).limit(RUNS_PER_BATCH)))
     for run_id in run_ids:
         _purge(session, run_id, now)
     return len(run_ids)
@@ -140,7 +142,7 @@ def delete_run(session: Session, run_id: str) -> None:
     try:
         session.flush()
     except IntegrityError:
-        raise PinnedRun(
+        raise RunIsBaseline(
             f"the run {run_id} is the baseline of later ones;"
             f" DELETE /api/v1/benchmarks/{benchmark_id}/baseline first, or pin another run"
         ) from None
@@ -165,7 +167,7 @@ def drop_results(job: JobContext, run_seq: int) -> None:
     def drop(session: Session, first: int, last: int) -> None:
         session.execute(delete(TraceResult).where(ours, TraceResult.position.between(first, last)))
 
-    _piece_by_piece(job, -1 if last is None else last, drop)
+    delete_in_batches(job, -1 if last is None else last, drop)
 
 
 def drop_traces(job: JobContext, collection_id: int) -> None:
@@ -174,7 +176,7 @@ def drop_traces(job: JobContext, collection_id: int) -> None:
         collection = session.get(Collection, collection_id)
     if collection is None:
         return
-    _piece_by_piece(
+    delete_in_batches(
         job,
         collection.trace_count - 1,
         lambda session, first, last: delete_positions(session, collection_id, first, last),
@@ -183,8 +185,10 @@ def drop_traces(job: JobContext, collection_id: int) -> None:
         session.execute(delete(Collection).where(Collection.id == collection_id))
 
 
-def _piece_by_piece(job: JobContext, last: int, drop: Callable[[Session, int, int], None]) -> None:
-    for first in range(0, last + 1, DROPPED_AT_ONCE):
+def delete_in_batches(
+    job: JobContext, last: int, drop: Callable[[Session, int, int], None]
+) -> None:
+    for first in range(0, last + 1, ROWS_PER_BATCH):
         job.checkpoint()
         with job.resources.db.begin() as session:
-            drop(session, first, first + DROPPED_AT_ONCE - 1)
+            drop(session, first, first + ROWS_PER_BATCH - 1)

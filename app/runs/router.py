@@ -14,21 +14,21 @@ from app.core.problems import PROBLEMS
 from app.core.schemas import Page
 from app.core.web.deps import Hub, Res
 from app.core.web.sse import EventSnapshot, stream_events
-from app.kpis.queries import kpis_of_run
+from app.kpis.queries import get_kpis_of_run
 from app.kpis.schemas import KpiValueView
 from app.results import queries, rules
 from app.results.models import BenchmarkRun
-from app.results.queries import TraceRow
+from app.results.queries import MeasuredTrace
 from app.results.rules import RunStatus, TriggerType
 from app.runs import retention, service
 from app.runs.llm_cache import list_llm_usage
 from app.runs.schemas import (
     LlmUsageView,
     MetricAggregateView,
-    MissingView,
-    ResultView,
+    MissingValueView,
     RunCreate,
     RunView,
+    TraceResultView,
     WriteBackView,
 )
 
@@ -50,7 +50,7 @@ def start_run(body: RunCreate, once: Idempotent) -> Response:
     """Start a benchmark run. It is executed in the background: watch it at `/{runId}/events`."""
     return once(
         body,
-        lambda session: view(
+        lambda session: run_view(
             service.create_run(
                 session,
                 body.benchmark_id,
@@ -85,7 +85,7 @@ def list_runs(
         since=since,
         until=until,
     )
-    return Page(items=[shown(run) for run in rows.rows], next_cursor=rows.next_cursor)
+    return Page(items=[run_columns_view(run) for run in rows.rows], next_cursor=rows.next_cursor)
 
 
 @router.get("/compare", dependencies=[Depends(require_role("read"))])
@@ -112,14 +112,14 @@ def compare_runs(
 
 @router.get("/{runId}", dependencies=[Depends(require_role("read"))])
 def get_run(run_id: RunId, res: Res) -> RunView:
-    return shown(queries.get_shown_run(res.db, run_id))
+    return run_columns_view(queries.get_run_columns(res.db, run_id))
 
 
 @router.post("/{runId}/cancel", dependencies=[Depends(require_role("run"))])
 def cancel_run(run_id: RunId, res: Res) -> RunView:
     """Cancel a run that is pending or running; its workers stop at their next step."""
     with res.db.begin() as session:
-        return view(service.cancel_run(session, run_id, res.clock()))
+        return run_view(service.cancel_run(session, run_id, res.clock()))
 
 
 @router.post(
@@ -130,7 +130,9 @@ def cancel_run(run_id: RunId, res: Res) -> RunView:
 )
 def retry_run(run_id: RunId, once: Idempotent) -> Response:
     """Start a new run like one that failed or was cancelled, at most three times in a row."""
-    return once(None, lambda session: view(service.retry_run(session, run_id)), location=_address)
+    return once(
+        None, lambda session: run_view(service.retry_run(session, run_id)), location=_address
+    )
 
 
 @router.post(
@@ -143,17 +145,19 @@ def rescore_run(run_id: RunId, once: Idempotent) -> Response:
     """Judge the traces of a completed run once more, by the metrics, formulas and baseline of now.
     Their source is not asked again, and the old values stay.
     """
-    return once(None, lambda session: view(service.rescore_run(session, run_id)), location=_address)
+    return once(
+        None, lambda session: run_view(service.rescore_run(session, run_id)), location=_address
+    )
 
 
 @router.get("/{runId}/results", dependencies=[Depends(require_role("read"))])
-def list_run_results(run_id: RunId, res: Res, page: PageParams) -> Page[ResultView]:
+def list_run_results(run_id: RunId, res: Res, page: PageParams) -> Page[TraceResultView]:
     """What was measured, trace by trace, in the order of the source."""
     with res.db.read() as session:
         run = queries.get_run(session, run_id)
         rules.require_traces(run.id, run.purged_at)
-        rows = queries.results_of_run(session, run, page)
-        items = [result_view(run.metric_keys or [], row) for row in rows.rows]
+        rows = queries.list_trace_results(session, run, page)
+        items = [trace_result_view(run.metric_keys or [], row) for row in rows.rows]
         return Page(items=items, next_cursor=rows.next_cursor)
 
 
@@ -161,7 +165,7 @@ def list_run_results(run_id: RunId, res: Res, page: PageParams) -> Page[ResultVi
 def list_run_metrics(run_id: RunId, res: Res) -> Page[MetricAggregateView]:
     """The metrics of a completed run: mean, spread, percentiles, and how much was missing."""
     with res.db.read() as session:
-        metrics = queries.metrics_of_run(session, queries.get_run(session, run_id).seq)
+        metrics = queries.list_run_metrics(session, queries.get_run(session, run_id).seq)
         return Page(items=[MetricAggregateView.model_validate(metric) for metric in metrics])
 
 
@@ -177,7 +181,7 @@ def list_run_llm_usage(run_id: RunId, res: Res) -> Page[LlmUsageView]:
 def list_run_kpis(run_id: RunId, res: Res) -> Page[KpiValueView]:
     """The KPI values of a completed run, by name."""
     with res.db.read() as session:
-        kpis = kpis_of_run(session, queries.get_run(session, run_id).seq)
+        kpis = get_kpis_of_run(session, queries.get_run(session, run_id).seq)
         return Page(items=[KpiValueView.model_validate(kpi) for kpi in kpis])
 
 
@@ -190,7 +194,7 @@ def follow_run(run_id: RunId, request: Request, res: Res, hub: Hub) -> Streaming
     """The run as server-sent events, one whenever it changes, until it has ended."""
 
     def snapshot() -> EventSnapshot | None:
-        run = shown(queries.get_shown_run(res.db, run_id))
+        run = run_columns_view(queries.get_run_columns(res.db, run_id))
         return EventSnapshot(event="run", data=run, final=RunStatus(run.status).is_final)
 
     return stream_events(request, hub, run_id, snapshot)
@@ -203,11 +207,11 @@ def delete_run(run_id: RunId, res: Res) -> None:
         retention.delete_run(session, run_id)
 
 
-def view(run: BenchmarkRun) -> RunView:
-    return shown({name: getattr(run, name) for name in (*COLUMNS, "write_back")})
+def run_view(run: BenchmarkRun) -> RunView:
+    return run_columns_view({name: getattr(run, name) for name in (*COLUMNS, "write_back")})
 
 
-def shown(held: Mapping[str, Any]) -> RunView:
+def run_columns_view(held: Mapping[str, Any]) -> RunView:
     columns = {name: held[name] for name in COLUMNS}
     return RunView(
         **columns,
@@ -222,10 +226,10 @@ def write_back_view(noted: dict[str, Any] | None) -> WriteBackView | None:
     return WriteBackView(**{name: noted[name] for name in WriteBackView.model_fields})
 
 
-def result_view(columns: list[str], row: TraceRow) -> ResultView:
+def trace_result_view(columns: list[str], row: MeasuredTrace) -> TraceResultView:
     trace, result = row.trace, row.result
     notes = result.notes or {}
-    return ResultView(
+    return TraceResultView(
         trace_id=trace.trace_id,
         item_id=trace.item_id,
         trial=trace.trial,
@@ -238,7 +242,7 @@ def result_view(columns: list[str], row: TraceRow) -> ResultView:
         url=trace.url,
         values=dict(zip(columns, result.values, strict=True)),
         missing={
-            key: MissingView.model_validate(why)
+            key: MissingValueView.model_validate(why)
             for key, why in notes.items()
             if "reason" not in why
         },

@@ -67,7 +67,7 @@ class RunView(WireModel):
     results: str
 
 
-class MissingView(WireModel):
+class MissingValueView(WireModel):
     """Why a value is missing: the metric was skipped, or its provider failed."""
 
     skipped: str | None = None
@@ -75,7 +75,7 @@ class MissingView(WireModel):
     detail: str | None = None
 
 
-class ResultView(WireModel):
+class TraceResultView(WireModel):
     """One measured trace. A value is null when it is missing, and `missing` says why; `reasons` are
     those that models gave for their scores.
     """
@@ -91,7 +91,7 @@ class ResultView(WireModel):
     tags: list[StoredText]
     url: StoredText | None
     values: dict[str, float | None]
-    missing: dict[str, MissingView]
+    missing: dict[str, MissingValueView]
     reasons: dict[str, StoredText]
 
 

@@ -27,7 +27,7 @@ from app.metrics.types import (
     TraceMeasurements,
 )
 from app.results.queries import ScoredTrace
-from app.results.rules import Tally
+from app.results.rules import TraceTally
 from app.traces.types import Trace
 
 # A metric that is lost so often in a shard is lost on every trace, and each costs its time.
@@ -288,11 +288,11 @@ class Columns:
             for name, at in self._index.items()
         }
 
-    def tally(self) -> Tally:
-        return Tally(
+    def tally(self) -> TraceTally:
+        return TraceTally(
             total=self._total,
             covered=self._covered,
             lost=self._lost,
-            asked=(self._total - self._absent - self._lost) * len(self._names),
+            measurements=(self._total - self._absent - self._lost) * len(self._names),
             failed=self._failed,
         )

@@ -9,12 +9,12 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from app.results.models import BenchmarkRun
-from app.results.rules import RETRIED
+from app.results.rules import RETRYABLE
 from app.traces.models import Collection
 from app.traces.registry import SourceRun
 
 # What the locks of the database are told apart by.
-JUDGED = 2
+LOCK_SPACE = 2
 
 
 class ListedRun(NamedTuple):
@@ -24,10 +24,10 @@ class ListedRun(NamedTuple):
 
     id: str
     name: str
-    asked_as: str
+    selector: str
 
 
-def complete_runs(listed: Sequence[SourceRun]) -> list[ListedRun]:
+def select_complete_runs(listed: Sequence[SourceRun]) -> list[ListedRun]:
     """Those of a source's runs that are complete, in the order given."""
     names = Counter(run.name for run in listed)
     return [
@@ -37,12 +37,12 @@ def complete_runs(listed: Sequence[SourceRun]) -> list[ListedRun]:
     ]
 
 
-def matching(listed: Sequence[ListedRun], pattern: str) -> list[ListedRun]:
+def match_names(listed: Sequence[ListedRun], pattern: str) -> list[ListedRun]:
     """Those whose names match a glob, in the order given; capitals matter."""
     return [run for run in listed if fnmatchcase(run.name, pattern)]
 
 
-def judged_runs(
+def find_judged_runs(
     session: Session, benchmark_id: str, agent_id: str, listed: Sequence[ListedRun]
 ) -> set[str]:
     """The ids of the runs that a benchmark has judged for an agent, or is about to.
@@ -52,7 +52,7 @@ def judged_runs(
     Locks:   the question itself until the transaction ends, so that those who ask at once take
              turns.
     """
-    turn = func.hashtextextended(f"{benchmark_id}/{agent_id}", JUDGED)
+    turn = func.hashtextextended(f"{benchmark_id}/{agent_id}", LOCK_SPACE)
     session.execute(select(func.pg_advisory_xact_lock(turn)))
     read = func.coalesce(Collection.source_run_id, BenchmarkRun.run_name)
     statement = (
@@ -62,7 +62,7 @@ def judged_runs(
         .where(
             BenchmarkRun.benchmark_id == benchmark_id,
             BenchmarkRun.agent_id == agent_id,
-            BenchmarkRun.status.not_in(RETRIED),
+            BenchmarkRun.status.not_in(RETRYABLE),
             read.in_({word for run in listed for word in (run.id, run.name)}),
         )
     )

@@ -11,7 +11,7 @@ BATCH = 50
 
 # A run with a job in the queue or in a worker's hands is alive, however long it takes: what a
 # dead worker held is given to another one.
-STALE = text(
+STALLED_RUNS = text(
     """
     SELECT run.id FROM benchmark_runs AS run
     WHERE run.status IN ('PENDING', 'RUNNING')
@@ -25,9 +25,9 @@ STALE = text(
 ).bindparams(bindparam("batch", BATCH))
 
 
-def fail_stale_runs(session: Session, now: datetime, after: timedelta) -> list[str]:
+def fail_runs_without_progress(session: Session, now: datetime, after: timedelta) -> list[str]:
     """Fail runs that made no progress for so long and have no job left; returns their ids."""
-    stale = list(session.scalars(STALE, {"before": now - after}))
+    stale = list(session.scalars(STALLED_RUNS, {"before": now - after}))
     minutes = after.total_seconds() / 60
     message = f"no progress for {minutes:g} min, and no job to go on with it; retry the run"
     return [run_id for run_id in stale if fail_run(session, run_id, "STALE", message, now)]

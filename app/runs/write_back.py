@@ -22,7 +22,7 @@ from app.core.errors import AppError, Conflict
 from app.core.resources import Resources
 from app.jobs.handlers import JobContext, describe_error
 from app.jobs.queue import enqueue
-from app.kpis.queries import kpis_of_run
+from app.kpis.queries import get_kpis_of_run
 from app.results import queries
 from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
@@ -35,9 +35,9 @@ from app.traces.registry import TRACE_SOURCES, CredentialsRefused, NewScore, Sco
 log = logging.getLogger(__name__)
 
 # So many scores are written before it is noted: what a kill repeats.
-SCORES_AT_ONCE: Final = 400
-KPIS_FIRST: Final = -1
-TURN_S: Final = 60.0
+SCORES_PER_BATCH: Final = 400
+KPI_CURSOR: Final = -1
+MAX_TURN_S: Final = 60.0
 
 
 class WriteBackStatus(StrEnum):
@@ -48,10 +48,10 @@ class WriteBackStatus(StrEnum):
     SUPERSEDED = "SUPERSEDED"
 
 
-UNDER_WAY: Final = (WriteBackStatus.PENDING, WriteBackStatus.WRITING)
+UNFINISHED: Final = (WriteBackStatus.PENDING, WriteBackStatus.WRITING)
 
 
-class NoWayBack(Conflict):
+class ScoresNotWritable(Conflict):
     """The scores of the run cannot be written where its traces came from; see its source."""
 
     code = "no-way-back"
@@ -64,7 +64,7 @@ class Superseded(Conflict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteBackStep:
+class WriteBackLease:
     """A worker's right to write: void once the fence of the run was raised again.
 
     `at` is the position of the next trace, `KPIS_FIRST` before all of them, or None after the last;
@@ -99,7 +99,7 @@ def request_write_back(session: Session, run_id: str, res: Resources) -> None:
     plan = RunPlan.model_validate(run.plan)
     if run.rescore_of is not None or not (plan.write_back.kpis or plan.write_back.metrics):
         return
-    begin = {"at": KPIS_FIRST, "written": 0}
+    begin = {"at": KPI_CURSOR, "written": 0}
     try:
         lock = TRACE_SOURCES.get(plan.source).lock(trace_query(session, plan, res))
     except AppError as error:  # of the agent's secret, say: the run itself is as good as ever
@@ -116,7 +116,7 @@ def write_back(job: JobContext, run_id: str) -> None:
 
     After a while it goes to the end of the line: collections from the same place wait there.
     """
-    res, ends_at = job.resources, time.monotonic() + TURN_S
+    res, ends_at = job.resources, time.monotonic() + MAX_TURN_S
     with res.db.begin() as session:
         step = _open(session, run_id, res)
     while step is not None and step.at is not None:
@@ -147,13 +147,13 @@ def write_back_failed(job: JobContext, run_id: str, code: str, message: str, **_
         _note_end(session, run, WriteBackStatus.FAILED, code, message)
 
 
-def _open(session: Session, run_id: str, res: Resources) -> WriteBackStep | None:
+def _open(session: Session, run_id: str, res: Resources) -> WriteBackLease | None:
     """Take over the writing; None when nothing is left to write, or a later run has its scores
     where these would go, which is noted. Raises: `NoWayBack` when there is nobody to write to.
     """
     run = queries.get_run(session, run_id, for_update=True)
     plan, done = RunPlan.model_validate(run.plan), run.write_back or {}
-    if done.get("status") not in UNDER_WAY:
+    if done.get("status") not in UNFINISHED:
         return None
     write = TRACE_SOURCES.get(plan.source).write_scores
     collection = session.get_one(Collection, run.collection_id)
@@ -165,13 +165,13 @@ def _open(session: Session, run_id: str, res: Resources) -> WriteBackStep | None
         _note_end(session, run, WriteBackStatus.SUPERSEDED, **why)
         return None
     if write is None or collection.source_run_id is None or collection.source_run_at is None:
-        raise NoWayBack(
+        raise ScoresNotWritable(
             f"the source {plan.source!r} does not take scores of the run that was read;"
             " set the benchmark's writeBack to false"
         )
     run.fencing_token += 1
     _note_position(session, run, done["at"], done["written"])
-    return WriteBackStep(
+    return WriteBackLease(
         run_id=run.id,
         run_seq=run.seq,
         agent_id=run.agent_id,
@@ -201,7 +201,7 @@ def _later_run(session: Session, run: BenchmarkRun, collection: Collection) -> s
     return session.scalar(later)
 
 
-def _note_progress(session: Session, step: WriteBackStep) -> None:
+def _note_progress(session: Session, step: WriteBackLease) -> None:
     """Raises: `RunEnded` when another worker took the writing over."""
     run = queries.get_run(session, step.run_id, for_update=True)
     if run.fencing_token != step.fencing_token:
@@ -226,26 +226,26 @@ def _note(session: Session, run: BenchmarkRun, status: WriteBackStatus, **more: 
     session.flush()
 
 
-def _batch(session: Session, step: WriteBackStep, at: int) -> _Batch:
+def _batch(session: Session, step: WriteBackLease, at: int) -> _Batch:
     """The next scores. A value that is missing, or a KPI of an INVALID run, is no score."""
     wanted = step.plan.write_back
-    if at == KPIS_FIRST:
+    if at == KPI_CURSOR:
         scores = list(_kpi_scores(session, step)) if wanted.kpis else []
         return _Batch(scores, 0 if wanted.metrics else None)
-    traces = max(SCORES_AT_ONCE // len(step.plan.columns), 1)
-    rows = queries.values_from(session, step.run_seq, at, traces)
+    traces = max(SCORES_PER_BATCH // len(step.plan.columns), 1)
+    rows = queries.read_trace_values(session, step.run_seq, at, traces)
     scores = [score for row in rows for score in _metric_scores(step, row.trace_id, row.values)]
     return _Batch(scores, rows[-1].position + 1 if rows else None)
 
 
-def _kpi_scores(session: Session, step: WriteBackStep) -> Iterator[NewScore]:
-    for kpi in kpis_of_run(session, step.run_seq):
+def _kpi_scores(session: Session, step: WriteBackLease) -> Iterator[NewScore]:
+    for kpi in get_kpis_of_run(session, step.run_seq):
         if kpi.value is not None and kpi.validity == Validity.VALID:
             yield _score(step, "kpi", kpi.name, kpi.value, formula=kpi.formula)
 
 
 def _metric_scores(
-    step: WriteBackStep, trace_id: str, values: Iterable[float | None]
+    step: WriteBackLease, trace_id: str, values: Iterable[float | None]
 ) -> Iterator[NewScore]:
     for metric, value in zip(step.plan.metrics, values, strict=True):
         if value is not None:
@@ -253,7 +253,7 @@ def _metric_scores(
 
 
 def _score(
-    step: WriteBackStep,
+    step: WriteBackLease,
     kind: str,
     name: str,
     value: float,

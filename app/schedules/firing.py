@@ -17,7 +17,7 @@ from app.jobs.queue import enqueue_many
 from app.results.queries import get_run
 from app.results.rules import RunStatus, TriggerType, Validity
 from app.runs.service import cancel_run, create_run
-from app.runs.source_runs import ListedRun, judged_runs
+from app.runs.source_runs import ListedRun, find_judged_runs
 from app.schedules import queries, rules
 from app.schedules.models import ScheduleConfig, ScheduleFire
 from app.schedules.queries import Timetable
@@ -187,7 +187,7 @@ def start_fire(
     plan = fire.plan or {}
     benchmark_id, agent_id = plan["benchmarkId"], plan["agentId"]
     # Checked under the lock: two schedules may have found the same run of the source.
-    if source_run and judged_runs(session, benchmark_id, agent_id, [source_run]):
+    if source_run and find_judged_runs(session, benchmark_id, agent_id, [source_run]):
         _skip(session, fire, SkipReason.NO_NEW_RUN)
         return
     active_runs = queries.list_active_runs(session, schedule.id)
@@ -202,7 +202,7 @@ def start_fire(
         benchmark_id,
         agent_id,
         trigger=TriggerType(fire.triggered_by),
-        run_name=source_run.asked_as if source_run else None,
+        run_name=source_run.selector if source_run else None,
     )
     if run.triggered_by == TriggerType.SCHEDULED:
         actor = AuditActor(type="schedule", id=schedule.id)

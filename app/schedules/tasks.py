@@ -9,7 +9,7 @@ from app.benchmarks.queries import get_benchmark
 from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
 from app.jobs.handlers import HANDLERS, JobContext, describe_error
-from app.runs.source_runs import ListedRun, complete_runs, matching
+from app.runs.source_runs import ListedRun, match_names, select_complete_runs
 from app.schedules import firing, queries, service
 from app.schedules.rules import FireStatus, SkipReason
 from app.schedules.service import RunLister
@@ -79,5 +79,5 @@ def _find_search(res: Resources, seq: int) -> RunSearch | None:
 
 def _find_newest_run(res: Resources, search: RunSearch) -> ListedRun | None:
     """The newest complete run that matches; uses the network, so call it outside a transaction."""
-    source_runs = complete_runs(search.list_runs(res, search.query))
-    return next(iter(matching(source_runs, search.pattern)), None)
+    source_runs = select_complete_runs(search.list_runs(res, search.query))
+    return next(iter(match_names(source_runs, search.pattern)), None)

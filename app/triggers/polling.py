@@ -16,7 +16,7 @@ from app.benchmarks.queries import get_benchmark
 from app.core.resources import Resources
 from app.jobs.queue import enqueue_once
 from app.results.rules import TriggerType
-from app.runs.source_runs import ListedRun, complete_runs, judged_runs, matching
+from app.runs.source_runs import ListedRun, find_judged_runs, match_names, select_complete_runs
 from app.traces.registry import TRACE_SOURCES, TraceQuery
 from app.triggers import queries, service
 from app.triggers.models import ProcessedSourceRun, SourceSubscription
@@ -81,7 +81,7 @@ def list_complete_runs(target: PollTarget, res: Resources) -> list[ListedRun]:
     Raises: `CollectionFailed`, `Unavailable`, `NotFound` when the source is not registered.
     """
     list_runs = TRACE_SOURCES.get(target.source).list_runs
-    return complete_runs(list_runs(res, target.query))[::-1] if list_runs else []
+    return select_complete_runs(list_runs(res, target.query))[::-1] if list_runs else []
 
 
 def start_new_runs(
@@ -100,12 +100,14 @@ def start_new_runs(
     processed_ids = queries.find_processed_runs(session, target.subscription)
     new_runs = [run for run in listed if run.id not in processed_ids]
     _insert_processed(session, target.subscription, new_runs)
-    matching_runs = matching(new_runs, target.pattern)
-    evaluated = judged_runs(session, *target.subscription, matching_runs) if matching_runs else ()
+    matching_runs = match_names(new_runs, target.pattern)
+    evaluated = (
+        find_judged_runs(session, *target.subscription, matching_runs) if matching_runs else ()
+    )
     for run in matching_runs:
         if run.id in evaluated:
             continue
-        request = RunRequest(*target.subscription, run.asked_as)
+        request = RunRequest(*target.subscription, run.selector)
         event = service.record_new_run(session, request, now)
         service.start_runs(session, event, [request], TriggerType.EVENT, now, default_reason="")
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from app.core.clock import utc_now
-from app.runs.retention import purge_kept_runs, purge_runs_before, runs_before
+from app.runs.retention import count_runs_before, purge_expired_runs, purge_runs_before
 from tests.support.service import JSON, Service, pair
 
 
@@ -22,7 +22,7 @@ def runs(service: Service) -> tuple[JSON, JSON]:
 def purge_after(service: Service, days: float) -> int:
     now = utc_now() + timedelta(days=days)
     with service.resources.db.begin() as session:
-        return purge_kept_runs(session, now)
+        return purge_expired_runs(session, now)
 
 
 def count(service: Service, table: str) -> int:
@@ -67,9 +67,9 @@ def test_traces_that_no_run_judges_any_more_are_gone(
     assert len(runs) == 2
     tomorrow = utc_now() + timedelta(days=1)
     with service.resources.db.begin() as session:
-        assert runs_before(session, tomorrow) == (2, 2)
+        assert count_runs_before(session, tomorrow) == (2, 2)
         assert purge_runs_before(session, tomorrow, utc_now()) == 2
-        assert runs_before(session, tomorrow) == (0, 0)
+        assert count_runs_before(session, tomorrow) == (0, 0)
     service.work()
 
     assert (count(service, "trace_results"), count(service, "collected_traces")) == (0, 0)

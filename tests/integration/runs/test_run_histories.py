@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from app.jobs.handlers import JobContext
-from app.results.rules import FINAL, FOLLOWS, MAX_RETRIES, RunStatus
+from app.results.rules import FINAL, MAX_RETRIES, NEXT_STATUSES, RunStatus
 from app.runs import pipeline
 from tests.support.service import JSON, Service, pair
 
@@ -80,7 +80,7 @@ class Story:
             if old in FINAL:
                 assert {**now[run_id], "retryOf": None} == {**before, "retryOf": None}
             elif old is not new:
-                assert new in FOLLOWS[old] | {RunStatus.COMPLETED, RunStatus.FAILED}
+                assert new in NEXT_STATUSES[old] | {RunStatus.COMPLETED, RunStatus.FAILED}
             assert (now[run_id]["completedAt"] is not None) == new.is_final
         assert set(now) == set(self.known)
         self.known = {run_id: now[run_id] for run_id in self.known}

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from app.core.db import DatabaseUnavailable
 from app.core.errors import Unavailable
 from app.core.resources import Resources
-from app.runs.source_runs import judged_runs
+from app.runs.source_runs import find_judged_runs
 from app.traces.registry import (
     TRACE_SOURCES,
     CollectionFailed,
@@ -156,7 +156,7 @@ def test_a_look_takes_its_turn_with_schedules_that_judge_the_same(
     assert place is not None
     listed = list_complete_runs(place, resources)
     with resources.db.begin() as schedule:
-        judged_runs(schedule, "bench-001", "agent-001", listed)
+        find_judged_runs(schedule, "bench-001", "agent-001", listed)
         with pytest.raises(DatabaseUnavailable), impatient(resources) as session:
             start_new_runs(session, place, listed, resources.clock())
 

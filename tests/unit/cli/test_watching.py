@@ -13,7 +13,7 @@ from app.core.console.api_client import (
     ServiceUnreachable,
     read_events,
 )
-from app.runs.progress import Progress, describe, exit_code_of, follow
+from app.runs.progress import ProgressReporter, describe_run, follow_run, run_exit_code
 
 JSON = dict[str, Any]
 
@@ -34,7 +34,7 @@ def run(status: str = "RUNNING", **fields: Any) -> JSON:
 
 
 def test_a_line_is_due_at_the_start_and_at_every_tenth() -> None:
-    progress = Progress()
+    progress = ProgressReporter()
     due = [
         done
         for done in range(101)
@@ -44,7 +44,7 @@ def test_a_line_is_due_at_the_start_and_at_every_tenth() -> None:
 
 
 def test_a_line_is_due_after_30_s_of_silence_and_when_the_state_changes() -> None:
-    progress = Progress()
+    progress = ProgressReporter()
     assert progress.is_due(run("PENDING"), 0)
     assert not progress.is_due(run("PENDING"), 29.9)
     assert progress.is_due(run("PENDING"), 30)
@@ -54,7 +54,7 @@ def test_a_line_is_due_after_30_s_of_silence_and_when_the_state_changes() -> Non
 
 @given(st.lists(st.integers(0, 1000), min_size=1))
 def test_however_a_run_goes_on_there_are_at_most_eleven_lines(steps: list[int]) -> None:
-    progress = Progress()
+    progress = ProgressReporter()
     lines = [
         done
         for done in sorted(steps)
@@ -89,7 +89,7 @@ def test_however_a_run_goes_on_there_are_at_most_eleven_lines(steps: list[int]) 
     ],
 )
 def test_a_run_is_told_in_one_line(state: JSON, line: str) -> None:
-    assert describe(state) == line
+    assert describe_run(state) == line
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_run_is_told_in_one_line(state: JSON, line: str) -> None:
 def test_only_a_completed_and_valid_run_is_a_success(
     status: str, validity: str | None, code: int
 ) -> None:
-    assert exit_code_of(run(status, validity=validity)) == code
+    assert run_exit_code(run(status, validity=validity)) == code
 
 
 class Service:
@@ -134,7 +134,7 @@ def followed(service: Service, *, seconds_a_look: float = 1.0) -> list[JSON]:
     def sleep(seconds: float) -> None:
         """Time passes by looking at the clock."""
 
-    return list(follow(cast("ApiClient", service), "/runs/1", sleep=sleep, clock=clock))
+    return list(follow_run(cast("ApiClient", service), "/runs/1", sleep=sleep, clock=clock))
 
 
 def test_a_broken_connection_is_taken_up_where_it_was() -> None:

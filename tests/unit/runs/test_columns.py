@@ -42,7 +42,13 @@ def test_rows_are_counted_by_what_happened_to_them() -> None:
     assert found["B"].missing == {"NO_OUTPUT": 1, "NOT_SUPPORTED": 1, "INFRA_ERROR": 1}
     tally = columns.tally()
     # Not covered: the row without a text and the lost one. Asked: two metrics of four traces.
-    assert (tally.total, tally.covered, tally.lost, tally.asked, tally.failed) == (5, 3, 1, 8, 1)
+    assert (tally.total, tally.covered, tally.lost, tally.measurements, tally.failed) == (
+        5,
+        3,
+        1,
+        8,
+        1,
+    )
 
 
 def test_traces_that_never_came_lower_the_coverage_and_are_nobodys_error() -> None:
@@ -53,7 +59,7 @@ def test_traces_that_never_came_lower_the_coverage_and_are_nobodys_error() -> No
     found, tally = columns.aggregates()["A"], columns.tally()
     assert (found.n, found.mean, found.coverage) == (1, 1.0, 0.25)
     assert found.missing == {"NOT_COLLECTED": 3}
-    assert (tally.total, tally.covered, tally.asked, tally.failed) == (4, 1, 1, 0)
+    assert (tally.total, tally.covered, tally.measurements, tally.failed) == (4, 1, 1, 0)
 
 
 def test_no_row_is_no_value() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.kpis.evaluate import PlannedKpi
-from app.results.plan import Differences, PlannedMetric, RunPlan, differences
+from app.results.plan import PlanDifferences, PlannedMetric, RunPlan, compare_plans
 
 
 def metric(column: str = "ROUGE", version: str = "1", **options: bool | str) -> PlannedMetric:
@@ -89,12 +89,12 @@ def test_the_order_of_metrics_does_not_matter(metrics: list[PlannedMetric]) -> N
 def test_what_differs_from_any_of_several_runs_is_told_once() -> None:
     now = plan(dataset_ref="support-2", metrics=(metric(version="2"), metric("BLEU")), kpis=())
     earlier = plan(kpis=())
-    found = differences([earlier, earlier, plan(metrics=(metric(version="2"),), kpis=())], now)
+    found = compare_plans([earlier, earlier, plan(metrics=(metric(version="2"),), kpis=())], now)
     assert found.metrics == {"ROUGE", "BLEU"}
     assert found.conditions == ("its dataset is support-2 instead of support",)
-    assert found.told == (
+    assert found.descriptions == (
         "ROUGE is measured by another version",
         "its dataset is support-2 instead of support",
         "BLEU is new",
     )
-    assert differences([], now) == Differences(frozenset(), frozenset(), ())
+    assert compare_plans([], now) == PlanDifferences(frozenset(), frozenset(), ())

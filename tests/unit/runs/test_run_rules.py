@@ -10,10 +10,10 @@ from app.results.rules import (
     MAX_RETRIES,
     IllegalTransition,
     RunStatus,
-    Tally,
+    TraceTally,
     Validity,
-    drift_reason,
-    judge_validity,
+    assess_validity,
+    judge_error_reason,
     require_retryable,
     require_transition,
 )
@@ -73,8 +73,10 @@ def test_failed_and_cancelled_runs_are_retried_at_most_three_times(
             require_retryable("r-1", status, retries)
 
 
-def tally(**changes: int) -> Tally:
-    return Tally(**{"total": 100, "covered": 100, "lost": 0, "asked": 200, "failed": 0, **changes})
+def tally(**changes: int) -> TraceTally:
+    return TraceTally(
+        **{"total": 100, "covered": 100, "lost": 0, "measurements": 200, "failed": 0, **changes}
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,19 +85,19 @@ def tally(**changes: int) -> Tally:
         (tally(), Validity.VALID, 1.0, 0.0, 0),
         (tally(covered=90), Validity.VALID, 0.9, 0.0, 0),
         (tally(covered=89), Validity.INVALID, 0.89, 0.0, 1),
-        (tally(lost=5, covered=95, asked=190), Validity.VALID, 0.95, 0.05, 0),
-        (tally(lost=6, covered=94, asked=188), Validity.INVALID, 0.94, 0.06, 1),
+        (tally(lost=5, covered=95, measurements=190), Validity.VALID, 0.95, 0.05, 0),
+        (tally(lost=6, covered=94, measurements=188), Validity.INVALID, 0.94, 0.06, 1),
         # 10 of 200 measurements are 5 %, 11 are 5.5 %.
         (tally(failed=10), Validity.VALID, 1.0, 0.05, 0),
         (tally(failed=11), Validity.INVALID, 1.0, 0.055, 1),
-        (tally(covered=0, lost=100, asked=0), Validity.INVALID, 0.0, 1.0, 2),
-        (tally(total=0, covered=0, asked=0), Validity.INVALID, 0.0, 0.0, 1),
+        (tally(covered=0, lost=100, measurements=0), Validity.INVALID, 0.0, 1.0, 2),
+        (tally(total=0, covered=0, measurements=0), Validity.INVALID, 0.0, 0.0, 1),
     ],
 )
 def test_a_run_is_valid_when_enough_was_measured_and_little_was_lost(
-    found: Tally, validity: Validity, coverage: float, error_share: float, reasons: int
+    found: TraceTally, validity: Validity, coverage: float, error_share: float, reasons: int
 ) -> None:
-    verdict = judge_validity(found, min_coverage=0.9, max_error_share=0.05)
+    verdict = assess_validity(found, min_coverage=0.9, max_error_share=0.05)
     assert (verdict.validity, verdict.coverage) == (validity, coverage)
     assert verdict.error_share == pytest.approx(error_share)
     assert len(verdict.reasons) == reasons
@@ -114,8 +116,8 @@ def test_a_verdict_has_reasons_exactly_when_the_run_is_invalid(
     covered = data.draw(st.integers(0, total - lost))
     asked = (total - lost) * 3
     failed = data.draw(st.integers(0, asked))
-    verdict = judge_validity(
-        Tally(total=total, covered=covered, lost=lost, asked=asked, failed=failed),
+    verdict = assess_validity(
+        TraceTally(total=total, covered=covered, lost=lost, measurements=asked, failed=failed),
         min_coverage=min_coverage,
         max_error_share=max_error_share,
     )
@@ -129,13 +131,13 @@ def test_a_verdict_has_reasons_exactly_when_the_run_is_invalid(
 def test_a_judge_is_trusted_as_far_as_it_scores_like_people() -> None:
     # Off by 0.1 and 0.3: 0.2 in the mean, on the strict side.
     gold, scores = [1.0, 0.5], [0.9, 0.2]
-    assert drift_reason("J", gold, scores, max_error=0.21) is None
-    reason = drift_reason("J", gold, scores, max_error=0.19)
+    assert judge_error_reason("J", gold, scores, max_error=0.21) is None
+    reason = judge_error_reason("J", gold, scores, max_error=0.19)
     assert reason is not None
     assert "J is stricter than the gold scores of 2 answers, by 0.2" in reason
 
 
 def test_a_judge_that_does_not_answer_is_not_trusted() -> None:
-    reason = drift_reason("J", [1.0, 0.5, 0.0], [1.0, None, None], max_error=1.0)
+    reason = judge_error_reason("J", [1.0, 0.5, 0.0], [1.0, None, None], max_error=1.0)
     assert reason == "J scored 1 of 3 answers with gold scores only"
-    assert drift_reason("J", [1.0, 0.5], [1.0, None], max_error=0.0) is None
+    assert judge_error_reason("J", [1.0, 0.5], [1.0, None], max_error=0.0) is None
