@@ -1,4 +1,4 @@
-"""Reading a source to its end, in a form that can be stored."""
+"""Reads a trace source to its end, and makes every trace storable."""
 
 import dataclasses
 import math
@@ -12,33 +12,34 @@ from app.traces.types import ToolCall, Trace
 
 MAX_TEXT_CHARS = 1_000_000
 
-# What a column can hold, and more than any agent spends.
+# Limits of the columns; no agent reaches them.
 COUNTS = {"input_tokens": 2**63, "output_tokens": 2**63, "turns": 2**31}
 AMOUNTS = ("cost_usd", "latency_ms")
 TEXTS = ("trace_id", "item_id", "input", "expected_output", "output", "error", "url")
 
 
 def collect(source: TraceSource, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
-    """The pages of a source after `cursor`, each trace storable.
+    """Yield the pages of a source after `cursor`, with storable traces.
 
-    Raises: `CollectionFailed` when a cursor comes again, or for an id that no index can hold,
-            besides what the source raises.
+    Raises: the errors of the source, and `CollectionFailed` for a repeated cursor or a trace ID
+            that is too long for the index.
     """
-    seen = {cursor}
+    seen_cursors = {cursor}
     for page in source.pages(query, cursor):
-        if page.traces and page.cursor is not None and page.cursor in seen:
+        if page.traces and page.cursor is not None and page.cursor in seen_cursors:
             raise CollectionFailed(
-                "the source gave the same page twice and would never end; try again later",
+                "the source returned the same page twice and would never end; try again later",
                 code="BAD_RESPONSE",
             )
-        seen.add(page.cursor)
+        seen_cursors.add(page.cursor)
         yield dataclasses.replace(page, traces=tuple(map(make_storable, page.traces)))
 
 
 def make_storable(trace: Trace) -> Trace:
-    """The same trace with texts that Postgres and UTF-8 can hold, each at most a million
-    characters: NUL and lone surrogates become U+FFFD, and a cut text says so at its end. A number
-    that is not finite, or that no column holds, is unknown.
+    """The trace with texts that Postgres can store, each at most a million characters.
+
+    NUL and lone surrogates become U+FFFD, and a truncated text ends with a note. A number that is
+    not finite or out of the range of its column becomes None. An unchanged trace is the same object.
     """
     _require_short_id(trace.trace_id)
     changed: dict[str, Any] = {
@@ -64,8 +65,8 @@ def make_storable(trace: Trace) -> Trace:
 def _require_short_id(trace_id: str) -> None:
     if len(trace_id) > MAX_ID_CHARS:
         raise CollectionFailed(
-            f"a trace has an id of {len(trace_id)} characters, {trace_id[:40]!r}…; give traces ids"
-            f" of at most {MAX_ID_CHARS} characters",
+            f"the trace ID {trace_id[:40]!r}… has {len(trace_id)} characters; use trace IDs of at"
+            f" most {MAX_ID_CHARS} characters",
             code="BAD_RESPONSE",
         )
 

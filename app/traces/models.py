@@ -1,3 +1,5 @@
+"""Tables of traces: collections, uploads and circuit breakers."""
+
 from datetime import datetime
 from typing import Any
 
@@ -10,15 +12,14 @@ from app.core.db import Base
 
 
 class Collection(Base):
-    """The traces that were read once for a run, and that later runs may judge again.
+    """The traces of one reading of a source; several runs can evaluate one collection.
 
-    `cursor` is where the source goes on after the pages that are stored; `as_of` is when the source
-    was looked at, where it changes. `source_run_id` and `source_run_at` are the id and the start of
-    the run that was read, where the source has runs of its own. `expected_count` is how many traces
-    the source says there are. `digest` is that of the traces
-    stored so far, in their order (None where older versions stored some), and `revision` the
-    source's own name for what can never change. `completed_at` is None again once the collection
-    is to be dropped.
+    `cursor` is the position in the source after the stored pages, and `as_of` the time at which a
+    changing source was read. `source_run_id` and `source_run_at` are the ID and the start of the
+    source's own run, if it has runs. `expected_count` is the number of traces that the source
+    reports. `digest` is the digest of the stored traces in order; None when a part of it is unknown.
+    `revision` is the source's name for content that never changes. `completed_at` is None while
+    the collection is incomplete, and again before it is deleted.
     """
 
     __tablename__ = "collections"
@@ -43,7 +44,7 @@ class Collection(Base):
 
 
 class CollectedTrace(Base):
-    """One trace with its texts; `position` counts from 0 in the order of the source."""
+    """One trace with its texts; `position` is its index in the order of the source."""
 
     __tablename__ = "collected_traces"
     __table_args__ = (UniqueConstraint("collection_id", "trace_id"),)
@@ -72,7 +73,7 @@ class CollectedTrace(Base):
 
 
 class LocalDataset(Base):
-    """Traces that somebody uploaded: one run of an agent over a dataset."""
+    """The uploaded traces of one run of an agent over a dataset."""
 
     __tablename__ = "local_datasets"
     __table_args__ = (UniqueConstraint("name", "run_name"),)
@@ -86,7 +87,7 @@ class LocalDataset(Base):
 
 
 class LocalTrace(Base):
-    """One uploaded line, as it came."""
+    """One uploaded line, unchanged."""
 
     __tablename__ = "local_traces"
     __table_args__ = (UniqueConstraint("dataset_id", "trace_id"),)

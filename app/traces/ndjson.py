@@ -1,4 +1,4 @@
-"""Traces as lines of JSON: what `mosaico score` reads, and what is uploaded."""
+"""Traces as NDJSON (one JSON object per line): the format of uploads and of `mosaico score`."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from app.traces.types import ToolCall, Trace, TraceOutcome
 
 T = TypeVar("T")
 
-MAX_ID_CHARS: Final = 256  # characters
+MAX_ID_CHARS: Final = 256
 MAX_TRIAL: Final = 2**15 - 1
 MAX_TURNS: Final = 2**31 - 1
 MAX_INTEGER: Final = 2**63 - 1
@@ -20,28 +20,29 @@ BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 def iter_traces(lines: Iterable[str | bytes]) -> Iterator[Trace]:
-    """The traces of NDJSON lines, one by one; blank lines are passed over.
+    """Parse the traces of NDJSON lines one by one; blank lines are skipped.
 
-    Raises: Invalid with `line N:` (counted from 1) for a line that is no trace, and for a traceId
-    that stood on an earlier line. Memory grows with the ids, not with the texts.
+    Memory grows with the IDs, not with the texts.
+    Raises: `Invalid` with `line N:` (counted from 1) for a line that is not a trace, and for a
+            traceId that occurs on an earlier line.
     """
-    first_seen: dict[str, int] = {}
+    first_lines: dict[str, int] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         trace = parse_trace_line(line, number)
-        before = first_seen.setdefault(trace.trace_id, number)
-        if before != number:
+        first_line = first_lines.setdefault(trace.trace_id, number)
+        if first_line != number:
             raise Invalid(
-                f"line {number}: traceId {trace.trace_id!r} stood on line {before} already;"
-                " give every trace an id of its own.",
+                f"line {number}: traceId {trace.trace_id!r} is already on line {first_line};"
+                " give each trace a unique ID.",
                 code="duplicate-trace",
             )
         yield trace
 
 
 def parse_trace_line(line: str | bytes, number: int) -> Trace:
-    """The trace of one line. Raises Invalid whose text begins with `line N:`."""
+    """Parse one line. Raises: `Invalid` with a message that starts with `line N:`."""
     if isinstance(line, bytes) and number == 1:
         line = line.removeprefix(BYTE_ORDER_MARK)
     try:
@@ -53,17 +54,17 @@ def parse_trace_line(line: str | bytes, number: int) -> Trace:
 
 
 def parse_trace(value: Any) -> Trace:
-    """The trace that a parsed JSON object describes; keys nobody knows are ignored.
+    """Parse a JSON object as a trace; unknown keys are ignored, and null equals a missing key.
 
-    `traceId` is required and stands in for a missing `itemId`. null is the same as no key.
-    Raises: Invalid, naming the key, for a value of another type, a number that is not finite,
-    NUL or half a surrogate pair in a text.
+    `traceId` is required, and is the default of `itemId`.
+    Raises: `Invalid` with the key, for a value of another type, a number that is not finite, and a
+            text with NUL or a lone surrogate.
     """
     if not isinstance(value, Mapping):
         _reject("a trace", "an object", value)
     trace_id = _identifier(value, "traceId")
     if trace_id is None:
-        raise Invalid("traceId is missing; give every trace an id.", code="invalid-trace")
+        raise Invalid("traceId is missing; give each trace an ID.", code="invalid-trace")
     return Trace(
         trace_id=trace_id,
         item_id=_identifier(value, "itemId") or trace_id,
@@ -86,9 +87,9 @@ def parse_trace(value: Any) -> Trace:
 
 
 def format_trace_line(trace: Trace) -> bytes:
-    """The line that is read as this trace; what is None or empty is left out."""
+    """Format a trace as a line; keys without a value are omitted."""
     calls = trace.tool_calls
-    told = {
+    fields = {
         "traceId": trace.trace_id,
         "itemId": trace.item_id,
         "trial": trace.trial,
@@ -107,18 +108,18 @@ def format_trace_line(trace: Trace) -> bytes:
         "turns": trace.turns,
         "scores": dict(trace.scores) or None,
     }
-    kept = {key: value for key, value in told.items() if value is not None}
-    return json.dumps(kept, ensure_ascii=False).encode() + b"\n"
+    present = {key: value for key, value in fields.items() if value is not None}
+    return json.dumps(present, ensure_ascii=False).encode() + b"\n"
 
 
 def _call_to_json(call: ToolCall) -> Mapping[str, Any]:
-    told = {
+    fields = {
         "name": call.name,
         "arguments": call.arguments,
         "ok": call.ok,
         "latencyMs": call.latency_ms,
     }
-    return {key: value for key, value in told.items() if value is not None}
+    return {key: value for key, value in fields.items() if value is not None}
 
 
 def _identifier(source: Mapping[str, Any], key: str) -> str | None:
@@ -165,7 +166,7 @@ def _require_not_negative(value: Any, key: str) -> float | None:
         return None
     amount = _require_number(value, key)
     if amount < 0:
-        _reject(key, "a number from 0 on", value)
+        _reject(key, "a number of at least 0", value)
     return amount
 
 
@@ -191,14 +192,16 @@ def _outcome(source: Mapping[str, Any]) -> TraceOutcome:
         _reject("outcome", f"one of {', '.join(TraceOutcome)}", value)
 
 
-def _list(source: Mapping[str, Any], key: str, item: Callable[[Any, str], T]) -> Iterator[T]:
+def _list(
+    source: Mapping[str, Any], key: str, parse_member: Callable[[Any, str], T]
+) -> Iterator[T]:
     value = source.get(key)
     if value is None:
         return
     if not isinstance(value, list):
         _reject(key, "a list", value)
-    for place, member in enumerate(value):
-        yield item(member, f"{key}[{place}]")
+    for index, member in enumerate(value):
+        yield parse_member(member, f"{key}[{index}]")
 
 
 def _tag(value: Any, key: str) -> str:
@@ -207,7 +210,7 @@ def _tag(value: Any, key: str) -> str:
 
 def _tool_calls(source: Mapping[str, Any]) -> tuple[ToolCall, ...] | None:
     if source.get("toolCalls") is None:
-        return None  # not told, which is not the same as none
+        return None  # unknown, which differs from an empty list
     return tuple(_list(source, "toolCalls", _tool_call))
 
 
@@ -230,7 +233,7 @@ def _tool_call(value: Any, key: str) -> ToolCall:
 def _scores(source: Mapping[str, Any]) -> Mapping[str, float]:
     value = source.get("scores")
     if value is None:
-        return {}  # a plain one, which can cross to another process
+        return {}  # a plain dict, which can be pickled
     if not isinstance(value, Mapping):
         _reject("scores", "an object of numbers", value)
     return {
@@ -240,7 +243,7 @@ def _scores(source: Mapping[str, Any]) -> Mapping[str, float]:
     }
 
 
-def _reject(key: str, wanted: str, value: Any) -> NoReturn:
-    kinds = {dict: "an object", list: "a list", bool: "a boolean"}
-    given = kinds.get(type(value), "null" if value is None else f"{value!r:.40}")
-    raise Invalid(f"{key} must be {wanted}, not {given}; correct it.", code="invalid-trace")
+def _reject(key: str, expected: str, value: Any) -> NoReturn:
+    type_names = {dict: "an object", list: "a list", bool: "a boolean"}
+    actual = type_names.get(type(value), "null" if value is None else f"{value!r:.40}")
+    raise Invalid(f"{key} must be {expected}, not {actual}; correct it.", code="invalid-trace")

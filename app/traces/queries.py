@@ -1,3 +1,5 @@
+"""Reads of traces: uploads, collections and collected traces."""
+
 from collections.abc import Iterator, Sequence
 
 from sqlalchemy import ColumnElement, Row, func, select
@@ -8,12 +10,12 @@ from app.core.keyset import PageQuery, PageRows, select_page
 from app.traces.models import CollectedTrace, Collection, LocalDataset, LocalTrace
 from app.traces.types import ToolCall, Trace, TraceOutcome
 
-RUN_NAMES_SHOWN = 10
-LINES_BYTES = 8 * 1024 * 1024
+MAX_RUN_NAMES_SHOWN = 10
+MAX_PAGE_BYTES = 8 * 1024 * 1024
 
 
 def find_local_dataset(session: Session, name: str, run_name: str | None) -> LocalDataset | None:
-    """An upload by its two names; without a run name the newest of the dataset."""
+    """An upload by dataset and run name; without a run name the newest upload of the dataset."""
     statement = select(LocalDataset).where(LocalDataset.name == name)
     if run_name is not None:
         statement = statement.where(LocalDataset.run_name == run_name)
@@ -22,10 +24,11 @@ def find_local_dataset(session: Session, name: str, run_name: str | None) -> Loc
 
 
 def get_local_dataset(session: Session, dataset_id: str) -> LocalDataset:
+    """An upload by ID. Raises: `NotFound`."""
     dataset = session.get(LocalDataset, dataset_id)
     if dataset is None:
         raise NotFound(
-            f"there is no upload {dataset_id!r}; GET /api/v1/local-datasets lists those there are",
+            f"the upload {dataset_id!r} does not exist; GET /api/v1/local-datasets lists the uploads",
             code="dataset-not-found",
         )
     return dataset
@@ -35,13 +38,13 @@ def list_local_run_names(session: Session, name: str) -> list[str]:
     """The newest run names of an uploaded dataset."""
     statement = select(LocalDataset.run_name).where(LocalDataset.name == name)
     newest_first = statement.order_by(LocalDataset.created_at.desc())
-    return list(session.scalars(newest_first.limit(RUN_NAMES_SHOWN)))
+    return list(session.scalars(newest_first.limit(MAX_RUN_NAMES_SHOWN)))
 
 
 def list_local_datasets(
     session: Session, query: PageQuery, *, name: str | None
 ) -> PageRows[LocalDataset]:
-    """The uploads, newest first; with `name` those of one dataset."""
+    """The uploads, newest first; with `name` only those of one dataset."""
     statement = select(LocalDataset)
     if name is not None:
         statement = statement.where(LocalDataset.name == name)
@@ -50,11 +53,11 @@ def list_local_datasets(
 
 
 def read_local_lines(session: Session, dataset_id: str, start: int, limit: int) -> list[str]:
-    """Lines from a position on: at most `limit`, at most `LINES_BYTES`, but at least one."""
+    """Lines from position `start`: at most `limit` lines and `MAX_PAGE_BYTES`, but at least one."""
     size = func.octet_length(LocalTrace.line)
     total = func.sum(size).over(order_by=LocalTrace.position)
     lines = (
-        select(LocalTrace.position, (total - size).label("before"))
+        select(LocalTrace.position, (total - size).label("bytes_before"))
         .where(
             LocalTrace.dataset_id == dataset_id,
             LocalTrace.position.between(start, start + limit - 1),
@@ -64,7 +67,7 @@ def read_local_lines(session: Session, dataset_id: str, start: int, limit: int) 
     statement = (
         select(LocalTrace.line)
         .join(lines, LocalTrace.position == lines.c.position)
-        .where(LocalTrace.dataset_id == dataset_id, lines.c.before < LINES_BYTES)
+        .where(LocalTrace.dataset_id == dataset_id, lines.c.bytes_before < MAX_PAGE_BYTES)
         .order_by(LocalTrace.position)
     )
     return list(session.scalars(statement))
@@ -73,8 +76,9 @@ def read_local_lines(session: Session, dataset_id: str, start: int, limit: int) 
 def lock_completed(
     session: Session, source: str, condition: ColumnElement[bool]
 ) -> Collection | None:
-    """The oldest complete collection of a source of which that is known; until the transaction
-    ends nobody drops it.
+    """The oldest complete collection of a source that satisfies the condition.
+
+    Locks: the row, so that the collection is not deleted before the transaction ends.
     """
     statement = (
         select(Collection)
@@ -86,7 +90,10 @@ def lock_completed(
 
 
 def lock_for_deletion(session: Session, collection_id: int) -> Collection:
-    """A collection that nobody takes over before the transaction ends."""
+    """A collection to delete.
+
+    Locks: the row, so that no run starts to use the collection before the transaction ends.
+    """
     statement = select(Collection).where(Collection.id == collection_id)
     return session.scalars(statement.with_for_update(key_share=True)).one()
 
@@ -94,7 +101,7 @@ def lock_for_deletion(session: Session, collection_id: int) -> Collection:
 def find_stored_trace_ids(
     session: Session, collection_id: int, trace_ids: Sequence[str]
 ) -> set[str]:
-    """Which of these traces the collection already holds."""
+    """The IDs among `trace_ids` that the collection already holds."""
     statement = select(CollectedTrace.trace_id).where(
         CollectedTrace.collection_id == collection_id, CollectedTrace.trace_id.in_(trace_ids)
     )
@@ -104,7 +111,7 @@ def find_stored_trace_ids(
 def read_traces(
     session: Session, collection_id: int, first_position: int, last_position: int
 ) -> list[Trace]:
-    """The collected traces of a stretch of positions, both ends included, in order."""
+    """The collected traces in a range of positions, both ends included, in order."""
     statement = (
         select(CollectedTrace.__table__)
         .where(
@@ -117,7 +124,7 @@ def read_traces(
 
 
 def trace_from_row(row: Row[tuple[object, ...]]) -> Trace:
-    """The trace that a row of `collected_traces` holds."""
+    """The trace of a row of `collected_traces`."""
     return Trace(
         trace_id=row.trace_id,
         item_id=row.item_id,

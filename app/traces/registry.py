@@ -1,4 +1,4 @@
-"""Where traces can come from, and what a source promises."""
+"""The registry of trace sources, and the contract of a source."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from app.traces.types import Trace
 
 
 class CollectionFailed(AppError):
-    """The traces could not be collected; the message says what to change."""
+    """The traces could not be collected; see the message for what to change."""
 
     code = "COLLECTION_FAILED"
     status = 422
@@ -22,18 +22,19 @@ class CollectionFailed(AppError):
 
 
 class CredentialsRefused(CollectionFailed):
-    """The server does not take the agent's keys; give the agent those of the right project."""
+    """The server rejected the keys of the agent; set the keys of the correct project."""
 
     code = "CREDENTIALS_REFUSED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceQuery:
-    """Which traces a run wants, and with whose credentials they are read.
+    """The traces to read, and the credentials to read them with.
 
-    `run_name` None asks for the newest run of the dataset. `late_scores` asks for scores that were
-    given long after their trace or inside of it, where that costs more requests. `harness` says
-    which model makes the traces, where a source makes them. The last three are the agent's.
+    `run_name` None selects the newest run of the dataset. `late_scores` also reads scores that were
+    added long after their trace or to its child spans, which costs more requests. `harness`
+    configures a source that produces its traces. `url`, `public_key` and `secret_key` come from the
+    agent.
     """
 
     dataset_ref: str | None
@@ -47,14 +48,13 @@ class TraceQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracePage:
-    """Some traces, and the cursor that goes on after them; None after the last page.
+    """Some traces, and the cursor of the next page; None after the last page.
 
-    `total` is how many traces there are in all, when the source knows, and `as_of` when that was
-    found out. `run_name` is the run that is read, once the source knows it: the plan may ask for
-    the newest; `run_id` and `run_at` are its id and its start where the source has runs of its
-    own. A page without traces is a sign of life of a source that waits. `revision` names
-    all the traces of the query where what bears that name never changes: a service that holds
-    them already asks for no further page.
+    `total` is the number of all traces, if the source knows it, and `as_of` the time of that
+    number. `run_name` is the run being read, `run_id` and `run_at` its ID and start, if the source
+    has runs of its own. A page without traces is a heartbeat of a source that waits. `revision`
+    identifies unchanging content: if the service already holds a collection with the same revision,
+    it reads no further page.
     """
 
     traces: tuple[Trace, ...]
@@ -69,7 +69,7 @@ class TracePage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceCheck:
-    """What answered when the credentials of an agent were tried."""
+    """The result of a check of an agent's credentials: API version, server version and project."""
 
     api: str
     version: str | None
@@ -78,11 +78,11 @@ class SourceCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRun:
-    """A run that a source holds: what `TraceQuery.run_name` can name.
+    """A run in a source, which `TraceQuery.run_name` can name.
 
-    `name` is as people wrote it, and not always unique; `id` is. `ended_at` is None where the
-    source does not know. `complete`: nothing new has come for as long as the source takes to show
-    what was written, so that a collection would find all of its `items`.
+    `id` is unique, `name` is not always. `ended_at` is None when the source does not know it.
+    `complete`: no activity for as long as the source takes to show what was written, so that a
+    collection finds all of its `items`.
     """
 
     id: str
@@ -95,10 +95,9 @@ class SourceRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewScore:
-    """A score to be written where the traces came from: of one trace, or of the run `run_id` as a
-    whole when there is no `trace_id`.
+    """A score to write to the source: of one trace, or of the whole run when `trace_id` is None.
 
-    One that is written again with its `id` and its `at` takes the place of the old one.
+    A score with the `id` and the `at` of an earlier score replaces it.
     """
 
     id: str
@@ -113,10 +112,10 @@ class NewScore:
 class TraceSource(Protocol):
     """Reads the traces of one run of an agent, page by page.
 
-    `pages` starts after `cursor` (None: at the beginning), and asking again with the same cursor
-    gives the same traces. A trace may come twice; only its first form counts.
-    Raises: `CollectionFailed` with one of its codes when there is nothing to read or no way to;
-    `Unavailable` when trying again later may help.
+    `pages` starts after `cursor` (None: at the start), and returns the same traces for the same
+    cursor. A trace may occur twice; the first occurrence counts.
+    Raises: `CollectionFailed` with a code when the traces cannot be read; `Unavailable` when a
+    later attempt can succeed.
     """
 
     def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]: ...
@@ -131,14 +130,15 @@ ScoreWriter: TypeAlias = Callable[[Resources, TraceQuery, Sequence[NewScore]], I
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSpec:
-    """How to open a source. Runs whose queries give one `lock` are collected one after the other,
-    by however many workers; None means side by side. `check` tries the credentials of a query,
-    and raises `CollectionFailed`. `list_runs` gives the runs of the query's dataset, newest first
-    (its `run_name` is not looked at), and raises what `pages` does; None where a source has no
-    runs that could be listed. `write_scores` writes all it is given, or raises as `pages` does;
-    what it yields meanwhile are signs of life. All three go over the network: never inside a
-    transaction. `runs_models`: the traces are made on the spot, as the benchmark orders in
-    `harness`.
+    """The functions of a trace source.
+
+    `lock` names a lock for a query: collections with the same name are sequential across all
+    workers; None allows concurrent collections. `check` verifies the credentials of a query and
+    raises `CollectionFailed`. `list_runs` returns the runs of the query's dataset, newest first,
+    and ignores its `run_name`; None when a source has no runs. `write_scores` writes all scores and
+    yields heartbeats. `list_runs` and `write_scores` raise the errors of `pages`. All three do
+    network I/O: never call them in a transaction. `runs_models`: the source produces its traces
+    with the models that the benchmark configures in `harness`.
     """
 
     open: Callable[[Resources], TraceSource]
@@ -151,7 +151,7 @@ class SourceSpec:
 
 def _require_spec(name: str, source: object) -> None:
     if not isinstance(source, SourceSpec):
-        raise TypeError(f"the trace source {name} is to be a SourceSpec, not {source!r:.80}")
+        raise TypeError(f"the trace source {name} must be a SourceSpec, not {source!r:.80}")
 
 
 TRACE_SOURCES: Final[Registry[SourceSpec]] = Registry(
@@ -160,5 +160,5 @@ TRACE_SOURCES: Final[Registry[SourceSpec]] = Registry(
 
 
 def load_trace_sources(warn: Callable[[LoadedPlugin], None]) -> None:
-    """Find the built-in sources and those of other distributions, once in a process."""
+    """Load the built-in sources and those of other distributions, once per process."""
     TRACE_SOURCES.load("app.traces.sources", warn)

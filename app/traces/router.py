@@ -1,3 +1,5 @@
+"""REST endpoints of uploaded datasets."""
+
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Response
@@ -57,10 +59,12 @@ def upload_traces(
     upload: NdjsonUpload,
     once: Idempotent,
     name: Annotated[ShortText, Query(description="Name of the dataset.")],
-    run_name: Annotated[ShortText, Query(alias="runName", description="Which run of it this is.")],
-    replace: Annotated[bool, Query(description="Take the place of an earlier upload.")] = False,
+    run_name: Annotated[ShortText, Query(alias="runName", description="Name of the run.")],
+    replace: Annotated[
+        bool, Query(description="Replace an earlier upload of the same run.")
+    ] = False,
 ) -> Response:
-    """Upload the traces of one run, one JSON object per line, all of them or none."""
+    """Upload the traces of one run, one JSON object per line. An invalid line rejects the upload."""
     return once(
         upload.sha256,
         lambda session: LocalDatasetView.model_validate(
@@ -90,20 +94,22 @@ def import_results(
     name: Annotated[ShortText, Query(description="Name of the dataset.")],
     run_name: Annotated[
         ShortText | None,
-        Query(alias="runName", description="Which run of it this is; by itself: model and time."),
+        Query(alias="runName", description="Name of the run; default: model and time."),
     ] = None,
-    replace: Annotated[bool, Query(description="Take the place of an earlier upload.")] = False,
+    replace: Annotated[
+        bool, Query(description="Replace an earlier upload of the same run.")
+    ] = False,
 ) -> Response:
-    """Import the result file of a bash evaluation or of ot-bench as traces of one run."""
-    found = read_results(upload.file.read())
+    """Import a result file of bashkit-eval or ot-bench as the traces of one run."""
+    recording = read_results(upload.file.read())
     return once(
         upload.sha256,
         lambda session: LocalDatasetView.model_validate(
             service.store_local_dataset(
                 session,
                 name,
-                run_name or found.run_name,
-                found.lines,
+                run_name or recording.run_name,
+                recording.lines,
                 size_bytes=upload.size_bytes,
                 replace=replace,
             )
@@ -116,7 +122,7 @@ def import_results(
 def list_local_datasets(
     res: Res, page: PageParams, name: Annotated[str | None, Query()] = None
 ) -> Page[LocalDatasetView]:
-    """The uploads, newest first."""
+    """List the uploads, newest first."""
     with res.db.read() as session:
         rows = queries.list_local_datasets(session, page, name=name)
         items = [LocalDatasetView.model_validate(dataset) for dataset in rows.rows]
@@ -125,12 +131,13 @@ def list_local_datasets(
 
 @router.get("/{datasetId}", dependencies=[Depends(require_role("read"))])
 def get_local_dataset(dataset_id: DatasetId, res: Res) -> LocalDatasetView:
+    """Get an upload."""
     with res.db.read() as session:
         return LocalDatasetView.model_validate(queries.get_local_dataset(session, dataset_id))
 
 
 @router.delete("/{datasetId}", status_code=204, dependencies=[Depends(require_role("run"))])
 def delete_local_dataset(dataset_id: DatasetId, res: Res) -> None:
-    """Delete an upload. Runs that read it keep their own copy of its traces."""
+    """Delete an upload. Runs that read it keep their copies of its traces."""
     with res.db.begin() as session:
         service.delete_local_dataset(session, dataset_id)

@@ -1,3 +1,5 @@
+"""Wire schemas of uploaded datasets."""
+
 from datetime import datetime
 
 from app.core.schemas import WireModel

@@ -1,3 +1,5 @@
+"""Writes of traces: collections, their pages, and uploaded datasets."""
+
 import dataclasses
 import hashlib
 import re
@@ -42,6 +44,7 @@ COLLECTED_COLUMNS = {
 }
 LOCAL_COLUMNS = {"dataset_id": "text", "position": "int4", "trace_id": "text", "line": "text"}
 
+# The digest of a collection without traces.
 EMPTY_DIGEST = hashlib.sha256().digest()
 
 _NUMBER_TRIALS = text(
@@ -63,6 +66,7 @@ _NUMBER_TRIALS = text(
 
 
 def create_collection(session: Session, source: str, query: dict[str, str | None]) -> Collection:
+    """Create an empty collection."""
     collection = Collection(source=source, query=query, digest=EMPTY_DIGEST)
     session.add(collection)
     session.flush()
@@ -72,15 +76,16 @@ def create_collection(session: Session, source: str, query: dict[str, str | None
 def store_page(
     session: Session, collection: Collection, page: TracePage, now: datetime
 ) -> Collection:
-    """Append the traces that the collection does not hold yet, and remember where to go on.
+    """Append the new traces of a page to the collection, and store the cursor.
 
-    Returns: the collection; or an earlier, complete one that holds the same traces and takes its
-             place. That one cannot be dropped before the transaction ends.
-    Locks:   the caller holds the run that collects, so nobody else appends.
+    Returns: the collection; or an earlier complete collection with the same traces, which replaces
+             it and cannot be deleted before the transaction ends.
+    Locks:   the caller holds the lock of the run, so no other process appends.
     """
     if page.revision is not None and collection.trace_count == 0:
-        known = Collection.revision == page.revision
-        if (earlier := queries.lock_completed(session, collection.source, known)) is not None:
+        same_revision = Collection.revision == page.revision
+        earlier = queries.lock_completed(session, collection.source, same_revision)
+        if earlier is not None:
             return earlier
     _append_traces(session, collection, page)
     if page.cursor is not None:
@@ -93,14 +98,15 @@ def _append_traces(session: Session, collection: Collection, page: TracePage) ->
     unique: dict[str, Trace] = {}
     for trace in page.traces:
         unique.setdefault(trace.trace_id, trace)
-    known = queries.find_stored_trace_ids(session, collection.id, list(unique))
-    fresh = [trace for trace_id, trace in unique.items() if trace_id not in known]
+    stored_ids = queries.find_stored_trace_ids(session, collection.id, list(unique))
+    fresh = [trace for trace_id, trace in unique.items() if trace_id not in stored_ids]
     rows = (
         _collected_row(collection.id, position, trace)
         for position, trace in enumerate(fresh, start=collection.trace_count)
     )
     copy_rows(session, "collected_traces", COLLECTED_COLUMNS, rows)
     collection.trace_count += len(fresh)
+    # None stays None: a digest with a gap must not equal that of another collection.
     collection.digest = collection.digest and _extend_digest(collection.digest, fresh)
     collection.cursor = page.cursor
     collection.expected_count = collection.expected_count if page.total is None else page.total
@@ -110,21 +116,21 @@ def _append_traces(session: Session, collection: Collection, page: TracePage) ->
     collection.revision = page.revision
 
 
-def _extend_digest(before: bytes, traces: Iterable[Trace]) -> bytes:
-    """The digest of some traces and then these: a chain, so that pages may be cut anywhere."""
-    digest = before
+def _extend_digest(digest: bytes, traces: Iterable[Trace]) -> bytes:
+    """Extend a digest by traces one by one, so that the result does not depend on the pages."""
     for trace in traces:
         digest = hashlib.sha256(digest + repr(trace).encode()).digest()
     return digest
 
 
 def _complete_collection(session: Session, collection: Collection, now: datetime) -> Collection:
-    """Mark a collection as complete, unless an earlier one holds the same traces."""
+    """Complete a collection; returns an earlier complete collection with the same traces instead."""
     if collection.trace_count and collection.digest is not None:
-        same = (Collection.digest == collection.digest) & (
+        same_traces = (Collection.digest == collection.digest) & (
             Collection.source_run_id.is_not_distinct_from(collection.source_run_id)
         )
-        if (earlier := queries.lock_completed(session, collection.source, same)) is not None:
+        earlier = queries.lock_completed(session, collection.source, same_traces)
+        if earlier is not None:
             return earlier
     collection.completed_at = now
     _number_trials(session, collection)
@@ -135,7 +141,7 @@ def _complete_collection(session: Session, collection: Collection, now: datetime
 def delete_positions(
     session: Session, collection_id: int, first_position: int, last_position: int
 ) -> None:
-    """Delete the traces of a stretch of positions, both ends included."""
+    """Delete the traces in a range of positions, both ends included."""
     session.execute(
         delete(CollectedTrace).where(
             CollectedTrace.collection_id == collection_id,
@@ -145,7 +151,8 @@ def delete_positions(
 
 
 def _number_trials(session: Session, collection: Collection) -> None:
-    """Where several traces of one item claim the same trial, count them in their order."""
+    """Renumber the trials of each item in which several traces have the same trial number."""
+    # One statement over the whole collection: it may exceed the limit that protects requests.
     session.execute(text("SET LOCAL statement_timeout = 0"))
     session.execute(_NUMBER_TRIALS, {"collection": collection.id, "most": MAX_TRIAL})
 
@@ -161,9 +168,9 @@ def store_local_dataset(
 ) -> LocalDataset:
     """Store the traces of one run of a dataset.
 
-    Raises:  `Conflict` when there are some and `replace` is not set, or when somebody else uploads
-             the same at this moment; `Invalid` for no trace at all, or one that comes twice.
-             Whatever is raised, by `lines` too, leaves the old upload as it was.
+    Raises:  `Conflict` when the upload exists and `replace` is not set, or during a concurrent
+             upload of the same run; `Invalid` for an upload without traces or with a repeated
+             traceId. After any error, of `lines` too, the previous upload is unchanged.
     """
     _lock_upload(session, name, run_name)
     _delete_replaced(session, name, run_name, replace=replace)
@@ -174,9 +181,7 @@ def store_local_dataset(
     session.flush()
     dataset.trace_count = _copy_lines(session, dataset.id, lines)
     if dataset.trace_count == 0:
-        raise Invalid(
-            "the upload holds no trace; send one JSON object on each line", code="no-traces"
-        )
+        raise Invalid("the upload has no traces; send one JSON object per line", code="no-traces")
     session.flush()
     session.refresh(dataset)
     enqueue(session, "triggers.on_event", event="dataset-updated", subject=name, run_name=run_name)
@@ -184,22 +189,22 @@ def store_local_dataset(
 
 
 def delete_local_dataset(session: Session, dataset_id: str) -> None:
-    """Delete an upload; runs keep their own copy of its traces."""
+    """Delete an upload; runs keep their copies of its traces."""
     session.delete(queries.get_local_dataset(session, dataset_id))
     session.flush()
 
 
 def _delete_replaced(session: Session, name: str, run_name: str, *, replace: bool) -> None:
-    before = queries.find_local_dataset(session, name, run_name)
-    if before is None:
+    previous = queries.find_local_dataset(session, name, run_name)
+    if previous is None:
         return
     if not replace:
         raise Conflict(
-            f"traces of {name!r}, run {run_name!r}, were uploaded already;"
-            " choose another runName, or send replace=true",
+            f"the dataset {name!r} already has an upload for the run {run_name!r}; choose another"
+            " runName, or send replace=true",
             code="dataset-exists",
         )
-    session.execute(delete(LocalDataset).where(LocalDataset.id == before.id))
+    session.execute(delete(LocalDataset).where(LocalDataset.id == previous.id))
 
 
 def _copy_lines(session: Session, dataset_id: str, lines: Iterable[bytes]) -> int:
@@ -208,18 +213,18 @@ def _copy_lines(session: Session, dataset_id: str, lines: Iterable[bytes]) -> in
         return copy_rows(session, "local_traces", LOCAL_COLUMNS, _local_rows(dataset_id, lines))
     except UniqueViolation as error:
         raise Invalid(
-            f"{_describe_duplicate(error)} comes twice; give every trace an id of its own",
+            f"{_describe_duplicate(error)} occurs twice; give each trace a unique ID",
             code="duplicate-trace",
         ) from None
 
 
 def _describe_duplicate(error: UniqueViolation) -> str:
-    found = re.search(r"=\([0-9a-f-]+, (.*)\)", error.diag.message_detail or "", re.DOTALL)
-    return f"the traceId {found[1]!r}" if found else "a traceId"
+    match = re.search(r"=\([0-9a-f-]+, (.*)\)", error.diag.message_detail or "", re.DOTALL)
+    return f"the traceId {match[1]!r}" if match else "a traceId"
 
 
 def _local_rows(dataset_id: str, lines: Iterable[bytes]) -> Iterator[tuple[object, ...]]:
-    """A row for each line that is not blank; raises `Invalid` for one that holds no trace."""
+    """A row for each line that is not blank; raises `Invalid` for a line that is not a trace."""
     position = 0
     for number, line in enumerate(lines, start=1):
         if line.strip():
@@ -229,10 +234,10 @@ def _local_rows(dataset_id: str, lines: Iterable[bytes]) -> Iterator[tuple[objec
 
 
 def _lock_upload(session: Session, name: str, run_name: str) -> None:
-    turn = text("SELECT pg_try_advisory_xact_lock(hashtextextended(:name, 1))")
-    if not session.scalar(turn, {"name": f"{name}/{run_name}"}):
+    lock = text("SELECT pg_try_advisory_xact_lock(hashtextextended(:name, 1))")
+    if not session.scalar(lock, {"name": f"{name}/{run_name}"}):
         raise Conflict(
-            f"another upload of {name!r}, run {run_name!r}, is under way; try again after it",
+            f"another upload of {name!r}, run {run_name!r}, is in progress; try again after it",
             code="upload-in-flight",
         )
 

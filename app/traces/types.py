@@ -1,4 +1,4 @@
-"""The one form in which every source hands over what an agent did."""
+"""The trace: the common form in which every source delivers what an agent did."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ class TraceOutcome(StrEnum):
     """How a trace ended.
 
     `scored`: the agent answered. `agent_error` and `timeout`: the agent failed, and quality
-    metrics take their worst value. `infra_error` and `judge_error`: not the agent's doing;
+    metrics get their worst value. `infra_error` and `judge_error`: the agent is not responsible;
     metrics are skipped, and the run counts the trace as an error.
     """
 
@@ -31,7 +31,7 @@ class TraceOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """One call of a tool by the agent; `ok` is None when the source does not tell."""
+    """One tool call of the agent; `ok` is None when the source does not report the outcome."""
 
     name: str
     arguments: Mapping[str, Any] | None = None
@@ -43,10 +43,10 @@ class ToolCall:
 class Trace:
     """One attempt (`trial`) of an agent at one item of a dataset.
 
-    Texts are None when the source has none; None is never read as an empty text. Tokens, cost,
-    latency, calls of tools and `turns` (answers of the model) are those of the agent alone, without
-    evaluators; None where the source does not tell, a cost also where no price is known.
-    `scores` came with the trace.
+    Texts are None when the source has none; None is never treated as an empty text. Tokens, cost,
+    latency, tool calls and `turns` (model responses) are those of the agent without evaluators;
+    None when the source does not report them, and for a cost also when no price is known.
+    `scores` are the scores that the source delivers.
     """
 
     trace_id: str

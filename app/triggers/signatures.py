@@ -44,7 +44,7 @@ LANGFUSE = APIKeyHeader(
 
 
 class BadSignature(Unauthorized):
-    """The signature is not valid; sign the exact bytes of the body with a secret of this endpoint."""
+    """The signature is not valid; send a signature of the exact body bytes with a current secret."""
 
     code = "bad-signature"
 

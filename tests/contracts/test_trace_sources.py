@@ -151,7 +151,7 @@ def test_a_collection_that_is_stopped_and_goes_on_holds_each_trace_once(
 def test_pages_of_long_lines_are_short(
     service_resources: Resources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "LINES_BYTES", 8000)
+    monkeypatch.setattr(queries, "MAX_PAGE_BYTES", 8000)
     long = "x" * 3000
     query = fill_local(
         service_resources, [{"traceId": f"t-{number}", "output": long} for number in range(7)]

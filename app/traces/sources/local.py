@@ -1,4 +1,4 @@
-"""Traces that somebody uploaded to this service."""
+"""The `local` trace source: traces that were uploaded to this service."""
 
 import json
 from collections.abc import Iterator
@@ -12,14 +12,17 @@ from app.traces.registry import TRACE_SOURCES, CollectionFailed, SourceSpec, Tra
 
 PAGE_SIZE = 500
 
-# Raised when the same line is read as another trace than before.
+# Increase it when the parser reads the same line as a different trace: the revision of an upload
+# includes it, so that collections of the older parser are not reused.
 PARSER_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSource:
-    """Reads `local_traces`; the cursor names the upload and the next position in it, so that an
-    upload that is replaced in the middle of a run is noticed.
+    """Reads `local_traces`.
+
+    The cursor names the upload and the next position in it, so that a replacement of the upload
+    during a run is noticed.
     """
 
     resources: Resources
@@ -29,17 +32,17 @@ class LocalSource:
         dataset_id, position, total = start.dataset_id, start.position, start.total
         while True:
             with self.resources.db.read() as session:
-                page = queries.read_local_lines(session, dataset_id, position, PAGE_SIZE)
-            position += len(page)
+                lines = queries.read_local_lines(session, dataset_id, position, PAGE_SIZE)
+            position += len(lines)
             done = position >= total
-            if not page and not done:
+            if not lines and not done:
                 raise CollectionFailed(
-                    "the uploaded traces were deleted while the run was reading them;"
-                    " upload them again and retry the run",
+                    "the upload was deleted while the run was reading it; upload the traces again"
+                    " and retry the run",
                     code="RUN_NOT_FOUND",
                 )
             yield TracePage(
-                traces=tuple(parse_trace(json.loads(line)) for line in page),
+                traces=tuple(parse_trace(json.loads(line)) for line in lines),
                 cursor=None if done else f"{position}:{total}:{dataset_id}:{start.run_name}",
                 total=total,
                 run_name=start.run_name,
@@ -50,6 +53,7 @@ class LocalSource:
 
     def _resume(self, query: TraceQuery, cursor: str | None) -> "_ReadState":
         if cursor is not None:
+            # The run name comes last, because it can contain colons.
             position, total, dataset_id, run_name = cursor.split(":", 3)
             return _ReadState(dataset_id, int(position), int(total), run_name)
         if query.dataset_ref is None:
@@ -59,14 +63,14 @@ class LocalSource:
             )
         with self.resources.db.read() as session:
             dataset = queries.find_local_dataset(session, query.dataset_ref, query.run_name)
-            known = queries.list_local_run_names(session, query.dataset_ref)
+            run_names = queries.list_local_run_names(session, query.dataset_ref)
         if dataset is None:
-            raise _upload_not_found(query, known)
+            raise _upload_not_found(query, run_names)
         return _ReadState(dataset.id, 0, dataset.trace_count, dataset.run_name)
 
 
 class _ReadState(NamedTuple):
-    """Where reading begins; all of it stands in the cursor."""
+    """The position of the next page; the cursor contains all fields."""
 
     dataset_id: str
     position: int
@@ -74,17 +78,17 @@ class _ReadState(NamedTuple):
     run_name: str
 
 
-def _upload_not_found(query: TraceQuery, known: list[str]) -> CollectionFailed:
-    if not known:
+def _upload_not_found(query: TraceQuery, run_names: list[str]) -> CollectionFailed:
+    if not run_names:
         return CollectionFailed(
-            f"nothing was uploaded for the dataset {query.dataset_ref!r};"
-            " upload its traces with POST /api/v1/local-datasets?name=…&runName=…, or set the"
-            " benchmark's source to where they are",
+            f"the dataset {query.dataset_ref!r} has no upload; upload its traces with"
+            " POST /api/v1/local-datasets?name=…&runName=…, or set the benchmark's source to the"
+            " source of its traces",
             code="DATASET_NOT_FOUND",
         )
     return CollectionFailed(
-        f"the dataset {query.dataset_ref!r} has no run {query.run_name!r};"
-        f" it has {', '.join(known)}",
+        f"the dataset {query.dataset_ref!r} has no run {query.run_name!r}; its newest runs are"
+        f" {', '.join(run_names)}",
         code="RUN_NOT_FOUND",
     )
 

@@ -89,7 +89,7 @@ def test_what_is_no_upload_is_refused(service: Service) -> None:
         assert problem["type"] in ("/problems/no-traces", "/problems/invalid-trace")
     twice = refused(service, 422, ndjson([pair(1), pair(2), pair(1)]))
     assert twice["type"] == "/problems/duplicate-trace"
-    assert twice["detail"] == "the traceId 't-1' comes twice; give every trace an id of its own"
+    assert twice["detail"] == "the traceId 't-1' occurs twice; give each trace a unique ID"
     for content_type in ("application/json", "multipart/form-data", ""):
         problem = refused(service, 415, one, headers={"Content-Type": content_type})
         assert "application/x-ndjson" in problem["detail"]

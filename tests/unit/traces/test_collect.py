@@ -48,7 +48,7 @@ def test_a_source_that_turns_in_a_circle_is_stopped() -> None:
 
 def test_an_id_that_no_index_can_hold_is_told() -> None:
     assert make_storable(Trace(trace_id="t" * 256, item_id="i")).trace_id == "t" * 256
-    with pytest.raises(CollectionFailed, match=r"an id of 257 characters, 't+'…") as caught:
+    with pytest.raises(CollectionFailed, match=r"the trace ID 't+'… has 257 characters") as caught:
         list(collect(Shelf(page(None, "t" * 257)), QUERY, None))
     assert caught.value.error_code == "BAD_RESPONSE"
 

@@ -90,7 +90,7 @@ def test_a_trace_needs_nothing_but_an_id_which_is_its_item_too() -> None:
         ({"trial": 1.0}, "trial must be a whole number"),
         ({"inputTokens": 2**63}, "inputTokens must be a whole number"),
         ({"costUsd": "0.1"}, "costUsd must be a number, not '0.1'"),
-        ({"costUsd": -0.1}, "costUsd must be a number from 0 on"),
+        ({"costUsd": -0.1}, "costUsd must be a number of at least 0"),
         ({"latencyMs": float("nan")}, "latencyMs must be a finite number"),
         ({"latencyMs": 10**400}, "latencyMs must be a finite number"),
         ({"outcome": "great"}, "outcome must be one of scored, agent_error, .* not 'great'"),
@@ -135,7 +135,7 @@ def test_a_line_that_is_no_object_is_no_trace(value: object) -> None:
         (b'{"traceId": "a\\ud800"}', "line 3: "),
         (b'{"traceId": "a", "x": 123456789012345678901234567890}', "line 3: "),
         (b"[" * 100_000, "line 3: "),
-        (b'{"traceId": "first"}', "line 3: traceId 'first' stood on line 1 already"),
+        (b'{"traceId": "first"}', "line 3: traceId 'first' is already on line 1"),
         (b'{"output": "x"}', "line 3: traceId is missing"),
     ],
 )

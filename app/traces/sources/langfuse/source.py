@@ -154,12 +154,12 @@ class _CollectionReader:
 
     def _run_not_found(self, reader: RunReader, dataset: LangfuseDataset | None) -> RunNotFound:
         names = reader.list_run_names(dataset)
-        place = f"the dataset {dataset.name!r}" if dataset else "the Langfuse project"
+        subject = f"the dataset {dataset.name!r}" if dataset else "the Langfuse project"
         missing = f"no run {self.query.run_name!r}" if self.query.run_name else "no run yet"
         newest = f"; its newest runs are {', '.join(map(repr, names))}" if names else ""
         return RunNotFound(
-            f"{place} has {missing} (API {reader.api}){newest}. Correct runName, or omit it to read"
-            " the newest run."
+            f"{subject} has {missing} (API {reader.api}){newest}. Correct runName, or omit it to"
+            " read the newest run."
         )
 
     def _open_reader(self, client: LangfuseClient, api: str, project_id: str | None) -> RunReader:

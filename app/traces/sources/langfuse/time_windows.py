@@ -131,17 +131,21 @@ class _LoopDetector:
         if window.cursor is None:  # a new chain of pages starts
             self.cursors.clear()
         row_ids = frozenset(str(row.get("id")) for row in window_rows.rows)
-        has_next = any(rest.cursor is not None for rest in window_rows.remaining)
+        has_next = any(next_window.cursor is not None for next_window in window_rows.remaining)
         # A last page may legitimately repeat rows that were ingested twice: nothing is lost there,
         # so only a repeated page with a successor is a loop.
         repeats_rows = bool(row_ids) and row_ids <= self.row_ids
         loop = repeats_rows and window.cursor is not None and has_next
         self.row_ids = row_ids
-        for rest in window_rows.remaining:
-            if rest.cursor is not None and rest.cursor != window.cursor:
-                loop |= rest.cursor in self.cursors
-                self.cursors.add(rest.cursor)
-            elif rest.cursor is not None and rest.limit == window.limit and window_rows.rows:
+        for next_window in window_rows.remaining:
+            if next_window.cursor is not None and next_window.cursor != window.cursor:
+                loop |= next_window.cursor in self.cursors
+                self.cursors.add(next_window.cursor)
+            elif (
+                next_window.cursor is not None
+                and next_window.limit == window.limit
+                and window_rows.rows
+            ):
                 # The cursor that was sent came back with rows: the same request would be sent again.
                 loop = True
         return loop

@@ -167,8 +167,8 @@ class V3Reader:
             # Each chunk takes several requests, so half the concurrency keeps the client busy.
             for traces in run_in_order(tasks, concurrency=MAX_IN_FLIGHT // 2):
                 done = min(done + ROWS_PER_PAGE, len(run_items))
-                rest = {"done": done} if done < len(run_items) else None
-                yield TraceBatch(traces=traces, remaining=rest)
+                unread = {"done": done} if done < len(run_items) else None
+                yield TraceBatch(traces=traces, remaining=unread)
 
     def _find_run_name(self, dataset: LangfuseDataset, *, run_id: str | None) -> str | None:
         """The name of the run with this ID, or of the newest run."""

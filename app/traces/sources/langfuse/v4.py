@@ -198,8 +198,8 @@ class V4Reader:
         calls = CallStream(call_pages, start=run.start, end=calls_end)
         for page in row_pages:
             traces = self._map_traces(page, calls)
-            rest = plan.remaining_after(page, calls) if page.remaining else None
-            yield TraceBatch(traces=traces, remaining=rest, loop_detected=page.loop_detected)
+            unread = plan.remaining_after(page, calls) if page.remaining else None
+            yield TraceBatch(traces=traces, remaining=unread, loop_detected=page.loop_detected)
 
     def _find_newest(
         self, conditions: Sequence[_FilterCondition], dataset: LangfuseDataset | None
