@@ -7,7 +7,7 @@ from typing import Any
 
 from app.core.registry import LoadedPlugin, Registry
 from app.formula import register_metric_keys
-from app.harness.bash.checking import CHECKS, load_checks
+from app.harness.bash.check_registry import CHECKS, load_checks
 from app.harness.mcp.evaluating import EVALUATORS, load_evaluators
 from app.metrics.registry import METRICS, load_metrics
 from app.notifications.registry import CHANNELS, load_channels

@@ -5,9 +5,9 @@ import time
 from collections.abc import Iterator, Sequence
 
 from app.harness.bash.agent import TaskLimits, attempt_task
-from app.harness.bash.checking import load_checks
-from app.harness.bash.recordings import read_report
+from app.harness.bash.check_registry import load_checks
 from app.harness.bash.replay import execute
+from app.harness.bash.result_file import read_report
 from app.harness.bash.sandbox import Sandbox
 from app.harness.bash.types import EvalResult
 from app.harness.budget import Budget

@@ -1,30 +1,30 @@
-"""Whether a run passes: the decision of both harnesses."""
+"""The gate of a run: which exit code its figures deserve. Both harnesses use it."""
 
 from enum import IntEnum
 from typing import NamedTuple
 
 
 class HarnessExit(IntEnum):
-    """What a command exits with."""
+    """Exit codes of both harness programs."""
 
     PASSED = 0
     BELOW = 1
-    MISTAKES = 2
+    INVALID = 2
     ERRORS = 3
 
 
 class GateFigures(NamedTuple):
-    """What the gate looks at; the rate is None where no attempt has a verdict."""
+    """The figures that the gate reads; the pass rate is None when no attempt has a verdict."""
 
     errored: int
     missing: int
     pass_rate: float | None
 
 
-def decide_exit(found: GateFigures, least: float) -> HarnessExit:
-    """Errors and what was not reached come before the rate; nothing to judge is no failure."""
-    if found.errored or found.missing:
+def decide_exit(figures: GateFigures, min_pass_rate: float) -> HarnessExit:
+    """Errors and missing attempts outrank the pass rate; a run without verdicts passes."""
+    if figures.errored or figures.missing:
         return HarnessExit.ERRORS
-    if found.pass_rate is not None and found.pass_rate < least:
+    if figures.pass_rate is not None and figures.pass_rate < min_pass_rate:
         return HarnessExit.BELOW
     return HarnessExit.PASSED

@@ -1,4 +1,4 @@
-"""What a benchmark orders of a harness: tasks in a sandboxed bash, or a file of ot-bench."""
+"""The harness settings of a benchmark: bash tasks, or an ot-bench file."""
 
 from typing import Annotated, Any, TypeAlias
 
@@ -10,12 +10,13 @@ from app.harness.mcp.schemas import McpHarnessSettings
 MCP_SUFFIXES = (".yaml", ".yml")
 
 
-def parse_harness(value: Any) -> BashHarnessSettings | McpHarnessSettings:
-    """The order that names a provider is one of bash tasks. Raises: ValidationError."""
-    if isinstance(value, BashHarnessSettings | McpHarnessSettings):
-        return value
-    is_bench = isinstance(value, dict) and "provider" not in value
-    return (McpHarnessSettings if is_bench else BashHarnessSettings).model_validate(value)
+def parse_harness(document: Any) -> BashHarnessSettings | McpHarnessSettings:
+    """Settings with a provider are those of bash tasks. Raises: ValidationError."""
+    if isinstance(document, BashHarnessSettings | McpHarnessSettings):
+        return document
+    # A union of both models would report the errors of both for every mistake.
+    is_mcp = isinstance(document, dict) and "provider" not in document
+    return (McpHarnessSettings if is_mcp else BashHarnessSettings).model_validate(document)
 
 
 HarnessConfig: TypeAlias = Annotated[
@@ -24,17 +25,17 @@ HarnessConfig: TypeAlias = Annotated[
 
 
 def validate_harness(
-    dataset_ref: str | None, order: BashHarnessSettings | McpHarnessSettings
+    dataset_ref: str | None, settings: BashHarnessSettings | McpHarnessSettings
 ) -> str | None:
-    """Why an order cannot be one for this dataset; None when it can."""
+    """Why the settings do not match the dataset; None when they do."""
     if dataset_ref is None:
         return None
-    is_bench = dataset_ref.endswith(MCP_SUFFIXES)
-    if is_bench == isinstance(order, McpHarnessSettings):
+    is_mcp_file = dataset_ref.endswith(MCP_SUFFIXES)
+    if is_mcp_file == isinstance(settings, McpHarnessSettings):
         return None
-    if is_bench:
+    if is_mcp_file:
         return (
-            f"the models of {dataset_ref} are named in it; leave provider and all that belongs to"
-            ' it out: {} or {"model": …, "trials": …}'
+            f"{dataset_ref} names its own models; remove provider and its options, write {{}} or"
+            ' {"model": …, "trials": …}'
         )
-    return 'name the model that works on these tasks as {"provider": …, "model": …}'
+    return 'name the model for these tasks as {"provider": …, "model": …}'

@@ -1,7 +1,7 @@
-"""A run of a harness as a dataset run in Langfuse, written through its SDK.
+"""Writes a harness run to Langfuse as a dataset run, through the Langfuse SDK.
 
-Source: SDK 5, `run_experiment`. Scores are sent one by one: servers up to 4.16 refuse the lists that
-the SDK sends, which it tells nobody.
+Source: SDK 5, `run_experiment`. Scores are sent one by one over REST, because servers up to 4.16
+silently drop the score batches of the SDK.
 """
 
 import hashlib
@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import httpx
 from langfuse import Langfuse
-from langfuse._client.resource_manager import LangfuseResourceManager
 from langfuse.api import NotFoundError
 from langfuse.api.core import ApiError
 from opentelemetry.sdk.trace import TracerProvider
@@ -24,23 +24,23 @@ from app.core.encryption import Secret
 from app.core.errors import Unavailable
 from app.core.http.client import outbound_client
 from app.core.http.network_policy import PRIVATE_SERVERS
-from app.llm.conversation import ChatMessage, MessageRole, Usage
+from app.llm.conversation import Usage
 from app.llm.providers import MissingKey
 
 TIMEOUT_S: Final = 30.0
-MAX_ANSWER: Final = 16 * 1024 * 1024
+MAX_RESPONSE_BYTES: Final = 16 * 1024 * 1024
 CLOUD: Final = "https://cloud.langfuse.com"
 
 
 class ExportFailed(Unavailable):
-    """The run is not in Langfuse; check address and keys, then run again with --resume."""
+    """Langfuse did not accept the run; check address and keys, then run again with --resume."""
 
     code = "export-failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LangfuseAccess:
-    """A server of Langfuse and the keys of a project."""
+class LangfuseProject:
+    """A Langfuse server and the keys of one project."""
 
     url: str
     public_key: str
@@ -49,18 +49,20 @@ class LangfuseAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedCall:
-    """A call of a tool."""
+    """One tool call."""
 
     name: str
-    given: Any
-    answer: Any
+    arguments: Any
+    output: Any
     ok: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedAttempt:
-    """One attempt that has a score. Tasks of one `content_hash` are one item of the dataset; `model`
-    is None where no model was asked, `unmet` says what was not met.
+    """One scored attempt.
+
+    Attempts with the same `content_hash` belong to one dataset item. `model` is None for an attempt
+    without a model; `failures` becomes the comment of TASK_SCORE.
     """
 
     task: str
@@ -75,12 +77,12 @@ class ExportedAttempt:
     cost_usd: float | None
     calls: Sequence[ExportedCall]
     scores: Mapping[str, float]
-    unmet: str = ""
+    failures: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedRun:
-    """A run as it is written: by which `program`, and called how."""
+    """A run, the program that made it, and its name in Langfuse."""
 
     program: str
     run_name: str
@@ -89,8 +91,8 @@ class ExportedRun:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
-class Exported(NamedTuple):
-    """The dataset and the run that were written, and how many attempts are in it."""
+class ExportSummary(NamedTuple):
+    """The dataset and dataset run that were written, and the number of attempts."""
 
     dataset: str
     run_name: str
@@ -102,111 +104,128 @@ _Report_contra = TypeVar("_Report_contra", contravariant=True)
 
 
 class ExportRun(Protocol[_Report_contra]):
-    """Writes one kind of run, as both harnesses do."""
+    """Writes the reports of one harness."""
 
     def __call__(
-        self, report: _Report_contra, access: LangfuseAccess, /, *, dataset: str, now: datetime
-    ) -> Exported: ...
+        self, report: _Report_contra, project: LangfuseProject, /, *, dataset: str, now: datetime
+    ) -> ExportSummary: ...
 
 
 def exporter(
     export_run: ExportRun[Report], environment: Mapping[str, str], dataset: str
 ) -> Callable[[Report], None]:
-    """Writes a run and tells so; what it needs is looked for at once, before anything is paid.
+    """A function that writes a run and prints a summary.
 
+    The keys are read at once, so that a missing key fails before any model request is paid for.
     Raises: `MissingKey`.
     """
-    access = langfuse_access(environment)
+    project = langfuse_project(environment)
 
     def export(report: Report) -> None:
-        done = export_run(report, access, dataset=dataset, now=datetime.now(UTC))
+        summary = export_run(report, project, dataset=dataset, now=datetime.now(UTC))
         print_status(
-            f"{done.attempts} attempts are in Langfuse: dataset {done.dataset!r}, run"
-            f" {done.run_name!r}"
+            f"{summary.attempts} attempts are in Langfuse: dataset {summary.dataset!r}, run"
+            f" {summary.run_name!r}"
         )
 
     return export
 
 
-def langfuse_access(environment: Mapping[str, str]) -> LangfuseAccess:
-    """The project that the environment names. Raises MissingKey."""
-    public, secret = environment.get("LANGFUSE_PUBLIC_KEY"), environment.get("LANGFUSE_SECRET_KEY")
-    if not public or not secret:
+def langfuse_project(environment: Mapping[str, str]) -> LangfuseProject:
+    """The project that the environment variables name. Raises MissingKey."""
+    public_key = environment.get("LANGFUSE_PUBLIC_KEY")
+    secret_key = environment.get("LANGFUSE_SECRET_KEY")
+    if not public_key or not secret_key:
         raise MissingKey(
-            "--langfuse needs the keys of a project",
-            hint="set LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY, and LANGFUSE_BASE_URL if it is"
-            f" not {CLOUD}",
+            "--langfuse needs the keys of a Langfuse project",
+            hint="set LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY, and LANGFUSE_BASE_URL unless the"
+            f" server is {CLOUD}",
         )
     url = environment.get("LANGFUSE_BASE_URL") or environment.get("LANGFUSE_HOST") or CLOUD
-    return LangfuseAccess(url=url.rstrip("/"), public_key=public, secret_key=Secret(secret))
-
-
-def last_words(messages: Sequence[ChatMessage]) -> str:
-    """What a model said last; empty when it said nothing."""
-    said = (
-        message.text() for message in reversed(messages) if message.role is MessageRole.ASSISTANT
+    return LangfuseProject(
+        url=url.rstrip("/"), public_key=public_key, secret_key=Secret(secret_key)
     )
-    return next(said, "")
 
 
-def write_run(run: ExportedRun, access: LangfuseAccess, *, dataset: str) -> Exported:
-    """Write a run; a name that is there already names the same run. Raises: ExportFailed."""
-    tracers = TracerProvider(shutdown_on_exit=False)
-    # On a command line the address is the choice of its user: it may well be on this machine.
-    client = outbound_client(timeout_s=TIMEOUT_S, max_bytes=MAX_ANSWER, policy=PRIVATE_SERVERS)
-    with client:
-        sdk = Langfuse(
-            public_key=access.public_key,
-            secret_key=access.secret_key.reveal(),
-            base_url=access.url,
-            httpx_client=client,
-            tracer_provider=tracers,
-        )
-        try:
-            written = _written(sdk, run, dataset)
-            for score in (score for trace_id, one in written for score in _scores(trace_id, one)):
-                _post(client, access, score)
-        except (ApiError, httpx.HTTPError) as error:
-            status = f" ({error.status_code})" if isinstance(error, ApiError) else f": {error}"
-            raise ExportFailed(
-                f"Langfuse at {access.url} did not take the run{status}; check address and keys,"
-                " then run again with --resume"
-            ) from None
-        finally:
-            # The SDK would keep this client, and give it to whoever opens the same project next.
-            LangfuseResourceManager.reset()
-            tracers.shutdown()
-    return Exported(dataset, run.run_name, len(written))
+def known_usage(input_tokens: int | None, output_tokens: int | None) -> Usage | None:
+    """The usage of an attempt; None when the provider did not report all of it."""
+    if input_tokens is None or output_tokens is None:
+        return None
+    return Usage(input_tokens=input_tokens, output_tokens=output_tokens)
 
 
-class _Written(NamedTuple):
+def write_run(run: ExportedRun, project: LangfuseProject, *, dataset: str) -> ExportSummary:
+    """Write a run; a run name that exists already extends that run. Raises: ExportFailed."""
+    connection = _connect(project)
+    try:
+        written = _write_attempts(connection.sdk, run, dataset)
+        for trace_id, attempt in written:
+            for score in _scores(trace_id, attempt):
+                _post_score(connection.http, project, score)
+    except (ApiError, httpx.HTTPError) as error:
+        status = f" ({error.status_code})" if isinstance(error, ApiError) else f": {error}"
+        raise ExportFailed(
+            f"Langfuse at {project.url} did not accept the run{status}; check address and keys,"
+            " then run again with --resume"
+        ) from None
+    return ExportSummary(dataset, run.run_name, len(written))
+
+
+class _Connection(NamedTuple):
+    sdk: Langfuse
+    http: httpx.Client
+
+
+@cache
+def _connect(project: LangfuseProject) -> _Connection:
+    """The SDK of a project, open until the process ends.
+
+    The SDK keeps one client per public key for the life of the process and cannot replace it, so
+    the connection is never closed and is used for every run of the project.
+    """
+    # On a command line the user chooses the address, so it may be a server on this machine.
+    http = outbound_client(
+        timeout_s=TIMEOUT_S, max_bytes=MAX_RESPONSE_BYTES, policy=PRIVATE_SERVERS
+    )
+    sdk = Langfuse(
+        public_key=project.public_key,
+        secret_key=project.secret_key.reveal(),
+        base_url=project.url,
+        httpx_client=http,
+        # A provider of its own: the global one would also export the spans of other libraries.
+        tracer_provider=TracerProvider(shutdown_on_exit=False),
+    )
+    return _Connection(sdk, http)
+
+
+class _WrittenAttempt(NamedTuple):
     trace_id: str
     attempt: ExportedAttempt
 
 
-def _written(sdk: Langfuse, run: ExportedRun, dataset: str) -> list[_Written]:
-    """Make the items and the run of the dataset; the trace of each attempt."""
-    waiting: defaultdict[str, deque[ExportedAttempt]] = defaultdict(deque)
-    order = []
-    for each in run.attempts:
-        order.append(_item_id(dataset, each))
-        waiting[order[-1]].append(each)
-    tasks = {key: of[0] for key, of in waiting.items()}
+def _write_attempts(sdk: Langfuse, run: ExportedRun, dataset: str) -> list[_WrittenAttempt]:
+    """Write the items and the dataset run; the trace ID of each attempt."""
+    attempts_by_item: defaultdict[str, deque[ExportedAttempt]] = defaultdict(deque)
+    item_ids = []
+    for attempt in run.attempts:
+        item_ids.append(_item_id(dataset, attempt))
+        attempts_by_item[item_ids[-1]].append(attempt)
+    tasks = {item_id: attempts[0] for item_id, attempts in attempts_by_item.items()}
     items = _items(sdk, dataset, f"Tasks of {run.program}", tasks)
-    written: list[_Written] = []
+    written: list[_WrittenAttempt] = []
 
-    def attempt(*, item: Any, **_: Any) -> str:
-        made = waiting[item.id].popleft()
-        written.append(_Written(sdk.get_current_trace_id() or "", made))
-        _observe(sdk, made)
-        return made.answer
+    def write_next(*, item: Any, **_: Any) -> str:
+        attempt = attempts_by_item[item.id].popleft()
+        written.append(_WrittenAttempt(sdk.get_current_trace_id() or "", attempt))
+        _write_observations(sdk, attempt)
+        return attempt.answer
 
     sdk.run_experiment(
         name=run.program,
         run_name=run.run_name,
         description=run.title,
-        data=[items[key] for key in order],
-        task=attempt,
+        data=[items[item_id] for item_id in item_ids],
+        task=write_next,
         max_concurrency=1,
         metadata=dict(run.metadata),
     )
@@ -217,71 +236,71 @@ def _written(sdk: Langfuse, run: ExportedRun, dataset: str) -> list[_Written]:
 def _items(
     sdk: Langfuse, dataset: str, description: str, tasks: Mapping[str, ExportedAttempt]
 ) -> Mapping[str, Any]:
-    """The items of the dataset by id, those of the tasks among them."""
-    known: Mapping[str, Any] = {}
+    """The items of the dataset by ID; missing items and a missing dataset are created."""
+    existing: Mapping[str, Any] = {}
     with suppress(NotFoundError):
-        known = {item.id: item for item in sdk.get_dataset(dataset).items}
-    if not known:
+        existing = {item.id: item for item in sdk.get_dataset(dataset).items}
+    if not existing:
         sdk.create_dataset(name=dataset, description=description)
-    for item_id, task in tasks.items():
-        if item_id not in known:
+    for item_id, attempt in tasks.items():
+        if item_id not in existing:
             sdk.create_dataset_item(
                 dataset_name=dataset,
                 id=item_id,
-                input=task.prompt,
-                expected_output=task.expected,
-                metadata={"task": task.task, **task.metadata},
+                input=attempt.prompt,
+                expected_output=attempt.expected,
+                metadata={"task": attempt.task, **attempt.metadata},
             )
     return {item.id: item for item in sdk.get_dataset(dataset).items}
 
 
-def _item_id(dataset: str, made: ExportedAttempt) -> str:
-    """Ids are a project's own: another dataset, or a task that was edited, needs another one."""
-    known_by = hashlib.sha256(f"{dataset}/{made.content_hash}".encode()).hexdigest()[:12]
-    return f"{made.task[:200]}-{known_by}"
+def _item_id(dataset: str, attempt: ExportedAttempt) -> str:
+    """Item IDs are unique per project, so the ID hashes the dataset and the content of the task."""
+    digest = hashlib.sha256(f"{dataset}/{attempt.content_hash}".encode()).hexdigest()[:12]
+    return f"{attempt.task[:200]}-{digest}"
 
 
-def _observe(sdk: Langfuse, made: ExportedAttempt) -> None:
-    """Tell what the model and its tools did."""
+def _write_observations(sdk: Langfuse, attempt: ExportedAttempt) -> None:
+    """Write the model turns as one generation, and each tool call."""
     usage: dict[str, int] | None = None
-    if made.usage is not None:
-        usage = {"input": made.usage.input_tokens, "output": made.usage.output_tokens}
-    if made.model is not None:
+    if attempt.usage is not None:
+        usage = {"input": attempt.usage.input_tokens, "output": attempt.usage.output_tokens}
+    if attempt.model is not None:
         with sdk.start_as_current_observation(
-            name=f"{made.turns} turns",
+            name=f"{attempt.turns} turns",
             as_type="generation",
-            model=made.model,
-            input=made.prompt,
-            output=made.answer,
+            model=attempt.model,
+            input=attempt.prompt,
+            output=attempt.answer,
             usage_details=usage,
-            cost_details=None if made.cost_usd is None else {"total": made.cost_usd},
+            cost_details=None if attempt.cost_usd is None else {"total": attempt.cost_usd},
         ):
             pass
-    for call in made.calls:
+    for call in attempt.calls:
         with sdk.start_as_current_observation(
             name=call.name,
             as_type="tool",
-            input=call.given,
-            output=call.answer,
+            input=call.arguments,
+            output=call.output,
             level="DEFAULT" if call.ok else "ERROR",
         ):
             pass
 
 
-def _scores(trace_id: str, made: ExportedAttempt) -> list[dict[str, Any]]:
+def _scores(trace_id: str, attempt: ExportedAttempt) -> list[dict[str, Any]]:
     return [
         {
             "id": f"{trace_id}-{name}",
             "traceId": trace_id,
             "name": name,
-            "value": value,
+            "value": score,
             "dataType": "NUMERIC",
-            **({"comment": made.unmet} if made.unmet and name == "TASK_SCORE" else {}),
+            **({"comment": attempt.failures} if attempt.failures and name == "TASK_SCORE" else {}),
         }
-        for name, value in made.scores.items()
+        for name, score in attempt.scores.items()
     ]
 
 
-def _post(client: httpx.Client, access: LangfuseAccess, score: Mapping[str, Any]) -> None:
-    auth = (access.public_key, access.secret_key.reveal())
-    client.post(f"{access.url}/api/public/scores", json=score, auth=auth).raise_for_status()
+def _post_score(client: httpx.Client, project: LangfuseProject, score: Mapping[str, Any]) -> None:
+    auth = (project.public_key, project.secret_key.reveal())
+    client.post(f"{project.url}/api/public/scores", json=score, auth=auth).raise_for_status()

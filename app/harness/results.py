@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from app.llm.conversation import ChatMessage, MessageRole
+
 
 class AttemptOutcome(StrEnum):
     """Whether an attempt could be scored, and if not, why."""
@@ -60,3 +62,11 @@ def sum_of_known(amounts: Sequence[float | None]) -> float | None:
 def pass_rate(passed: int, judged: int) -> float | None:
     """The share of passed attempts; None when no attempt was judged."""
     return passed / judged if judged else None
+
+
+def last_answer(messages: Sequence[ChatMessage]) -> str | None:
+    """The last text of the model; None when it never answered."""
+    answers = (
+        message.text() for message in reversed(messages) if message.role is MessageRole.ASSISTANT
+    )
+    return next(answers, None)

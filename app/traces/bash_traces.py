@@ -1,4 +1,4 @@
-"""What a model did on a task in a sandboxed bash, as a trace like any other."""
+"""Converts the results of a bash evaluation to traces."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -8,36 +8,34 @@ from typing import Final
 
 from app.harness.bash.summary import judgements_of
 from app.harness.bash.types import AgentTrace, EvalReport, EvalResult, Judgement
-from app.harness.results import AttemptOutcome as BashOutcome
-from app.harness.results import ConversationEnding
-from app.llm.conversation import ChatMessage, MessageRole
+from app.harness.results import AttemptOutcome, ConversationEnding, last_answer
 from app.traces.types import ToolCall, Trace, TraceOutcome
 
-LONGEST_ID: Final = 200
+LONGEST_ID: Final = 200  # characters
 
 _OUTCOMES: Final = {
-    BashOutcome.SCORED: TraceOutcome.SCORED,
-    BashOutcome.INFRA_ERROR: TraceOutcome.INFRA_ERROR,
-    BashOutcome.JUDGE_ERROR: TraceOutcome.JUDGE_ERROR,
+    AttemptOutcome.SCORED: TraceOutcome.SCORED,
+    AttemptOutcome.INFRA_ERROR: TraceOutcome.INFRA_ERROR,
+    AttemptOutcome.JUDGE_ERROR: TraceOutcome.JUDGE_ERROR,
 }
 
 
 def traces_of(report: EvalReport) -> Iterator[Trace]:
-    """The attempts of a run; those that were skipped were none."""
+    """The traces of all attempts except the skipped ones."""
     for result in report.results:
-        if result.outcome is not BashOutcome.SKIPPED:
+        if result.outcome is not AttemptOutcome.SKIPPED:
             yield trace_of(result)
 
 
 def trace_of(result: EvalResult) -> Trace:
-    """One attempt at one task.
+    """The trace of one attempt.
 
-    The checks of the task stand for the expected output, one on each line. Scores: TASK_SCORE is
-    the share of TASK_POINTS_MAX that TASK_POINTS are, TASK_PASSED and NATURAL_STOP are 1 or 0. What
-    a judge said is JUDGE_SCORE, the mean over its questions; what that took are JUDGE_TOKENS and
-    JUDGE_USD. The hash of what was asked is a tag: only attempts that share it can be compared.
+    The expected output lists the checks, one per line. Scores: TASK_POINTS of TASK_POINTS_MAX,
+    their ratio TASK_SCORE, TASK_PASSED and NATURAL_STOP (1 or 0); JUDGE_SCORE is the mean over the
+    judge questions, JUDGE_TOKENS and JUDGE_USD their usage. The content hash of the task is a tag:
+    only attempts that share it are comparable.
     """
-    task, done = result.task, result.trace
+    task, agent_trace = result.task, result.trace
     task_id = task.id if len(task.id) <= LONGEST_ID else f"{task.id[:LONGEST_ID]}…"
     trace = Trace(
         trace_id=f"{task_id}#{result.trial}",
@@ -46,50 +44,36 @@ def trace_of(result: EvalResult) -> Trace:
         outcome=_outcome(result),
         input=task.prompt,
         expected_output="\n".join(each.check for each in task.expectations) or None,
-        error=result.reason or _unmet(result),
+        error=result.reason or "\n".join(result.failures()) or None,
         tags=(task.category, f"task:{task.content_hash()}"),
         scores=_scores(result),
     )
-    return trace if done is None else _with_figures(trace, done)
+    return trace if agent_trace is None else _with_usage(trace, agent_trace)
 
 
 def _outcome(result: EvalResult) -> TraceOutcome:
-    """A task that ran out of time was scored all the same, and is the agent's failure."""
-    if result.outcome is BashOutcome.SCORED and result.trace is not None:
-        return (
-            TraceOutcome.TIMEOUT
-            if result.trace.ending is ConversationEnding.TIME_LIMIT
-            else TraceOutcome.SCORED
-        )
+    """The outcome; an attempt that reached its time limit is a timeout, although it has a score."""
+    if result.outcome is AttemptOutcome.SCORED and result.trace is not None:
+        timed_out = result.trace.ending is ConversationEnding.TIME_LIMIT
+        return TraceOutcome.TIMEOUT if timed_out else TraceOutcome.SCORED
     return _OUTCOMES.get(result.outcome, TraceOutcome.INFRA_ERROR)
 
 
-def _unmet(result: EvalResult) -> str | None:
-    """Which checks were not met, one on each line."""
-    results = result.score.results if result.score else ()
-    return "\n".join(f"{each.check}: {each.detail}" for each in results if not each.passed) or None
-
-
-def _with_figures(trace: Trace, done: AgentTrace) -> Trace:
+def _with_usage(trace: Trace, agent_trace: AgentTrace) -> Trace:
     calls = (
         ToolCall(name="bash", arguments={"commands": call.commands}, ok=call.exit_code == 0)
-        for call in done.tool_calls
+        for call in agent_trace.tool_calls
     )
     return replace(
         trace,
-        output=_last_words(done.messages),
-        input_tokens=done.total_input_tokens,
-        output_tokens=done.total_output_tokens,
-        cost_usd=done.cost_usd,
-        latency_ms=float(done.duration_ms),
+        output=last_answer(agent_trace.messages),
+        input_tokens=agent_trace.total_input_tokens,
+        output_tokens=agent_trace.total_output_tokens,
+        cost_usd=agent_trace.cost_usd,
+        latency_ms=float(agent_trace.duration_ms),
         tool_calls=tuple(calls),
-        turns=done.turns,
+        turns=agent_trace.turns,
     )
-
-
-def _last_words(messages: tuple[ChatMessage, ...]) -> str | None:
-    said = (each.text() for each in reversed(messages) if each.role is MessageRole.ASSISTANT)
-    return next(said, None)
 
 
 def _scores(result: EvalResult) -> dict[str, float]:
@@ -103,18 +87,22 @@ def _scores(result: EvalResult) -> dict[str, float]:
         }
     if result.trace is not None and result.score is not None:
         scores["NATURAL_STOP"] = float(result.trace.natural_stop)
-    return scores | _judged(judgements_of([result]))
+    return scores | _judge_scores(judgements_of([result]))
 
 
-def _judged(said: Sequence[Judgement]) -> dict[str, float]:
-    """What a judge said and took, as far as it is known."""
-    if not said:
+def _judge_scores(judgements: Sequence[Judgement]) -> dict[str, float]:
+    """The mean judge score, and the usage of the judge where all of it is known."""
+    if not judgements:
         return {}
-    found = {"JUDGE_SCORE": fmean(each.score for each in said)}
-    tokens = [n for each in said for n in (each.input_tokens, each.output_tokens)]
+    scores = {"JUDGE_SCORE": fmean(judgement.score for judgement in judgements)}
+    tokens = [
+        count
+        for judgement in judgements
+        for count in (judgement.input_tokens, judgement.output_tokens)
+    ]
     if None not in tokens:
-        found["JUDGE_TOKENS"] = float(sum(filter(None, tokens)))
-    dollars = [each.cost_usd for each in said]
+        scores["JUDGE_TOKENS"] = float(sum(filter(None, tokens)))
+    dollars = [judgement.cost_usd for judgement in judgements]
     if None not in dollars:
-        found["JUDGE_USD"] = fsum(filter(None, dollars))
-    return found
+        scores["JUDGE_USD"] = fsum(filter(None, dollars))
+    return scores

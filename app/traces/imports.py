@@ -1,9 +1,10 @@
-"""Recorded runs of the harnesses as uploads."""
+"""Imports result files of the harnesses as trace uploads."""
 
 from typing import NamedTuple
 
-from app.harness.bash import recordings as bash_recordings
-from app.harness.mcp import recordings as bench_recordings
+from app.harness.bash import result_file as bash_result_file
+from app.harness.mcp import result_file as mcp_result_file
+from app.harness.result_file import parse_json_document
 from app.traces import bash_traces, mcp_traces
 from app.traces.collect import make_storable
 from app.traces.ndjson import format_trace_line
@@ -11,24 +12,24 @@ from app.traces.ndjson import format_trace_line
 NAME = "the body"
 
 
-class Recorded(NamedTuple):
-    """A recorded run as an upload: what it is called, and its traces as lines."""
+class ImportedRun(NamedTuple):
+    """A recorded run as an upload: its run name, and its traces as lines."""
 
     run_name: str
     lines: list[bytes]
 
 
-def read_results(raw: bytes) -> Recorded:
-    """A result file as JSON: of ot-bench, of a bash evaluation, or of the original of the latter.
+def read_results(raw: bytes) -> ImportedRun:
+    """A JSON result file of ot-bench, of bashkit-eval, or of the original bash evaluation.
 
-    Raises: BadRecording, BadResult.
+    Raises: InvalidResultFile.
     """
-    document = bash_recordings.parse_document(raw, name=NAME)
-    if bench_recordings.is_report(document):
-        bench = bench_recordings.report_of(document, NAME)
-        name, traces = mcp_traces.stem_of(bench), mcp_traces.traces_of(bench)
+    document = parse_json_document(raw, name=NAME)
+    if mcp_result_file.is_report(document):
+        mcp_report = mcp_result_file.report_of(document, name=NAME)
+        name, traces = mcp_traces.stem_of(mcp_report), mcp_traces.traces_of(mcp_report)
     else:
-        bash = bash_recordings.report_of(document, name=NAME)
-        name, traces = bash_recordings.file_stem(bash), bash_traces.traces_of(bash)
+        bash_report = bash_result_file.report_of(document, name=NAME)
+        name, traces = bash_result_file.file_stem(bash_report), bash_traces.traces_of(bash_report)
     lines = [format_trace_line(make_storable(trace)) for trace in traces]
-    return Recorded(name[: bash_traces.LONGEST_ID], lines)
+    return ImportedRun(name[: bash_traces.LONGEST_ID], lines)

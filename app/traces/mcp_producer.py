@@ -1,4 +1,4 @@
-"""A file of ot-bench at work, as a benchmark orders it."""
+"""The trace producer of ot-bench files: runs models and tools against MCP servers."""
 
 import hashlib
 import os
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from app.core.resources import Resources
-from app.harness.bash.background import in_background
+from app.harness.background import run_in_background
 from app.harness.budget import Budget, BudgetLimits, UsedBudget
 from app.harness.mcp.lint import lint
 from app.harness.mcp.loader import inspect_text, require_usable
@@ -19,140 +19,152 @@ from app.harness.mcp.types import AttemptEnded, ErrorKind, Event, McpReport, Tas
 from app.harness.results import AttemptOutcome
 from app.llm.conversation import Llm, TurnSettings
 from app.llm.prices import Price
-from app.llm.providers import KEYS, open_llm
-from app.llm.retry import ATTEMPT_TIMEOUT_S
+from app.llm.providers import KEYS
 from app.traces.mcp_traces import trace_of
 from app.traces.registry import CollectionFailed
-from app.traces.trace_producer import ProducedTrace, read_file
+from app.traces.trace_producer import (
+    HEARTBEAT_S,
+    ProducedTrace,
+    open_guarded_llm,
+    read_file,
+)
 
-BEAT_S: Final = 1.0
-MAX_ANSWER: Final = 32 * 1024 * 1024
-OWN: Final = "MOSAICO_"  # variables of this service; no server is given them
+SERVICE_PREFIX: Final = "MOSAICO_"  # the service's own variables, which no MCP server may read
 
 _SETTLED: Final = (AttemptOutcome.SCORED, AttemptOutcome.AGENT_ERROR, AttemptOutcome.TIMEOUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpProducer:
-    """The attempts of a file, all that can be wrong about it known."""
+    """The validated attempts of a benchmark file."""
 
     resources: Resources
     plan: Plan
-    budget_limits: BudgetLimits
+    run_budget: BudgetLimits
 
     @property
     def total(self) -> int:
         return self.plan.trials * len(self.plan.tasks)
 
     @property
-    def digest(self) -> str:
-        asked = ",".join(f"{_name(each)}#{each.task.content_hash()}" for each in self._attempts())
-        return hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    def fingerprint(self) -> str:
+        content = ",".join(
+            f"{_key_text(attempt)}#{attempt.task.content_hash()}" for attempt in self._attempts()
+        )
+        return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
-    def budget(self, spent: UsedBudget) -> Budget:
-        return spent.resume(self.budget_limits)
+    def budget(self, used: UsedBudget) -> Budget:
+        return used.resume(self.run_budget)
 
-    def make(self, places: Collection[int], budget: Budget) -> Iterator[Sequence[ProducedTrace]]:
-        """Raises: `CollectionFailed` when nothing came of any attempt, for the model's sake."""
-        place_of = {each.key: place for place, each in enumerate(self._attempts())}
-        stored = frozenset(key for key, place in place_of.items() if place not in places)
+    def produce(
+        self, indexes: Collection[int], budget: Budget
+    ) -> Iterator[Sequence[ProducedTrace]]:
+        """Raises: `CollectionFailed` when models rejected every attempt."""
+        index_of = {attempt.key: index for index, attempt in enumerate(self._attempts())}
+        stored = frozenset(key for key, index in index_of.items() if index not in indexes)
         plan = replace(self.plan, made=stored)
-        answered, refusal = False, ""
-        pages: Generator[list[TaskResult], None, None] = in_background(
-            lambda tell: self._run(plan, tell, budget), beat_s=BEAT_S
+        any_answer, rejection = False, ""
+        pages: Generator[list[TaskResult], None, None] = run_in_background(
+            lambda send: self._run(plan, send, budget), heartbeat_s=HEARTBEAT_S
         )
         try:
             for results in pages:
                 for result in results:
                     if result.error is not None and result.error.kind is ErrorKind.PROVIDER:
-                        refusal = result.error.detail
+                        rejection = result.error.detail
                     elif result.outcome is not AttemptOutcome.SKIPPED:
-                        answered = True
-                made = [_made(each, place_of[each.key]) for each in results]
-                # What is stored already may be made again for what it leaves with a server.
-                yield [each for each in made if each.place in places]
+                        any_answer = True
+                produced = [_produced(result, index_of[result.key]) for result in results]
+                # A scenario that runs in order repeats stored attempts for their effect on its
+                # servers; their traces are not stored twice.
+                yield [trace for trace in produced if trace.index in indexes]
         finally:
             pages.close()
-        if refusal and not answered:
+        if rejection and not any_answer:
             raise CollectionFailed(
-                f"no model answered any task: {refusal}; mend that, then retry the run",
+                f"no model answered any task: {rejection}; correct this, then retry the run",
                 code="MODEL_REFUSED",
             )
 
     def _run(
-        self, plan: Plan, tell: Callable[[TaskResult], None], budget: Budget
+        self, plan: Plan, send: Callable[[TaskResult], None], budget: Budget
     ) -> Coroutine[Any, Any, McpReport]:
-        # The SDKs take seconds to import; a service that runs no file does without.
+        # The MCP SDK takes seconds to import; a service that runs no such file does without.
         from app.harness.mcp.run import run_plan
         from app.harness.mcp.sessions import Surroundings
 
-        def hear(event: Event) -> None:
+        def on_event(event: Event) -> None:
             if isinstance(event, AttemptEnded):
-                tell(event.result)
+                send(event.result)
 
-        around = Surroundings(
+        surroundings = Surroundings(
             path=os.environ.get("PATH", os.defpath), policy=self.resources.outbound
         )
-        return run_plan(plan, hear, surroundings=around, opening=self._llm, budget=budget)
+        return run_plan(
+            plan, on_event, surroundings=surroundings, opening=self._open_llm, budget=budget
+        )
 
-    def _llm(self, endpoint: LlmEndpoint, model: str) -> Llm:
-        from app.core.http.async_client import outbound_async_client
-
+    def _open_llm(self, endpoint: LlmEndpoint, model: str) -> Llm:
         key = endpoint.api_key
-        return open_llm(
+        return open_guarded_llm(
+            self.resources,
             endpoint.provider,
             model,
             base_url=endpoint.base_url,
             settings=TurnSettings(),
             environment={KEYS[endpoint.provider]: key} if key else {},
-            http=outbound_async_client(
-                timeout_s=ATTEMPT_TIMEOUT_S, max_bytes=MAX_ANSWER, policy=self.resources.outbound
-            ),
         )
 
     def _attempts(self) -> list[Attempt]:
         return list(self.plan.attempts())
 
 
-def mcp_producer(resources: Resources, dataset_ref: str, wanted: McpHarnessSettings) -> McpProducer:
-    """Raises: `CollectionFailed`, or what the file, its secrets or its keys are found to lack."""
+def mcp_producer(
+    resources: Resources, dataset_ref: str, settings: McpHarnessSettings
+) -> McpProducer:
+    """The producer of a benchmark file, its secrets and keys validated.
+
+    Raises: `CollectionFailed`, or the error of an invalid file.
+    """
     secrets = find_secrets(None)
-    around = {name: value for name, value in os.environ.items() if not name.startswith(OWN)}
-    file = lint(inspect_text(read_file(resources, dataset_ref), dataset_ref, secrets, around))
+    environment = {
+        name: text for name, text in os.environ.items() if not name.startswith(SERVICE_PREFIX)
+    }
+    file = lint(inspect_text(read_file(resources, dataset_ref), dataset_ref, secrets, environment))
     require_usable([file])
     keys = Keys(
         secrets=secrets,
         environment={name: key.reveal() for name, key in resources.model_keys.items()},
     )
-    chosen = Selection(scenarios=wanted.scenarios, tasks=wanted.tasks, tags=wanted.tags)
-    models = Overrides(models=[wanted.model] if wanted.model else [])
-    tasks = plan_tasks([file], chosen, models, keys)
+    selection = Selection(scenarios=settings.scenarios, tasks=settings.tasks, tags=settings.tags)
+    overrides = Overrides(models=[settings.model] if settings.model else [])
+    tasks = plan_tasks([file], selection, overrides, keys)
     require_keys(tasks, keys)
     plan = Plan(
         tasks=tasks,
-        trials=wanted.trials,
-        concurrency=wanted.concurrency,
-        prices=_prices(wanted, tasks),
+        trials=settings.trials,
+        concurrency=settings.concurrency,
+        prices=_prices(settings, tasks),
         hidden=frozenset(secrets.values.values()),
     )
-    return McpProducer(resources=resources, plan=plan, budget_limits=wanted.run_limits())
+    return McpProducer(resources=resources, plan=plan, run_budget=settings.run_limits())
 
 
-def _prices(wanted: McpHarnessSettings, tasks: Sequence[PlannedTask]) -> dict[str, Price]:
-    """Raises: `CollectionFailed` where a limit in dollars would bound nothing."""
-    prices = {model: price.price() for model, price in wanted.prices.items()}
-    if missing := unpriced(tasks, prices, wanted.run_limits()):
+def _prices(settings: McpHarnessSettings, tasks: Sequence[PlannedTask]) -> dict[str, Price]:
+    """Raises: `CollectionFailed` when a cost limit needs a price that is missing."""
+    prices = {model: price.price() for model, price in settings.prices.items()}
+    if missing := unpriced(tasks, prices, settings.run_limits()):
         raise CollectionFailed(
-            f"a limit in dollars needs the price of {missing[0]}; add it to the prices of the"
-            " benchmark's harness",
+            f"the cost limit needs the price of {missing[0]}; add it to the prices in the harness"
+            " settings of the benchmark",
             code="NO_PRICE",
         )
     return prices
 
 
-def _made(result: TaskResult, place: int) -> ProducedTrace:
-    return ProducedTrace(place=place, trace=trace_of(result), settled=result.outcome in _SETTLED)
+def _produced(result: TaskResult, index: int) -> ProducedTrace:
+    return ProducedTrace(index=index, trace=trace_of(result), is_settled=result.outcome in _SETTLED)
 
 
-def _name(attempt: Attempt) -> str:
+def _key_text(attempt: Attempt) -> str:
     return "/".join(map(str, attempt.key))

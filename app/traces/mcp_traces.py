@@ -1,4 +1,4 @@
-"""What came of a task of ot-bench, as a trace like any other."""
+"""Converts the results of an ot-bench run to traces."""
 
 import hashlib
 import re
@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from app.harness.mcp.config import TaskType
-from app.harness.mcp.reports.figures import reason
-from app.harness.mcp.scores import asked_of, expected_of, task_scores
+from app.harness.mcp.scores import expected_output, input_text, task_scores
 from app.harness.mcp.types import McpReport, TaskResult
 from app.harness.results import AttemptOutcome
 from app.traces.types import ToolCall, Trace, TraceOutcome
 
-LONGEST_ID: Final = 200
+LONGEST_ID: Final = 200  # characters
 
 _OUTCOMES: Final = {
     AttemptOutcome.SCORED: TraceOutcome.SCORED,
@@ -24,8 +23,8 @@ _OUTCOMES: Final = {
 }
 
 
-class _Item(NamedTuple):
-    """A task as one model does it."""
+class _TaskOfModel(NamedTuple):
+    """A task as one model does it: one item of a test set."""
 
     file: str
     scenario: str
@@ -34,70 +33,71 @@ class _Item(NamedTuple):
 
 
 def traces_of(report: McpReport) -> Iterator[Trace]:
-    """The attempts of a run; those that were skipped were none.
+    """The traces of all attempts except the skipped ones.
 
-    An item is called `scenario/task`; where that is not one item, its model and file are told, too.
+    An item is named `scenario/task`; model and file are added where this name is ambiguous.
     """
-    items = {_item(each) for each in report.results}
-    tasks = Counter((each.scenario, each.task) for each in items)
+    items = {_item(result) for result in report.results}
+    name_counts = Counter((item.scenario, item.task) for item in items)
     for result in report.results:
         if result.outcome is not AttemptOutcome.SKIPPED:
-            alone = tasks[result.scenario, result.task] == 1
-            yield trace_of(result, () if alone else (result.model, result.file))
+            is_unique = name_counts[result.scenario, result.task] == 1
+            yield trace_of(result, () if is_unique else (result.model, result.file))
 
 
-def trace_of(result: TaskResult, told: Iterable[str] = ()) -> Trace:
-    """One attempt at one task; `told` is added to the name of its item.
+def trace_of(result: TaskResult, qualifiers: Iterable[str] = ()) -> Trace:
+    """The trace of one attempt; `qualifiers` extend the name of its item.
 
-    The hash of what was asked is a tag: only attempts that share it can be compared.
+    The content hash of the task is a tag: only attempts that share it are comparable.
     """
-    item_id = _short(" · ".join([f"{result.scenario}/{result.task}", *filter(None, told)]))
-    asked = result.type is TaskType.HARNESS
+    name = " · ".join([f"{result.scenario}/{result.task}", *filter(None, qualifiers)])
+    item_id = _shorten(name)
+    has_model = result.type is TaskType.HARNESS
     return Trace(
         trace_id=f"{item_id}#{result.trial}",
         item_id=item_id,
         trial=result.trial,
         outcome=_OUTCOMES.get(result.outcome, TraceOutcome.INFRA_ERROR),
-        input=asked_of(result),
-        expected_output=expected_of(result),
+        input=input_text(result),
+        expected_output=expected_output(result),
         output=result.response,
-        error=reason(result) or None,
+        error=result.failure_reason() or None,
         tags=(*result.tags, f"task:{result.content_hash}"),
-        input_tokens=result.input_tokens if asked else None,
-        output_tokens=result.output_tokens if asked else None,
+        input_tokens=result.input_tokens if has_model else None,
+        output_tokens=result.output_tokens if has_model else None,
         cost_usd=result.cost_usd,
         latency_ms=result.duration_ms,
-        tool_calls=_calls(result),
-        turns=len(result.llm_calls) if asked else None,
+        tool_calls=_tool_calls(result),
+        turns=len(result.llm_calls) if has_model else None,
         scores=task_scores(result),
     )
 
 
 def stem_of(report: McpReport) -> str:
-    """`bench-gpt-5-mini-2026-11-22-093000`: what a run is called; several models are only counted."""
-    models = sorted({each.model for each in report.results if each.model})
-    made_by = f"{len(models)}-models" if len(models) > 1 else (models or ["direct"])[0]
+    """The name of a run: `bench-gpt-5-mini-2026-11-22-093000`; several models are only counted."""
+    models = sorted({result.model for result in report.results if result.model})
+    label = f"{len(models)}-models" if len(models) > 1 else (models or ["direct"])[0]
     stamp = re.sub(r"[^0-9-]", "", report.timestamp.replace("T", "-").replace(":", ""))
-    return f"bench-{re.sub(r'[^A-Za-z0-9_.-]', '-', made_by)}-{stamp}"
+    return f"bench-{re.sub(r'[^A-Za-z0-9_.-]', '-', label)}-{stamp}"
 
 
-def _item(result: TaskResult) -> _Item:
-    return _Item(result.file, result.scenario, result.task, result.model)
+def _item(result: TaskResult) -> _TaskOfModel:
+    return _TaskOfModel(result.file, result.scenario, result.task, result.model)
 
 
-def _short(name: str) -> str:
-    """The name, cut where it is too long, and still its own."""
+def _shorten(name: str) -> str:
+    """The name; a long one is cut and gets a hash, so that it stays unique."""
     if len(name) <= LONGEST_ID:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"{name[: LONGEST_ID - 14]}…-{digest}"
 
 
-def _calls(result: TaskResult) -> tuple[ToolCall, ...]:
-    several = len(result.servers) > 1
+def _tool_calls(result: TaskResult) -> tuple[ToolCall, ...]:
+    has_many_servers = len(result.servers) > 1
     return tuple(
         ToolCall(
-            name=f"{call.server}__{call.tool}" if several else call.tool,
+            name=f"{call.server}__{call.tool}" if has_many_servers else call.tool,
             arguments=call.arguments,
             ok=not call.is_error,
             latency_ms=call.duration_ms,

@@ -1,45 +1,55 @@
-"""Traces that are made on the spot: what a harness is given, and what it gives."""
+"""Trace producers: harnesses that make the traces of a run by running models."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from app.core.errors import NotFound
 from app.core.resources import Resources
 from app.harness.budget import Budget, UsedBudget
 from app.harness.folder import read_below
+from app.llm.conversation import Llm, Provider, TurnSettings
+from app.llm.providers import open_llm
+from app.llm.retry import ATTEMPT_TIMEOUT_S
 from app.traces.registry import CollectionFailed
 from app.traces.types import Trace
+
+HEARTBEAT_S: Final = 1.0
+MAX_RESPONSE_BYTES: Final = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducedTrace:
-    """An attempt: its place in the plan, its trace, and whether it need not be made again."""
+    """The trace of one attempt. `index` is its position in the plan; a settled attempt is final,
+    any other is made again when the run is retried.
+    """
 
-    place: int
+    index: int
     trace: Trace
-    settled: bool
+    is_settled: bool
 
 
 class TraceProducer(Protocol):
-    """Attempts at tasks, of which some may be made already.
+    """The planned attempts of a run.
 
-    `digest` names what they are: another one when something was edited meanwhile.
+    `fingerprint` identifies their content: it changes when a task is edited.
     """
 
     @property
     def total(self) -> int: ...
 
     @property
-    def digest(self) -> str: ...
+    def fingerprint(self) -> str: ...
 
-    def budget(self, spent: UsedBudget) -> Budget:
-        """What the whole run may use, of which so much is used already."""
+    def budget(self, used: UsedBudget) -> Budget:
+        """The budget of the whole run, with the usage of earlier workers counted."""
         ...
 
-    def make(self, places: Collection[int], budget: Budget) -> Iterator[Sequence[ProducedTrace]]:
-        """Make the attempts of these places; an empty page is a sign of life.
+    def produce(
+        self, indexes: Collection[int], budget: Budget
+    ) -> Iterator[Sequence[ProducedTrace]]:
+        """Make the attempts with these indexes; an empty page is a heartbeat.
 
         Raises: `CollectionFailed` when no model answers.
         """
@@ -47,15 +57,39 @@ class TraceProducer(Protocol):
 
 
 def read_file(resources: Resources, name: str) -> bytes:
-    """A file of the operator's folder. Raises: `CollectionFailed`."""
+    """A file of the harness folder. Raises: `CollectionFailed`."""
     folder = resources.options.get("harness_dir")
     if not folder:
         raise CollectionFailed(
-            "no folder of datasets is configured; have the operator set MOSAICO_HARNESS_DIR for"
-            " the workers",
+            "no dataset folder is configured; set MOSAICO_HARNESS_DIR for the workers",
             code="HARNESS_NOT_CONFIGURED",
         )
     try:
         return read_below(Path(folder), name)
     except NotFound as error:
         raise CollectionFailed(error.detail, code="DATASET_NOT_FOUND") from None
+
+
+def open_guarded_llm(
+    resources: Resources,
+    provider: Provider,
+    model: str,
+    *,
+    base_url: str | None,
+    settings: TurnSettings,
+    environment: Mapping[str, str],
+) -> Llm:
+    """A model whose requests pass the network policy of the service."""
+    # Only a run that calls a provider pays the start-up cost of its HTTP stack.
+    from app.core.http.async_client import outbound_async_client
+
+    return open_llm(
+        provider,
+        model,
+        base_url=base_url,
+        settings=settings,
+        environment=environment,
+        http=outbound_async_client(
+            timeout_s=ATTEMPT_TIMEOUT_S, max_bytes=MAX_RESPONSE_BYTES, policy=resources.outbound
+        ),
+    )

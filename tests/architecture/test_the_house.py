@@ -42,7 +42,7 @@ MAY_CATCH_EVERYTHING = {
     "app/core/http/network_policy.py",
     "app/core/problems.py",
     "app/core/registry.py",
-    "app/harness/bash/checking.py",
+    "app/harness/bash/check_registry.py",
     "app/llm/completion_pool.py",
     "app/harness/mcp/evaluating.py",
     "app/jobs/worker.py",

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.harness.bash.checking import CheckEvidence, FileKind, FileUnreadable
-from app.harness.bash.recordings import read_report
+from app.harness.bash.check_registry import CheckEvidence, FileKind, UnreadableFile
+from app.harness.bash.result_file import read_report
 from app.harness.bash.types import (
     AgentTrace,
     EvalReport,
@@ -73,7 +73,7 @@ class MemoryFiles:
     def read(self, path: str) -> bytes:
         content = self.contents.get(path)
         if content is None:
-            raise FileUnreadable("not found" if path not in self.contents else "is a directory")
+            raise UnreadableFile("not found" if path not in self.contents else "is a directory")
         return content
 
 

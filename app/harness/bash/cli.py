@@ -1,4 +1,4 @@
-"""`bashkit-eval`, and the same as `mosaico bash-eval`: how well a model works in a bash."""
+"""`bashkit-eval` and `mosaico bash-eval`: evaluate models in a sandboxed bash."""
 
 import sys
 from enum import StrEnum
@@ -17,109 +17,136 @@ from app.core.console.terminal import (
     print_status,
     print_warning,
 )
-from app.harness import frame
+from app.harness import run_frame
 from app.harness.gate import HarnessExit
 from app.llm.conversation import Provider
 
 if TYPE_CHECKING:
-    from app.harness.bash.dataset import Finding
-    from app.harness.bash.replay import Replayed
+    from app.harness.bash.replay import ReplayedRun
     from app.harness.bash.types import EvalReport
 
-cli = CommandGroup(
-    "bash-eval",
-    help="How well a model works in a sandboxed bash.",
-)
+cli = CommandGroup("bash-eval", help="Evaluate how well a model works in a sandboxed bash.")
 
-Result = Annotated[
-    Path, typer.Argument(metavar="RESULT.json", help="A recorded run, ours or of the original.")
+DatasetFile = Annotated[
+    Path, typer.Argument(metavar="DATASET.jsonl", help="Dataset with one task per line.")
 ]
-Save = Annotated[Path | None, typer.Option("--save", help="Folder to write the new result to.")]
+ResultFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RESULT.json",
+        help="Result file of `bashkit-eval run --save` or of the original evaluation.",
+    ),
+]
+SaveFolder = Annotated[
+    Path | None, typer.Option("--save", help="Write the new result file to this folder.")
+]
 
 
 class ReportFormat(StrEnum):
-    """How a run is shown."""
+    """The formats of `bashkit-eval report`."""
 
     TERMINAL = "terminal"
     JSON = "json"
     MARKDOWN = "markdown"
     ORIGINAL = "markdown-original"
     HTML = "html"
+    JUNIT = "junit"
 
 
 @cli.command("run")
 def run(
     *,
-    dataset: Annotated[Path, typer.Argument(metavar="DATASET.jsonl", help="Tasks, one a line.")],
-    provider: Annotated[Provider, typer.Option("--provider", help="How the server is spoken to.")],
-    model: Annotated[
-        str, typer.Option("--model", help="Name of the model; of scripted, the file to play.")
+    dataset: DatasetFile,
+    provider: Annotated[
+        Provider, typer.Option("--provider", help="API of the model server, or a script to play.")
     ],
-    base_url: frame.BaseUrl = None,
+    model: Annotated[
+        str, typer.Option("--model", help="Model name; for provider scripted the script file.")
+    ],
+    base_url: run_frame.BaseUrl = None,
     categories: Annotated[
-        list[str] | None, typer.Option("--category", help="Only tasks of it; may be repeated.")
+        list[str] | None,
+        typer.Option("--category", help="Run only the tasks of this category. Repeatable."),
     ] = None,
     tasks: Annotated[
-        list[str] | None, typer.Option("--task", help="Only the task of that id; may be repeated.")
+        list[str] | None,
+        typer.Option("--task", help="Run only the task with this ID. Repeatable."),
     ] = None,
-    trials: frame.Trials = 1,
-    concurrency: frame.Concurrency = 4,
+    trials: run_frame.Trials = 1,
+    concurrency: run_frame.Concurrency = 4,
     max_turns: Annotated[
-        int, typer.Option("--max-turns", min=1, max=1000, help="Turns of a task.")
+        int, typer.Option("--max-turns", min=1, max=1000, help="Maximum turns per attempt.")
     ] = 10,
     max_output_tokens: Annotated[
-        int | None, typer.Option("--max-output-tokens", min=1, help="Of one answer.")
+        int | None,
+        typer.Option("--max-output-tokens", min=1, help="Maximum output tokens per response."),
     ] = None,
     temperature: Annotated[
-        float | None, typer.Option("--temperature", min=0, max=2, help="Left out unless given.")
+        float | None,
+        typer.Option(
+            "--temperature",
+            min=0,
+            max=2,
+            help="Sampling temperature (default: that of the provider).",
+        ),
     ] = None,
     task_seconds: Annotated[
-        float, typer.Option("--task-seconds", min=0.001, help="Time limit of a task.")
+        float,
+        typer.Option("--task-seconds", min=0.001, help="Time limit of an attempt in seconds."),
     ] = 600.0,
     call_seconds: Annotated[
-        float, typer.Option("--call-seconds", min=0.001, help="Time limit of a call of bash.")
+        float,
+        typer.Option("--call-seconds", min=0.001, help="Time limit of a bash call in seconds."),
     ] = 30.0,
     run_seconds: Annotated[
-        float | None, typer.Option("--run-seconds", min=0.001, help="Time limit of the run.")
+        float | None,
+        typer.Option("--run-seconds", min=0.001, help="Time limit of the whole run in seconds."),
     ] = None,
     task_tokens: Annotated[
-        int | None, typer.Option("--task-tokens", min=1, help="Token limit of a task.")
+        int | None, typer.Option("--task-tokens", min=1, help="Token limit of an attempt.")
     ] = None,
-    run_tokens: frame.RunTokens = None,
+    run_tokens: run_frame.RunTokens = None,
     task_usd: Annotated[
-        float | None, typer.Option("--task-usd", min=0, help="Cost limit of a task.")
+        float | None,
+        typer.Option("--task-usd", min=0, help="Cost limit of an attempt in US dollars."),
     ] = None,
-    run_usd: frame.RunUsd = None,
-    prices: frame.PricesFile = None,
+    run_usd: run_frame.RunUsd = None,
+    prices: run_frame.PricesFile = None,
     judge_provider: Annotated[
-        Provider | None, typer.Option("--judge-provider", help="As --provider when left out.")
+        Provider | None,
+        typer.Option("--judge-provider", help="API of the judge server (default: --provider)."),
     ] = None,
     judge_model: Annotated[
-        str | None, typer.Option("--judge-model", help="Model that answers llm_judge.")
+        str | None, typer.Option("--judge-model", help="Model that scores the llm_judge checks.")
     ] = None,
     judge_url: Annotated[
-        str | None, typer.Option("--judge-url", help="Server of the judge, if another.")
+        str | None,
+        typer.Option("--judge-url", help="Base URL of the judge server (default: --base-url)."),
     ] = None,
     cache: Annotated[
-        Path | None, typer.Option("--cache", help="Folder of answers, asked once only.")
+        Path | None,
+        typer.Option("--cache", help="Folder of the LLM cache; each request is sent once."),
     ] = None,
     only_cached: Annotated[
-        bool, typer.Option("--only-cached", help="Ask nothing that --cache does not hold.")
+        bool, typer.Option("--only-cached", help="Send no request that is not in --cache.")
     ] = False,
     save: Annotated[
-        Path | None, typer.Option("--save", help="Folder for the result, as JSON and Markdown.")
+        Path | None,
+        typer.Option("--save", help="Write the result as JSON and Markdown to this folder."),
     ] = None,
-    resume: frame.Resume = None,
-    min_pass_rate: frame.MinPassRate = 1.0,
-    junit: frame.JunitFile = None,
-    langfuse: frame.ToLangfuse = False,
+    resume: run_frame.Resume = None,
+    min_pass_rate: run_frame.MinPassRate = 1.0,
+    junit: run_frame.JunitFile = None,
+    html: run_frame.HtmlFile = None,
+    langfuse: run_frame.ToLangfuse = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Let a model work on the tasks of a dataset, each in a sandbox, and score what it did.
+    """Run a model on the tasks of a dataset, each in its own sandbox, and score its work.
 
-    Keys come from ANTHROPIC_API_KEY and OPENAI_API_KEY; those of --langfuse from LANGFUSE_PUBLIC_KEY
-    and LANGFUSE_SECRET_KEY, its address from LANGFUSE_BASE_URL. Exit codes: 0 the gate passes, 1 it does
-    not, 2 configuration or no such file, 3 a task errored or was not reached, 130 interrupted.
+    API keys are read from ANTHROPIC_API_KEY and OPENAI_API_KEY; --langfuse reads LANGFUSE_PUBLIC_KEY,
+    LANGFUSE_SECRET_KEY and LANGFUSE_BASE_URL. Exit codes: 0 the gate passed, 1 the pass rate is too
+    low, 2 invalid configuration or missing file, 3 an attempt errored or was not reached, 130
+    interrupted.
     """
     import os
     from datetime import UTC, datetime
@@ -130,12 +157,12 @@ def run(
     from app.harness.bash.run import BashRunOptions, ModelChoice, run_dataset
     from app.harness.bash.runner import RunLimits
     from app.harness.bash.sandbox import SandboxLimits
-    from app.harness.bash.summary import figures
+    from app.harness.bash.summary import gate_figures
     from app.harness.budget import BudgetLimits
     from app.llm.conversation import TurnSettings
 
     if only_cached and not cache:
-        raise terminal.WrongUsage("nothing is cached", hint="add --cache FOLDER")
+        raise terminal.WrongUsage("--only-cached needs a cache", hint="add --cache FOLDER")
     judge = None
     if judge_model is not None:
         judge = ModelChoice(
@@ -163,9 +190,9 @@ def run(
                 time_s=task_seconds,
                 sandbox=SandboxLimits(timeout_s=call_seconds),
             ),
-            task_limits=BudgetLimits(tokens=task_tokens, cost_usd=task_usd),
+            task_budget=BudgetLimits(tokens=task_tokens, cost_usd=task_usd),
         ),
-        budget_limits=BudgetLimits(tokens=run_tokens, cost_usd=run_usd),
+        run_budget=BudgetLimits(tokens=run_tokens, cost_usd=run_usd),
         prices=prices,
         cache=cache,
         only_cached=only_cached,
@@ -178,44 +205,45 @@ def run(
         from app.harness.langfuse_export import exporter
 
         export = exporter(export_run, os.environ, dataset.stem)
-    if junit is not None:
-        require_file(junit)
+    for path in (junit, html):
+        if path is not None:
+            require_file(path)
     _load_checks()
     try:
-        frame.run_to_its_exit(
+        run_frame.run_to_exit(
             lambda: run_dataset(options, environment=os.environ, now=datetime.now(UTC)),
-            show=lambda made: _show_run(made, junit, output),
+            show=lambda report: _show_run(report, junit, html, output),
             export=export,
-            figures=figures,
-            least=min_pass_rate,
+            figures=gate_figures,
+            min_pass_rate=min_pass_rate,
         )
-    except InvalidInput as wrong:
-        raise terminal.WrongUsage(wrong.detail, **wrong.extra) from None
+    except InvalidInput as error:
+        raise terminal.WrongUsage(error.detail, **error.extra) from None
 
 
 @cli.command("report")
 def report(
-    result: Result,
-    form: Annotated[
+    result: ResultFile,
+    format_name: Annotated[
         ReportFormat,
         typer.Option(
             "--format",
-            help="How to show it; markdown-original is byte for byte that of the original.",
+            help="Format of the report; markdown-original equals that of the original evaluation.",
         ),
     ] = ReportFormat.TERMINAL,
     file: Annotated[
-        Path | None, typer.Option("--file", help="Write it there instead of printing it.")
+        Path | None, typer.Option("--file", help="Write the report to this file.")
     ] = None,
 ) -> None:
-    """Show a recorded run: figures, categories, healthy profile, friction signals, tasks.
+    """Show a recorded run: attempts, figures, categories, healthy profile, friction signals.
 
-    Exit codes: 0 shown, 2 no such file or no recorded run in it.
+    Exit codes: 0 shown, 2 missing or invalid result file.
     """
     from app.core.console.output_files import write_text
-    from app.harness.bash.recordings import read_report
-    from app.harness.bash.reports import render
+    from app.harness.bash.report_view import render
+    from app.harness.bash.result_file import read_report
 
-    text = render(read_report(result), form)
+    text = render(read_report(result), format_name)
     if file is None:
         print_result(text.removesuffix("\n"))
         return
@@ -224,89 +252,97 @@ def report(
 
 
 @cli.command("replay")
-def replay_command(result: Result, save: Save = None, output: Format = OutputFormat.TABLE) -> None:
-    """Execute the recorded commands in fresh sandboxes and say how far the outcome agrees.
+def replay_command(
+    result: ResultFile, save: SaveFolder = None, output: Format = OutputFormat.TABLE
+) -> None:
+    """Run the recorded commands in new sandboxes and compare the outcome with the recorded one.
 
-    Exit codes: 0 every steady check says what was recorded, 1 one does not, 2 no recorded run.
+    Exit codes: 0 every stable check agrees, 1 a check differs, 2 missing or invalid result file.
     """
-    from app.harness.bash.recordings import read_report
     from app.harness.bash.replay import replay
+    from app.harness.bash.result_file import read_report
 
     _load_checks()
-    _finish(replay(read_report(result)), save, output)
+    _show_replayed(replay(read_report(result)), save, output)
 
 
 @cli.command("rescore")
-def rescore_command(result: Result, save: Save = None, output: Format = OutputFormat.TABLE) -> None:
-    """Check the recorded calls again, with the files of a sandbox that ran them anew.
+def rescore_command(
+    result: ResultFile, save: SaveFolder = None, output: Format = OutputFormat.TABLE
+) -> None:
+    """Score the recorded calls again, with the files of a sandbox that replayed them.
 
-    Exit codes: 0 every steady check says what was recorded, 1 one does not, 2 no recorded run.
+    Exit codes: 0 every stable check agrees, 1 a check differs, 2 missing or invalid result file.
     """
-    from app.harness.bash.recordings import read_report
     from app.harness.bash.replay import rescore
+    from app.harness.bash.result_file import read_report
 
     _load_checks()
-    _finish(rescore(read_report(result)), save, output)
+    _show_replayed(rescore(read_report(result)), save, output)
 
 
 @cli.command("compare")
 def compare_command(
     results: Annotated[
-        list[Path], typer.Argument(metavar="RESULT.json…", help="Two or more recorded runs.")
+        list[Path], typer.Argument(metavar="RESULT.json…", help="Two or more result files.")
     ],
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Set recorded runs side by side, over the tasks whose content is the same in all of them.
+    """Compare recorded runs over the tasks whose content is the same in all of them.
 
-    Exit codes: 0 compared, 2 fewer than two runs, no recorded run, or no task in common.
+    Exit codes: 0 compared, 2 fewer than two runs, an invalid result file, or no common task.
     """
     from dataclasses import asdict
 
     from app.harness.bash.compare import compare
-    from app.harness.bash.recordings import read_report
-    from app.harness.bash.reports.comparison import comparison_report
+    from app.harness.bash.comparison_report import comparison_report
+    from app.harness.bash.result_file import read_report
 
-    if len(results) < 2:  # noqa: PLR2004 - one run has nobody beside it
-        raise terminal.WrongUsage("one run cannot be compared", hint="name two or more results")
-    found = compare([read_report(path) for path in results])
+    if len(results) < 2:  # noqa: PLR2004 - a comparison needs two runs
+        raise terminal.WrongUsage(
+            "a comparison needs two runs", hint="name two or more result files"
+        )
+    comparison = compare([read_report(path) for path in results])
     if output is OutputFormat.JSON:
-        print_json(asdict(found))
+        print_json(asdict(comparison))
     else:
-        print_result(comparison_report(found).removesuffix("\n"))
+        print_result(comparison_report(comparison).removesuffix("\n"))
 
 
 @cli.command("lint")
 def lint_command(
-    dataset: Annotated[Path, typer.Argument(metavar="DATASET.jsonl", help="Tasks, one a line.")],
-    strict: frame.Strict = False,  # noqa: FBT002
+    dataset: DatasetFile,
+    strict: run_frame.Strict = False,  # noqa: FBT002
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Say what is wrong with a dataset: ids, checks, patterns, what a clock can meet.
+    """Check a dataset: IDs, checks, patterns, and checks that the clock can satisfy by chance.
 
-    Exit codes: 0 nothing but warnings, 1 a warning with --strict, 2 an error or no such file.
+    Exit codes: 0 no errors, 1 warnings with --strict, 2 errors or a missing file.
     """
     from dataclasses import asdict
 
-    from app.harness.bash.dataset import Severity, inspect_dataset
-    from app.harness.bash.lint import lint
+    from app.harness.bash.dataset import lint, read_dataset
+    from app.harness.lint import LintSeverity, exit_by_findings
 
     _load_checks()
-    found = inspect_dataset(dataset)
-    findings = lint(found)
+    tasks = read_dataset(dataset)
+    findings = lint(tasks)
     if output is OutputFormat.JSON:
         print_json({"items": [asdict(finding) for finding in findings], "nextCursor": None})
     else:
-        _print_findings(dataset, findings)
-    worst = {finding.severity for finding in findings}
-    print_status(f"{len(found.tasks)} tasks, {len(findings)} findings")
-    frame.leave_with_findings(errors=Severity.ERROR in worst, warnings=strict and bool(findings))
+        for finding in findings:
+            location = f"{dataset}:{finding.line}" if finding.line else str(dataset)
+            print_result(f"{location}: {finding.severity}: {terminal.escape_line(finding.text)}")
+    print_status(f"{len(tasks.tasks)} tasks, {len(findings)} findings")
+    severities = {finding.severity for finding in findings}
+    exit_by_findings(errors=LintSeverity.ERROR in severities, warnings=strict and bool(findings))
 
 
 def main() -> None:
-    """Run a command of the arguments of this process."""
+    """Run the command that the arguments of this process name."""
     if sys.argv[1:] == ["--version"]:
         _print_version()
-    frame.run_command(cli)
+    run_frame.run_command(cli)
 
 
 def _print_version() -> NoReturn:
@@ -317,55 +353,50 @@ def _print_version() -> NoReturn:
 
 
 def _load_checks() -> None:
-    from app.harness.bash.checking import load_checks
+    from app.harness.bash.check_registry import load_checks
 
     load_checks(
         lambda plugin: print_warning(f"the plugin {plugin.name} was not loaded: {plugin.error}")
     )
 
 
-def _show_run(made: "EvalReport", junit: Path | None, output: OutputFormat) -> None:
+def _show_run(
+    report: "EvalReport", junit: Path | None, html: Path | None, output: OutputFormat
+) -> None:
     from app.core.console.output_files import write_text
-    from app.harness.bash.reports import render
-    from app.harness.bash.reports.junit import junit_report
+    from app.harness.bash.report_view import render
 
-    if junit is not None:
-        write_text(junit, junit_report(made))
-    print_result(
-        render(made, "json" if output is OutputFormat.JSON else "terminal").removesuffix("\n")
-    )
+    for path, format_name in ((junit, "junit"), (html, "html")):
+        if path is not None:
+            write_text(path, render(report, format_name))
+    format_name = "json" if output is OutputFormat.JSON else "terminal"
+    print_result(render(report, format_name).removesuffix("\n"))
 
 
-def _finish(found: "Replayed", save: Path | None, output: OutputFormat) -> None:
-    """Print how far two runs agree and what changed; keep the new one when asked."""
+def _show_replayed(replayed: "ReplayedRun", save: Path | None, output: OutputFormat) -> None:
+    """Print the agreement of two runs, save the new one, and exit with 1 when a check differs."""
     from dataclasses import asdict
 
-    from app.harness.bash.reports.agreement import agreement_report
+    from app.harness.bash.comparison_report import agreement_report
 
     if output is OutputFormat.JSON:
-        print_json(asdict(found.agreement))
+        print_json(asdict(replayed.agreement))
     else:
-        print_result(agreement_report(found).removesuffix("\n"))
+        print_result(agreement_report(replayed).removesuffix("\n"))
     if save is not None:
-        _save(found.report, save)
-    if found.agreement.checks.same < found.agreement.checks.all:
+        _save(replayed.report, save)
+    if replayed.agreement.checks.same < replayed.agreement.checks.total:
         raise typer.Exit(HarnessExit.BELOW)
 
 
 def _save(report: "EvalReport", folder: Path) -> None:
     from app.core.console.output_files import require_folder
-    from app.harness.bash.recordings import file_stem, write_report
+    from app.harness.bash.result_file import file_stem, write_report
 
     require_folder(folder)
     path = folder / f"{file_stem(report)}-{report.settings['made_by']}.json"
     write_report(report, path)
     print_status(f"written to {path}")
-
-
-def _print_findings(dataset: Path, findings: "list[Finding]") -> None:
-    for finding in findings:
-        place = f"{dataset}:{finding.line}" if finding.line else str(dataset)
-        print_result(f"{place}: {finding.severity}: {terminal.escape_line(finding.text)}")
 
 
 if __name__ == "__main__":

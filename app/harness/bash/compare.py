@@ -1,4 +1,4 @@
-"""Several models on the same tasks: who is better, and whether the sandbox is to blame.
+"""Compares several runs on the same tasks: which model is better, and where the sandbox fails.
 
 Source: spec 013, "Cross-model comparison".
 """
@@ -11,55 +11,58 @@ from itertools import combinations
 from app.core.errors import AppError
 from app.harness.bash.summary import summarize
 from app.harness.bash.types import EvalReport, EvalResult, EvalSummary
+from app.harness.results import mean_if_known
 from app.statistics.hypothesis_tests import PairedPasses, compare_passes
 
 LONGEST_ERROR = 200  # characters
 
+AttemptsByTask = Mapping[str, list[EvalResult]]
 
-class NothingInCommon(AppError):
-    """The runs share no task with the same content; compare runs of one dataset."""
 
-    code = "nothing-in-common"
+class NoCommonTask(AppError):
+    """The runs have no task with the same content in common; compare runs of one dataset."""
+
+    code = "no-common-task"
     status = 422
     exit_code = 2
 
 
-class Diagnosis(StrEnum):
-    """What the outcomes of all models on one task hint at."""
+class TaskDiagnosis(StrEnum):
+    """What the results of all runs on one task suggest."""
 
-    ALL_PASS = "all pass"  # noqa: S105 - nobody's password
+    ALL_PASS = "all pass"  # noqa: S105 - not a password
     MODELS_DIFFER = "models differ"
     ALL_FAIL = "all fail"
-    ALL_FAIL_ALIKE = "all fail with the same error: look at the sandbox"
+    ALL_FAIL_ALIKE = "all fail with the same error: check the sandbox"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRun:
-    """One run over the tasks that all runs scored; figures per task are of those all passed."""
+    """One run over the common tasks. Tokens and turns are means over the tasks that all runs pass."""
 
     title: str
     timestamp: str
     summary: EvalSummary
     passed: tuple[bool, ...]
-    left_out: int
+    excluded_tasks: int
     tokens_where_all_pass: float | None
     turns_where_all_pass: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedTask:
-    """One task: which runs passed it, and what that hints at."""
+    """One task: which runs passed it, the diagnosis, and the error that all runs share."""
 
     task_id: str
     category: str
     passed: tuple[bool, ...]
-    diagnosis: Diagnosis
+    diagnosis: TaskDiagnosis
     error: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedPair:
-    """Two runs, by their place in the list, and how sure a difference is."""
+    """Two runs by their index, and the test of their difference."""
 
     first: int
     second: int
@@ -68,7 +71,7 @@ class ComparedPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedCategory:
-    """How far the runs lie apart in one category, by overall rate."""
+    """The overall rate of each run in one category."""
 
     name: str
     rates: tuple[float, ...]
@@ -79,8 +82,8 @@ class ComparedCategory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """Runs over the tasks that they share; categories that tell them apart come first."""
+class RunComparison:
+    """Runs over their common tasks; categories with the largest spread come first."""
 
     runs: tuple[ComparedRun, ...]
     tasks: tuple[ComparedTask, ...]
@@ -88,119 +91,111 @@ class Comparison:
     categories: tuple[ComparedCategory, ...]
 
 
-def compare(reports: Sequence[EvalReport]) -> Comparison:
+def compare(reports: Sequence[EvalReport]) -> RunComparison:
     """Compare runs task by task.
 
-    Tasks are the same when their content is, not their name alone. With several trials a task is
-    passed when every one of them passed. Tasks that a run did not score are left out for all.
-    Raises: NothingInCommon.
+    Tasks are common when their content is equal, not only their name. With several trials a task
+    is passed when every trial passed. A task that one run did not score is excluded from all.
+    Raises: NoCommonTask.
     """
-    scored = [_by_content(report) for report in reports]
-    shared = [key for key in scored[0] if all(key in each for each in scored)]
-    if not shared:
-        raise NothingInCommon(
-            "the runs share no task with the same content",
-            hint="compare runs of one dataset; a task whose prompt or checks changed is another",
+    scored = [_scored_by_task(report) for report in reports]
+    common = [key for key in scored[0] if all(key in attempts for attempts in scored)]
+    if not common:
+        raise NoCommonTask(
+            "the runs have no task with the same content in common",
+            hint="compare runs of one dataset; an edited prompt or check makes another task",
         )
-    tasks = tuple(_task([each[key] for each in scored]) for key in shared)
-    easy = [key for key, task in zip(shared, tasks, strict=True) if all(task.passed)]
+    tasks = tuple(_compare_task([attempts[key] for attempts in scored]) for key in common)
+    passed_by_all = [key for key, task in zip(common, tasks, strict=True) if all(task.passed)]
     runs = tuple(
-        _run(report, each, shared, easy) for report, each in zip(reports, scored, strict=True)
+        _compare_run(report, attempts, common, passed_by_all)
+        for report, attempts in zip(reports, scored, strict=True)
     )
-    return Comparison(
+    return RunComparison(
         runs=runs,
         tasks=tasks,
         pairs=tuple(
             ComparedPair(first=a, second=b, result=compare_passes(runs[a].passed, runs[b].passed))
             for a, b in combinations(range(len(runs)), 2)
         ),
-        categories=_categories(runs),
+        categories=_compare_categories(runs),
     )
 
 
-def _by_content(report: EvalReport) -> dict[str, list[EvalResult]]:
-    """The scored attempts at each task; one that lost an attempt to an error is not there."""
-    found: dict[str, list[EvalResult]] = {}
-    for each in report.results:
-        found.setdefault(each.task.content_hash(), []).append(each)
+def _scored_by_task(report: EvalReport) -> dict[str, list[EvalResult]]:
+    """The attempts per task; a task that lost an attempt to an error is missing."""
+    attempts: dict[str, list[EvalResult]] = {}
+    for result in report.results:
+        attempts.setdefault(result.task.content_hash(), []).append(result)
     return {
         key: results
-        for key, results in found.items()
-        if all(each.score is not None for each in results)
+        for key, results in attempts.items()
+        if all(result.score is not None for result in results)
     }
 
 
-def _run(
+def _compare_run(
     report: EvalReport,
-    scored: Mapping[str, list[EvalResult]],
-    shared: Sequence[str],
-    easy: Sequence[str],
+    attempts: AttemptsByTask,
+    common: Sequence[str],
+    passed_by_all: Sequence[str],
 ) -> ComparedRun:
-    kept = tuple(each for key in shared for each in scored[key])
-    there = {each.task.content_hash() for each in report.results}
-    passed_by_all = [each for key in easy for each in scored[key]]
+    kept = tuple(result for key in common for result in attempts[key])
+    all_tasks = {result.task.content_hash() for result in report.results}
+    easy = [result for key in passed_by_all for result in attempts[key]]
     return ComparedRun(
         title=report.title(),
         timestamp=report.timestamp,
         summary=summarize(replace(report, results=kept)),
-        passed=tuple(_passed(scored[key]) for key in shared),
-        left_out=len(there) - len(shared),
-        tokens_where_all_pass=_mean([_tokens(each) for each in passed_by_all]),
-        turns_where_all_pass=_mean(
-            [each.trace.turns if each.trace else None for each in passed_by_all]
+        passed=tuple(_all_trials_passed(attempts[key]) for key in common),
+        excluded_tasks=len(all_tasks) - len(common),
+        tokens_where_all_pass=mean_if_known(_tokens(result) for result in easy),
+        turns_where_all_pass=mean_if_known(
+            result.trace.turns if result.trace else None for result in easy
         ),
     )
 
 
-def _task(attempts: Sequence[list[EvalResult]]) -> ComparedTask:
+def _compare_task(attempts: Sequence[list[EvalResult]]) -> ComparedTask:
     task = attempts[0][0].task
-    passed = tuple(_passed(each) for each in attempts)
+    passed = tuple(_all_trials_passed(results) for results in attempts)
     error = None
     if all(passed):
-        diagnosis = Diagnosis.ALL_PASS
+        diagnosis = TaskDiagnosis.ALL_PASS
     elif any(passed):
-        diagnosis = Diagnosis.MODELS_DIFFER
+        diagnosis = TaskDiagnosis.MODELS_DIFFER
     else:
-        error = _shared_error(attempts)
-        diagnosis = Diagnosis.ALL_FAIL if error is None else Diagnosis.ALL_FAIL_ALIKE
+        error = _common_error(attempts)
+        diagnosis = TaskDiagnosis.ALL_FAIL if error is None else TaskDiagnosis.ALL_FAIL_ALIKE
     return ComparedTask(
         task_id=task.id, category=task.category, passed=passed, diagnosis=diagnosis, error=error
     )
 
 
-def _passed(results: Sequence[EvalResult]) -> bool:
-    return all(each.passed() for each in results)
+def _all_trials_passed(results: Sequence[EvalResult]) -> bool:
+    return all(result.passed() for result in results)
 
 
-def _shared_error(attempts: Sequence[Sequence[EvalResult]]) -> str | None:
-    """A line of standard error that every run met on the task; None when there is none."""
-    said = [_error_lines(results) for results in attempts]
-    return next((line for line in said[0] if all(line in other for other in said[1:])), None)
+def _common_error(attempts: Sequence[Sequence[EvalResult]]) -> str | None:
+    """A line of standard error that every run printed on the task."""
+    first, *others = [_error_lines(results) for results in attempts]
+    return next((line for line in first if all(line in lines for lines in others)), None)
 
 
 def _error_lines(results: Sequence[EvalResult]) -> list[str]:
-    calls = (call for each in results if each.trace for call in each.trace.tool_calls)
+    calls = (call for result in results if result.trace for call in result.trace.tool_calls)
     lines = (line.strip() for call in calls for line in call.stderr.splitlines())
     return [line[:LONGEST_ERROR] for line in lines if line]
 
 
-def _categories(runs: Sequence[ComparedRun]) -> tuple[ComparedCategory, ...]:
-    found = [
+def _compare_categories(runs: Sequence[ComparedRun]) -> tuple[ComparedCategory, ...]:
+    categories = [
         ComparedCategory(name=name, rates=tuple(run.summary.by_category[name].rate for run in runs))
         for name in runs[0].summary.by_category
         if all(name in run.summary.by_category for run in runs)
     ]
-    return tuple(sorted(found, key=lambda each: (-each.spread, each.name)))
+    return tuple(sorted(categories, key=lambda category: (-category.spread, category.name)))
 
 
 def _tokens(result: EvalResult) -> int | None:
-    trace = result.trace
-    if trace is None or trace.total_input_tokens is None or trace.total_output_tokens is None:
-        return None
-    return trace.total_input_tokens + trace.total_output_tokens
-
-
-def _mean(values: Sequence[int | None]) -> float | None:
-    """The mean; None when there is nothing, or when part of it is unknown."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
+    return result.trace.total_tokens() if result.trace is not None else None

@@ -1,28 +1,28 @@
-"""A run of bash tasks as a dataset run in Langfuse."""
+"""Writes a bash evaluation to Langfuse as a dataset run."""
 
 from dataclasses import replace
 from datetime import datetime
 
-from app.harness.bash.recordings import file_stem
+from app.harness.bash.result_file import file_stem
 from app.harness.bash.types import AgentTrace, EvalReport, EvalResult, TaskScore
 from app.harness.langfuse_export import (
-    Exported,
     ExportedAttempt,
     ExportedCall,
     ExportedRun,
-    LangfuseAccess,
-    last_words,
+    ExportSummary,
+    LangfuseProject,
+    known_usage,
     write_run,
 )
-from app.llm.conversation import Usage
+from app.harness.results import last_answer
 
 
 def export_run(
-    report: EvalReport, access: LangfuseAccess, *, dataset: str, now: datetime
-) -> Exported:
-    """Write the attempts that have a score; the others say nothing of the model. A run that was
-    resumed becomes another one: `now` is part of its name.
+    report: EvalReport, project: LangfuseProject, *, dataset: str, now: datetime
+) -> ExportSummary:
+    """Write the attempts with a score; the others say nothing about the model.
 
+    `now` is part of the run name, so that a resumed run becomes a new dataset run.
     Raises: ExportFailed.
     """
     report = replace(report, timestamp=f"{now:%Y-%m-%dT%H:%M:%SZ}")
@@ -32,12 +32,12 @@ def export_run(
         title=report.title(),
         metadata={"provider": report.provider, "model": report.model},
         attempts=[
-            _attempt(report.model, each, each.trace, each.score)
-            for each in report.results
-            if each.trace and each.score
+            _attempt(report.model, result, result.trace, result.score)
+            for result in report.results
+            if result.trace and result.score
         ],
     )
-    return write_run(run, access, dataset=dataset)
+    return write_run(run, project, dataset=dataset)
 
 
 def _attempt(
@@ -48,18 +48,18 @@ def _attempt(
         task=task.id,
         content_hash=task.content_hash(),
         prompt=task.prompt,
-        expected="\n".join(each.check for each in task.expectations),
+        expected="\n".join(expectation.check for expectation in task.expectations),
         metadata={"category": task.category},
         model=model,
         turns=trace.turns,
-        answer=last_words(trace.messages),
-        usage=_usage(trace),
+        answer=last_answer(trace.messages) or "",
+        usage=known_usage(trace.total_input_tokens, trace.total_output_tokens),
         cost_usd=trace.cost_usd,
         calls=[
             ExportedCall(
                 name="bash",
-                given={"commands": call.commands},
-                answer={"stdout": call.stdout, "stderr": call.stderr, "exitCode": call.exit_code},
+                arguments={"commands": call.commands},
+                output={"stdout": call.stdout, "stderr": call.stderr, "exitCode": call.exit_code},
                 ok=call.exit_code == 0,
             )
             for call in trace.tool_calls
@@ -70,14 +70,5 @@ def _attempt(
             "NATURAL_STOP": float(trace.natural_stop),
             "DURATION_MS": float(trace.duration_ms),
         },
-        unmet="; ".join(
-            f"{each.check}: {each.detail}" for each in score.results if not each.passed
-        ),
+        failures="; ".join(result.failures()),
     )
-
-
-def _usage(trace: AgentTrace) -> Usage | None:
-    read, written = trace.total_input_tokens, trace.total_output_tokens
-    if read is None or written is None:
-        return None
-    return Usage(input_tokens=read, output_tokens=written)

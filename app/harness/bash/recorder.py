@@ -1,131 +1,114 @@
-"""What is known of a run while it goes on: kept in a file that is whole at any moment."""
+"""The results of a run in progress: merged with those of a resumed run, kept in a journal."""
 
-import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
+from app.core.console.output_files import write_text
+from app.core.console.terminal import print_status
 from app.core.errors import AppError
-from app.harness.bash.recordings import write_report
-from app.harness.bash.reports.markdown import markdown_report
-from app.harness.bash.runner import Trial, skipped
+from app.harness.bash.report_view import render
+from app.harness.bash.result_file import merge_results, write_report
+from app.harness.bash.runner import Trial
 from app.harness.bash.types import EvalReport, EvalResult
+from app.harness.result_file import Journal
 from app.harness.results import AttemptOutcome
 
 SHOWN: Final = 5
-SHARE_OF_TIME: Final = 20  # a run spends at most one part in so many on writing itself down
+NOT_REACHED: Final = "not reached"
+
+# Settings that change what a score means. Time limits and concurrency may differ on resume.
+RESUME_SETTINGS: Final = ("bashkit", "system_prompt", "turn_settings", "judge_model")
 
 
-# What a run is measured with; time and concurrency may differ when it goes on.
-CIRCUMSTANCES: Final = ("bashkit", "system_prompt", "turn_settings", "judge_model")
+class IncompatibleRun(AppError):
+    """A run resumes only with its model, tasks and settings; use the same ones or start a new run."""
 
-
-class OtherRun(AppError):
-    """A run goes on only as it began: with its model, tasks and settings; or begin a new run."""
-
-    code = "other-run"
+    code = "incompatible-run"
     status = 409
     exit_code = 2
 
 
 class Recorder:
-    """Collects results, and writes them to `path` when there is one."""
+    """Collects the results of a run; with a path, also in its journal and result file."""
 
     def __init__(self, report: EvalReport, trials: Sequence[Trial], path: Path | None) -> None:
         self._report = report
         self._trials = trials
         self._path = path
-        self._found = {_key_of(each): each for each in report.results}
-        self._next_write_s = 0.0
+        self._results = list(report.results)
+        self._journal = Journal(path, self.report(NOT_REACHED)) if path is not None else None
 
     def missing(self) -> list[Trial]:
-        """The attempts that have no score yet, in their order."""
-        return [
-            trial
-            for trial in self._trials
-            if (found := self._found.get(_key(trial))) is None
-            or found.outcome is not AttemptOutcome.SCORED
-        ]
+        """The attempts without a score, in planned order."""
+        scored = {result.key for result in self._results if result.outcome is AttemptOutcome.SCORED}
+        return [trial for trial in self._trials if trial.key not in scored]
 
     def add(self, result: EvalResult) -> None:
-        """Keep one result."""
-        self._found[_key_of(result)] = result
-        if time.monotonic() >= self._next_write_s:
-            self.write()
+        """Record one result; it replaces an earlier result of the same attempt."""
+        self._results.append(result)
+        if self._journal is not None:
+            self._journal.add(asdict(result))
 
-    def report(self, reason: str = "not reached") -> EvalReport:
-        """The run so far, in the order of the plan; what is missing is skipped for that reason."""
-        results = tuple(
-            self._found.get(_key(trial)) or skipped(trial, reason) for trial in self._trials
-        )
-        return replace(self._report, results=results)
+    def report(self, reason: str) -> EvalReport:
+        """The run so far in planned order; missing attempts are skipped for this reason."""
+        planned = [trial.skipped(reason) for trial in self._trials]
+        return replace(self._report, results=tuple(merge_results(planned, self._results)))
 
-    def write(self, reason: str = "not reached") -> None:
-        """Write the run so far; without a file nothing happens."""
-        if self._path is None:
-            return
-        started = time.monotonic()
-        write_report(self.report(reason), self._path)
-        ended = time.monotonic()
-        self._next_write_s = ended + SHARE_OF_TIME * (ended - started)
+    def finish(self, reason: str) -> EvalReport:
+        """The report, written to the result file with its Markdown next to it."""
+        report = self.report(reason)
+        if self._path is not None and self._journal is not None:
+            write_report(report, self._path)
+            write_text(self._path.with_suffix(".md"), render(report, "markdown"))
+            self._journal.discard()
+            print_status(f"the result is in {self._path}")
+        return report
 
-    def close(self, reason: str) -> EvalReport:
-        """The whole run, written with its Markdown beside it."""
-        self.write(reason)
-        whole = self.report(reason)
-        if self._path is not None:
-            self._path.with_suffix(".md").write_text(
-                markdown_report(whole), encoding="utf-8", errors="replace"
-            )
-        return whole
+    def close(self) -> None:
+        """Keep the journal of a run that failed, so that it can be resumed."""
+        if self._journal is not None and self._journal.close():
+            print_status(f"the run failed; continue it with --resume {self._path}")
 
 
-def resumed(report: EvalReport, before: EvalReport, trials: Sequence[Trial]) -> EvalReport:
-    """A run with the scores of an earlier one. Raises OtherRun where these would not belong to it,
-    or would be lost.
+def resume_report(report: EvalReport, earlier: EvalReport, trials: Sequence[Trial]) -> EvalReport:
+    """A new report with the scores of an earlier run.
+
+    Raises: IncompatibleRun when these scores would not be comparable or would be lost.
     """
-    _require_same(report, before)
-    wanted = {_key(trial) for trial in trials}
+    _require_compatible(report, earlier)
     named = {(trial.task.id, trial.number) for trial in trials}
-    scored = [each for each in before.results if each.outcome is AttemptOutcome.SCORED]
-    lost = sorted({each.task.id for each in scored if (each.task.id, each.trial) not in named})
+    scored = [result for result in earlier.results if result.outcome is AttemptOutcome.SCORED]
+    lost = sorted(
+        {result.task.id for result in scored if (result.task.id, result.trial) not in named}
+    )
     if lost:
-        raise OtherRun(
-            f"that run has scores that are not asked for now: {', '.join(lost[:SHOWN])}",
-            hint="name the same dataset, --category, --task and --trials, or begin a new run",
+        raise IncompatibleRun(
+            f"the earlier run has scores of tasks that are not selected: {', '.join(lost[:SHOWN])}",
+            hint="use the same dataset, --category, --task and --trials, or start a new run",
         )
-    # A task that was edited meanwhile is tried again.
-    kept = tuple(each for each in scored if _key_of(each) in wanted)
-    return replace(report, timestamp=before.timestamp, results=kept)
+    # The key holds the hash of the task: a task that was edited since then runs again.
+    planned = {trial.key for trial in trials}
+    kept = tuple(result for result in scored if result.key in planned)
+    return replace(report, timestamp=earlier.timestamp, results=kept)
 
 
-def _require_same(report: EvalReport, before: EvalReport) -> None:
-    if (before.provider, before.model) != (report.provider, report.model):
-        raise OtherRun(
-            f"that run was made with {before.title()}, not with {report.title()}",
-            hint="name the same --provider and --model, or begin a new run",
+def _require_compatible(report: EvalReport, earlier: EvalReport) -> None:
+    if (earlier.provider, earlier.model) != (report.provider, report.model):
+        raise IncompatibleRun(
+            f"the earlier run used {earlier.title()}, not {report.title()}",
+            hint="use the same --provider and --model, or start a new run",
         )
     changed: list[str] = [
         name
-        for name in CIRCUMSTANCES
-        if name in before.settings and before.settings[name] != report.settings.get(name)
+        for name in RESUME_SETTINGS
+        if name in earlier.settings and earlier.settings[name] != report.settings.get(name)
     ]
-    if before.max_turns != report.max_turns:
+    if earlier.max_turns != report.max_turns:
         changed.append("max_turns")
     if changed:
-        raise OtherRun(
-            f"that run was made under other circumstances: {', '.join(changed)} differ",
-            hint="give the same options, or begin a new run",
+        raise IncompatibleRun(
+            f"the earlier run used other settings: {', '.join(changed)}",
+            hint="use the same options, or start a new run",
         )
-
-
-Key = tuple[str, int]
-
-
-def _key(trial: Trial) -> Key:
-    return trial.task.content_hash(), trial.number
-
-
-def _key_of(result: EvalResult) -> Key:
-    return result.task.content_hash(), result.trial

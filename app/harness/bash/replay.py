@@ -1,4 +1,4 @@
-"""Recorded runs tried again without a model: the same commands in a fresh sandbox."""
+"""Replays recorded runs without a model: the same commands in new sandboxes, scored again."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -6,10 +6,8 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from app.harness.bash.checking import CHECKS, CheckEvidence, split_check
-from app.harness.bash.recordings import BadRecording
+from app.harness.bash.check_registry import CHECKS, CheckEvidence, score_attempt, split_check
 from app.harness.bash.sandbox import BASHKIT_VERSION, DEFAULT_LIMITS, Sandbox, SandboxLimits
-from app.harness.bash.scoring import scored
 from app.harness.bash.types import (
     AgentTrace,
     EvalReport,
@@ -18,125 +16,136 @@ from app.harness.bash.types import (
     ScoreResult,
     ToolCallResult,
 )
+from app.harness.result_file import InvalidResultFile
 
 _LIMITS: Final = TypeAdapter(SandboxLimits)
 
 
-class Share(NamedTuple):
-    """So many of so many."""
+class AgreementCount(NamedTuple):
+    """How many of all agree."""
 
     same: int
-    all: int
+    total: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedCheck:
-    """A check that says something else than when it was recorded.
+    """A check whose result differs from the recorded one.
 
-    An unsteady one may do so by itself: what it asks for is also found in times and sizes.
+    An unstable check may differ by chance: it also matches times and sizes.
     """
 
     task_id: str
     trial: int
     recorded: ScoreResult
-    now: ScoreResult
-    unsteady: bool
+    replayed: ScoreResult
+    is_unstable: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """How far two reports of the same attempts say the same; unsteady checks are left out."""
+    """How far two reports of the same attempts agree; unstable checks are not counted."""
 
-    tasks: Share
-    checks: Share
-    exit_codes: Share
+    tasks: AgreementCount
+    checks: AgreementCount
+    exit_codes: AgreementCount
     changed: tuple[ChangedCheck, ...]
 
 
-class Replayed(NamedTuple):
-    """A run as it is now, and how far it is what was recorded."""
+class ReplayedRun(NamedTuple):
+    """The report of a replay, and its agreement with the recorded run."""
 
     report: EvalReport
     agreement: Agreement
 
 
-def replay(report: EvalReport) -> Replayed:
-    """Execute the recorded commands anew, under the recorded limits, and check the new outcome.
+def replay(report: EvalReport) -> ReplayedRun:
+    """Run the recorded commands again, under the recorded limits, and score the new outcome.
 
-    Raises: BadRecording when the recorded limits are none.
+    Raises: InvalidResultFile when the recorded limits are invalid.
     """
     limits = _recorded_limits(report)
-    again = [_replayed(each, limits) for each in report.results]
-    return _compared(report, again, how="replay")
+    results = [_replay_attempt(result, limits) for result in report.results]
+    return _compare_with_recorded(report, results, made_by="replay")
 
 
-def rescore(report: EvalReport) -> Replayed:
-    """Check the recorded calls again; files are those of a sandbox that ran them anew.
+def rescore(report: EvalReport) -> ReplayedRun:
+    """Score the recorded calls again, with the files of a sandbox that replayed them.
 
-    Raises: BadRecording when the recorded limits are none.
+    Raises: InvalidResultFile when the recorded limits are invalid.
     """
     limits = _recorded_limits(report)
-    again = [_rescored(each, limits) for each in report.results]
-    return _compared(report, again, how="rescore")
+    results = [_rescore_attempt(result, limits) for result in report.results]
+    return _compare_with_recorded(report, results, made_by="rescore")
 
 
 def execute(result: EvalResult, sandbox: Sandbox) -> list[ToolCallResult]:
-    """Run the recorded commands of one attempt, in order, in this sandbox."""
+    """Run the recorded commands of one attempt in order."""
     calls = result.trace.tool_calls if result.trace else ()
     return [sandbox.run(call.commands, timeout_ms=call.timeout_ms) for call in calls]
 
 
-def agreement(before: Sequence[EvalResult], after: Sequence[EvalResult]) -> Agreement:
-    """Compare the same attempts, in the same order; those without a score are left out."""
+def agreement(recorded: Sequence[EvalResult], replayed: Sequence[EvalResult]) -> Agreement:
+    """Compare the same attempts in the same order; attempts without a score are not counted."""
     pairs = [
         (old, new)
-        for old, new in zip(before, after, strict=True)
+        for old, new in zip(recorded, replayed, strict=True)
         if old.score is not None and new.score is not None
     ]
-    compared = [each for old, new in pairs for each in _checks(old, new)]
-    steady = [each for each in compared if not each.unsteady]
-    changed = tuple(each for each in compared if _differs(each))
-    lost = {(each.task_id, each.trial) for each in changed if not each.unsteady}
-    codes = [same for old, new in pairs for same in _same_codes(old, new)]
+    checks = [check for old, new in pairs for check in _check_pairs(old, new)]
+    stable = [check for check in checks if not check.is_unstable]
+    changed = tuple(check for check in checks if _differs(check))
+    changed_attempts = {(check.task_id, check.trial) for check in changed if not check.is_unstable}
+    exit_codes = [same for old, new in pairs for same in _same_exit_codes(old, new)]
     return Agreement(
-        tasks=Share(sum((old.task.id, old.trial) not in lost for old, _ in pairs), len(pairs)),
-        checks=Share(sum(not _differs(each) for each in steady), len(steady)),
-        exit_codes=Share(sum(codes), len(codes)),
+        tasks=AgreementCount(
+            sum((old.task.id, old.trial) not in changed_attempts for old, _ in pairs), len(pairs)
+        ),
+        checks=AgreementCount(sum(not _differs(check) for check in stable), len(stable)),
+        exit_codes=AgreementCount(sum(exit_codes), len(exit_codes)),
         changed=changed,
     )
 
 
-def _compared(report: EvalReport, again: Sequence[EvalResult], *, how: str) -> Replayed:
-    settings = {**report.settings, "made_by": how, "bashkit": BASHKIT_VERSION}
-    made = replace(report, results=tuple(again), settings=settings)
-    return Replayed(made, agreement(report.results, again))
+def is_unstable(check_text: str) -> bool:
+    """Whether a check may pass or fail by chance, depending on the time of the run."""
+    name, value = split_check(check_text)
+    check = CHECKS.find(name)
+    return check is not None and any(warning.is_unstable for warning in check.warnings(value))
+
+
+def _compare_with_recorded(
+    report: EvalReport, results: Sequence[EvalResult], *, made_by: str
+) -> ReplayedRun:
+    settings = {**report.settings, "made_by": made_by, "bashkit": BASHKIT_VERSION}
+    replayed = replace(report, results=tuple(results), settings=settings)
+    return ReplayedRun(replayed, agreement(report.results, results))
 
 
 def _recorded_limits(report: EvalReport) -> SandboxLimits:
-    """The limits of the sandbox when the run was made; the original recorded none."""
-    found: Any = report.settings
+    """The sandbox limits of the recorded run; the original evaluation did not record them."""
+    limits: Any = report.settings
     for name in ("limits", "task", "sandbox"):
-        found = found.get(name) if isinstance(found, dict) else None
+        limits = limits.get(name) if isinstance(limits, dict) else None
     try:
-        return DEFAULT_LIMITS if found is None else _LIMITS.validate_python(found)
+        return DEFAULT_LIMITS if limits is None else _LIMITS.validate_python(limits)
     except ValidationError:
-        raise BadRecording(
-            "the recorded limits of the sandbox (settings/limits/task/sandbox) are none",
-            hint="name a file as `bashkit-eval run --save` wrote it",
+        raise InvalidResultFile(
+            "the recorded limits of the sandbox (settings/limits/task/sandbox) are invalid",
+            hint="name a file that `bashkit-eval run --save` wrote",
         ) from None
 
 
-def _replayed(result: EvalResult, limits: SandboxLimits) -> EvalResult:
+def _replay_attempt(result: EvalResult, limits: SandboxLimits) -> EvalResult:
     if result.score is None or result.trace is None:
         return result
     sandbox = Sandbox(result.task.files, limits)
     calls = execute(result, sandbox)
-    trace = _with_calls(result.trace, calls)
     evidence = CheckEvidence(calls=calls, files=sandbox, judgements=_judgements(result))
-    return scored(replace(result, trace=trace), evidence)
+    return score_attempt(replace(result, trace=_with_calls(result.trace, calls)), evidence)
 
 
-def _rescored(result: EvalResult, limits: SandboxLimits) -> EvalResult:
+def _rescore_attempt(result: EvalResult, limits: SandboxLimits) -> EvalResult:
     if result.score is None or result.trace is None:
         return result
     sandbox = Sandbox(result.task.files, limits)
@@ -144,7 +153,7 @@ def _rescored(result: EvalResult, limits: SandboxLimits) -> EvalResult:
     evidence = CheckEvidence(
         calls=result.trace.tool_calls, files=sandbox, judgements=_judgements(result)
     )
-    return scored(result, evidence)
+    return score_attempt(result, evidence)
 
 
 def _with_calls(trace: AgentTrace, calls: Sequence[ToolCallResult]) -> AgentTrace:
@@ -152,39 +161,34 @@ def _with_calls(trace: AgentTrace, calls: Sequence[ToolCallResult]) -> AgentTrac
 
 
 def _judgements(result: EvalResult) -> dict[str, Judgement]:
-    """What the judge said stays said; asking it again would cost, and give another answer."""
+    """The recorded judgements: asking the judge again would cost, and answer differently."""
+    checks = result.score.results if result.score else ()
     return {
-        split_check(each.check).value: each.judgement
-        for each in (result.score.results if result.score else ())
-        if each.judgement is not None
+        split_check(check.check).value: check.judgement
+        for check in checks
+        if check.judgement is not None
     }
 
 
-def _checks(old: EvalResult, new: EvalResult) -> Iterable[ChangedCheck]:
+def _check_pairs(old: EvalResult, new: EvalResult) -> Iterable[ChangedCheck]:
     assert old.score is not None
     assert new.score is not None
-    for recorded, now in zip(old.score.results, new.score.results, strict=True):
+    for recorded, replayed in zip(old.score.results, new.score.results, strict=True):
         yield ChangedCheck(
             task_id=old.task.id,
             trial=old.trial,
             recorded=recorded,
-            now=now,
-            unsteady=is_unsteady(recorded.check),
+            replayed=replayed,
+            is_unstable=is_unstable(recorded.check),
         )
 
 
-def is_unsteady(check: str) -> bool:
-    """Whether a check may pass by accident, depending on when it is tried."""
-    name, value = split_check(check)
-    kind = CHECKS.find(name)
-    return kind is not None and any(each.unsteady for each in kind.complaints(value))
+def _differs(check: ChangedCheck) -> bool:
+    recorded, replayed = check.recorded, check.replayed
+    return (recorded.passed, recorded.weight) != (replayed.passed, replayed.weight)
 
 
-def _differs(each: ChangedCheck) -> bool:
-    return (each.recorded.passed, each.recorded.weight) != (each.now.passed, each.now.weight)
-
-
-def _same_codes(old: EvalResult, new: EvalResult) -> Iterable[bool]:
+def _same_exit_codes(old: EvalResult, new: EvalResult) -> Iterable[bool]:
     if old.trace is not None and new.trace is not None:
         pairs = zip(old.trace.tool_calls, new.trace.tool_calls, strict=True)
-        yield from (before.exit_code == after.exit_code for before, after in pairs)
+        yield from (recorded.exit_code == replayed.exit_code for recorded, replayed in pairs)

@@ -1,4 +1,4 @@
-"""A whole run: every task, so many at once, with what is left of it saved at any moment."""
+"""Runs the attempts of a bash evaluation concurrently and scores them."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -6,40 +6,57 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from app.harness.bash.agent import AgentAttempt, TaskLimits, attempt_task
-from app.harness.bash.checking import CheckEvidence
-from app.harness.bash.judge import Judge, JudgeFailed
-from app.harness.bash.scoring import scored
-from app.harness.bash.types import EvalResult, EvalTask
-from app.harness.budget import Budget, BudgetLimits, RunBudgetExhausted
+from app.harness.bash.check_registry import CheckEvidence, score_attempt
+from app.harness.bash.judge import BashJudge
+from app.harness.bash.schemas import BashHarnessSettings
+from app.harness.bash.types import BashAttemptKey, EvalResult, EvalTask
+from app.harness.budget import Budget, BudgetLimits, RunBudgetExhausted, UsedBudget
+from app.harness.judge import JudgeError
 from app.harness.results import AttemptOutcome
+from app.harness.schemas import ModelPrice
 from app.llm.conversation import Llm
 from app.llm.errors import LlmError
+from app.llm.prices import Price
+
+
+class ProviderRejected(Exception):
+    """The provider will answer no further request; the message says why."""
 
 
 class Trial(NamedTuple):
-    """One attempt that is to be made."""
+    """One planned attempt."""
 
     task: EvalTask
     number: int
 
+    @property
+    def key(self) -> BashAttemptKey:
+        return BashAttemptKey(self.task.content_hash(), self.number)
+
+    def skipped(self, reason: str) -> EvalResult:
+        """The result of an attempt that was not made."""
+        return EvalResult(
+            task=self.task, trial=self.number, outcome=AttemptOutcome.SKIPPED, reason=reason
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLimits:
-    """What a run may use, all tasks together, and each of them."""
+    """Limits of a run and of each attempt."""
 
     concurrency: int = 4
     time_s: float | None = None
     task: TaskLimits = field(default_factory=TaskLimits)
-    task_limits: BudgetLimits = field(default_factory=BudgetLimits)
+    task_budget: BudgetLimits = field(default_factory=BudgetLimits)
 
 
-Tell = Callable[[EvalResult], None]
+OnResult = Callable[[EvalResult], None]
 
 
 class Runner:
-    """Makes attempts and tells each result as it comes; a final failure skips what is left.
+    """Makes attempts and reports each result at once. A final failure skips the remaining attempts.
 
-    `llm_for` gives the model of a trial number. `budget` is that of the whole run.
+    `llm_for` gives the model of a trial number; `budget` is the budget of the whole run.
     """
 
     def __init__(
@@ -48,89 +65,140 @@ class Runner:
         limits: RunLimits,
         budget: Budget,
         *,
-        tell: Tell,
-        judge: Judge | None = None,
+        on_result: OnResult,
+        judge: BashJudge | None = None,
     ) -> None:
         self._llm_for = llm_for
         self._limits = limits
         self._budget = budget
-        self._tell = tell
+        self._on_result = on_result
         self._judge = judge
-        self._stopped: str | None = None
+        self._stop_reason: str | None = None
 
     @property
-    def given_up(self) -> str | None:
-        """Why no model answers any more; None while it does."""
-        return self._stopped
+    def stop_reason(self) -> str | None:
+        """Why no model would answer further requests; None while models answer."""
+        return self._stop_reason
 
     async def run(self, trials: Sequence[Trial]) -> None:
-        """Make every attempt, in order; told results may come in another.
+        """Start every attempt in order; results may arrive in another order.
 
-        A cancel ends all of them at once; whoever asked knows what was told until then.
+        A cancellation ends all attempts at once; the results reported until then stay valid.
         """
-        waiting = iter(trials)
-        places = range(min(self._limits.concurrency, len(trials)))
+        queue = iter(trials)
+        worker_count = min(self._limits.concurrency, len(trials))
         try:
             async with asyncio.timeout(self._limits.time_s), asyncio.TaskGroup() as group:
-                for _ in places:
-                    group.create_task(self._work(waiting))
+                for _ in range(worker_count):
+                    group.create_task(self._work(queue))
         except TimeoutError:
             return
 
-    async def _work(self, waiting: Iterable[Trial]) -> None:
-        for trial in waiting:
-            self._tell(await self._attempt(trial))
+    async def _work(self, queue: Iterable[Trial]) -> None:
+        for trial in queue:
+            self._on_result(await self._attempt(trial))
 
     async def _attempt(self, trial: Trial) -> EvalResult:
-        limit = self._budget.exhausted()
-        reason = self._stopped or (str(RunBudgetExhausted(limit)) if limit else None)
+        exhausted = self._budget.exhausted()
+        reason = self._stop_reason or (str(RunBudgetExhausted(exhausted)) if exhausted else None)
         if reason is not None:
-            return skipped(trial, reason)
-        made = await attempt_task(
+            return trial.skipped(reason)
+        attempt = await attempt_task(
             trial.task,
             self._llm_for(trial.number),
             self._limits.task,
-            Budget(
-                limits=self._limits.task_limits,
-                price=self._budget.price,
-                parent=self._budget,
-            ),
+            Budget(limits=self._limits.task_budget, price=self._budget.price, parent=self._budget),
         )
-        if made.failure is not None:
-            return self._failed(trial, made, made.failure)
-        return await self._scored(trial, made)
+        if attempt.failure is not None:
+            return self._failed(trial, attempt, attempt.failure)
+        return await self._scored(trial, attempt)
 
-    def _failed(self, trial: Trial, made: AgentAttempt, failure: LlmError) -> EvalResult:
+    def _failed(self, trial: Trial, attempt: AgentAttempt, failure: LlmError) -> EvalResult:
         if failure.final:
-            self._stopped = f"given up: {failure.reason}"
-        return _unscored(trial, made, AttemptOutcome.INFRA_ERROR, failure.reason)
+            self._stop_reason = f"the run was stopped: {failure.reason}"
+        return _unscored(trial, attempt, AttemptOutcome.INFRA_ERROR, failure.reason)
 
-    async def _scored(self, trial: Trial, made: AgentAttempt) -> EvalResult:
+    async def _scored(self, trial: Trial, attempt: AgentAttempt) -> EvalResult:
         try:
-            judge = self._judge
-            said = await judge.judge(trial.task, made.trace, self._budget) if judge else {}
-        except JudgeFailed as error:
-            if error.final:
-                self._stopped = f"given up: {error}"
-            return _unscored(trial, made, AttemptOutcome.JUDGE_ERROR, str(error))
-        evidence = CheckEvidence(calls=made.trace.tool_calls, files=made.sandbox, judgements=said)
-        return scored(EvalResult(task=trial.task, trial=trial.number, trace=made.trace), evidence)
+            judgements = (
+                await self._judge.judge(trial.task, attempt.trace, self._budget)
+                if self._judge
+                else {}
+            )
+        except JudgeError as error:
+            if error.is_final:
+                self._stop_reason = f"the run was stopped: {error}"
+            return _unscored(trial, attempt, AttemptOutcome.JUDGE_ERROR, str(error))
+        evidence = CheckEvidence(
+            calls=attempt.trace.tool_calls, files=attempt.sandbox, judgements=judgements
+        )
+        unscored = EvalResult(task=trial.task, trial=trial.number, trace=attempt.trace)
+        return score_attempt(unscored, evidence)
 
 
-def _unscored(trial: Trial, made: AgentAttempt, outcome: AttemptOutcome, reason: str) -> EvalResult:
+def _unscored(
+    trial: Trial, attempt: AgentAttempt, outcome: AttemptOutcome, reason: str
+) -> EvalResult:
     return EvalResult(
-        task=trial.task, trial=trial.number, trace=made.trace, outcome=outcome, reason=reason
-    )
-
-
-def skipped(trial: Trial, reason: str) -> EvalResult:
-    """An attempt that was not made."""
-    return EvalResult(
-        task=trial.task, trial=trial.number, outcome=AttemptOutcome.SKIPPED, reason=reason
+        task=trial.task, trial=trial.number, trace=attempt.trace, outcome=outcome, reason=reason
     )
 
 
 def plan_trials(tasks: Iterable[EvalTask], trials: int) -> list[Trial]:
-    """Every task once before any of them a second time."""
-    every = list(tasks)
-    return [Trial(task, number) for number in range(trials) for task in every]
+    """All attempts: every task once, then every task a second time, and so on."""
+    listed = list(tasks)
+    return [Trial(task, number) for number in range(trials) for task in listed]
+
+
+async def evaluate(
+    settings: BashHarnessSettings,
+    open_model: Callable[[str], Llm],
+    trials: Sequence[Trial],
+    send: OnResult,
+    budget: Budget,
+) -> None:
+    """Make these attempts for a benchmark and send each result at once.
+
+    `budget` is that of the whole run.
+
+    Raises: ProviderRejected.
+    """
+    llm = open_model(settings.model)
+    judge_price = _price(settings.price_of_judge())
+    judge = (
+        BashJudge(open_model(settings.judge_model), judge_price) if settings.judge_model else None
+    )
+
+    def send_unless_rejected(result: EvalResult) -> None:
+        """Drop the results without a score after a rejection: these attempts were not made."""
+        if runner.stop_reason is None or result.score is not None:
+            send(result)
+
+    runner = Runner(
+        lambda _: llm, _limits(settings), budget, on_result=send_unless_rejected, judge=judge
+    )
+    try:
+        await runner.run(trials)
+    finally:
+        await llm.close()
+        if judge is not None:
+            await judge.close()
+    if runner.stop_reason is not None:
+        raise ProviderRejected(runner.stop_reason)
+
+
+def open_budget(settings: BashHarnessSettings, used: UsedBudget) -> Budget:
+    """The budget of a run, with the usage of earlier workers counted."""
+    return used.resume(settings.run_limits(), _price(settings.price))
+
+
+def _limits(settings: BashHarnessSettings) -> RunLimits:
+    return RunLimits(
+        concurrency=settings.concurrency,
+        task=TaskLimits(max_turns=settings.max_turns, time_s=settings.task_seconds),
+        task_budget=BudgetLimits(tokens=settings.task_tokens),
+    )
+
+
+def _price(price: ModelPrice | None) -> Price | None:
+    return price.price() if price else None

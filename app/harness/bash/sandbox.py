@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from bashkit import Bash, BashTool, ExecResult
 from pydantic import Field
 
-from app.harness.bash.checking import FileKind, FileUnreadable
+from app.harness.bash.check_registry import FileKind, UnreadableFile
 from app.harness.bash.types import ToolCallResult
 
 USER: Final = "eval"
@@ -98,11 +98,11 @@ class Sandbox:
         return FileKind.DIRECTORY if found == FileKind.DIRECTORY else FileKind.FILE
 
     def read(self, path: str) -> bytes:
-        """The bytes of a file. Raises FileUnreadable."""
+        """The bytes of a file. Raises UnreadableFile."""
         try:
             return self._bash.fs().read_file(path)
         except RuntimeError as error:
-            raise FileUnreadable(str(error)) from None
+            raise UnreadableFile(str(error)) from None
 
 
 def _result(commands: str, done: ExecResult, timeout_ms: int | None = None) -> ToolCallResult:

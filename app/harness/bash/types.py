@@ -7,9 +7,9 @@ they are; what it did not record has a default here.
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from app.harness.results import AttemptOutcome, ConversationEnding, JudgeUsage
+from app.harness.results import AttemptOutcome, ConversationEnding, JudgeUsage, sum_if_known
 from app.llm.conversation import ChatMessage
 
 
@@ -75,6 +75,10 @@ class AgentTrace:
     ending: ConversationEnding | None = None
     cost_usd: float | None = None
 
+    def total_tokens(self) -> int | None:
+        """Input and output tokens; None when the provider did not report them."""
+        return sum_if_known([self.total_input_tokens, self.total_output_tokens])
+
     def calls_ok(self) -> int:
         return sum(call.exit_code == 0 for call in self.tool_calls)
 
@@ -116,6 +120,13 @@ class TaskScore:
         return self.score / self.max_score if self.max_score > 0 else 1.0
 
 
+class BashAttemptKey(NamedTuple):
+    """Identifies an attempt within a run; an edited task is another task."""
+
+    content_hash: str
+    trial: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalResult:
     """One attempt at one task. Without a score, `reason` says why; a part of a trace may remain."""
@@ -127,8 +138,17 @@ class EvalResult:
     outcome: AttemptOutcome = AttemptOutcome.SCORED
     reason: str | None = None
 
+    @property
+    def key(self) -> BashAttemptKey:
+        return BashAttemptKey(self.task.content_hash(), self.trial)
+
     def passed(self) -> bool:
         return self.score is not None and self.score.all_passed()
+
+    def failures(self) -> list[str]:
+        """The checks that were not met, each with its detail; empty without a score."""
+        checks = self.score.results if self.score is not None else ()
+        return [f"{check.check}: {check.detail}" for check in checks if not check.passed]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

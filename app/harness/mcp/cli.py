@@ -1,4 +1,4 @@
-"""`ot-bench`, and the same as `mosaico ot-bench`: models and MCP servers, from YAML."""
+"""`ot-bench` and `mosaico ot-bench`: evaluate models and MCP servers from YAML files."""
 
 import sys
 from pathlib import Path
@@ -16,7 +16,7 @@ from app.core.console.terminal import (
     print_status,
     print_warning,
 )
-from app.harness import frame
+from app.harness import run_frame
 from app.llm.conversation import Provider
 
 if TYPE_CHECKING:
@@ -27,101 +27,122 @@ if TYPE_CHECKING:
     from app.harness.mcp.types import McpReport
 
 cli = CommandGroup(
-    "ot-bench",
-    help="How well models work with MCP servers, and what these cost.",
+    "ot-bench", help="Evaluate models and MCP servers, and measure the cost of their tools."
 )
 
 Files = Annotated[
-    list[str], typer.Argument(metavar="FILE…", help="Benchmark files, or patterns of them.")
+    list[str], typer.Argument(metavar="FILE…", help="Benchmark files or glob patterns.")
 ]
-SomeFiles = Annotated[
+OptionalFiles = Annotated[
     list[str] | None,
-    typer.Argument(metavar="FILE…", help="Benchmark files, or patterns of them."),
+    typer.Argument(metavar="FILE…", help="Benchmark files or glob patterns."),
 ]
 SecretsFile = Annotated[
     Path | None,
-    typer.Option("--secrets", help="Values of variables; config/bench-secrets.yaml if not given."),
+    typer.Option(
+        "--secrets",
+        help="File with the values of variables (default: config/bench-secrets.yaml).",
+    ),
 ]
 Scenarios = Annotated[
     list[str] | None,
-    typer.Option("--scenario", "-s", help="Only scenarios of that pattern; may be repeated."),
+    typer.Option(
+        "--scenario", "-s", help="Run only scenarios whose name matches this pattern. Repeatable."
+    ),
 ]
 Tasks = Annotated[
     list[str] | None,
-    typer.Option("--task", "-t", help="Only tasks of that pattern; may be repeated."),
+    typer.Option(
+        "--task", "-t", help="Run only tasks whose name matches this pattern. Repeatable."
+    ),
 ]
 Tags = Annotated[
     list[str] | None,
-    typer.Option("--tags", "--tag", help="Only tasks with one of these tags: a,b; patterns, too."),
+    typer.Option(
+        "--tags",
+        "--tag",
+        help="Run only tasks with one of these tags or tag patterns, separated by commas.",
+    ),
 ]
-
-HtmlFile = Annotated[
-    Path | None, typer.Option("--html", help="Write everything as one page there.")
+MarkdownFile = Annotated[
+    Path | None, typer.Option("--markdown", help="Write the results as Markdown to this file.")
+]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Also show the tokens of each request, and every tool."),
 ]
 
 
 @cli.command("run")
 def run(
     *,
-    files: SomeFiles = None,
+    files: OptionalFiles = None,
     scenario: Scenarios = None,
     task: Tasks = None,
     tags: Tags = None,
     model: Annotated[
-        list[str] | None, typer.Option("--model", help="Instead of the files'; may be repeated.")
+        list[str] | None,
+        typer.Option("--model", help="Use this model instead of those in the files. Repeatable."),
     ] = None,
     provider: Annotated[
         Literal["openai", "openai-responses", "anthropic"] | None,
-        typer.Option("--provider", help="How the server of models is spoken to."),
+        typer.Option("--provider", help="API of the model server (default: openai)."),
     ] = None,
-    base_url: frame.BaseUrl = None,
-    trials: frame.Trials = 1,
-    concurrency: frame.Concurrency = 4,
+    base_url: run_frame.BaseUrl = None,
+    trials: run_frame.Trials = 1,
+    concurrency: run_frame.Concurrency = 4,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", min=0.001, max=86_400, help="Seconds of a task.")
+        float | None,
+        typer.Option(
+            "--timeout", min=0.001, max=86_400, help="Time limit of an attempt in seconds."
+        ),
     ] = None,
-    run_tokens: frame.RunTokens = None,
-    run_usd: frame.RunUsd = None,
+    run_tokens: run_frame.RunTokens = None,
+    run_usd: run_frame.RunUsd = None,
     secrets: SecretsFile = None,
-    prices: frame.PricesFile = None,
+    prices: run_frame.PricesFile = None,
     result: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="The result, YAML or .json; tmp/result-TIME.yaml if not given."
+            "--output",
+            "-o",
+            help="Result file, YAML or .json (default: tmp/result-TIME.yaml).",
         ),
     ] = None,
     csv: Annotated[
-        bool, typer.Option("--csv", help="Write tmp/result-TIME.csv and …-calls.csv, too.")
+        bool,
+        typer.Option("--csv", help="Also write tmp/result-TIME.csv and tmp/result-TIME-calls.csv."),
     ] = False,
-    junit: frame.JunitFile = None,
-    html: HtmlFile = None,
-    resume: frame.Resume = None,
-    min_pass_rate: frame.MinPassRate = 1.0,
-    langfuse: frame.ToLangfuse = False,
+    junit: run_frame.JunitFile = None,
+    html: run_frame.HtmlFile = None,
+    markdown: MarkdownFile = None,
+    resume: run_frame.Resume = None,
+    min_pass_rate: run_frame.MinPassRate = 1.0,
+    langfuse: run_frame.ToLangfuse = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything, start and ask nothing.")
+        bool,
+        typer.Option("--dry-run", help="Check the files and options; start no server."),
     ] = False,
     tui: Annotated[
-        bool, typer.Option("--tui", help="Pick a file from the favorites of config/ot-bench.yaml.")
+        bool,
+        typer.Option("--tui", help="Choose a file from the favorites in config/ot-bench.yaml."),
     ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show input per call, and every tool.")
-    ] = False,
+    verbose: Verbose = False,
     trace: Annotated[
-        bool, typer.Option("--trace", help="Tell each request and answer as it happens.")
+        bool, typer.Option("--trace", help="Print each request and answer to standard error.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Tell no progress.")] = False,
-    no_color: Annotated[  # noqa: ARG001 - nothing is coloured
-        bool, typer.Option("--no-color", help="Accepted for scripts; nothing is coloured.")
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    no_color: Annotated[  # noqa: ARG001 - the output has no colors
+        bool, typer.Option("--no-color", help="Accepted for scripts; the output has no colors.")
     ] = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Run the tasks of benchmark files, evaluate the answers, and say what they cost.
+    """Run the tasks of benchmark files, evaluate the answers, and report their cost.
 
-    Keys of models come from bench-secrets.yaml or the environment: OPENROUTER_API_KEY, with another
-    --base-url OPENAI_API_KEY, or ANTHROPIC_API_KEY; those of --langfuse from LANGFUSE_PUBLIC_KEY
-    and LANGFUSE_SECRET_KEY. Exit codes: 0 the gate passes, 1 it does not, 2 configuration, a missing
-    file or no task, 3 a task errored or was not reached, 130 interrupted.
+    Model keys are read from bench-secrets.yaml or the environment: OPENROUTER_API_KEY, with another
+    --base-url OPENAI_API_KEY, or ANTHROPIC_API_KEY; --langfuse reads LANGFUSE_PUBLIC_KEY and
+    LANGFUSE_SECRET_KEY. Exit codes: 0 the gate passed, 1 the pass rate is too low, 2 invalid
+    configuration, a missing file or no task, 3 an attempt errored or was not reached, 130 interrupted.
     """
     import os
     from datetime import UTC, datetime
@@ -130,8 +151,8 @@ def run(
     from app.harness.mcp.command import McpRunOptions, make_plan, prepare, run_files
     from app.harness.mcp.picking import find_files
     from app.harness.mcp.planning import Overrides, Selection
-    from app.harness.mcp.recordings import result_of
-    from app.harness.mcp.summary import figures
+    from app.harness.mcp.summary import gate_figures
+    from app.harness.result_file import result_of
 
     _load_evaluators()
     now = datetime.now(UTC)
@@ -141,10 +162,10 @@ def run(
     if not files:
         raise terminal.WrongUsage("no file is named", hint="name benchmark files, or add --tui")
     if not all(model or ()):
-        raise terminal.WrongUsage("a model has no name", hint="name it after --model")
+        raise terminal.WrongUsage("a model has no name", hint="write its name after --model")
     options = McpRunOptions(
         files=find_files(files),
-        selection=Selection(scenarios=scenario or (), tasks=task or (), tags=_separated(tags)),
+        selection=Selection(scenarios=scenario or (), tasks=task or (), tags=_split_tags(tags)),
         overrides=Overrides(
             models=model or (),
             timeout_s=timeout,
@@ -153,11 +174,11 @@ def run(
         ),
         trials=trials,
         concurrency=concurrency,
-        budget_limits=BudgetLimits(tokens=run_tokens, cost_usd=run_usd),
+        run_budget=BudgetLimits(tokens=run_tokens, cost_usd=run_usd),
         secrets=secrets,
         prices=prices,
         output=result or resume,
-        pages=[path for path in (junit, html) if path is not None],
+        reports=[path for path in (junit, html, markdown) if path is not None],
         csv=csv,
         resume=resume,
         trace=trace,
@@ -165,7 +186,7 @@ def run(
     )
     if dry_run:
         plan = make_plan(options, environment=os.environ, now=now)
-        print_status(f"{len(plan.missing())} attempts would be made; nothing was started or asked")
+        print_status(f"{len(plan.missing())} attempts would be made; no server was started")
         return
     export = None
     if langfuse:
@@ -174,18 +195,18 @@ def run(
 
         export = exporter(export_run, os.environ, options.files[0].stem)
 
-    ready = prepare(options, environment=os.environ, now=now)
+    prepared = prepare(options, environment=os.environ, now=now)
 
-    def show(made: "McpReport") -> None:
-        _write_reports(made, ready.sheet, junit=junit, html=html)
-        _show(made, output, verbose=verbose)
+    def show(report: "McpReport") -> None:
+        _write_reports(report, prepared.csv_file, junit=junit, html=html, markdown=markdown)
+        _print_report(report, output, verbose=verbose)
 
-    frame.run_to_its_exit(
-        lambda: run_files(ready),
+    run_frame.run_to_exit(
+        lambda: run_files(prepared),
         show=show,
         export=export,
-        figures=figures,
-        least=min_pass_rate,
+        figures=gate_figures,
+        min_pass_rate=min_pass_rate,
     )
 
 
@@ -198,28 +219,28 @@ def list_tasks(
     tags: Tags = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """List the tasks of benchmark files. Variables need no value for it.
+    """List the tasks of benchmark files. Variables need no value.
 
-    Exit codes: 0 listed, 2 no such file, a file that cannot be used, or no task of these names.
+    Exit codes: 0 listed, 2 missing or invalid file, or no matching task.
     """
     from app.core.console.table import field, print_page
     from app.harness.mcp.loader import require_usable
     from app.harness.mcp.planning import Keys, Overrides, Selection, plan_tasks
 
-    found = _inspected(files)
-    require_usable(found)
-    chosen = Selection(scenarios=scenario or (), tasks=task or (), tags=_separated(tags))
+    inspected = _inspect(files)
+    require_usable(inspected)
+    selection = Selection(scenarios=scenario or (), tasks=task or (), tags=_split_tags(tags))
     items = [
         {
-            "file": each.file,
-            "scenario": each.scenario,
-            "task": each.name,
-            "type": each.type.value,
-            "model": each.model,
-            "servers": list(each.server_names()),
-            "tags": list(each.tags),
+            "file": planned.file,
+            "scenario": planned.scenario,
+            "task": planned.name,
+            "type": planned.type.value,
+            "model": planned.model,
+            "servers": list(planned.server_names()),
+            "tags": list(planned.tags),
         }
-        for each in plan_tasks(found, chosen, Overrides(), Keys())
+        for planned in plan_tasks(inspected, selection, Overrides(), Keys())
     ]
     names = ("file", "scenario", "task", "type", "model", "servers", "tags")
     print_page({"items": items, "nextCursor": None}, [field(name) for name in names], output)
@@ -229,38 +250,38 @@ def list_tasks(
 def validate(
     *,
     files: Files,
-    strict: frame.Strict = False,
+    strict: run_frame.Strict = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Say what is wrong with benchmark files, and what is against the conventions of names and tags.
+    """Check benchmark files for errors, and their names and tags for the conventions.
 
-    Variables need no value for it. Exit codes: 0 nothing but warnings, 1 a warning with --strict, 2
-    an error or no such file.
+    Variables need no value. Exit codes: 0 no errors, 1 warnings with --strict, 2 errors or a
+    missing file.
     """
-    from app.harness.mcp.loader import Severity, pointer
+    from app.harness.lint import LintSeverity, exit_by_findings
+    from app.harness.mcp.loader import pointer
 
-    found = _inspected(files)
-    findings = [(file, each) for file in found for each in file.findings]
+    inspected = _inspect(files)
+    findings = [(file, finding) for file in inspected for finding in file.findings]
     if output is OutputFormat.JSON:
         items = [
             {
                 "file": file.name,
-                "line": each.place.line,
-                "column": each.place.column,
-                "severity": each.severity.value,
-                "text": each.text,
+                "line": finding.place.line,
+                "column": finding.place.column,
+                "severity": finding.severity.value,
+                "text": finding.text,
             }
-            for file, each in findings
+            for file, finding in findings
         ]
         print_json({"items": items, "nextCursor": None})
     else:
-        for file, each in findings:
-            print_result(
-                f"{pointer(file, each)}: {each.severity}: {terminal.escape_line(each.text)}"
-            )
-    print_status(f"{len(found)} files, {len(findings)} findings")
-    frame.leave_with_findings(
-        errors=any(each.severity is Severity.ERROR for _, each in findings),
+        for file, finding in findings:
+            text = terminal.escape_line(finding.text)
+            print_result(f"{pointer(file, finding)}: {finding.severity}: {text}")
+    print_status(f"{len(inspected)} files, {len(findings)} findings")
+    exit_by_findings(
+        errors=any(finding.severity is LintSeverity.ERROR for _, finding in findings),
         warnings=strict and bool(findings),
     )
 
@@ -269,27 +290,29 @@ def validate(
 def report(
     *,
     result: Annotated[
-        Path, typer.Argument(metavar="RESULT", help="A file that `ot-bench run` wrote.")
+        Path, typer.Argument(metavar="RESULT", help="Result file of `ot-bench run`.")
     ],
-    junit: frame.JunitFile = None,
-    html: HtmlFile = None,
+    junit: run_frame.JunitFile = None,
+    html: run_frame.HtmlFile = None,
+    markdown: MarkdownFile = None,
     csv: Annotated[
-        Path | None, typer.Option("--csv", help="Write a row per attempt there, and …-calls.csv.")
+        Path | None,
+        typer.Option(
+            "--csv", help="Write a row per attempt to this file, and a row per request to …-calls."
+        ),
     ] = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show input per call, and every tool.")
-    ] = False,
+    verbose: Verbose = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Show a recorded run: tasks, what failed, the cost of context, figures.
+    """Show a recorded run: attempts, failures, cost of context, figures.
 
-    Exit codes: 0 shown, 2 no such file or no result in it.
+    Exit codes: 0 shown, 2 missing or invalid result file.
     """
-    from app.harness.mcp.recordings import read_report
+    from app.harness.mcp.result_file import read_report
 
-    found = read_report(result)
-    _write_reports(found, csv, junit=junit, html=html)
-    _show(found, output, verbose=verbose)
+    recorded = read_report(result)
+    _write_reports(recorded, csv, junit=junit, html=html, markdown=markdown)
+    _print_report(recorded, output, verbose=verbose)
 
 
 @cli.command("schema")
@@ -306,19 +329,19 @@ def schema() -> None:
 
 
 def main() -> None:
-    """Run a command of the arguments of this process."""
-    frame.run_command(cli)
+    """Run the command that the arguments of this process name."""
+    run_frame.run_command(cli)
 
 
 def _load_evaluators() -> None:
     from app.harness.mcp.evaluating import load_evaluators
 
     load_evaluators(
-        lambda each: print_warning(f"the plugin {each.name} was not loaded: {each.error}")
+        lambda plugin: print_warning(f"the plugin {plugin.name} was not loaded: {plugin.error}")
     )
 
 
-def _inspected(files: "Sequence[str]") -> "list[McpFile]":
+def _inspect(files: "Sequence[str]") -> "list[McpFile]":
     from app.harness.mcp.lint import lint
     from app.harness.mcp.loader import inspect_file
     from app.harness.mcp.picking import find_files
@@ -329,65 +352,76 @@ def _inspected(files: "Sequence[str]") -> "list[McpFile]":
     return [lint(inspect_file(path, Secrets(), {}, expanded=False)) for path in paths]
 
 
-def _separated(tags: "Sequence[str] | None") -> list[str]:
-    return [tag.strip() for each in tags or () for tag in each.split(",") if tag.strip()]
+def _split_tags(options: "Sequence[str] | None") -> list[str]:
+    return [tag.strip() for option in options or () for tag in option.split(",") if tag.strip()]
 
 
 def _picked() -> Path:
-    """The file that somebody picks. A pipe is nobody."""
+    """The file that the user chooses; a pipe cannot choose."""
     import os
 
     from app.harness.mcp.picking import pick_file, read_favourites
 
-    favourites = read_favourites(os.environ)
+    favorites = read_favourites(os.environ)
     if not (terminal.is_interactive(sys.stdin) and terminal.is_interactive(sys.stdout)):
         raise terminal.WrongUsage(
-            "--tui asks on a terminal, and this is none", hint="name the file instead of --tui"
+            "--tui needs an interactive terminal", hint="name the file instead of --tui"
         )
-    picked = pick_file(favourites, _ask)
-    if picked is None:
-        print_status("nothing was chosen")
+    path = pick_file(favorites, _ask)
+    if path is None:
+        print_status("no file was chosen")
         raise typer.Exit(0)
-    return picked
+    return path
 
 
 def _ask(question: str, choices: "Sequence[Choice]") -> "Choice | None":
     import questionary
 
-    chosen: Choice | None = questionary.select(
+    answer: Choice | None = questionary.select(
         question,
         choices=[
-            questionary.Choice(terminal.escape_line(each.label), value=each) for each in choices
+            questionary.Choice(terminal.escape_line(choice.label), value=choice)
+            for choice in choices
         ],
     ).ask()
-    return chosen
+    return answer
 
 
-def _show(made: "McpReport", output: OutputFormat, *, verbose: bool) -> None:
+def _print_report(report: "McpReport", output: OutputFormat, *, verbose: bool) -> None:
     if output is OutputFormat.JSON:
-        from app.harness.mcp.recordings import document_of
+        from app.harness.mcp.result_file import report_document
 
-        print_json(document_of(made))
+        print_json(report_document(report))
         return
-    from app.harness.mcp.reports.console import print_report
+    from app.harness.mcp.report_view import run_view
+    from app.harness.reports.terminal import terminal_report
 
-    print_report(made, verbose=verbose)
+    print_result(terminal_report(run_view(report, verbose=verbose)).removesuffix("\n"))
 
 
 def _write_reports(
-    made: "McpReport", csv: Path | None, *, junit: Path | None, html: Path | None
+    report: "McpReport",
+    csv: Path | None,
+    *,
+    junit: Path | None,
+    html: Path | None,
+    markdown: Path | None,
 ) -> None:
-    from app.harness.mcp.reports.html import html_report
-    from app.harness.mcp.reports.junit import junit_report
-    from app.harness.mcp.reports.spreadsheet import calls_csv, tasks_csv
+    from app.harness.mcp.report_view import calls_csv, run_view, tasks_csv
+    from app.harness.reports.html import html_report
+    from app.harness.reports.junit import junit_report
+    from app.harness.reports.markdown import markdown_report
 
     if csv is not None:
-        _write(csv, tasks_csv(made))
-        _write(csv.with_name(f"{csv.stem}-calls{csv.suffix}"), calls_csv(made))
+        _write(csv, tasks_csv(report))
+        _write(csv.with_name(f"{csv.stem}-calls{csv.suffix}"), calls_csv(report))
+    view = run_view(report)
     if junit is not None:
-        _write(junit, junit_report(made))
+        _write(junit, junit_report(view))
     if html is not None:
-        _write(html, html_report(made))
+        _write(html, html_report(view))
+    if markdown is not None:
+        _write(markdown, markdown_report(view))
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,24 +1,21 @@
-"""`ot-bench run` between its command line and the running: files in, files out."""
+"""`ot-bench run` without its command line: options to a plan, a plan to result files."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from app.core.console.output_files import require_file
-from app.core.console.terminal import WrongUsage, escape_line, print_status
+from app.core.console.terminal import WrongUsage, escape_line, print_status, print_warning
 from app.harness.budget import Budget, BudgetLimits
-from app.harness.frame import Interrupted
 from app.harness.mcp.lint import lint
 from app.harness.mcp.loader import McpFile, inspect_file, require_usable
-from app.harness.mcp.places import claim
 from app.harness.mcp.plan import Plan, PlannedTask
 from app.harness.mcp.planning import Keys, Overrides, Selection, plan_tasks, require_keys, unpriced
-from app.harness.mcp.recordings import Journal, journal_of, read_report, result_of, write_report
-from app.harness.mcp.reports.figures import name_of, reason, result_word, seconds
+from app.harness.mcp.report_view import attempt_view
+from app.harness.mcp.result_file import add_result, add_server, read_report, write_report
 from app.harness.mcp.secrets import find_secrets, secrets_places
 from app.harness.mcp.types import (
     AttemptEnded,
@@ -28,17 +25,23 @@ from app.harness.mcp.types import (
     TaskResult,
     Traced,
 )
+from app.harness.progress import show_progress
+from app.harness.reports.terminal import attempt_line
+from app.harness.result_file import Journal, claim_result_file, journal_of, result_of
 from app.harness.results import AttemptOutcome
+from app.harness.run_frame import Interrupted, run_interruptible
 from app.llm.prices import NoPrice, Price, read_price
 
 TRACED_CHARS: Final = 2000
+DEFAULT_FOLDER: Final = Path("tmp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpRunOptions:
-    """All that a run is told; `pages` and the sheet of `csv` are what others write of its result.
+    """The options of a run.
 
-    Without an `output` it is `tmp/result-TIME.yaml`.
+    Without an `output` the result is `tmp/result-TIME.yaml`. `reports` are the report files that the
+    command line writes from the result, `csv` asks for CSV files next to the default output.
     """
 
     files: Sequence[Path]
@@ -46,35 +49,39 @@ class McpRunOptions:
     overrides: Overrides = field(default_factory=Overrides)
     trials: int = 1
     concurrency: int = 4
-    budget_limits: BudgetLimits = field(default_factory=BudgetLimits)
+    run_budget: BudgetLimits = field(default_factory=BudgetLimits)
     secrets: Path | None = None
     prices: Path | None = None
     output: Path | None = None
-    pages: Sequence[Path] = ()
+    reports: Sequence[Path] = ()
     csv: bool = False
     resume: Path | None = None
     trace: bool = False
     quiet: bool = False
 
-    def places(self) -> list[Path]:
-        """Those that were named to write to."""
-        return [*([self.output] if self.output is not None else ()), *self.pages]
+    def output_paths(self) -> list[Path]:
+        """The output files that the user named."""
+        return [*([self.output] if self.output is not None else ()), *self.reports]
 
 
 def usable_files(
     paths: Sequence[Path], secrets: Path | None, environment: Mapping[str, str]
 ) -> list[McpFile]:
-    """Files without errors, their variables filled in. Raises: UnreadableInput, InvalidMcpFile, BadSecrets."""
-    found = find_secrets(secrets)
-    files = [lint(inspect_file(path, found, environment)) for path in paths]
+    """The benchmark files with their variables expanded.
+
+    Raises: UnreadableInput, InvalidMcpFile when a file has errors, BadSecrets.
+    """
+    found_secrets = find_secrets(secrets)
+    files = [lint(inspect_file(path, found_secrets, environment)) for path in paths]
     require_usable(files)
     return files
 
 
 def make_plan(options: McpRunOptions, *, environment: Mapping[str, str], now: datetime) -> Plan:
-    """What the options come to. Nothing is started or asked yet.
+    """The attempts that the options ask for. Starts no server and sends no request.
 
-    Raises: UnreadableInput, InvalidMcpFile, BadSecrets, NothingSelected, NoPrice, BadResult, WrongUsage.
+    Raises: UnreadableInput, InvalidMcpFile, BadSecrets, NothingSelected, NoPrice, InvalidResultFile,
+    WrongUsage.
     """
     files = usable_files(options.files, options.secrets, environment)
     keys = Keys(secrets=find_secrets(options.secrets), environment=environment)
@@ -93,86 +100,97 @@ def make_plan(options: McpRunOptions, *, environment: Mapping[str, str], now: da
         return plan
     earlier = read_report(options.resume)
     if options.output == options.resume:
-        _require_the_same(plan, earlier, options.resume)
-    return replace(plan, done=_done(plan, earlier), servers=earlier.servers)
+        _require_no_lost_attempts(plan, earlier, options.resume)
+    return replace(plan, done=_reusable_results(plan, earlier), servers=earlier.servers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
-    """A run of which nothing can be wrong any more; `sheet` is where its CSV goes."""
+class PreparedRun:
+    """A plan whose keys and output files are checked; `csv_file` is set when CSV was asked for."""
 
     plan: Plan
     options: McpRunOptions
     output: Path
-    sheet: Path | None
+    csv_file: Path | None
 
 
-def prepare(options: McpRunOptions, *, environment: Mapping[str, str], now: datetime) -> Ready:
-    """The run of the options, with places that are its own. Nothing is started or asked yet.
+def prepare(
+    options: McpRunOptions, *, environment: Mapping[str, str], now: datetime
+) -> PreparedRun:
+    """The plan with output files that no other run uses. Starts no server and sends no request.
 
     Raises: as `make_plan`, MissingKey, UnwritableOutput.
     """
     plan = make_plan(options, environment=environment, now=now)
     keys = Keys(secrets=find_secrets(options.secrets), environment=environment)
     require_keys(plan.tasks, keys)
-    _require_places_of_their_own(options)
-    for place in options.places():
-        require_file(place)
-    output, sheet = options.output, None
+    _require_distinct_files(options)
+    for path in options.output_paths():
+        require_file(path)
+    output, csv_file = options.output, None
     if output is None or options.csv:
-        free = claim(now)
-        output = output or free
+        stem = f"result-{now.strftime('%Y%m%d-%H%M')}"
+        claimed = claim_result_file(DEFAULT_FOLDER, stem, ".yaml", siblings=(".csv",))
+        output = output or claimed
         if options.csv:
-            sheet = free.with_suffix(".csv")
-            sheet.touch()
-        if output is not free:
-            journal_of(free).unlink()
-    return Ready(plan=plan, options=options, output=output, sheet=sheet)
+            csv_file = claimed.with_suffix(".csv")
+            csv_file.touch()
+        if output is not claimed:
+            # The empty CSV file reserves the name from here on; a journal would look like a run.
+            journal_of(claimed).unlink()
+    return PreparedRun(plan=plan, options=options, output=output, csv_file=csv_file)
 
 
-def run_files(ready: Ready) -> McpReport:
-    """Run the chosen tasks and write the result, each attempt kept the moment it is done.
+def run_files(prepared: PreparedRun) -> McpReport:
+    """Run the planned attempts and write the result file; each result is journaled at once.
 
     Raises: Interrupted on Ctrl-C.
     """
     from app.harness.mcp.run import run_plan
 
-    with closing(_Recorder(ready)) as recorder:
+    with closing(McpRecorder(prepared)) as recorder:
         try:
-            budget = Budget(limits=ready.options.budget_limits)
-            report = asyncio.run(run_plan(ready.plan, recorder.hear, budget=budget))
+            budget = Budget(limits=prepared.options.run_budget)
+            report = run_interruptible(run_plan(prepared.plan, recorder.on_event, budget=budget))
         except KeyboardInterrupt:
-            raise Interrupted(recorder.finish(recorder.so_far())) from None
+            raise Interrupted(recorder.finish(recorder.partial_report())) from None
         return recorder.finish(report)
 
 
-class _Recorder:
-    """Keeps what is told in a journal, shows it, and writes the whole file in the end."""
+class McpRecorder:
+    """Listens to a run: journals its results, shows them, and writes the result file."""
 
-    def __init__(self, ready: Ready) -> None:
-        plan = ready.plan
+    def __init__(self, prepared: PreparedRun) -> None:
+        plan = prepared.plan
         self._plan = plan
-        self._output = ready.output
-        self._quiet = ready.options.quiet
+        self._output = prepared.output
         self._results: list[TaskResult] = list(plan.done)
-        self._servers = {(each.file, each.name): each for each in plan.servers}
+        self._servers = {(server.file, server.name): server for server in plan.servers}
         self._planned = sum(1 for _ in plan.attempts())
-        self._journal = Journal(ready.output, self.so_far())
+        self._journal = Journal(prepared.output, self.partial_report())
+        self._display = ExitStack()
+        self._show = None
+        if not prepared.options.quiet:
+            progress = show_progress(self._planned, done=len(plan.done))
+            self._show = self._display.enter_context(progress)
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
+        """Handle one event of the run."""
         if isinstance(event, AttemptEnded):
             self._results.append(event.result)
-            self._journal.add(event.result)
-            self._show(event.result)
+            add_result(self._journal, event.result)
+            if self._show is not None:
+                self._show(attempt_line(attempt_view(event.result)))
         elif isinstance(event, ServerSeen):
             self._servers[event.facts.file, event.facts.name] = event.facts
-            self._journal.meet(event.facts)
+            add_server(self._journal, event.facts)
             if event.changed:
-                print_status(f"warning: {event.facts.name} lists other tools than before")
+                print_warning(f"the tools of {event.facts.name} have changed since its first start")
         elif isinstance(event, Traced):
             print_status(f"{event.key.task}: {escape_line(event.line)[:TRACED_CHARS]}")
 
-    def so_far(self) -> McpReport:
+    def partial_report(self) -> McpReport:
+        """The results so far, marked as interrupted."""
         return McpReport(
             timestamp=self._plan.timestamp,
             planned=self._planned,
@@ -183,89 +201,84 @@ class _Recorder:
         )
 
     def finish(self, report: McpReport) -> McpReport:
+        """Write the result file and delete the journal."""
+        self._display.close()
         write_report(report, self._output)
         self._journal.discard()
         print_status(f"the result is in {self._output}")
         return report
 
     def close(self) -> None:
-        """Without a whole file the journal stays as it is: `--resume` goes on with it."""
+        """Keep the journal of a run that failed, so that it can be resumed."""
+        self._display.close()
         if self._journal.close():
-            print_status(f"the run broke off; go on with --resume {self._output}")
-
-    def _show(self, result: TaskResult) -> None:
-        if self._quiet:
-            return
-        why = f": {escape_line(reason(result))[:300]}" if reason(result) else ""
-        print_status(
-            f"[{len(self._results)}/{self._planned}] {result_word(result)}"
-            f" {escape_line(result.scenario)} / {escape_line(name_of(result))}"
-            f" {seconds(result.duration_ms)}{why}"
-        )
+            print_status(f"the run failed; continue it with --resume {self._output}")
 
 
-def _require_places_of_their_own(options: McpRunOptions) -> None:
-    """Refuse to write over what is read, or two results into one file."""
-    read = [*options.files, options.prices, options.secrets]
+def _require_distinct_files(options: McpRunOptions) -> None:
+    """Refuse an output file that is also an input file or another output file."""
+    inputs = [*options.files, options.prices, options.secrets]
     if options.secrets is None:
-        read += secrets_places()
+        inputs += secrets_places()
     if options.resume != options.output:
-        read.append(options.resume)
-    taken = {path.resolve() for path in read if path is not None}
-    for place in options.places():
-        if result_of(place) != place:
+        inputs.append(options.resume)
+    used = {path.resolve() for path in inputs if path is not None}
+    for path in options.output_paths():
+        if result_of(path) != path:
             raise WrongUsage(
-                f"{place} is named as what is kept of a run while it goes on",
-                hint=f"name {result_of(place)}",
+                f"{path} has the name of a journal, which the run deletes at its end",
+                hint=f"name {result_of(path)}",
             )
-        if place.resolve() in taken:
+        if path.resolve() in used:
             raise WrongUsage(
-                f"{place} is read or written for something else already",
-                hint="name another place with --output, --junit or --html",
+                f"{path} is already used as an input or output file",
+                hint="name another file with --output, --junit, --html or --markdown",
             )
-        taken.add(place.resolve())
+        used.add(path.resolve())
 
 
-def _require_the_same(plan: Plan, earlier: McpReport, path: Path) -> None:
-    """Refuse to write over attempts that this run would not have in its result."""
+def _require_no_lost_attempts(plan: Plan, earlier: McpReport, path: Path) -> None:
+    """Refuse to overwrite a result file whose attempts are not all part of this run."""
     planned = {attempt.key for attempt in plan.attempts()}
-    lost = [each.key for each in earlier.results if each.key not in planned]
+    lost = [result.key for result in earlier.results if result.key not in planned]
     if lost:
         key = lost[0]
         raise WrongUsage(
-            f"{path} holds {len(lost)} attempts that are not chosen now, as {key.scenario} /"
+            f"{path} has {len(lost)} attempts that are not selected now, such as {key.scenario} /"
             f" {key.task} of {key.file}; they would be lost",
-            hint="choose the same tasks, models and trials, or name another file with --output",
+            hint="select the same tasks, models and trials, or name another file with --output",
         )
 
 
-def _done(plan: Plan, earlier: McpReport) -> tuple[TaskResult, ...]:
-    """The attempts that are not made again: judged, asked the same as now, and nothing else needs
-    what they left with a server.
+def _reusable_results(plan: Plan, earlier: McpReport) -> tuple[TaskResult, ...]:
+    """The earlier results that need no new attempt: scored, with unchanged content.
+
+    A result is not reused when a missing attempt of its scenario needs the state that it leaves
+    behind in a server.
     """
     hashes = {attempt.key: attempt.task.content_hash() for attempt in plan.attempts()}
-    judged = tuple(
-        each
-        for each in earlier.results
-        if each.outcome is AttemptOutcome.SCORED and hashes.get(each.key) == each.content_hash
+    scored = tuple(
+        result
+        for result in earlier.results
+        if result.outcome is AttemptOutcome.SCORED and hashes.get(result.key) == result.content_hash
     )
-    again = {attempt.key for attempt in replace(plan, done=judged).missing()}
-    return tuple(each for each in judged if each.key not in again)
+    repeated = {attempt.key for attempt in replace(plan, done=scored).missing()}
+    return tuple(result for result in scored if result.key not in repeated)
 
 
 def _prices(options: McpRunOptions, tasks: Sequence[PlannedTask]) -> dict[str, Price]:
-    """What the models cost, as far as that is known. Raises: UnreadableInput, InvalidInput, NoPrice."""
+    """The known prices of the models. Raises: UnreadableInput, InvalidInput, NoPrice."""
     path = options.prices
     names = {name for task in tasks for name in task.models()}
-    priced = {name: read_price(path, name) for name in names} if path is not None else {}
-    prices = {name: price for name, price in priced.items() if price is not None}
-    if missing := unpriced(tasks, prices, options.budget_limits):
+    listed = {name: read_price(path, name) for name in names} if path is not None else {}
+    prices = {name: price for name, price in listed.items() if price is not None}
+    if missing := unpriced(tasks, prices, options.run_budget):
         raise NoPrice(missing[0])
     return prices
 
 
 def _settings(options: McpRunOptions) -> dict[str, Any]:
-    """The circumstances of a run, so that another can be made under the same."""
+    """The settings of a run, recorded so that it can be repeated."""
     return {
         "files": [str(path) for path in options.files],
         "trials": options.trials,
@@ -275,5 +288,5 @@ def _settings(options: McpRunOptions) -> dict[str, Any]:
         "tags": list(options.selection.tags),
         "models": list(options.overrides.models),
         "timeout_s": options.overrides.timeout_s,
-        "budget_limits": asdict(options.budget_limits),
+        "run_budget": asdict(options.run_budget),
     }

@@ -1,10 +1,11 @@
 """The cost of context: what tools take of a model's input before and while they are used."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from app.harness.mcp.types import McpReport, ServerFacts, TaskResult
+from app.harness.results import mean_if_known
 
 
 class _Setup(NamedTuple):
@@ -59,7 +60,9 @@ def context_costs(report: McpReport) -> list[ContextCost]:
         if each.llm_calls:
             setup = _Setup(each.file, each.scenario, each.model, each.servers)
             groups.setdefault(setup, []).append(each)
-    base = {setup: _mean(each.base_context for each in group) for setup, group in groups.items()}
+    base = {
+        setup: mean_if_known(each.base_context for each in group) for setup, group in groups.items()
+    }
     facts = {(each.file, each.name): each for each in report.servers}
     return [
         _cost(setup, group, _facts(setup, facts), _share(setup, base))
@@ -88,11 +91,11 @@ def _cost(
         passed=sum(each.passed is True for each in group),
         tools=sum(len(server.tools) for server in servers),
         schema_tokens=sum(server.tokens for server in servers),
-        base_context=_mean(each.base_context for each in group),
-        context_growth=_mean(each.context_growth_avg for each in group),
-        input_tokens=_mean(each.input_tokens for each in group),
+        base_context=mean_if_known(each.base_context for each in group),
+        context_growth=mean_if_known(each.context_growth_avg for each in group),
+        input_tokens=mean_if_known(each.input_tokens for each in group),
         llm_calls=sum(len(each.llm_calls) for each in group) / len(group),
-        cost_usd=_mean(each.cost_usd for each in group),
+        cost_usd=mean_if_known(each.cost_usd for each in group),
         of_largest=share,
     )
 
@@ -126,10 +129,3 @@ def _use(server: ServerFacts, tool: str, tokens: int, results: Sequence[TaskResu
         calls=len(calls),
         errors=sum(call.is_error for call in calls),
     )
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    """The mean; None when there is nothing, or something unknown among it."""
-    listed = list(values)
-    known = [value for value in listed if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(listed) else None

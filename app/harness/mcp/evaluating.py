@@ -5,6 +5,7 @@ bash evaluations.
 """
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, NamedTuple, TypeAlias
@@ -12,12 +13,13 @@ from typing import ClassVar, Final, NamedTuple, TypeAlias
 from pydantic import JsonValue
 
 from app.core.registry import LoadedPlugin, Registry, suggest_names
+from app.harness.judge import JudgeError, cut_middle, judge_system_prompt
 from app.harness.mcp.config import Evaluator
-from app.harness.mcp.judging import JUDGE_SYSTEM, JudgeFailed, judge_prompt
 from app.harness.mcp.types import OUTCOMES, AttemptError, Evaluation, McpToolCall
 from app.harness.results import AttemptOutcome
 
 SHOWN: Final = 2000  # characters of an answer that are quoted
+LONGEST_RESPONSE: Final = 100_000  # characters that a judge reads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,7 @@ EVALUATORS: Final[Registry[Criterion]] = Registry(
 Ask: TypeAlias = Callable[[str, str, str], Awaitable[str]]
 """Asks a model, given its name, a system message and a prompt, and returns its answer.
 
-Raises JudgeFailed when there is none.
+Raises JudgeError when there is none.
 """
 
 
@@ -124,7 +126,7 @@ def named_check(name: str) -> Callable[[Evaluator], Sequence[JsonValue]]:
 async def evaluate(evaluator: Evaluator, evidence: Evidence, ask: Ask) -> tuple[Evaluation, ...]:
     """What every criterion says of an answer, in the order of their names.
 
-    Nobody is asked when the evaluator has no judge. Raises JudgeFailed when the judge gave no
+    Nobody is asked when the evaluator has no judge. Raises JudgeError when the judge gave no
     score that can be read, or an evaluator itself failed.
     """
     if evaluator.expect_error:
@@ -134,12 +136,24 @@ async def evaluate(evaluator: Evaluator, evidence: Evidence, ask: Ask) -> tuple[
     if evaluator.prompt is not None and evaluator.model is not None:
         answer = await ask(
             evaluator.model,
-            JUDGE_SYSTEM.format(scale=evaluator.scale),
+            judge_system_prompt(evaluator.scale),
             judge_prompt(evaluator, evidence.response),
         )
         evidence = replace(evidence, judge_answer=answer)
     found = tuple(_evaluations(evaluator, evidence))
     return found or (_error_alone(evidence),)
+
+
+def judge_prompt(evaluator: Evaluator, response: str) -> str:
+    """The prompt of a judge: `{response}` and `{expected}` are replaced once; other braces stay."""
+    expected = evaluator.expected
+    replacements = {
+        "{response}": cut_middle(response, LONGEST_RESPONSE),
+        "{expected}": expected if isinstance(expected, str) else json.dumps(expected),
+    }
+    template = evaluator.prompt or ""
+    # One pass: braces inside the response must not be replaced again.
+    return re.sub(r"\{response\}|\{expected\}", lambda match: replacements[match.group()], template)
 
 
 def complaints(evaluator: Evaluator) -> Iterable[str]:
@@ -191,11 +205,11 @@ def _evaluations(evaluator: Evaluator, evidence: Evidence) -> Iterable[Evaluatio
 def _found(name: str, criterion: Criterion, item: JsonValue, evidence: Evidence) -> Found:
     try:
         return criterion.find(item, evidence)
-    except JudgeFailed:
+    except JudgeError:
         raise
     except Exception as error:  # noqa: BLE001 - of a plugin: an error of its task, not of the run
         told = f"{type(error).__name__}: {error}"[:300]
-        raise JudgeFailed(f"the evaluator {name} failed: {told}") from None
+        raise JudgeError(f"the evaluator {name} failed: {told}") from None
 
 
 def shown(item: JsonValue) -> str:

@@ -1,72 +1,63 @@
-"""A run of ot-bench as a dataset run in Langfuse."""
+"""Writes an ot-bench run to Langfuse as a dataset run."""
 
 from datetime import datetime
 
 from app.harness.langfuse_export import (
-    Exported,
     ExportedAttempt,
     ExportedCall,
     ExportedRun,
-    LangfuseAccess,
+    ExportSummary,
+    LangfuseProject,
+    known_usage,
     write_run,
 )
 from app.harness.mcp.config import TaskType
-from app.harness.mcp.reports.figures import reason
-from app.harness.mcp.scores import asked_of, expected_of, task_scores
+from app.harness.mcp.scores import expected_output, input_text, task_scores
 from app.harness.mcp.types import McpReport, TaskResult
 from app.harness.results import AttemptOutcome
-from app.llm.conversation import Usage
 
 
 def export_run(
-    report: McpReport, access: LangfuseAccess, *, dataset: str, now: datetime
-) -> Exported:
-    """Write the attempts that were judged; `now` is part of the name of the run.
+    report: McpReport, project: LangfuseProject, *, dataset: str, now: datetime
+) -> ExportSummary:
+    """Write the scored attempts; `now` is part of the run name.
 
     Raises: ExportFailed.
     """
-    models = sorted({each.model for each in report.results if each.model})
+    models = sorted({result.model for result in report.results if result.model})
+    scored = [result for result in report.results if result.outcome is AttemptOutcome.SCORED]
     run = ExportedRun(
         program="ot-bench",
         run_name=f"bench-{now:%Y-%m-%d-%H%M%S}",
         title=f"{len(report.results)} attempts of {', '.join(models) or 'no model'}",
         metadata={"models": ", ".join(models)},
-        attempts=[
-            _attempt(each) for each in report.results if each.outcome is AttemptOutcome.SCORED
-        ],
+        attempts=[_attempt(result) for result in scored],
     )
-    return write_run(run, access, dataset=dataset)
+    return write_run(run, project, dataset=dataset)
 
 
 def _attempt(result: TaskResult) -> ExportedAttempt:
-    calls = [
-        ExportedCall(
-            name=f"{call.server}/{call.tool}",
-            given=call.arguments,
-            answer=call.text,
-            ok=not call.is_error,
-        )
-        for call in result.tool_calls
-    ]
+    has_model = result.type is not TaskType.DIRECT
     return ExportedAttempt(
         task=f"{result.scenario}/{result.task}",
         content_hash=result.content_hash,
-        prompt=asked_of(result) or "",
-        expected=expected_of(result) or "",
+        prompt=input_text(result) or "",
+        expected=expected_output(result) or "",
         metadata={"scenario": result.scenario, "type": result.type.value},
         model=result.model or None,
         turns=len(result.llm_calls),
         answer=result.response or "",
-        usage=_usage(result),
+        usage=known_usage(result.input_tokens, result.output_tokens) if has_model else None,
         cost_usd=result.cost_usd,
-        calls=calls,
+        calls=[
+            ExportedCall(
+                name=f"{call.server}/{call.tool}",
+                arguments=call.arguments,
+                output=call.text,
+                ok=not call.is_error,
+            )
+            for call in result.tool_calls
+        ],
         scores={**task_scores(result), "DURATION_MS": result.duration_ms},
-        unmet=reason(result),
+        failures=result.failure_reason(),
     )
-
-
-def _usage(result: TaskResult) -> Usage | None:
-    read, written = result.input_tokens, result.output_tokens
-    if result.type is TaskType.DIRECT or read is None or written is None:
-        return None
-    return Usage(input_tokens=read, output_tokens=written)

@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Final
 
 from app.core.registry import suggest_names
+from app.harness.lint import LintSeverity
 from app.harness.mcp.config import DirectTask, Evaluator, HarnessTask, McpBenchmark
 from app.harness.mcp.evaluating import complaints
-from app.harness.mcp.loader import Finding, McpFile, Severity
+from app.harness.mcp.loader import Finding, McpFile
 from app.harness.mcp.prompts import split_prompts
 from app.harness.mcp.yaml_text import Document, Path
 
@@ -122,13 +123,13 @@ class _Linter:
                 yield self._warning((*path, i), f"the tag {tag!r} is none of the taxonomy.{near}")
 
     def _error(self, path: Path, text: str) -> Finding:
-        return _finding(self._document, path, text, Severity.ERROR)
+        return _finding(self._document, path, text, LintSeverity.ERROR)
 
     def _warning(self, path: Path, text: str) -> Finding:
         return _finding(self._document, path, text)
 
 
 def _finding(
-    document: Document, path: Path, text: str, severity: Severity = Severity.WARNING
+    document: Document, path: Path, text: str, severity: LintSeverity = LintSeverity.WARNING
 ) -> Finding:
     return Finding(place=document.place_of(path), severity=severity, text=text)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path as FilePath
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from pydantic import ValidationError
 from app.core.console.input_files import open_input
 from app.core.errors import AppError, ErrorItem
 from app.core.registry import suggest_names
+from app.harness.lint import LintSeverity
 from app.harness.mcp.config import UNKNOWN_KEYS, McpBenchmark
 from app.harness.mcp.secrets import NoSuchVariable, Secrets, expand
 from app.harness.mcp.yaml_text import MAX_BYTES, BadYaml, Document, Path, Place, parse_yaml
@@ -28,19 +28,12 @@ class InvalidMcpFile(AppError):
     exit_code = 2
 
 
-class Severity(StrEnum):
-    """Whether a finding keeps a file from being used."""
-
-    ERROR = "error"
-    WARNING = "warning"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """Something to mend in a file, and where."""
 
     place: Place
-    severity: Severity
+    severity: LintSeverity
     text: str
 
 
@@ -55,7 +48,7 @@ class McpFile:
 
     @property
     def errors(self) -> list[Finding]:
-        return [each for each in self.findings if each.severity is Severity.ERROR]
+        return [each for each in self.findings if each.severity is LintSeverity.ERROR]
 
 
 def inspect_file(
@@ -79,7 +72,7 @@ def inspect_text(
     try:
         document = parse_yaml(raw)
     except BadYaml as bad:
-        finding = Finding(place=bad.place, severity=Severity.ERROR, text=bad.text)
+        finding = Finding(place=bad.place, severity=LintSeverity.ERROR, text=bad.text)
         return McpFile(name=name, bench=None, document=Document(), findings=(finding,))
     findings: list[Finding] = []
     if expanded and isinstance(document.value, dict):
@@ -179,7 +172,7 @@ class _Filling:
         place = self._document.place_of(path)
         named = "/".join(map(str, path))
         self._findings.append(
-            Finding(place=place, severity=Severity.ERROR, text=f"{named}: {text}")
+            Finding(place=place, severity=LintSeverity.ERROR, text=f"{named}: {text}")
         )
 
 
@@ -229,4 +222,4 @@ def _has(value: Any, step: str | int) -> bool:
 
 
 def _finding(document: Document, path: Path, text: str, *, key: bool = False) -> Finding:
-    return Finding(place=document.place_of(path, key=key), severity=Severity.ERROR, text=text)
+    return Finding(place=document.place_of(path, key=key), severity=LintSeverity.ERROR, text=text)

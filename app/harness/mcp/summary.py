@@ -1,17 +1,17 @@
-"""A run in figures, and whether it passes the gate."""
+"""The figures of an ot-bench run, computed from its results alone."""
 
 from dataclasses import dataclass
 
 from app.harness.gate import GateFigures
 from app.harness.mcp.types import McpReport
-from app.harness.results import AttemptOutcome
+from app.harness.results import AttemptOutcome, pass_rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpSummary:
-    """Attempts by what came of them; `pass_rate` is of those with a verdict, None without any.
+    """Counts of attempts and sums of their usage; the pass rate counts attempts with a verdict.
 
-    `without_verdict` are those that nothing was to be met by, or a score without a threshold.
+    `without_verdict` counts attempts without an expectation, or with a score but no threshold.
     """
 
     planned: int
@@ -28,12 +28,13 @@ class McpSummary:
 
 
 def summarize(report: McpReport) -> McpSummary:
+    """All figures of a run; the cost is None when the cost of one attempt is unknown."""
     results = report.results
-    passed = sum(each.passed is True for each in results)
-    failed = sum(each.passed is False for each in results)
-    skipped = sum(each.outcome is AttemptOutcome.SKIPPED for each in results)
-    scored = sum(each.outcome is AttemptOutcome.SCORED for each in results)
-    costs = [each.cost_usd for each in results if each.llm_calls]
+    passed = sum(result.passed is True for result in results)
+    failed = sum(result.passed is False for result in results)
+    skipped = sum(result.outcome is AttemptOutcome.SKIPPED for result in results)
+    scored = sum(result.outcome is AttemptOutcome.SCORED for result in results)
+    costs = [result.cost_usd for result in results if result.llm_calls]
     known = [cost for cost in costs if cost is not None]
     return McpSummary(
         planned=report.planned,
@@ -42,15 +43,15 @@ def summarize(report: McpReport) -> McpSummary:
         errors=len(results) - scored - skipped,
         without_verdict=scored - passed - failed,
         missing=max(report.planned - len(results), 0) + skipped,
-        pass_rate=passed / (passed + failed) if passed + failed else None,
-        input_tokens=sum(each.input_tokens or 0 for each in results),
-        output_tokens=sum(each.output_tokens or 0 for each in results),
+        pass_rate=pass_rate(passed, passed + failed),
+        input_tokens=sum(result.input_tokens or 0 for result in results),
+        output_tokens=sum(result.output_tokens or 0 for result in results),
         cost_usd=sum(known, 0.0) if len(known) == len(costs) else None,
-        duration_ms=sum(each.duration_ms for each in results),
+        duration_ms=sum(result.duration_ms for result in results),
     )
 
 
-def figures(report: McpReport) -> GateFigures:
-    """What the gate looks at."""
-    found = summarize(report)
-    return GateFigures(found.errors, found.missing, found.pass_rate)
+def gate_figures(report: McpReport) -> GateFigures:
+    """The figures that the gate reads."""
+    summary = summarize(report)
+    return GateFigures(summary.errors, summary.missing, summary.pass_rate)

@@ -165,6 +165,20 @@ class TaskResult:
             return None
         return all(verdicts)
 
+    def failures(self) -> list[str]:
+        """The evaluations that were not met, each with its reason."""
+        return [
+            f"{evaluation.type} {evaluation.expected or ''}: {evaluation.reason}"
+            for evaluation in self.evaluations
+            if evaluation.passed is False
+        ]
+
+    def failure_reason(self) -> str:
+        """Why the attempt did not pass: its error, else the unmet evaluations; empty when it did."""
+        if self.error is not None:
+            return f"{self.error.kind.replace('_', ' ')}: {self.error.detail}"
+        return "; ".join(self.failures())
+
     @property
     def input_tokens(self) -> int | None:
         """Tokens read over all calls; None when a call did not tell its own."""

@@ -1,4 +1,4 @@
-"""Traces that are made on the spot: by a model in a sandboxed bash, or with the servers of MCP."""
+"""Trace source of the harnesses: a model in a sandboxed bash, or models with MCP servers."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,29 +24,28 @@ from app.traces.trace_producer import ProducedTrace, TraceProducer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HarnessSource:
-    """Has every task tried; the cursor says which attempts are done, of which tasks, and what was
-    spent.
+    """Pages of the attempts of a run, stored as soon as they are settled.
 
-    An attempt is stored with its page as soon as it is settled, so that a run that is killed makes
-    again only those that were under way. Those without a score are stored last: whoever goes on
-    with a run that failed makes them again.
+    The cursor holds the finished attempts, the fingerprint of their content and the used budget, so
+    that another worker repeats only the attempts that were in progress. Unsettled attempts come
+    last: a retry of a failed run makes them again.
     """
 
     resources: Resources
 
     def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
-        making = _ordered(self.resources, query)
-        total = making.total
-        done, spent = _read_cursor(cursor, making.digest)
+        producer = _open_producer(self.resources, query)
+        total = producer.total
+        done, used = _read_cursor(cursor, producer.fingerprint)
         missing = set(range(total)) - done
-        budget = making.budget(spent)
+        budget = producer.budget(used)
 
-        def page(made: Sequence[ProducedTrace]) -> TracePage:
-            done.update(each.place for each in made)
-            ahead = f"{making.digest}:{_text_of(done)}:{_text_of_budget(budget)}"
+        def page(produced: Sequence[ProducedTrace]) -> TracePage:
+            done.update(trace.index for trace in produced)
+            next_cursor = f"{producer.fingerprint}:{_ranges_text(done)}:{_usage_text(budget)}"
             return TracePage(
-                traces=tuple(each.trace for each in made),
-                cursor=None if len(done) == total else ahead,
+                traces=tuple(attempt.trace for attempt in produced),
+                cursor=None if len(done) == total else next_cursor,
                 total=total,
             )
 
@@ -54,83 +53,83 @@ class HarnessSource:
             yield page([])
             return
         unsettled: list[ProducedTrace] = []
-        for made in making.make(missing, budget):
-            unsettled += (each for each in made if not each.settled)
-            yield page([each for each in made if each.settled])
+        for produced in producer.produce(missing, budget):
+            unsettled += (trace for trace in produced if not trace.is_settled)
+            yield page([trace for trace in produced if trace.is_settled])
         if unsettled:
             yield page(unsettled)
 
 
-def _ordered(resources: Resources, query: TraceQuery) -> TraceProducer:
-    """Raises: `CollectionFailed`, or what a file is found to be wrong with."""
-    wanted, dataset_ref = query.harness, query.dataset_ref
-    if wanted is None:
+def _open_producer(resources: Resources, query: TraceQuery) -> TraceProducer:
+    """Raises: `CollectionFailed`, or the error of an invalid file."""
+    settings, dataset_ref = query.harness, query.dataset_ref
+    if settings is None:
         raise CollectionFailed(
-            "the benchmark orders nothing; set its harness to a provider and a model, or for a file"
-            " of ot-bench to {}",
+            "the benchmark has no harness settings; set harness to a provider and a model, or to"
+            " {} for an ot-bench file",
             code="NO_MODEL",
         )
     if dataset_ref is None:
         raise CollectionFailed(
-            "the benchmark names no dataset; set its datasetRef to a file of the operator's folder",
+            "the benchmark has no dataset; set datasetRef to a file of the harness folder",
             code="DATASET_NOT_FOUND",
         )
-    wrong = validate_harness(dataset_ref, wanted)
-    if wrong:
-        raise CollectionFailed(f"the harness of the benchmark is another: {wrong}", code="NO_MODEL")
-    if isinstance(wanted, BashHarnessSettings):
-        return bash_producer(resources, dataset_ref, wanted)
-    return mcp_producer(resources, dataset_ref, wanted)
+    mismatch = validate_harness(dataset_ref, settings)
+    if mismatch:
+        raise CollectionFailed(
+            f"the harness settings do not match the dataset: {mismatch}", code="NO_MODEL"
+        )
+    if isinstance(settings, BashHarnessSettings):
+        return bash_producer(resources, dataset_ref, settings)
+    return mcp_producer(resources, dataset_ref, settings)
 
 
 def _lock(query: TraceQuery) -> str | None:
-    """Runs that ask one server of models, or use the servers of one file, do so one after the
-    other.
-    """
-    wanted = query.harness
-    if not isinstance(wanted, BashHarnessSettings):
+    """Runs that share a model server, or the MCP servers of one file, run one after the other."""
+    settings = query.harness
+    if not isinstance(settings, BashHarnessSettings):
         return f"harness:{query.dataset_ref}"
-    if wanted.provider is Provider.SCRIPTED:
+    if settings.provider is Provider.SCRIPTED:
         return None
-    return f"harness:{wanted.provider}:{wanted.base_url or ''}"
+    return f"harness:{settings.provider}:{settings.base_url or ''}"
 
 
-class _Done(NamedTuple):
-    """The attempts that are done, by their place in the plan, and what they took."""
+class _Progress(NamedTuple):
+    """The indexes of the finished attempts, and the budget that they used."""
 
-    places: set[int]
-    spent: UsedBudget
+    indexes: set[int]
+    used: UsedBudget
 
 
-def _read_cursor(cursor: str | None, digest: str) -> _Done:
-    """How far a run came. Raises: `CollectionFailed` when it was at work on other tasks."""
+def _read_cursor(cursor: str | None, fingerprint: str) -> _Progress:
+    """The progress of a run. Raises: `CollectionFailed` when the tasks have changed since."""
     if cursor is None:
-        return _Done(set(), UsedBudget())
-    before, text, amounts = (*cursor.split(":"), "")[:3]
-    if before != digest:
+        return _Progress(set(), UsedBudget())
+    earlier_fingerprint, ranges, usage = (*cursor.split(":"), "")[:3]
+    if earlier_fingerprint != fingerprint:
         raise CollectionFailed(
-            "the dataset was changed while the run was working on it; start a new run",
+            "the dataset was changed during the run; start a new run",
             code="DATASET_CHANGED",
         )
-    stretches = [each.partition("-") for each in text.split(",") if each]
-    read, written, dollars = (*amounts.split("+"), "", "")[:3]
-    return _Done(
-        {n for first, _, last in stretches for n in range(int(first), int(last or first) + 1)},
-        UsedBudget(int(read or 0), int(written or 0), float(dollars or 0)),
+    bounds = [text.partition("-") for text in ranges.split(",") if text]
+    input_tokens, output_tokens, dollars = (*usage.split("+"), "", "")[:3]
+    return _Progress(
+        {n for first, _, last in bounds for n in range(int(first), int(last or first) + 1)},
+        UsedBudget(int(input_tokens or 0), int(output_tokens or 0), float(dollars or 0)),
     )
 
 
-def _text_of_budget(budget: Budget) -> str:
+def _usage_text(budget: Budget) -> str:
     return f"{budget.known_input_tokens}+{budget.known_output_tokens}+{budget.known_usd:.12f}"
 
 
-def _text_of(places: Iterable[int]) -> str:
-    """Places as stretches: `0-12,14`."""
-    stretches = []
-    for _, stretch in groupby(enumerate(sorted(places)), key=lambda each: each[1] - each[0]):
-        found = [place for _, place in stretch]
-        stretches.append(str(found[0]) if len(found) == 1 else f"{found[0]}-{found[-1]}")
-    return ",".join(stretches)
+def _ranges_text(indexes: Iterable[int]) -> str:
+    """Indexes as ranges: `0-12,14`. The difference of index and position is constant in a range."""
+    texts = []
+    for _, group in groupby(enumerate(sorted(indexes)), key=lambda pair: pair[1] - pair[0]):
+        numbers = [number for _, number in group]
+        texts.append(str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}")
+    return ",".join(texts)
 
 
 TRACE_SOURCES.register(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from app.core.registry import Registry
-from app.harness.bash.checking import CHECKS
+from app.harness.bash.check_registry import CHECKS
 from app.metrics.registry import METRICS
 from app.notifications.registry import CHANNELS
 from app.traces.registry import TRACE_SOURCES

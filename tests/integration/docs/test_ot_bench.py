@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from app.benchmarks.schemas import BenchmarkCreate
 from app.core.registry import Registry
-from app.harness.bash.checking import CHECKS, Check, CheckResult
+from app.harness.bash.check_registry import CHECKS, Check, CheckResult
 from app.harness.harness_config import validate_harness
 from app.harness.mcp.cli import cli
 from app.harness.mcp.config import Evaluator
@@ -66,7 +66,7 @@ def test_the_evaluator_of_the_page_can_be_used_by_its_name() -> None:
 def test_one_entry_point_gives_checks_and_evaluators_to_their_registries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    check = Check(summary="s", find=lambda _, __: CheckResult(True, ""))
+    check = Check(summary="s", evaluate=lambda _, __: CheckResult(True, ""))
     criterion = Criterion(summary="s", wanted=lambda _: [], find=lambda _, __: Verdict(True, ""))
 
     def register(add: Callable[[str, Any], object]) -> None:

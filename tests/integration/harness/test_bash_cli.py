@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.harness.bash.cli import cli
-from app.harness.bash.recordings import read_report
+from app.harness.bash.result_file import read_report
 from app.harness.bash.run import BashRunOptions, ModelChoice, run_dataset
 from app.harness.results import AttemptOutcome
 from app.llm.conversation import ChatMessage, MessageRole, Provider, StopReason, TextBlock

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.harness.bash.reports.structured import json_report
+from app.harness.bash.result_file import json_report
 from app.harness.bash.types import Judgement
 from app.harness.results import AttemptOutcome, ConversationEnding
 from app.traces.imports import read_results

@@ -10,7 +10,7 @@ from app.core.clock import utc_now
 from app.core.encryption import Secret
 from app.harness.bash.cli import cli
 from app.harness.bash.langfuse_export import export_run
-from app.harness.langfuse_export import ExportFailed, LangfuseAccess
+from app.harness.langfuse_export import ExportFailed, LangfuseProject
 from app.harness.results import AttemptOutcome
 from app.llm.conversation import ChatMessage, MessageRole, TextBlock, user_message
 from tests.integration.langfuse.collecting import collected
@@ -26,11 +26,11 @@ def langfuse() -> Iterator[StandIn]:
         yield running
 
 
-def access_to(langfuse: StandIn, secret: str | None = None) -> LangfuseAccess:
-    return LangfuseAccess(
+def project_of(langfuse: StandIn, public_key: str | None = None) -> LangfuseProject:
+    return LangfuseProject(
         url=langfuse.url,
-        public_key=langfuse.public_key,
-        secret_key=Secret(secret or langfuse.secret_key),
+        public_key=public_key or langfuse.public_key,
+        secret_key=Secret(langfuse.secret_key),
     )
 
 
@@ -47,8 +47,8 @@ def test_a_run_is_read_back_as_it_was_written(langfuse: StandIn) -> None:
         result(bad, False, trace=trace(natural_stop=False, total_input_tokens=None)),
         result(task(task_id="lost"), True, outcome=AttemptOutcome.INFRA_ERROR, trace=None),
     )
-    done = export_run(exported, access_to(langfuse), dataset="bash", now=NOW)
-    later = export_run(exported, access_to(langfuse), dataset="bash", now=NOW + timedelta(hours=1))
+    done = export_run(exported, project_of(langfuse), dataset="bash", now=NOW)
+    later = export_run(exported, project_of(langfuse), dataset="bash", now=NOW + timedelta(hours=1))
     assert done == ("bash", "eval-scripted-m-2026-11-22-020000", 3)
     assert later == ("bash", "eval-scripted-m-2026-11-22-030000", 3)
 
@@ -67,9 +67,9 @@ def test_a_run_is_read_back_as_it_was_written(langfuse: StandIn) -> None:
 
 
 def test_a_key_that_is_not_taken_is_told(langfuse: StandIn) -> None:
-    with pytest.raises(ExportFailed, match="did not take the run"):
+    with pytest.raises(ExportFailed, match="did not accept the run"):
         export_run(
-            report(result(task(), True)), access_to(langfuse, "sk-wrong"), dataset="other", now=NOW
+            report(result(task(), True)), project_of(langfuse, "pk-wrong"), dataset="other", now=NOW
         )
 
 

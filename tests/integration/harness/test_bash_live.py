@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from app.harness.bash.agent import AgentAttempt, TaskLimits, attempt_task
-from app.harness.bash.checking import load_checks
-from app.harness.bash.replay import is_unsteady, replay
+from app.harness.bash.check_registry import load_checks
+from app.harness.bash.replay import is_unstable, replay
 from app.harness.bash.runner import RunLimits, Runner, plan_trials
 from app.harness.bash.types import EvalResult, EvalTask
 from app.harness.budget import Budget
@@ -100,7 +100,7 @@ def test_a_recorded_run_comes_out_as_recorded(name: str, provider: Provider) -> 
 
     async def run(server: ModelServer) -> None:
         llm = model_at(server, provider)
-        runner = Runner(lambda _: llm, RunLimits(), Budget(), tell=found.append)
+        runner = Runner(lambda _: llm, RunLimits(), Budget(), on_result=found.append)
         await runner.run(plan_trials([each.task for each in before.results], 1))
         await llm.close()
 
@@ -124,7 +124,7 @@ def test_a_recorded_run_comes_out_as_recorded(name: str, provider: Provider) -> 
         ]
         for was, is_now in zip(now.score.results, new.score.results, strict=True):
             # A minute may have passed meanwhile, and a listing shows it.
-            assert is_unsteady(was.check) or was.passed == is_now.passed
+            assert is_unstable(was.check) or was.passed == is_now.passed
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

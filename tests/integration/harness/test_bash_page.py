@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from app.harness.bash.checking import CHECKS, Check, CheckEvidence, load_checks
+from app.harness.bash.check_registry import CHECKS, Check, CheckEvidence, load_checks
 from app.harness.bash.cli import cli
 from app.harness.bash.schemas import BashHarnessSettings
 from app.llm.conversation import Provider
@@ -52,7 +52,7 @@ def test_the_check_of_the_page_works() -> None:
     added: dict[str, Check] = {}
     names["register"](added.__setitem__)
     said: CheckEvidence = evidence(call("yes, please"))
-    assert added["polite"].find("", said).passed
+    assert added["polite"].evaluate("", said).passed
 
 
 def test_the_page_names_every_check_provider_and_command() -> None:

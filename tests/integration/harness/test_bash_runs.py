@@ -149,7 +149,7 @@ def test_a_dataset_that_cannot_be_used_says_which_lines(service: Service, folder
     write_lines(folder / "broken.jsonl", [TASKS[0], broken])
     benchmark(service, PLAYED, datasetRef="broken.jsonl")
     run = service.completed()
-    assert run["errorCode"] == "BAD_DATASET"
+    assert run["errorCode"] == "INVALID_DATASET"
     assert "line 2" in run["errorMessage"]
 
 

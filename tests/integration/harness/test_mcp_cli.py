@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -19,9 +18,9 @@ from typer.testing import CliRunner, Result
 
 from app.harness.mcp.cli import cli
 from app.harness.mcp.looping.attempt import make_attempt
-from app.harness.mcp.places import claim
-from app.harness.mcp.recordings import journal_of, read_report, write_report
+from app.harness.mcp.result_file import read_report, write_report
 from app.harness.mcp.types import McpReport
+from app.harness.result_file import claim_result_file, journal_of
 from app.harness.results import AttemptOutcome
 from app.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
 from tests.support.mcp_servers import FAULTS
@@ -131,7 +130,7 @@ def test_a_run_below_the_gate_exits_with_1_and_says_why() -> None:
     file = bench_file(DIRECT)
     below = ot_bench("run", file, "--output", "r.json")
     assert below.exit_code == 1
-    assert "the pass rate 50.0% is below the gate 100.0%" in below.stderr
+    assert "the pass rate 50.0% is below the minimum 100.0%" in below.stderr
     assert "not found in the answer" in below.stdout
     assert ot_bench("run", file, "--min-pass-rate", "0.5").exit_code == 0
     shown = ot_bench("report", "r.json")
@@ -431,7 +430,7 @@ def test_a_run_that_breaks_off_leaves_a_journal_to_go_on_with(
         done = ot_bench(*arguments, "--output", "r.yaml")
     assert done.exit_code == 1
     assert not Path("r.yaml").exists()
-    assert "go on with --resume r.yaml" in done.stderr
+    assert "continue it with --resume r.yaml" in done.stderr
     kept = journal_of(Path("r.yaml"))
     before = kept.read_bytes()
     for named, asked in (("r.yaml", 2), (kept.name, 3), ("r.yaml", 4)):
@@ -444,12 +443,16 @@ def test_a_run_that_breaks_off_leaves_a_journal_to_go_on_with(
 
 
 def test_a_run_of_the_same_minute_has_a_file_of_its_own(tmp_path: Path) -> None:
-    now = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
     stem = "result-20261122-0930"
     (tmp_path / f"{stem}.csv").symlink_to(tmp_path / "elsewhere")  # nothing goes through a link
     (tmp_path / f"{stem}-2.yaml").touch()
     with ThreadPoolExecutor(4) as together:
-        claimed = list(together.map(lambda _: claim(now, tmp_path).name, range(4)))
+        claimed = list(
+            together.map(
+                lambda _: claim_result_file(tmp_path, stem, ".yaml", siblings=(".csv",)).name,
+                range(4),
+            )
+        )
     assert sorted(claimed) == [f"{stem}-{number}.yaml" for number in (3, 4, 5, 6)]
 
 
@@ -478,7 +481,7 @@ def test_a_scenario_in_order_is_resumed_from_its_first_task() -> None:
     write_report(replace(whole, results=whole.results[:2]), Path("r.yaml"))
     done = ot_bench("run", file, "--resume", "r.yaml")
     assert done.exit_code == 0, done.output
-    assert "[3/3] PASS" in done.stderr
+    assert "3/3 [PASS]" in done.stderr
     found = read_report(Path("r.yaml")).results
     assert [(each.task, each.response) for each in found] == [
         (f"tool:faults:{n}", str(n)) for n in (1, 2, 3)
@@ -493,7 +496,7 @@ def test_a_resumed_run_does_not_lose_what_is_not_chosen_now() -> None:
     )
     refused = ot_bench("run", file, "--tags", "tool", "--resume", "r.yaml")
     assert refused.exit_code == 2
-    assert "r.yaml holds 1 attempts that are not chosen now" in refused.stderr
+    assert "r.yaml has 1 attempts that are not selected now" in refused.stderr
     assert len(read_report(Path("r.yaml")).results) == 2
     assert (
         ot_bench(

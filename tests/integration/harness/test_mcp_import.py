@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from app.harness.mcp.recordings import json_text
+from app.harness.mcp.result_file import json_report
 from app.harness.mcp.types import McpReport
 from app.traces.imports import read_results
 from app.traces.mcp_traces import traces_of
@@ -24,7 +24,7 @@ def two_attempts() -> McpReport:
 
 def test_what_is_read_is_what_was_recorded() -> None:
     report = two_attempts()
-    found = read_results(json_text(report).encode())
+    found = read_results(json_report(report).encode())
     assert found.run_name == "bench-m-2026-11-22-093000"
     assert list(iter_traces(found.lines)) == list(traces_of(report))
 
@@ -35,7 +35,7 @@ def test_a_recorded_run_is_measured(service: Service) -> None:
     stored = service.send(
         "POST",
         "/local-datasets/import",
-        content=json_text(two_attempts()).encode(),
+        content=json_report(two_attempts()).encode(),
         params={"name": "mcp"},
         headers={"Content-Type": "application/json"},
     )
@@ -54,4 +54,4 @@ def test_what_is_no_recorded_run_is_refused(service: Service, results: object) -
         params={"name": "mcp"},
         headers={"Content-Type": "application/json"},
     )
-    assert (answer.status_code, answer.json()["type"]) == (422, "/problems/bad-bench-result")
+    assert (answer.status_code, answer.json()["type"]) == (422, "/problems/invalid-result-file")

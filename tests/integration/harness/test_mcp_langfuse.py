@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from app.core.clock import utc_now
 from app.core.encryption import Secret
-from app.harness.langfuse_export import LangfuseAccess
+from app.harness.langfuse_export import LangfuseProject
 from app.harness.mcp.cli import cli
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.langfuse_export import export_run
@@ -45,7 +45,7 @@ def test_a_run_is_read_back_as_it_was_written() -> None:
     )
     lost = result("lost", outcome=AttemptOutcome.INFRA_ERROR, evaluations=())
     with stand_in() as langfuse:
-        access = LangfuseAccess(
+        access = LangfuseProject(
             url=langfuse.url,
             public_key=langfuse.public_key,
             secret_key=Secret(langfuse.secret_key),

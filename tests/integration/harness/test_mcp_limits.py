@@ -9,7 +9,7 @@ from app.harness.gate import HarnessExit, decide_exit
 from app.harness.mcp.config import Evaluator
 from app.harness.mcp.evaluating import load_evaluators
 from app.harness.mcp.planning import unpriced
-from app.harness.mcp.summary import figures
+from app.harness.mcp.summary import gate_figures
 from app.harness.mcp.types import ErrorKind
 from app.harness.results import AttemptOutcome
 from app.llm.conversation import Turn
@@ -61,7 +61,7 @@ def test_nothing_is_begun_once_a_run_has_used_what_it_may(
     assert [each.outcome for each in report.results] == BOTH_SKIPPED
     assert {each.error.detail for each in report.results if each.error} == {told}
     assert len(model.asked) == 1
-    assert decide_exit(figures(report), 0.0) is HarnessExit.ERRORS
+    assert decide_exit(gate_figures(report), 0.0) is HarnessExit.ERRORS
 
 
 def test_a_task_that_meets_the_limit_of_the_run_is_nobodys_failure_and_keeps_its_cost() -> None:

@@ -251,8 +251,8 @@ def test_what_a_run_spent_before_it_was_killed_counts(
     order = ORDER.model_copy(update={"run_usd": 350e-6, "prices": prices})
     with model_server(answers) as server:
         (folder / "bench.yaml").write_text(bench(*ASKS, url=server.openai_url))
-        digest = mcp_producer(service_resources, "bench.yaml", order).digest
-        rest = list(pages(service_resources, f"{digest}:0:100+10+0.0002", order))
+        fingerprint = mcp_producer(service_resources, "bench.yaml", order).fingerprint
+        rest = list(pages(service_resources, f"{fingerprint}:0:100+10+0.0002", order))
         assert [each.prompt for each in server.asked] == ["b"]
     found = [(trace.trace_id[-3:], trace.error) for page in rest for trace in page.traces]
     told = "run limit: the run reached its limit of cost"
@@ -283,14 +283,14 @@ def test_a_run_that_is_killed_repeats_no_attempt_that_is_done(
     count = {**DIRECT, "tool": "count", "arguments": {}}
     second = {**count, "name": "tool:faults:second"}
     (folder / "bench.yaml").write_text(bench(count, second))
-    digest = mcp_producer(service_resources, "bench.yaml", ORDER).digest
-    rest = list(pages(service_resources, f"{digest}:0,2:7+7"))
+    fingerprint = mcp_producer(service_resources, "bench.yaml", ORDER).fingerprint
+    rest = list(pages(service_resources, f"{fingerprint}:0,2:7+7"))
     found = [(trace.trace_id, trace.output) for page in rest for trace in page.traces]
     assert found == [(f"all/tool:faults:second#{n}", f"{n + 1}") for n in (0, 1)]
     assert (rest[-1].cursor, rest[-1].total) == (None, 4)
     (folder / "bench.yaml").write_text(bench(DIRECT, second))
     with pytest.raises(CollectionFailed, match="was changed"):
-        list(pages(service_resources, f"{digest}:0,2:7+7"))
+        list(pages(service_resources, f"{fingerprint}:0,2:7+7"))
 
 
 def test_tasks_in_order_find_what_those_before_them_left_and_are_stored_once(
@@ -303,8 +303,8 @@ def test_tasks_in_order_find_what_those_before_them_left_and_are_stored_once(
     text = bench({**count, "name": "first"}, {**count, "name": "second"})
     (folder / "bench.yaml").write_text(text.replace('"tasks"', '"in_order": true, "tasks"'))
     order = ORDER.model_copy(update={"concurrency": 4})
-    digest = mcp_producer(service_resources, "bench.yaml", order).digest
-    rest = list(pages(service_resources, f"{digest}:0:7+7", order))
+    fingerprint = mcp_producer(service_resources, "bench.yaml", order).fingerprint
+    rest = list(pages(service_resources, f"{fingerprint}:0:7+7", order))
     found = {trace.trace_id: trace.output for page in rest for trace in page.traces}
     assert found == {"all/second#0": "2", "all/first#1": "1", "all/second#1": "2"}
 

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.core.registry import LoadedPlugin
-from app.harness.bash.checking import CHECKS
+from app.harness.bash.check_registry import CHECKS
 from app.harness.bash.cli import cli
 
 
@@ -25,7 +25,7 @@ def bashkit_eval(command: str, folder: Path, check: str) -> str:
 def test_what_is_no_check_is_told_and_the_others_are_there(failures: list[LoadedPlugin]) -> None:
     [failure] = [each for each in failures if each.kind == "check"]
     assert failure.name == "unfit"
-    assert "is to be a Check" in (failure.error or "")
+    assert "must be a Check" in (failure.error or "")
     assert {"sample_quiet", "exit_code"} <= set(CHECKS.names())
     assert "sample_unfit" not in CHECKS.names()
 
@@ -40,4 +40,6 @@ def test_its_findings_count_like_any_other(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("failures")
 def test_what_it_complains_about_is_found_by_the_lint(tmp_path: Path) -> None:
-    assert "'few' is no number of characters" in bashkit_eval("lint", tmp_path, "sample_quiet:few")
+    assert "'few' is not a number of characters" in bashkit_eval(
+        "lint", tmp_path, "sample_quiet:few"
+    )

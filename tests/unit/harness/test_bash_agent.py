@@ -16,15 +16,16 @@ from app.harness.bash.agent import (
     read_call,
     tool_text,
 )
-from app.harness.bash.checking import CHECKS, Check, CheckResult, load_checks
-from app.harness.bash.judge import Judge, JudgeFailed, judge_prompt, read_judgement
-from app.harness.bash.recorder import OtherRun, Recorder, resumed
-from app.harness.bash.recordings import read_report
+from app.harness.bash.check_registry import CHECKS, Check, CheckResult, load_checks
+from app.harness.bash.judge import BashJudge, judge_prompt, read_judgement
+from app.harness.bash.recorder import IncompatibleRun, Recorder, resume_report
 from app.harness.bash.replay import rescore
+from app.harness.bash.result_file import read_report
 from app.harness.bash.runner import RunLimits, Runner, Trial, plan_trials
 from app.harness.bash.sandbox import SandboxLimits, sandbox_prompt
 from app.harness.bash.types import EvalResult, EvalTask
 from app.harness.budget import Budget, BudgetLimits
+from app.harness.judge import JudgeError
 from app.harness.results import AttemptOutcome, ConversationEnding
 from app.llm.conversation import (
     ChatMessage,
@@ -103,7 +104,7 @@ def run_all(
     llm: Llm,
     *tasks: EvalTask,
     budget: Budget | None = None,
-    judge: Judge | None = None,
+    judge: BashJudge | None = None,
     **limits: Any,
 ) -> list[EvalResult]:
     found: list[EvalResult] = []
@@ -111,7 +112,7 @@ def run_all(
         lambda _: llm,
         RunLimits(**{"concurrency": 1, **limits}),
         budget or Budget(),
-        tell=found.append,
+        on_result=found.append,
         judge=judge,
     )
     asyncio.run(runner.run(plan_trials(tasks, 1)))
@@ -316,7 +317,10 @@ def test_after_a_final_failure_nothing_more_is_asked() -> None:
     parrot = Parrot([LlmError("no such key", kind=LlmErrorKind.AUTH)])
     first, second = run_all(parrot, task(task_id="a"), task(task_id="b"))
     assert first.outcome is AttemptOutcome.INFRA_ERROR
-    assert (second.outcome, second.reason) == (AttemptOutcome.SKIPPED, "given up: no such key")
+    assert (second.outcome, second.reason) == (
+        AttemptOutcome.SKIPPED,
+        "the run was stopped: no such key",
+    )
     assert len(parrot.heard) == 1
 
 
@@ -368,7 +372,7 @@ JUDGED = task("llm_judge:kind?", "llm_judge:kind?", "exit_code:0")
 
 
 def judged(answer: str) -> EvalResult:
-    judge = Judge(Parrot([turn(text=answer)]), Price(input_usd=1.0, output_usd=1.0))
+    judge = BashJudge(Parrot([turn(text=answer)]), Price(input_usd=1.0, output_usd=1.0))
     [found] = run_all(Parrot([turn("true"), turn(text="Done.")]), JUDGED, judge=judge)
     return found
 
@@ -387,7 +391,7 @@ def test_a_judge_is_asked_once_for_each_question() -> None:
 def test_what_a_judge_spends_is_part_of_the_run_at_its_own_price() -> None:
     """10 tokens a turn: the model takes two turns at 1 $ a token, the judge one at 3 $."""
     run = Budget(price=Price(input_usd=1e6, output_usd=1e6))
-    judge = Judge(Parrot([turn(text='{"score": 1}')]), Price(input_usd=3e6, output_usd=3e6))
+    judge = BashJudge(Parrot([turn(text='{"score": 1}')]), Price(input_usd=3e6, output_usd=3e6))
     run_all(Parrot([turn("true"), turn(text="Done.")]), JUDGED, judge=judge, budget=run)
     assert (run.known_usd, run.known_input_tokens + run.known_output_tokens) == (
         2 * 10 * 1 + 10 * 3,
@@ -407,24 +411,24 @@ def test_an_answer_that_is_no_judgement_is_an_error_of_the_judge(answer: str) ->
 
 def test_a_judge_that_answers_nobody_ends_the_run() -> None:
     """Whatever the model did for the tasks that are left, nobody would score it."""
-    judge = Judge(Parrot([LlmError("401: wrong key", kind=LlmErrorKind.AUTH)]))
+    judge = BashJudge(Parrot([LlmError("401: wrong key", kind=LlmErrorKind.AUTH)]))
     model = Parrot([turn(text="Done.")])
     found = run_all(model, JUDGED, replace(JUDGED, id="next"), judge=judge)
     assert [each.outcome for each in found] == [AttemptOutcome.JUDGE_ERROR, AttemptOutcome.SKIPPED]
-    assert found[1].reason == "given up: the judge gave no answer: 401: wrong key"
+    assert found[1].reason == "the run was stopped: the judge did not answer: 401: wrong key"
     assert len(model.heard) == 1
 
 
 def test_a_check_that_breaks_costs_its_task_the_score_and_the_run_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    broken = Check(summary="divides by zero", find=lambda _, __: CheckResult(1 // 0 > 0, ""))
+    broken = Check(summary="divides by zero", evaluate=lambda _, __: CheckResult(1 // 0 > 0, ""))
     find = CHECKS.find
     monkeypatch.setattr(CHECKS, "find", lambda name: broken if name == "broken" else find(name))
     found = run_all(Parrot([turn(text="Done.")]), task("broken:x"), task("tool_calls_max:0"))
     assert [each.outcome for each in found] == [AttemptOutcome.JUDGE_ERROR, AttemptOutcome.SCORED]
-    assert (found[0].reason or "").startswith("the check broken broke: ZeroDivisionError")
-    assert rescore(report(replace(found[1], task=task("broken:x")))).agreement.checks.all == 0
+    assert (found[0].reason or "").startswith("the check broken raised ZeroDivisionError")
+    assert rescore(report(replace(found[1], task=task("broken:x")))).agreement.checks.total == 0
 
 
 def test_a_long_transcript_loses_its_middle() -> None:
@@ -437,7 +441,7 @@ def test_a_long_transcript_loses_its_middle() -> None:
 
 def test_an_unknown_price_leaves_the_cost_of_a_judgement_unknown() -> None:
     assert read_judgement(turn(text='{"score": 1}'), None).cost_usd is None
-    with pytest.raises(JudgeFailed):
+    with pytest.raises(JudgeError):
         read_judgement(turn(), None)
 
 
@@ -491,7 +495,7 @@ def test_a_file_holds_the_run_at_any_moment(tmp_path: Path) -> None:
         ("a", AttemptOutcome.SKIPPED),
         ("b", AttemptOutcome.SCORED),
     ]
-    keeper.close("interrupted")
+    keeper.finish("interrupted")
     assert read_report(path).results[0].reason == "interrupted"
     assert path.with_suffix(".md").exists()
 
@@ -502,7 +506,7 @@ def test_a_resumed_run_repeats_what_has_no_score_only() -> None:
         EvalResult(task=task(task_id="b"), outcome=AttemptOutcome.INFRA_ERROR, reason="gone"),
     )
     trials = plan_trials([task(task_id="a"), task(task_id="b")], 1)
-    kept = resumed(report(timestamp="later"), before, trials)
+    kept = resume_report(report(timestamp="later"), before, trials)
     assert [each.task.id for each in kept.results] == ["a"]
     assert kept.timestamp == before.timestamp
     assert [trial.task.id for trial in Recorder(kept, trials, None).missing()] == ["b"]
@@ -511,24 +515,24 @@ def test_a_resumed_run_repeats_what_has_no_score_only() -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"model": "other"}, "not with scripted/other"),
-        ({"max_turns": 3}, "max_turns differ"),
-        ({"settings": {"judge_model": "j", "bashkit": "1"}}, "judge_model differ"),
+        ({"model": "other"}, "not scripted/other"),
+        ({"max_turns": 3}, "other settings: max_turns"),
+        ({"settings": {"judge_model": "j", "bashkit": "1"}}, "other settings: judge_model"),
     ],
 )
 def test_a_run_goes_on_under_its_own_circumstances_only(changed: Any, said: str) -> None:
     before = report(settings={"judge_model": None, "bashkit": "1"})
-    with pytest.raises(OtherRun, match=said):
-        resumed(replace(before, **changed), before, [])
+    with pytest.raises(IncompatibleRun, match=said):
+        resume_report(replace(before, **changed), before, [])
 
 
 def test_a_narrower_selection_does_not_cost_the_scores_of_the_rest() -> None:
     before = report(result(task(task_id="a"), True), result(task(task_id="b"), True))
-    with pytest.raises(OtherRun, match="not asked for now: b"):
-        resumed(report(), before, plan_trials([task(task_id="a")], 1))
+    with pytest.raises(IncompatibleRun, match="not selected: b"):
+        resume_report(report(), before, plan_trials([task(task_id="a")], 1))
 
 
 def test_a_task_that_changed_is_run_again() -> None:
     before = report(result(task(task_id="a", prompt="Old."), True))
     trials = plan_trials([task(task_id="a")], 1)
-    assert resumed(report(), before, trials).results == ()
+    assert resume_report(report(), before, trials).results == ()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.harness.bash.background import in_background
-from app.harness.bash.runner import Tell
+from app.harness.background import run_in_background
+from app.harness.bash.runner import OnResult
 from tests.support.bash_eval import result, task
 
 LIVENESS_S = 60
@@ -16,34 +16,34 @@ FIRST, SECOND = result(task(task_id="a"), True), result(task(task_id="b"), True)
 
 
 def test_all_that_is_told_arrives_in_order() -> None:
-    async def work(tell: Tell) -> None:
+    async def work(tell: OnResult) -> None:
         tell(FIRST)
         await asyncio.sleep(0)
         tell(SECOND)
 
-    found = [each for page in in_background(work, beat_s=LIVENESS_S) for each in page]
+    found = [each for page in run_in_background(work, heartbeat_s=LIVENESS_S) for each in page]
     assert found == [FIRST, SECOND]
 
 
 def test_signs_of_life_come_while_nothing_is_told() -> None:
     heard = threading.Event()
 
-    async def work(tell: Tell) -> None:
+    async def work(tell: OnResult) -> None:
         await asyncio.to_thread(heard.wait, LIVENESS_S)
         tell(FIRST)
 
-    pages = in_background(work, beat_s=0.01)
+    pages = run_in_background(work, heartbeat_s=0.01)
     assert next(pages) == []
     heard.set()
     assert [each for page in pages for each in page] == [FIRST]
 
 
 def test_what_it_raises_comes_after_what_it_told() -> None:
-    async def work(tell: Tell) -> None:
+    async def work(tell: OnResult) -> None:
         tell(FIRST)
         raise LookupError("lost")
 
-    pages = in_background(work, beat_s=LIVENESS_S)
+    pages = run_in_background(work, heartbeat_s=LIVENESS_S)
     assert next(pages) == [FIRST]
     with pytest.raises(LookupError, match="lost"):
         next(pages)
@@ -56,25 +56,25 @@ def test_work_that_cannot_begin_is_told_and_not_waited_for(
         main.close()
         raise OSError("too many open files")
 
-    async def work(tell: Tell) -> None:
+    async def work(tell: OnResult) -> None:
         tell(FIRST)
 
     monkeypatch.setattr(asyncio, "run", run_out)
     with pytest.raises(OSError, match="too many open files"):
-        list(in_background(work, beat_s=LIVENESS_S))
+        list(run_in_background(work, heartbeat_s=LIVENESS_S))
 
 
 def test_when_nobody_listens_any_more_it_is_cancelled_and_waited_for() -> None:
     ended = threading.Event()
 
-    async def work(tell: Tell) -> None:
+    async def work(tell: OnResult) -> None:
         tell(FIRST)
         try:
             await asyncio.sleep(LIVENESS_S)
         finally:
             ended.set()
 
-    pages = in_background(work, beat_s=LIVENESS_S)
+    pages = run_in_background(work, heartbeat_s=LIVENESS_S)
     assert next(pages) == [FIRST]
     pages.close()
     assert ended.is_set()

@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from app.harness.bash.checking import CHECKS, load_checks, run_check
-from app.harness.bash.scoring import score_task
+from app.harness.bash.check_registry import CHECKS, load_checks, run_check, score_task
 from app.harness.bash.types import Expectation, Judgement
 from tests.support.bash_eval import call, evidence, task
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from app.core.console.input_files import UnreadableInput
-from app.harness.bash.dataset import BadDataset, Severity, load_dataset, parse_dataset
+from app.harness.bash.dataset import InvalidDataset, load_dataset, parse_dataset
+from app.harness.lint import LintSeverity
 from tests.support.bash_eval import dataset_file, task
 
 GOOD: dict[str, Any] = {
@@ -40,7 +41,7 @@ def test_a_line_is_a_task() -> None:
 
 def test_blank_lines_and_comments_are_passed_over_and_still_count_as_lines() -> None:
     found = parse_dataset(lines(b"\n", b"# one", b"  // two", GOOD, b"", {**GOOD, "id": "b"}))
-    assert [(each.line, each.task.id) for each in found.placed] == [(4, "a"), (6, "b")]
+    assert [(each.line, each.task.id) for each in found.entries] == [(4, "a"), (6, "b")]
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
@@ -49,14 +50,14 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
 
 def test_an_id_may_stand_once_only() -> None:
     [finding] = parse_dataset(lines(GOOD, GOOD)).errors
-    assert (finding.line, finding.text) == (2, "the id 'a' stands on line 1 already")
+    assert (finding.line, finding.text) == (2, "the id 'a' is already used on line 1")
 
 
 def test_a_key_that_nobody_knows_is_told_with_the_nearest() -> None:
     found = parse_dataset(lines({**GOOD, "promt": "x"}))
     [finding] = found.findings
-    assert finding.severity is Severity.WARNING
-    assert finding.text.startswith("the key 'promt' is not known and ignored. Did you mean prompt?")
+    assert finding.severity is LintSeverity.WARNING
+    assert finding.text.startswith("the unknown key 'promt' is ignored. Did you mean prompt?")
     assert len(found.tasks) == 1
 
 
@@ -66,11 +67,14 @@ def test_a_key_that_nobody_knows_is_told_with_the_nearest() -> None:
         ({"id": None}, "id is missing"),
         ({"prompt": " "}, "prompt is missing"),
         ({"prompt": 3}, "prompt must be a text"),
-        ({"expectations": []}, "expectations must be a list that is not empty"),
-        ({"expectations": ["exit_code:0"]}, "an expectation is an object"),
+        ({"expectations": []}, "expectations must be a list with at least one item"),
+        ({"expectations": ["exit_code:0"]}, "an expectation must be an object"),
         ({"expectations": [{"weight": 1}]}, "check is missing"),
-        ({"expectations": [{"check": "a", "weight": -1}]}, "weight must be a number from 0 on"),
-        ({"expectations": [{"check": "a", "weight": True}]}, "weight must be a number from 0 on"),
+        ({"expectations": [{"check": "a", "weight": -1}]}, "weight must be a number of at least 0"),
+        (
+            {"expectations": [{"check": "a", "weight": True}]},
+            "weight must be a number of at least 0",
+        ),
         ({"files": []}, "files must be an object"),
         ({"files": {"a": "b"}}, "the path 'a' in files must begin with /"),
         ({"files": {"/a": 1}}, "the file '/a' must be a text"),
@@ -84,7 +88,7 @@ def test_what_is_wrong_with_a_task_is_named(changes: dict[str, Any], said: str) 
     ("line", "said"),
     [
         (b"{", "the line is not JSON"),
-        (b"[1]", "is no JSON object"),
+        (b"[1]", "is not a JSON object"),
         (b"\xff", "is not UTF-8"),
         (b'{"id": "a", "id": "b"}', "twice"),
         (b'{"id": "a", "x": NaN}', "NaN is not a JSON number"),
@@ -103,7 +107,7 @@ def test_a_dataset_without_tasks_is_an_error() -> None:
 def test_every_wrong_line_is_told_at_once(tmp_path: Path) -> None:
     path = tmp_path / "d.jsonl"
     path.write_bytes(b"\n".join(lines(GOOD, b"{", {**GOOD, "id": "b", "prompt": None})))
-    with pytest.raises(BadDataset) as refused:
+    with pytest.raises(InvalidDataset) as refused:
         load_dataset(path)
     assert [item.pointer for item in refused.value.errors] == ["line 2", "line 3"]
     assert refused.value.exit_code == 2

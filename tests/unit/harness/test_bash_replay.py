@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from app.harness.bash.checking import CHECKS, load_checks, split_check
-from app.harness.bash.recordings import BadRecording
+from app.harness.bash.check_registry import CHECKS, load_checks, split_check
 from app.harness.bash.replay import replay, rescore
 from app.harness.bash.summary import summarize
 from app.harness.bash.types import EvalReport, EvalResult
+from app.harness.result_file import InvalidResultFile
 from app.harness.results import AttemptOutcome
 from tests.support.bash_eval import (
     GPT,
@@ -70,7 +70,7 @@ def test_unsteady_checks_do_not_count() -> None:
     again = replay(old).agreement
     assert again.tasks == (1, 1)
     assert again.checks == (1, 1)
-    assert [each.unsteady for each in again.changed] == [True]
+    assert [each.is_unstable for each in again.changed] == [True]
 
 
 def test_a_poor_check_that_no_clock_can_meet_counts() -> None:
@@ -78,7 +78,7 @@ def test_a_poor_check_that_no_clock_can_meet_counts() -> None:
     old = report(result(asked, True, True, calls=[call(commands="false")]))
     again = replay(old).agreement
     assert again.checks == (1, 2)
-    assert [each.unsteady for each in again.changed] == [False]
+    assert [each.is_unstable for each in again.changed] == [False]
 
 
 def test_rescoring_looks_at_the_recorded_calls_and_the_new_files() -> None:
@@ -132,7 +132,7 @@ def test_a_call_is_replayed_with_the_time_that_the_model_gave_it() -> None:
     [{"timeout_s": -1}, {"timeout_s": 1e300}, {"max_memory": 2**70}, {"max_commands": "x"}],
 )
 def test_limits_that_are_none_are_refused(sandbox: dict[str, Any]) -> None:
-    with pytest.raises(BadRecording, match="limits of the sandbox"):
+    with pytest.raises(InvalidResultFile, match="limits of the sandbox"):
         replay(report(settings=limited(**sandbox)))
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from app.harness.bash.compare import Diagnosis, NothingInCommon, compare
-from app.harness.bash.recordings import file_stem, parse_report, read_report, write_report
-from app.harness.bash.reports import REPORTS, render
-from app.harness.bash.reports.comparison import comparison_report
-from app.harness.bash.reports.figures import amount, percent
+from app.harness.bash.compare import NoCommonTask, TaskDiagnosis, compare
+from app.harness.bash.comparison_report import comparison_report
+from app.harness.bash.report_view import REPORTS, render
+from app.harness.bash.result_file import file_stem, parse_report, read_report, write_report
 from app.harness.bash.types import EvalReport, EvalResult
+from app.harness.reports.formatting import format_percent, format_points
 from app.harness.results import AttemptOutcome
 from app.llm.conversation import ChatMessage, MessageRole, TextBlock, ToolResultBlock, ToolUseBlock
 from tests.support.bash_eval import (
@@ -111,13 +111,13 @@ def test_both_rates_are_named() -> None:
 
 def test_a_score_of_nothing_has_no_sign() -> None:
     """The original recorded the sum of nothing as -0."""
-    assert [amount(score) for score in (-0.0, 0, 2.5, 7.0)] == ["0", "0", "2.5", "7"]
+    assert [format_points(score) for score in (-0.0, 0, 2.5, 7.0)] == ["0", "0", "2.5", "7"]
 
 
 def test_what_is_not_all_is_never_shown_as_all() -> None:
-    assert percent(9_999 / 10_000) == "99.9 %"
-    assert percent(1.0) == "100.0 %"
-    assert percent(None) == "–"
+    assert format_percent(9_999 / 10_000) == "99.9 %"
+    assert format_percent(1.0) == "100.0 %"
+    assert format_percent(None) == "–"
 
 
 def test_errored_tasks_are_shown_with_their_reason() -> None:
@@ -134,7 +134,7 @@ def test_why_tasks_were_skipped_is_shown_beside_how_many() -> None:
     run = report(result(ONE, True, True), left)
     assert "Skipped           <out of> money (1)" in render(run, "terminal")
     assert "- **Skipped**: &lt;out of&gt; money (1)" in render(run, "markdown")
-    assert "&lt;out of&gt; money</td><td>1</td>" in render(run, "html")
+    assert "&lt;out of&gt; money (1)</td>" in render(run, "html")
 
 
 def test_the_layout_of_the_original_is_kept_to_the_byte() -> None:
@@ -211,10 +211,10 @@ def runs(*outcomes: str, stderr: tuple[str, ...] = ()) -> list[EvalReport]:
 def test_runs_are_compared_task_by_task() -> None:
     found = compare(runs("++--", "+-+-"))
     assert [each.diagnosis for each in found.tasks] == [
-        Diagnosis.ALL_PASS,
-        Diagnosis.MODELS_DIFFER,
-        Diagnosis.MODELS_DIFFER,
-        Diagnosis.ALL_FAIL,
+        TaskDiagnosis.ALL_PASS,
+        TaskDiagnosis.MODELS_DIFFER,
+        TaskDiagnosis.MODELS_DIFFER,
+        TaskDiagnosis.ALL_FAIL,
     ]
     [pair] = found.pairs
     assert (pair.result.only_first, pair.result.only_second, pair.result.difference) == (1, 1, 0.0)
@@ -225,7 +225,7 @@ def test_runs_are_compared_task_by_task() -> None:
 def test_an_error_that_all_runs_meet_hints_at_the_sandbox() -> None:
     same = "sed: no such option\n"
     [found] = compare(runs("-", "-", stderr=(same, f"else\n{same}"))).tasks
-    assert (found.diagnosis, found.error) == (Diagnosis.ALL_FAIL_ALIKE, "sed: no such option")
+    assert (found.diagnosis, found.error) == (TaskDiagnosis.ALL_FAIL_ALIKE, "sed: no such option")
 
 
 def test_a_task_counts_as_passed_when_every_trial_passed() -> None:
@@ -240,11 +240,11 @@ def test_what_one_run_lost_is_left_out_for_all() -> None:
     first, second = runs("++", "++")
     found = compare([first, report(second.results[0], lost)])
     assert [each.task_id for each in found.tasks] == ["0"]
-    assert [run.left_out for run in found.runs] == [1, 1]
+    assert [run.excluded_tasks for run in found.runs] == [1, 1]
 
 
 def test_runs_without_a_common_task_are_not_compared() -> None:
-    with pytest.raises(NothingInCommon):
+    with pytest.raises(NoCommonTask):
         compare([report(result(task(), True)), report(result(task(prompt="Else."), True))])
 
 
@@ -263,4 +263,4 @@ def test_the_recorded_models_side_by_side() -> None:
 def test_of_two_recorded_datasets_only_unchanged_tasks_are_compared() -> None:
     found = compare([recorded_report(name) for name in (HAIKU_BEFORE, HAIKU)])
     assert len(found.tasks) == 19
-    assert [run.left_out for run in found.runs] == [6, 18]
+    assert [run.excluded_tasks for run in found.runs] == [6, 18]

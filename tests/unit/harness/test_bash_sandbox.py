@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.harness.bash.checking import FileKind, FileUnreadable
+from app.harness.bash.check_registry import FileKind, UnreadableFile
 from app.harness.bash.sandbox import Sandbox, SandboxLimits, sandbox_prompt
 
 SHORT = SandboxLimits(timeout_s=1.0)
@@ -52,7 +52,7 @@ def test_paths_are_files_directories_or_nothing() -> None:
     assert sandbox.kind("/nope") is None
     assert sandbox.read("/raw") == b"\xff"
     for path in ("/nope", "/d", "", "relative", "/loop"):
-        with pytest.raises(FileUnreadable):
+        with pytest.raises(UnreadableFile):
             sandbox.read(path)
 
 

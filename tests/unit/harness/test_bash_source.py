@@ -102,7 +102,7 @@ def test_a_run_goes_on_after_what_was_done_and_paid(folder: Path) -> None:
 def test_the_cursor_says_which_attempts_of_which_tasks_are_done() -> None:
     source = importlib.import_module("app.traces.sources.harness")
     for places, text in [({0}, "0"), ({0, 1, 2, 4}, "0-2,4"), ({3, 7, 8, 12}, "3,7-8,12")]:
-        assert source._text_of(places) == text
+        assert source._ranges_text(places) == text
         spent = UsedBudget(input_tokens=1200, output_tokens=34, usd=0.05)
         assert source._read_cursor(f"digest:{text}:1200+34+0.05", "digest") == (places, spent)
     nothing = (set[int](), UsedBudget())

@@ -6,11 +6,11 @@ from dataclasses import asdict, replace
 import pytest
 
 from app.harness.bash.profile import profile
-from app.harness.bash.recordings import BadRecording, parse_report, read_report
-from app.harness.bash.reports.figures import headlines
-from app.harness.bash.reports.structured import json_report
+from app.harness.bash.report_view import run_view
+from app.harness.bash.result_file import json_report, parse_report, read_report
 from app.harness.bash.summary import count_adapted, count_repeated, summarize
 from app.harness.bash.types import EvalReport, EvalResult, Judgement
+from app.harness.result_file import InvalidResultFile
 from app.harness.results import AttemptOutcome
 from tests.support.bash_eval import (
     GPT,
@@ -97,12 +97,14 @@ def test_a_cost_says_for_how_many_tasks_it_is_not_known() -> None:
     paid = [
         result(ONE, True, trace=trace(cost_usd=cost), trial=n) for n, cost in enumerate((0.5, 1))
     ]
-    whole = summarize(report(*paid))
+    whole_report = report(*paid)
+    whole = summarize(whole_report)
     assert (whole.total_cost_usd, whole.tasks_without_cost) == (1.5, 0)
-    assert dict(headlines(whole))["Cost"] == "$1.5000"
-    part = summarize(report(*paid, result(ONE, True, trial=2)))
+    assert dict(run_view(whole_report).figures)["Cost"] == "$1.5000"
+    part_report = report(*paid, result(ONE, True, trial=2))
+    part = summarize(part_report)
     assert (part.total_cost_usd, part.tasks_without_cost) == (1.5, 1)
-    assert dict(headlines(part))["Cost"] == "$1.5000 (unknown for 1 of 3 tasks)"
+    assert dict(run_view(part_report).figures)["Cost"] == "$1.5000 (unknown for 1 of 3 tasks)"
 
 
 def test_what_the_judge_costs_stands_apart() -> None:
@@ -181,15 +183,15 @@ def test_a_run_is_the_same_after_writing_and_reading(name: str) -> None:
     ("raw", "said"),
     [
         (b"{", "is not JSON"),
-        (b"[]", "is no result"),
-        (b'{"provider": "p"}', "is no result"),
+        (b"[]", "is not a result"),
+        (b'{"provider": "p"}', "is not a result"),
         (b'{"max_turns": NaN}', "NaN is not valid JSON"),
         (b"[" * 200_000, "is not JSON"),
         (b"\xff\xfe", "is not JSON"),
     ],
 )
 def test_a_file_that_is_no_recording_is_refused(raw: bytes, said: str) -> None:
-    with pytest.raises(BadRecording, match=said):
+    with pytest.raises(InvalidResultFile, match=said):
         parse_report(raw, name="it")
 
 

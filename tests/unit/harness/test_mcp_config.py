@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from app.harness.lint import LintSeverity
 from app.harness.mcp.config import HttpServer, McpBenchmark, StdioServer
 from app.harness.mcp.evaluating import load_evaluators
 from app.harness.mcp.lint import lint
-from app.harness.mcp.loader import McpFile, Severity, inspect_text, pointer
+from app.harness.mcp.loader import McpFile, inspect_text, pointer
 from app.harness.mcp.prompts import split_prompts
 from app.harness.mcp.schema import mcp_schema
 from app.harness.mcp.secrets import (
@@ -44,7 +45,7 @@ def errors(file: McpFile) -> list[str]:
 
 
 def warnings(file: McpFile) -> list[str]:
-    return [each.text for each in file.findings if each.severity is Severity.WARNING]
+    return [each.text for each in file.findings if each.severity is LintSeverity.WARNING]
 
 
 def bench(file: McpFile) -> McpBenchmark:

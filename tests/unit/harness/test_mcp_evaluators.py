@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from app.harness.judge import JudgeError, read_score
 from app.harness.mcp.config import Evaluator
 from app.harness.mcp.evaluating import (
     EVALUATORS,
@@ -17,11 +18,11 @@ from app.harness.mcp.evaluating import (
     Evidence,
     complaints,
     evaluate,
+    judge_prompt,
     load_evaluators,
     named_check,
 )
 from app.harness.mcp.evaluators.number import numbers_in
-from app.harness.mcp.judging import JudgeFailed, judge_prompt, read_judgement
 from app.harness.mcp.types import Evaluation
 from tests.support.mcp_results import tool_call
 
@@ -220,7 +221,7 @@ def test_a_score_without_a_threshold_is_neither_pass_nor_fail() -> None:
     ],
 )
 def test_a_score_is_read(answer: str, scale: int, score: float) -> None:
-    assert read_judgement(answer, scale).score == pytest.approx(score)
+    assert read_score(answer, scale).score == pytest.approx(score)
 
 
 @pytest.mark.parametrize(
@@ -229,8 +230,8 @@ def test_a_score_is_read(answer: str, scale: int, score: float) -> None:
      '{"score": NaN}', "11/10", "8/100", "{" * 5000],
 )  # fmt: skip
 def test_an_answer_without_a_score_is_an_error_of_the_judge(answer: str) -> None:
-    with pytest.raises(JudgeFailed):
-        read_judgement(answer, 100)
+    with pytest.raises(JudgeError):
+        read_score(answer, 100)
 
 
 def test_a_long_answer_loses_its_middle_before_it_is_judged() -> None:
@@ -306,5 +307,5 @@ def test_an_evaluator_that_fails_is_an_error_of_its_task(monkeypatch: pytest.Mon
 
     criterion = Criterion(summary="s", wanted=named_check("broken"), find=find)
     monkeypatch.setattr(EVALUATORS, "_items", {**EVALUATORS._items, "broken": criterion})
-    with pytest.raises(JudgeFailed, match="the evaluator broken failed: IndexError: 1 of x"):
+    with pytest.raises(JudgeError, match="the evaluator broken failed: IndexError: 1 of x"):
         judged("x", checks={"broken": 1})

@@ -13,23 +13,22 @@ import yaml
 from app.core.console.input_files import UnreadableInput
 from app.harness.gate import HarnessExit, decide_exit
 from app.harness.mcp.context_cost import context_costs, tool_uses
-from app.harness.mcp.recordings import (
-    BadResult,
-    Journal,
-    document_of,
-    journal_of,
+from app.harness.mcp.context_plot import context_plots
+from app.harness.mcp.report_view import calls_csv, result_word, run_view, task_table, tasks_csv
+from app.harness.mcp.result_file import (
+    add_result,
+    add_server,
     read_report,
+    report_document,
     write_report,
 )
-from app.harness.mcp.reports.console import print_report
-from app.harness.mcp.reports.context_plot import context_plots
-from app.harness.mcp.reports.figures import result_word
-from app.harness.mcp.reports.html import html_report
-from app.harness.mcp.reports.junit import junit_report
-from app.harness.mcp.reports.spreadsheet import calls_csv, escaped, tasks_csv
-from app.harness.mcp.reports.tables import task_table
-from app.harness.mcp.summary import figures
+from app.harness.mcp.summary import gate_figures
 from app.harness.mcp.types import AttemptError, ErrorKind, Evaluation, McpReport, TaskResult
+from app.harness.reports.html import html_report
+from app.harness.reports.junit import junit_report
+from app.harness.reports.spreadsheet import escape_cell
+from app.harness.reports.terminal import terminal_report
+from app.harness.result_file import InvalidResultFile, Journal, journal_of
 from app.harness.results import AttemptOutcome
 from app.llm.conversation import user_message
 from tests.support.mcp_results import (
@@ -109,7 +108,7 @@ def test_the_word_for_an_attempt(attempt: TaskResult, word: str) -> None:
     ],
 )
 def test_the_gate(report: McpReport, least: float, decided: HarnessExit) -> None:
-    assert decide_exit(figures(report), least) is decided
+    assert decide_exit(gate_figures(report), least) is decided
 
 
 def test_the_cost_of_context_sets_servers_side_by_side() -> None:
@@ -132,7 +131,7 @@ def test_the_cost_of_context_is_plotted_with_the_largest_over_the_whole_width() 
         "no server: 100 first, 100 in all",
         "a, b: 400 first, 1420 in all",
     ]
-    assert "<svg" in html_report(rich_report())
+    assert "<svg" in html_report(run_view(rich_report()))
 
 
 def test_one_set_of_servers_is_no_comparison_and_unknown_tokens_are_no_bar() -> None:
@@ -146,9 +145,8 @@ def test_every_tool_is_listed_with_its_calls_the_largest_first() -> None:
     assert found == [("a", "sum", 0, 0), ("a", "echo", 2, 1), ("b", "get", 0, 0)]
 
 
-def test_texts_of_others_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    print_report(rich_report(), verbose=True)
-    shown = capsys.readouterr().out
+def test_texts_of_others_are_shown_as_they_are() -> None:
+    shown = terminal_report(run_view(rich_report(), verbose=True))
     assert r"[/x] [bold]a[/bold] :smile: <b>&</b> ]]> \x00\x1b[31m =1+1" in shown
     assert "\x1b" not in shown
     assert "never" in shown
@@ -161,7 +159,7 @@ def test_the_input_of_each_call_and_its_growth_are_shown_to_those_who_want_to_kn
 
 
 def test_the_page_holds_texts_as_texts_and_no_script() -> None:
-    page = html_report(rich_report())
+    page = html_report(run_view(rich_report()))
     assert "<b>&</b>" not in page
     assert "&lt;b&gt;&amp;&lt;/b&gt;" in page
     assert "<script" not in page
@@ -169,7 +167,7 @@ def test_the_page_holds_texts_as_texts_and_no_script() -> None:
 
 
 def test_junit_counts_failures_and_errors_apart() -> None:
-    suite = ET.fromstring(junit_report(rich_report()))
+    suite = ET.fromstring(junit_report(run_view(rich_report())))
     assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
         "tests": "3", "failures": "1", "errors": "1", "skipped": "0",
     }  # fmt: skip
@@ -190,11 +188,11 @@ def test_csv_has_the_columns_of_the_specification() -> None:
 
 @pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@a", "\t=1", "  =1", "\r=1"])
 def test_a_cell_that_would_be_computed_is_escaped(cell: str) -> None:
-    assert escaped(cell) == f"'{cell}"
+    assert escape_cell(cell) == f"'{cell}"
 
 
 def test_numbers_and_plain_texts_are_not_escaped() -> None:
-    assert [escaped(cell) for cell in (-1, 2.5, "a=b", "-", "", None)] == [
+    assert [escape_cell(cell) for cell in (-1, 2.5, "a=b", "-", "", None)] == [
         -1, 2.5, "a=b", "-", "", None,
     ]  # fmt: skip
 
@@ -210,7 +208,7 @@ def test_a_result_file_is_read_as_it_was_written(tmp_path: Path, name: str) -> N
 
 
 def test_the_document_has_the_groups_of_the_original() -> None:
-    [group] = document_of(rich_report())["results"]
+    [group] = report_document(rich_report())["results"]
     assert (group["scenario"], group["model"]) == ("s", "m")
     task = group["tasks"][1]
     assert (task["name"], task["result"]) == ("compare:all-mcps", "FAIL")
@@ -226,7 +224,7 @@ def test_the_document_has_the_groups_of_the_original() -> None:
 def test_what_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "r.yaml"
     path.write_text(text, encoding="latin-1")
-    with pytest.raises(BadResult):
+    with pytest.raises(InvalidResultFile):
         read_report(path)
 
 
@@ -235,9 +233,9 @@ def test_a_journal_is_read_up_to_where_it_was_cut_off(tmp_path: Path) -> None:
     first, second, third = rich_report().results
     begun = mcp_report(first, planned=3, interrupted=True)
     journal = Journal(path, begun)
-    journal.meet(server("a", echo=50))
-    journal.add(second)
-    journal.add(third)
+    add_server(journal, server("a", echo=50))
+    add_result(journal, second)
+    add_result(journal, third)
     journal.close()
     file = journal_of(path)
     file.write_bytes(file.read_bytes()[:-20])

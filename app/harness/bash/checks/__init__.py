@@ -1,0 +1,1 @@
+"""The built-in checks; each file registers its checks when it is loaded."""

@@ -1,6 +1,6 @@
-"""What a judge model says of the task; without one the check passes and counts nothing."""
+"""The judgement of a model; without a judge the check passes and has no weight."""
 
-from app.harness.bash.checking import CHECKS, Check, CheckEvidence, CheckResult
+from app.harness.bash.check_registry import CHECKS, Check, CheckEvidence, CheckResult
 
 PASS_MARK = 0.5
 STUB = "llm_judge not implemented (stub, weight=0)"
@@ -17,5 +17,5 @@ def llm_judge(question: str, evidence: CheckEvidence) -> CheckResult:
 
 CHECKS.register(
     "llm_judge",
-    Check(summary="a judge model answers this question with 0.5 or more", find=llm_judge),
+    Check(summary="a judge model scores this question 0.5 or more", evaluate=llm_judge),
 )

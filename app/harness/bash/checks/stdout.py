@@ -1,11 +1,22 @@
-"""What any single call printed on standard output."""
+"""The standard output of each single call, and checks that the clock can satisfy by chance.
+
+Listings and `date` print times and sizes, so that `stdout_contains:3` passes at some minutes only.
+"""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import cache
 
-from app.harness.bash.checking import CHECKS, Check, CheckEvidence, CheckResult, CheckWarning
-from app.harness.bash.clock import clock_complaints, is_met_by_a_clock
+from app.harness.bash.check_registry import (
+    CHECKS,
+    Check,
+    CheckEvidence,
+    CheckResult,
+    CheckWarning,
+)
 from app.harness.patterns import InvalidPattern, compile_pattern
+
+_SMALL_NUMBER = re.compile(r"(?<![0-9{,\\])[0-9]{1,2}\.[*+]|\.[*+][0-9]{1,2}(?![0-9},])")
 
 
 def stdout_contains(text: str, evidence: CheckEvidence) -> CheckResult:
@@ -24,40 +35,78 @@ def stdout_regex(text: str, evidence: CheckEvidence) -> CheckResult:
     return CheckResult(False, f"pattern '{text}' not matched")
 
 
-def text_complaints(text: str) -> Iterable[CheckWarning]:
+def text_warnings(text: str) -> Iterable[CheckWarning]:
     if not text:
         yield CheckWarning("the text is empty and found in any output")
     elif re.fullmatch(r"[0-9]{1,2}", text):
         yield CheckWarning(
-            f"{text!r} has one or two digits only: times and sizes of listings hold it, too",
-            unsteady=True,
+            f"{text!r} has only one or two digits; times and sizes in listings also contain it",
+            is_unstable=True,
         )
-    elif is_met_by_a_clock(re.escape(text)):
-        yield CheckWarning(f"{text!r} may be found in what a clock shows", unsteady=True)
+    elif matches_clock(re.escape(text)):
+        yield CheckWarning(f"{text!r} may match a time or date", is_unstable=True)
 
 
-def pattern_complaints(text: str) -> Iterable[CheckWarning]:
+def pattern_warnings(text: str) -> Iterable[CheckWarning]:
     try:
         compile_pattern(text)
     except InvalidPattern as invalid:
-        yield CheckWarning(f"invalid pattern: {invalid}", fatal=True)
+        yield CheckWarning(f"invalid pattern: {invalid}", is_fatal=True)
     else:
-        yield from clock_complaints(text)
+        yield from clock_warnings(text)
+
+
+def clock_warnings(pattern: str) -> Iterable[CheckWarning]:
+    """Why a valid pattern may match by chance, depending on the time of the run."""
+    if matches_clock(pattern):
+        yield CheckWarning(f"the pattern {pattern!r} may match a time or date", is_unstable=True)
+    elif _SMALL_NUMBER.search(pattern):
+        yield CheckWarning(
+            f"the pattern {pattern!r} has a number of one or two digits next to any text;"
+            " times and sizes in listings also match",
+            is_unstable=True,
+        )
+
+
+def matches_clock(pattern: str) -> bool:
+    """Whether a pattern matches a time or date; a pattern that matches any text does not count."""
+    compiled = compile_pattern(pattern)
+    return compiled.search("") is None and compiled.search(_times_and_dates()) is not None
+
+
+@cache
+def _times_and_dates() -> str:
+    """Every minute of a day and every day of a year, as `ls -l` and `date` print them."""
+    return "\n".join([*_times(), *_dates()])
+
+
+def _times() -> Iterator[str]:
+    for hour in range(24):
+        for minute in range(60):
+            yield f"{hour:02}:{minute:02}:{minute:02}"
+
+
+def _dates() -> Iterator[str]:
+    months = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+    for number, name in enumerate(months, start=1):
+        for day in range(1, 32):
+            yield f"2026-{number:02}-{day:02}"
+            yield f"{name} {day:2}"
 
 
 CHECKS.register(
     "stdout_contains",
     Check(
-        summary="one call printed this text, upper and lower case told apart",
-        find=stdout_contains,
-        complaints=text_complaints,
+        summary="the output of one call contains this text; the comparison is case-sensitive",
+        evaluate=stdout_contains,
+        warnings=text_warnings,
     ),
 )
 CHECKS.register(
     "stdout_regex",
     Check(
-        summary="this pattern is found in what one call printed",
-        find=stdout_regex,
-        complaints=pattern_complaints,
+        summary="the output of one call matches this pattern",
+        evaluate=stdout_regex,
+        warnings=pattern_warnings,
     ),
 )

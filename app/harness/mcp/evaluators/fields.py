@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from app.core.registry import suggest_names
+from app.harness.json_objects import objects_in
 from app.harness.mcp.config import Evaluator
 from app.harness.mcp.evaluating import (
     EVALUATORS,
@@ -15,7 +16,6 @@ from app.harness.mcp.evaluating import (
     expected_items,
     is_pattern,
 )
-from app.harness.mcp.json_texts import objects_in
 from app.harness.patterns import InvalidPattern, compile_pattern
 
 

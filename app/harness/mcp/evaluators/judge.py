@@ -4,9 +4,9 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from app.harness.judge import JudgeError, read_score
 from app.harness.mcp.config import Evaluator
 from app.harness.mcp.evaluating import EVALUATORS, Criterion, Evidence, Found
-from app.harness.mcp.judging import JudgeFailed, read_judgement
 
 
 def judged(evaluator: Evaluator) -> list[JsonValue]:
@@ -18,8 +18,8 @@ def judged(evaluator: Evaluator) -> list[JsonValue]:
 def score(wanted: JsonValue, evidence: Evidence) -> Found:
     asked: Any = wanted
     if evidence.judge_answer is None:
-        raise JudgeFailed("the judge was not asked")
-    found = read_judgement(evidence.judge_answer, asked["scale"])
+        raise JudgeError("the judge was not asked")
+    found = read_score(evidence.judge_answer, asked["scale"])
     least = asked["min_score"]
     return Found(
         None if least is None else found.score >= least,

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from app.harness.budget import Budget, RunBudgetExhausted
+from app.harness.judge import JudgeError
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.evaluating import Evidence, evaluate, names_error
-from app.harness.mcp.judging import JudgeFailed
 from app.harness.mcp.looping.conversation import Conversation
 from app.harness.mcp.looping.models import Asking, Choice, Models
 from app.harness.mcp.looping.work import Trace, Work
@@ -103,7 +103,7 @@ class _Making:
         try:
             async with asyncio.timeout(self._task.timeout_s):
                 found = await evaluate(evaluator, evidence, self._asking.ask)
-        except (JudgeFailed, TimeoutError) as failure:
+        except (JudgeError, TimeoutError) as failure:
             late = f"the judge gave no answer within {self._task.timeout_s:g} s"
             return error or AttemptError(kind=ErrorKind.JUDGE, detail=str(failure) or late)
         if error is not None and any(each.passed is False for each in found):

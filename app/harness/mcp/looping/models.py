@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from app.harness.budget import Budget
-from app.harness.mcp.judging import JudgeFailed
+from app.harness.judge import JudgeError
 from app.harness.mcp.plan import LlmEndpoint, PlannedTask
 from app.harness.results import JudgeUsage
 from app.llm.conversation import Llm, TurnSettings, user_message
@@ -72,7 +72,7 @@ class Asking:
     budget: Budget | None = field(default=None, init=False)
 
     async def ask(self, model: str, system: str, prompt: str) -> str:
-        """The answer of a judge. Raises JudgeFailed."""
+        """The answer of a judge. Raises JudgeError."""
         choice = Choice(self.endpoint, model)
         self.budget = self.budget or Budget(price=self.prices.get(model), parent=self.run_budget)
         try:
@@ -80,7 +80,7 @@ class Asking:
         except LlmError as failure:
             if failure.final:
                 self.models.give_up(choice, failure)
-            raise JudgeFailed(f"the judge gave no answer: {model}: {failure.reason}") from None
+            raise JudgeError(f"the judge did not answer: {model}: {failure.reason}") from None
         self.budget.add_usage(turn.usage)
         return turn.message.text()
 

@@ -1,23 +1,23 @@
-"""A check of a bash task: the whole output of all calls together is at most so many characters."""
+"""A check of a bash task: limits the total length of the output of all calls."""
 
 from collections.abc import Callable, Iterator
 
-from app.harness.bash.checking import Check, CheckEvidence, CheckResult, CheckWarning
+from app.harness.bash.check_registry import Check, CheckEvidence, CheckResult, CheckWarning
 
 
-def find(value: str, evidence: CheckEvidence) -> CheckResult:
-    printed = sum(len(call.stdout) for call in evidence.calls)
-    return CheckResult(printed <= int(value), f"expected <= {value}, got {printed}")
+def evaluate(value: str, evidence: CheckEvidence) -> CheckResult:
+    length = sum(len(call.stdout) for call in evidence.calls)
+    return CheckResult(length <= int(value), f"expected <= {value}, got {length}")
 
 
-def complaints(value: str) -> Iterator[CheckWarning]:
+def warnings(value: str) -> Iterator[CheckWarning]:
     if not value.isdecimal():
-        yield CheckWarning(f"{value!r} is no number of characters", fatal=True)
+        yield CheckWarning(f"{value!r} is not a number of characters", is_fatal=True)
 
 
 def register(add: Callable[..., object]) -> None:
-    add("sample_quiet", Check(summary="little was printed", find=find, complaints=complaints))
+    add("sample_quiet", Check(summary="little output", evaluate=evaluate, warnings=warnings))
 
 
 def register_unfit(add: Callable[..., object]) -> None:
-    add("sample_unfit", find)
+    add("sample_unfit", evaluate)

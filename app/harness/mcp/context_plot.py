@@ -6,8 +6,8 @@ from typing import Final
 
 from app.core.text import html_text
 from app.harness.mcp.context_cost import ContextCost, context_costs
-from app.harness.mcp.reports.figures import count
 from app.harness.mcp.types import McpReport
+from app.harness.reports.formatting import format_count
 
 WIDTH: Final = 640
 ROW: Final = 40
@@ -44,7 +44,7 @@ def _bar(cost: ContextCost, top: int, scale: float) -> str:
     base, all_read = cost.base_context or 0.0, cost.input_tokens or 0.0
     servers = ", ".join(cost.servers) or "no server"
     named = servers if len(servers) <= LABEL_CHARS else f"{servers[:LABEL_CHARS]}…"
-    label = f"{named}: {count(base)} first, {count(all_read)} in all"
+    label = f"{named}: {format_count(base)} first, {format_count(all_read)} in all"
     place = f'x="0" y="{top + ROW - BAR - 6}" height="{BAR}"'
     return (
         f"<g><title>{html_text(servers)}</title>"

@@ -1,0 +1,241 @@
+"""The report view of an ot-bench run: its figures, tables, attempts and CSV rows."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from app.harness.mcp.context_cost import context_costs, tool_uses
+from app.harness.mcp.context_plot import LEGEND, context_plots
+from app.harness.mcp.summary import summarize
+from app.harness.mcp.types import McpReport, TaskResult
+from app.harness.reports.formatting import (
+    UNKNOWN,
+    format_count,
+    format_dollars,
+    format_percent,
+    format_seconds,
+)
+from app.harness.reports.spreadsheet import csv_text
+from app.harness.reports.view import (
+    AttemptStatus,
+    AttemptView,
+    FigureLine,
+    ReportTable,
+    RunView,
+    TranscriptEntry,
+    transcript_of,
+)
+from app.harness.results import AttemptOutcome
+
+BAR_WIDTH: Final = 12
+TASK_COLUMNS: Final = (
+    "scenario", "task", "model", "server", "result", "total_input", "total_output", "llm_calls",
+    "tool_calls", "duration_s", "cost_usd", "base_context", "context_growth_avg",
+)  # fmt: skip
+CALL_COLUMNS: Final = (
+    "scenario", "task", "model", "server", "call", "input_tokens", "output_tokens", "latency_ms",
+    "cumulative_input", "tool_calls_made",
+)  # fmt: skip
+
+_LABELS: Final = {
+    AttemptStatus.PASSED: "PASS",
+    AttemptStatus.FAILED: "FAIL",
+    AttemptStatus.ERROR: "ERROR",
+    AttemptStatus.SKIPPED: "SKIP",
+}
+_RESULTS: Final = {True: "pass", False: "fail", None: UNKNOWN}
+
+
+def run_view(report: McpReport, *, verbose: bool = True) -> RunView:
+    """The view of a run that all report formats render; `verbose` adds every tool and request."""
+    tables = [_context_table(report), *([tool_table(report)] if verbose else [])]
+    plots = list(context_plots(report))
+    return RunView(
+        program="ot-bench",
+        title="ot-bench",
+        timestamp=report.timestamp,
+        figures=_figures(report),
+        overview=task_table(report, verbose=verbose),
+        tables=[table for table in tables if table.rows],
+        plots=[*plots, f"<p>{LEGEND}</p>"] if plots else [],
+        attempts=[attempt_view(result) for result in report.results],
+    )
+
+
+def attempt_view(result: TaskResult) -> AttemptView:
+    """The view of one attempt."""
+    name = _name(result)
+    rows = [
+        (evaluation.type, evaluation.expected or "", _RESULTS[evaluation.passed], evaluation.reason)
+        for evaluation in result.evaluations
+    ]
+    return AttemptView(
+        title=f"{result.scenario} / {name} {result.model}".rstrip(),
+        label=result_word(result),
+        status=_status(result),
+        group=f"{result.file}.{result.scenario}",
+        case=f"{name} [{result.model}]" if result.model else name,
+        duration_s=result.duration_ms / 1000,
+        facts=(
+            f"{_servers(result) or 'no server'}, {len(result.llm_calls)} requests,"
+            f" {len(result.tool_calls)} tool calls, {format_seconds(result.duration_ms)}"
+        ),
+        error=result.failure_reason() if result.error is not None else "",
+        error_kind=result.error.kind if result.error is not None else None,
+        failures=result.failures(),
+        checks=ReportTable("Evaluations", ("Evaluator", "Expected", "Result", "Reason"), rows),
+        transcript=transcript_of(result.messages) or _direct_calls(result),
+    )
+
+
+def result_word(result: TaskResult) -> str:
+    """PASS, FAIL, ERROR, SKIP, the score of a judge without a threshold, or `-` for neither."""
+    status = _status(result)
+    if status in _LABELS:
+        return _LABELS[status]
+    scores = [each.score for each in result.evaluations if each.score is not None]
+    return f"{100 * min(scores):.0f}" if scores else "-"
+
+
+def task_table(report: McpReport, *, verbose: bool = False) -> ReportTable:
+    """A row per attempt; `verbose` adds the input tokens of each request and their growth."""
+    columns = [
+        "Scenario",
+        "Task",
+        "Model",
+        "Server",
+        "Result",
+        "In",
+        "Out",
+        "Calls",
+        "Time",
+        "Cost",
+    ]
+    rows = [_task_row(result, verbose=verbose) for result in report.results]
+    return ReportTable(
+        "Tasks", [*columns, "Input per call", "Growth"] if verbose else columns, rows
+    )
+
+
+def tool_table(report: McpReport) -> ReportTable:
+    """Every tool with the tokens of its schema; `never` marks a tool that was not called."""
+    rows = [
+        (use.server, use.tool, str(use.tokens), str(use.calls) if use.calls else "never",
+         str(use.errors))
+        for use in tool_uses(report)
+    ]  # fmt: skip
+    return ReportTable("Tools", ("Server", "Tool", "Schema tokens", "Calls", "Errors"), rows)
+
+
+def tasks_csv(report: McpReport) -> str:
+    """A row per attempt."""
+    return csv_text(TASK_COLUMNS, (_task_cells(result) for result in report.results))
+
+
+def calls_csv(report: McpReport) -> str:
+    """A row per model request, numbered from 1."""
+    rows = (
+        (
+            result.scenario, _name(result), result.model, _servers(result), number,
+            call.input_tokens, call.output_tokens, round(call.latency_ms, 3),
+            call.cumulative_input, call.tool_calls_made,
+        )
+        for result in report.results
+        for number, call in enumerate(result.llm_calls, start=1)
+    )  # fmt: skip
+    return csv_text(CALL_COLUMNS, rows)
+
+
+def _status(result: TaskResult) -> AttemptStatus:
+    if result.outcome is AttemptOutcome.SKIPPED:
+        return AttemptStatus.SKIPPED
+    if result.outcome is not AttemptOutcome.SCORED:
+        return AttemptStatus.ERROR
+    if result.passed is None:
+        return AttemptStatus.NEUTRAL
+    return AttemptStatus.PASSED if result.passed else AttemptStatus.FAILED
+
+
+def _figures(report: McpReport) -> list[FigureLine]:
+    summary = summarize(report)
+    rate = format_percent(summary.pass_rate)
+    figures = [
+        FigureLine("Pass rate", f"{rate} ({summary.passed} passed, {summary.failed} failed)"),
+        FigureLine(
+            "Attempts",
+            f"{summary.planned} planned, {summary.errors} errors, {summary.without_verdict} without"
+            f" a verdict, {summary.missing} not reached",
+        ),
+        FigureLine("Tokens", f"{summary.input_tokens} input, {summary.output_tokens} output"),
+        FigureLine("Cost", format_dollars(summary.cost_usd)),
+        FigureLine("Time of all attempts", format_seconds(summary.duration_ms)),
+    ]
+    return (
+        [*figures, FigureLine("Note", "the run was interrupted")] if report.interrupted else figures
+    )
+
+
+def _context_table(report: McpReport) -> ReportTable:
+    """The context cost of each set of servers, compared with the largest of the scenario."""
+    columns = (
+        "Scenario", "Model", "Servers", "Tools", "Schemas", "Base", "Growth", "Input", "Calls",
+        "Passed", "Cost", "Of largest", "",
+    )  # fmt: skip
+    rows = [
+        (
+            cost.scenario, cost.model, ", ".join(cost.servers) or "none", str(cost.tools),
+            str(cost.schema_tokens), format_count(cost.base_context),
+            format_count(cost.context_growth), format_count(cost.input_tokens),
+            f"{cost.llm_calls:.1f}", f"{cost.passed}/{cost.attempts}",
+            format_dollars(cost.cost_usd), format_percent(cost.of_largest, 0),
+            _bar(cost.of_largest),
+        )
+        for cost in context_costs(report)
+    ]  # fmt: skip
+    return ReportTable("Cost of context (tokens, means per attempt)", columns, rows)
+
+
+def _task_row(result: TaskResult, *, verbose: bool) -> Sequence[str]:
+    row = [
+        result.scenario, _name(result), result.model, _servers(result), result_word(result),
+        format_count(result.input_tokens), format_count(result.output_tokens),
+        f"{len(result.llm_calls)}/{len(result.tool_calls)}", format_seconds(result.duration_ms),
+        format_dollars(result.cost_usd),
+    ]  # fmt: skip
+    if verbose:
+        row += [
+            " ".join(format_count(call.input_tokens) for call in result.llm_calls),
+            format_count(result.context_growth_avg),
+        ]
+    return row
+
+
+def _task_cells(result: TaskResult) -> Iterable[object]:
+    return (
+        result.scenario, _name(result), result.model, _servers(result), result_word(result),
+        result.input_tokens, result.output_tokens, len(result.llm_calls), len(result.tool_calls),
+        round(result.duration_ms / 1000, 3), result.cost_usd, result.base_context,
+        result.context_growth_avg,
+    )  # fmt: skip
+
+
+def _direct_calls(result: TaskResult) -> list[TranscriptEntry]:
+    """The tool calls of a direct task, which has no conversation."""
+    return [
+        TranscriptEntry(call.tool, [json.dumps(call.arguments, ensure_ascii=False), call.text])
+        for call in result.tool_calls
+    ]
+
+
+def _name(result: TaskResult) -> str:
+    """The task, with its trial number from the second trial on."""
+    return f"{result.task} #{result.trial + 1}" if result.trial else result.task
+
+
+def _servers(result: TaskResult) -> str:
+    return ", ".join(result.servers)
+
+
+def _bar(share: float | None) -> str:
+    """A share of 1 as a bar; every share above 0 is visible."""
+    return "" if share is None else "█" * max(round(BAR_WIDTH * share), 1 if share > 0 else 0)

@@ -1,0 +1,65 @@
+"""A run as Markdown; foreign text is escaped."""
+
+import re
+from collections.abc import Iterable
+
+from app.harness.reports.view import AttemptView, ReportTable, RunView
+
+
+def markdown_report(view: RunView) -> str:
+    """The figures and tables, then a section per attempt with its checks."""
+    overview = [view.overview] if view.overview is not None else []
+    lines = [
+        f"# {markdown_text(view.title)}",
+        "",
+        f"- **Date**: {markdown_text(view.timestamp)}",
+        *([f"- **Setting**: {markdown_text(view.note)}"] if view.note else []),
+        *(f"- **{name}**: {markdown_text(text)}" for name, text in view.figures),
+        "",
+        *(line for table in (*overview, *view.tables) for line in _titled_table(table)),
+        "## Attempts",
+        "",
+        *(line for attempt in view.attempts for line in _attempt(attempt)),
+    ]
+    return "\n".join(lines)
+
+
+def markdown_text(text: str) -> str:
+    """Text that is safe anywhere in Markdown, also in a table cell."""
+    flat = re.sub(r"\s+", " ", text).strip()
+    safe = flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|])", r"\\\1", safe)
+
+
+def _titled_table(table: ReportTable) -> Iterable[str]:
+    yield from (f"## {markdown_text(table.title)}", "")
+    yield from _table(table)
+
+
+def _table(table: ReportTable) -> Iterable[str]:
+    if not table.rows:
+        return
+    yield _row(table.columns)
+    yield "|" + "---|" * len(table.columns)
+    yield from map(_row, table.rows)
+    yield ""
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(map(markdown_text, cells))} |"
+
+
+def _attempt(attempt: AttemptView) -> Iterable[str]:
+    yield from (f"### {attempt.label} {markdown_text(attempt.title)}", "")
+    if attempt.description:
+        yield from (markdown_text(attempt.description), "")
+    for name, text in (
+        ("", attempt.facts),
+        ("Score: ", attempt.points),
+        ("Error: ", attempt.error),
+    ):
+        if text:
+            yield f"- {name}{markdown_text(text)}"
+    yield ""
+    if attempt.checks is not None:
+        yield from _table(attempt.checks)

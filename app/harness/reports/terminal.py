@@ -1,0 +1,55 @@
+"""A run as plain text for a terminal or a log."""
+
+from collections.abc import Iterable
+
+from app.core.console.terminal import escape_line
+from app.harness.reports.view import AttemptView, ReportTable, RunView
+
+
+def terminal_report(view: RunView) -> str:
+    """The attempts with their failures, the figures, then the tables. Foreign text is escaped."""
+    lines = [
+        f"{escape_line(view.title)}, {escape_line(view.timestamp)}",
+        "",
+        *_attempts(view),
+        "",
+        "Summary",
+        *_figures(view),
+        *(line for table in view.tables for line in ["", *_table(table)]),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def attempt_line(attempt: AttemptView) -> str:
+    """`[PASS] title - points, facts` or `[ERROR] title - reason`, on one line."""
+    details = [attempt.error] if attempt.error else [attempt.points, attempt.facts]
+    text = ", ".join(detail for detail in details if detail)
+    return escape_line(f"[{attempt.label}] {attempt.title}" + (f" - {text}" if text else ""))
+
+
+def _attempts(view: RunView) -> Iterable[str]:
+    if view.overview is not None:
+        yield from _table(view.overview)
+        for attempt in view.attempts:
+            if attempt.reason:
+                yield escape_line(f"[{attempt.label}] {attempt.title}: {attempt.reason}")
+        return
+    for attempt in view.attempts:
+        yield attempt_line(attempt)
+        yield from (f"       {escape_line(failure)}" for failure in attempt.failures)
+
+
+def _figures(view: RunView) -> Iterable[str]:
+    width = max((len(figure.name) for figure in view.figures), default=0)
+    return (f"  {name:<{width}} {escape_line(text)}" for name, text in view.figures)
+
+
+def _table(table: ReportTable) -> Iterable[str]:
+    yield table.title
+    if not table.rows:
+        return
+    rows = [[escape_line(cell) for cell in row] for row in (table.columns, *table.rows)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        yield f"  {'  '.join(cells)}".rstrip()

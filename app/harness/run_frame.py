@@ -1,0 +1,128 @@
+"""What both programs share around a run: common options, interruption, outputs, exit code."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeVar
+
+import typer
+
+from app.core.console import terminal
+from app.core.console.terminal import print_status
+from app.harness.gate import GateFigures, HarnessExit, decide_exit
+
+Report = TypeVar("Report")
+
+BaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--base-url", help="Base URL of a compatible model server, for example a local one."
+    ),
+]
+Trials = Annotated[
+    int, typer.Option("--trials", min=1, max=1000, help="Number of attempts per task.")
+]
+Concurrency = Annotated[
+    int, typer.Option("--concurrency", min=1, max=64, help="Number of concurrent attempts.")
+]
+RunTokens = Annotated[
+    int | None, typer.Option("--run-tokens", min=1, help="Token limit of the whole run.")
+]
+RunUsd = Annotated[
+    float | None,
+    typer.Option("--run-usd", min=0, help="Cost limit of the whole run in US dollars."),
+]
+PricesFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--prices",
+        help='JSON file of dollars per million tokens: {"MODEL": {"input": 1, "output": 5}}.',
+    ),
+]
+Resume = Annotated[
+    Path | None, typer.Option("--resume", help="Result file of an unfinished run to continue.")
+]
+MinPassRate = Annotated[
+    float,
+    typer.Option("--min-pass-rate", min=0, max=1, help="Exit with code 1 below this pass rate."),
+]
+JunitFile = Annotated[
+    Path | None, typer.Option("--junit", help="Write the results as JUnit XML to this file.")
+]
+HtmlFile = Annotated[
+    Path | None, typer.Option("--html", help="Write a page with all transcripts to this file.")
+]
+ToLangfuse = Annotated[
+    bool, typer.Option("--langfuse", help="Also write the run to Langfuse as a dataset run.")
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Treat warnings as failures.")]
+
+
+class Interrupted(Exception, Generic[Report]):
+    """The run was interrupted; `report` holds the attempts that were finished."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__("interrupted")
+        self.report = report
+
+
+def run_interruptible(run: Coroutine[Any, Any, Report]) -> Report:
+    """Run a coroutine to its end. Ctrl-C and SIGTERM cancel it and raise KeyboardInterrupt."""
+
+    async def cancel_on_sigterm() -> Report:
+        task = asyncio.current_task()
+        assert task is not None
+        # CI servers and process supervisors end a program with SIGTERM.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await run
+
+    try:
+        return asyncio.run(cancel_on_sigterm())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+def run_to_exit(
+    run: Callable[[], Report],
+    *,
+    show: Callable[[Report], None],
+    export: Callable[[Report], None] | None,
+    figures: Callable[[Report], GateFigures],
+    min_pass_rate: float,
+) -> None:
+    """Run, show and export the report, then exit with the code of the gate.
+
+    An interrupted run is shown but not exported.
+    """
+    try:
+        report = run()
+    except Interrupted as interrupted:
+        show(interrupted.report)
+        raise typer.Exit(terminal.EXIT_INTERRUPTED) from None
+    show(report)
+    if export is not None:
+        export(report)
+    _exit_by_gate(figures(report), min_pass_rate)
+
+
+def run_command(cli: typer.Typer) -> None:
+    """Run the command that the arguments of this process name."""
+    sys.excepthook = terminal.report_unexpected_error
+    terminal.set_safe_encoding((sys.stdout, sys.stderr))
+    typer.main.get_command(cli)()
+
+
+def _exit_by_gate(figures: GateFigures, min_pass_rate: float) -> None:
+    code = decide_exit(figures, min_pass_rate)
+    if code is HarnessExit.ERRORS:
+        print_status(f"{figures.errored} attempts errored, {figures.missing} were not reached")
+    elif code is HarnessExit.BELOW:
+        print_status(
+            f"the pass rate {figures.pass_rate or 0:.1%} is below the minimum {min_pass_rate:.1%}"
+        )
+    elif figures.pass_rate is None:
+        print_status("no attempt has a verdict; the gate passes")
+    if code:
+        raise typer.Exit(int(code))
