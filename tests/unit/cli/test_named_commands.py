@@ -1,0 +1,175 @@
+"""Every command that a message, a hint or a documentation page names exists, with its options."""
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import typer
+
+from app.cli import cli
+from app.core.console.api_client import LIST_COMMANDS
+from app.core.console.terminal import load_command
+from app.core.errors import NotFound
+from app.harness.bash.cli import cli as bash_cli
+from app.harness.mcp.cli import cli as mcp_cli
+
+ROOT = Path(__file__).resolve().parents[3]
+PROGRAMS = {"mosaico": cli, "bashkit-eval": bash_cli, "ot-bench": mcp_cli}
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+MODULES = sorted((ROOT / "app").rglob("*.py"))
+
+PROGRAM = rf"(?:{'|'.join(PROGRAMS)})"
+QUOTED = re.compile(rf"`\s*(?:\$ )?({PROGRAM}(?: [^`]*)?)`")
+LEADING = re.compile(rf"^\s*(?:\$ |\w+=\$\()?({PROGRAM} .*)$", re.MULTILINE)
+# A word that ends the command: a comment, a pipe or redirection, an ellipsis, an assignment.
+END = re.compile(r"^(#|\||>|<|&&|;|…|\.\.\.|\\|=)")
+
+
+class NamedCommand(NamedTuple):
+    """A command line in a text, and where it stands."""
+
+    place: str
+    text: str
+
+
+class UnknownCommandError(AssertionError):
+    """A command line does not exist."""
+
+
+def resolve(text: str) -> None:
+    """Look up the groups, the command and the options of a command line.
+
+    Raises: `UnknownCommandError`.
+    """
+    program, *words = split(text)
+    command = typer.main.get_command(PROGRAMS[program])
+    for word in words:
+        if END.match(word):
+            return
+        if word.startswith("-"):
+            require_option(command, word, text)
+        elif children := getattr(command, "commands", None):
+            if word not in children:
+                if word.isupper():
+                    return
+                raise UnknownCommandError(f"{text!r}: no command {word!r}")
+            command = load_command(children[word])
+
+
+def split(text: str) -> list[str]:
+    """The words of a command line; what a shell would refuse is split at spaces."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+def require_option(command: Any, word: str, text: str) -> None:
+    """Raises: `UnknownCommandError` if the command has no such option."""
+    name = word.partition("=")[0].rstrip("`,.;:)")
+    names = {"-h", "--help"}
+    for param in command.params:
+        names |= {*param.opts, *param.secondary_opts}
+    if "--format" in names:
+        names.add("--json")
+    is_group_option = name in ("--install-completion", "--show-completion")
+    is_number = re.fullmatch(r"-\d.*", name)
+    accepts_all = command.context_settings.get("ignore_unknown_options")
+    if not (name in names or is_group_option or is_number or accepts_all):
+        raise UnknownCommandError(f"{text!r}: no option {name!r}")
+
+
+def commands_of_page(path: Path) -> Iterator[NamedCommand]:
+    """Commands in code spans and code blocks of a Markdown page."""
+    text = path.read_text().replace("\\\n", " ")
+    place = str(path.relative_to(ROOT))
+    for pattern in (QUOTED, LEADING):
+        for match in pattern.finditer(text):
+            yield NamedCommand(place, " ".join(match[1].split()))
+
+
+def commands_of_module(path: Path) -> Iterator[NamedCommand]:
+    """Commands in the code spans of all texts of a module, and hints that are a command."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        place = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+        if isinstance(node, ast.keyword):
+            hint = literal_text(node.value) if node.arg == "hint" else None
+            if hint and re.match(rf"{PROGRAM} ", hint):
+                yield NamedCommand(place, hint)
+        else:
+            for match in QUOTED.finditer(literal_text(node) or ""):
+                yield NamedCommand(place, " ".join(match[1].split()))
+
+
+def literal_text(node: ast.AST) -> str | None:
+    """The text of a string literal; a placeholder of an f-string is the word `VALUE`."""
+    if isinstance(node, ast.JoinedStr):
+        parts = (part.value if isinstance(part, ast.Constant) else "VALUE" for part in node.values)
+        return "".join(map(str, parts))
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    return None
+
+
+def errors_in(commands: Iterator[NamedCommand]) -> list[str]:
+    """The command lines that do not exist, with their places."""
+    errors = []
+    for command in commands:
+        try:
+            resolve(command.text)
+        except UnknownCommandError as error:
+            errors.append(f"{command.place}: {error}")
+    return errors
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_page__names_existing_commands(path: Path) -> None:
+    assert errors_in(commands_of_page(path)) == []
+
+
+def test_modules__messages_name_existing_commands() -> None:
+    commands = [command for path in MODULES for command in commands_of_module(path)]
+    assert len(commands) > 50
+    assert errors_in(iter(commands)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mosaico alert-configs list",
+        "mosaico alerts rules nope",
+        "mosaico runs list --nope",
+        "mosaico agents create --cron x",
+        "ot-bench nope",
+    ],
+)
+def test_resolve__unknown_command_or_option_is_reported(text: str) -> None:
+    with pytest.raises(UnknownCommandError):
+        resolve(text)
+
+
+@pytest.mark.parametrize("name", LIST_COMMANDS.values())
+def test_list_commands__exist(name: str) -> None:
+    resolve(f"mosaico {name}")
+
+
+@pytest.mark.xdist_group("sdks of models")  # it loads every module, and those with them
+def test_not_found_errors__of_resources_with_a_list_command_name_it() -> None:
+    from app.core.web.problem_pages import errors_page
+
+    errors_page()  # imports every module
+    without_command = {"not-found", "nothing-to-plot", "webhook-secret-not-found"}
+    without_command |= {"trigger-event-not-found"}
+    codes = {kind.code for kind in subclasses(NotFound)} - without_command
+    assert codes <= set(LIST_COMMANDS)
+
+
+def subclasses(kind: type[NotFound]) -> Iterator[type[NotFound]]:
+    """The class and all classes derived from it."""
+    yield kind
+    for child in kind.__subclasses__():
+        yield from subclasses(child)

@@ -1,0 +1,279 @@
+"""Resource commands: a field of a request schema is an option of create and update."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import Field, SecretStr
+from typer.testing import CliRunner, Result
+
+from app.core.console import api_client
+from app.core.console.resource import FieldOption, Resource, flag_filter, id_filter
+from app.core.console.schema_options import create_options, option_type
+from app.core.console.table import field
+from app.core.console.terminal import CommandGroup
+from app.core.schemas import WireModel
+
+JSON = dict[str, Any]
+
+
+class Color(StrEnum):
+    RED = "RED"
+    BLUE = "BLUE"
+
+
+class Size(WireModel):
+    width: int | None = None
+    height: int | None = None
+
+
+class WidgetCreate(WireModel):
+    """A request body with a field of each kind."""
+
+    id: str | None = None
+    name: str
+    color: Color = Color.RED
+    tags: list[str] = Field(default=["new"])
+    weight: Annotated[float | None, Field(description="Weight in kg.")] = None
+    active: bool = True
+    agent_id: str | None = None
+    secret_key: SecretStr | None = None
+    size: Size = Field(default_factory=Size)
+    extra: dict[str, Any] = Field(default_factory=dict)
+    note: str | list[str] | None = None
+    ends_at: datetime | None = None
+
+
+class WidgetPatch(WireModel):
+    name: str = ""
+    tags: list[str] = Field(default=[])
+    weight: float | None = None
+
+
+class RecordingApi:
+    """Records the requests and returns what it is given."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str, Any]] = []
+
+    def page(self, path: str, **parameters: Any) -> JSON:
+        self.requests.append(("LIST", path, parameters))
+        return {"items": [], "nextCursor": None}
+
+    def get(self, path: str) -> JSON:
+        self.requests.append(("GET", path, None))
+        return {"id": "w-1", "createdAt": None}
+
+    def get_with_etag(self, path: str) -> tuple[JSON, str]:
+        return self.get(path), '"3"'
+
+    def post(self, path: str, body: JSON | None = None) -> JSON:
+        self.requests.append(("POST", path, body))
+        return {"id": "w-1"}
+
+    def patch(self, path: str, body: JSON) -> JSON:
+        self.requests.append(("PATCH", path, body))
+        return {"id": "w-1"}
+
+    def delete(self, path: str, etag: str) -> None:
+        self.requests.append(("DELETE", path, etag))
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> RecordingApi:
+    recording = RecordingApi()
+
+    @contextmanager
+    def open_recording() -> Iterator[RecordingApi]:
+        yield recording
+
+    monkeypatch.setattr(api_client, "open_api", open_recording)
+    return recording
+
+
+@pytest.fixture
+def widgets_cli() -> CommandGroup:
+    group = CommandGroup("widgets", help="Manage widgets.")
+    widgets = Resource(group=group, noun="blue widget", path="/widgets")
+    filters = {"agentId": id_filter("agent", "/agents"), "old": flag_filter("--old", "Old ones.")}
+    widgets.add_list((field("id"),), filters=filters, help="List widgets.")
+    widgets.add_show(help="Show a widget.")
+    widgets.add_create(
+        f"{__name__}:WidgetCreate",
+        options={
+            "size": FieldOption(is_flattened=True),
+            "weight": FieldOption("--kilos", parse=lambda kilos: kilos * 2),
+        },
+        help="Create a widget.",
+        describe=lambda widget: [f"widget {widget['id']} is created"],
+    )
+    widgets.add_update(f"{__name__}:WidgetPatch")
+    widgets.add_delete(help="Delete a widget.")
+    widgets.add_switches(enable="Enable a widget.", disable="Disable a widget.")
+    widgets.add_action("paint", help="Paint a widget.", report=lambda _: None, body={})
+    return group
+
+
+def run(group: CommandGroup, *words: str) -> Result:
+    return CliRunner().invoke(group, list(words))
+
+
+def create_body(group: CommandGroup, api: RecordingApi, *words: str) -> Any:
+    result = run(group, "create", *words)
+    assert result.exit_code == 0, result.output
+    [(method, path, body)] = api.requests
+    assert (method, path) == ("POST", "/widgets")
+    return body
+
+
+@pytest.mark.parametrize(
+    ("words", "body"),
+    [
+        ((), {}),
+        (("--name", "a"), {"name": "a"}),
+        (("--color", "blue"), {"color": "BLUE"}),
+        (("--tag", "a", "--tag", "b"), {"tags": ["a", "b"]}),
+        (("--kilos", "1.5"), {"weight": 3.0}),
+        (("--active",), {"active": True}),
+        (("--no-active",), {"active": False}),
+        (("--agent", "agent-1"), {"agentId": "agent-1"}),
+        (("--width", "3"), {"size": {"width": 3}}),
+        (("--width", "3", "--height", "4"), {"size": {"width": 3, "height": 4}}),
+        (("--extra", '{"a": [1]}'), {"extra": {"a": [1]}}),
+        (("--note", "text"), {"note": "text"}),
+        (("--ends-at", "2027-01-31T12:00:00Z"), {"endsAt": "2027-01-31T12:00:00Z"}),
+    ],
+)
+def test_create__option_sets_the_field(
+    widgets_cli: CommandGroup, api: RecordingApi, words: tuple[str, ...], body: JSON
+) -> None:
+    assert create_body(widgets_cli, api, *words) == body
+
+
+def test_create__secret_is_read_from_a_file(
+    widgets_cli: CommandGroup, api: RecordingApi, tmp_path: Path
+) -> None:
+    file = tmp_path / "secret"
+    file.write_text("hidden\n")
+    assert create_body(widgets_cli, api, "--secret-key-file", str(file)) == {"secretKey": "hidden"}
+
+
+def test_create__options_override_the_file(
+    widgets_cli: CommandGroup, api: RecordingApi, tmp_path: Path
+) -> None:
+    file = tmp_path / "widget.json"
+    file.write_text(json.dumps({"name": "file", "size": {"width": 1}, "unknown": 1}))
+    body = create_body(widgets_cli, api, "--file", str(file), "--name", "b", "--height", "2")
+    assert body == {"name": "b", "size": {"width": 1, "height": 2}, "unknown": 1}
+
+
+def test_create__prints_the_id_and_the_status_lines(
+    widgets_cli: CommandGroup, api: RecordingApi
+) -> None:
+    result = run(widgets_cli, "create", "--name", "a")
+    assert (result.stdout, result.stderr) == ("w-1\n", "widget w-1 is created\n")
+    assert json.loads(run(widgets_cli, "create", "--json").stdout) == {"id": "w-1"}
+
+
+def test_create__invalid_json_exits_2(widgets_cli: CommandGroup, api: RecordingApi) -> None:
+    result = run(widgets_cli, "create", "--extra", "{")
+    assert (result.exit_code, api.requests) == (2, [])
+    assert "'{' is not valid JSON" in result.stderr
+
+
+def test_create_help__states_descriptions_defaults_and_required_fields(
+    widgets_cli: CommandGroup,
+) -> None:
+    text = " ".join(run(widgets_cli, "create", "--help").stdout.split())
+    assert "Display name of the blue widget. [required]" in text
+    assert "Color. [default: RED]" in text
+    assert "Tags. Repeatable. [default: new]" in text
+    assert "Weight in kg." in text
+    assert "Whether" not in text
+    assert "[default: yes]" in text
+
+
+def test_update__sends_the_given_fields_only(widgets_cli: CommandGroup, api: RecordingApi) -> None:
+    result = run(widgets_cli, "update", "w/1", "--name", "b", "--clear", "weight", "--clear", "tag")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "blue widget w/1 is updated\n"
+    assert api.requests == [("PATCH", "/widgets/w%2F1", {"name": "b", "weight": None, "tags": []})]
+
+
+@pytest.mark.parametrize("words", [(), ("--clear", "name"), ("--clear", "nope")])
+def test_update__without_a_field_or_with_an_unknown_one_exits_2(
+    widgets_cli: CommandGroup, api: RecordingApi, words: tuple[str, ...]
+) -> None:
+    assert run(widgets_cli, "update", "w-1", *words).exit_code == 2
+    assert api.requests == []
+
+
+def test_list__sends_the_given_filters(widgets_cli: CommandGroup, api: RecordingApi) -> None:
+    assert run(widgets_cli, "list").exit_code == 0
+    assert run(widgets_cli, "list", "--agent", "a", "--old", "--limit", "3").exit_code == 0
+    unfiltered, filtered = (parameters for _, _, parameters in api.requests)
+    assert unfiltered == {"limit": 50, "agentId": None, "old": None}
+    assert filtered == {"limit": 3, "agentId": "a", "old": True}
+
+
+def test_delete__dry_run_deletes_nothing_and_yes_deletes_with_the_etag(
+    widgets_cli: CommandGroup, api: RecordingApi
+) -> None:
+    dry_run = run(widgets_cli, "delete", "w-1", "--dry-run")
+    assert dry_run.stderr == "would delete blue widget w-1; nothing was changed\n"
+    assert run(widgets_cli, "delete", "w-1").exit_code == 2
+    assert run(widgets_cli, "delete", "w-1", "--yes").stderr == "blue widget w-1 is deleted\n"
+    assert api.requests[-1] == ("DELETE", "/widgets/w-1", '"3"')
+    assert [method for method, *_ in api.requests].count("DELETE") == 1
+
+
+def test_switches_and_actions__send_their_requests(
+    widgets_cli: CommandGroup, api: RecordingApi
+) -> None:
+    assert run(widgets_cli, "disable", "w-1").stderr == "blue widget w-1 is disabled\n"
+    assert run(widgets_cli, "enable", "w-1").stderr == "blue widget w-1 is enabled\n"
+    assert run(widgets_cli, "paint", "w-1").exit_code == 0
+    assert api.requests == [
+        ("PATCH", "/widgets/w-1", {"enabled": False}),
+        ("PATCH", "/widgets/w-1", {"enabled": True}),
+        ("POST", "/widgets/w-1/paint", {}),
+    ]
+
+
+def test_group_help__builds_no_schema_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = CommandGroup("widgets", help="Manage widgets.")
+    widgets = Resource(group=group, noun="widget", path="/widgets")
+    widgets.add_create("no.such.module:Schema", help="Create a widget.", describe=lambda _: ())
+    widgets.add_show(help="Show a widget.")
+    assert "create  Create a widget." in run(group, "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("annotation", "expected"),
+    [
+        (Annotated[int | None, Field(ge=1)], (int, None, False)),
+        (list[Annotated[str, Field(max_length=3)]], (str, None, True)),
+        (list[Size], (str, "JSON", True)),
+        (Literal["a", "b"] | None, (Literal["a", "b"], None, False)),
+        (Size | None, (str, "JSON", False)),
+        (SecretStr, (str, "FILE", False)),
+        (int | list[int], (str, "JSON", False)),
+    ],
+)
+def test_option_type__follows_the_annotation(annotation: Any, expected: tuple[Any, ...]) -> None:
+    derived = option_type(annotation)
+    assert (derived.type, derived.metavar, derived.is_list) == expected
+
+
+def test_create_options__new_field_is_a_new_option() -> None:
+    class Extended(WidgetCreate):
+        max_retries: int = 3
+
+    names = [option.label for option in create_options(Extended, "widget", {})]
+    assert "max-retries" in names
+    assert len(names) == len(WidgetCreate.model_fields) + 1
