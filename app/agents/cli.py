@@ -44,5 +44,7 @@ agents.add_create(
     help="Create an agent and print its ID.",
     describe=describe_created,
 )
-agents.add_update("app.agents.schemas:AgentPatch", options=OPTIONS)
+agents.add_update(
+    "app.agents.schemas:AgentPatch", "app.agents.schemas:AgentCreate", options=OPTIONS
+)
 agents.add_delete(help="Delete an agent that no run or benchmark refers to.")

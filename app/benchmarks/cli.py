@@ -110,13 +110,15 @@ def parse_kpi(text: str) -> Any:
 
 
 OPTIONS = {
-    "datasetRef": FieldOption("--dataset", help="Name of the dataset to read."),
-    "runName": FieldOption(help="Run of the dataset to read (default: its newest)."),
+    "datasetRef": FieldOption("--dataset"),
     "taskDef": FieldOption("--task", help="The task of the agent."),
     "evaluates": FieldOption(
         "--agent", help="ID of an agent that may run (default: any agent).", ids_of="/agents"
     ),
-    "source": FieldOption(help="Trace source."),
+    "metadata": FieldOption(help="Metadata as a JSON object."),
+    "triggers": FieldOption(help="Triggers that start runs."),
+    "writeBack": FieldOption(help="Which values runs write back to the trace source."),
+    "judgeCalibration": FieldOption(help="Answers with gold scores that check the judge."),
     "metrics": FieldOption(
         metavar="NAME|JSON", help="Metric to compute, such as ROUGE.", parse=parse_metric
     ),
@@ -140,7 +142,11 @@ benchmarks.add_create(
     help="Create a benchmark and print its ID.",
     describe=describe_created,
 )
-benchmarks.add_update("app.benchmarks.schemas:BenchmarkPatch", options=OPTIONS)
+benchmarks.add_update(
+    "app.benchmarks.schemas:BenchmarkPatch",
+    "app.benchmarks.schemas:BenchmarkCreate",
+    options=OPTIONS,
+)
 benchmarks.add_delete(help="Delete a benchmark that no run refers to.")
 
 

@@ -238,7 +238,7 @@ class BenchmarkBody(WireModel):
         default=0.05, description="A run with a higher share of errors is INVALID."
     )
     keep_days: KeepDays | None = Field(
-        default=None, description="Age in days at which runs are deleted."
+        default=None, description="Age in days at which the traces of runs are deleted."
     )
     triggers: EventTriggers = Field(default_factory=EventTriggers)
     late_scores: LateScores = False

@@ -48,7 +48,7 @@ OPTIONS = {
     "benchmarkId": FieldOption(help="ID of the benchmark to run."),
     "agentId": FieldOption(help="ID of the agent to run."),
     "cronExpression": FieldOption("--cron", metavar="EXPR"),
-    "timezone": FieldOption("--tz", help="Time zone of the expression, an IANA name."),
+    "timezone": FieldOption("--tz"),
     "dstPolicy": FieldOption(
         "--dst", help="How wall-clock times that daylight saving skips or repeats are handled."
     ),
@@ -157,7 +157,10 @@ schedules.add_create(
     describe=describe_created,
 )
 schedules.add_update(
-    "app.schedules.schemas:SchedulePatch", options=OPTIONS, describe=describe_next_run
+    "app.schedules.schemas:SchedulePatch",
+    "app.schedules.schemas:ScheduleCreate",
+    options=OPTIONS,
+    describe=describe_next_run,
 )
 schedules.add_switches(
     enable="Enable a schedule and reset its failure count.",

@@ -112,7 +112,7 @@ def widgets_cli() -> CommandGroup:
         help="Create a widget.",
         describe=lambda widget: [f"widget {widget['id']} is created"],
     )
-    widgets.add_update(f"{__name__}:WidgetPatch")
+    widgets.add_update(f"{__name__}:WidgetPatch", f"{__name__}:WidgetCreate")
     widgets.add_delete(help="Delete a widget.")
     widgets.add_switches(enable="Enable a widget.", disable="Disable a widget.")
     widgets.add_action("paint", help="Paint a widget.", report=lambda _: None, body={})
@@ -205,6 +205,10 @@ def test_update__sends_the_given_fields_only(widgets_cli: CommandGroup, api: Rec
     assert api.requests == [("PATCH", "/widgets/w%2F1", {"name": "b", "weight": None, "tags": []})]
 
 
+def test_update_help__describes_fields_as_create_does(widgets_cli: CommandGroup) -> None:
+    assert "Weight in kg." in run(widgets_cli, "update", "--help").stdout
+
+
 @pytest.mark.parametrize("words", [(), ("--clear", "name"), ("--clear", "nope")])
 def test_update__without_a_field_or_with_an_unknown_one_exits_2(
     widgets_cli: CommandGroup, api: RecordingApi, words: tuple[str, ...]
@@ -268,6 +272,11 @@ def test_group_help__builds_no_schema_command(monkeypatch: pytest.MonkeyPatch) -
 def test_option_type__follows_the_annotation(annotation: Any, expected: tuple[Any, ...]) -> None:
     derived = option_type(annotation)
     assert (derived.type, derived.metavar, derived.is_list) == expected
+
+
+def test_create_options__override_of_an_unknown_field_is_an_error() -> None:
+    with pytest.raises(AssertionError, match="WidgetCreate has no field colour"):
+        create_options(WidgetCreate, "widget", {"colour": FieldOption()})
 
 
 def test_create_options__new_field_is_a_new_option() -> None:
