@@ -159,9 +159,9 @@ def test_list_commands__exist(name: str) -> None:
 
 @pytest.mark.xdist_group("sdks of models")  # it loads every module, and those with them
 def test_not_found_errors__of_resources_with_a_list_command_name_it() -> None:
-    from app.core.web.problem_pages import errors_page
+    from app.core.web.problem_pages import render_errors_page
 
-    errors_page()  # imports every module
+    render_errors_page()  # imports every module
     without_command = {"not-found", "nothing-to-plot", "webhook-secret-not-found"}
     without_command |= {"trigger-event-not-found"}
     codes = {kind.code for kind in subclasses(NotFound)} - without_command
