@@ -1,3 +1,5 @@
+"""Tables of runs and their results."""
+
 from datetime import datetime
 from typing import Any
 

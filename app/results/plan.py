@@ -1,4 +1,4 @@
-"""What a run will do, frozen when it starts: later edits change later runs only."""
+"""The plan of a run, frozen when it starts: later edits of a benchmark change later runs only."""
 
 import hashlib
 import json
@@ -31,16 +31,17 @@ class PlannedMetric(_Frozen):
         return MetricRef.of(self.key, self.options)
 
 
-# Which model answers, what it costs and how fast is what is measured, not how; what a run may not
-# begin any more is missing, and the run says so.
-_MEASURED = {
+# Harness options that do not change what a value means: the model itself is what the benchmark
+# measures, and its price and speed are results. A budget that runs out leaves traces missing, which
+# the validity of the run reports.
+_NOT_CONDITIONS = {
     "provider", "model", "base_url", "concurrency", "price", "judge_price", "prices", "run_tokens",
     "run_usd",
 }  # fmt: skip
 
 
 class SourceSelection(NamedTuple):
-    """Which source a run reads, which dataset of it, and with whose credentials."""
+    """What a run reads: the source, its dataset, and the agent whose credentials are used."""
 
     source: str
     dataset_ref: str | None
@@ -51,21 +52,21 @@ class SourceSelection(NamedTuple):
 
 
 class PlannedWriteBack(_Frozen):
-    """Which scores are written where the traces came from."""
+    """Which scores are written back to the source of the traces."""
 
     kpis: bool = False
     metrics: bool = False
 
 
 class PlannedBaseline(_Frozen):
-    """What the run is compared with unless another one is pinned; see `BaselineMode`."""
+    """The baseline of the run unless one is pinned; see `BaselineMode`."""
 
     mode: str = "PREVIOUS_VALID"
     runs: int = 1
 
 
 class PlannedJudgeCalibration(_Frozen):
-    """The judge that is watched, and the answers with gold scores that it is given."""
+    """The judge to calibrate, and the answers with gold scores that it is given."""
 
     metric: PlannedMetric
     answers: tuple[dict[str, Any], ...]
@@ -73,8 +74,9 @@ class PlannedJudgeCalibration(_Frozen):
 
 
 class PlanDifferences(NamedTuple):
-    """In what earlier plans differ: metrics (by column) and KPIs (by id) whose values mean
-    something else now, and all of it in words; `conditions` are those that touch every value.
+    """How a plan differs from earlier ones: the metrics (by column) and KPIs (by ID) whose values
+    are not comparable, and descriptions of all differences; `conditions` are the descriptions of
+    those that affect every value.
     """
 
     metrics: frozenset[str]
@@ -84,7 +86,7 @@ class PlanDifferences(NamedTuple):
 
 
 class RunPlan(_Frozen):
-    """`query` is what the source is asked for; secrets are read from the agent when needed."""
+    """Everything a run will do. It holds no secrets: those are read from the agent when needed."""
 
     benchmark_id: str
     benchmark_revision: int
@@ -114,7 +116,7 @@ class RunPlan(_Frozen):
 
     @property
     def source_selection(self) -> "SourceSelection":
-        """What is asked for, the name of the run apart."""
+        """What the run reads, without the name of the run of the source."""
         return SourceSelection(
             self.source,
             self.dataset_ref,
@@ -128,10 +130,10 @@ class RunPlan(_Frozen):
         return self.model_dump(mode="json")
 
     def fingerprint(self) -> str:
-        """Equal for two runs that do the same: metrics in their versions (with the models and prompts
-        of judges), formulas, where traces come from, and the conditions of a harness.
+        """Digest of everything that gives the values their meaning: source and dataset, metric versions
+        (which include the models and prompts of judges), formulas, and the conditions of a harness.
         """
-        meaning = {
+        document = {
             "source": self.source,
             "dataset": self.dataset_ref,
             "metrics": sorted((metric.column, metric.version) for metric in self.metrics),
@@ -139,60 +141,64 @@ class RunPlan(_Frozen):
             **({"lateScores": True} if self.late_scores else {}),
             **({"harness": _conditions(self.harness)} if self.harness is not None else {}),
         }
-        return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def compare_plans(earlier: Iterable[RunPlan], now: RunPlan) -> PlanDifferences:
-    """What of a plan cannot be compared with earlier ones, and what a reader should know of the
-    rest.
-    """
-    found = [_differences(before, now) for before in earlier]
+def compare_plans(earlier: Iterable[RunPlan], plan: RunPlan) -> PlanDifferences:
+    """The differences between a plan and any of the earlier plans."""
+    differences = [_compare(earlier_plan, plan) for earlier_plan in earlier]
     return PlanDifferences(
-        frozenset[str]().union(*(each.metrics for each in found)),
-        frozenset[str]().union(*(each.kpis for each in found)),
-        tuple(dict.fromkeys(said for each in found for said in each.descriptions)),
-        tuple(dict.fromkeys(said for each in found for said in each.conditions)),
+        frozenset(column for difference in differences for column in difference.metrics),
+        frozenset(kpi_id for difference in differences for kpi_id in difference.kpis),
+        _unique(text for difference in differences for text in difference.descriptions),
+        _unique(text for difference in differences for text in difference.conditions),
     )
 
 
-def _differences(before: RunPlan, now: RunPlan) -> PlanDifferences:
-    versions = {metric.column: metric.version for metric in before.metrics}
+def _compare(earlier: RunPlan, plan: RunPlan) -> PlanDifferences:
+    versions = {metric.column: metric.version for metric in earlier.metrics}
     metrics = frozenset(
-        metric.column for metric in now.metrics if versions.get(metric.column) != metric.version
+        metric.column for metric in plan.metrics if versions.get(metric.column) != metric.version
     )
-    formulas = {kpi.id: format_formula(kpi.formula) for kpi in before.kpis}
-    rewritten = {kpi.id for kpi in now.kpis if formulas.get(kpi.id) != format_formula(kpi.formula)}
-    touched = {
+    formulas = {kpi.id: format_formula(kpi.formula) for kpi in earlier.kpis}
+    rewritten = {kpi.id for kpi in plan.kpis if formulas.get(kpi.id) != format_formula(kpi.formula)}
+    affected = {
         kpi.id
-        for kpi in now.kpis
+        for kpi in plan.kpis
         if any(column_of(ref.key) in metrics for ref in compile_formula(kpi.formula).references)
     }
-    conditions = tuple(_other_conditions(before, now))
-    told = [
-        *(f"{column} is measured by another version" for column in sorted(metrics & {*versions})),
+    conditions = tuple(_condition_differences(earlier, plan))
+    descriptions = [
+        *(f"{column} has another version" for column in sorted(metrics & {*versions})),
         *(f"{column} is new" for column in sorted(metrics - {*versions})),
         *(
             f"the KPI {kpi.name} " + ("has another formula" if kpi.id in formulas else "is new")
-            for kpi in now.kpis
+            for kpi in plan.kpis
             if kpi.id in rewritten
         ),
         *conditions,
     ]
-    return PlanDifferences(metrics, frozenset(rewritten | touched), tuple(told), conditions)
+    return PlanDifferences(
+        metrics, frozenset(rewritten | affected), tuple(descriptions), conditions
+    )
 
 
-def _other_conditions(before: RunPlan, now: RunPlan) -> Iterator[str]:
-    if before.source != now.source:
-        yield f"its traces come from {now.source} instead of {before.source}"
-    if before.dataset_ref != now.dataset_ref:
-        yield f"its dataset is {now.dataset_ref} instead of {before.dataset_ref}"
-    if before.late_scores != now.late_scores:
-        yield "late scores are counted in one of the two only"
-    old, new = before.harness, now.harness
+def _unique(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))
+
+
+def _condition_differences(earlier: RunPlan, plan: RunPlan) -> Iterator[str]:
+    if earlier.source != plan.source:
+        yield f"its traces come from {plan.source} instead of {earlier.source}"
+    if earlier.dataset_ref != plan.dataset_ref:
+        yield f"its dataset is {plan.dataset_ref} instead of {earlier.dataset_ref}"
+    if earlier.late_scores != plan.late_scores:
+        yield "late scores are counted in only one of the two runs"
+    old, new = earlier.harness, plan.harness
     if (old and _conditions(old)) != (new and _conditions(new)):
         yield "the model works under other conditions (prompt, limits or judge)"
 
 
 def _conditions(harness: HarnessConfig) -> dict[str, Any]:
-    """Under which limits, and with which judge, a model works."""
-    return harness.model_dump(mode="json", exclude=_MEASURED)
+    """The options under which a model is measured: prompt, limits and judge."""
+    return harness.model_dump(mode="json", exclude=_NOT_CONDITIONS)

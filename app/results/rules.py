@@ -1,4 +1,4 @@
-"""Decisions about runs: which state may follow which, and whether a run can be trusted."""
+"""Decisions about runs: allowed state transitions, and whether the values of a run are valid."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ class TriggerType(StrEnum):
 
 
 class Validity(StrEnum):
-    """Whether the numbers of a run say something about the agent."""
+    """Whether enough of a run was measured for its values to describe the agent."""
 
     VALID = "VALID"
     INVALID = "INVALID"
@@ -46,13 +46,13 @@ RETRYABLE = frozenset({RunStatus.FAILED, RunStatus.CANCELLED})
 
 
 class IllegalTransition(Conflict):
-    """A run cannot go from its state to that one; a final state never changes."""
+    """The run cannot change to that state; a final state never changes."""
 
     code = "illegal-transition"
 
 
 class RunPurged(AppError):
-    """The traces of this run and their values were purged; its aggregates and KPIs are still there."""
+    """The traces of this run and their values were purged; its aggregates and KPIs remain."""
 
     code = "run-purged"
     status = 410
@@ -60,43 +60,44 @@ class RunPurged(AppError):
 
 
 def require_traces(run_id: str, purged_at: datetime | None) -> None:
-    """Raise `RunPurged` when what a run measured, trace by trace, is gone."""
+    """Raise `RunPurged` when the traces of a run were purged."""
     if purged_at is not None:
         raise RunPurged(
             f"the traces of the run {run_id} were purged at {purged_at:%Y-%m-%dT%H:%M:%SZ};"
-            " its aggregates (/metrics) and its KPIs stay. Start a new run to measure them again."
+            " its aggregates (/metrics) and KPIs remain. Start a new run to measure again."
         )
 
 
-def require_transition(run_id: str, now: RunStatus, then: RunStatus) -> None:
-    """Raise `IllegalTransition` unless `then` may follow `now`."""
-    if then not in NEXT_STATUSES.get(now, set()):
+def require_transition(run_id: str, status: RunStatus, target: RunStatus) -> None:
+    """Raise `IllegalTransition` unless `target` may follow `status`."""
+    if target not in NEXT_STATUSES.get(status, set()):
         raise IllegalTransition(
-            f"the run {run_id} is {now}; a {now} run cannot become {then}."
-            + (" It is final: start a new run instead." if now.is_final else "")
+            f"the run {run_id} is {status}; a {status} run cannot become {target}."
+            + (" It is final: start a new run instead." if status.is_final else "")
         )
 
 
 def require_retryable(run_id: str, status: RunStatus, retry_count: int) -> None:
-    """Raise `IllegalTransition` unless a new attempt may be made."""
+    """Raise `IllegalTransition` unless the run may be retried."""
     if status not in RETRYABLE:
         raise IllegalTransition(
-            f"the run {run_id} is {status}; only FAILED and CANCELLED runs are retried."
+            f"the run {run_id} is {status}; only FAILED and CANCELLED runs can be retried."
             " Start a new run instead."
         )
     if retry_count >= MAX_RETRIES:
         raise IllegalTransition(
-            f"the run {run_id} was retried {MAX_RETRIES} times already;"
-            " mend the cause, then start a new run"
+            f"the run {run_id} was already retried {MAX_RETRIES} times;"
+            " fix the cause, then start a new run"
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceTally:
-    """How the traces of a run fared.
+    """Counts of the traces of a run.
 
-    `covered`: neither lost nor without a text that a metric needs. `lost`: ended by
-    infrastructure or a judge. `failed` of `asked` measurements of the other traces broke.
+    `lost` traces ended with an infrastructure or judge error. `covered` traces are not lost and have
+    every text that a metric needs. `failed` counts failures among the `measurements`, which are one
+    for each metric and each trace that is not lost.
     """
 
     total: int
@@ -108,7 +109,7 @@ class TraceTally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidityVerdict:
-    """Shares are between 0 and 1."""
+    """Whether a run is valid, and why not; coverage and error share are between 0 and 1."""
 
     validity: Validity
     reasons: tuple[str, ...]
@@ -119,7 +120,7 @@ class ValidityVerdict:
 def assess_validity(
     tally: TraceTally, *, min_coverage: float, max_error_share: float
 ) -> ValidityVerdict:
-    """Whether enough of a run was measured; no trace at all is never valid."""
+    """Whether enough of a run was measured; a run without traces is invalid."""
     if tally.total == 0:
         return ValidityVerdict(
             validity=Validity.INVALID,
@@ -132,11 +133,11 @@ def assess_validity(
     error_share = max(tally.lost / tally.total, broken)
     reasons = []
     if coverage < min_coverage:
-        reasons.append(f"coverage is {coverage:.1%}, at least {min_coverage:.1%} is asked for")
+        reasons.append(f"coverage is {coverage:.1%}, below the required {min_coverage:.1%}")
     if error_share > max_error_share:
         reasons.append(
             f"{error_share:.1%} was lost to infrastructure, judge or metric errors,"
-            f" at most {max_error_share:.1%} may be"
+            f" above the allowed {max_error_share:.1%}"
         )
     return ValidityVerdict(
         validity=Validity.INVALID if reasons else Validity.VALID,
@@ -146,29 +147,31 @@ def assess_validity(
     )
 
 
-def add_reason(found: ValidityVerdict, reason: str | None) -> ValidityVerdict:
-    """The same, and invalid for one more reason where there is one."""
+def add_reason(verdict: ValidityVerdict, reason: str | None) -> ValidityVerdict:
+    """The verdict, made invalid by one more reason; unchanged without a reason."""
     if reason is None:
-        return found
-    return replace(found, validity=Validity.INVALID, reasons=(*found.reasons, reason))
+        return verdict
+    return replace(verdict, validity=Validity.INVALID, reasons=(*verdict.reasons, reason))
 
 
 def judge_error_reason(
     judge: str, gold: Sequence[float], scores: Sequence[float | None], *, max_error: float
 ) -> str | None:
-    """Why a judge is not to be trusted, by its scores of answers that people scored; None where it
-    is. Without half of the scores nothing is known.
+    """Why a judge cannot be trusted, from its scores of answers with gold scores; None when its mean
+    absolute error is within `max_error`. At least half of the answers must have a score.
     """
-    known = [
-        score - wanted for score, wanted in zip(scores, gold, strict=True) if score is not None
+    errors = [
+        score - gold_score
+        for score, gold_score in zip(scores, gold, strict=True)
+        if score is not None
     ]
-    if 2 * len(known) < len(gold):
-        return f"{judge} scored {len(known)} of {len(gold)} answers with gold scores only"
-    error = fsum(map(abs, known)) / len(known)
-    if error <= max_error:
+    if 2 * len(errors) < len(gold):
+        return f"{judge} scored only {len(errors)} of {len(gold)} answers with gold scores"
+    mean_error = fsum(map(abs, errors)) / len(errors)
+    if mean_error <= max_error:
         return None
-    leaning = "kinder" if fsum(known) > 0 else "stricter"
+    bias = "higher" if fsum(errors) > 0 else "lower"
     return (
-        f"the judge drifted: {judge} is {leaning} than the gold scores of {len(gold)} answers, by"
-        f" {error:.3g} in the mean, at most {max_error:g} may be"
+        f"the judge is not calibrated: {judge} scores {bias} than the gold scores of {len(gold)}"
+        f" answers, with a mean error of {mean_error:.3g} (limit {max_error:g})"
     )

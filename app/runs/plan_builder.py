@@ -1,4 +1,4 @@
-"""What a run will do, gathered from its benchmark and its agent."""
+"""Builds the plan of a run from its benchmark and its agent."""
 
 from sqlalchemy.orm import Session
 
@@ -29,10 +29,10 @@ from app.traces.registry import TRACE_SOURCES, TraceQuery
 
 
 def make_plan(session: Session, run_id: str, llm: LlmServer | None) -> RunPlan:
-    """The plan of a run as things stand now, with every model named that it will ask.
+    """The plan of a run from the current benchmark and agent, with the model of every judge.
 
-    Raises: `NotFound` or `Invalid` when a metric is not there any more or has other options;
-            `LlmNotConfigured` when one asks a model and there is none.
+    Raises: `NotFound` or `Invalid` when a metric was removed or has other options now;
+            `LlmNotConfigured` when a metric needs a model and none is configured.
     """
     run = get_run(session, run_id)
     benchmark, agent = get_benchmark(session, run.benchmark_id), get_agent(session, run.agent_id)
@@ -46,7 +46,7 @@ def make_plan(session: Session, run_id: str, llm: LlmServer | None) -> RunPlan:
         dataset_ref=benchmark.dataset_ref,
         run_name=run.run_name or benchmark.run_name,
         metrics=tuple(_metrics([parse_ref(metric) for metric in benchmark.metrics], kpis, llm)),
-        kpis=tuple(_planned(kpi) for kpi in kpis),
+        kpis=tuple(_planned_kpi(kpi) for kpi in kpis),
         min_coverage=benchmark.min_coverage,
         max_error_share=benchmark.max_error_share,
         late_scores=benchmark.late_scores,
@@ -54,20 +54,20 @@ def make_plan(session: Session, run_id: str, llm: LlmServer | None) -> RunPlan:
         write_back=PlannedWriteBack.model_validate(benchmark.write_back),
         cluster_field=benchmark.cluster_field,
         baseline=PlannedBaseline.model_validate(benchmark.baseline),
-        judge_calibration=_drift(benchmark, llm),
+        judge_calibration=_judge_calibration(benchmark, llm),
     )
-    return plan if run.rescore_of is None else _of_same_traces(session, plan, run.rescore_of)
+    return plan if run.rescore_of is None else _with_origin_selection(session, plan, run.rescore_of)
 
 
-def _of_same_traces(session: Session, plan: RunPlan, origin_id: str) -> RunPlan:
-    """The same plan over the traces that an earlier run has read, and as that one read them."""
+def _with_origin_selection(session: Session, plan: RunPlan, origin_id: str) -> RunPlan:
+    """The plan of a rescored run: what to read comes from its origin, whose traces it scores."""
     origin = RunPlan.model_validate(get_run(session, origin_id).plan)
-    read = ("agent_revision", "source", "dataset_ref", "run_name", "late_scores", "harness")
-    return plan.model_copy(update={name: getattr(origin, name) for name in read})
+    selection = ("agent_revision", "source", "dataset_ref", "run_name", "late_scores", "harness")
+    return plan.model_copy(update={name: getattr(origin, name) for name in selection})
 
 
 def trace_query(session: Session, plan: RunPlan, res: Resources) -> TraceQuery:
-    """What the source is asked for, with the credentials that the agent has now."""
+    """The query for the source, with the current credentials of the agent."""
     agent = get_agent(session, plan.agent_id)
     return TraceQuery(
         dataset_ref=plan.dataset_ref,
@@ -83,21 +83,21 @@ def trace_query(session: Session, plan: RunPlan, res: Resources) -> TraceQuery:
 def record_credentials_result(
     session: Session, plan: RunPlan, query: TraceQuery, res: Resources, *, refused: bool
 ) -> None:
-    """Keep on the agent whether its keys are taken, where the source asks for any."""
+    """Record on the agent whether the source accepted its keys; nothing for sources without keys."""
     if TRACE_SOURCES.get(plan.source).check is not None:
         record_credentials_check(session, plan.agent_id, query, res, refused=refused)
 
 
 def _metrics(
-    chosen: list[MetricRef], kpis: list[KpiDefinition], llm: LlmServer | None
+    refs: list[MetricRef], kpis: list[KpiDefinition], llm: LlmServer | None
 ) -> list[PlannedMetric]:
-    """The metrics of the benchmark, then those that only its formulas name."""
-    planned = {metric.column: metric for metric in (_metric(ref, llm) for ref in chosen)}
+    """The metrics of the benchmark, then those that only its formulas use."""
+    planned = {metric.column: metric for metric in (_metric(ref, llm) for ref in refs)}
     for kpi in kpis:
         for reference in compile_formula(kpi.formula).references:
             if column_of(reference.key) not in planned:
-                named = _metric(ref_of_column(reference.key), llm)
-                planned[named.column] = named
+                metric = _metric(ref_of_column(reference.key), llm)
+                planned[metric.column] = metric
     return list(planned.values())
 
 
@@ -110,24 +110,26 @@ def _metric(ref: MetricRef, llm: LlmServer | None) -> PlannedMetric:
     )
 
 
-def _drift(benchmark: Benchmark, llm: LlmServer | None) -> PlannedJudgeCalibration | None:
+def _judge_calibration(
+    benchmark: Benchmark, llm: LlmServer | None
+) -> PlannedJudgeCalibration | None:
     if benchmark.judge_calibration is None:
         return None
-    watched = JudgeCalibration.model_validate(benchmark.judge_calibration)
-    [ref] = metric_refs([watched.metric])
+    calibration = JudgeCalibration.model_validate(benchmark.judge_calibration)
+    [ref] = metric_refs([calibration.metric])
     return PlannedJudgeCalibration(
         metric=_metric(ref, llm),
-        answers=tuple(answer.model_dump(by_alias=False) for answer in watched.answers),
-        max_error=watched.max_error,
+        answers=tuple(answer.model_dump(by_alias=False) for answer in calibration.answers),
+        max_error=calibration.max_error,
     )
 
 
 def _with_model(ref: MetricRef, llm: LlmServer | None) -> MetricRef:
-    """The metric with the model that it will ask, so that the run keeps to that one."""
+    """The metric with its model as an option: a later change of the default keeps the run as it is."""
     if llm is None:
         raise LlmNotConfigured(
-            f"{ref.key} asks a model, and no server of models is configured; set"
-            " MOSAICO_LLM_BASE_URL for the workers, or take it out of the benchmark."
+            f"{ref.key} needs a model, and no model server is configured; set"
+            " MOSAICO_LLM_BASE_URL for the workers, or remove the metric from the benchmark."
         )
     options = dict(ref.options)
     if options.get("model"):
@@ -137,13 +139,12 @@ def _with_model(ref: MetricRef, llm: LlmServer | None) -> MetricRef:
     if model is None:
         variable = "MOSAICO_LLM_MODEL" if is_chat else "MOSAICO_EMBEDDINGS_MODEL"
         raise LlmNotConfigured(
-            f"{ref.key} says not which model it asks; give it the option model, or set {variable}"
-            " for the workers."
+            f"{ref.key} has no model; set its option model, or {variable} for the workers."
         )
     return MetricRef.of(ref.key, {**options, "model": model})
 
 
-def _planned(kpi: KpiDefinition) -> PlannedKpi:
+def _planned_kpi(kpi: KpiDefinition) -> PlannedKpi:
     return PlannedKpi(
         id=kpi.id,
         revision=kpi.revision,

@@ -1,4 +1,4 @@
-"""Following a run from outside: what is said about it, and when."""
+"""Progress of a run on the command line: what to print, and when."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -15,35 +15,35 @@ JSON = dict[str, Any]
 
 STEP_PERCENT = 10
 SILENCE_S = 30.0
-PATIENCE_S = 60.0
+MAX_OUTAGE_S = 60.0
 RECONNECT_S = 0.5
 
 
 class ProgressReporter:
-    """When a line about a run is due where lines stay: at the start, at every tenth of the traces,
-    and after 30 s of silence.
+    """Decides when a log gets a progress line: at the start, at each tenth of the traces, and after
+    30 s without a line.
     """
 
     def __init__(self) -> None:
-        self._told: tuple[str, int] | None = None
-        self._told_at = 0.0
+        self._printed_stage: tuple[str, int] | None = None
+        self._printed_at = 0.0
 
     def is_due(self, run: JSON, now_s: float) -> bool:
         stage = (run["status"], (percent(run) or 0) // STEP_PERCENT)
-        due = stage != self._told or now_s - self._told_at >= SILENCE_S
+        due = stage != self._printed_stage or now_s - self._printed_at >= SILENCE_S
         if due:
-            self._told, self._told_at = stage, now_s
+            self._printed_stage, self._printed_at = stage, now_s
         return due
 
 
 def percent(run: JSON) -> int | None:
-    """How much of the run is measured; None while the number of its traces is not known."""
+    """Percentage of measured traces; None while the number of traces is not known."""
     total = run["tracesTotal"]
     return 100 * int(run["tracesProcessed"]) // int(total) if total else None
 
 
 def describe_run(run: JSON) -> str:
-    """One line about a run: where it stands, or how it ended and why."""
+    """One line about a run: its progress, or its outcome with the reasons."""
     if run["status"] == RunStatus.PENDING:
         return "PENDING waits for a worker"
     if not RunStatus(run["status"]).is_final:
@@ -66,7 +66,7 @@ def describe_run(run: JSON) -> str:
 
 
 def duration_s(run: JSON) -> float | None:
-    """Seconds from the start of a run to its end; None before."""
+    """Seconds from the start of a run to its end; None while it runs."""
     if not (run["startedAt"] and run["completedAt"]):
         return None
     started, ended = (datetime.fromisoformat(run[name]) for name in ("startedAt", "completedAt"))
@@ -74,9 +74,9 @@ def duration_s(run: JSON) -> float | None:
 
 
 def run_exit_code(run: JSON) -> int:
-    """0 when the run completed and its numbers can be trusted, 3 otherwise."""
-    trusted = run["status"] == RunStatus.COMPLETED and run["validity"] == Validity.VALID
-    return 0 if trusted else EXIT_UNSUCCESSFUL
+    """0 when the run completed and is valid, 3 otherwise."""
+    is_valid = run["status"] == RunStatus.COMPLETED and run["validity"] == Validity.VALID
+    return 0 if is_valid else EXIT_UNSUCCESSFUL
 
 
 def follow_run(
@@ -86,23 +86,23 @@ def follow_run(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[JSON]:
-    """The run whenever it changes or the service gives a sign of life, until it has ended.
+    """The run, again at each change and each keep-alive event, until it has ended.
 
-    A service that goes away while it is watched is waited for, up to a minute.
-    Raises: `ServiceUnreachable` or `Unavailable` after that, or at once when it was never there.
+    When the service becomes unreachable, it is tried again for up to a minute.
+    Raises: `ServiceUnreachable` or `Unavailable` after that, or immediately at the first request.
     """
     run: JSON | None = None
     last_id: str | None = None
-    heard_at = clock()
+    last_event_at = clock()
     while run is None or not RunStatus(run["status"]).is_final:
         try:
             for event in api.events(f"{path}/events", last_id):
-                heard_at, last_id = clock(), event.id or last_id
+                last_event_at, last_id = clock(), event.id or last_id
                 run = event.data or run
                 if run is not None:
                     yield run
         except (ServiceUnreachable, Unavailable):
-            if run is None or clock() - heard_at > PATIENCE_S:
+            if run is None or clock() - last_event_at > MAX_OUTAGE_S:
                 raise
         if run is None or not RunStatus(run["status"]).is_final:
             sleep(RECONNECT_S)

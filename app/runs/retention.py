@@ -1,9 +1,9 @@
-"""How long runs are kept: until somebody deletes them, or as long as their benchmark says.
+"""Deletion and purge of runs.
 
-A run that is deleted is gone at once, and so is what a purge takes from a run: its traces and their
-values. The rows themselves, which may be millions, go after it in jobs, a stretch of positions in
-each transaction. What a purge leaves are the run, its aggregates and its KPIs: the history. A run that is pinned as
-baseline is not purged.
+A deleted run disappears with everything it measured. A purge removes the traces of a run and their
+values, and keeps the run, its aggregates and its KPIs: the history. Both take effect at once; the
+rows, which may be millions, are deleted afterwards by jobs, a range of positions per transaction.
+A run that is pinned as a baseline is never purged.
 """
 
 from collections.abc import Callable
@@ -30,65 +30,65 @@ ROWS_PER_BATCH = 10_000
 A_DAY: ColumnElement[timedelta] = literal_column("INTERVAL '1 day'")
 
 
-# The scores of such a run are still on their way to where its traces came from.
+# The write-back still needs the traces of such a run.
 _IS_WRITTEN_BACK = func.coalesce(
     BenchmarkRun.write_back["status"].astext.in_(("PENDING", "WRITING")), false()
 )
 
 
 class RunIsBaseline(Conflict):
-    """The run is the pinned baseline of later ones; unpin it, or pin another run, then delete it."""
+    """The run is a pinned baseline; unpin it or pin another run, then delete it."""
 
     code = "run-is-baseline"
 
 
 class PurgeCounts(NamedTuple):
-    """How much a purge would take, before it does."""
+    """What a purge would remove."""
 
     runs: int
     traces: int
 
 
 def purge_expired_runs(session: Session, now: datetime) -> int:
-    """Purge some of the runs that ended more than the `keepDays` of their benchmark ago; returns
-    how many. Call again, in a new transaction, until it is 0.
+    """Purge a batch of the runs that ended more than the `keepDays` of their benchmark ago; returns
+    its size. Call it again, in a new transaction, until it returns 0.
     """
-    return _purge_some(session, _past_their_days(now), now)
+    return _purge_batch(session, _select_expired(now), now)
 
 
 def purge_runs_before(
-    session: Session, moment: datetime, now: datetime, *, benchmark_id: str | None = None
+    session: Session, cutoff: datetime, now: datetime, *, benchmark_id: str | None = None
 ) -> int:
-    """The same for runs that ended before a moment, whatever their benchmark says."""
-    return _purge_some(session, _before(moment, benchmark_id), now)
+    """Purge a batch of the runs that ended before a time, regardless of `keepDays`; returns its size."""
+    return _purge_batch(session, _select_before(cutoff, benchmark_id), now)
 
 
 def count_runs_before(
-    session: Session, moment: datetime, *, benchmark_id: str | None = None
+    session: Session, cutoff: datetime, *, benchmark_id: str | None = None
 ) -> PurgeCounts:
-    """What `purge_runs_before` would take."""
-    old = _before(moment, benchmark_id).subquery()
+    """What `purge_runs_before` would remove in all its batches."""
+    old = _select_before(cutoff, benchmark_id).subquery()
     traces = func.coalesce(func.sum(old.c.traces_processed), 0)
     return PurgeCounts(*session.execute(select(func.count(), traces).select_from(old)).one())
 
 
-def _past_their_days(now: datetime) -> Select[str, int]:
+def _select_expired(now: datetime) -> Select[str, int]:
     too_old = BenchmarkRun.completed_at < now - Benchmark.keep_days * A_DAY
     return (
-        _unpurged()
+        _select_purgeable()
         .join(Benchmark, Benchmark.id == BenchmarkRun.benchmark_id)
         .where(Benchmark.keep_days.is_not(None), too_old)
     )
 
 
-def _before(moment: datetime, benchmark_id: str | None) -> Select[str, int]:
-    statement = _unpurged().where(BenchmarkRun.completed_at < moment)
+def _select_before(cutoff: datetime, benchmark_id: str | None) -> Select[str, int]:
+    statement = _select_purgeable().where(BenchmarkRun.completed_at < cutoff)
     if benchmark_id is not None:
         statement = statement.where(BenchmarkRun.benchmark_id == benchmark_id)
     return statement
 
 
-def _unpurged() -> Select[str, int]:
+def _select_purgeable() -> Select[str, int]:
     return select(BenchmarkRun.id, BenchmarkRun.traces_processed).where(
         BenchmarkRun.status.in_(FINAL),
         BenchmarkRun.purged_at.is_(None),
@@ -97,7 +97,7 @@ def _unpurged() -> Select[str, int]:
     )
 
 
-def _purge_some(session: Session, old: Select[str, int], now: datetime) -> int:
+def _purge_batch(session: Session, old: Select[str, int], now: datetime) -> int:
     run_ids = list(session.scalars(old.order_by(BenchmarkRun.seq).limit(RUNS_PER_BATCH)))
     for run_id in run_ids:
         _purge(session, run_id, now)
@@ -105,7 +105,7 @@ def _purge_some(session: Session, old: Select[str, int], now: datetime) -> int:
 
 
 def _purge(session: Session, run_id: str, now: datetime) -> None:
-    run = _ended(session, run_id)
+    run = _lock_ended(session, run_id)
     if run.purged_at is not None:
         return
     collection_id, run.collection_id, run.purged_at = run.collection_id, None, now
@@ -114,8 +114,10 @@ def _purge(session: Session, run_id: str, now: datetime) -> None:
     _drop(session, run.seq, collection_id)
 
 
-def _ended(session: Session, run_id: str) -> BenchmarkRun:
-    """A run that has ended, locked after its shards, as a step that stores a shard does it."""
+def _lock_ended(session: Session, run_id: str) -> BenchmarkRun:
+    """A run that has ended, locked. Its shards are locked first, in the order in which storing a shard
+    takes the two locks: any other order could deadlock with it.
+    """
     seq = session.scalar(select(BenchmarkRun.seq).where(BenchmarkRun.id == run_id))
     if seq is not None:
         queries.lock_shards(session, seq)
@@ -126,24 +128,24 @@ def _ended(session: Session, run_id: str) -> BenchmarkRun:
 
 
 def _drop(session: Session, run_seq: int, collection_id: int | None) -> None:
-    """Put on the queue what deletes the values of a run, and its traces unless others use them."""
+    """Enqueue the deletion of the values of a run, and of its traces unless other runs use them."""
     enqueue(session, "runs.drop_results", run_seq=run_seq)
     if collection_id is not None:
         _drop_unless_shared(session, collection_id)
 
 
 def delete_run(session: Session, run_id: str) -> None:
-    """Delete a run that has ended with its history, and put on the queue what deletes all that it
-    measured; its traces too, unless another run judges them as well.
+    """Delete a run that has ended with its history, and enqueue the deletion of its values, and of
+    its traces unless another run scores them too.
     """
-    run = _ended(session, run_id)
+    run = _lock_ended(session, run_id)
     seq, collection_id, benchmark_id = run.seq, run.collection_id, run.benchmark_id
     session.delete(run)
     try:
         session.flush()
     except IntegrityError:
         raise RunIsBaseline(
-            f"the run {run_id} is the baseline of later ones;"
+            f"the run {run_id} is a pinned baseline;"
             f" DELETE /api/v1/benchmarks/{benchmark_id}/baseline first, or pin another run"
         ) from None
     _drop(session, seq, collection_id)
@@ -153,25 +155,27 @@ def _drop_unless_shared(session: Session, collection_id: int) -> None:
     collection = lock_for_deletion(session, collection_id)
     shared = select(BenchmarkRun.seq).where(BenchmarkRun.collection_id == collection_id)
     if session.scalar(shared.limit(1)) is None:
-        collection.completed_at = None  # so that no run takes it over any more
+        collection.completed_at = None  # a new run cannot take it over any more
         session.flush()
         enqueue(session, "runs.drop_traces", collection_id=collection_id)
 
 
 def drop_results(job: JobContext, run_seq: int) -> None:
     """Delete the values of a run that was deleted or purged."""
-    ours = TraceResult.run_seq == run_seq
+    of_run = TraceResult.run_seq == run_seq
     with job.resources.db.read() as session:
-        last = session.scalar(select(func.max(TraceResult.position)).where(ours))
+        last = session.scalar(select(func.max(TraceResult.position)).where(of_run))
 
     def drop(session: Session, first: int, last: int) -> None:
-        session.execute(delete(TraceResult).where(ours, TraceResult.position.between(first, last)))
+        session.execute(
+            delete(TraceResult).where(of_run, TraceResult.position.between(first, last))
+        )
 
     delete_in_batches(job, -1 if last is None else last, drop)
 
 
 def drop_traces(job: JobContext, collection_id: int) -> None:
-    """Delete a collection that no run judges."""
+    """Delete a collection that no run uses."""
     with job.resources.db.read() as session:
         collection = session.get(Collection, collection_id)
     if collection is None:

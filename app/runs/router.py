@@ -1,3 +1,5 @@
+"""HTTP routes of benchmark runs."""
+
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
@@ -37,7 +39,7 @@ router = APIRouter(prefix="/benchmark-runs", tags=["benchmark runs"], responses=
 COLUMNS = RunView.model_fields.keys() - {"results", "write_back"}
 
 SVG = "image/svg+xml"
-# As many as the mean of the last runs may be made of.
+# The largest number of runs that the baseline mode MEAN_OF_LAST averages.
 MOST_BASES = 30
 
 RunId = Annotated[str, Path(alias="runId")]
@@ -47,7 +49,7 @@ RunId = Annotated[str, Path(alias="runId")]
     "", status_code=201, response_model=RunView, dependencies=[Depends(require_role("run"))]
 )
 def start_run(body: RunCreate, once: Idempotent) -> Response:
-    """Start a benchmark run. It is executed in the background: watch it at `/{runId}/events`."""
+    """Start a benchmark run. It runs in the background; follow it at `/{runId}/events`."""
     return once(
         body,
         lambda session: run_view(
@@ -75,7 +77,7 @@ def list_runs(
     ] = None,
     until: Annotated[datetime | None, Query(alias="to", description="Created before.")] = None,
 ) -> Page[RunView]:
-    """The runs, newest first."""
+    """List runs, newest first."""
     rows = queries.list_runs(
         res.db,
         page,
@@ -117,7 +119,7 @@ def get_run(run_id: RunId, res: Res) -> RunView:
 
 @router.post("/{runId}/cancel", dependencies=[Depends(require_role("run"))])
 def cancel_run(run_id: RunId, res: Res) -> RunView:
-    """Cancel a run that is pending or running; its workers stop at their next step."""
+    """Cancel a pending or running run; its workers stop at their next checkpoint."""
     with res.db.begin() as session:
         return run_view(service.cancel_run(session, run_id, res.clock()))
 
@@ -129,7 +131,7 @@ def cancel_run(run_id: RunId, res: Res) -> RunView:
     dependencies=[Depends(require_role("run"))],
 )
 def retry_run(run_id: RunId, once: Idempotent) -> Response:
-    """Start a new run like one that failed or was cancelled, at most three times in a row."""
+    """Start a new attempt of a run that failed or was cancelled, at most three times."""
     return once(
         None, lambda session: run_view(service.retry_run(session, run_id)), location=_address
     )
@@ -142,8 +144,8 @@ def retry_run(run_id: RunId, once: Idempotent) -> Response:
     dependencies=[Depends(require_role("run"))],
 )
 def rescore_run(run_id: RunId, once: Idempotent) -> Response:
-    """Judge the traces of a completed run once more, by the metrics, formulas and baseline of now.
-    Their source is not asked again, and the old values stay.
+    """Score the traces of a completed run again in a new run, with the current metrics, formulas and
+    baseline. The source is not read again, and the values of the old run stay.
     """
     return once(
         None, lambda session: run_view(service.rescore_run(session, run_id)), location=_address
@@ -152,7 +154,7 @@ def rescore_run(run_id: RunId, once: Idempotent) -> Response:
 
 @router.get("/{runId}/results", dependencies=[Depends(require_role("read"))])
 def list_run_results(run_id: RunId, res: Res, page: PageParams) -> Page[TraceResultView]:
-    """What was measured, trace by trace, in the order of the source."""
+    """List the measured traces with their values, in the order of the source."""
     with res.db.read() as session:
         run = queries.get_run(session, run_id)
         rules.require_traces(run.id, run.purged_at)
@@ -163,7 +165,7 @@ def list_run_results(run_id: RunId, res: Res, page: PageParams) -> Page[TraceRes
 
 @router.get("/{runId}/metrics", dependencies=[Depends(require_role("read"))])
 def list_run_metrics(run_id: RunId, res: Res) -> Page[MetricAggregateView]:
-    """The metrics of a completed run: mean, spread, percentiles, and how much was missing."""
+    """List the metrics of a completed run: mean, standard deviation, percentiles, missing values."""
     with res.db.read() as session:
         metrics = queries.list_run_metrics(session, queries.get_run(session, run_id).seq)
         return Page(items=[MetricAggregateView.model_validate(metric) for metric in metrics])
@@ -174,12 +176,12 @@ def list_run_llm_usage(run_id: RunId, res: Res) -> Page[LlmUsageView]:
     """What a run spent on the models that its metrics asked; none of it is the agent's cost."""
     with res.db.read() as session:
         usage_rows = list_llm_usage(session, queries.get_run(session, run_id).seq)
-        return Page(items=[LlmUsageView.model_validate(each) for each in usage_rows])
+        return Page(items=[LlmUsageView.model_validate(usage) for usage in usage_rows])
 
 
 @router.get("/{runId}/kpis", dependencies=[Depends(require_role("read"))])
 def list_run_kpis(run_id: RunId, res: Res) -> Page[KpiValueView]:
-    """The KPI values of a completed run, by name."""
+    """List the KPI values of a completed run, by name."""
     with res.db.read() as session:
         kpis = get_kpis_of_run(session, queries.get_run(session, run_id).seq)
         return Page(items=[KpiValueView.model_validate(kpi) for kpi in kpis])
@@ -191,7 +193,7 @@ def list_run_kpis(run_id: RunId, res: Res) -> Page[KpiValueView]:
     dependencies=[Depends(require_role("read"))],
 )
 def follow_run(run_id: RunId, request: Request, res: Res, hub: Hub) -> StreamingResponse:
-    """The run as server-sent events, one whenever it changes, until it has ended."""
+    """Stream the run as server-sent events: one for each change, until it has ended."""
 
     def snapshot() -> EventSnapshot | None:
         run = run_columns_view(queries.get_run_columns(res.db, run_id))
@@ -211,19 +213,19 @@ def run_view(run: BenchmarkRun) -> RunView:
     return run_columns_view({name: getattr(run, name) for name in (*COLUMNS, "write_back")})
 
 
-def run_columns_view(held: Mapping[str, Any]) -> RunView:
-    columns = {name: held[name] for name in COLUMNS}
+def run_columns_view(row: Mapping[str, Any]) -> RunView:
+    columns = {name: row[name] for name in COLUMNS}
     return RunView(
         **columns,
-        write_back=write_back_view(held["write_back"]),
-        results=f"/api/v1/benchmark-runs/{held['id']}/results",
+        write_back=write_back_view(row["write_back"]),
+        results=f"/api/v1/benchmark-runs/{row['id']}/results",
     )
 
 
-def write_back_view(noted: dict[str, Any] | None) -> WriteBackView | None:
-    if noted is None:
+def write_back_view(state: dict[str, Any] | None) -> WriteBackView | None:
+    if state is None:
         return None
-    return WriteBackView(**{name: noted[name] for name in WriteBackView.model_fields})
+    return WriteBackView(**{name: state[name] for name in WriteBackView.model_fields})
 
 
 def trace_result_view(columns: list[str], row: MeasuredTrace) -> TraceResultView:

@@ -1,3 +1,5 @@
+"""Request and response bodies of benchmark runs."""
+
 from datetime import datetime
 from typing import Literal
 
@@ -8,19 +10,20 @@ from app.kpis.verdicts import RunVerdict, ValueVerdict
 
 
 class RunCreate(WireModel):
-    """What to run. A client may only say MANUAL: the other triggers are the service's own."""
+    """A run to start. Clients may send MANUAL only; the other triggers belong to the service."""
 
     benchmark_id: Identifier
     agent_id: Identifier
     trigger_type: Literal["MANUAL"] = "MANUAL"
     run_name: ShortText | None = Field(
-        default=None, description="Run of the dataset to read instead of the benchmark's own."
+        default=None,
+        description="Run of the dataset to read; the default is that of the benchmark.",
     )
 
 
 class WriteBackView(WireModel):
-    """How far the scores of a run were written where its traces came from: PENDING, WRITING,
-    WRITTEN, FAILED, or SUPERSEDED by a later run. `written` counts the scores that were accepted there.
+    """The write-back of a run's scores to the source of its traces: PENDING, WRITING, WRITTEN,
+    FAILED, or SUPERSEDED by a later run. `written` counts the scores that the source has accepted.
     """
 
     status: str
@@ -30,11 +33,11 @@ class WriteBackView(WireModel):
 
 
 class RunView(WireModel):
-    """A run. `metrics_computed` values were computed for it, `metrics_reused` taken from earlier runs
-    on the same traces; `rescoreOf` is the run whose traces it judges once more. `verdict` tells how it
-    stands beside its baseline, or as `reason` why it was not compared; runs of one `fingerprint` are one
-    history, whose numbers mean the same. `results` is the address of what was measured, trace by trace; after
-    `purged_at` it is gone, while aggregates and KPIs stay.
+    """A run. `metricsComputed` counts the values computed for it, `metricsReused` those taken from
+    earlier runs over the same traces. `rescoreOf` is the run whose traces it scores again. `verdict`
+    compares it with its baseline, or has the `reason` why it was not compared. Runs with the same
+    `fingerprint` are comparable. `results` is the URL of its measured traces, which are gone after
+    `purgedAt`; aggregates and KPIs remain.
     """
 
     id: str
@@ -68,7 +71,7 @@ class RunView(WireModel):
 
 
 class MissingValueView(WireModel):
-    """Why a value is missing: the metric was skipped, or its provider failed."""
+    """Why a value is missing: the metric was skipped or failed."""
 
     skipped: str | None = None
     failed: str | None = None
@@ -76,8 +79,8 @@ class MissingValueView(WireModel):
 
 
 class TraceResultView(WireModel):
-    """One measured trace. A value is null when it is missing, and `missing` says why; `reasons` are
-    those that models gave for their scores.
+    """One measured trace. A missing value is null, with its cause in `missing`; `reasons` holds the
+    reasons that judges gave for their scores.
     """
 
     trace_id: str
@@ -108,8 +111,9 @@ class LlmUsageView(WireModel):
 
 
 class MetricAggregateView(WireModel):
-    """A metric over a run. `std` is the sample standard deviation; `missing` counts by reason.
-    `verdict.repeats` has pass@k and its kin, where a pass or fail was tried several times an item.
+    """The aggregate of a metric over a run. `std` is the sample standard deviation; `missing` counts
+    missing values by reason. `verdict.repeats` has pass@k statistics when a pass-or-fail metric was
+    measured in several trials per item.
     """
 
     metric: str

@@ -35,9 +35,8 @@ def create_run(
     retry_of: BenchmarkRun | None = None,
     rescore_of: BenchmarkRun | None = None,
 ) -> BenchmarkRun:
-    """Insert a PENDING run and its first job; `trigger_event_id` names what started it.
-
-    `rescore_of` is a run whose collection it judges instead of one of its own.
+    """Insert a PENDING run and its first job. `trigger_event_id` is the ID of the trigger event that
+    started it; `rescore_of` is a run whose collection it scores instead of reading one.
 
     Raises: `NotFound` for an unknown benchmark or agent, `Invalid` when the benchmark does not
             evaluate the agent, `Conflict` when one of them is archived.
@@ -62,20 +61,22 @@ def create_run(
         run = BenchmarkRun(**insert_row(session, BenchmarkRun, new))
     except ForeignKeyViolation:
         raise NotFound(
-            "the benchmark or the agent was deleted at this moment; list them, and choose again"
+            "the benchmark or the agent was deleted in the meantime; choose another"
         ) from None
     enqueue(session, "runs.begin", run_id=run.id)
     return run
 
 
 def retry_run(session: Session, run_id: str) -> BenchmarkRun:
-    """A new run like one that failed or was cancelled; raises `IllegalTransition` otherwise."""
+    """Start a new attempt of a run that failed or was cancelled; raises `IllegalTransition` for any
+    other run.
+    """
     run = queries.get_run(session, run_id, for_update=True)
     rules.require_retryable(run.id, RunStatus(run.status), run.retry_count)
     newer = select(BenchmarkRun.id).where(BenchmarkRun.retry_of == run.id).limit(1)
     if (retried := session.scalar(newer)) is not None:
         raise rules.IllegalTransition(
-            f"the run {run.id} was retried already, as {retried}; retry that one"
+            f"the run {run.id} was already retried as {retried}; retry that one"
         )
     return create_run(
         session,
@@ -88,14 +89,16 @@ def retry_run(session: Session, run_id: str) -> BenchmarkRun:
 
 
 def rescore_run(session: Session, run_id: str) -> BenchmarkRun:
-    """A new run over the traces of a completed one, by the metrics, formulas and baseline of now;
-    their source is not asked. Raises `IllegalTransition`, or `RunPurged` when they are gone.
+    """Start a run that scores the traces of a completed one with the current metrics, formulas and
+    baseline, without reading the source again.
+
+    Raises: `IllegalTransition` for a run that is not completed, `RunPurged` when its traces are gone.
     """
     run = queries.get_run(session, run_id, for_update=True)
     rules.require_traces(run.id, run.purged_at)
     if run.status != RunStatus.COMPLETED:
         raise rules.IllegalTransition(
-            f"the run {run.id} is {run.status}; only COMPLETED runs are rescored."
+            f"the run {run.id} is {run.status}; only COMPLETED runs can be rescored."
             " Retry it, or start a new run."
         )
     return create_run(
@@ -109,7 +112,9 @@ def rescore_run(session: Session, run_id: str) -> BenchmarkRun:
 
 
 def cancel_run(session: Session, run_id: str, now: datetime) -> BenchmarkRun:
-    """Workers see it at their next step; raises `IllegalTransition` when the run has ended."""
+    """Cancel a run; its workers stop at their next checkpoint. Raises `IllegalTransition` when the run
+    has ended.
+    """
     run = queries.get_run(session, run_id, for_update=True)
     rules.require_transition(run.id, RunStatus(run.status), RunStatus.CANCELLED)
     end_run(session, run, RunStatus.CANCELLED, now)
@@ -117,17 +122,17 @@ def cancel_run(session: Session, run_id: str, now: datetime) -> BenchmarkRun:
 
 
 def fail_run(session: Session, run_id: str, code: str, message: str, now: datetime) -> bool:
-    """End a run that cannot go on; False when it had ended before."""
+    """Fail a run; returns False when it has already ended."""
     run = queries.get_run(session, run_id, for_update=True)
     if RunStatus(run.status).is_final:
         return False
     run.error_code, run.error_message = code, message
-    publish_notice(session, _failed(run), now)
+    publish_notice(session, _failed_notice(run), now)
     end_run(session, run, RunStatus.FAILED, now)
     return True
 
 
-def _failed(run: BenchmarkRun) -> EventNotice:
+def _failed_notice(run: BenchmarkRun) -> EventNotice:
     return EventNotice(
         state=AlertEventState.RUN_FAILED,
         dedup_key=f"run-failed/{run.id}",
@@ -136,8 +141,7 @@ def _failed(run: BenchmarkRun) -> EventNotice:
         agent_id=run.agent_id,
         run_id=run.id,
         run_seq=run.seq,
-        explanation=f"The run failed, and says nothing about the agent. {run.error_code}:"
-        f" {run.error_message}",
+        explanation=f"The run failed and has no results. {run.error_code}: {run.error_message}",
     )
 
 
@@ -149,7 +153,7 @@ def lock_pending(session: Session, run_id: str) -> bool:
 def begin_run(
     session: Session, run_id: str, plan: RunPlan, collect_lock: str | None, now: datetime
 ) -> None:
-    """PENDING → RUNNING with a frozen plan, an empty collection and the job that fills it."""
+    """PENDING → RUNNING, with the frozen plan, a collection and the job that fills it."""
     run = queries.get_run(session, run_id, for_update=True)
     rules.require_transition(run.id, RunStatus(run.status), RunStatus.RUNNING)
     query = {"dataset_ref": plan.dataset_ref, "run_name": plan.run_name}
@@ -176,13 +180,18 @@ def require_runnable(session: Session, benchmark: Benchmark, agent: Agent) -> No
     """Raise `Conflict` or `Invalid` unless the benchmark may be run for the agent."""
     if benchmark.archived or agent.archived:
         raise Conflict(
-            "an archived benchmark or agent is not run;"
-            ' PATCH it with {"archived": false} to bring it back'
+            "the benchmark or the agent is archived;"
+            ' PATCH it with {"archived": false} to run it again'
         )
     evaluated = get_agent_ids_by_benchmark(session, [benchmark.id]).get(benchmark.id)
     if evaluated and agent.id not in evaluated:
         raise Invalid(
             f"the benchmark {benchmark.id!r} does not evaluate the agent {agent.id!r};"
             " add it to `evaluates`",
-            errors=[ErrorItem(pointer="/agentId", detail="is not among those evaluated")],
+            errors=[
+                ErrorItem(
+                    pointer="/agentId",
+                    detail="is not one of the agents that the benchmark evaluates",
+                )
+            ],
         )

@@ -1,4 +1,4 @@
-"""The shards of a run: ranges of its traces that workers measure side by side, each once."""
+"""The shards of a run: ranges of its traces that workers measure in parallel, each once."""
 
 import functools
 import json
@@ -49,8 +49,8 @@ _NULL_VALUE = _NO_NOTES = _LENGTH.pack(NULL)
 def create_shards(
     session: Session, lease: RunLease, ranges: Sequence[ShardRange], fingerprint: str
 ) -> None:
-    """Make each stretch of the collection a shard on the queue; nothing when that was done. Which
-    items the run has is known by now, and with them its fingerprint.
+    """Create a shard and its job for each range; does nothing when the run has shards already. The
+    items of the run are known now, so that its fingerprint is stored too.
 
     Raises: `CollectionFailed` when there is no trace to score.
     """
@@ -59,7 +59,8 @@ def create_shards(
         return
     if not ranges:
         raise CollectionFailed(
-            "the source holds no trace for this run; check dataset and run name", code="NO_TRACES"
+            "the source has no traces for this run; check the dataset and the run name",
+            code="NO_TRACES",
         )
     session.execute(
         insert(RunShard),
@@ -90,22 +91,24 @@ def store_shard(
     summaries: Mapping[str, StoredSummary] | None = None,
     reused: int = 0,
 ) -> None:
-    """Write the values of a shard, once; the last shard of a run puts the finish on the queue.
-    `reused` of them were measured by earlier runs.
+    """Write the values of a shard; the last shard enqueues the finish of the run. `reused` values
+    were taken from earlier runs.
 
-    Raises: `RunEnded` when the run has ended or another worker took the shard over.
+    Raises: `RunEnded` when the run has ended or the lease is void.
     """
     row = lock_leased_shard(session, lease)
     copy_encoded_rows(session, "trace_results", RESULT_COLUMNS, _result_rows(lease, measured))
     row.done_at, row.summaries = now, dict(summaries) if summaries else None
     session.flush()
+    # The run is updated in the same transaction without having been locked before: shards that are
+    # stored at the same time only wait here, and exactly one of them sees the last count.
     progress = session.execute(
         update(BenchmarkRun)
         .where(BenchmarkRun.seq == lease.run_seq, BenchmarkRun.status == RunStatus.RUNNING)
         .values(
             shards_done=BenchmarkRun.shards_done + 1,
             traces_processed=BenchmarkRun.traces_processed + len(measured),
-            metrics_computed=BenchmarkRun.metrics_computed + _present(measured) - reused,
+            metrics_computed=BenchmarkRun.metrics_computed + _count_values(measured) - reused,
             metrics_reused=BenchmarkRun.metrics_reused + reused,
         )
         .returning(BenchmarkRun.shards_done, BenchmarkRun.shards_total)
@@ -117,7 +120,7 @@ def store_shard(
     notify_streams(session, lease.run_id)
 
 
-def _present(measured: Sequence[TraceMeasurements]) -> int:
+def _count_values(measured: Sequence[TraceMeasurements]) -> int:
     return sum(len(row.values) - row.values.count(None) for row in measured)
 
 
@@ -129,7 +132,7 @@ def _result_rows(lease: ShardLease, measured: Sequence[TraceMeasurements]) -> li
 
 
 def _notes(row: TraceMeasurements) -> dict[str, dict[str, str]]:
-    """Why values are missing and what models gave as reasons, as `trace_results.notes` keeps it."""
+    """Reasons for missing values and reasons given by judges, as `trace_results.notes` stores them."""
     notes: dict[str, dict[str, str]] = {
         key: {"skipped": why.reason}
         if isinstance(why, MetricSkipped)
@@ -151,7 +154,7 @@ def encode_row(
 
 
 def _full_array(values: Sequence[float | None]) -> bytes:
-    """The array when nothing is missing, the common case: all in one call."""
+    """The array without missing values, the common case: packed in one call."""
     parts: list[Any] = [8] * (2 * len(values))
     parts[1::2] = values
     return _full_struct(len(values)).pack(1, 0, FLOAT8_OID, len(values), 1, *parts)

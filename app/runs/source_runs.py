@@ -1,4 +1,4 @@
-"""Runs that a trace source holds: how a benchmark run asks for one, and which were judged."""
+"""Runs of a trace source: how a benchmark run selects one, and which were already scored."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,14 +13,12 @@ from app.results.rules import RETRYABLE
 from app.traces.models import Collection
 from app.traces.registry import SourceRun
 
-# What the locks of the database are told apart by.
+# Second argument of the hash: keeps these advisory locks apart from others of the service.
 LOCK_SPACE = 2
 
 
 class ListedRun(NamedTuple):
-    """A complete run that a source holds; `asked_as` is its name where that is unique, else its
-    id.
-    """
+    """A complete run of a source; `selector` is its name when that is unique, otherwise its ID."""
 
     id: str
     name: str
@@ -28,7 +26,7 @@ class ListedRun(NamedTuple):
 
 
 def select_complete_runs(listed: Sequence[SourceRun]) -> list[ListedRun]:
-    """Those of a source's runs that are complete, in the order given."""
+    """The complete runs of a source, in the given order."""
     names = Counter(run.name for run in listed)
     return [
         ListedRun(run.id, run.name, run.name if names[run.name] == 1 else run.id)
@@ -38,33 +36,33 @@ def select_complete_runs(listed: Sequence[SourceRun]) -> list[ListedRun]:
 
 
 def match_names(listed: Sequence[ListedRun], pattern: str) -> list[ListedRun]:
-    """Those whose names match a glob, in the order given; capitals matter."""
+    """The runs whose names match a glob (case-sensitive), in the given order."""
     return [run for run in listed if fnmatchcase(run.name, pattern)]
 
 
 def find_judged_runs(
     session: Session, benchmark_id: str, agent_id: str, listed: Sequence[ListedRun]
 ) -> set[str]:
-    """The ids of the runs that a benchmark has judged for an agent, or is about to.
+    """The IDs of the source runs that a benchmark has scored for an agent, or is about to.
 
-    A benchmark run counts for the run of the source that it has read, and until that is known for
-    all that bear the name it asks for. One that failed or was cancelled has judged nothing.
-    Locks:   the question itself until the transaction ends, so that those who ask at once take
-             turns.
+    A benchmark run counts for the source run that it has read, and before that is known for every
+    source run with the name it selects. Failed and cancelled benchmark runs do not count.
+    Locks:   an advisory lock of the benchmark and the agent, because two triggers that look at the
+             same time would otherwise both start a run.
     """
-    turn = func.hashtextextended(f"{benchmark_id}/{agent_id}", LOCK_SPACE)
-    session.execute(select(func.pg_advisory_xact_lock(turn)))
-    read = func.coalesce(Collection.source_run_id, BenchmarkRun.run_name)
+    key_hash = func.hashtextextended(f"{benchmark_id}/{agent_id}", LOCK_SPACE)
+    session.execute(select(func.pg_advisory_xact_lock(key_hash)))
+    selector = func.coalesce(Collection.source_run_id, BenchmarkRun.run_name)
     statement = (
-        select(read)
+        select(selector)
         .select_from(BenchmarkRun)
         .outerjoin(Collection, Collection.id == BenchmarkRun.collection_id)
         .where(
             BenchmarkRun.benchmark_id == benchmark_id,
             BenchmarkRun.agent_id == agent_id,
             BenchmarkRun.status.not_in(RETRYABLE),
-            read.in_({word for run in listed for word in (run.id, run.name)}),
+            selector.in_({name for run in listed for name in (run.id, run.name)}),
         )
     )
-    said = set(session.scalars(statement))
-    return {run.id for run in listed if said & {run.id, run.name}}
+    judged = set(session.scalars(statement))
+    return {run.id for run in listed if judged & {run.id, run.name}}

@@ -1,4 +1,4 @@
-"""Runs that stand still: not ended, without progress, and nobody will go on with them."""
+"""Fails stalled runs: runs without progress that have no job left."""
 
 from datetime import datetime, timedelta
 
@@ -9,8 +9,8 @@ from app.runs.service import fail_run
 
 BATCH = 50
 
-# A run with a job in the queue or in a worker's hands is alive, however long it takes: what a
-# dead worker held is given to another one.
+# A run with a queued or running job is not stalled, however long it takes: the job of a dead worker
+# is given to another worker.
 STALLED_RUNS = text(
     """
     SELECT run.id FROM benchmark_runs AS run
@@ -26,8 +26,8 @@ STALLED_RUNS = text(
 
 
 def fail_runs_without_progress(session: Session, now: datetime, after: timedelta) -> list[str]:
-    """Fail runs that made no progress for so long and have no job left; returns their ids."""
-    stale = list(session.scalars(STALLED_RUNS, {"before": now - after}))
+    """Fail runs that made no progress for the time `after` and have no job; returns their IDs."""
+    run_ids = list(session.scalars(STALLED_RUNS, {"before": now - after}))
     minutes = after.total_seconds() / 60
-    message = f"no progress for {minutes:g} min, and no job to go on with it; retry the run"
-    return [run_id for run_id in stale if fail_run(session, run_id, "STALE", message, now)]
+    message = f"the run made no progress for {minutes:g} min and has no job left; retry it"
+    return [run_id for run_id in run_ids if fail_run(session, run_id, "STALE", message, now)]

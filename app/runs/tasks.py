@@ -1,4 +1,4 @@
-"""The jobs of a run."""
+"""Job handlers of runs."""
 
 import functools
 import logging
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 def _unless_ended(step: Callable[..., None]) -> Callable[..., None]:
-    """A step that was taken away or whose run has ended or is gone is nobody's failure."""
+    """A step whose lease is void or whose run has ended or was deleted is dropped, not failed."""
 
     @functools.wraps(step)
     def do(job: JobContext, **arguments: object) -> None:

@@ -1,8 +1,9 @@
-"""Writing what a run was found to be where its traces came from, as scores of that place.
+"""Writes the results of a run back to the source of its traces, as scores of that source.
 
-It begins when the run has completed and never changes it: whatever goes wrong is only told there.
-A score is known again by what it says of what, not by the run that says it: another run of the
-benchmark over the same traces takes the place of this one's scores.
+It starts after the run has completed and never changes the run: errors are recorded in its
+`write_back` only. The ID of a score depends on the benchmark, the source run, the trace and the
+metric, but not on our run: a later run over the same traces replaces the scores instead of adding
+to them.
 """
 
 import hashlib
@@ -34,7 +35,7 @@ from app.traces.registry import TRACE_SOURCES, CredentialsRefused, NewScore, Sco
 
 log = logging.getLogger(__name__)
 
-# So many scores are written before it is noted: what a kill repeats.
+# Scores between two stored positions: a worker that is killed repeats at most these.
 SCORES_PER_BATCH: Final = 400
 KPI_CURSOR: Final = -1
 MAX_TURN_S: Final = 60.0
@@ -52,23 +53,23 @@ UNFINISHED: Final = (WriteBackStatus.PENDING, WriteBackStatus.WRITING)
 
 
 class ScoresNotWritable(Conflict):
-    """The scores of the run cannot be written where its traces came from; see its source."""
+    """The source of the traces does not take scores; set `writeBack` of the benchmark to false."""
 
     code = "no-way-back"
 
 
 class Superseded(Conflict):
-    """A later run of the benchmark writes its scores of the same traces; these are not needed."""
+    """A later run of the benchmark writes its scores of the same traces instead."""
 
     code = "superseded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteBackLease:
-    """A worker's right to write: void once the fence of the run was raised again.
+    """The right to write the scores of a run; void once its fencing token was raised again.
 
-    `at` is the position of the next trace, `KPIS_FIRST` before all of them, or None after the last;
-    `written` counts the scores that were accepted.
+    `cursor` is the position of the next trace, `KPI_CURSOR` before the first and None after the
+    last; `written` counts the scores that the source has accepted.
     """
 
     run_id: str
@@ -80,20 +81,19 @@ class WriteBackLease:
     write: ScoreWriter
     source_run_id: str
     source_run_at: datetime
-    at: int | None
+    cursor: int | None
     written: int
 
 
-class _Batch(NamedTuple):
+class _ScoreBatch(NamedTuple):
     scores: list[NewScore]
-    next: int | None
+    next_cursor: int | None
 
 
 def request_write_back(session: Session, run_id: str, res: Resources) -> None:
-    """Put the job on the queue, in the transaction that completes the run, where the plan wants it.
+    """Enqueue the job if the plan asks for it; call it in the transaction that completes the run.
 
-    It takes its turn with the collections from the same place. A rescored run leaves that place as
-    it is.
+    The job shares a lock with collections from the same source. A rescored run writes nothing back.
     """
     run = queries.get_run(session, run_id)
     plan = RunPlan.model_validate(run.plan)
@@ -102,54 +102,59 @@ def request_write_back(session: Session, run_id: str, res: Resources) -> None:
     begin = {"at": KPI_CURSOR, "written": 0}
     try:
         lock = TRACE_SOURCES.get(plan.source).lock(trace_query(session, plan, res))
-    except AppError as error:  # of the agent's secret, say: the run itself is as good as ever
-        told = describe_error(error)
-        why = {"error_code": told["code"], "error": told["message"]}
-        _note(session, run, WriteBackStatus.FAILED, **begin, **why)
+    except (
+        AppError
+    ) as error:  # the agent's secret cannot be decrypted, say: that does not affect the run
+        described = describe_error(error)
+        cause = {"error_code": described["code"], "error": described["message"]}
+        _store_state(session, run, WriteBackStatus.FAILED, **begin, **cause)
         return
-    _note(session, run, WriteBackStatus.PENDING, **begin)
+    _store_state(session, run, WriteBackStatus.PENDING, **begin)
     enqueue(session, "runs.write_back", run_id=run.id, lock=lock)
 
 
 def write_back(job: JobContext, run_id: str) -> None:
-    """Write the scores that are left, and note after each batch how far they are.
+    """Write the remaining scores and store the position after each batch.
 
-    After a while it goes to the end of the line: collections from the same place wait there.
+    After `MAX_TURN_S` the job re-enqueues itself: collections from the same source wait for the same
+    lock and get their turn in between.
     """
     res, ends_at = job.resources, time.monotonic() + MAX_TURN_S
     with res.db.begin() as session:
-        step = _open(session, run_id, res)
-    while step is not None and step.at is not None:
+        lease = _acquire(session, run_id, res)
+    while lease is not None and lease.cursor is not None:
         with res.db.read() as session:
-            batch = _batch(session, step, step.at)
+            batch = _next_batch(session, lease, lease.cursor)
         try:
-            for _ in step.write(res, step.query, batch.scores):
+            for _ in lease.write(res, lease.query, batch.scores):
                 job.checkpoint()
         except CredentialsRefused:
             with res.db.begin() as session:
-                record_credentials_result(session, step.plan, step.query, res, refused=True)
+                record_credentials_result(session, lease.plan, lease.query, res, refused=True)
             raise
-        step = replace(step, at=batch.next, written=step.written + len(batch.scores))
-        over = step.at is not None and time.monotonic() >= ends_at
+        lease = replace(lease, cursor=batch.next_cursor, written=lease.written + len(batch.scores))
+        is_turn_over = lease.cursor is not None and time.monotonic() >= ends_at
         with res.db.begin() as session:
-            _note_progress(session, step)
-            if over:
-                lock = TRACE_SOURCES.get(step.plan.source).lock(step.query)
+            _store_progress(session, lease)
+            if is_turn_over:
+                lock = TRACE_SOURCES.get(lease.plan.source).lock(lease.query)
                 enqueue(session, "runs.write_back", run_id=run_id, lock=lock)
-        if over:
+        if is_turn_over:
             return
 
 
 def write_back_failed(job: JobContext, run_id: str, code: str, message: str, **_: object) -> None:
-    """Say on the run why its scores were not all written."""
+    """Record on the run why its scores were not all written."""
     with job.resources.db.begin() as session:
         run = queries.get_run(session, run_id, for_update=True)
-        _note_end(session, run, WriteBackStatus.FAILED, code, message)
+        _store_outcome(session, run, WriteBackStatus.FAILED, code, message)
 
 
-def _open(session: Session, run_id: str, res: Resources) -> WriteBackLease | None:
-    """Take over the writing; None when nothing is left to write, or a later run has its scores
-    where these would go, which is noted. Raises: `NoWayBack` when there is nobody to write to.
+def _acquire(session: Session, run_id: str, res: Resources) -> WriteBackLease | None:
+    """Acquire the lease; None when nothing is left to write, or when a later run of the benchmark
+    has written its scores of the same traces, which is recorded.
+
+    Raises: `ScoresNotWritable` when the source does not take scores.
     """
     run = queries.get_run(session, run_id, for_update=True)
     plan, done = RunPlan.model_validate(run.plan), run.write_back or {}
@@ -158,19 +163,19 @@ def _open(session: Session, run_id: str, res: Resources) -> WriteBackLease | Non
     write = TRACE_SOURCES.get(plan.source).write_scores
     collection = session.get_one(Collection, run.collection_id)
     if (later := _later_run(session, run, collection)) is not None:
-        why = describe_error(
+        cause = describe_error(
             Superseded(f"the later run {later} writes its scores of the same traces")
         )
-        log.info("the scores of run %s are not written: %s", run.id, why["message"])
-        _note_end(session, run, WriteBackStatus.SUPERSEDED, **why)
+        log.info("the scores of run %s are not written: %s", run.id, cause["message"])
+        _store_outcome(session, run, WriteBackStatus.SUPERSEDED, **cause)
         return None
     if write is None or collection.source_run_id is None or collection.source_run_at is None:
         raise ScoresNotWritable(
-            f"the source {plan.source!r} does not take scores of the run that was read;"
-            " set the benchmark's writeBack to false"
+            f"the source {plan.source!r} does not take scores for this run; set `writeBack` of the"
+            " benchmark to false"
         )
     run.fencing_token += 1
-    _note_position(session, run, done["at"], done["written"])
+    _store_position(session, run, done["at"], done["written"])
     return WriteBackLease(
         run_id=run.id,
         run_seq=run.seq,
@@ -181,7 +186,7 @@ def _open(session: Session, run_id: str, res: Resources) -> WriteBackLease | Non
         write=write,
         source_run_id=collection.source_run_id,
         source_run_at=collection.source_run_at,
-        at=done["at"],
+        cursor=done["at"],
         written=done["written"],
     )
 
@@ -201,78 +206,78 @@ def _later_run(session: Session, run: BenchmarkRun, collection: Collection) -> s
     return session.scalar(later)
 
 
-def _note_progress(session: Session, step: WriteBackLease) -> None:
-    """Raises: `RunEnded` when another worker took the writing over."""
-    run = queries.get_run(session, step.run_id, for_update=True)
-    if run.fencing_token != step.fencing_token:
+def _store_progress(session: Session, lease: WriteBackLease) -> None:
+    """Raises: `RunEnded` when another worker took over the lease."""
+    run = queries.get_run(session, lease.run_id, for_update=True)
+    if run.fencing_token != lease.fencing_token:
         raise RunEnded
-    _note_position(session, run, step.at, step.written)
+    _store_position(session, run, lease.cursor, lease.written)
 
 
-def _note_position(session: Session, run: BenchmarkRun, at: int | None, written: int) -> None:
+def _store_position(session: Session, run: BenchmarkRun, at: int | None, written: int) -> None:
     status = WriteBackStatus.WRITTEN if at is None else WriteBackStatus.WRITING
-    _note(session, run, status, at=at, written=written)
+    _store_state(session, run, status, at=at, written=written)
 
 
-def _note_end(
+def _store_outcome(
     session: Session, run: BenchmarkRun, status: WriteBackStatus, code: str, message: str
 ) -> None:
     done = {name: (run.write_back or {}).get(name) for name in ("at", "written")}
-    _note(session, run, status, **done, error_code=code, error=message)
+    _store_state(session, run, status, **done, error_code=code, error=message)
 
 
-def _note(session: Session, run: BenchmarkRun, status: WriteBackStatus, **more: Any) -> None:
+def _store_state(session: Session, run: BenchmarkRun, status: WriteBackStatus, **more: Any) -> None:
     run.write_back = {"status": status, "error_code": None, "error": None, **more}
     session.flush()
 
 
-def _batch(session: Session, step: WriteBackLease, at: int) -> _Batch:
-    """The next scores. A value that is missing, or a KPI of an INVALID run, is no score."""
-    wanted = step.plan.write_back
-    if at == KPI_CURSOR:
-        scores = list(_kpi_scores(session, step)) if wanted.kpis else []
-        return _Batch(scores, 0 if wanted.metrics else None)
-    traces = max(SCORES_PER_BATCH // len(step.plan.columns), 1)
-    rows = queries.read_trace_values(session, step.run_seq, at, traces)
-    scores = [score for row in rows for score in _metric_scores(step, row.trace_id, row.values)]
-    return _Batch(scores, rows[-1].position + 1 if rows else None)
+def _next_batch(session: Session, lease: WriteBackLease, cursor: int) -> _ScoreBatch:
+    """The next scores. Missing values and KPIs of an INVALID run are left out."""
+    selection = lease.plan.write_back
+    if cursor == KPI_CURSOR:
+        scores = list(_kpi_scores(session, lease)) if selection.kpis else []
+        return _ScoreBatch(scores, 0 if selection.metrics else None)
+    traces = max(SCORES_PER_BATCH // len(lease.plan.columns), 1)
+    rows = queries.read_trace_values(session, lease.run_seq, cursor, traces)
+    scores = [score for row in rows for score in _metric_scores(lease, row.trace_id, row.values)]
+    return _ScoreBatch(scores, rows[-1].position + 1 if rows else None)
 
 
-def _kpi_scores(session: Session, step: WriteBackLease) -> Iterator[NewScore]:
-    for kpi in get_kpis_of_run(session, step.run_seq):
+def _kpi_scores(session: Session, lease: WriteBackLease) -> Iterator[NewScore]:
+    for kpi in get_kpis_of_run(session, lease.run_seq):
         if kpi.value is not None and kpi.validity == Validity.VALID:
-            yield _score(step, "kpi", kpi.name, kpi.value, formula=kpi.formula)
+            yield _score(lease, "kpi", kpi.name, kpi.value, formula=kpi.formula)
 
 
 def _metric_scores(
-    step: WriteBackLease, trace_id: str, values: Iterable[float | None]
+    lease: WriteBackLease, trace_id: str, values: Iterable[float | None]
 ) -> Iterator[NewScore]:
-    for metric, value in zip(step.plan.metrics, values, strict=True):
+    for metric, value in zip(lease.plan.metrics, values, strict=True):
         if value is not None:
-            yield _score(step, "metric", metric.column, value, trace_id, version=metric.version)
+            yield _score(lease, "metric", metric.column, value, trace_id, version=metric.version)
 
 
 def _score(
-    step: WriteBackLease,
+    lease: WriteBackLease,
     kind: str,
     name: str,
     value: float,
     trace_id: str | None = None,
-    **about: str,
+    **metadata: str,
 ) -> NewScore:
-    """The score; its time is that of the run that was read, so that it is always the same."""
-    says = [step.plan.benchmark_id, step.source_run_id, kind, name, trace_id]
+    """One score. Its ID and time depend on the source run only, so that repeating it changes nothing."""
+    identity = [lease.plan.benchmark_id, lease.source_run_id, kind, name, trace_id]
     return NewScore(
-        id=hashlib.sha256(json.dumps(says).encode()).hexdigest()[:32],
+        id=hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32],
         name=name,
         value=value,
-        at=step.source_run_at,
-        run_id=step.source_run_id,
+        at=lease.source_run_at,
+        run_id=lease.source_run_id,
         trace_id=trace_id,
         metadata={
-            "benchmark": step.plan.benchmark_id,
-            "agent": step.agent_id,
-            "run": step.run_id,
-            **about,
+            "benchmark": lease.plan.benchmark_id,
+            "agent": lease.agent_id,
+            "run": lease.run_id,
+            **metadata,
         },
     )

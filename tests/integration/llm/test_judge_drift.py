@@ -49,5 +49,8 @@ def test_a_judge_that_became_kinder_makes_the_run_invalid(
     assert run["validity"] == "INVALID"
     # 1 stays 1; 0.5 and 0 are judged 0.3 too high: 0.6 / 3.
     [reason] = run["validityReasons"]
-    assert "LLM_JUDGE is kinder than the gold scores of 3 answers, by 0.2" in reason
+    assert (
+        "LLM_JUDGE scores higher than the gold scores of 3 answers, with a mean error of 0.2"
+        in reason
+    )
     assert run["verdict"]["verdict"] == "INVALID"

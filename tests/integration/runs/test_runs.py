@@ -182,7 +182,7 @@ def test_a_final_run_is_neither_cancelled_nor_begun_again(service: Service) -> N
         assert problem["type"] == "/problems/illegal-transition"
         assert status in problem["detail"]
     problem = service.refused(409, "POST", f"{RUNS}/{completed['id']}/retry")
-    assert "only FAILED and CANCELLED runs are retried" in problem["detail"]
+    assert "only FAILED and CANCELLED runs can be retried" in problem["detail"]
     assert service.get(f"{RUNS}/{completed['id']}") == completed
 
 
@@ -206,7 +206,7 @@ def test_a_run_is_retried_three_times_each_time_as_a_new_run(service: Service) -
         service.work()
         chain.append(again)
     problem = service.refused(409, "POST", f"{RUNS}/{chain[-1]['id']}/retry")
-    assert "3 times already" in problem["detail"]
+    assert "already retried 3 times" in problem["detail"]
     assert service.get(f"{RUNS}/{run['id']}") == run
 
 

@@ -93,7 +93,7 @@ def test_what_differs_from_any_of_several_runs_is_told_once() -> None:
     assert found.metrics == {"ROUGE", "BLEU"}
     assert found.conditions == ("its dataset is support-2 instead of support",)
     assert found.descriptions == (
-        "ROUGE is measured by another version",
+        "ROUGE has another version",
         "its dataset is support-2 instead of support",
         "BLEU is new",
     )

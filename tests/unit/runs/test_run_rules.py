@@ -139,5 +139,5 @@ def test_a_judge_is_trusted_as_far_as_it_scores_like_people() -> None:
 
 def test_a_judge_that_does_not_answer_is_not_trusted() -> None:
     reason = judge_error_reason("J", [1.0, 0.5, 0.0], [1.0, None, None], max_error=1.0)
-    assert reason == "J scored 1 of 3 answers with gold scores only"
+    assert reason == "J scored only 1 of 3 answers with gold scores"
     assert judge_error_reason("J", [1.0, 0.5], [1.0, None], max_error=0.0) is None
