@@ -30,7 +30,7 @@ from app.metrics.types import Direction, MetricRef, MetricSkipped, Missing
 from app.results.plan import PlannedMetric, RunPlan
 from app.results.queries import ScoredTrace
 from app.results.rules import Validity, assess_validity
-from app.runs.scoring import Columns
+from app.runs.metric_columns import MetricColumns
 from app.traces.ndjson import iter_traces
 from app.traces.types import Trace
 
@@ -49,7 +49,7 @@ class _File(NamedTuple):
     """A file after measuring."""
 
     side: ComparisonSide
-    columns: Columns
+    columns: MetricColumns
 
 
 class _Light(NamedTuple):
@@ -104,7 +104,7 @@ def _file(path: Path, measures: Measures) -> _File:
     with open_input(path) as lines:
         rows = list(measure_all(_noted(iter_traces(lines), light), measures.refs))
     plan = _plan(path, measures)
-    columns = Columns(plan.columns, trials=True)
+    columns = MetricColumns(plan.columns, trials=True)
     for trace, row in zip(light, rows, strict=True):
         columns.add(
             ScoredTrace(

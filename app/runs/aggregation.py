@@ -11,7 +11,8 @@ from app.results.run_result import RunResult
 from app.runs.collect import count_absent_traces
 from app.runs.judge_calibration import check_judge
 from app.runs.leases import RunLease
-from app.runs.scoring import Columns, RunValues
+from app.runs.metric_columns import MetricColumns
+from app.runs.scoring import RunValues
 
 SHARDS_PER_READ = 16
 TRACES_PER_READ = 2000
@@ -55,13 +56,13 @@ def compute_result(job: JobContext, lease: RunLease) -> RunResult:
     )
 
 
-def _read_columns(job: JobContext, lease: RunLease) -> Columns:
+def _read_columns(job: JobContext, lease: RunLease) -> MetricColumns:
     """All values of the run, read in batches: no shard changes any more, so that the batches need
     no common snapshot.
     """
     with job.resources.db.read() as session:
         trials = queries.has_trials(session, lease.collection_id)
-    columns, first = Columns(lease.plan.columns, trials=trials), 0
+    columns, first = MetricColumns(lease.plan.columns, trials=trials), 0
     while True:
         job.checkpoint()
         with job.resources.db.read() as session:

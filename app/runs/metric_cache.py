@@ -1,7 +1,7 @@
-"""What an earlier run measured on the same traces is not measured again.
+"""Metric cache: the values of a shard that earlier runs have measured.
 
-A value is taken over when a completed run has measured the same collection by the same version of
-the same metric. Values that could not be measured are tried again.
+A value is reused when a completed run measured the same collection with the same version of the
+same metric. Failed values are measured again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,180 +28,199 @@ from app.runs.leases import ShardLease
 from app.traces.models import CollectedTrace
 from app.traces.types import Trace
 
-Column: TypeAlias = list[Measurement | None]
+MeasurementColumn: TypeAlias = list[Measurement | None]
 Measure: TypeAlias = Callable[[Sequence[Trace], tuple[MetricRef, ...]], Sequence[TraceMeasurements]]
 
 
-class _Columns(NamedTuple):
-    """What was measured by column, and the reasons of models by place and column."""
+class _CachedColumns(NamedTuple):
+    """Measurements by column name, and the reasons of models by row and column name."""
 
-    columns: dict[str, Column]
+    columns: dict[str, MeasurementColumn]
     reasons: dict[int, dict[str, str]]
 
 
-class _Donor(NamedTuple):
-    """Where a column was measured: the run, and the place in its rows."""
+class SourceRun(NamedTuple):
+    """The run that measured a column, and the index of the column in its rows."""
 
     run_seq: int
-    place: int
+    column_index: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Before:
-    """What is known of a shard of `size` traces: a measurement of each by column, None where it is
-    not. `reasons` are those that models gave, by place and column; `summaries` are those of the columns that are known as a whole. Without a column
-    `trace_ids` is empty.
+class CachedShard:
+    """The reusable values of a shard of `size` traces.
+
+    `columns` holds one measurement per trace, None where it has to be measured. `reasons` are
+    those that models gave, by row and column. `summaries` are those of complete columns.
+    `trace_ids` is empty when there is no column.
     """
 
     metrics: tuple[PlannedMetric, ...]
     size: int
     trace_ids: Sequence[str] = ()
-    columns: Mapping[str, Column] = field(default_factory=dict)
+    columns: Mapping[str, MeasurementColumn] = field(default_factory=dict)
     reasons: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     summaries: Mapping[str, StoredSummary] = field(default_factory=dict)
 
     @property
-    def values(self) -> int:
-        """How many values are known."""
-        return sum(isinstance(one, float) for column in self.columns.values() for one in column)
+    def value_count(self) -> int:
+        """The number of reusable values."""
+        return sum(
+            isinstance(measurement, float)
+            for column in self.columns.values()
+            for measurement in column
+        )
 
     @property
     def needs_traces(self) -> bool:
-        """Whether something is left to be computed from the traces."""
+        """Whether something has to be computed from the traces."""
         return bool(self._gaps()) or any(
             is_run_metric(metric.ref) and metric.column not in self.summaries
             for metric in self.metrics
         )
 
-    def completed(self, traces: Sequence[Trace], measure: Measure) -> Sequence[TraceMeasurements]:
-        """The whole rows of the shard; only what is not known is measured.
+    def fill(self, traces: Sequence[Trace], measure: Measure) -> Sequence[TraceMeasurements]:
+        """The complete rows of the shard; `measure` is called for the missing values only.
 
-        `traces` are those of the shard; nobody looks at them unless it `needs_traces`.
+        `traces` are those of the shard; they are not read unless it `needs_traces`.
         """
         if not self.columns:
             return measure(traces, tuple(metric.ref for metric in self.metrics))
         columns = {name: list(column) for name, column in self.columns.items()}
-        reasons = {place: dict(theirs) for place, theirs in self.reasons.items()}
-        for gaps, metrics in self._gaps().items():
-            rows = measure([traces[place] for place in gaps], tuple(one.ref for one in metrics))
-            for place, row in zip(gaps, rows, strict=True):
-                if row.reasons:
-                    reasons.setdefault(place, {}).update(row.reasons)
-            for number, metric in enumerate(metrics):
+        reasons = {row: dict(row_reasons) for row, row_reasons in self.reasons.items()}
+        for gap, metrics in self._gaps().items():
+            measured = measure(
+                [traces[row] for row in gap], tuple(metric.ref for metric in metrics)
+            )
+            for row, measurements in zip(gap, measured, strict=True):
+                if measurements.reasons:
+                    reasons.setdefault(row, {}).update(measurements.reasons)
+            for index, metric in enumerate(metrics):
                 column = columns.setdefault(metric.column, [None] * self.size)
-                for place, row in zip(gaps, rows, strict=True):
-                    value = row.values[number]
-                    column[place] = row.missing[metric.column] if value is None else value
+                for row, measurements in zip(gap, measured, strict=True):
+                    value = measurements.values[index]
+                    column[row] = measurements.missing[metric.column] if value is None else value
         ordered = [columns[metric.column] for metric in self.metrics]
         return [
-            self._row(self.trace_ids[place], row)._replace(reasons=reasons.get(place))
-            for place, row in enumerate(zip(*ordered, strict=True))
+            self._row(self.trace_ids[row], values)._replace(reasons=reasons.get(row))
+            for row, values in enumerate(zip(*ordered, strict=True))
         ]
 
     def _gaps(self) -> dict[tuple[int, ...], list[PlannedMetric]]:
-        """The metrics that are not fully known, by the places that they lack."""
-        found: dict[tuple[int, ...], list[PlannedMetric]] = {}
+        """The incomplete metrics by their missing rows, so that each set of rows is read once."""
+        gaps: dict[tuple[int, ...], list[PlannedMetric]] = {}
         for metric in self.metrics:
             column = self.columns.get(metric.column, [None] * self.size)
-            gaps = tuple(place for place, one in enumerate(column) if one is None)
-            if gaps:
-                found.setdefault(gaps, []).append(metric)
-        return found
+            gap = tuple(row for row, measurement in enumerate(column) if measurement is None)
+            if gap:
+                gaps.setdefault(gap, []).append(metric)
+        return gaps
 
-    def _row(self, trace_id: str, row: Sequence[Measurement | None]) -> TraceMeasurements:
+    def _row(self, trace_id: str, measurements: Sequence[Measurement | None]) -> TraceMeasurements:
         missing: dict[str, Missing] = {
-            metric.column: one
-            for metric, one in zip(self.metrics, row, strict=True)
-            if one is not None and not isinstance(one, float)
+            metric.column: measurement
+            for metric, measurement in zip(self.metrics, measurements, strict=True)
+            if measurement is not None and not isinstance(measurement, float)
         }
-        values = tuple(one if isinstance(one, float) else None for one in row)
+        values = tuple(
+            measurement if isinstance(measurement, float) else None for measurement in measurements
+        )
         return TraceMeasurements(trace_id, values, missing)
 
 
-def measured_before(session: Session, step: ShardLease) -> Before:
-    """What completed runs measured on the traces of a shard."""
-    donors, size = _donors(session, step), step.last - step.first + 1
-    if not donors:
-        return Before(metrics=step.plan.metrics, size=size)
-    columns, reasons = _columns(session, step, donors)
-    whole = {name: donors[name] for name, column in columns.items() if None not in column}
-    return Before(
-        metrics=step.plan.metrics,
+def read_cached_shard(session: Session, lease: ShardLease) -> CachedShard:
+    """The values that completed runs measured on the traces of a shard."""
+    sources, size = _source_runs(session, lease), lease.last - lease.first + 1
+    if not sources:
+        return CachedShard(metrics=lease.plan.metrics, size=size)
+    columns, reasons = _read_columns(session, lease, sources)
+    complete = {name: sources[name] for name, column in columns.items() if None not in column}
+    return CachedShard(
+        metrics=lease.plan.metrics,
         size=size,
-        trace_ids=_trace_ids(session, step),
+        trace_ids=_trace_ids(session, lease),
         columns=columns,
         reasons=reasons,
-        summaries=_summaries(session, step, whole),
+        summaries=_read_summaries(session, lease, complete),
     )
 
 
-def _donors(session: Session, step: ShardLease) -> dict[str, _Donor]:
-    """The newest run that measured each column in the version that is wanted."""
-    wanted = [(metric.column, metric.version) for metric in step.plan.metrics]
+def _source_runs(session: Session, lease: ShardLease) -> dict[str, SourceRun]:
+    """The newest completed run that measured each column in the planned version."""
+    versions = [(metric.column, metric.version) for metric in lease.plan.metrics]
     statement = (
         select(RunMetric.metric, RunMetric.run_seq, RunMetric.ordinal)
         .join(BenchmarkRun, BenchmarkRun.seq == RunMetric.run_seq)
         .where(
-            BenchmarkRun.collection_id == step.collection_id,
+            BenchmarkRun.collection_id == lease.collection_id,
             BenchmarkRun.status == RunStatus.COMPLETED,
-            tuple_(RunMetric.metric, RunMetric.version).in_(wanted),
+            tuple_(RunMetric.metric, RunMetric.version).in_(versions),
         )
         .ext(distinct_on(RunMetric.metric))
         .order_by(RunMetric.metric, RunMetric.run_seq.desc())
     )
-    return {row.metric: _Donor(row.run_seq, row.ordinal) for row in session.execute(statement)}
+    return {row.metric: SourceRun(row.run_seq, row.ordinal) for row in session.execute(statement)}
 
 
-def _columns(session: Session, step: ShardLease, donors: Mapping[str, _Donor]) -> _Columns:
-    found = _Columns({name: [] for name in donors}, {})
-    for run_seq in {donor.run_seq for donor in donors.values()}:
-        theirs = {name: donor.place for name, donor in donors.items() if donor.run_seq == run_seq}
+def _read_columns(
+    session: Session, lease: ShardLease, sources: Mapping[str, SourceRun]
+) -> _CachedColumns:
+    cached = _CachedColumns({name: [] for name in sources}, {})
+    for run_seq in {source.run_seq for source in sources.values()}:
+        indexes = {
+            name: source.column_index
+            for name, source in sources.items()
+            if source.run_seq == run_seq
+        }
         statement = (
             select(TraceResult.values, TraceResult.notes)
             .where(
                 TraceResult.run_seq == run_seq,
-                TraceResult.position.between(step.first, step.last),
+                TraceResult.position.between(lease.first, lease.last),
             )
             .order_by(TraceResult.position)
         )
         for row, (values, notes) in enumerate(session.execute(statement)):
-            for name, place in theirs.items():
+            for name, index in indexes.items():
                 note = (notes or {}).get(name, {})
-                found.columns[name].append(_measurement(values[place], note))
+                cached.columns[name].append(_measurement(values[index], note))
                 if "reason" in note:
-                    found.reasons.setdefault(row, {})[name] = note["reason"]
-    return found
+                    cached.reasons.setdefault(row, {})[name] = note["reason"]
+    return cached
 
 
 def _measurement(value: float | None, note: Mapping[str, str]) -> Measurement | None:
-    """What a stored value and its note say; None for one that could not be measured."""
+    """The measurement behind a stored value and its note; None for a failed one."""
     if value is None and "skipped" in note:
         return MetricSkipped(SkipReason(note["skipped"]))
     return value
 
 
-def _trace_ids(session: Session, step: ShardLease) -> list[str]:
+def _trace_ids(session: Session, lease: ShardLease) -> list[str]:
     statement = (
         select(CollectedTrace.trace_id)
         .where(
-            CollectedTrace.collection_id == step.collection_id,
-            CollectedTrace.position.between(step.first, step.last),
+            CollectedTrace.collection_id == lease.collection_id,
+            CollectedTrace.position.between(lease.first, lease.last),
         )
         .order_by(CollectedTrace.position)
     )
     return list(session.scalars(statement))
 
 
-def _summaries(
-    session: Session, step: ShardLease, donors: Mapping[str, _Donor]
+def _read_summaries(
+    session: Session, lease: ShardLease, sources: Mapping[str, SourceRun]
 ) -> dict[str, StoredSummary]:
-    """What the same runs have summarized of exactly this stretch, unless it failed."""
+    """The summaries by column that the source runs stored for a shard with the same limits."""
     statement = select(RunShard.run_seq, RunShard.summaries).where(
-        RunShard.run_seq.in_({donor.run_seq for donor in donors.values()}),
-        RunShard.first == step.first,
-        RunShard.last == step.last,
+        RunShard.run_seq.in_({source.run_seq for source in sources.values()}),
+        RunShard.first == lease.first,
+        RunShard.last == lease.last,
         RunShard.summaries.is_not(None),
     )
-    found = {row.run_seq: row.summaries for row in session.execute(statement)}
-    notes = {name: found.get(donor.run_seq, {}).get(name) for name, donor in donors.items()}
-    return {name: note for name, note in notes.items() if note and "summary" in note}
+    by_run = {row.run_seq: row.summaries for row in session.execute(statement)}
+    summaries = {name: by_run.get(source.run_seq, {}).get(name) for name, source in sources.items()}
+    # A failed summary holds no "summary"; it is computed again.
+    return {
+        name: summary for name, summary in summaries.items() if summary and "summary" in summary
+    }

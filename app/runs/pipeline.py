@@ -21,7 +21,7 @@ from app.runs.aggregation import compute_result
 from app.runs.collect import get_collection, resume_collection
 from app.runs.finish import finish_run
 from app.runs.llm_metrics import measure_traces
-from app.runs.metric_cache import measured_before
+from app.runs.metric_cache import read_cached_shard
 from app.runs.plan_builder import make_plan, trace_query
 from app.runs.scoring import summarize
 from app.runs.write_back import request_write_back
@@ -69,19 +69,19 @@ def score(job: JobContext, run_id: str, shard: int) -> None:
     if lease is None:
         return
     with res.db.read() as session:
-        before = measured_before(session, lease)
+        cached = read_cached_shard(session, lease)
         traces = list[Trace]()
-        if before.needs_traces:
+        if cached.needs_traces:
             traces = read_traces(session, lease.collection_id, lease.first, lease.last)
     checkpoint = partial(_require_lease, job, lease)
     measure = partial(measure_traces, job=job, run_seq=lease.run_seq, checkpoint=checkpoint)
-    measured = before.completed(traces, measure)
+    measured = cached.fill(traces, measure)
     summaries = summarize(
-        traces, measured, lease.plan.refs, job, checkpoint, known=before.summaries
+        traces, measured, lease.plan.refs, job, checkpoint, cached=cached.summaries
     )
     with res.db.begin() as session:
         shards.store_shard(
-            session, lease, measured, res.clock(), summaries=summaries, reused=before.values
+            session, lease, measured, res.clock(), summaries=summaries, reused=cached.value_count
         )
 
 

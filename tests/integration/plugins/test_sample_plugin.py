@@ -20,7 +20,7 @@ BROKEN = {
     "broken": "RuntimeError: this module was never tried",
     "greedy": "DuplicateName: two metrics are named 'LATENCY'",
     "quitting": "SystemExit: the sample has had enough",
-    "unfit": "UnfitMetric: the metric SAMPLE_UNFIT needs a MetricSpec",
+    "unfit": "InvalidMetric: the metric SAMPLE_UNFIT needs a MetricSpec",
 }
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.results.queries import ScoredTrace
-from app.runs.scoring import Columns
+from app.runs.metric_columns import MetricColumns
 from app.traces.types import TraceOutcome
 
 SKIPPED = {
@@ -22,7 +22,7 @@ def row(a: float | None, b: float | None, **notes: str) -> ScoredTrace:
 
 
 def test_rows_are_counted_by_what_happened_to_them() -> None:
-    columns = Columns(["A", "B"], trials=False)
+    columns = MetricColumns(["A", "B"], trials=False)
     columns.add(row(1.0, 0.5))
     columns.add(row(0.0, None, B="no text"))
     columns.add(row(None, 1.0, A="raised"))
@@ -52,7 +52,7 @@ def test_rows_are_counted_by_what_happened_to_them() -> None:
 
 
 def test_traces_that_never_came_lower_the_coverage_and_are_nobodys_error() -> None:
-    columns = Columns(["A"], trials=False)
+    columns = MetricColumns(["A"], trials=False)
     columns.add(ScoredTrace(TraceOutcome.SCORED, [1.0], None, "item"))
     columns.add_absent(3)
     columns.add_absent(0)
@@ -63,7 +63,7 @@ def test_traces_that_never_came_lower_the_coverage_and_are_nobodys_error() -> No
 
 
 def test_no_row_is_no_value() -> None:
-    columns = Columns(["A"], trials=False)
+    columns = MetricColumns(["A"], trials=False)
     assert columns.aggregates()["A"].mean is None
     assert columns.tally().total == 0
 
@@ -71,7 +71,7 @@ def test_no_row_is_no_value() -> None:
 @given(st.lists(st.floats(-1e6, 1e6) | st.none(), min_size=1))
 def test_the_order_of_rows_changes_no_bit(values: list[float | None]) -> None:
     def aggregated(order: list[float | None]) -> object:
-        columns = Columns(["A"], trials=False)
+        columns = MetricColumns(["A"], trials=False)
         for value in order:
             notes = None if value is not None else {"A": SKIPPED["no text"]}
             columns.add(ScoredTrace(TraceOutcome.SCORED, [value], notes, "item"))
@@ -82,11 +82,11 @@ def test_the_order_of_rows_changes_no_bit(values: list[float | None]) -> None:
 
 def test_a_row_of_another_width_is_an_error() -> None:
     with pytest.raises(ValueError, match="zip"):
-        Columns(["A"], trials=False).add(row(1.0, 2.0))
+        MetricColumns(["A"], trials=False).add(row(1.0, 2.0))
 
 
 def test_an_item_that_was_tried_more_often_weighs_no_more() -> None:
-    columns = Columns(["A", "B"], trials=True)
+    columns = MetricColumns(["A", "B"], trials=True)
     # A: three trials of one item pass and the one of the other fails: (1 + 0) / 2.
     # B: the first item has one value, the other none.
     for item, a, b in (

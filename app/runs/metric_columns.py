@@ -1,0 +1,85 @@
+"""Values of a run by metric: collects trace results into columns, and aggregates them."""
+
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+
+from app.metrics.aggregate import Aggregate, aggregate
+from app.metrics.types import SkipReason
+from app.results.queries import ScoredTrace
+from app.results.rules import TraceTally
+
+NOT_COLLECTED = "NOT_COLLECTED"
+
+# Reasons for which a trace does not count as covered by a metric.
+_MISSING_TEXT_REASONS = frozenset({SkipReason.NO_EXPECTED_OUTPUT, SkipReason.NO_OUTPUT})
+
+
+class MetricColumns:
+    """The values of a run by metric. Memory: 8 bytes per value, 16 with `trials`.
+
+    With `trials` items were repeated: the item of each value is kept as well.
+    """
+
+    def __init__(self, columns: Sequence[str], *, trials: bool) -> None:
+        self._names = list(columns)
+        self._values = [array("d") for _ in columns]
+        self._item_indexes = [array("l") for _ in columns] if trials else None
+        self._items: dict[str, int] = {}
+        self._missing: list[Counter[str]] = [Counter() for _ in columns]
+        self._index = {name: index for index, name in enumerate(columns)}
+        self._total = self._covered = self._lost = self._failed = self._absent = 0
+
+    def add(self, row: ScoredTrace) -> None:
+        """Add the values of one trace, with the reason for each missing one."""
+        for column, value in zip(self._values, row.values, strict=True):
+            if value is not None:
+                column.append(value)
+        if self._item_indexes is not None:
+            item = self._items.setdefault(row.item_id, len(self._items))
+            for indexes, value in zip(self._item_indexes, row.values, strict=True):
+                if value is not None:
+                    indexes.append(item)
+        notes = row.notes or {}
+        for name, note in notes.items():
+            reason = note.get("skipped") or note.get("failed")
+            if reason:
+                self._missing[self._index[name]][reason] += 1
+        self._total += 1
+        lost = row.outcome.is_missing
+        self._lost += lost
+        self._failed += sum("failed" in note for note in notes.values())
+        self._covered += not lost and not any(
+            note.get("skipped") in _MISSING_TEXT_REASONS for note in notes.values()
+        )
+
+    def add_absent(self, traces: int) -> None:
+        """Add traces that the source counts but did not deliver; they lack every metric."""
+        if traces <= 0:
+            return
+        self._absent += traces
+        self._total += traces
+        for missing in self._missing:
+            missing[NOT_COLLECTED] += traces
+
+    def aggregates(self) -> dict[str, Aggregate]:
+        """The aggregate of each metric by column name."""
+        return {
+            name: aggregate(
+                self._values[index],
+                expected=self._total,
+                missing=self._missing[index],
+                items=self._item_indexes[index] if self._item_indexes is not None else None,
+            )
+            for name, index in self._index.items()
+        }
+
+    def tally(self) -> TraceTally:
+        """The counts from which the validity of the run is decided."""
+        return TraceTally(
+            total=self._total,
+            covered=self._covered,
+            lost=self._lost,
+            measurements=(self._total - self._absent - self._lost) * len(self._names),
+            failed=self._failed,
+        )
