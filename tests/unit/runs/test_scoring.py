@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 BLEU, EXACT, ROUGE = MetricRef.of("BLEU"), MetricRef.of("EXACT_MATCH"), MetricRef.of("ROUGE")
 MACRO_F1 = MetricRef.of("F1_SCORE", {"labels": "macro"})
-NOT_TRIED: Final = "not tried: it was lost on 3 traces before"
+NOT_TRIED: Final = "not computed: the metric was lost on 3 traces before"
 
 
 class Call(NamedTuple):
