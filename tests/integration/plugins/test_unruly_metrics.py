@@ -78,7 +78,9 @@ def test_a_metric_that_hangs_on_every_trace_is_given_up_after_three_of_them(
     assert [row["missing"]["SAMPLE_HANGS"]["failed"] for row in found] == ["HANG"] * 40
     details = [row["missing"]["SAMPLE_HANGS"]["detail"] for row in found]
     assert (
-        details == ["no answer within 2 s"] * 3 + ["not computed: the metric was lost on 3 traces before"] * 37
+        details
+        == ["no answer within 2 s"] * 3
+        + ["not computed: the metric was lost on 3 traces before"] * 37
     )
     hangs, rouge = extended.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
     assert (hangs["n"], hangs["missing"]) == (0, {"HANG": 40})
