@@ -63,9 +63,12 @@ COMMANDS = {
     "notify": Entry("app.notifications.cli:cli", "Manage notification endpoints and deliveries."),
     "inbox": Entry("app.notifications.cli:inbox", "Read the notifications of the service."),
     "score": Entry("app.metrics.cli:cli", "Compute metrics of a trace file. No server is needed."),
-    "bash-eval": Entry("app.harness.bash.cli:cli", "How well a model works in a sandboxed bash."),
+    "bash-eval": Entry(
+        "app.harness.bash.cli:cli", "Evaluate how well a model works in a sandboxed bash."
+    ),
     "ot-bench": Entry(
-        "app.harness.mcp.cli:cli", "How well models work with MCP servers, and what these cost."
+        "app.harness.mcp.cli:cli",
+        "Evaluate models and MCP servers, and measure the cost of their tools.",
     ),
     "formula": Entry("app.formula.cli:cli", "Check and evaluate KPI formulas."),
     "purge": Entry("app.purge:cli", "Delete the traces of old runs. Their history is kept."),

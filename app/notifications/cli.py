@@ -83,8 +83,8 @@ def send_test(
     from app.core.console.api_client import open_api
 
     with open_api() as api:
-        sent = api.post(f"{INBOX}/test", {"channel": channel.upper(), "recipient": recipient})
-        delivery = _await_first_attempt(lambda: api.get(f"{DELIVERIES}/{sent['id']}"))
+        queued = api.post(f"{INBOX}/test", {"channel": channel.upper(), "recipient": recipient})
+        delivery = _await_first_attempt(lambda: api.get(f"{DELIVERIES}/{queued['id']}"))
     if output is OutputFormat.JSON:
         print_json(delivery)
     else:

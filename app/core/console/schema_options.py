@@ -223,12 +223,14 @@ def _format_default(field: FieldInfo) -> str:
     default = field.get_default(call_default_factory=True, validated_data={})
     if default in (None, [], {}) or isinstance(default, BaseModel):
         return ""
-    shown: Any = default.value if isinstance(default, Enum) else default
-    if isinstance(shown, bool):
-        shown = "yes" if shown else "no"
-    if isinstance(shown, list):
-        shown = ", ".join(str(getattr(element, "key", element)) for element in shown)
-    return f"  [default: {shown}]"
+    display_value: Any = default.value if isinstance(default, Enum) else default
+    if isinstance(display_value, bool):
+        display_value = "yes" if display_value else "no"
+    if isinstance(display_value, list):
+        display_value = ", ".join(
+            str(getattr(element, "key", element)) for element in display_value
+        )
+    return f"  [default: {display_value}]"
 
 
 def _is_scalar(annotation: Any) -> bool:

@@ -1,4 +1,4 @@
-"""`mosaico` as a user types it, against a service of the test's own."""
+"""Runs `mosaico` commands against a test service."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from tests.support.service import Service, at_work
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shell:
-    """Runs commands; the variables are all that they know of the service."""
+    """Runs commands; `variables` are the environment variables that name the service."""
 
     variables: dict[str, str]
 
@@ -31,7 +31,7 @@ class Shell:
     def process(
         self, *words: str, stdin: int | None = None, stdout: int, stderr: int
     ) -> subprocess.Popen[bytes]:
-        """The same as a process of its own."""
+        """Run a command in its own process."""
         return subprocess.Popen(
             [sys.executable, "-m", "app.cli", *words],
             env={**os.environ, **self.variables},
@@ -44,7 +44,7 @@ class Shell:
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nothing of the developer's own environment reaches a command."""
+    """Isolates commands from the environment and the data directory of the developer."""
     monkeypatch.chdir(tmp_path)
     for name in list(os.environ):
         if name.startswith("MOSAICO_"):
@@ -62,6 +62,6 @@ def mosaico(service: Service) -> Shell:
 
 @pytest.fixture
 def worker(service: Service) -> Iterator[None]:
-    """A worker that does jobs until the test ends."""
+    """A worker that runs until the test ends."""
     with at_work(service):
         yield

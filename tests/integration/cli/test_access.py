@@ -1,4 +1,4 @@
-"""How a command finds the service and its key, and what it says when it does not."""
+"""How commands find the service and the API key, and their errors without them."""
 
 import json
 from pathlib import Path
@@ -14,9 +14,9 @@ from tests.support.http import serving
 from tests.support.service import Service
 
 
-def test_a_service_that_is_away_exits_69_with_the_command_that_starts_it() -> None:
-    away = Shell(variables={"MOSAICO_URL": "http://127.0.0.1:1"})
-    refused = away("agents", "list")
+def test_unreachable_service__exits_69_and_names_the_command_that_starts_it() -> None:
+    shell = Shell(variables={"MOSAICO_URL": "http://127.0.0.1:1"})
+    refused = shell("agents", "list")
     assert (refused.exit_code, refused.stdout) == (69, "")
     error, cause, hint = refused.stderr.splitlines()
     assert error == "error: the service at http://127.0.0.1:1 does not respond"
@@ -24,7 +24,7 @@ def test_a_service_that_is_away_exits_69_with_the_command_that_starts_it() -> No
     assert "hint: start it with `mosaico serve`" in hint
 
 
-def test_with_json_the_error_is_a_problem_document_on_stderr(mosaico: Shell) -> None:
+def test_missing_resource__with_json_is_a_problem_document_on_stderr(mosaico: Shell) -> None:
     refused = mosaico("agents", "show", "nobody", "--format", "json")
     assert (refused.exit_code, refused.stdout) == (66, "")
     problem = json.loads(refused.stderr)
@@ -33,14 +33,14 @@ def test_with_json_the_error_is_a_problem_document_on_stderr(mosaico: Shell) -> 
     assert problem["instance"]
 
 
-def test_something_unknown_exits_66_with_the_command_that_lists(mosaico: Shell) -> None:
+def test_missing_resource__exits_66_and_names_the_list_command(mosaico: Shell) -> None:
     refused = mosaico("runs", "start", "no-benchmark", "no-agent")
     assert (refused.exit_code, refused.stdout) == (66, "")
     assert "hint: `mosaico benchmarks list`" in refused.stderr
     assert mosaico("runs", "show", "../agents").exit_code == 66  # an id is one step of a path
 
 
-def test_a_wrong_key_exits_77_and_says_which_was_sent(mosaico: Shell) -> None:
+def test_wrong_key__exits_77_and_names_the_source_of_the_key(mosaico: Shell) -> None:
     wrong = Shell(variables={**mosaico.variables, "MOSAICO_API_KEY": "wrong-key"})
     refused = wrong("agents", "list")
     assert (refused.exit_code, refused.stdout) == (77, "")
@@ -48,15 +48,15 @@ def test_a_wrong_key_exits_77_and_says_which_was_sent(mosaico: Shell) -> None:
     assert "wrong-key" not in refused.output
 
 
-def test_on_this_machine_the_admin_key_file_is_used(mosaico: Shell, tmp_path: Path) -> None:
+def test_admin_key_file__is_used_for_a_local_service(mosaico: Shell, tmp_path: Path) -> None:
     key, url = mosaico.variables["MOSAICO_API_KEY"], mosaico.variables["MOSAICO_URL"]
     assert FILE_OF_COMMANDS == ADMIN_KEY_FILE
     folder = tmp_path / "data"
     folder.mkdir()
     here = Shell(variables={"MOSAICO_URL": url, "MOSAICO_DATA_DIR": str(folder)})
-    nothing = here("agents", "list")
-    assert nothing.exit_code == 77
-    assert f"none, because {folder / ADMIN_KEY_FILE} does not exist" in nothing.stderr
+    refused = here("agents", "list")
+    assert refused.exit_code == 77
+    assert f"none, because {folder / ADMIN_KEY_FILE} does not exist" in refused.stderr
 
     file = folder / ADMIN_KEY_FILE
     file.write_text(f"{key}\n")
@@ -68,14 +68,14 @@ def test_on_this_machine_the_admin_key_file_is_used(mosaico: Shell, tmp_path: Pa
     here.ok("agents", "list")
 
 
-def test_on_this_machine_the_key_and_port_of_the_settings_are_used(mosaico: Shell) -> None:
+def test_settings__key_and_port_are_used_for_a_local_service(mosaico: Shell) -> None:
     key, url = mosaico.variables["MOSAICO_API_KEY"], mosaico.variables["MOSAICO_URL"]
     port = url.rpartition(":")[2]
     Shell(variables={"MOSAICO_PORT": port, "MOSAICO_ADMIN_KEY": key}).ok("agents", "list")
 
 
 @pytest.mark.parametrize("url", ["http://mosaico.example", "https://127.0.0.1.example:8080"])
-def test_the_administrators_key_is_never_sent_to_another_machine(
+def test_admin_key__is_never_sent_to_another_machine(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MOSAICO_URL", url)
@@ -86,13 +86,13 @@ def test_the_administrators_key_is_never_sent_to_another_machine(
 @pytest.mark.parametrize(
     "url", ["ftp://h", "127.0.0.1:8080", "http://", "http://u:p@h", "http://h:port"]
 )
-def test_an_address_that_is_none_exits_78(url: str) -> None:
+def test_invalid_url__exits_78(url: str) -> None:
     refused = Shell(variables={"MOSAICO_URL": url, "MOSAICO_API_KEY": "k"})("agents", "list")
     assert (refused.exit_code, refused.stdout) == (78, "")
     assert "hint: write it as http://127.0.0.1:8080" in refused.stderr
 
 
-def test_another_program_at_the_address_exits_69() -> None:
+def test_other_program_at_the_url__exits_69() -> None:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import PlainTextResponse
@@ -101,10 +101,10 @@ def test_another_program_at_the_address_exits_69() -> None:
     def page(request: Request) -> PlainTextResponse:
         return PlainTextResponse("welcome", status_code=int(request.path_params["status"]))
 
-    stranger = Starlette(
+    other_program = Starlette(
         routes=[Route("/api/v1/agents/{status}", page)],
     )
-    with serving(stranger) as client:
+    with serving(other_program) as client:
         shell = Shell(variables={"MOSAICO_URL": str(client.base_url), "MOSAICO_API_KEY": "k"})
         for status in ("200", "404", "502"):
             refused = shell("agents", "show", status)
@@ -112,7 +112,7 @@ def test_another_program_at_the_address_exits_69() -> None:
             assert f"responded with {status}, but not as MOSAICO does" in refused.stderr
 
 
-def test_ids_are_completed_from_the_service_and_silently_not_without_it(
+def test_completion__lists_ids_and_nothing_without_a_service(
     mosaico: Shell, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service.agent("agent-one")

@@ -1,4 +1,4 @@
-"""Alerts from the command line."""
+"""`mosaico alerts`."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from tests.integration.cli.conftest import Shell
 from tests.support.service import Service, pair
 
 
-def test_a_rule_is_made_tried_replayed_silenced_and_deleted(
+def test_alert_rule__is_created_tested_replayed_silenced_and_deleted(
     mosaico: Shell, service: Service, tmp_path: Path
 ) -> None:
     service.agent()
@@ -21,10 +21,10 @@ def test_a_rule_is_made_tried_replayed_silenced_and_deleted(
     }
     file = tmp_path / "rule.json"
     file.write_text(json.dumps(rule))
-    made = mosaico.ok(
+    created = mosaico.ok(
         "alerts", "rules", "create", "--file", file, "--threshold", "0.5", "--id", "r-1"
     )
-    assert made.stdout == "r-1\n"
+    assert created.stdout == "r-1\n"
     run = service.completed()
 
     [alert] = json.loads(mosaico.ok("alerts", "list", "--run", run["id"], "--json").stdout)["items"]
@@ -32,11 +32,11 @@ def test_a_rule_is_made_tried_replayed_silenced_and_deleted(
     details = mosaico.ok("alerts", "show", alert["id"]).stdout
     assert "EXACT_MATCH is 0, below the threshold of 0.5." in details
     mosaico.ok("alerts", "ack", alert["id"], "--verdict", "noise")
-    shown = json.loads(mosaico.ok("alerts", "rules", "show", "r-1", "--json").stdout)
-    assert shown["precision"]["noise"] == 1
+    rule_view = json.loads(mosaico.ok("alerts", "rules", "show", "r-1", "--json").stdout)
+    assert rule_view["precision"]["noise"] == 1
 
-    tried = mosaico.ok("alerts", "rules", "test", "r-1")
-    assert tried.stdout == "agent-001\tBREACH\tEXACT_MATCH is 0, below the threshold of 0.5.\n"
+    trial = mosaico.ok("alerts", "rules", "test", "r-1")
+    assert trial.stdout == "agent-001\tBREACH\tEXACT_MATCH is 0, below the threshold of 0.5.\n"
     file.write_text(json.dumps({**rule, "threshold": 0}))
     replayed = mosaico.ok("alerts", "rules", "backtest", "--file", file)
     assert "HEALTHY" in replayed.stdout

@@ -1,4 +1,4 @@
-"""Agents, benchmarks, datasets and keys from the command line."""
+"""`mosaico agents`, `benchmarks`, `datasets` and `keys`."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,9 @@ def cells(text: str) -> list[list[str]]:
     return [line.split("\t") for line in text.splitlines()]
 
 
-def test_an_agent_is_created_listed_shown_and_deleted(mosaico: Shell, service: Service) -> None:
+def test_agent__is_created_listed_shown_updated_and_deleted(
+    mosaico: Shell, service: Service
+) -> None:
     created = mosaico.ok(
         *("agents", "create", "--id", "agent-1", "--name", "Pelican"),
         *("--langfuse-url", "https://langfuse.example", "--langfuse-project", "birds"),
@@ -48,7 +50,7 @@ def test_an_agent_is_created_listed_shown_and_deleted(mosaico: Shell, service: S
     assert service.get("/agents")["items"] == []
 
 
-def test_a_secret_key_comes_from_a_file_or_stdin_and_is_never_shown(
+def test_agent__secret_key_is_read_from_a_file_or_stdin_and_never_shown(
     mosaico: Shell, service: Service, tmp_path: Path
 ) -> None:
     secret = tmp_path / "secret"
@@ -58,16 +60,14 @@ def test_a_secret_key_comes_from_a_file_or_stdin_and_is_never_shown(
     first = mosaico.ok("agents", "create", "--name", "A", *url, option, secret, "--json")
     second = mosaico.ok("agents", "create", "--name", "B", *url, option, "-", stdin="another-key")
     assert json.loads(first.stdout)["secretSet"] is True
-    shown = mosaico.ok("agents", "show", second.stdout.strip())
-    for result in (first, second, shown, mosaico.ok("agents", "list", "--json")):
+    details = mosaico.ok("agents", "show", second.stdout.strip())
+    for result in (first, second, details, mosaico.ok("agents", "list", "--json")):
         assert "a-very-secret-key" not in result.output
         assert "another-key" not in result.output
     assert [agent["secretSet"] for agent in service.get("/agents")["items"]] == [True, True]
 
 
-def test_nothing_is_deleted_without_a_yes_when_nobody_can_be_asked(
-    mosaico: Shell, service: Service
-) -> None:
+def test_delete__without_a_terminal_requires_yes(mosaico: Shell, service: Service) -> None:
     service.agent()
     refused = mosaico("agents", "delete", "agent-001")
     assert (refused.exit_code, refused.stdout) == (2, "")
@@ -75,7 +75,7 @@ def test_nothing_is_deleted_without_a_yes_when_nobody_can_be_asked(
     assert len(service.get("/agents")["items"]) == 1
 
 
-def test_a_benchmark_is_made_from_options(mosaico: Shell, service: Service) -> None:
+def test_benchmark__is_created_from_options(mosaico: Shell, service: Service) -> None:
     created = mosaico.ok(
         *("benchmarks", "create", "--id", "bench-1", "--dataset", "support"),
         *("--metric", "ROUGE", "--metric", "ACCURACY", "--min-coverage", "0.5"),
@@ -97,9 +97,9 @@ def test_a_benchmark_is_made_from_options(mosaico: Shell, service: Service) -> N
 
     [titles, row] = cells(mosaico.ok("benchmarks", "list").stdout)
     assert dict(zip(titles, row, strict=True))["kpis"] == "quality, same"
-    shown = mosaico.ok("benchmarks", "show", "bench-1").stdout
-    details, kpis = shown.split("\n\n")
-    assert ["metrics", "ROUGE, ACCURACY"] in cells(details)
+    details = mosaico.ok("benchmarks", "show", "bench-1").stdout
+    fields, kpis = details.split("\n\n")
+    assert ["metrics", "ROUGE, ACCURACY"] in cells(fields)
     assert cells(kpis)[1][:2] == ["quality", "AVERAGE(ROUGE, ACCURACY)"]
     assert json.loads(mosaico.ok("benchmarks", "show", "bench-1", "--json").stdout) == stored
 
@@ -107,22 +107,22 @@ def test_a_benchmark_is_made_from_options(mosaico: Shell, service: Service) -> N
     assert service.get("/benchmarks")["items"] == []
 
 
-def test_a_benchmark_is_made_from_a_file_and_options_win(
+def test_benchmark__is_created_from_a_file_and_options_override_it(
     mosaico: Shell, service: Service, tmp_path: Path
 ) -> None:
     file = tmp_path / "benchmark.json"
-    body: dict[str, Any] = {"id": "from-file", "datasetRef": "file", "runName": "night-1"}
+    body: dict[str, Any] = {"id": "from-file", "datasetRef": "file", "runName": "monday"}
     file.write_text(json.dumps(body))
     created = mosaico.ok("benchmarks", "create", "--file", file, "--dataset", "option", "--json")
     document = json.loads(created.stdout)
     assert (document["id"], document["datasetRef"]) == ("from-file", "option")
-    assert document["runName"] == "night-1"
+    assert document["runName"] == "monday"
     body["id"] = "from-stdin"
     mosaico.ok("benchmarks", "create", "--file", "-", stdin=json.dumps(body))
     assert service.get("/benchmarks/from-stdin")["datasetRef"] == "file"
 
 
-def test_a_file_that_is_no_json_is_told_with_line_and_column(
+def test_create__invalid_json_file_is_reported_with_line_and_column(
     mosaico: Shell, tmp_path: Path
 ) -> None:
     file = tmp_path / "broken.json"
@@ -133,7 +133,7 @@ def test_a_file_that_is_no_json_is_told_with_line_and_column(
     assert mosaico("agents", "create", "--file", tmp_path / "none.json").exit_code == 2
 
 
-def test_a_wrong_field_is_told_with_its_pointer(mosaico: Shell) -> None:
+def test_create__invalid_field_is_reported_with_its_pointer(mosaico: Shell) -> None:
     refused = mosaico(
         *("benchmarks", "create", "--dataset", "d", "--metric", "ROUGE", "--metric", "BLUE")
     )
@@ -143,12 +143,12 @@ def test_a_wrong_field_is_told_with_its_pointer(mosaico: Shell) -> None:
     assert mosaico("benchmarks", "create", "--kpi", "no formula").exit_code == 65
 
 
-def test_traces_are_uploaded_listed_replaced_and_deleted(
+def test_dataset__is_uploaded_listed_replaced_and_deleted(
     mosaico: Shell, service: Service, tmp_path: Path
 ) -> None:
     file = tmp_path / "traces.jsonl"
     file.write_bytes(ndjson([pair(1), pair(2)]))
-    names = ("--name", "support", "--run-name", "night-1")
+    names = ("--name", "support", "--run-name", "monday")
     uploaded = mosaico.ok("datasets", "upload", file, *names)
     [stored] = service.get("/local-datasets")["items"]
     assert uploaded.stdout == f"{stored['id']}\n"
@@ -163,8 +163,12 @@ def test_traces_are_uploaded_listed_replaced_and_deleted(
     assert document["traceCount"] == 1
 
     titles, row = cells(mosaico.ok("datasets", "list", "--name", "support").stdout)
-    shown = dict(zip(titles, row, strict=True))
-    assert (shown["name"], shown["run name"], shown["traces"]) == ("support", "night-1", "1")
+    row_by_title = dict(zip(titles, row, strict=True))
+    assert (row_by_title["name"], row_by_title["run name"], row_by_title["traces"]) == (
+        "support",
+        "monday",
+        "1",
+    )
     assert mosaico.ok("datasets", "list", "--name", "other", "--json").stdout == (
         '{"items": [], "nextCursor": null}\n'
     )
@@ -172,9 +176,7 @@ def test_traces_are_uploaded_listed_replaced_and_deleted(
     assert service.get("/local-datasets")["items"] == []
 
 
-def test_a_broken_line_of_an_upload_is_told_with_its_number(
-    mosaico: Shell, service: Service
-) -> None:
+def test_upload__invalid_line_is_reported_with_its_number(mosaico: Shell, service: Service) -> None:
     lines = ndjson([pair(1)]) + b'{"traceId": 7}\n'
     refused = mosaico("datasets", "upload", "-", "--name", "n", "--run-name", "r", stdin=lines)
     assert (refused.exit_code, refused.stdout) == (65, "")
@@ -182,9 +184,7 @@ def test_a_broken_line_of_an_upload_is_told_with_its_number(
     assert service.get("/local-datasets")["items"] == []
 
 
-def test_a_list_longer_than_a_page_is_fetched_page_by_page(
-    mosaico: Shell, service: Service
-) -> None:
+def test_list__reads_as_many_pages_as_the_limit_requires(mosaico: Shell, service: Service) -> None:
     for number in range(3):
         service.agent(f"agent-{number}")
     newest_two = mosaico.ok("agents", "list", "--limit", "2")
@@ -195,7 +195,7 @@ def test_a_list_longer_than_a_page_is_fetched_page_by_page(
     assert all_three.stderr == ""
 
 
-def test_a_key_is_given_out_used_and_revoked(mosaico: Shell) -> None:
+def test_key__is_created_used_and_revoked(mosaico: Shell) -> None:
     created = mosaico.ok("keys", "create", "nightly job", "--role", "run")
     token = created.stdout.strip()
     assert token.startswith("mosaico_run_")
@@ -204,47 +204,45 @@ def test_a_key_is_given_out_used_and_revoked(mosaico: Shell) -> None:
     [key] = [item for item in listed if item["name"] == "nightly job"]
     assert token not in mosaico.ok("keys", "list").stdout
 
-    theirs = Shell(variables={**mosaico.variables, "MOSAICO_API_KEY": token})
-    theirs.ok("runs", "list")
-    forbidden = theirs("keys", "list")
+    runner = Shell(variables={**mosaico.variables, "MOSAICO_API_KEY": token})
+    runner.ok("runs", "list")
+    forbidden = runner("keys", "list")
     assert forbidden.exit_code == 77
     assert "hint: set MOSAICO_API_KEY to a key with that role" in forbidden.stderr
 
     assert mosaico("keys", "revoke", key["id"]).exit_code == 2
     assert "(nightly job, run)" in mosaico.ok("keys", "revoke", key["id"], "--dry-run").stderr
-    theirs.ok("agents", "list")
+    runner.ok("agents", "list")
     mosaico.ok("keys", "revoke", key["id"], "--yes")
     states = [row[3] for row in cells(mosaico.ok("keys", "list").stdout)[1:]]
     assert sorted(states) == ["active", "revoked"]
 
 
-def test_a_key_may_be_given_an_end(mosaico: Shell) -> None:
+def test_key__has_an_optional_expiry(mosaico: Shell) -> None:
     created = mosaico.ok(
         "keys", "create", "guest", "--expires-at", "2999-01-31T12:00:00+0100", "--json"
     )
     assert json.loads(created.stdout)["expiresAt"].startswith("2999-01-31T11:00:00")
 
 
-def test_names_with_control_characters_or_brackets_reach_the_terminal_harmless(
+def test_output__control_characters_and_brackets_are_escaped(
     mosaico: Shell, service: Service
 ) -> None:
     service.agent("a-1", name="[bold]Pelican[/bold]", description="line\nbreak\tand \x1b[31m")
     assert "[bold]Pelican[/bold]" in mosaico.ok("agents", "list").stdout
-    shown = mosaico.ok("agents", "show", "a-1").stdout
-    assert ["description", "line\\nbreak\\tand \\x1b[31m"] in cells(shown)
+    details = mosaico.ok("agents", "show", "a-1").stdout
+    assert ["description", "line\\nbreak\\tand \\x1b[31m"] in cells(details)
 
 
-def test_a_large_upload_that_is_refused_says_why_and_not_that_the_service_is_away(
-    mosaico: Shell, tmp_path: Path
-) -> None:
+def test_upload__rejected_large_file_reports_the_reason(mosaico: Shell, tmp_path: Path) -> None:
     file = tmp_path / "large.jsonl"
     file.write_bytes(ndjson([pair(1, output="x" * 100_000)]) * 300)
-    stranger = Shell(variables={**mosaico.variables, "MOSAICO_API_KEY": "wrong-key"})
-    refused = stranger("datasets", "upload", file, "--name", "n", "--run-name", "r")
+    unauthorized = Shell(variables={**mosaico.variables, "MOSAICO_API_KEY": "wrong-key"})
+    refused = unauthorized("datasets", "upload", file, "--name", "n", "--run-name", "r")
     assert (refused.exit_code, refused.stdout) == (77, "")
 
 
-def test_a_baseline_is_pinned_and_unpinned_and_the_power_is_told(
+def test_benchmark__baseline_is_pinned_and_unpinned_and_power_is_shown(
     mosaico: Shell, service: Service
 ) -> None:
     service.agent()
@@ -254,8 +252,8 @@ def test_a_baseline_is_pinned_and_unpinned_and_the_power_is_told(
     pinned = mosaico.ok("benchmarks", "baseline", "bench-001", "--pin", run["id"])
     assert run["id"] in pinned.stdout
     assert run["id"] not in mosaico.ok("benchmarks", "baseline", "bench-001", "--unpin").stdout
-    told = mosaico.ok("benchmarks", "power", "bench-001", "--drop", "0.1")
-    assert "right" in told.stdout
-    assert "is seen in four runs of five" in told.stderr
+    power = mosaico.ok("benchmarks", "power", "bench-001", "--drop", "0.1")
+    assert "right" in power.stdout
+    assert "is seen in four runs of five" in power.stderr
     wrong = mosaico("benchmarks", "baseline", "bench-001", "--unpin", "--pin", run["id"])
     assert wrong.exit_code == 2

@@ -1,4 +1,4 @@
-"""A run as a page, as a user asks for it."""
+"""`mosaico runs report`."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.integration.cli.conftest import Shell
 from tests.support.service import Service, pair
 
 
-def test_a_run_is_written_as_one_page(mosaico: Shell, service: Service, tmp_path: Path) -> None:
+def test_report__is_written_as_one_page(mosaico: Shell, service: Service, tmp_path: Path) -> None:
     service.agent()
     service.benchmark(
         metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE", "unit": "points"}]
@@ -22,9 +22,9 @@ def test_a_run_is_written_as_one_page(mosaico: Shell, service: Service, tmp_path
     service.upload(worse, run_name="tuesday")
     run = service.completed(runName="tuesday")
     file = tmp_path / "run.html"
-    told = mosaico.ok("runs", "report", run["id"], "--html", str(file))
+    report = mosaico.ok("runs", "report", run["id"], "--html", str(file))
     page = file.read_text()
-    assert f"is written to {file}" in told.stderr
+    assert f"is written to {file}" in report.stderr
     assert "<h1>bench-001: agent-001, tuesday</h1>" in page
     assert "<td>0.5 points</td>" in page
     assert "<svg" in page
@@ -35,7 +35,7 @@ def test_a_run_is_written_as_one_page(mosaico: Shell, service: Service, tmp_path
     assert mosaico.ok("runs", "report", run["id"], "--html").stdout.strip() == page.strip()
 
 
-def test_the_history_of_an_old_run_ends_with_that_run(
+def test_report__history_of_an_old_run_ends_with_that_run(
     mosaico: Shell, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service.agent()
@@ -47,7 +47,7 @@ def test_the_history_of_an_old_run_ends_with_that_run(
     assert "<title>2 runs, from 1 to 1</title>" in page
 
 
-def test_a_run_that_measured_nothing_is_reported_too(mosaico: Shell, service: Service) -> None:
+def test_report__run_without_results_has_a_page(mosaico: Shell, service: Service) -> None:
     service.agent()
     service.benchmark(metrics=["ROUGE"])
     run = service.completed(runName="nowhere")
@@ -56,6 +56,6 @@ def test_a_run_that_measured_nothing_is_reported_too(mosaico: Shell, service: Se
     assert "RUN_FAILED" in page
 
 
-def test_a_form_is_to_be_named_and_a_run_is_to_be_there(mosaico: Shell, service: Service) -> None:
+def test_report__requires_a_format_and_an_existing_run(mosaico: Shell, service: Service) -> None:
     assert mosaico("runs", "report", "none").exit_code == 2
     assert mosaico("runs", "report", "none", "--html").exit_code == 66

@@ -1,4 +1,4 @@
-"""Runs from the command line: started, waited for, watched, read."""
+"""`mosaico runs`: start, wait, watch, show."""
 
 import json
 import os
@@ -18,7 +18,7 @@ LIVENESS_S = 60
 
 
 @pytest.fixture
-def ready(service: Service) -> None:
+def two_traces(service: Service) -> None:
     """An agent, a benchmark with one KPI, and two traces."""
     service.agent()
     service.benchmark(
@@ -29,29 +29,29 @@ def ready(service: Service) -> None:
     service.upload([pair(1), pair(2, output="a b")])
 
 
-def test_a_started_run_is_told_with_its_address_and_the_next_step(
-    mosaico: Shell, service: Service, ready: None
+def test_start__prints_the_id_the_url_and_the_next_command(
+    mosaico: Shell, service: Service, two_traces: None
 ) -> None:
-    started = mosaico.ok("runs", "start", "bench-001", "agent-001", "--run-name", "night-1")
+    started = mosaico.ok("runs", "start", "bench-001", "agent-001", "--run-name", "monday")
     [run] = service.get("/benchmark-runs")["items"]
     assert started.stdout == f"{run['id']}\n"
     assert (
         f"→ {mosaico.variables['MOSAICO_URL']}/api/v1/benchmark-runs/{run['id']}" in started.stderr
     )
     assert f"next: `mosaico runs watch {run['id']}`" in started.stderr
-    assert (run["status"], run["runName"]) == ("PENDING", "night-1")
+    assert (run["status"], run["runName"]) == ("PENDING", "monday")
 
 
-def test_a_run_that_is_waited_for_exits_0_when_it_is_completed_and_valid(
-    mosaico: Shell, service: Service, ready: None, worker: None
+def test_start_wait__exits_0_for_a_completed_valid_run(
+    mosaico: Shell, service: Service, two_traces: None, worker: None
 ) -> None:
     waited = mosaico.ok("runs", "start", "bench-001", "agent-001", "--wait")
     [run] = service.get("/benchmark-runs")["items"]
-    assert waited.stdout == f"{run['id']}\n"  # whatever was said on the way
+    assert waited.stdout == f"{run['id']}\n"  # progress is on stderr
     assert f"run {run['id']} COMPLETED VALID 2 traces in " in waited.stderr
 
-    shown = mosaico.ok("runs", "show", run["id"])
-    details, metrics, kpis = shown.stdout.split("\n\n")
+    details_output = mosaico.ok("runs", "show", run["id"])
+    details, metrics, kpis = details_output.stdout.split("\n\n")
     assert "status\tCOMPLETED" in details
     assert "validity\tVALID" in details
     row = metrics.splitlines()[1].split("\t")
@@ -69,8 +69,8 @@ def test_a_run_that_is_waited_for_exits_0_when_it_is_completed_and_valid(
     assert "PENDING" not in quiet.stderr
 
 
-def test_a_run_that_is_waited_for_exits_3_unless_it_is_completed_and_valid(
-    mosaico: Shell, service: Service, ready: None, worker: None
+def test_start_wait__exits_3_for_any_other_outcome(
+    mosaico: Shell, service: Service, two_traces: None, worker: None
 ) -> None:
     wait = ("runs", "start", "bench-001", "agent-001", "--wait")
     failed = mosaico(*wait, "--run-name", "no-such-run")
@@ -90,8 +90,8 @@ def test_a_run_that_is_waited_for_exits_3_unless_it_is_completed_and_valid(
     assert "hint: add --wait" in without_wait.stderr
 
 
-def test_a_run_that_has_ended_is_watched_to_its_end_at_once(
-    mosaico: Shell, service: Service, ready: None
+def test_watch__ended_run_returns_at_once(
+    mosaico: Shell, service: Service, two_traces: None
 ) -> None:
     run = service.completed()
     assert mosaico.ok("runs", "watch", run["id"]).stdout == "COMPLETED\tVALID\n"
@@ -105,8 +105,8 @@ def test_a_run_that_has_ended_is_watched_to_its_end_at_once(
     assert mosaico("runs", "watch", cancelled["id"], "--exit-status").exit_code == 3
 
 
-def test_a_watched_run_is_printed_as_a_line_of_json_at_every_change(
-    mosaico: Shell, service: Service, ready: None, worker: None
+def test_watch_jsonl__prints_a_line_at_every_change(
+    mosaico: Shell, service: Service, two_traces: None, worker: None
 ) -> None:
     run = service.start()
     lines = mosaico.ok("runs", "watch", run["id"], "--jsonl").stdout.splitlines()
@@ -116,7 +116,9 @@ def test_a_watched_run_is_printed_as_a_line_of_json_at_every_change(
     assert all(before != after for before, after in pairwise(runs))
 
 
-def test_runs_are_cancelled_and_retried(mosaico: Shell, service: Service, ready: None) -> None:
+def test_cancel_and_retry__start_a_new_run(
+    mosaico: Shell, service: Service, two_traces: None
+) -> None:
     run = service.start()
     cancelled = mosaico.ok("runs", "cancel", run["id"])
     assert cancelled.stdout == ""
@@ -130,8 +132,8 @@ def test_runs_are_cancelled_and_retried(mosaico: Shell, service: Service, ready:
     assert (stored["retryOf"], stored["retryCount"]) == (run["id"], 1)
 
 
-def test_runs_are_listed_by_benchmark_agent_and_status(
-    mosaico: Shell, service: Service, ready: None
+def test_list__filters_by_benchmark_agent_and_status(
+    mosaico: Shell, service: Service, two_traces: None
 ) -> None:
     done, waiting = service.completed(), service.start()
 
@@ -150,20 +152,20 @@ def test_runs_are_listed_by_benchmark_agent_and_status(
     assert mosaico("runs", "list", "--status", "SLEEPING").exit_code == 2
 
 
-def _started(stream: IO[bytes]) -> bytes:
-    """The first line of a command; a command that says none ends the wait by its own end."""
+def _read_first_line(stream: IO[bytes]) -> bytes:
+    """The first line of a command; empty if the command ends without one."""
     return stream.readline()
 
 
-def test_ctrl_c_detaches_from_a_run_that_goes_on(
-    mosaico: Shell, service: Service, ready: None
+def test_watch__ctrl_c_detaches_and_the_run_continues(
+    mosaico: Shell, service: Service, two_traces: None
 ) -> None:
     run = service.start()
     watching = mosaico.process(
         "runs", "watch", run["id"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert watching.stderr is not None
-    assert b"PENDING waits for a worker" in _started(watching.stderr)
+    assert b"PENDING waits for a worker" in _read_first_line(watching.stderr)
     watching.send_signal(signal.SIGINT)
     stdout, stderr = watching.communicate(timeout=LIVENESS_S)
     assert (watching.returncode, stdout) == (130, b"")
@@ -195,20 +197,20 @@ class Screen:
         return self.text
 
     def _read(self) -> None:
-        while piece := self._piece():
+        while chunk := self._read_chunk():
             with self._grown:
-                self.text += piece.decode()
+                self.text += chunk.decode()
                 self._grown.notify_all()
 
-    def _piece(self) -> bytes:
+    def _read_chunk(self) -> bytes:
         try:
             return os.read(self.master, 4096)
-        except OSError:  # the last writer has closed its side
+        except OSError:  # the last writer has closed the terminal
             return b""
 
 
-def test_on_a_terminal_one_line_lives_and_a_second_ctrl_c_cancels(
-    mosaico: Shell, service: Service, ready: None
+def test_watch__on_a_terminal_overwrites_one_line_and_second_ctrl_c_cancels(
+    mosaico: Shell, service: Service, two_traces: None
 ) -> None:
     run = service.start()
     screen = Screen()
@@ -229,29 +231,27 @@ def test_on_a_terminal_one_line_lives_and_a_second_ctrl_c_cancels(
     assert service.get(f"/benchmark-runs/{run['id']}")["status"] == "CANCELLED"
 
 
-def test_on_a_terminal_tables_are_framed_and_times_are_ages(
-    mosaico: Shell, service: Service
-) -> None:
+def test_list__on_a_terminal_has_frames_and_ages(mosaico: Shell, service: Service) -> None:
     service.agent("agent-001", name="[red]Pelican[/red]")
     screen = Screen()
     shell = Shell(variables={**mosaico.variables, "TERM": "xterm-256color", "COLUMNS": "100"})
     listing = shell.process("agents", "list", stdout=screen.slave, stderr=screen.slave)
     screen.watch()
     assert listing.wait(LIVENESS_S) == 0
-    shown = screen.close()
-    assert "───" in shown
-    assert "[red]Pelican[/red]" in shown
-    assert " ago" in shown or "now" in shown
-    assert "\x1b" not in shown  # no colour, so none is the only carrier of anything
-    assert "\t" not in shown
+    screen_text = screen.close()
+    assert "───" in screen_text
+    assert "[red]Pelican[/red]" in screen_text
+    assert " ago" in screen_text or "now" in screen_text
+    assert "\x1b" not in screen_text  # no color carries information
+    assert "\t" not in screen_text
 
 
-def test_a_run_is_shown_with_its_verdict_and_rescored(
-    mosaico: Shell, service: Service, ready: None
+def test_show_and_rescore__print_the_verdict_and_start_a_run(
+    mosaico: Shell, service: Service, two_traces: None
 ) -> None:
     run = service.completed()
-    shown = mosaico.ok("runs", "show", run["id"]).stdout
-    assert "95 %" in shown
-    assert "First run: there is no earlier valid run" in shown
+    output = mosaico.ok("runs", "show", run["id"]).stdout
+    assert "95 %" in output
+    assert "First run: there is no earlier valid run" in output
     again = mosaico.ok("runs", "rescore", run["id"]).stdout.strip()
     assert service.get(f"/benchmark-runs/{again}")["rescoreOf"] == run["id"]

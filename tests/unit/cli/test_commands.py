@@ -1,4 +1,4 @@
-"""Rules that every command keeps."""
+"""Conventions that every command follows."""
 
 import json
 import os
@@ -44,10 +44,20 @@ def mosaico(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_commands_are_those_that_are_promised() -> None:
-    promised = {"serve", "api", "worker", "db", "agents", "benchmarks", "runs", "score", "formula"}
-    promised |= {"plugins", "datasets", "keys", "audit", "secrets", "purge", "bash-eval"}
-    promised |= {
+def test_root__has_the_documented_commands() -> None:
+    documented = {
+        "serve",
+        "api",
+        "worker",
+        "db",
+        "agents",
+        "benchmarks",
+        "runs",
+        "score",
+        "formula",
+    }
+    documented |= {"plugins", "datasets", "keys", "audit", "secrets", "purge", "bash-eval"}
+    documented |= {
         "schedules",
         "cron",
         "scheduler",
@@ -58,7 +68,7 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "gate",
         "help",
     }
-    assert promised == {leaf.words[0] for leaf in ALL}
+    assert documented == {leaf.words[0] for leaf in ALL}
     assert {"runs start", "runs list", "runs show", "runs watch", "runs report"} <= set(NAMES)
     assert {"alerts rules create", "alerts silences delete", "notify endpoints enable"} <= set(
         NAMES
@@ -72,12 +82,12 @@ def test_editable_resources__have_all_verbs(group: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_table_of_commands_says_what_the_commands_say(name: str) -> None:
+def test_command_table__has_the_help_of_the_commands(name: str) -> None:
     assert load_entry(name).help.splitlines()[0] == COMMANDS[name].help
 
 
 @pytest.mark.parametrize("leaf", ALL, ids=NAMES)
-def test_every_command_and_every_option_says_what_it_is_for(leaf: Leaf) -> None:
+def test_help__every_command_and_option_has_a_text(leaf: Leaf) -> None:
     assert leaf.command.help
     assert all(option.help for option in options(leaf))
 
@@ -107,12 +117,12 @@ def test_help__unknown_command_exits_2() -> None:
 
 @pytest.mark.parametrize("name", group_names())
 def test_completion_options__exist_at_the_root_only(name: str) -> None:
-    shown = CliRunner().invoke(cli, [*name.split(), "--help"]).stdout
-    assert ("--install-completion" in shown) == (name == "")
+    help_text = CliRunner().invoke(cli, [*name.split(), "--help"]).stdout
+    assert ("--install-completion" in help_text) == (name == "")
 
 
 @pytest.mark.parametrize("leaf", ALL, ids=NAMES)
-def test_no_secret_is_an_argument(leaf: Leaf) -> None:
+def test_options__none_takes_a_secret(leaf: Leaf) -> None:
     names = {name for option in options(leaf) for name in option.opts}
     assert not names & {"--key", "--api-key", "--token", "--password", "--langfuse-secret-key"}
 
@@ -121,24 +131,24 @@ def test_no_secret_is_an_argument(leaf: Leaf) -> None:
     "leaf",
     [leaf for leaf in ALL if leaf.words[-1] in ("list", "show", "status", "plugins", "score")],
 )
-def test_every_listing_can_be_json(leaf: Leaf) -> None:
+def test_options__lists_and_details_have_a_json_format(leaf: Leaf) -> None:
     assert "--format" in {name for option in options(leaf) for name in option.opts}
 
 
-def test_a_listing_is_one_json_document() -> None:
+def test_plugins__json_is_one_document() -> None:
     result = CliRunner().invoke(cli, ["plugins", "--json"])
     assert result.exit_code == 0
     items = json.loads(result.stdout)["items"]
     assert {"kind": "metric", "name": "ROUGE", "origin": "built-in", "error": None} in items
 
 
-def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
+def test_root__mistyped_command_suggests_the_nearest() -> None:
     refused = CliRunner().invoke(cli, ["rnus"])
     assert refused.exit_code == 2
     assert "Did you mean 'runs'?" in refused.stderr
 
 
-def test_version_and_help_import_nothing_heavy() -> None:
+def test_startup__version_and_help_import_no_heavy_package() -> None:
     program = (
         "import sys; from app.cli import cli\n"
         "try: cli()\n"
@@ -157,13 +167,13 @@ def test_version_and_help_import_nothing_heavy() -> None:
         assert "app.core.console.terminal" in done.stderr
 
 
-def test_the_version_is_an_answer() -> None:
+def test_version__is_printed_to_stdout() -> None:
     expected = f"mosaico {version('mosaico')}\n"
     for words in (["--version"], ["--debug", "--version"]):
         assert CliRunner().invoke(cli, words).stdout == expected
 
 
-def test_an_unforeseen_error_is_one_line_and_exit_70_and_debug_shows_it_all() -> None:
+def test_unexpected_error__is_one_line_and_exit_70_unless_debug() -> None:
     program = (
         "import app.plugins as p; p.load_plugins = lambda: 1/0; from app.cli import main; main()"
     )
@@ -179,7 +189,7 @@ def test_an_unforeseen_error_is_one_line_and_exit_70_and_debug_shows_it_all() ->
     assert "Traceback" in crash("--debug", "plugins").stderr
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
+def test_output__closed_pipe_is_not_an_error() -> None:
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {sys.executable} -m app.cli plugins | true"],
         capture_output=True,
@@ -190,7 +200,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_terminal_with_a_small_alphabet_is_no_error() -> None:
+def test_output__ascii_terminal_is_not_an_error() -> None:
     refused = mosaico(
         "runs", "show", "é", MOSAICO_URL="http://127.0.0.1:1", PYTHONIOENCODING="ascii"
     )
@@ -198,19 +208,19 @@ def test_a_terminal_with_a_small_alphabet_is_no_error() -> None:
     assert "Traceback" not in refused.stderr
 
 
-def test_the_reference_in_the_documentation_is_what_the_commands_say() -> None:
+def test_docs__reference_is_current() -> None:
     assert PAGE.read_text() == page(), "run: python -m tests.support.cli_reference"
 
 
 @pytest.mark.xdist_group("sdks of models")  # it loads every module, and those with them
-def test_every_exit_code_of_an_error_is_in_the_documentation() -> None:
+def test_docs__list_every_exit_code() -> None:
     from app.core.web.problem_pages import render_errors_page
 
     render_errors_page()  # imports everything
     by_hand = PAGE.read_text().partition(MARK)[0]
 
     def kinds(kind: type[AppError]) -> list[type[AppError]]:
-        return [kind, *(found for child in kind.__subclasses__() for found in kinds(child))]
+        return [kind, *(kind for child in kind.__subclasses__() for kind in kinds(child))]
 
     for code in {kind.exit_code for kind in kinds(AppError)}:
         assert f"| {code} |" in by_hand

@@ -30,9 +30,9 @@ END = re.compile(r"^(#|\||>|<|&&|;|…|\.\.\.|\\|=)")
 
 
 class NamedCommand(NamedTuple):
-    """A command line in a text, and where it stands."""
+    """A command line in a text, and its location."""
 
-    place: str
+    location: str
     text: str
 
 
@@ -86,23 +86,23 @@ def require_option(command: Any, word: str, text: str) -> None:
 def commands_of_page(path: Path) -> Iterator[NamedCommand]:
     """Commands in code spans and code blocks of a Markdown page."""
     text = path.read_text().replace("\\\n", " ")
-    place = str(path.relative_to(ROOT))
+    location = str(path.relative_to(ROOT))
     for pattern in (QUOTED, LEADING):
         for match in pattern.finditer(text):
-            yield NamedCommand(place, " ".join(match[1].split()))
+            yield NamedCommand(location, " ".join(match[1].split()))
 
 
 def commands_of_module(path: Path) -> Iterator[NamedCommand]:
     """Commands in the code spans of all texts of a module, and hints that are a command."""
     for node in ast.walk(ast.parse(path.read_text())):
-        place = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+        location = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
         if isinstance(node, ast.keyword):
             hint = literal_text(node.value) if node.arg == "hint" else None
             if hint and re.match(rf"{PROGRAM} ", hint):
-                yield NamedCommand(place, hint)
+                yield NamedCommand(location, hint)
         else:
             for match in QUOTED.finditer(literal_text(node) or ""):
-                yield NamedCommand(place, " ".join(match[1].split()))
+                yield NamedCommand(location, " ".join(match[1].split()))
 
 
 def literal_text(node: ast.AST) -> str | None:
@@ -116,13 +116,13 @@ def literal_text(node: ast.AST) -> str | None:
 
 
 def errors_in(commands: Iterator[NamedCommand]) -> list[str]:
-    """The command lines that do not exist, with their places."""
+    """The command lines that do not exist, with their locations."""
     errors = []
     for command in commands:
         try:
             resolve(command.text)
         except UnknownCommandError as error:
-            errors.append(f"{command.place}: {error}")
+            errors.append(f"{command.location}: {error}")
     return errors
 
 

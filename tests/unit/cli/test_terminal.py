@@ -1,4 +1,4 @@
-"""The manners of commands: streams, errors, questions."""
+"""Conventions of commands: streams, errors, confirmation."""
 
 import io
 import json
@@ -47,17 +47,17 @@ def echo(word: str, output: Format = OutputFormat.TABLE) -> None:
         print_result(word)
 
 
-@group.command("lose")
-def lose(yes: bool = False) -> None:
-    confirm("lose everything?", yes=yes)
-    print_result("lost")
+@group.command("delete-all")
+def delete_all(yes: bool = False) -> None:
+    confirm("delete everything?", yes=yes)
+    print_result("deleted")
 
 
 def run(*words: str) -> Result:
     return CliRunner().invoke(group, list(words))
 
 
-def test_an_error_is_lines_on_stderr_and_the_exit_code_of_its_kind() -> None:
+def test_error__is_lines_on_stderr_and_its_exit_code() -> None:
     refused = run("refuse")
     assert (refused.exit_code, refused.stdout) == (65, "")
     assert refused.stderr.splitlines() == [
@@ -68,7 +68,7 @@ def test_an_error_is_lines_on_stderr_and_the_exit_code_of_its_kind() -> None:
     ]
 
 
-def test_with_json_an_error_is_a_problem_document_on_stderr() -> None:
+def test_error__with_json_is_a_problem_document_on_stderr() -> None:
     refused = run("refuse", "--format", "json")
     assert (refused.exit_code, refused.stdout) == (65, "")
     assert json.loads(refused.stderr.splitlines()[1]) == {
@@ -81,17 +81,17 @@ def test_with_json_an_error_is_a_problem_document_on_stderr() -> None:
     }
 
 
-def test_json_is_short_for_format_json_but_not_behind_two_dashes() -> None:
+def test_json_option__is_format_json_except_after_two_dashes() -> None:
     assert run("echo", "x", "--json").stdout == '{"word": "x"}\n'
     assert run("echo", "--", "--json").stdout == "--json\n"
 
 
-def test_the_format_can_come_from_the_environment() -> None:
+def test_format_option__default_comes_from_the_environment() -> None:
     result = CliRunner().invoke(group, ["echo", "x"], env={"MOSAICO_FORMAT": "json"})
     assert result.stdout == '{"word": "x"}\n'
 
 
-def test_wrong_usage_exits_2_with_nothing_on_stdout() -> None:
+def test_wrong_usage__exits_2_with_nothing_on_stdout() -> None:
     for words in (["echo"], ["echo", "x", "--no-such"], ["echo", "x", "--format", "xml"], ["ech"]):
         refused = run(*words)
         assert (refused.exit_code, refused.stdout) == (2, "")
@@ -102,25 +102,25 @@ def test_wrong_usage_exits_2_with_nothing_on_stdout() -> None:
     ("kind", "exit_code"),
     [(Conflict, 73), (Invalid, 65), (AppError, 70)],
 )
-def test_the_kind_of_an_error_decides_the_exit_code(kind: type[AppError], exit_code: int) -> None:
-    one = CommandGroup("one", help="One.")
+def test_exit_code__depends_on_the_error_class(kind: type[AppError], exit_code: int) -> None:
+    single = CommandGroup("single", help="Single.")
 
-    @one.command("do")
+    @single.command("do")
     def do() -> None:
         raise kind("no")
 
-    assert CliRunner().invoke(one, []).exit_code == exit_code
+    assert CliRunner().invoke(single, []).exit_code == exit_code
 
 
-def test_without_a_terminal_nothing_is_lost_without_a_yes() -> None:
-    refused = run("lose")
+def test_confirm__without_a_terminal_requires_yes() -> None:
+    refused = run("delete-all")
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "hint: add --yes" in refused.stderr
-    assert run("lose", "--yes").stdout == "lost\n"
+    assert run("delete-all", "--yes").stdout == "deleted\n"
 
 
 class Terminal(io.StringIO):
-    """A stream with a person at its other end."""
+    """A stream that is a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -130,33 +130,33 @@ class Terminal(io.StringIO):
     ("reply", "agrees"),
     [("y\n", True), ("YES\n", True), ("\n", False), ("", False), ("n\n", False)],
 )
-def test_on_a_terminal_only_a_yes_is_a_yes(
+def test_confirm__on_a_terminal_accepts_only_yes(
     reply: str, agrees: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     screen = Terminal()
     monkeypatch.setattr(sys, "stdin", Terminal(reply))
     monkeypatch.setattr(sys, "stderr", screen)
     if agrees:
-        confirm("lose everything?", yes=False)
+        confirm("delete everything?", yes=False)
     else:
         with pytest.raises(typer.Exit) as caught:
-            confirm("lose everything?", yes=False)
+            confirm("delete everything?", yes=False)
         assert caught.value.exit_code == 1
-    assert screen.getvalue().startswith("lose everything? [y/N]")
+    assert screen.getvalue().startswith("delete everything? [y/N]")
 
 
-def test_what_would_move_the_cursor_is_shown_as_its_escape() -> None:
+def test_escape_line__escapes_control_characters() -> None:
     assert escape_line("a\tb\nc\x1b[31m\u202e é 🚲") == "a\\tb\\nc\\x1b[31m\\u202e é 🚲"
 
 
-def test_json_uses_only_characters_that_the_stream_carries() -> None:
+def test_encode_json__uses_ascii_unless_the_stream_is_utf8() -> None:
     ascii_stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     utf8_stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     assert encode_json({"é": 1}, ascii_stream) == '{"\\u00e9": 1}'
     assert encode_json({"é": 1}, utf8_stream) == '{"é": 1}'
 
 
-def test_a_number_that_json_has_not_is_never_printed() -> None:
+def test_print_json__nan_is_an_error() -> None:
     document: Any = {"value": float("nan")}
     with pytest.raises(ValueError, match="not JSON compliant"):
         print_json(document)

@@ -1,4 +1,4 @@
-"""`mosaico score`: the answer on stdout, everything else on stderr, and an exit code."""
+"""`mosaico score`: result on stdout, everything else on stderr, exit codes."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def run(*arguments: str | Path, stdin: str | None = None) -> Result:
     return CliRunner().invoke(cli, [*map(str, arguments)], input=stdin)
 
 
-def test_json_holds_a_row_for_each_trace_and_the_aggregates_of_each_metric(file: Path) -> None:
+def test_json__has_a_row_per_trace_and_aggregates_per_metric(file: Path) -> None:
     # ROUGE is 1, 0, missing, 0 (the agent failed): mean 1/3 over three values of four traces.
     result = run(file, "--metrics", "rouge,ACCURACY", "--format", "json")
     assert result.exit_code == 0
@@ -59,14 +59,14 @@ def test_json_holds_a_row_for_each_trace_and_the_aggregates_of_each_metric(file:
     assert "ROUGE has no value on 1 traces: INFRA_ERROR 1" in result.stderr
 
 
-def test_a_formula_is_evaluated_over_metrics_and_scores_of_the_traces(file: Path) -> None:
+def test_formula__reads_metrics_and_scores_of_the_traces(file: Path) -> None:
     # 1/3 from ROUGE, 1/2 from the score Q.
     result = run(file, "--formula", 'ROUGE + SCORE["Q"]', "--format", "json")
     kpi = json.loads(result.stdout)["kpi"]
     assert kpi == {"formula": 'ROUGE + SCORE["Q"]', "value": 1 / 3 + 1 / 2, "reason": None}
 
 
-def test_a_pipe_gets_tab_separated_lines_without_frames(file: Path) -> None:
+def test_table__pipe_gets_tab_separated_lines(file: Path) -> None:
     result = run(file, "--metrics", "ROUGE", "--formula", "ROUGE * 3")
     lines = [line.split("\t") for line in result.stdout.splitlines()]
     assert lines[0][:3] == ["metric", "mean", "n"]
@@ -75,13 +75,13 @@ def test_a_pipe_gets_tab_separated_lines_without_frames(file: Path) -> None:
     assert {len(line) for line in lines} == {10}
 
 
-def test_all_metrics_are_computed_when_none_is_named(file: Path) -> None:
+def test_metrics__default_is_all(file: Path) -> None:
     document = json.loads(run(file, "--format", "json").stdout)
     assert {"ROUGE", "ROUGE_1", "ROUGE_2", "BLEU", "F1_SCORE"} <= set(document["aggregates"])
     assert document["aggregates"]["STATUS"]["mean"] == 2 / 3
 
 
-def test_metrics_without_any_value_are_shown_only_to_who_names_them(file: Path) -> None:
+def test_metrics__without_a_value_are_shown_only_if_requested(file: Path) -> None:
     unnamed, named = run(file, "--format", "json"), run(file, "--metrics", "latency,TURNS")
     document = json.loads(unnamed.stdout)
     assert "LATENCY_MS" not in document["aggregates"]
@@ -91,7 +91,7 @@ def test_metrics_without_any_value_are_shown_only_to_who_names_them(file: Path) 
     assert "TURNS has no value on 4 traces: NOT_SUPPORTED 3, INFRA_ERROR 1" in named.stderr
 
 
-def test_a_formula_may_use_the_other_name_of_a_metric(tmp_path: Path) -> None:
+def test_formula__accepts_an_alias_of_a_metric(tmp_path: Path) -> None:
     path = tmp_path / "slow.jsonl"
     path.write_text('{"traceId": "a", "latencyMs": 40}\n{"traceId": "b", "latencyMs": 60}\n')
     for arguments in (["--metrics", "LATENCY"], []):
@@ -99,13 +99,13 @@ def test_a_formula_may_use_the_other_name_of_a_metric(tmp_path: Path) -> None:
         assert json.loads(result.stdout)["kpi"]["value"] == 50.0 + 60.0
 
 
-def test_traces_come_from_standard_input_when_the_file_is_a_dash() -> None:
+def test_file__dash_is_standard_input() -> None:
     result = run("-", "--metrics", "ROUGE", stdin=json.dumps(LINES[0]))
     assert result.exit_code == 0
     assert result.stdout.splitlines()[1].startswith("ROUGE\t1\t1\t")
 
 
-def test_a_formula_without_a_value_says_why_and_exits_3(file: Path) -> None:
+def test_formula__undefined_exits_3_with_the_reason(file: Path) -> None:
     result = run(file, "--formula", "ROUGE / ACCURACY.min", "--format", "json")
     assert result.exit_code == 3
     kpi = json.loads(result.stdout)["kpi"]
@@ -113,7 +113,7 @@ def test_a_formula_without_a_value_says_why_and_exits_3(file: Path) -> None:
     assert kpi["reason"] in result.stderr
 
 
-def test_a_file_without_traces_exits_2_with_an_empty_answer(tmp_path: Path) -> None:
+def test_file__without_traces_exits_2_with_no_output(tmp_path: Path) -> None:
     empty = tmp_path / "empty.jsonl"
     empty.write_text("\n\n", encoding="utf-8")
     result = run(empty)
@@ -121,13 +121,13 @@ def test_a_file_without_traces_exits_2_with_an_empty_answer(tmp_path: Path) -> N
     assert "has no traces" in result.stderr
 
 
-def test_a_missing_file_exits_2(tmp_path: Path) -> None:
+def test_file__missing_exits_2(tmp_path: Path) -> None:
     result = run(tmp_path / "none.jsonl")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "No such file" in result.stderr
 
 
-def test_a_bad_line_exits_65_with_its_number_and_no_half_answer(file: Path) -> None:
+def test_file__invalid_line_exits_65_with_its_number_and_no_output(file: Path) -> None:
     with file.open("a", encoding="utf-8") as lines:
         lines.write('{"traceId": "e", "output": 7}\n')
     result = run(file, "--format", "json")
@@ -137,19 +137,19 @@ def test_a_bad_line_exits_65_with_its_number_and_no_half_answer(file: Path) -> N
     assert problem["detail"].startswith("line 5: output must be a text")
 
 
-def test_an_unknown_metric_exits_66_with_the_nearest_name(file: Path) -> None:
+def test_metrics__unknown_name_exits_66_with_the_nearest_name(file: Path) -> None:
     result = run(file, "--metrics", "BLUE")
     assert (result.exit_code, result.stdout) == (66, "")
     assert "Did you mean BLEU" in result.stderr
 
 
-def test_a_formula_with_mistakes_exits_65_and_tells_each(file: Path) -> None:
+def test_formula__invalid_exits_65_and_reports_each_mistake(file: Path) -> None:
     result = run(file, "--formula", "ROUGH + * BLEU.p59")
     assert (result.exit_code, result.stdout) == (65, "")
     assert result.stderr.count("/formula") >= 2
 
 
-def test_metrics_that_ask_a_model_are_left_to_runs(file: Path) -> None:
+def test_metrics__that_call_a_model_are_rejected(file: Path) -> None:
     plain = json.loads(run(file, "--format", "json").stdout)
     assert not {"LLM_JUDGE", "SEMANTIC_SIMILARITY"} & plain["aggregates"].keys()
     refused = run(file, "--metrics", "ROUGE,LLM_JUDGE")

@@ -1,4 +1,4 @@
-"""Answers as tables."""
+"""Results as tables."""
 
 from datetime import timedelta
 
@@ -19,7 +19,9 @@ from app.core.console.terminal import OutputFormat
 COLUMNS = (field("id"), field("name", "title"), Column("double", lambda item: item["n"] * 2))
 
 
-def test_a_pipe_gets_tabs_and_every_character(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_page__pipe_gets_tabs_and_nothing_truncated(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     long = "x" * 500
     page = {"items": [{"id": "a", "name": long, "n": 0.25}], "nextCursor": None}
     print_page(page, COLUMNS, OutputFormat.TABLE)
@@ -28,29 +30,29 @@ def test_a_pipe_gets_tabs_and_every_character(capsys: pytest.CaptureFixture[str]
     assert printed.err == ""
 
 
-def test_an_empty_list_is_its_titles(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_page__empty_list_is_its_titles(capsys: pytest.CaptureFixture[str]) -> None:
     print_page({"items": [], "nextCursor": None}, COLUMNS, OutputFormat.TABLE)
     assert capsys.readouterr().out == "id\ttitle\tdouble\n"
 
 
-def test_a_list_that_goes_on_says_so_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_page__longer_list_is_noted_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     page = {"items": [{"id": "a", "name": "b", "n": 1}], "nextCursor": "c"}
     print_page(page, COLUMNS, OutputFormat.TABLE)
     assert "raise --limit to see more" in capsys.readouterr().err
 
 
-def test_json_is_the_page_itself(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_page__json_is_the_response(capsys: pytest.CaptureFixture[str]) -> None:
     print_page({"items": [{"id": "é"}], "nextCursor": None}, COLUMNS, OutputFormat.JSON)
     assert capsys.readouterr().out == '{"items": [{"id": "é"}], "nextCursor": null}\n'
 
 
-def test_details_are_a_line_a_field(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_details__prints_one_line_per_field(capsys: pytest.CaptureFixture[str]) -> None:
     print_details({"id": "a", "secretSet": True, "url": None})
     assert capsys.readouterr().out == "id\ta\nsecretSet\tyes\nurl\t\n"
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "expected"),
     [
         (None, ""),
         (0, "0"),
@@ -60,15 +62,16 @@ def test_details_are_a_line_a_field(capsys: pytest.CaptureFixture[str]) -> None:
         (True, "yes"),
         (False, "no"),
         (["a", 1, None], "a, 1, "),
+        ({"a": [1, None]}, '{"a": [1, null]}'),
         ("a\tb", "a\\tb"),
     ],
 )
-def test_a_missing_value_is_an_empty_cell_and_never_a_zero(value: object, shown: str) -> None:
-    assert format_cell(value) == shown
+def test_format_cell__missing_value_is_empty_and_never_zero(value: object, expected: str) -> None:
+    assert format_cell(value) == expected
 
 
 @pytest.mark.parametrize(
-    ("age", "shown"),
+    ("age", "expected"),
     [
         (timedelta(seconds=-5), "now"),
         (timedelta(seconds=0.9), "now"),
@@ -76,19 +79,20 @@ def test_a_missing_value_is_an_empty_cell_and_never_a_zero(value: object, shown:
         (timedelta(minutes=59, seconds=59), "59 min ago"),
         (timedelta(hours=3, minutes=20), "3 h ago"),
         (timedelta(days=400), "400 d ago"),
+        (timedelta(minutes=-90), "in 1 h"),
     ],
 )
-def test_an_age_is_told_in_its_largest_unit(age: timedelta, shown: str) -> None:
-    assert format_age(age) == shown
+def test_format_age__uses_the_largest_unit(age: timedelta, expected: str) -> None:
+    assert format_age(age) == expected
 
 
-def test_a_pipe_gets_instants_as_they_are() -> None:
+def test_format_time__pipe_gets_iso_8601() -> None:
     assert format_time("2026-11-21T22:00:00Z") == "2026-11-21T22:00:00Z"
     assert format_time(None) == ""
 
 
 @pytest.mark.parametrize(
-    ("count", "shown"),
+    ("count", "expected"),
     [
         (0, "0 B"),
         (1023, "1023 B"),
@@ -97,5 +101,5 @@ def test_a_pipe_gets_instants_as_they_are() -> None:
         (3 * 1024**4, "3.07e+03 GiB"),
     ],
 )
-def test_sizes_have_a_unit(count: int, shown: str) -> None:
-    assert format_bytes(count) == shown
+def test_format_bytes__adds_a_unit(count: int, expected: str) -> None:
+    assert format_bytes(count) == expected

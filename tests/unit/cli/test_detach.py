@@ -1,4 +1,4 @@
-"""Ctrl-C while a run is watched."""
+"""Ctrl-C during `mosaico runs watch`."""
 
 import io
 import sys
@@ -35,7 +35,7 @@ class ImpatientTerminal(io.StringIO):
         return written
 
 
-def test_a_second_ctrl_c_cancels_from_the_moment_it_is_offered(
+def test_detach__second_ctrl_c_cancels_as_soon_as_the_offer_is_printed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     service = Service()
@@ -46,7 +46,7 @@ def test_a_second_ctrl_c_cancels_from_the_moment_it_is_offered(
     assert service.posted == ["/benchmark-runs/run-1/cancel"]
 
 
-def test_without_a_terminal_a_run_is_left_alone_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_detach__without_a_terminal_exits_without_an_offer(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service()
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     with pytest.raises(typer.Exit) as caught:

@@ -1,4 +1,4 @@
-"""What is said about a run that is watched, and what happens when the service goes away."""
+"""Progress of a watched run, and reconnection to the service."""
 
 from collections.abc import Iterator
 from typing import Any, cast
@@ -33,7 +33,7 @@ def run(status: str = "RUNNING", **fields: Any) -> JSON:
     }
 
 
-def test_a_line_is_due_at_the_start_and_at_every_tenth() -> None:
+def test_progress__line_is_due_at_the_start_and_at_every_tenth() -> None:
     progress = ProgressReporter()
     due = [
         done
@@ -43,7 +43,7 @@ def test_a_line_is_due_at_the_start_and_at_every_tenth() -> None:
     assert due == [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
 
 
-def test_a_line_is_due_after_30_s_of_silence_and_when_the_state_changes() -> None:
+def test_progress__line_is_due_after_30_s_and_on_a_status_change() -> None:
     progress = ProgressReporter()
     assert progress.is_due(run("PENDING"), 0)
     assert not progress.is_due(run("PENDING"), 29.9)
@@ -53,7 +53,7 @@ def test_a_line_is_due_after_30_s_of_silence_and_when_the_state_changes() -> Non
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1))
-def test_however_a_run_goes_on_there_are_at_most_eleven_lines(steps: list[int]) -> None:
+def test_progress__prints_at_most_eleven_lines(steps: list[int]) -> None:
     progress = ProgressReporter()
     lines = [
         done
@@ -88,7 +88,7 @@ def test_however_a_run_goes_on_there_are_at_most_eleven_lines(steps: list[int]) 
         (run("CANCELLED"), "CANCELLED 0 traces"),
     ],
 )
-def test_a_run_is_told_in_one_line(state: JSON, line: str) -> None:
+def test_describe__is_one_line(state: JSON, line: str) -> None:
     assert describe_run(state) == line
 
 
@@ -101,54 +101,54 @@ def test_a_run_is_told_in_one_line(state: JSON, line: str) -> None:
         ("CANCELLED", None, 3),
     ],
 )
-def test_only_a_completed_and_valid_run_is_a_success(
+def test_exit_code__is_0_only_for_a_completed_valid_run(
     status: str, validity: str | None, code: int
 ) -> None:
     assert run_exit_code(run(status, validity=validity)) == code
 
 
 class Service:
-    """A service that answers each connection with what is given, an error breaking it."""
+    """A service with prepared events per connection; an error breaks the connection."""
 
     def __init__(self, *connections: list[ServerSentEvent | ServiceUnreachable]) -> None:
         self._connections = iter(connections)
-        self.asked: list[str | None] = []
+        self.last_ids: list[str | None] = []
 
     def events(self, path: str, last_id: str | None = None) -> Iterator[ServerSentEvent]:
         assert path == "/runs/1/events"
-        self.asked.append(last_id)
+        self.last_ids.append(last_id)
         for event in next(self._connections):
             if isinstance(event, ServiceUnreachable):
                 raise event
             yield event
 
 
-def followed(service: Service, *, seconds_a_look: float = 1.0) -> list[JSON]:
+def follow_all(service: Service, *, seconds_per_reading: float = 1.0) -> list[JSON]:
     now = 0.0
 
     def clock() -> float:
         nonlocal now
-        now += seconds_a_look
+        now += seconds_per_reading
         return now
 
     def sleep(seconds: float) -> None:
-        """Time passes by looking at the clock."""
+        """The clock advances with each reading."""
 
     return list(follow_run(cast("ApiClient", service), "/runs/1", sleep=sleep, clock=clock))
 
 
-def test_a_broken_connection_is_taken_up_where_it_was() -> None:
+def test_follow__resumes_a_broken_connection_at_the_last_event() -> None:
     half, done = run(tracesTotal=2, tracesProcessed=1), run("COMPLETED")
     service = Service(
         [ServerSentEvent("1", run()), ServerSentEvent("2", half), ServiceUnreachable("gone")],
         [],
         [ServerSentEvent("3", done)],
     )
-    assert followed(service) == [run(), half, done]
-    assert service.asked == [None, "2", "2"]
+    assert follow_all(service) == [run(), half, done]
+    assert service.last_ids == [None, "2", "2"]
 
 
-def test_a_sign_of_life_repeats_what_is_known() -> None:
+def test_follow__keep_alive_repeats_the_last_state() -> None:
     service = Service(
         [
             ServerSentEvent("1", run()),
@@ -156,24 +156,24 @@ def test_a_sign_of_life_repeats_what_is_known() -> None:
             ServerSentEvent("2", run("FAILED")),
         ]
     )
-    assert followed(service) == [run(), run(), run("FAILED")]
+    assert follow_all(service) == [run(), run(), run("FAILED")]
 
 
-def test_a_service_that_was_never_there_is_not_waited_for() -> None:
+def test_follow__unreachable_service_fails_at_once() -> None:
     with pytest.raises(ServiceUnreachable):
-        followed(Service([ServiceUnreachable("away")]))
+        follow_all(Service([ServiceUnreachable("away")]))
 
 
-def test_a_service_that_went_away_is_waited_for_a_minute() -> None:
+def test_follow__lost_service_is_retried_for_a_minute() -> None:
     away: list[ServerSentEvent | ServiceUnreachable] = [ServiceUnreachable("away")]
     service = Service([ServerSentEvent("1", run())], *[away] * 100)
     with pytest.raises(ServiceUnreachable):
-        followed(service)
-    # Heard at second 2; each connection is one look at the clock: 2 + 61 > 2 + 60.
-    assert len(service.asked) == 1 + 61
+        follow_all(service)
+    # Heard at second 2; each connection is one reading of the clock: 2 + 61 > 2 + 60.
+    assert len(service.last_ids) == 1 + 61
 
 
-def test_events_are_read_from_their_lines() -> None:
+def test_read_events__parses_lines() -> None:
     lines = [
         "event: run",
         "id: 7",
