@@ -1,0 +1,1 @@
+"""Alert rules, their states, alerts, silences and backtests."""

@@ -1,3 +1,5 @@
+"""HTTP routes of alert rules, alerts and silences."""
+
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
@@ -58,7 +60,7 @@ MIN_ACKNOWLEDGED = 5
     dependencies=[Depends(require_role("admin"))],
 )
 def create_alert_config(body: AlertConfigCreate, once: Idempotent, res: Res) -> Response:
-    """Add a rule: it judges every run that ends from now on."""
+    """Create an alert rule. It judges every run that completes from now on."""
     return once(
         body,
         lambda session: _view(session, create_rule(session, body, res.secrets)),
@@ -73,7 +75,7 @@ def list_alert_configs(
     agent_id: AgentFilter = None,
     enabled: Annotated[bool | None, Query()] = None,
 ) -> Page[AlertConfigView]:
-    """The rules, newest first, with where they stand."""
+    """List alert rules with their states, newest first."""
     with res.db.read() as session:
         rows = queries.list_rules(
             session, page, benchmark_id=benchmark_id, agent_id=agent_id, enabled=enabled
@@ -83,7 +85,7 @@ def list_alert_configs(
 
 @alert_configs.post("/backtest", dependencies=[Depends(require_role("read"))])
 def backtest_alert_config(body: BacktestRequest, res: Res) -> BacktestView:
-    """Replay a rule over stored history: what it would have told, and how often for nothing."""
+    """Replay a rule over stored runs: the alerts it would have sent and its false alarms per month."""
     now = res.clock()
     with res.db.read() as session:
         history = rule_tests.backtest_history(session, body, now)
@@ -100,7 +102,7 @@ def get_alert_config(rule_id: RuleId, res: Res, tagged: IfNoneMatch) -> AlertCon
 def change_alert_config(
     rule_id: RuleId, body: AlertConfigPatch, res: Res, match: IfMatch
 ) -> AlertConfigView:
-    """Change the fields that are sent. A rule that asks something else starts anew."""
+    """Change the given fields. A change of the condition resolves open incidents of the rule."""
     return _update(rule_id, changed_fields(body), res, match)
 
 
@@ -108,7 +110,7 @@ def change_alert_config(
 def replace_alert_config(
     rule_id: RuleId, body: AlertConfigBody, res: Res, match: IfMatch
 ) -> AlertConfigView:
-    """Write every field; what is left out takes its default."""
+    """Replace all fields; a field that is left out gets its default."""
     return _update(rule_id, all_fields(body), res, match)
 
 
@@ -116,7 +118,7 @@ def replace_alert_config(
     "/{alertConfigId}", status_code=204, dependencies=[Depends(require_role("admin"))]
 )
 def delete_alert_config(rule_id: RuleId, res: Res, match: IfMatch) -> None:
-    """Delete a rule; what fires is resolved, and its alerts stay."""
+    """Delete a rule. Its open incidents are resolved, its alerts stay."""
     with res.db.begin() as session:
         match(queries.get_rule(session, rule_id, for_update=True).revision)
         delete_rule(session, rule_id, res.clock())
@@ -124,7 +126,7 @@ def delete_alert_config(rule_id: RuleId, res: Res, match: IfMatch) -> None:
 
 @alert_configs.post("/{alertConfigId}/test", dependencies=[Depends(require_role("run"))])
 def test_alert_config(rule_id: RuleId, res: Res) -> RuleTestView:
-    """What a rule says about the newest runs, and a message to its recipients for a trial."""
+    """Assess the newest run of each agent, and send a test message to the recipients of the rule."""
     with res.db.read() as session:
         histories = rule_tests.newest_histories(session, queries.get_rule(session, rule_id))
     assessments = rule_tests.assess_newest(histories)
@@ -142,7 +144,7 @@ def list_alerts(
     rule_id: Annotated[str | None, Query(alias="alertConfigId")] = None,
     state: Annotated[AlertEventState | None, Query()] = None,
 ) -> Page[AlertView]:
-    """What was told, newest first."""
+    """List alerts, newest first."""
     alert_filter = AlertFilter(benchmark_id, agent_id, run_id, rule_id, state)
     with res.db.read() as session:
         rows = queries.list_events(session, page, alert_filter)
@@ -160,7 +162,7 @@ def get_alert(alert_id: AlertId, res: Res) -> AlertView:
 def acknowledge_alert(
     alert_id: AlertId, body: Acknowledgement, request: Request, res: Res
 ) -> AlertView:
-    """Say whether an alert was right. True ones are kept out of what counts as normal."""
+    """Acknowledge an alert as true or noise. Runs of true incidents are excluded from the baseline."""
     by = get_caller(request).key_id
     with res.db.begin() as session:
         return event_view(service.acknowledge(session, alert_id, body.verdict, by, res.clock()))
@@ -170,7 +172,7 @@ def acknowledge_alert(
     "", status_code=201, response_model=SilenceView, dependencies=[Depends(require_role("run"))]
 )
 def create_silence(body: SilenceCreate, once: Idempotent, res: Res) -> Response:
-    """Tell nobody of some alerts for a while; they are still judged and recorded."""
+    """Create a silence: matching alerts are recorded but not sent until it ends."""
     return once(
         body,
         lambda session: SilenceView.model_validate(
@@ -183,9 +185,9 @@ def create_silence(body: SilenceCreate, once: Idempotent, res: Res) -> Response:
 def list_silences(
     res: Res,
     page: PageParams,
-    active: Annotated[bool, Query(description="Only those that hold now.")] = False,
+    active: Annotated[bool, Query(description="Only silences that are active now.")] = False,
 ) -> Page[SilenceView]:
-    """The silences, newest first."""
+    """List silences, newest first."""
     with res.db.read() as session:
         rows = queries.list_silences(session, page, active_at=res.clock() if active else None)
         items = [SilenceView.model_validate(silence) for silence in rows.rows]

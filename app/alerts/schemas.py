@@ -1,3 +1,5 @@
+"""Request and response bodies of alert rules, alerts and silences."""
+
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Protocol
@@ -9,39 +11,50 @@ from app.core.schemas import UNSET, Identifier, Instant, LongText, ShortText, St
 from app.notifications.types import MessageSeverity
 
 A_YEAR_MINUTES = 366 * 24 * 60
-MOST_RUNS = 30
+MAX_RUNS = 30
 
-Runs = Annotated[int, Field(ge=1, le=MOST_RUNS)]
+Runs = Annotated[int, Field(ge=1, le=MAX_RUNS)]
 Names = Annotated[list[ShortText], Field(max_length=20)]
 Recipients = Annotated[list[Annotated[str, Field(max_length=2048)]], Field(max_length=50)]
 Cooldown = Annotated[
     int,
-    Field(ge=0, le=A_YEAR_MINUTES, description="It fires anew only this long after it last did."),
+    Field(
+        ge=0,
+        le=A_YEAR_MINUTES,
+        description="Minutes after a first firing in which no new incident begins.",
+    ),
 ]
-ForRuns = Annotated[Runs, Field(description="So many breaches in a row make it fire.")]
+ForRuns = Annotated[Runs, Field(description="Consecutive breaches after which the rule fires.")]
 KeepFiring = Annotated[
-    int, Field(ge=0, le=MOST_RUNS, description="So many healthy runs do not resolve it yet.")
+    int,
+    Field(
+        ge=0,
+        le=MAX_RUNS,
+        description="Consecutive healthy runs after a breach that do not yet resolve the incident.",
+    ),
 ]
-BaselineRuns = Annotated[Runs, Field(description="Percentages compare with the mean of so many.")]
+BaselineRuns = Annotated[
+    Runs, Field(description="Earlier runs whose mean percentages are compared with.")
+]
 Threshold = Annotated[
     float | None,
     Field(
-        description="A value; percent, of which -10 and 10 are the same; for anomalies the distance"
-        " at which they fire, or null."
+        description="A value; for percentages the percent, whose sign is ignored; for anomalies the"
+        " limit of z, or null for the default."
     ),
 ]
 Metric = Annotated[
-    ShortText | None, Field(description="A metric or a statistic of it.", examples=["ROUGE.p95"])
+    ShortText | None, Field(description="A metric, or a statistic of one.", examples=["ROUGE.p95"])
 ]
-Kpi = Annotated[ShortText | None, Field(description="Id or name of a KPI of the benchmark.")]
+Kpi = Annotated[ShortText | None, Field(description="ID or name of a KPI of the benchmark.")]
 Effect = Annotated[
     float | None,
-    Field(ge=0, description="Smaller changes wake nobody, in the unit of the value."),
+    Field(ge=0, description="Smallest change that fires, in the unit of the value."),
 ]
 
 
 class RuleFields(Protocol):
-    """What a stored rule and a draft of one have in common."""
+    """The condition fields of a rule, stored or as a draft."""
 
     @property
     def condition(self) -> str: ...
@@ -61,26 +74,28 @@ class RuleFields(Protocol):
     def minimum_effect(self) -> float | None: ...
 
 
-def rule_spec(config: RuleFields) -> RuleSpec:
-    """What a rule asks, without what it is called and whom it tells."""
+def rule_spec(rule: RuleFields) -> RuleSpec:
+    """The condition of a rule with its parameters, without its name and recipients."""
     return RuleSpec(
-        condition=Condition(config.condition),
-        threshold=config.threshold,
-        for_runs=config.for_runs,
-        keep_firing_for_runs=config.keep_firing_for_runs,
-        cooldown=timedelta(minutes=config.cooldown_minutes),
-        no_data=NoDataPolicy(config.no_data),
-        baseline_runs=config.baseline_runs,
-        minimum_effect=config.minimum_effect,
+        condition=Condition(rule.condition),
+        threshold=rule.threshold,
+        for_runs=rule.for_runs,
+        keep_firing_for_runs=rule.keep_firing_for_runs,
+        cooldown=timedelta(minutes=rule.cooldown_minutes),
+        no_data=NoDataPolicy(rule.no_data),
+        baseline_runs=rule.baseline_runs,
+        minimum_effect=rule.minimum_effect,
     )
 
 
 class AlertConfigBody(WireModel):
-    """A rule as PUT writes it: a field that is left out takes its default."""
+    """An alert rule as PUT writes it: a field that is left out gets its default."""
 
     name: ShortText
     benchmark_id: Identifier
-    agent_id: Identifier | None = Field(default=None, description="None: each agent by itself.")
+    agent_id: Identifier | None = Field(
+        default=None, description="Null: every agent, each with its own state."
+    )
     metric: Metric = None
     kpi: Kpi = None
     condition: Condition
@@ -102,7 +117,7 @@ class AlertConfigCreate(AlertConfigBody):
 
 
 class AlertConfigPatch(WireModel):
-    """Only the fields that are sent change; null clears one."""
+    """The fields to change; null clears a field."""
 
     name: ShortText = UNSET
     benchmark_id: Identifier = UNSET
@@ -124,7 +139,7 @@ class AlertConfigPatch(WireModel):
 
 
 class AlertStateView(WireModel):
-    """Where a rule stands for an agent, after which run, and why."""
+    """The state of a rule for one agent, the run that led to it, and why."""
 
     agent_id: str
     state: AlertStatus
@@ -138,9 +153,10 @@ class AlertStateView(WireModel):
 
 
 class AlertPrecisionView(WireModel):
-    """How often this rule was right, as far as its alerts were acknowledged.
+    """The share of true alerts among the acknowledged ones of a rule.
 
-    `review` proposes to change it: less than half of five or more were true.
+    `review` is true when at least five were acknowledged and less than half of them were true: the
+    rule should be changed.
     """
 
     true: int
@@ -150,7 +166,7 @@ class AlertPrecisionView(WireModel):
 
 
 class AlertConfigView(WireModel):
-    """A rule with where it stands; `kpi` is an id."""
+    """An alert rule with its states; `kpi` is an ID."""
 
     id: str
     name: str
@@ -178,7 +194,7 @@ class AlertConfigView(WireModel):
 
 
 class AlertEventState(StrEnum):
-    """What an alert tells: of a rule, of a run, of a schedule."""
+    """What an alert reports about a rule, a run or a schedule."""
 
     FIRING = "FIRING"
     RESOLVED = "RESOLVED"
@@ -189,9 +205,9 @@ class AlertEventState(StrEnum):
 
 
 class ContributingTrace(WireModel):
-    """A trace that changed for the worse: its value, and that of its item in the run before.
+    """A trace that changed for the worse: its value, and the value of its item in the previous run.
 
-    `url` leads to it in its source, where that has pages.
+    `url` is its page in the source, when the source has pages.
     """
 
     metric: str
@@ -206,7 +222,7 @@ AckVerdict = Literal["true", "noise"]
 
 
 class AlertView(WireModel):
-    """Something that was told. With `silenceId` it was told to nobody."""
+    """An alert. One with a `silenceId` was not sent to anybody."""
 
     id: str
     state: AlertEventState
@@ -232,32 +248,36 @@ class AlertView(WireModel):
 
 
 class Acknowledgement(WireModel):
-    """Whether the alert was right; a later one takes its place."""
+    """Whether an alert was true; a later acknowledgement replaces it."""
 
     verdict: AckVerdict
 
 
 class SilenceMatchers(WireModel):
-    """Which alerts a silence holds: those that match each field that is given."""
+    """Selects the alerts that a silence holds back: all given fields must match."""
 
     alert_config_id: Identifier | None = None
     benchmark_id: Identifier | None = None
     agent_id: Identifier | None = None
     severity: MessageSeverity | None = None
-    name: ShortText | None = Field(default=None, description="Glob, as nightly-*.")
+    name: ShortText | None = Field(
+        default=None, description="Glob pattern of the rule name, such as nightly-*."
+    )
 
 
 class SilenceCreate(WireModel):
-    """What is not told for a while; it is still judged and recorded."""
+    """A silence: matching alerts are recorded but not sent until it ends."""
 
     id: Identifier | None = None
     matchers: SilenceMatchers
-    starts_at: Instant | None = Field(default=None, description="Now when left out.")
+    starts_at: Instant | None = Field(default=None, description="The default is now.")
     ends_at: Instant
     comment: LongText | None = None
 
 
 class SilenceView(WireModel):
+    """A silence."""
+
     id: str
     matchers: SilenceMatchers
     comment: str | None
@@ -267,7 +287,7 @@ class SilenceView(WireModel):
 
 
 class RuleTestAssessment(WireModel):
-    """What the newest valid run of an agent says about a rule."""
+    """The assessment of a rule for the newest valid run of an agent."""
 
     agent_id: str
     run_id: str
@@ -278,25 +298,25 @@ class RuleTestAssessment(WireModel):
 
 
 class RuleTestView(WireModel):
-    """What a rule says now, and the message that its recipients got for a trial."""
+    """The assessments of a rule, and the test message that was sent to its recipients."""
 
     assessments: list[RuleTestAssessment]
     notification_id: str
 
 
 class BacktestRequest(WireModel):
-    """A rule to replay: a stored one, or a draft."""
+    """The rule to replay: a stored one by its ID, or a draft."""
 
     alert_config_id: Identifier | None = None
     rule: AlertConfigBody | None = None
     agent_id: Identifier | None = Field(
-        default=None, description="Needed where the rule is about every agent."
+        default=None, description="Required when the rule judges every agent."
     )
-    days: Annotated[int, Field(ge=1, le=3660, description="How far to look back.")] = 90
+    days: Annotated[int, Field(ge=1, le=3660, description="Days of history to replay.")] = 90
 
 
 class BacktestCoverageView(WireModel):
-    """How much there was to judge by."""
+    """How many runs the backtest had, by their outcome."""
 
     runs: int
     valid: int
@@ -308,7 +328,7 @@ class BacktestCoverageView(WireModel):
 
 
 class ReplayedRunView(WireModel):
-    """What a run would have done: `told` is what would have been sent."""
+    """One replayed run; `notified` is the state that would have been sent."""
 
     run_id: str
     completed_at: datetime
@@ -321,9 +341,9 @@ class ReplayedRunView(WireModel):
 
 
 class BacktestView(WireModel):
-    """A rule replayed over stored history. `falseAlarmsPerMonth` takes the history for healthy, and
-    is null below seven days of it; `smallestVisible` is the smallest harm that the rule sees, as
-    things are after the last run.
+    """A rule replayed over stored history. `falseAlarmsPerMonth` assumes that all runs were healthy and
+    is null for less than seven days of history; `minDetectableEffect` is the smallest harmful change
+    that the rule detects after the last run.
     """
 
     agent_id: str

@@ -1,1 +1,1 @@
-"""KPI values of runs: evaluation, history, and the language in which they are written."""
+"""KPI values of runs: evaluation, history and verdicts."""

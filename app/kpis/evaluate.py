@@ -1,4 +1,4 @@
-"""From the aggregates of a run to its KPI values."""
+"""Evaluates the KPIs of a run from its aggregates."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from app.formula import Reference, compile_formula
 
 
 class PlannedKpi(BaseModel):
-    """One revision of a KPI, as the plan of a run keeps it."""
+    """One revision of a KPI, as stored in the plan of a run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -27,7 +27,7 @@ class PlannedKpi(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KpiValue:
-    """`value` is None when the KPI is undefined; `reason` says why, then and only then."""
+    """The value of a KPI in a run; None when it is undefined, and only then with a `reason`."""
 
     kpi: PlannedKpi
     value: float | None
@@ -35,7 +35,7 @@ class KpiValue:
 
     @property
     def within_thresholds(self) -> bool | None:
-        """Whether the value keeps its thresholds; None when there are none, or no value."""
+        """Whether the value is within its thresholds; None without thresholds or without a value."""
         low, high = self.kpi.threshold_min, self.kpi.threshold_max
         if self.value is None or (low is None and high is None):
             return None
@@ -45,7 +45,7 @@ class KpiValue:
 def evaluate_kpis(
     kpis: Iterable[PlannedKpi], statistic: Callable[[str, str], float | None]
 ) -> list[KpiValue]:
-    """Each KPI of a run; `statistic("ROUGE", "p95")` gives the aggregates of the run."""
+    """Evaluate each KPI; `statistic("ROUGE", "p95")` returns a statistic of the run."""
     return [_evaluate(kpi, statistic) for kpi in kpis]
 
 

@@ -1,3 +1,5 @@
+"""Table of KPI values."""
+
 from datetime import datetime
 from typing import Any
 
@@ -9,10 +11,10 @@ from app.kpis.verdicts import ValueVerdict
 
 
 class KpiHistory(Base):
-    """One KPI of one run, and the revision of the formula that gave it.
+    """The value of one KPI in one run, with the revision of its formula.
 
-    `value` is NULL when the KPI is undefined, and `undefined_reason` says why. `coverage` is that of
-    its least covered metric, `missing` how many traces have no value, by metric.
+    `value` is NULL when the KPI is undefined, for `undefined_reason`. `coverage` is that of its least
+    covered metric; `missing` counts the traces without a value, by metric.
     """
 
     __tablename__ = "kpi_history"

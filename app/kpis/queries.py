@@ -1,3 +1,5 @@
+"""Reads of KPI values."""
+
 from datetime import datetime
 
 from sqlalchemy import select
@@ -17,7 +19,7 @@ def list_kpi_history(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> PageRows[KpiHistory]:
-    """KPI values, newest first; `kpi` is an id or a name."""
+    """KPI values, newest first; `kpi` is an ID or a name."""
     statement = select(KpiHistory)
     if benchmark_id is not None:
         statement = statement.where(KpiHistory.benchmark_id == benchmark_id)

@@ -1,3 +1,5 @@
+"""HTTP routes of KPI values and the formula language."""
+
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any
@@ -39,11 +41,11 @@ def list_kpi_history(
     page: PageParams,
     benchmark_id: Annotated[str | None, Query(alias="benchmarkId")] = None,
     agent_id: Annotated[str | None, Query(alias="agentId")] = None,
-    kpi: Annotated[str | None, Query(description="Id or name of a KPI.")] = None,
+    kpi: Annotated[str | None, Query(description="ID or name of a KPI.")] = None,
     since: Annotated[datetime | None, Query(alias="from")] = None,
     until: Annotated[datetime | None, Query(alias="to")] = None,
 ) -> Page[KpiValueView]:
-    """KPI values over time, newest first, each with the revision of the formula that gave it."""
+    """List KPI values, newest first, each with the revision of its formula."""
     with res.db.read() as session:
         rows = queries.list_kpi_history(
             session,
@@ -60,7 +62,7 @@ def list_kpi_history(
 
 @router.post("/kpi-formulas/validate", dependencies=[Depends(require_role("read"))])
 def validate_formula(body: FormulaBody) -> FormulaValidationView:
-    """Check a formula without saving it: every mistake at once, or its canonical form."""
+    """Check a formula without saving it: returns all errors, or the canonical form."""
     result = validate(body.formula)
     return FormulaValidationView(
         valid=result.success,
@@ -80,7 +82,7 @@ def validate_formula(body: FormulaBody) -> FormulaValidationView:
 
 @router.post("/kpi-formulas/evaluate", dependencies=[Depends(require_role("read"))])
 def evaluate_formula(body: FormulaEvaluation) -> FormulaValueView:
-    """Evaluate a formula on given values; a missing value makes it undefined, with the reason."""
+    """Evaluate a formula with given values. A missing value makes the result undefined."""
     result = validate(body.formula)
     if not result.success:
         raise InvalidFormula(result.errors)
@@ -91,12 +93,12 @@ def evaluate_formula(body: FormulaEvaluation) -> FormulaValueView:
 
 @router.get("/kpi-formulas/help", dependencies=[Depends(require_role("read"))])
 def describe_formulas() -> dict[str, Any]:
-    """The formula language: functions, statistics, operators, limits."""
+    """Describe the formula language: functions, statistics, operators, limits."""
     return help_document()
 
 
 def _require_readable(names: Iterable[str]) -> None:
-    """A value under a name that no formula can use would be missed without a word."""
+    """Refuse names that no formula can refer to: such a value would be ignored silently."""
     errors = [
         ErrorItem(
             pointer=f"/values/{escape_pointer_step(name)}",
@@ -106,4 +108,6 @@ def _require_readable(names: Iterable[str]) -> None:
         if read_reference(name) is None
     ]
     if errors:
-        raise Invalid("a value has a name that no formula can use; see `errors`", errors=errors)
+        raise Invalid(
+            "a value has a name that no formula can refer to; see `errors`", errors=errors
+        )

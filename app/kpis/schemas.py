@@ -1,3 +1,5 @@
+"""Request and response bodies of KPI values and formulas."""
+
 from datetime import datetime
 from typing import Annotated
 
@@ -8,9 +10,10 @@ from app.kpis.verdicts import ValueVerdict
 
 
 class KpiValueView(WireModel):
-    """One KPI of one run. `value` is null when the KPI is undefined; the reason says why. `coverage`
-    is that of its least covered metric, `missing` counts the traces without a value by metric; the
-    interval is of 95 %. `verdict` compares it with the baseline, and explains itself.
+    """The value of one KPI in one run. It is null when the KPI is undefined, for `undefinedReason`.
+    `coverage` is that of the least covered metric, `missing` counts the traces without a value by
+    metric, and `intervalLow` to `intervalHigh` is the 95 % confidence interval. `verdict` compares the
+    value with the baseline.
     """
 
     run_id: str
@@ -41,11 +44,13 @@ FormulaText = Annotated[
 
 
 class FormulaBody(WireModel):
+    """A formula to check."""
+
     formula: FormulaText
 
 
 class FormulaEvaluation(FormulaBody):
-    """`values` maps a metric, or `METRIC.stat`, to a number; null is a missing one."""
+    """A formula to evaluate; `values` maps `METRIC` or `METRIC.stat` to a number, null if missing."""
 
     values: Annotated[
         dict[str, float | None],
@@ -54,7 +59,7 @@ class FormulaEvaluation(FormulaBody):
 
 
 class FormulaErrorView(WireModel):
-    """`span` gives start and end offset in the formula."""
+    """An error in a formula; `span` is its start and end offset."""
 
     line: int
     column: int
@@ -63,7 +68,7 @@ class FormulaErrorView(WireModel):
 
 
 class FormulaValidationView(WireModel):
-    """What the checker says of a formula; `formula` is its canonical form when it is valid."""
+    """The result of a check; `formula` is the canonical form of a valid formula."""
 
     valid: bool
     formula: str | None
@@ -72,7 +77,7 @@ class FormulaValidationView(WireModel):
 
 
 class FormulaValueView(WireModel):
-    """`value` is null when the KPI is undefined; `undefinedReason` says why."""
+    """The value of a formula; null when it is undefined, for `undefinedReason`."""
 
     value: float | None
     undefined_reason: str | None

@@ -1,1 +1,1 @@
-"""What runs store: tables, the frozen plan, and typed reads. Lower than every reader of runs."""
+"""Stored results of runs: tables, frozen plans and typed reads. Lower than everything that reads runs."""

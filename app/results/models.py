@@ -15,11 +15,10 @@ from app.kpis.verdicts import RunVerdict, ValueVerdict
 class BenchmarkRun(Base):
     """One execution of a benchmark against an agent.
 
-    `seq` orders runs and is the short key of their wide tables. `plan` is frozen when the run
-    starts; `metric_keys` is the order of `trace_results.values`. `fencing_token` rises each time a step
-    is begun: a worker that lost its step carries an old one and can write nothing. `rescore_of` is
-    the run whose traces are judged once more. `write_back` tells how far the scores of the run were
-    written where its traces came from.
+    `seq` orders runs and is their short key in large tables. `plan` is frozen when the run starts;
+    `metric_keys` is the order of `trace_results.values`. `fencing_token` rises each time a step is
+    acquired: a worker that lost its lease carries an old token and cannot write. `rescore_of` is the
+    run whose traces are scored again. `write_back` is the state of writing scores to the source.
     """
 
     __tablename__ = "benchmark_runs"
@@ -73,7 +72,7 @@ class BenchmarkRun(Base):
 
 
 class BenchmarkBaseline(Base):
-    """The run that somebody named as what the runs of an agent are compared with."""
+    """The pinned baseline run of an agent and a benchmark."""
 
     __tablename__ = "benchmark_baselines"
 
@@ -90,10 +89,10 @@ class BenchmarkBaseline(Base):
 
 
 class RunShard(Base):
-    """A stretch of a collection that one job scores: positions `first` to `last`, both included.
+    """A range of a collection that one job scores: positions `first` to `last`, both included.
 
-    `summaries` holds, by metric, what the value of the whole run is made of where that is not the
-    mean of the traces.
+    `summaries` holds, by metric, the part of this shard in a value of the whole run that is not a
+    mean over traces.
     """
 
     __tablename__ = "run_shards"
@@ -112,10 +111,10 @@ class RunShard(Base):
 class TraceResult(Base):
     """The metric values of one trace, in the order of the run's `metric_keys`; NULL is missing.
 
-    `notes` says, sparsely, why a value is missing: `{"BLEU": {"skipped": "NO_OUTPUT"}}`, or what a
-    model gave as its reason: `{"LLM_JUDGE": {"reason": "It names another city."}}`. There is no
-    foreign key: it would be checked for each row, and double the cost of writing a shard.
-    `drop_results` deletes these rows.
+    `notes` holds why a value is missing: `{"BLEU": {"skipped": "NO_OUTPUT"}}`, or the reason that a
+    judge gave: `{"LLM_JUDGE": {"reason": "It names another city."}}`. There is no foreign key: it
+    would be checked for each row and double the cost of writing a shard. `drop_results` deletes the
+    rows of a deleted run.
     """
 
     __tablename__ = "trace_results"

@@ -1,3 +1,5 @@
+"""Reads of runs, their shards, metrics and measured traces."""
+
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
@@ -23,7 +25,7 @@ from app.traces.types import TraceOutcome
 
 PAGE_BYTES = 8 * 1024 * 1024
 
-# Built once: that takes as long as the rest of the read.
+# The statements are built once: building one takes as long as executing it.
 _RUNS = BenchmarkRun.__table__
 _HIDDEN_COLUMNS = (
     "plan",
@@ -42,9 +44,9 @@ _FILTERS = {
     "since": _RUNS.c.created_at >= bindparam("since"),
     "until": _RUNS.c.created_at < bindparam("until"),
 }
-SHOWN_RUN = compile_sql(RUN_COLUMNS.where(_RUNS.c.id == bindparam("run_id")))
+RUN_BY_ID = compile_sql(RUN_COLUMNS.where(_RUNS.c.id == bindparam("run_id")))
 
-# A plain yes or no: why not is found out by whoever asks for it.
+# Answers yes or no in one round trip; `require_runnable` finds the reason of a no.
 RUNNABLE = text(
     """
     SELECT EXISTS (
@@ -75,20 +77,20 @@ SHARD_RANGES = text(
 
 
 class RunNotFound(NotFound):
-    """There is no run with this id; GET /api/v1/benchmark-runs lists those there are."""
+    """No run has this ID; GET /api/v1/benchmark-runs lists them."""
 
     code = "run-not-found"
 
 
 class ShardRange(NamedTuple):
-    """Positions of a collection, both ends included."""
+    """A range of positions in a collection, both ends included."""
 
     first: int
     last: int
 
 
 class ScoredTrace(NamedTuple):
-    """One row of a run as the aggregates need it."""
+    """The values of one trace with what aggregation needs to know of the trace."""
 
     outcome: TraceOutcome
     values: list[float | None]
@@ -112,14 +114,16 @@ class TraceValues(NamedTuple):
 
 
 def is_runnable(session: Session, benchmark_id: str, agent_id: str) -> bool:
-    """Whether `require_runnable` would let a run of the two start; asked with every new run."""
-    asked = {"benchmark_id": benchmark_id, "agent_id": agent_id}
-    return bool(session.scalar(RUNNABLE, asked))
+    """Whether the benchmark may be run for the agent; checked with every new run."""
+    parameters = {"benchmark_id": benchmark_id, "agent_id": agent_id}
+    return bool(session.scalar(RUNNABLE, parameters))
 
 
 def get_run(session: Session, run_id: str, *, for_update: bool = False) -> BenchmarkRun:
-    """The run; `for_update` locks it, though not against rows that only refer to it: those of a
-    shard are written side by side.
+    """The run; `for_update` locks it against other writers.
+
+    The lock is FOR NO KEY UPDATE: rows that refer to the run, such as those of its shards, can still
+    be inserted in parallel.
     """
     statement = select(BenchmarkRun).where(BenchmarkRun.id == run_id)
     if for_update:
@@ -131,8 +135,8 @@ def get_run(session: Session, run_id: str, *, for_update: bool = False) -> Bench
 
 
 def get_run_columns(db: Database, run_id: str) -> Mapping[str, Any]:
-    """The shown columns of a run, without its plan, which is long: what clients ask most often."""
-    run = db.fetch_row(SHOWN_RUN, {"run_id": run_id})
+    """The visible columns of a run, without its plan, which is long. Clients poll this most often."""
+    run = db.fetch_row(RUN_BY_ID, {"run_id": run_id})
     if run is None:
         raise _not_found(run_id)
     return run
@@ -148,23 +152,23 @@ def list_runs(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> PageRows[dict[str, Any]]:
-    """The shown columns of runs, newest first; `since` and `until` bound their creation."""
-    asked = {
+    """The visible columns of runs, newest first; `since` and `until` limit their creation time."""
+    filters = {
         "benchmark_id": benchmark_id,
         "agent_id": agent_id,
         "status": status and status.value,
         "since": since,
         "until": until,
     }
-    given = {name: value for name, value in asked.items() if value is not None}
-    sql = _listing(tuple(given), beyond=query.cursor is not None)
-    return query_page(db, sql, given, keys=_NEWEST, query=query)
+    active = {name: value for name, value in filters.items() if value is not None}
+    sql = _build_list_sql(tuple(active), after_cursor=query.cursor is not None)
+    return query_page(db, sql, active, keys=_NEWEST, query=query)
 
 
 @cache
-def _listing(given: tuple[str, ...], *, beyond: bool) -> str:
-    statement = RUN_COLUMNS.where(*(_FILTERS[name] for name in given))
-    return build_page_sql(statement, keys=_NEWEST, after_cursor=beyond)
+def _build_list_sql(filter_names: tuple[str, ...], *, after_cursor: bool) -> str:
+    statement = RUN_COLUMNS.where(*(_FILTERS[name] for name in filter_names))
+    return build_page_sql(statement, keys=_NEWEST, after_cursor=after_cursor)
 
 
 def find_shard(session: Session, run_seq: int, shard: int) -> RunShard | None:
@@ -174,7 +178,7 @@ def find_shard(session: Session, run_seq: int, shard: int) -> RunShard | None:
 
 
 def lock_shards(session: Session, run_seq: int) -> None:
-    """Wait until no step writes a shard of the run, and let none begin to."""
+    """Lock all shards of a run, waiting for the steps that are writing one."""
     statement = select(RunShard.shard).where(RunShard.run_seq == run_seq)
     session.execute(statement.order_by(RunShard.shard).with_for_update())
 
@@ -182,7 +186,7 @@ def lock_shards(session: Session, run_seq: int) -> None:
 def list_summarized_shards(
     session: Session, run_seq: int, shard: int, limit: int
 ) -> list[RunShard]:
-    """The next shards of a run that hold summaries."""
+    """The shards of a run after `shard` that hold summaries."""
     statement = (
         select(RunShard)
         .where(RunShard.run_seq == run_seq, RunShard.shard > shard, RunShard.summaries.is_not(None))
@@ -195,12 +199,12 @@ def list_summarized_shards(
 def list_shard_ranges(
     session: Session, run_id: str, *, traces: int, size_bytes: int
 ) -> list[ShardRange]:
-    """The traces that a run judges in stretches of at most so many, and of about so many bytes of
-    texts; the same collection is cut in the same way each time.
+    """Split the traces of a run into ranges of at most `traces` traces and about `size_bytes` of texts.
+    The same collection is always split in the same way, which makes shards of two runs comparable.
     """
     session.execute(text("SET LOCAL statement_timeout = 0"))
-    asked = {"run": run_id, "traces": traces, "bytes": size_bytes}
-    return [ShardRange(first, last) for first, last in session.execute(SHARD_RANGES, asked)]
+    parameters = {"run": run_id, "traces": traces, "bytes": size_bytes}
+    return [ShardRange(first, last) for first, last in session.execute(SHARD_RANGES, parameters)]
 
 
 def list_run_metrics(session: Session, run_seq: int) -> list[RunMetric]:
@@ -211,32 +215,30 @@ def list_run_metrics(session: Session, run_seq: int) -> list[RunMetric]:
 def list_trace_results(
     session: Session, run: BenchmarkRun, query: PageQuery
 ) -> PageRows[MeasuredTrace]:
-    """The measured traces of a run, in the order of their source; fewer than asked for where
-    their texts are long.
+    """The measured traces of a run, in the order of the source. A page is shorter than requested when
+    its texts exceed `PAGE_BYTES`.
     """
     statement = select(TraceResult).where(TraceResult.run_seq == run.seq)
     page = select_page(
         session, statement, keys=[TraceResult.position], query=query, descending=False
     )
-    positions = _within(session, run, [result.position for result in page.rows])
+    positions = _fit_page(session, run, [result.position for result in page.rows])
     traces = select(CollectedTrace).where(
         CollectedTrace.collection_id == run.collection_id, CollectedTrace.position.in_(positions)
     )
     by_position = {trace.position: trace for trace in session.scalars(traces)}
-    shown = page.rows[: len(positions)]
-    rows = [MeasuredTrace(result, by_position[result.position]) for result in shown]
-    cut = len(shown) < len(page.rows)
-    return PageRows(rows, encode_cursor([shown[-1].position]) if cut else page.next_cursor)
+    fitting = page.rows[: len(positions)]
+    rows = [MeasuredTrace(result, by_position[result.position]) for result in fitting]
+    is_cut = len(fitting) < len(page.rows)
+    return PageRows(rows, encode_cursor([fitting[-1].position]) if is_cut else page.next_cursor)
 
 
 def _not_found(run_id: str) -> RunNotFound:
-    return RunNotFound(
-        f"there is no run {run_id!r}; GET /api/v1/benchmark-runs lists those there are"
-    )
+    return RunNotFound(f"no run has the ID {run_id!r}; GET /api/v1/benchmark-runs lists them")
 
 
-def _within(session: Session, run: BenchmarkRun, positions: Sequence[int]) -> list[int]:
-    """As many of the first positions as have texts of `PAGE_BYTES` together, but at least one."""
+def _fit_page(session: Session, run: BenchmarkRun, positions: Sequence[int]) -> list[int]:
+    """The first positions whose texts fit into `PAGE_BYTES` together, at least one."""
     texts = (CollectedTrace.input, CollectedTrace.expected_output, CollectedTrace.output)
     size = sum((func.coalesce(func.octet_length(text), 0) for text in texts), literal(0))
     statement = (
@@ -247,20 +249,20 @@ def _within(session: Session, run: BenchmarkRun, positions: Sequence[int]) -> li
         )
         .order_by(CollectedTrace.position)
     )
-    found: list[int] = []
+    fitting: list[int] = []
     total = 0
     for position, size_bytes in session.execute(statement):
         total += size_bytes
-        if found and total > PAGE_BYTES:
+        if fitting and total > PAGE_BYTES:
             break
-        found.append(position)
-    return found
+        fitting.append(position)
+    return fitting
 
 
 def read_scored_traces(
     session: Session, run_seq: int, collection_id: int, first: int, limit: int
 ) -> list[ScoredTrace]:
-    """So many measured traces of a run from a position on; fewer at its end."""
+    """At most `limit` measured traces of a run, from the position `first` on, in no order."""
     statement = (
         select(
             CollectedTrace.outcome, TraceResult.values, TraceResult.notes, CollectedTrace.item_id
@@ -283,7 +285,7 @@ def read_scored_traces(
 
 
 def has_trials(session: Session, collection_id: int) -> bool:
-    """Whether an item of a collection may have several traces: no two of one item have one trial."""
+    """Whether any item of a collection has several trials."""
     session.execute(text("SET LOCAL statement_timeout = 0"))
     trials = select(CollectedTrace.trial).where(CollectedTrace.collection_id == collection_id)
     first = trials.limit(1).scalar_subquery()
@@ -293,7 +295,7 @@ def has_trials(session: Session, collection_id: int) -> bool:
 def read_trace_values(
     session: Session, run_seq: int, position: int, limit: int
 ) -> list[TraceValues]:
-    """The values of the traces of a run from a position on, in order."""
+    """The values of at most `limit` traces of a run, from a position on, in order."""
     statement = (
         select(TraceResult.position, CollectedTrace.trace_id, TraceResult.values)
         .join(BenchmarkRun, BenchmarkRun.seq == TraceResult.run_seq)

@@ -1,1 +1,1 @@
-"""Benchmark runs: their lifecycle from traces to KPI values."""
+"""Lifecycle of benchmark runs: begin, collect, score, finish, retry, purge."""
