@@ -1,0 +1,1 @@
+"""Two harnesses that evaluate models: bash tasks (`bash`) and MCP servers (`mcp`)."""

@@ -1,7 +1,7 @@
-"""Patterns of users, searched in time linear in the text: no look-around, no back-references.
+"""Regular expressions of users, searched by RE2 in linear time.
 
-Source: RE2, which has the grammar and the meaning that datasets were written for; `$` matches at
-the very end only.
+Without look-around and back-references a pattern cannot cause exponential run time. RE2 also has the
+dialect that the datasets were written for: `$` matches only at the very end.
 """
 
 from functools import lru_cache
@@ -13,7 +13,7 @@ MAX_PATTERN: Final = 10_000  # characters
 
 
 class InvalidPattern(ValueError):
-    """A pattern cannot be searched for."""
+    """The pattern is not valid."""
 
 
 class Pattern(Protocol):
@@ -24,7 +24,7 @@ class Pattern(Protocol):
 
 @lru_cache(maxsize=1024)
 def compile_pattern(text: str) -> Pattern:
-    """The pattern ready for use. Raises InvalidPattern with what is wrong with it."""
+    """The compiled pattern. Raises InvalidPattern."""
     if len(text) > MAX_PATTERN:
         raise InvalidPattern(f"it is longer than {MAX_PATTERN} characters")
     options = re2.Options()
@@ -32,13 +32,14 @@ def compile_pattern(text: str) -> Pattern:
     try:
         pattern: Pattern = re2.compile(text, options=options)
     except re2.error as error:
-        raise InvalidPattern(_reason(error)) from None
+        raise InvalidPattern(_explain(error)) from None
     return pattern
 
 
-def _reason(error: Exception) -> str:
-    said = error.args[0] if error.args else error
-    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+def _explain(error: Exception) -> str:
+    """The message of RE2, with a note on features that other engines have."""
+    detail = error.args[0] if error.args else error
+    text = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(detail)
     if "(?=" in text or "(?!" in text or "(?<" in text:
         return f"{text}; look-around is not supported"
     if "invalid escape sequence: \\" in text and text[-1].isdigit():

@@ -1,3 +1,5 @@
+"""Settings that the benchmarks of both harnesses share."""
+
 from typing import Annotated
 
 from pydantic import Field
@@ -8,7 +10,7 @@ from app.llm.prices import Price
 
 
 class ModelPrice(WireModel):
-    """Dollars for a million tokens read and written."""
+    """US dollars per million input and output tokens."""
 
     input_usd: Annotated[float, Field(ge=0, le=1e6)]
     output_usd: Annotated[float, Field(ge=0, le=1e6)]
@@ -18,14 +20,14 @@ class ModelPrice(WireModel):
 
 
 class RunBudget(WireModel):
-    """What all tasks of a run may use together."""
+    """Limits of a whole run."""
 
     run_tokens: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
-        description="Once a run has used so many, the judge's among them, nothing more is begun.",
+        description="Token limit of the run, judges included; no attempt starts after it is reached.",
     )
     run_usd: Annotated[float, Field(gt=0)] | None = Field(
-        default=None, description="The same in dollars; needs the prices."
+        default=None, description="Cost limit of the run in US dollars; needs prices."
     )
 
     def run_limits(self) -> BudgetLimits:

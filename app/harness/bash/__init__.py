@@ -1,0 +1,1 @@
+"""`bashkit-eval`: models that solve tasks in a sandboxed bash."""

@@ -1,6 +1,6 @@
-"""The loop of one task: the model talks, the sandbox answers, until one of them has enough.
+"""The agent loop of one bash task: the model calls bash until it stops or a limit is reached.
 
-Source: spec 013; what counts as a turn, a call and a natural stop is as there.
+Source: spec 013, which defines turns, calls and natural stops.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ from app.llm.retry import RetryStatus, track_retries
 BASH: Final = Tool(
     name="bash",
     description=(
-        "Run bash commands in a sandbox. Files, variables and the working directory last from call"
-        " to call."
+        "Run bash commands in a sandbox. Files, variables and the working directory persist between"
+        " calls."
     ),
     schema={
         "type": "object",
@@ -39,12 +39,13 @@ BASH: Final = Tool(
             "timeout_ms": {
                 "type": ["integer", "null"],
                 "minimum": 0,
-                "description": "Stop this call after so many milliseconds.",
+                "description": "Stop this call after this number of milliseconds.",
             },
         },
         "required": ["commands"],
     },
 )
+LONGEST_TIMEOUT_MS: Final = 2**31
 
 _ENDINGS: Final = {
     BudgetKind.TOKENS: ConversationEnding.TOKEN_LIMIT,
@@ -54,7 +55,7 @@ _ENDINGS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLimits:
-    """What one attempt at a task may use; the tokens and dollars are a `Budget`'s."""
+    """Limits of one attempt; its tokens and dollars are limited by a `Budget`."""
 
     max_turns: int = 10
     time_s: float = 600.0
@@ -62,19 +63,19 @@ class TaskLimits:
 
 
 class AgentAttempt(NamedTuple):
-    """What a model did on a task, the sandbox as it left it, and the failure that ended it."""
+    """The trace of an attempt, its sandbox, and the provider error that ended it."""
 
     trace: AgentTrace
     sandbox: Sandbox
     failure: LlmError | None
 
 
-class Asked(NamedTuple):
-    """What a model wants run; `flaw` says why it cannot be."""
+class BashCall(NamedTuple):
+    """The arguments of a tool call; `error` says why the call cannot run."""
 
     commands: str
     timeout_ms: int | None
-    flaw: str | None = None
+    error: str | None = None
 
 
 async def attempt_task(
@@ -85,35 +86,37 @@ async def attempt_task(
     *,
     now_s: Callable[[], float] = time.monotonic,
 ) -> AgentAttempt:
-    """Let a model work on a task. A failure of the provider keeps what was done before it; its
-    silence when the time is up is one.
+    """Let a model work on a task.
+
+    A provider error keeps the trace of the turns before it. Running out of time is a provider error
+    too when the provider never answered or was being retried.
     """
     started = now_s()
-    talk = _Conversation(task, llm, limits, budget)
+    loop = _AgentLoop(task, llm, limits, budget)
     failure: LlmError | None = None
     ending = ConversationEnding.ERROR
-    with track_retries() as contact:
+    with track_retries() as retries:
         try:
             async with asyncio.timeout(limits.time_s):
-                ending = await talk.run()
+                ending = await loop.run()
         except TimeoutError:
-            failure = _silence(talk, contact, limits.time_s)
+            failure = _provider_timeout(loop, retries, limits.time_s)
             ending = ConversationEnding.ERROR if failure else ConversationEnding.TIME_LIMIT
         except LlmError as error:
             failure = error
     duration_ms = round(1000 * (now_s() - started))
-    return AgentAttempt(talk.trace(ending, duration_ms), talk.sandbox, failure)
+    return AgentAttempt(loop.trace(ending, duration_ms), loop.sandbox, failure)
 
 
-def _silence(talk: "_Conversation", contact: RetryStatus, time_s: float) -> LlmError | None:
-    """Why a task whose time is up is the provider's failure; None when it is the model's."""
-    if contact.retry_reason is not None:
-        return LlmError(f"no answer when {time_s:g} s were over: {contact.retry_reason}")
-    return None if talk.has_heard else LlmError(f"no answer within {time_s:g} s")
+def _provider_timeout(loop: "_AgentLoop", retries: RetryStatus, time_s: float) -> LlmError | None:
+    """The error when the provider caused the timeout; None when the model was too slow."""
+    if retries.retry_reason is not None:
+        return LlmError(f"no answer after {time_s:g} s: {retries.retry_reason}")
+    return None if loop.has_answer else LlmError(f"no answer within {time_s:g} s")
 
 
-class _Conversation:
-    """One task while it is worked on."""
+class _AgentLoop:
+    """The conversation about one task, and its sandbox."""
 
     def __init__(self, task: EvalTask, llm: Llm, limits: TaskLimits, budget: Budget) -> None:
         self.sandbox = Sandbox(task.files, limits.sandbox)
@@ -126,22 +129,23 @@ class _Conversation:
         self._turns = 0
 
     @property
-    def has_heard(self) -> bool:
-        """Whether the model said anything yet."""
+    def has_answer(self) -> bool:
+        """Whether the model answered at least once."""
         return self._turns > 0
 
     async def run(self) -> ConversationEnding:
-        """Talk until the model stops or a limit of the task is reached. Raises LlmFailure, also for a
-        limit of the whole run: that is no failure of the model.
+        """Continue until the model stops or a limit of the task is reached.
+
+        Raises: LlmError, also when the budget of the run is exhausted: the model did not fail.
         """
         while self._turns < self._max_turns:
-            limit = self._budget.own_exhausted()
-            if limit is not None:
-                return _ENDINGS[limit]
+            exhausted = self._budget.own_exhausted()
+            if exhausted is not None:
+                return _ENDINGS[exhausted]
             try:
                 self._budget.require_run_budget()
-            except RunBudgetExhausted as reached:
-                raise LlmError(str(reached)) from None
+            except RunBudgetExhausted as error:
+                raise LlmError(str(error)) from None
             turn = await self._llm.turn(self._system, self._messages, [BASH])
             self._turns += 1
             self._budget.add_usage(turn.usage)
@@ -151,8 +155,8 @@ class _Conversation:
             uses = turn.message.tool_uses()
             if not uses:
                 return ConversationEnding.NATURAL
-            # Some servers say "stop" and ask for tools all the same; the tools count.
-            results = tuple([await self._use(use) for use in uses])
+            # Some compatible servers report "stop" although the message has tool calls; run them.
+            results = tuple([await self._execute(use) for use in uses])
             self._messages.append(ChatMessage(role=MessageRole.TOOL_RESULT, content=results))
         return ConversationEnding.TURN_LIMIT
 
@@ -171,39 +175,40 @@ class _Conversation:
             cost_usd=self._budget.cost_usd,
         )
 
-    async def _use(self, use: ToolUseBlock) -> ToolResultBlock:
-        asked = read_call(use)
-        if asked.flaw is not None:
-            return ToolResultBlock(tool_use_id=use.id, content=asked.flaw, is_error=True)
-        done = await self.sandbox.execute(asked.commands, timeout_ms=asked.timeout_ms)
-        self._calls.append(done)
+    async def _execute(self, use: ToolUseBlock) -> ToolResultBlock:
+        call = parse_call(use)
+        if call.error is not None:
+            return ToolResultBlock(tool_use_id=use.id, content=call.error, is_error=True)
+        result = await self.sandbox.execute(call.commands, timeout_ms=call.timeout_ms)
+        self._calls.append(result)
         return ToolResultBlock(
-            tool_use_id=use.id, content=tool_text(done), is_error=done.exit_code != 0
+            tool_use_id=use.id, content=tool_text(result), is_error=result.exit_code != 0
         )
 
 
-def read_call(use: ToolUseBlock) -> Asked:
-    """What a call asks to run: `commands`, else `script`, else nothing at all."""
+def parse_call(use: ToolUseBlock) -> BashCall:
+    """The commands of a tool call: `commands`, else `script`, else an empty command."""
     if use.name != BASH.name:
-        return Asked("", None, f"no tool is named {use.name!r}; use {BASH.name}")
+        return BashCall("", None, f"there is no tool {use.name!r}; use {BASH.name}")
     if use.flaw is not None:
-        return Asked("", None, f'{use.flaw}; send {{"commands": "…"}}')
+        return BashCall("", None, f'{use.flaw}; send {{"commands": "…"}}')
     commands = use.input.get("commands", use.input.get("script", ""))
     if not isinstance(commands, str):
-        return Asked("", None, 'commands must be a text; send {"commands": "…"}')
-    return Asked(commands, _milliseconds(use.input.get("timeout_ms")))
+        return BashCall("", None, 'commands must be a text; send {"commands": "…"}')
+    return BashCall(commands, _timeout_ms(use.input.get("timeout_ms")))
 
 
-def tool_text(done: ToolCallResult) -> str:
-    """What the model reads of a call."""
-    parts = [done.stdout] if done.stdout else []
-    if done.stderr:
-        parts.append(f"STDERR: {done.stderr}")
-    if done.exit_code != 0:
-        parts.append(f"Exit code: {done.exit_code}")
+def tool_text(result: ToolCallResult) -> str:
+    """The text of a call that the model reads."""
+    parts = [result.stdout] if result.stdout else []
+    if result.stderr:
+        parts.append(f"STDERR: {result.stderr}")
+    if result.exit_code != 0:
+        parts.append(f"Exit code: {result.exit_code}")
     return "\n".join(parts) or "(no output)"
 
 
-def _milliseconds(value: Any) -> int | None:
-    fits = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
-    return int(min(value, 2**31)) if fits else None
+def _timeout_ms(argument: Any) -> int | None:
+    """The timeout of a call; an invalid one is ignored."""
+    is_number = isinstance(argument, int | float) and not isinstance(argument, bool)
+    return int(min(argument, LONGEST_TIMEOUT_MS)) if is_number and argument >= 0 else None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from app.harness.bash.original_markdown import original_markdown_report
-from app.harness.bash.profile import Profile, profile
+from app.harness.bash.profile import RunProfile, profile
 from app.harness.bash.result_file import json_report
 from app.harness.bash.summary import summarize
 from app.harness.bash.types import EvalReport, EvalResult, EvalSummary, TaskScore
@@ -154,16 +154,16 @@ def _categories(summary: EvalSummary) -> ReportTable:
     return ReportTable("By category", columns, rows)
 
 
-def _traits(run_profile: Profile) -> ReportTable:
-    rows = [(trait.name, _MET[trait.met], trait.found) for trait in run_profile.traits]
+def _traits(run_profile: RunProfile) -> ReportTable:
+    rows = [(trait.name, _MET[trait.met], trait.measured) for trait in run_profile.traits]
     title = f"Healthy profile: {_MET[run_profile.is_healthy]}"
-    return ReportTable(title, ("Trait", "Met", "Found"), rows)
+    return ReportTable(title, ("Trait", "Met", "Measured"), rows)
 
 
-def _signals(run_profile: Profile) -> ReportTable:
-    rows = [(signal.name, signal.found, signal.meaning) for signal in run_profile.signals]
+def _signals(run_profile: RunProfile) -> ReportTable:
+    rows = [(signal.name, signal.measured, signal.meaning) for signal in run_profile.signals]
     title = f"Friction signals: {len(rows) or 'none'}"
-    return ReportTable(title, ("Signal", "Found", "Possible cause"), rows)
+    return ReportTable(title, ("Signal", "Measured", "Possible cause"), rows)
 
 
 def _reasons(summary: EvalSummary) -> list[FigureLine]:

@@ -1,4 +1,4 @@
-"""The sandbox that a task works in: a bash without host, network or clock to wait for."""
+"""The sandbox of a bash task: bashkit without access to the host or the network."""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,13 +17,12 @@ USER: Final = "eval"
 HOST: Final = "bashkit-eval"
 BASHKIT_VERSION: Final = version("bashkit")
 
-
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxLimits:
-    """What one call of the tool may use; a call that goes beyond fails with exit code 1."""
+    """Limits of one tool call; a call that exceeds one fails with exit code 1."""
 
     timeout_s: Annotated[float, Field(ge=0, le=1e9)] = 30.0
     max_commands: _Count = 10_000
@@ -35,9 +34,9 @@ DEFAULT_LIMITS: Final = SandboxLimits()
 
 
 class Sandbox:
-    """One bash for one task: directory, variables and files last from call to call.
+    """One bash for one task: its directory, variables and files persist between calls.
 
-    Calls are made one at a time.
+    Only one call may run at a time.
     """
 
     def __init__(self, files: Mapping[str, str], limits: SandboxLimits = DEFAULT_LIMITS) -> None:
@@ -56,66 +55,70 @@ class Sandbox:
         )
 
     def run(self, commands: str, *, timeout_ms: int | None = None) -> ToolCallResult:
-        """Run commands and wait for them, as `execute` does; not inside of an event loop."""
+        """Like `execute`, but blocking; do not call it from an event loop."""
         if timeout_ms is not None:
             return asyncio.run(self.execute(commands, timeout_ms=timeout_ms))
-        return _result(commands, self._bash.execute_sync(commands))
+        return _call_result(commands, self._bash.execute_sync(commands))
 
     async def execute(self, commands: str, *, timeout_ms: int | None = None) -> ToolCallResult:
-        """The same without blocking, for at most `timeout_ms` or the sandbox's own limit if less.
+        """Run commands for at most `timeout_ms`, or the limit of the sandbox when that is less.
 
-        A call that is cancelled ends at once; its files stay as they are then.
+        Cancellation ends the call at once; files keep the state of that moment.
         """
         limit_s = self._limits.timeout_s
         if timeout_ms is not None:
             limit_s = min(1000 * limit_s, max(timeout_ms, 0)) / 1000
         try:
             async with asyncio.timeout(limit_s):
-                done = await self._bash.execute(commands)
+                result = await self._bash.execute(commands)
         except asyncio.CancelledError:
             self._bash.cancel()
             raise
         except TimeoutError:
-            await self._stop()
-            said = f"resource limit exceeded: execution timeout ({limit_s:g}s)"
+            await self._cancel_call()
+            # The text of bashkit itself, which replays compare.
+            message = f"resource limit exceeded: execution timeout ({limit_s:g}s)"
             return ToolCallResult(
-                commands=commands, stdout="", stderr=said, exit_code=1, timeout_ms=timeout_ms
+                commands=commands, stdout="", stderr=message, exit_code=1, timeout_ms=timeout_ms
             )
-        return _result(commands, done, timeout_ms)
+        return _call_result(commands, result, timeout_ms)
 
-    async def _stop(self) -> None:
-        """End what still runs: a call that was given up sleeps no longer, but may go on looping."""
+    async def _cancel_call(self) -> None:
+        """End the running call: the timeout stops waiting for it, but its loop would continue."""
         self._bash.cancel()
-        await self._bash.execute(":")  # comes after the other one
+        await self._bash.execute(":")  # returns after the cancelled call has ended
+        # The cancellation is sticky in bashkit: without this every later call would fail.
         self._bash.clear_cancel()
 
     def kind(self, path: str) -> FileKind | None:
-        """What stands at a path, links followed."""
+        """The kind of a path, links followed; None when nothing exists there."""
         try:
-            found = self._bash.fs().stat(path)["file_type"]
-        except RuntimeError:
+            file_type = self._bash.fs().stat(path)["file_type"]
+        except RuntimeError:  # bashkit has no other exception for files
             return None
-        return FileKind.DIRECTORY if found == FileKind.DIRECTORY else FileKind.FILE
+        return FileKind.DIRECTORY if file_type == FileKind.DIRECTORY else FileKind.FILE
 
     def read(self, path: str) -> bytes:
-        """The bytes of a file. Raises UnreadableFile."""
+        """The content of a file. Raises UnreadableFile."""
         try:
             return self._bash.fs().read_file(path)
         except RuntimeError as error:
             raise UnreadableFile(str(error)) from None
 
 
-def _result(commands: str, done: ExecResult, timeout_ms: int | None = None) -> ToolCallResult:
+def _call_result(
+    commands: str, result: ExecResult, timeout_ms: int | None = None
+) -> ToolCallResult:
     return ToolCallResult(
         commands=commands,
-        stdout=done.stdout,
-        stderr=done.stderr,
-        exit_code=done.exit_code,
+        stdout=result.stdout,
+        stderr=result.stderr,
+        exit_code=result.exit_code,
         timeout_ms=timeout_ms,
     )
 
 
 @cache
 def sandbox_prompt() -> str:
-    """What a model is told about its tool when the task itself does not."""
+    """The system prompt of tasks that have none of their own."""
     return str(BashTool().system_prompt())

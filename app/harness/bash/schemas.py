@@ -1,3 +1,5 @@
+"""Harness settings of bash benchmarks, as the REST API has them."""
+
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -8,19 +10,20 @@ from app.llm.conversation import Provider
 
 
 class BashHarnessSettings(RunBudget):
-    """Which model works on the tasks of a dataset, and what it may use.
+    """The harness settings of a bash benchmark: the model, its limits, and its judge.
 
-    Keys are the operator's and stand nowhere here; a `baseUrl` is called without them.
+    API keys belong to the operator and are never part of a benchmark; a `baseUrl` is called without
+    them.
     """
 
     provider: Provider
     model: ShortText
     base_url: Annotated[str, Field(pattern=r"^https?://\S+$", max_length=1000)] | None = None
     judge_model: ShortText | None = Field(
-        default=None, description="Answers llm_judge, at the same provider."
+        default=None, description="Model of the same provider that scores the llm_judge checks."
     )
     categories: Annotated[list[ShortText], Field(max_length=100)] = Field(
-        default_factory=list, description="Only tasks of these; empty: all."
+        default_factory=list, description="Run only the tasks of these categories; empty: all."
     )
     trials: Annotated[int, Field(ge=1, le=100)] = 1
     concurrency: Annotated[int, Field(ge=1, le=16)] = 4
@@ -29,9 +32,12 @@ class BashHarnessSettings(RunBudget):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     task_seconds: Annotated[float, Field(gt=0, le=3600)] = 600.0
     task_tokens: Annotated[int, Field(ge=1)] | None = None
-    price: ModelPrice | None = Field(default=None, description="Without it costs are unknown.")
+    price: ModelPrice | None = Field(
+        default=None, description="Price of the model; without it costs are unknown."
+    )
     judge_price: ModelPrice | None = Field(
-        default=None, description="The same of the judge; a judge that is the model has its price."
+        default=None,
+        description="Price of the judge (default: `price` when the judge is the same model).",
     )
 
     @model_validator(mode="after")
@@ -39,12 +45,12 @@ class BashHarnessSettings(RunBudget):
         if self.run_usd is None:
             return self
         if self.price is None:
-            raise ValueError("runUsd bounds nothing without a price; give one")
+            raise ValueError("runUsd needs a price; set price")
         if self.judge_model is not None and self.price_of_judge() is None:
-            raise ValueError("runUsd bounds nothing that the judge takes; give its judgePrice")
+            raise ValueError("runUsd needs the price of the judge; set judgePrice")
         return self
 
     def price_of_judge(self) -> ModelPrice | None:
-        """What the judge takes; None when that is not known."""
+        """The price of the judge; None when it is unknown."""
         own = self.price if self.judge_model == self.model else None
         return self.judge_price or own

@@ -1,7 +1,7 @@
-"""What a bash evaluation is made of: a task, what the model did, what came of it.
+"""Types of a bash evaluation: tasks, traces, scores, results, summaries.
 
-The names and fields are those of the original evaluation (spec 013), so that its files are read as
-they are; what it did not record has a default here.
+Names and fields are those of the original evaluation (spec 013), so that its result files can be
+read; fields that it did not record have defaults.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from app.llm.conversation import ChatMessage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """One thing that must be true afterwards, such as `exit_code:0`, and how much it counts."""
+    """A check that must pass, such as `exit_code:0`, and its weight."""
 
     check: str
     weight: float = 1.0
@@ -23,7 +23,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalTask:
-    """A task of a dataset. `files` are texts by absolute path, there before the model begins."""
+    """A task of a dataset. `files` maps absolute paths to the texts that exist at the start."""
 
     id: str
     category: str
@@ -34,10 +34,10 @@ class EvalTask:
     files: dict[str, str] = field(default_factory=dict)
 
     def content_hash(self) -> str:
-        """What makes two tasks comparable: all that the model sees and all that is checked."""
-        seen = asdict(self)
-        del seen["category"], seen["description"]
-        text = json.dumps(seen, sort_keys=True, ensure_ascii=False)
+        """Identifies what the model sees and what is checked: equal hashes mean comparable tasks."""
+        content = asdict(self)
+        del content["category"], content["description"]  # labels for people
+        text = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def max_score(self) -> float:
@@ -46,7 +46,7 @@ class EvalTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallResult:
-    """One call of the sandboxed bash and what it printed; `timeout_ms` is what the model allowed it."""
+    """One call of the sandboxed bash; `timeout_ms` is the timeout that the model set."""
 
     commands: str
     stdout: str
@@ -57,10 +57,10 @@ class ToolCallResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTrace:
-    """What a model did on one task.
+    """The work of a model on one task.
 
-    Tokens are None when the provider does not tell them: unknown, not zero. `ending` is None in
-    recordings of the original, which tells a natural stop from any other only.
+    Tokens are None when the provider did not report them: unknown, not zero. `ending` is None in
+    recordings of the original evaluation, which recorded only whether the stop was natural.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -93,7 +93,7 @@ class Judgement(JudgeUsage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreResult:
-    """Whether one expectation was met, and what was found."""
+    """The result of one check."""
 
     check: str
     passed: bool
@@ -104,7 +104,7 @@ class ScoreResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskScore:
-    """The expectations of one task, and the weights of those that were met."""
+    """The results of the checks of one task; `score` is the weight of those that passed."""
 
     task_id: str
     results: tuple[ScoreResult, ...]
@@ -112,11 +112,11 @@ class TaskScore:
     max_score: float
 
     def all_passed(self) -> bool:
-        """Whether every expectation was met, whatever its weight."""
+        """Whether every check passed, whatever its weight."""
         return all(result.passed for result in self.results)
 
     def rate(self) -> float:
-        """The share of the weight that was met; 1 when nothing has weight."""
+        """The share of the weight that passed; 1 when no check has a weight."""
         return self.score / self.max_score if self.max_score > 0 else 1.0
 
 
@@ -129,7 +129,7 @@ class BashAttemptKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalResult:
-    """One attempt at one task. Without a score, `reason` says why; a part of a trace may remain."""
+    """One attempt at a task. Without a score `reason` says why, and the trace may be partial."""
 
     task: EvalTask
     trace: AgentTrace | None = None
@@ -153,7 +153,7 @@ class EvalResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CategorySummary:
-    """The tasks of one category; `rate` is their score over what could be had."""
+    """The attempts of one category; `rate` is their score over the maximum score."""
 
     tasks: int
     passed: int
@@ -164,12 +164,12 @@ class CategorySummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalSummary:
-    """A run in figures.
+    """The figures of a run.
 
-    `total_tasks` counts every task that was attempted, errored ones among them: these have no
-    score, but what they could have had is in `total_max_score`. Rates are None when there is
-    nothing to divide by; averages are per task that left a trace. `total_cost_usd` is the sum of
-    what is known, None when nothing is; `tasks_without_cost` counts those that are missing in it.
+    `total_tasks` counts every attempt, errored ones included: these have no score, but their
+    maximum is part of `total_max_score`. Rates are None when the divisor is 0; averages are per
+    attempt with a trace. `total_cost_usd` sums the known costs and is None when none is known;
+    `tasks_without_cost` counts the attempts that are missing in it.
     """
 
     total_tasks: int
@@ -209,9 +209,9 @@ class EvalSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalReport:
-    """A whole run, the file that everything else is derived from.
+    """A whole run: the source of every other report.
 
-    `settings` says under what circumstances it was made: versions, limits, system prompt.
+    `settings` records versions, limits and the system prompt.
     """
 
     provider: str

@@ -1,0 +1,1 @@
+"""`ot-bench`: models and MCP servers, evaluated from YAML files."""

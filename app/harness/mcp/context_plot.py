@@ -1,4 +1,4 @@
-"""The cost of context as bars: the servers that tasks were done with, side by side."""
+"""SVG plots of the context cost: one bar per set of servers."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -14,28 +14,29 @@ ROW: Final = 40
 BAR: Final = 14
 LABEL_CHARS: Final = 60
 LEGEND: Final = (
-    "Tokens per attempt, on average. Dark is the first request: what tools, system message and prompt"
-    " take before anything is done. Light is all that was read after it."
+    "Mean input tokens per attempt. Dark: the first request, that is tools, system message and prompt."
+    " Light: all later requests."
 )
 
 
 def context_plots(report: McpReport) -> Iterable[str]:
-    """A plot for each scenario and model that more than one set of servers was tried with."""
-    costs = sorted(context_costs(report), key=_compared)  # stable: setups stay in their order
-    for (_, scenario, model), group in groupby(costs, key=_compared):
-        known = [each for each in group if each.base_context and each.input_tokens]
-        if len(known) > 1:
+    """One plot per scenario and model that ran with at least two sets of servers."""
+    # The sort is stable: sets of servers keep the order of the results.
+    costs = sorted(context_costs(report), key=_plot_key)
+    for (_, scenario, model), group in groupby(costs, key=_plot_key):
+        plotted = [cost for cost in group if cost.base_context and cost.input_tokens]
+        if len(plotted) > 1:
             yield f"<h3>{html_text(scenario)}, {html_text(model)}</h3>"
-            yield _plot(known)
+            yield _plot(plotted)
 
 
-def _compared(cost: ContextCost) -> tuple[str, str, str]:
+def _plot_key(cost: ContextCost) -> tuple[str, str, str]:
     return cost.file, cost.scenario, cost.model
 
 
 def _plot(costs: Sequence[ContextCost]) -> str:
-    scale = WIDTH / max(each.input_tokens or 0 for each in costs)
-    bars = "".join(_bar(each, ROW * row, scale) for row, each in enumerate(costs))
+    scale = WIDTH / max(cost.input_tokens or 0 for cost in costs)
+    bars = "".join(_bar(cost, ROW * row, scale) for row, cost in enumerate(costs))
     size = f'width="{WIDTH}" height="{ROW * len(costs)}"'
     return f'<svg {size} role="img" font-size="13" fill="currentColor">{bars}</svg>'
 
@@ -45,10 +46,10 @@ def _bar(cost: ContextCost, top: int, scale: float) -> str:
     servers = ", ".join(cost.servers) or "no server"
     named = servers if len(servers) <= LABEL_CHARS else f"{servers[:LABEL_CHARS]}…"
     label = f"{named}: {format_count(base)} first, {format_count(all_read)} in all"
-    place = f'x="0" y="{top + ROW - BAR - 6}" height="{BAR}"'
+    position = f'x="0" y="{top + ROW - BAR - 6}" height="{BAR}"'
     return (
         f"<g><title>{html_text(servers)}</title>"
         f'<text x="0" y="{top + BAR}">{html_text(label)}</text>'
-        f'<rect {place} width="{scale * all_read:.1f}" opacity="0.3"/>'
-        f'<rect {place} width="{scale * base:.1f}"/></g>'
+        f'<rect {position} width="{scale * all_read:.1f}" opacity="0.3"/>'
+        f'<rect {position} width="{scale * base:.1f}"/></g>'
     )

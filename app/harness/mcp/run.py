@@ -27,63 +27,63 @@ from app.harness.mcp.types import (
 
 async def run_plan(
     plan: Plan,
-    events: Listener,
+    listener: Listener,
     *,
     surroundings: Surroundings | None = None,
     opening: OpenModel = open_model,
     budget: Budget | None = None,
 ) -> McpReport:
-    """Make every attempt that is missing, so many at once, and tell each result as it comes.
+    """Make every missing attempt and send its result to the listener at once.
 
-    `budget` bounds all of them together: once it is used up what is left is skipped. A cancel ends all of them at once, with their servers: what was told until then is what there
-    is. Raises: MissingKey, before anything is asked.
+    Attempts that remain when the `budget` of the run is exhausted are skipped. A cancellation ends
+    all attempts and their servers at once. Raises: MissingKey, before the first request.
     """
-    around = surroundings or Surroundings(path=os.environ.get("PATH", os.defpath))
-    around = replace(around, hidden=around.hidden | plan.hidden)
+    environment = surroundings or Surroundings(path=os.environ.get("PATH", os.defpath))
+    environment = replace(environment, hidden=environment.hidden | plan.hidden)
     queues = plan.queues()
     missing = [attempt for queue in queues for attempt in queue]
-    met = Acquaintance(events, plan.servers)
+    met = Acquaintance(listener, plan.servers)
     workshop = Workshop(
-        servers=Servers(missing, around, met),
+        servers=Servers(missing, environment, met),
         models=Models([attempt.task for attempt in missing], opening),
         prices=plan.prices,
         budget=budget or Budget(),
     )
     results = {result.key: result for result in plan.done}
 
-    def tell(event: Event) -> None:
+    def notify(event: Event) -> None:
         if isinstance(event, AttemptEnded):
             results[event.result.key] = event.result
-        events(event)
+        listener(event)
 
     try:
-        await _make_all(plan, queues, workshop, tell)
+        await _run_queues(plan, queues, workshop, notify)
     finally:
         await workshop.servers.close()
         await workshop.models.close()
     return _report(plan, results, met)
 
 
-async def _make_all(
-    plan: Plan, queues: list[list[Attempt]], workshop: Workshop, tell: Listener
+async def _run_queues(
+    plan: Plan, queues: list[list[Attempt]], workshop: Workshop, listener: Listener
 ) -> None:
-    waiting = iter(queues)
+    queue = iter(queues)
     async with asyncio.TaskGroup() as group:
         for _ in range(min(plan.concurrency, len(queues))):
-            group.create_task(_make_each(waiting, workshop, tell, trace=plan.trace))
+            group.create_task(_run_attempts(queue, workshop, listener, trace=plan.trace))
 
 
-async def _make_each(
-    waiting: Iterable[list[Attempt]], workshop: Workshop, tell: Listener, *, trace: bool
+async def _run_attempts(
+    queues: Iterable[list[Attempt]], workshop: Workshop, listener: Listener, *, trace: bool
 ) -> None:
-    for attempt in chain.from_iterable(waiting):
-        tell(AttemptBegan(key=attempt.key))
-        traced = _tracing(attempt.key, tell) if trace else untraced
-        tell(AttemptEnded(result=await make_attempt(attempt, workshop, traced)))
+    for attempt in chain.from_iterable(queues):
+        listener(AttemptBegan(key=attempt.key))
+        traced = _tracing(attempt.key, listener) if trace else untraced
+        listener(AttemptEnded(result=await make_attempt(attempt, workshop, traced)))
 
 
-def _tracing(key: AttemptKey, tell: Listener) -> Trace:
-    return lambda line: tell(Traced(key=key, line=line))
+def _tracing(key: AttemptKey, listener: Listener) -> Trace:
+    return lambda line: listener(Traced(key=key, line=line))
 
 
 def _report(plan: Plan, results: dict[AttemptKey, TaskResult], met: Acquaintance) -> McpReport:

@@ -1,3 +1,5 @@
+"""Harness settings of ot-bench benchmarks, as the REST API has them."""
+
 from typing import Annotated
 
 from pydantic import Field
@@ -9,22 +11,30 @@ Patterns = Annotated[list[ShortText], Field(max_length=100)]
 
 
 class McpHarnessSettings(RunBudget):
-    """What of a file of ot-bench is run, and how often.
+    """The harness settings of an ot-bench benchmark: which tasks run, and how often.
 
-    Servers, tasks, limits and where models are asked stand in the file: it is the operator's, for
+    Servers, tasks, limits and model servers are part of the file. It belongs to the operator, because
     it names programs to start.
     """
 
     model: ShortText | None = Field(
-        default=None, description="Does every task, instead of the models that the file names."
+        default=None,
+        description="Run every task with this model instead of the models of the file.",
     )
     scenarios: Patterns = Field(
-        default_factory=list, description="Only scenarios of these names or patterns; empty: all."
+        default_factory=list,
+        description="Run only scenarios with one of these names or patterns; empty: all.",
     )
-    tasks: Patterns = Field(default_factory=list, description="The same for tasks.")
-    tags: Patterns = Field(default_factory=list, description="Only tasks with one of these tags.")
+    tasks: Patterns = Field(
+        default_factory=list,
+        description="Run only tasks with one of these names or patterns; empty: all.",
+    )
+    tags: Patterns = Field(
+        default_factory=list, description="Run only tasks with one of these tags; empty: all."
+    )
     trials: Annotated[int, Field(ge=1, le=100)] = 1
     concurrency: Annotated[int, Field(ge=1, le=16)] = 4
     prices: Annotated[dict[ShortText, ModelPrice], Field(max_length=100)] = Field(
-        default_factory=dict, description="By model; without its price a model's cost is unknown."
+        default_factory=dict,
+        description="Price per model; the cost of a model without a price is unknown.",
     )

@@ -1,4 +1,4 @@
-"""What running a benchmark comes to: one model of results that every report is made of."""
+"""Types of an ot-bench run: attempts, calls, evaluations, reports, events."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from app.llm.conversation import ChatMessage
 
 
 class AttemptKey(NamedTuple):
-    """Which attempt it is: a task of a file, tried by a model (none asked: empty) for the nth time."""
+    """Identifies an attempt: the task of a file, the model (empty without one), and the trial."""
 
     file: str
     scenario: str
@@ -21,18 +21,18 @@ class AttemptKey(NamedTuple):
 
 
 class ErrorKind(StrEnum):
-    """What went wrong with an attempt."""
+    """The kind of error that ended an attempt."""
 
     SERVER_START = (
-        "server_start"  # does not start, cannot be reached, takes longer than its timeout
+        "server_start"  # the server does not start, is not reachable, or exceeds its timeout
     )
-    SERVER_DIED = "server_died"  # ends, floods, or speaks no JSON-RPC while it is used
-    TOOL = "tool"  # a direct call was answered with an error
-    PROVIDER = "provider"  # the model gave no answer
-    TIMEOUT = "timeout"  # the attempt took longer than its timeout
-    JUDGE = "judge"  # the judge gave no score, or an evaluator failed
-    RUN_LIMIT = "run_limit"  # the whole run had used what it may before this was done
-    INTERRUPTED = "interrupted"  # somebody ended the run
+    SERVER_DIED = "server_died"  # the server ends, floods its output, or sends invalid JSON-RPC
+    TOOL = "tool"  # the tool call of a direct task returned an error
+    PROVIDER = "provider"  # the model did not answer
+    TIMEOUT = "timeout"  # the attempt exceeded its timeout
+    JUDGE = "judge"  # the judge gave no valid score, or an evaluator raised
+    RUN_LIMIT = "run_limit"  # the budget of the run was exhausted
+    INTERRUPTED = "interrupted"  # the run was interrupted
 
 
 OUTCOMES = {
@@ -49,7 +49,7 @@ OUTCOMES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptError:
-    """Why an attempt came to no answer; `detail` names the server, tool or provider."""
+    """The error that ended an attempt; `detail` names the server, tool or provider."""
 
     kind: ErrorKind
     detail: str
@@ -59,8 +59,8 @@ class AttemptError:
 class LlmCall:
     """One request to the model under test.
 
-    Tokens are None when the provider does not tell them: unknown, not zero. `cumulative_input` is
-    the input of this and all earlier calls of the attempt.
+    Tokens are None when the provider did not report them: unknown, not zero. `cumulative_input`
+    sums the input tokens of this and all earlier requests of the attempt.
     """
 
     input_tokens: int | None
@@ -71,7 +71,7 @@ class LlmCall:
 
 
 class ContentKind(StrEnum):
-    """What a part of a tool's result is."""
+    """The type of a part of a tool result."""
 
     TEXT = "text"
     IMAGE = "image"
@@ -83,7 +83,7 @@ class ContentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """A part of a tool's result; of what is no text only type and size are kept."""
+    """A part of a tool result; only the type and size of binary parts are kept."""
 
     kind: ContentKind
     text: str | None = None
@@ -93,7 +93,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpToolCall:
-    """One call of a tool of a server. `text` is what the model was given of the result."""
+    """One tool call. `text` is the result as the model received it."""
 
     server: str
     tool: str
@@ -106,9 +106,9 @@ class McpToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What one evaluator says of an answer.
+    """The result of one evaluator.
 
-    `passed` is None for a score that has no threshold; `score` is on a scale from 0 to 1.
+    `passed` is None for a score without a threshold; `score` is from 0 to 1.
     """
 
     type: str
@@ -121,10 +121,10 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResult:
-    """One attempt at one task: what was said and called, what was judged, what it took.
+    """One attempt at a task: its conversation, tool calls, evaluations and usage.
 
-    `response` is what was evaluated: the last answer, or the text of the error when one was
-    expected. `content_hash` tells whether two attempts were asked the same.
+    `response` is the evaluated text: the last answer, or the error text when an error was expected.
+    Attempts with the same `content_hash` are comparable.
     """
 
     file: str
@@ -154,13 +154,15 @@ class TaskResult:
 
     @property
     def natural_stop(self) -> bool:
-        """Whether the model ended the conversation by itself."""
+        """Whether the model ended the conversation itself."""
         return self.ending is ConversationEnding.NATURAL
 
     @property
     def passed(self) -> bool | None:
-        """Whether all that was to be met is met; None when nothing was to be met or it erred."""
-        verdicts = [each.passed for each in self.evaluations if each.passed is not None]
+        """Whether every evaluation passed; None without evaluations or after an error."""
+        verdicts = [
+            evaluation.passed for evaluation in self.evaluations if evaluation.passed is not None
+        ]
         if self.outcome is not AttemptOutcome.SCORED or not verdicts:
             return None
         return all(verdicts)
@@ -181,32 +183,32 @@ class TaskResult:
 
     @property
     def input_tokens(self) -> int | None:
-        """Tokens read over all calls; None when a call did not tell its own."""
+        """Input tokens of all requests; None when one request did not report them."""
         return sum_if_known(call.input_tokens for call in self.llm_calls)
 
     @property
     def output_tokens(self) -> int | None:
-        """Tokens written over all calls; None when a call did not tell its own."""
+        """Output tokens of all requests; None when one request did not report them."""
         return sum_if_known(call.output_tokens for call in self.llm_calls)
 
     @property
     def base_context(self) -> int | None:
-        """The input of the first call: system message, schemas of the tools, first prompt."""
+        """Input tokens of the first request: system message, tool schemas and first prompt."""
         return self.llm_calls[0].input_tokens if self.llm_calls else None
 
     @property
     def context_growth_avg(self) -> float | None:
-        """The mean growth of the input from call to call; 0 for one call, None if untold."""
+        """The mean growth of the input per request; 0 for one request, None when unknown."""
         inputs = [call.input_tokens for call in self.llm_calls]
-        known = [count for count in inputs if count is not None]
-        if not known or len(known) < len(inputs):
+        counts = [count for count in inputs if count is not None]
+        if not counts or len(counts) < len(inputs):
             return None
-        return (known[-1] - known[0]) / (len(known) - 1) if len(known) > 1 else 0.0
+        return (counts[-1] - counts[0]) / (len(counts) - 1) if len(counts) > 1 else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFacts:
-    """A tool as its server listed it; `tokens` is what its name, text and schema take."""
+    """A tool as its server lists it; `tokens` estimates its name, description and schema."""
 
     name: str
     description: str
@@ -216,7 +218,7 @@ class ToolFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
-    """A server as it introduced itself at its first start; part of what makes runs comparable."""
+    """The facts of a server at its first start; part of the comparability of runs."""
 
     file: str
     name: str
@@ -234,10 +236,9 @@ class ServerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpReport:
-    """A whole run, the file that everything else is derived from.
+    """A whole run: the source of every other report.
 
-    `planned` counts the attempts that were to be made; a run that was ended early has fewer
-    results and says so in `interrupted`.
+    `planned` counts the planned attempts; an `interrupted` run has fewer results.
     """
 
     timestamp: str
@@ -254,21 +255,21 @@ class McpReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptBegan:
-    """An attempt begins."""
+    """Event: an attempt begins."""
 
     key: AttemptKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded:
-    """An attempt came to its end; whoever listens keeps the result."""
+    """Event: an attempt has ended; the listener stores its result."""
 
     result: TaskResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSeen:
-    """A server started for the first time, or came back with other tools than before."""
+    """Event: a server started for the first time, or restarted with other tools."""
 
     facts: ServerFacts
     changed: bool = False
@@ -276,7 +277,7 @@ class ServerSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traced:
-    """A line of the cycle of requests and answers, for whoever looks for a fault."""
+    """Event: a line of the request log, for debugging."""
 
     key: AttemptKey
     line: str

@@ -137,7 +137,7 @@ def test_a_report_that_cannot_be_written_is_exit_2(tmp_path: Path) -> None:
     [file] = tmp_path.glob("*.json")
     done = run("report", file, "--file", tmp_path / "nowhere" / "out.html")
     assert done.exit_code == 2
-    assert "name a place that can be written" in done.stderr
+    assert "name a path that you can write" in done.stderr
     assert run("replay", file, "--save", file / "folder").exit_code == 2
 
 

@@ -319,7 +319,7 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_started(optio
     Path("file").touch()
     refused = ot_bench("run", bench_file(DIRECT), option, "file/r.yaml")
     assert refused.exit_code == 2
-    assert "name a place that can be written" in refused.stderr
+    assert "name a path that you can write" in refused.stderr
     assert "PASS" not in refused.stderr
 
 

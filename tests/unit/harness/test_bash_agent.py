@@ -13,7 +13,7 @@ from app.harness.bash.agent import (
     AgentAttempt,
     TaskLimits,
     attempt_task,
-    read_call,
+    parse_call,
     tool_text,
 )
 from app.harness.bash.check_registry import CHECKS, Check, CheckResult, load_checks
@@ -213,7 +213,7 @@ def test_a_server_that_falls_silent_in_mid_task_is_no_failure_of_the_model() -> 
         1,
         1,
     )
-    assert str(made.failure) == "no answer when 600 s were over: no response: busy"
+    assert str(made.failure) == "no answer after 600 s: no response: busy"
 
 
 def test_a_server_that_answers_again_leaves_the_time_to_the_model() -> None:
@@ -258,26 +258,26 @@ def test_a_failure_of_the_provider_keeps_what_was_done() -> None:
     ],
 )
 def test_what_is_run_is_called_commands_or_script(given: dict[str, Any], commands: str) -> None:
-    asked = read_call(ToolUseBlock(id="1", name="bash", input=given))
-    assert (asked.commands, asked.flaw) == (commands, None)
+    asked = parse_call(ToolUseBlock(id="1", name="bash", input=given))
+    assert (asked.commands, asked.error) == (commands, None)
 
 
 @pytest.mark.parametrize(
     ("use", "said"),
     [
-        (ToolUseBlock(id="1", name="python", input={}), "no tool is named 'python'; use bash"),
+        (ToolUseBlock(id="1", name="python", input={}), "there is no tool 'python'; use bash"),
         (ToolUseBlock(id="1", name="bash", input={}, flaw="bad"), "bad; send"),
         (ToolUseBlock(id="1", name="bash", input={"commands": 3}), "commands must be a text"),
     ],
 )
 def test_a_call_that_cannot_be_run_is_answered_with_why(use: ToolUseBlock, said: str) -> None:
-    assert said in (read_call(use).flaw or "")
+    assert said in (parse_call(use).error or "")
 
 
 @pytest.mark.parametrize("value", [None, "5", True, -1, [1]])
 def test_a_time_that_is_none_is_not_heeded(value: Any) -> None:
     use = ToolUseBlock(id="1", name="bash", input={"commands": "x", "timeout_ms": value})
-    assert read_call(use).timeout_ms is None
+    assert parse_call(use).timeout_ms is None
 
 
 def test_the_tool_takes_what_the_reference_says() -> None:

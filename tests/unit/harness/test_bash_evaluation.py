@@ -83,7 +83,7 @@ def test_a_model_that_judges_itself_has_one_price() -> None:
 
 def test_dollars_are_bounded_only_where_both_prices_are_known() -> None:
     assert ordered(runUsd=1.0, judgePrice=DEAR).run_usd == 1.0
-    with pytest.raises(ValidationError, match="give its judgePrice"):
+    with pytest.raises(ValidationError, match="set judgePrice"):
         ordered(runUsd=1.0)
 
 

@@ -248,7 +248,7 @@ def test_failed_tasks_that_take_twice_the_tokens_are_a_loop_of_retries() -> None
     run = report(result(ONE, True), result(replace(ONE, id="b"), False, trace=dear))
     signals = profile(run, summarize(run)).signals
     assert [signal.name for signal in signals] == ["many tokens, few passes"]
-    assert "2.0 times" in signals[0].found
+    assert "2.0 times" in signals[0].measured
 
 
 def test_the_profiles_of_the_recorded_runs() -> None:
@@ -262,4 +262,4 @@ def test_the_profiles_of_the_recorded_runs() -> None:
         "tool call success < 75 %",
         "a category below 50 %",
     }
-    assert any("archive_operations 16.7 %" in signal.found for signal in shown.signals)
+    assert any("archive_operations 16.7 %" in signal.measured for signal in shown.signals)
