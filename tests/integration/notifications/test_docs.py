@@ -55,5 +55,5 @@ def test_the_check_of_the_page_knows_our_signatures(scene: Scene) -> None:
     scene.tell(DeliveryTarget("WEBHOOK", url))
     scene.work()
     [call] = scene.receiver.calls
-    assert names["is_ours"](secret, call.headers, call.body)
-    assert not names["is_ours"](secret, call.headers, call.body + b" ")
+    assert names["is_valid"](secret, call.headers, call.body)
+    assert not names["is_valid"](secret, call.headers, call.body + b" ")
