@@ -44,14 +44,14 @@ ONLY_BY_NAME: dict[str, Callable[[], Iterator[BenchRow]]] = {"collecting": colle
 
 
 def main(names: list[str]) -> None:
-    known = GROUPS | ONLY_BY_NAME
-    unknown = set(names) - set(known)
+    known_groups = GROUPS | ONLY_BY_NAME
+    unknown = set(names) - set(known_groups)
     if unknown:
-        raise SystemExit(f"no group {', '.join(sorted(unknown))}; known: {', '.join(known)}")
+        raise SystemExit(f"no group {', '.join(sorted(unknown))}; known: {', '.join(known_groups)}")
     print(f"{'row':<16}{'ratio':>9}  {'goal':<7} what was measured")
     missed = 0
     for name in names or GROUPS:
-        for row in known[name]():
+        for row in known_groups[name]():
             missed += not row.holds
             verdict = "holds" if row.holds else "MISSED"
             print(

@@ -221,9 +221,9 @@ def _read_answer(connection: socket.socket) -> None:
     head, _, body = received.partition(b"\r\n\r\n")
     assert head[9:10] == b"2", received[:400]
     length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-    left = length - len(body)
-    while left > 0:
-        left -= len(_some(connection))
+    remaining = length - len(body)
+    while remaining > 0:
+        remaining -= len(_some(connection))
 
 
 def _some(connection: socket.socket) -> bytes:

@@ -32,8 +32,8 @@ def measure() -> Iterator[BenchRow]:
 
 def _replay() -> BenchRow:
     reports = [read_report(DATA / "runs" / name) for name in RECORDINGS]
-    results = [each for report in reports for each in report.results]
-    calls = sum(each.trace.tool_call_count for each in results if each.trace)
+    results = [task_result for report in reports for task_result in report.results]
+    calls = sum(task_result.trace.tool_call_count for task_result in results if task_result.trace)
     seconds = min(_seconds_of_replay(results) for _ in range(ROUNDS))
     return BenchRow(
         name="B1 replay of the recorded bash commands",
@@ -46,8 +46,8 @@ def _replay() -> BenchRow:
 
 def _seconds_of_replay(results: Sequence[EvalResult]) -> float:
     started = time.perf_counter()
-    for each in results:
-        execute(each, Sandbox(each.task.files))
+    for task_result in results:
+        execute(task_result, Sandbox(task_result.task.files))
     return time.perf_counter() - started
 
 
@@ -63,9 +63,9 @@ def _turn() -> BenchRow:
 
 
 async def _seconds_of_a_turn() -> float:
-    one = task()
-    llm = ScriptedLlm("s", {one.prompt: Script(turns=(("echo hi",),) * TURNS)})
+    demo_task = task()
+    llm = ScriptedLlm("s", {demo_task.prompt: Script(turns=(("echo hi",),) * TURNS)})
     started = time.perf_counter()
     for _ in range(ATTEMPTS):
-        await attempt_task(one, llm, TaskLimits(), Budget())
+        await attempt_task(demo_task, llm, TaskLimits(), Budget())
     return (time.perf_counter() - started) / (ATTEMPTS * (TURNS + 1))

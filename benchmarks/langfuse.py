@@ -68,19 +68,19 @@ class Place(NamedTuple):
 
 def measure() -> Iterator[BenchRow]:
     load_plugins()
-    with _server() as place:
-        yield from _speed(place)
-        yield from _requests(place)
+    with _server() as server:
+        yield from _speed(server)
+        yield from _requests(server)
 
 
-def _speed(place: Place) -> Iterator[BenchRow]:
+def _speed(server: Place) -> Iterator[BenchRow]:
     """Every contender once before it counts: the server must have made its answers."""
-    contenders = (lambda: read_all(place, place.query(LARGE)), lambda: loop_over_pages(place))
-    for work in (*contenders, lambda: read_bare(place)):
+    contenders = (lambda: read_all(server, server.query(LARGE)), lambda: loop_over_pages(server))
+    for work in (*contenders, lambda: read_bare(server)):
         work()
     ours_s, peer_s = interleave(*contenders, repeat=ROUNDS)
-    bare_s = statistics.median(_timed(lambda: read_bare(place)) for _ in range(ROUNDS))
-    one_by_one_s = read_one_by_one(place) / ONE_BY_ONE
+    bare_s = statistics.median(_timed(lambda: read_bare(server)) for _ in range(ROUNDS))
+    one_by_one_s = read_one_by_one(server) / ONE_BY_ONE
     yield BenchRow(
         "H1 page loop",
         "≥ 5× a sequential loop over pages with the SDK's models",
@@ -100,23 +100,23 @@ def _speed(place: Place) -> Iterator[BenchRow]:
     )
 
 
-def _requests(place: Place) -> Iterator[BenchRow]:
+def _requests(server: Place) -> Iterator[BenchRow]:
     for name, dataset, traces, late in (
         ("H2 small run", SMALL, SMALL_TRACES, False),
         ("H2 late scores", SMALL, SMALL_TRACES, True),
         ("H2 large run", LARGE, TRACES, False),
     ):
-        made = read_all(place, place.query(dataset, late_scores=late))
+        collection = read_all(server, server.query(dataset, late_scores=late))
         pages = math.ceil(traces / PAGE)
         allowed = pages + math.ceil(traces * CALLS_EACH / CALLS_PAGE) + 4 + (pages if late else 0)
-        allowed += made.windows
+        allowed += collection.windows
         yield BenchRow(
             name,
             "≤ ⌈n/100⌉ + ⌈calls/1000⌉ + 4, one more for each stretch of time, ⌈n/100⌉ for late"
             " scores",
-            made.requests / allowed,
-            made.requests <= allowed,
-            f"{made.requests} requests for {traces} traces in {made.windows} stretches,"
+            collection.requests / allowed,
+            collection.requests <= allowed,
+            f"{collection.requests} requests for {traces} traces in {collection.windows} stretches,"
             f" {allowed} are allowed",
         )
 
@@ -128,24 +128,26 @@ class Made(NamedTuple):
     windows: int
 
 
-def read_all(place: Place, query: TraceQuery) -> Made:
+def read_all(server: Place, query: TraceQuery) -> Made:
     """Collect a whole run as a worker does, without storing it."""
-    _post(place, "/forget")
+    _post(server, "/forget")
     source = TRACE_SOURCES.get("langfuse").open(_resources())
     expected = SMALL_TRACES if query.dataset_ref == SMALL else TRACES
-    found = sum(len(page.traces) for page in source.pages(query, None))
-    if found != expected:
-        raise RuntimeError(f"{found} traces instead of {expected}")
-    asked = _post(place, "/asked")
+    trace_count = sum(len(page.traces) for page in source.pages(query, None))
+    if trace_count != expected:
+        raise RuntimeError(f"{trace_count} traces instead of {expected}")
+    requests = _post(server, "/asked")
     starts = {
-        (one["path"], one["from"]) for one in asked if one["path"] in ("rows", "observations")
+        (request["path"], request["from"])
+        for request in requests
+        if request["path"] in ("rows", "observations")
     }
-    return Made(requests=len(asked), windows=max(len(starts) - 2, 0))
+    return Made(requests=len(requests), windows=max(len(starts) - 2, 0))
 
 
-def loop_over_pages(place: Place) -> int:
+def loop_over_pages(server: Place) -> int:
     """The same run with the SDK: one page after the other, then the calls."""
-    client = _sdk(place)
+    client = _sdk(server)
     [run] = client.experiments.list(from_start_time=_BEGINNING, name=LARGE).data
     cursor, count = None, 0
     while True:
@@ -177,10 +179,10 @@ def loop_over_pages(place: Place) -> int:
             return count
 
 
-def read_bare(place: Place) -> int:
+def read_bare(server: Place) -> int:
     """The same loop with plain JSON, to see what the models cost."""
-    auth = (place.public_key, place.secret_key)
-    with httpx.Client(base_url=f"{place.url}/api/public", auth=auth, trust_env=False) as client:
+    auth = (server.public_key, server.secret_key)
+    with httpx.Client(base_url=f"{server.url}/api/public", auth=auth, trust_env=False) as client:
         ever: dict[str, Any] = {"fromStartTime": "2020-01-01T00:00:00Z"}
         [run] = client.get("/experiments", params={**ever, "name": LARGE}).json()["data"]
         calls = [{"type": "string", "column": "experimentId", "operator": "=", "value": run["id"]}]
@@ -189,19 +191,19 @@ def read_bare(place: Place) -> int:
         spans: dict[str, Any] = {"filter": json.dumps(calls), "fields": "core,usage"}
         spans["limit"] = CALLS_PAGE
         count = 0
-        for path, asked in (("/experiment-items", rows), ("/v2/observations", spans)):
+        for path, page_size in (("/experiment-items", rows), ("/v2/observations", spans)):
             cursor: dict[str, Any] = {}
             while True:
-                page = client.get(path, params={**ever, **asked, **cursor}).json()
+                page = client.get(path, params={**ever, **page_size, **cursor}).json()
                 count, cursor = count + len(page["data"]), page["meta"]
                 if not cursor:
                     break
         return count
 
 
-def read_one_by_one(place: Place) -> float:
+def read_one_by_one(server: Place) -> float:
     """Seconds for the calls of each of some traces, asked for trace by trace."""
-    client = _sdk(place)
+    client = _sdk(server)
     [run] = client.experiments.list(from_start_time=_BEGINNING, name=LARGE).data
     rows = client.experiments.list_items(
         from_start_time=run.start_time, experiment_id=run.id, limit=ONE_BY_ONE
@@ -222,9 +224,9 @@ def _timed(work: object) -> float:
     return time.perf_counter() - started
 
 
-def _sdk(place: Place) -> LangfuseAPI:
+def _sdk(server: Place) -> LangfuseAPI:
     return LangfuseAPI(
-        base_url=place.url, username=place.public_key, password=place.secret_key, timeout=60
+        base_url=server.url, username=server.public_key, password=server.secret_key, timeout=60
     )
 
 
@@ -238,10 +240,10 @@ def _resources() -> Resources:
     )
 
 
-def _post(place: Place, path: str) -> list[dict[str, str]]:
+def _post(server: Place, path: str) -> list[dict[str, str]]:
     with httpx.Client(trust_env=False, timeout=60) as client:
-        found: list[dict[str, str]] = client.post(f"{place.url}{path}").json()
-        return found
+        requests: list[dict[str, str]] = client.post(f"{server.url}{path}").json()
+        return requests
 
 
 class Remembering:
@@ -272,10 +274,10 @@ class Remembering:
             await send(message)
 
     def _note(self, scope: Scope) -> None:
-        given = httpx.QueryParams(scope["query_string"].decode())
+        query = httpx.QueryParams(scope["query_string"].decode())
         kinds = {"experiment-items": "rows", "observations": "observations"}
         name = scope["path"].rsplit("/", 1)[-1]
-        self._asked.append({"path": kinds.get(name, name), "from": given.get("fromStartTime", "")})
+        self._asked.append({"path": kinds.get(name, name), "from": query.get("fromStartTime", "")})
 
     async def _tell(self, path: str, send: Send) -> None:
         body = json.dumps(self._asked).encode()

@@ -115,8 +115,8 @@ def _together() -> BenchRow:
 
 
 def _asks_a_while(request: Request) -> Turn:
-    asked = len(request.messages) // 2
-    return calls(("echo", GIVEN)) if asked + 1 < SLOW_TURNS else says("Done.")
+    request_count = len(request.messages) // 2
+    return calls(("echo", GIVEN)) if request_count + 1 < SLOW_TURNS else says("Done.")
 
 
 @dataclass(slots=True)
@@ -126,12 +126,12 @@ class SlowModel(ScriptedModel):
     now: int = 0
     most: int = 0
 
-    async def turn(self, *asked: object) -> Turn:
+    async def turn(self, *arguments: object) -> Turn:
         self.now += 1
         self.most = max(self.most, self.now)
         await asyncio.sleep(SLOW_TURN_SECONDS)
         self.now -= 1
-        return await ScriptedModel.turn(self, *asked)  # type: ignore[arg-type]
+        return await ScriptedModel.turn(self, *arguments)  # type: ignore[arg-type]
 
 
 @dataclass(slots=True)

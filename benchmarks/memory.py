@@ -138,12 +138,12 @@ def _reachable() -> str | None:
 
 def _peaks(parent: int) -> Iterator[Peak]:
     """The processes of the service below `serve`, by role; of several children the largest."""
-    found: dict[str, float] = {}
+    measured: dict[str, float] = {}
     for pid, line in _descendants(parent):
         role = _role(line)
         if role:
-            found[role] = max(found.get(role, 0), _peak_mib(pid))
-    return (Peak(role, mib) for role, mib in found.items())
+            measured[role] = max(measured.get(role, 0), _peak_mib(pid))
+    return (Peak(role, mib) for role, mib in measured.items())
 
 
 def _role(line: str) -> str | None:

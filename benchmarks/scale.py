@@ -49,9 +49,9 @@ def measure() -> Iterator[BenchRow]:
 
 
 def _second_worker(alone: list[Taken], together: list[Taken]) -> BenchRow:
-    one_s, two_s = (median(taken.whole_s for taken in some) for some in (alone, together))
-    scoring = median(taken.scoring_s for taken in alone) / median(
-        taken.scoring_s for taken in together
+    one_s, two_s = (median(timing.whole_s for timing in some) for some in (alone, together))
+    scoring = median(timing.scoring_s for timing in alone) / median(
+        timing.scoring_s for timing in together
     )
     return BenchRow(
         "W1",
@@ -86,9 +86,9 @@ def _with_workers(house: House, count: int, name: str) -> Taken:
     _upload(house, f"{name}-warm", WARM_UP_TRACES)
     _run(house, f"{name}-warm")
     _upload(house, name, TRACES)
-    taken = _run(house, name)
+    timing = _run(house, name)
     _stop(workers)
-    return taken
+    return timing
 
 
 def _start(house: House, count: int) -> list[Program]:

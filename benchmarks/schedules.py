@@ -34,7 +34,7 @@ GRACE_S = 3600
 PATIENCE_S = 240.0
 LEAD = timedelta(seconds=8)  # a scheduler that starts computes everything anew
 
-_noted: list[float] = []
+_samples: list[float] = []
 
 PLACES = """
     INSERT INTO agents (id, name, archived, revision) VALUES ('a', 'a', false, 1);
@@ -82,7 +82,7 @@ def measure() -> Iterator[BenchRow]:
     with _database() as db:
         while not rounds or (len(rounds) < ROUNDS and time.monotonic() - begun < ENOUGH_S):
             rounds.append(Round(_ours(db), _peer(db)))
-    ours, peer = (_usual([each[side] for each in rounds]) for side in (0, 1))
+    ours, peer = (_usual([durations[side] for durations in rounds]) for side in (0, 1))
     ratio = peer.last_s / ours.last_s
     holds = ours.fired == peer.fired == SCHEDULES and ours.last_s <= LATEST_S and ratio >= GOAL
     yield BenchRow(
@@ -96,7 +96,9 @@ def measure() -> Iterator[BenchRow]:
 
 
 def _usual(rounds: list[Lateness]) -> Lateness:
-    return Lateness(min(each.fired for each in rounds), median(each.last_s for each in rounds))
+    return Lateness(
+        min(lateness.fired for lateness in rounds), median(each.last_s for each in rounds)
+    )
 
 
 def _ours(db: Database) -> Lateness:
@@ -121,7 +123,7 @@ def _ours(db: Database) -> Lateness:
 
 def _peer(db: Database) -> Lateness:
     """The same number of cron jobs that do nothing but note the time."""
-    _noted.clear()
+    _samples.clear()
     store = SQLAlchemyJobStore(engine=db.engine)
     scheduler = BackgroundScheduler(
         jobstores={"default": store}, job_defaults={"misfire_grace_time": GRACE_S}, timezone="UTC"
@@ -133,8 +135,8 @@ def _peer(db: Database) -> Lateness:
         first = scheduler.add_job(note, "cron", second=due.second, minute=due.minute, id="0")
         _fill_store(db, store, first)
         scheduler.resume()
-        _wait_until(lambda: len(_noted) >= SCHEDULES)
-        return Lateness(len(_noted), max(_noted) - due.timestamp())
+        _wait_until(lambda: len(_samples) >= SCHEDULES)
+        return Lateness(len(_samples), max(_samples) - due.timestamp())
     finally:
         scheduler.shutdown()
 
@@ -155,7 +157,7 @@ def _fill_store(db: Database, store: SQLAlchemyJobStore, first: Job) -> None:
 
 
 def note() -> None:
-    _noted.append(time.time())
+    _samples.append(time.time())
 
 
 def _all_fired(db: Database, due: datetime) -> bool:

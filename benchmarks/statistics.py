@@ -79,7 +79,7 @@ def measure() -> Iterator[BenchRow]:
 def _verdicts(night: Night, formulas: list[CompiledFormula]) -> list[ChangeVerdict]:
     draws = draw_items(ITEMS)
     base, candidate = (_columns(run, draws) for run in night)
-    found = [
+    intervals = [
         compare_resampled(
             evaluate_rows(formula, base).values,
             evaluate_rows(formula, candidate).values,
@@ -89,7 +89,7 @@ def _verdicts(night: Night, formulas: list[CompiledFormula]) -> list[ChangeVerdi
         )
         for formula in formulas
     ]
-    return adjust_verdicts(found, benjamini_hochberg)
+    return adjust_verdicts(intervals, benjamini_hochberg)
 
 
 def _columns(run: dict[str, FloatArray], draws: Draws) -> dict[Reference, FloatArray]:

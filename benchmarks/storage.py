@@ -65,13 +65,13 @@ def _bytes_per_trace(db: Database) -> BenchRow:
     with db.begin() as session:
         count = session.scalar(text("SELECT count(*) FROM trace_results")) or 0
         size = session.scalar(text("SELECT pg_total_relation_size('trace_results')")) or 0
-    each = size / count
+    bytes_per_trace = size / count
     return BenchRow(
         "D2",
         f"≤ {D2_GOAL_BYTES:g} bytes a trace with indexes, 6 metrics",
-        each,
-        each <= D2_GOAL_BYTES,
-        f"{each:.0f} bytes a trace over {count} traces",
+        bytes_per_trace,
+        bytes_per_trace <= D2_GOAL_BYTES,
+        f"{bytes_per_trace:.0f} bytes a trace over {count} traces",
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from app.core.settings import Settings, load_settings
-from demo.tour import Api, Night, fail, show
+from demo.tour import Api, DemoRun, fail, show
 
 STOPS_WITHIN_S = 30.0
 
@@ -30,7 +30,7 @@ def main() -> None:
         _print_next_steps(settings, base_url, show(api))
 
 
-def _print_next_steps(settings: Settings, base_url: str, night: Night) -> None:
+def _print_next_steps(settings: Settings, base_url: str, night: DemoRun) -> None:
     key = "as set in MOSAICO_ADMIN_KEY" if settings.admin_key else settings.data_dir / "admin.key"
     print(
         f"""
@@ -59,14 +59,14 @@ def _service() -> Iterator[str]:
 def _wait_for_address(process: "subprocess.Popen[str]") -> str:
     """The line with the address is the service's word that it is ready."""
     assert process.stderr is not None
-    said = []
+    output_lines = []
     for line in process.stderr:
-        said.append(line)
+        output_lines.append(line)
         if line.startswith("MOSAICO runs at "):
             # What it says later must not fill the pipe.
             threading.Thread(target=process.stderr.read, daemon=True).start()
             return line.removeprefix("MOSAICO runs at ").strip()
-    fail("the service did not start:\n" + "".join(said))
+    fail("the service did not start:\n" + "".join(output_lines))
     raise AssertionError
 
 

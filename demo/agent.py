@@ -17,14 +17,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from demo.retrieval import Hit, Index, Section, read_handbook, terms, words
+from demo.retrieval import Index, SearchHit, Section, read_handbook, terms, words
 from demo.tools import (
     SETTINGS,
     AgentError,
-    HostAway,
+    AgentSetting,
+    AgentTimeout,
     Library,
-    OutOfTime,
-    Setting,
+    SearchHostDown,
     Toolbox,
     build_library,
 )
@@ -56,7 +56,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class AnswerPlan:
     """What the agent wants to do, judged by the wording of the question alone.
 
     `asked` is the last sentence of the question, `wanted` how many sentences to quote, `quantities`
@@ -64,28 +64,28 @@ class Plan:
     """
 
     question: str
-    asked: str
-    wanted: int
+    request: str
+    sentence_count: int
     quantities: tuple[str, ...]
     cue: str
 
 
-def plan(question: str) -> Plan:
+def plan(question: str) -> AnswerPlan:
     """Decide how a question is to be answered."""
-    asked = re.split(r"(?<=[.!?]) ", question)[-1]
-    is_sum = re.search(r"\b(?:altogether|in total)\b", asked)
-    return Plan(
+    request = re.split(r"(?<=[.!?]) ", question)[-1]
+    is_sum = re.search(r"\b(?:altogether|in total)\b", request)
+    return AnswerPlan(
         question=question,
-        asked=asked,
-        wanted=2 if ", and " in asked else 1,
+        request=request,
+        sentence_count=2 if ", and " in request else 1,
         quantities=tuple(re.findall(r"\d+", question)) if is_sum else (),
-        cue=_cue(asked),
+        cue=_cue(request),
     )
 
 
-def _cue(asked: str) -> str:
+def _cue(request: str) -> str:
     for wording, cue in CUES.items():
-        if re.search(rf"\b(?:{wording})\b", asked, re.IGNORECASE):
+        if re.search(rf"\b(?:{wording})\b", request, re.IGNORECASE):
             return cue
     return ""
 
@@ -98,7 +98,7 @@ class Quote(NamedTuple):
     section: Section
 
 
-def read_quotes(tools: Toolbox, planned: Plan) -> list[Quote]:
+def read_quotes(tools: Toolbox, planned: AnswerPlan) -> list[Quote]:
     """The sentences of the sections found, the best fitting first.
 
     Raises `AgentError` when nothing is found or nothing that was found can be read.
@@ -117,10 +117,10 @@ def read_quotes(tools: Toolbox, planned: Plan) -> list[Quote]:
     return sorted(quotes, key=lambda quote: -quote.fit)
 
 
-def _fit(sentence: str, hit: Hit, planned: Plan, index: Index) -> float:
-    wanted = set(terms(planned.question))
+def _fit(sentence: str, hit: SearchHit, planned: AnswerPlan, index: Index) -> float:
+    question_terms = set(terms(planned.question))
     # In the order of the sentence: a sum of floats depends on the order of its parts.
-    shared = [term for term in dict.fromkeys(terms(sentence)) if term in wanted]
+    shared = [term for term in dict.fromkeys(terms(sentence)) if term in question_terms]
     fit = sum(index.weight(term) for term in shared)
     cued = planned.cue and re.search(planned.cue, sentence)
     return round(fit + 0.35 * hit.score + (1.5 if cued else 0.0), 9)
@@ -133,16 +133,16 @@ class Answer(NamedTuple):
     sections: list[Section]
 
 
-def answer(tools: Toolbox, question: str, setting: Setting) -> Answer:
+def answer(tools: Toolbox, question: str, setting: AgentSetting) -> Answer:
     """Answer one question with the tools given; raises `AgentError` and `HostAway`."""
     planned = plan(question)
     quotes = read_quotes(tools, planned)
-    chosen = quotes[: min(planned.wanted, setting.sentences)]
-    text = _total(tools, planned, chosen[0].sentence) or _quoted(planned, chosen)
-    return Answer(tools.write(text), [quote.section for quote in chosen])
+    best_quotes = quotes[: min(planned.sentence_count, setting.sentences)]
+    text = _total(tools, planned, best_quotes[0].sentence) or _quoted(planned, best_quotes)
+    return Answer(tools.write(text), [quote.section for quote in best_quotes])
 
 
-def _total(tools: Toolbox, planned: Plan, sentence: str) -> str | None:
+def _total(tools: Toolbox, planned: AnswerPlan, sentence: str) -> str | None:
     price = re.search(r"(\d+(?:\.\d+)?) euros", sentence)
     if not planned.quantities or not price:
         return None
@@ -150,9 +150,9 @@ def _total(tools: Toolbox, planned: Plan, sentence: str) -> str | None:
     return f"It costs {total.normalize():f} euros altogether."
 
 
-def _quoted(planned: Plan, chosen: Sequence[Quote]) -> str:
-    text = " ".join(quote.sentence for quote in chosen)
-    if not re.match(r"(?:Am|Are|Can|Do|Does|Is|May|Must|Will) ", planned.asked):
+def _quoted(planned: AnswerPlan, quotes: Sequence[Quote]) -> str:
+    text = " ".join(quote.sentence for quote in quotes)
+    if not re.match(r"(?:Am|Are|Can|Do|Does|Is|May|Must|Will) ", planned.request):
         return text
     negative = re.search(
         r"\b(?:cannot|forbidden|never|no|not|nobody|nothing|only)\b", text, re.IGNORECASE
@@ -160,27 +160,36 @@ def _quoted(planned: Plan, chosen: Sequence[Quote]) -> str:
     return f"{'No' if negative else 'Yes'}: {text}"
 
 
-def groundedness(answered: Answer, library: Library) -> float:
+def groundedness(agent_answer: Answer, library: Library) -> float:
     """The share of an answer's terms that the current handbook has under the headings quoted."""
-    said = terms(answered.text)
-    held: set[str] = set()
-    for section in answered.sections:
+    answer_terms = terms(agent_answer.text)
+    supported_terms: set[str] = set()
+    for section in agent_answer.sections:
         current = library.current.get(section.slug, section)
-        held.update(terms(f"{current.heading} {current.text}"))
-    return round(sum(term in held for term in said) / len(said), 4) if said else 0.0
+        supported_terms.update(terms(f"{current.heading} {current.text}"))
+    return (
+        round(sum(term in supported_terms for term in answer_terms) / len(answer_terms), 4)
+        if answer_terms
+        else 0.0
+    )
 
 
-def trace(question: Question, *, night: str, tools: Toolbox, setting: Setting) -> dict[str, Any]:
+def trace(
+    question: Question, *, night: str, tools: Toolbox, setting: AgentSetting
+) -> dict[str, Any]:
     """Ask the agent one question and give the line that the service reads."""
     outcome, error, text, scores = "scored", None, None, {}
     try:
-        answered = answer(tools, question.question, setting)
-        text, scores = answered.text, {"Groundedness": groundedness(answered, tools.library)}
-    except OutOfTime as late:
+        agent_answer = answer(tools, question.question, setting)
+        text, scores = (
+            agent_answer.text,
+            {"Groundedness": groundedness(agent_answer, tools.library)},
+        )
+    except AgentTimeout as late:
         outcome, error = "timeout", str(late)
     except AgentError as failure:
         outcome, error = "agent_error", str(failure)
-    except HostAway as away:
+    except SearchHostDown as away:
         outcome, error = "infra_error", str(away)
     read, written = len(words(question.question)) + tools.words_read, len(words(text or ""))
     return {
@@ -218,7 +227,7 @@ def read_questions(path: Path) -> list[Question]:
     ]
 
 
-def record(questions: Sequence[Question], setting: Setting, *, night: str) -> str:
+def record(questions: Sequence[Question], setting: AgentSetting, *, night: str) -> str:
     """The traces of one night as NDJSON, one line per question."""
     library = build_library(read_handbook(HANDBOOK), setting)
     lines = []

@@ -17,7 +17,7 @@ MAX_AGE_S = 300
 ARRIVES_WITHIN_S = 60.0
 
 
-class Webhook(NamedTuple):
+class ReceivedWebhook(NamedTuple):
     """A call as it came: nobody has said yet from whom it is."""
 
     headers: Mapping[str, str]
@@ -34,11 +34,11 @@ class Webhook(NamedTuple):
 class Receiver:
     """The address that calls go to, and the calls that came."""
 
-    def __init__(self, url: str, came: "queue.Queue[Webhook]") -> None:
+    def __init__(self, url: str, came: "queue.Queue[ReceivedWebhook]") -> None:
         self.url = url
         self._came = came
 
-    def next_call(self, within_s: float = ARRIVES_WITHIN_S) -> Webhook | None:
+    def next_call(self, within_s: float = ARRIVES_WITHIN_S) -> ReceivedWebhook | None:
         """The oldest call that nobody has asked for yet; None when none comes in time."""
         try:
             return self._came.get(timeout=within_s)
@@ -49,13 +49,13 @@ class Receiver:
 @contextmanager
 def receiving() -> Iterator[Receiver]:
     """A receiver on a free port of this machine, until the block ends."""
-    came: queue.Queue[Webhook] = queue.Queue()
+    came: queue.Queue[ReceivedWebhook] = queue.Queue()
 
     class Takes(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             length = min(int(self.headers.get("content-length", "0")), MAX_BYTES)
             headers = {name.lower(): value for name, value in self.headers.items()}
-            came.put(Webhook(headers, self.rfile.read(length)))
+            came.put(ReceivedWebhook(headers, self.rfile.read(length)))
             self.send_response(204)
             self.end_headers()
 
@@ -72,7 +72,7 @@ def receiving() -> Iterator[Receiver]:
             thread.join()
 
 
-def is_signed(secret: str, call: Webhook) -> bool:
+def is_signed(secret: str, call: ReceivedWebhook) -> bool:
     """Whether a call is from whoever has the secret, and of the last five minutes.
 
     Source: Standard Webhooks 1.0.
@@ -82,6 +82,6 @@ def is_signed(secret: str, call: Webhook) -> bool:
         return False
     key = base64.b64decode(secret.removeprefix("whsec_"))
     digest = hmac.digest(key, f"{call.id}.{at}.".encode() + call.body, hashlib.sha256)
-    wanted = "v1," + base64.b64encode(digest).decode()
+    expected = "v1," + base64.b64encode(digest).decode()
     offered = call.headers.get("webhook-signature", "").split(" ")
-    return any(hmac.compare_digest(wanted, each) for each in offered)
+    return any(hmac.compare_digest(expected, signature) for signature in offered)

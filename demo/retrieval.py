@@ -82,17 +82,17 @@ def _without_ending(word: str) -> str:
     return word
 
 
-class Hit(NamedTuple):
+class SearchHit(NamedTuple):
     """A document found, and its BM25 score."""
 
     position: int
     score: float
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """What a search brought, and how many postings it had to visit."""
 
-    hits: list[Hit]
+    hits: list[SearchHit]
     postings: int
 
 
@@ -121,7 +121,7 @@ class Index:
         total = len(self._lengths)
         return math.log(1 + (total - holding + 0.5) / (holding + 0.5)) if holding else 0.0
 
-    def search(self, query: str, *, limit: int) -> Found:
+    def search(self, query: str, *, limit: int) -> SearchResult:
         """The best documents for a query, best first; ties go to the earlier document."""
         scores: dict[int, float] = {}
         visited = 0
@@ -131,9 +131,9 @@ class Index:
                 gain = self.weight(term) * self._saturation(position, frequency)
                 scores[position] = scores.get(position, 0.0) + gain
         # Nine digits keep the order the same on machines whose logarithm differs in the last bit.
-        hits = [Hit(position, round(score, 9)) for position, score in scores.items()]
+        hits = [SearchHit(position, round(score, 9)) for position, score in scores.items()]
         hits.sort(key=lambda hit: (-hit.score, hit.position))
-        return Found(hits[:limit], visited)
+        return SearchResult(hits[:limit], visited)
 
     def _saturation(self, position: int, frequency: int) -> float:
         length = self._lengths[position] / self._mean_length

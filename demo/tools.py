@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, DivisionByZero, InvalidOperation
 from typing import Any
 
-from demo.retrieval import Hit, Index, Section, words
+from demo.retrieval import Index, SearchHit, Section, words
 
 SECTIONS_READ = 2
 TIME_LIMIT_MS = 6000
@@ -26,11 +26,11 @@ class AgentError(Exception):
     """The agent cannot answer; ask again, or ask the front desk."""
 
 
-class OutOfTime(AgentError):
+class AgentTimeout(AgentError):
     """The question took longer than the agent may work on one; see the failed tool calls."""
 
 
-class HostAway(Exception):
+class SearchHostDown(Exception):
     """The host of the search index refused the connection; ask again when it has restarted."""
 
 
@@ -39,7 +39,7 @@ class CalculationError(AgentError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class AgentSetting:
     """How the agent is run on one night; `degraded` is what a hasty release made of `good`.
 
     `indexed_words` cuts each section in the index, `index_retired` sweeps the retired edition into
@@ -51,18 +51,18 @@ class Setting:
     indexed_words: int | None = None
     sentences: int = 2
     search_ms_per_posting: int = 1
-    moved: frozenset[str] = frozenset()
+    moved_files: frozenset[str] = frozenset()
     away: range = range(0)
 
 
-SETTINGS: Mapping[str, Setting] = {
-    "good": Setting(),
-    "degraded": Setting(
+SETTINGS: Mapping[str, AgentSetting] = {
+    "good": AgentSetting(),
+    "degraded": AgentSetting(
         index_retired=True,
         indexed_words=32,
         sentences=1,
         search_ms_per_posting=4,
-        moved=frozenset({"trouble"}),
+        moved_files=frozenset({"trouble"}),
         away=range(151, 153),
     ),
 }
@@ -110,27 +110,27 @@ class Library:
     current: Mapping[str, Section]
 
 
-def build_library(sections: Iterable[Section], setting: Setting) -> Library:
+def build_library(sections: Iterable[Section], setting: AgentSetting) -> Library:
     """Index the sections as the setting wants it."""
-    known = list(sections)
+    all_sections = list(sections)
     indexed = [
         replace(section, text=_cut(section.text, setting))
-        for section in known
+        for section in all_sections
         if setting.index_retired or not section.retired
     ]
     return Library(
         indexed=indexed,
         index=Index([f"{section.heading}. {section.text}" for section in indexed]),
-        current={section.slug: section for section in known if not section.retired},
+        current={section.slug: section for section in all_sections if not section.retired},
     )
 
 
-def _cut(text: str, setting: Setting) -> str:
+def _cut(text: str, setting: AgentSetting) -> str:
     return " ".join(text.split()[: setting.indexed_words])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class RecordedToolCall:
     """One tool call, with its modelled duration."""
 
     name: str
@@ -142,30 +142,30 @@ class Call:
 class Toolbox:
     """The tools of the agent at work on one question: what they did, and what that took."""
 
-    def __init__(self, library: Library, setting: Setting, *, host_away: bool = False) -> None:
+    def __init__(self, library: Library, setting: AgentSetting, *, host_away: bool = False) -> None:
         self.library = library
-        self.calls: list[Call] = []
+        self.calls: list[RecordedToolCall] = []
         self.elapsed_ms = PLAN_MS
         self.words_read = 0
         self._setting = setting
         self._host_away = host_away
 
-    def search(self, query: str) -> list[Hit]:
+    def search(self, query: str) -> list[SearchHit]:
         """The sections of the handbook nearest to a query."""
         arguments = {"query": query, "limit": SECTIONS_READ}
         if self._host_away:
             self._note("search", arguments, ok=False, latency_ms=REFUSED_MS)
-            raise HostAway("the search host refused the connection; repeat when it is back")
+            raise SearchHostDown("the search host refused the connection; repeat when it is back")
         hits, postings = self.library.index.search(query, limit=SECTIONS_READ)
         self.words_read += sum(len(words(self._section(hit).heading)) for hit in hits)
         took = SEARCH_MS + postings * self._setting.search_ms_per_posting
         self._note("search", arguments, ok=True, latency_ms=took)
         return hits
 
-    def read(self, hit: Hit) -> Section | None:
+    def read(self, hit: SearchHit) -> Section | None:
         """The text of a section; None when it cannot be read after three attempts."""
         section = self._section(hit)
-        if section.file not in self._setting.moved:
+        if section.file not in self._setting.moved_files:
             self.words_read += len(words(section.text))
             took = READ_MS + READ_MS_PER_WORD * len(words(section.text))
             self._note("read", {"section": section.key}, ok=True, latency_ms=took)
@@ -186,11 +186,13 @@ class Toolbox:
         self.elapsed_ms += WRITE_MS_PER_WORD * len(words(text))
         return text
 
-    def _section(self, hit: Hit) -> Section:
+    def _section(self, hit: SearchHit) -> Section:
         return self.library.indexed[hit.position]
 
     def _note(self, name: str, arguments: Mapping[str, Any], *, ok: bool, latency_ms: int) -> None:
-        self.calls.append(Call(name=name, arguments=arguments, ok=ok, latency_ms=latency_ms))
+        self.calls.append(
+            RecordedToolCall(name=name, arguments=arguments, ok=ok, latency_ms=latency_ms)
+        )
         self.elapsed_ms += latency_ms
         if self.elapsed_ms > TIME_LIMIT_MS:
-            raise OutOfTime(f"no answer within {TIME_LIMIT_MS} ms; see the failed tool calls")
+            raise AgentTimeout(f"no answer within {TIME_LIMIT_MS} ms; see the failed tool calls")

@@ -11,7 +11,7 @@ import httpx
 from demo.receiver import Receiver, is_signed, receiving
 
 HERE = Path(__file__).parent
-NIGHTS = ("night-1", "night-2")
+RUN_NAMES = ("night-1", "night-2")
 DATASET = "pelican-handbook"
 AGENT = {
     "id": "demo-agent",
@@ -57,7 +57,7 @@ RULE = {
 ONLY_INBOX: dict[str, Any] = {"channels": ["IN_APP"], "recipients": []}
 
 
-class Night(NamedTuple):
+class DemoRun(NamedTuple):
     """A run and what it found, by name."""
 
     run: dict[str, Any]
@@ -115,7 +115,7 @@ class Api:
                     yield json.loads(line.removeprefix("data: "))
 
 
-def show(api: Api) -> Night:
+def show(api: Api) -> DemoRun:
     """Run the benchmark on both nights, and tell what changed and who heard of it; the last night.
 
     The rule tells the inbox alone afterwards: the receiver ends with the demo.
@@ -125,7 +125,7 @@ def show(api: Api) -> Night:
     with receiving() as receiver:
         api.put("/alert-configs", {**RULE, "channels": ["WEBHOOK"], "recipients": [receiver.url]})
         secret = _secret_for(api, receiver)
-        nights = [_run(api, night) for night in NIGHTS]
+        nights = [_run(api, night) for night in RUN_NAMES]
         _print_comparison(*nights)
         _print_alert(api, nights[-1], receiver, secret)
         api.patch(f"/alert-configs/{RULE['id']}", ONLY_INBOX)
@@ -137,7 +137,7 @@ def _secret_for(api: Api, receiver: Receiver) -> str:
     return str(api.post(f"/endpoints/{endpoint['id']}/secret", {})["secret"])
 
 
-def _run(api: Api, night: str) -> Night:
+def _run(api: Api, night: str) -> DemoRun:
     uploaded = api.upload(night)
     print(f"{night}: {uploaded['traceCount']} traces uploaded")
     run = api.post(
@@ -153,24 +153,24 @@ def _run(api: Api, night: str) -> Night:
         fail(f"the run ended {run['status']}: {run['errorMessage']}")
     path = f"/benchmark-runs/{run['id']}"
     print(f"  {run['validity']}, coverage {run['coverage']:.1%}\n")
-    return Night(
+    return DemoRun(
         run=run,
         metrics={row["metric"]: row for row in api.get(f"{path}/metrics")["items"]},
         kpis={row["name"]: row for row in api.get(f"{path}/kpis")["items"]},
     )
 
 
-def _print_comparison(first: Night, second: Night) -> None:
-    print(f"{'metric (mean)':<24}{NIGHTS[0]:>10}{NIGHTS[1]:>10}{'change':>10}")
+def _print_comparison(first: DemoRun, second: DemoRun) -> None:
+    print(f"{'metric (mean)':<24}{RUN_NAMES[0]:>10}{RUN_NAMES[1]:>10}{'change':>10}")
     for name, row in first.metrics.items():
         _print_change(name, row["mean"], second.metrics[name]["mean"])
-    print(f"\n{'KPI':<24}{NIGHTS[0]:>10}{NIGHTS[1]:>10}{'change':>10}")
+    print(f"\n{'KPI':<24}{RUN_NAMES[0]:>10}{RUN_NAMES[1]:>10}{'change':>10}")
     for name, row in first.kpis.items():
         _print_change(name, row["value"], second.kpis[name]["value"])
     quality = second.kpis["answer quality"]
     if quality["withinThresholds"] is False:
         print(
-            f"\n{NIGHTS[1]} got worse: answer quality {quality['value']:.3f} is below"
+            f"\n{RUN_NAMES[1]} got worse: answer quality {quality['value']:.3f} is below"
             f" its threshold of {LOWEST_QUALITY}."
         )
 
@@ -188,7 +188,7 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def _print_alert(api: Api, night: Night, receiver: Receiver, secret: str) -> None:
+def _print_alert(api: Api, night: DemoRun, receiver: Receiver, secret: str) -> None:
     """The alert of a night: its rule's state, the inbox, and the call that the receiver got."""
     [state] = api.get(f"/alert-configs/{RULE['id']}")["states"]
     alerts = api.get("/alerts", runId=night.run["id"], state="FIRING")["items"]

@@ -95,8 +95,8 @@ class Scene:
             MOSAICO_WORKER_CONCURRENCY=str(len(POINTS) + 1), MOSAICO_METRIC_PROCESSES="1"
         )
 
-    def start(self, told: Told) -> None:
-        self.service.start(agentId=told.point)
+    def start(self, outcome: Told) -> None:
+        self.service.start(agentId=outcome.point)
 
     def deliveries(self) -> list[JSON]:
         return self.service.listed("/deliveries")
@@ -109,7 +109,7 @@ def service_resources(service_resources: Resources) -> Resources:
 
 
 @pytest.fixture
-def scene(service: Service, tmp_path: Path) -> Iterator[Scene]:
+def scenario(service: Service, tmp_path: Path) -> Iterator[Scene]:
     url = service.resources.db.url
     rows = Rows(url)
     rows.do(STAND_STILL)
@@ -130,12 +130,12 @@ def scene(service: Service, tmp_path: Path) -> Iterator[Scene]:
         yield Scene(service=service, programs=started, rows=rows, receivers=receivers)
 
 
-def rule_at(scene: Scene, point: str, number: int) -> Told:
+def rule_at(scenario: Scene, point: str, number: int) -> Told:
     """A rule that the next run of an agent breaks, and the endpoint that it tells of that."""
-    receiver, path = scene.receivers[point], f"round-{number}"
+    receiver, path = scenario.receivers[point], f"round-{number}"
     url = receiver.will(path, receiver.hang) if point == "sent" else receiver.at(path)
-    endpoint = scene.service.post("/endpoints", {"channel": "WEBHOOK", "recipient": url})
-    rule = scene.service.post(
+    endpoint = scenario.service.post("/endpoints", {"channel": "WEBHOOK", "recipient": url})
+    rule = scenario.service.post(
         "/alert-configs",
         {
             "name": "wrong",
@@ -152,82 +152,86 @@ def rule_at(scene: Scene, point: str, number: int) -> Told:
 
 
 @contextmanager
-def stop_at(rows: Rows, told: Told) -> Iterator[Lock | None]:
+def stop_at(rows: Rows, outcome: Told) -> Iterator[Lock | None]:
     """Keep whoever comes to a point there; None where it is the recipient who does so."""
-    point = POINTS[told.point]
+    point = POINTS[outcome.point]
     if point.write is None:
         yield None
         return
-    trigger = f'"stop {told.point}"'
-    where = point.condition.format(rule=told.rule, endpoint=told.endpoint, host=told.host)
+    trigger = f'"stop {outcome.point}"'
+    where = point.condition.format(rule=outcome.rule, endpoint=outcome.endpoint, host=outcome.host)
     rows.do(
         f"CREATE TRIGGER {trigger} BEFORE {point.write} FOR EACH ROW"
-        f" WHEN ({where}) EXECUTE FUNCTION stand_still('{told.point}')"
+        f" WHEN ({where}) EXECUTE FUNCTION stand_still('{outcome.point}')"
     )
-    with rows.locked(told.point) as lock:
+    with rows.locked(outcome.point) as lock:
         yield lock
     rows.do(f"DROP TRIGGER {trigger} ON {point.write.split()[-1]}")
 
 
-def stands(told: Told, lock: Lock | None) -> bool:
-    return lock.is_awaited() if lock else bool(told.receiver.calls)
+def stands(outcome: Told, lock: Lock | None) -> bool:
+    return lock.is_awaited() if lock else bool(outcome.receiver.calls)
 
 
-def kill_at_every_point(scene: Scene, number: int = 0, *, linger_s: float = 0.0) -> None:
+def kill_at_every_point(scenario: Scene, number: int = 0, *, linger_s: float = 0.0) -> None:
     """Kill a worker that stands at all points, in as many runs; another one does the rest."""
-    all_told = [rule_at(scene, point, number) for point in POINTS]
-    victim = scene.worker()
+    all_told = [rule_at(scenario, point, number) for point in POINTS]
+    victim = scenario.worker()
     with ExitStack() as stopped:
-        locks = [stopped.enter_context(stop_at(scene.rows, told)) for told in all_told]
-        for told in all_told[:-1]:
-            scene.start(told)
+        locks = [stopped.enter_context(stop_at(scenario.rows, outcome)) for outcome in all_told]
+        for outcome in all_told[:-1]:
+            scenario.start(outcome)
         until(lambda: not victim.runs or all(map(stands, all_told[:-1], locks[:-1])))
-        scene.start(all_told[-1])
+        scenario.start(all_told[-1])
         until(lambda: not victim.runs or stands(all_told[-1], locks[-1]))
         assert victim.runs, f"it ended with {victim.process.returncode}:\n{victim.log}"
         time.sleep(linger_s)  # moves the kill to another moment, nothing waits for it
         victim.kill()
-        scene.rows.all(HANG_UP)
-    scene.receivers["sent"].free.set()
-    scene.rows.age_heartbeats()
-    heir = scene.worker()
+        scenario.rows.all(HANG_UP)
+    scenario.receivers["sent"].free.set()
+    scenario.rows.age_heartbeats()
+    heir = scenario.worker()
     delivered = "SELECT count(*) FROM deliveries WHERE status = 'DELIVERED'"
-    until(lambda: scene.rows.value(delivered) == len(POINTS), what=heir.log)
-    for told in all_told:
-        assert_told_once(scene, told)
+    until(lambda: scenario.rows.value(delivered) == len(POINTS), what=heir.log)
+    for outcome in all_told:
+        assert_told_once(scenario, outcome)
     heir.kill()
 
 
-def assert_told_once(scene: Scene, told: Told) -> None:
+def assert_told_once(scenario: Scene, outcome: Told) -> None:
     """One alert, one message, one id on every call; never more calls than had to be."""
-    [alert] = scene.service.listed("/alerts", alertConfigId=told.rule)
+    [alert] = scenario.service.listed("/alerts", alertConfigId=outcome.rule)
     assert alert["state"] == "FIRING"
-    calls = told.receiver.calls
-    assert {call.headers["webhook-id"] for call in calls} == {alert["notificationId"]}, told.point
+    calls = outcome.receiver.calls
+    assert {call.headers["webhook-id"] for call in calls} == {alert["notificationId"]}, (
+        outcome.point
+    )
     assert len({call.body for call in calls}) == 1
     assert json.loads(calls[0].body)["type"] == "alert.firing"
-    assert len(calls) == POINTS[told.point].calls, told.point
+    assert len(calls) == POINTS[outcome.point].calls, outcome.point
 
 
-def forget_everything(scene: Scene) -> None:
+def forget_everything(scenario: Scene) -> None:
     """As if no round had been."""
-    scene.rows.do("DELETE FROM alert_rules")
-    scene.rows.do("DELETE FROM alert_events")
-    scene.rows.do("DELETE FROM notifications")
-    for receiver in scene.receivers.values():
+    scenario.rows.do("DELETE FROM alert_rules")
+    scenario.rows.do("DELETE FROM alert_events")
+    scenario.rows.do("DELETE FROM notifications")
+    for receiver in scenario.receivers.values():
         receiver.calls.clear()
         receiver.free.clear()
 
 
-def test_an_alert_arrives_wherever_the_worker_is_killed_that_brings_it(scene: Scene) -> None:
-    kill_at_every_point(scene)
-    told = "SELECT (SELECT count(*) FROM notifications), (SELECT count(*) FROM alert_events)"
-    assert scene.rows.all(told) == [(len(POINTS), len(POINTS))]
+def test_delivery__arrives_wherever_worker_is_killed(scenario: Scene) -> None:
+    kill_at_every_point(scenario)
+    counts_query = (
+        "SELECT (SELECT count(*) FROM notifications), (SELECT count(*) FROM alert_events)"
+    )
+    assert scenario.rows.all(counts_query) == [(len(POINTS), len(POINTS))]
 
 
 @pytest.mark.prove
-def test_a_hundred_workers_killed_at_each_point(scene: Scene) -> None:
+def test_delivery__arrives_with_100_killed_workers(scenario: Scene) -> None:
     chance = random.Random(5)
     for number in range(ROUNDS):
-        kill_at_every_point(scene, number, linger_s=chance.uniform(0, 0.2))
-        forget_everything(scene)
+        kill_at_every_point(scenario, number, linger_s=chance.uniform(0, 0.2))
+        forget_everything(scenario)

@@ -20,7 +20,7 @@ def stored_secret(service: Service, agent_id: str) -> str | None:
         return secret.reveal() if secret else None
 
 
-def test_an_agent_is_created_read_listed_changed_replaced_and_deleted(service: Service) -> None:
+def test_agents_api__create_read_list_change_replace_delete(service: Service) -> None:
     answer = service.send(
         "POST", "/agents", {"id": "agent-001", "name": "Pelican", "description": "first"}
     )
@@ -63,7 +63,7 @@ def test_an_agent_is_created_read_listed_changed_replaced_and_deleted(service: S
         assert "GET /api/v1/agents" in problem["detail"]
 
 
-def test_an_agent_without_an_id_gets_one_and_ids_are_taken_once(service: Service) -> None:
+def test_create_agent__id_is_generated_and_unique(service: Service) -> None:
     first, second = (service.post("/agents", {"name": "same name"}) for _ in range(2))
     assert first["id"] < second["id"], "made ids are ordered by time"
     service.agent("a.b_c-D")
@@ -76,17 +76,17 @@ def test_an_agent_without_an_id_gets_one_and_ids_are_taken_once(service: Service
         ]
 
 
-def test_absent_keeps_and_null_clears(service: Service) -> None:
+def test_change_agent__absent_keeps_and_null_clears(service: Service) -> None:
     service.agent(description="text", langfusePublicKey="pk-1", langfuseProjectName="p")
-    kept = service.patch("/agents/agent-001", {"description": None})
-    assert kept["description"] is None
-    assert (kept["langfusePublicKey"], kept["langfuseProjectName"]) == ("pk-1", "p")
+    patched = service.patch("/agents/agent-001", {"description": None})
+    assert patched["description"] is None
+    assert (patched["langfusePublicKey"], patched["langfuseProjectName"]) == ("pk-1", "p")
     assert pointers(service.refused(422, "PATCH", "/agents/agent-001", {"name": None})) == ["/name"]
     assert pointers(service.refused(422, "PATCH", "/agents/agent-001", {"id": "other"})) == ["/id"]
-    assert service.get("/agents/agent-001") == kept
+    assert service.get("/agents/agent-001") == patched
 
 
-def test_the_misspelt_names_of_the_handover_are_read(service: Service) -> None:
+def test_agents_api__misspelled_names_of_original_system_are_accepted(service: Service) -> None:
     body = {
         "name": "Pelican",
         "llangfuseProjectName": "p",
@@ -107,7 +107,7 @@ def test_the_misspelt_names_of_the_handover_are_read(service: Service) -> None:
     assert pointers(service.refused(422, "POST", "/agents", both)) == ["/llangfuseUrl"]
 
 
-def test_a_secret_is_in_no_answer_no_log_and_no_plain_column(
+def test_agent_secret__not_in_response_log_or_plain_column(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -141,7 +141,7 @@ def test_a_secret_is_in_no_answer_no_log_and_no_plain_column(
     assert stored_secret(service, "a") == SECRET
 
 
-def test_a_new_address_needs_its_secret_again(service: Service) -> None:
+def test_change_agent__new_url_requires_secret(service: Service) -> None:
     service.agent(langfuseUrl=HOME, langfuseSecretKey=SECRET)
     elsewhere = {"name": "Pelican", "langfuseUrl": "https://evil.example.org"}
     for method, body in (
@@ -158,15 +158,15 @@ def test_a_new_address_needs_its_secret_again(service: Service) -> None:
 
     assert service.patch("/agents/agent-001", {"langfuseUrl": HOME, "name": "New"})["secretSet"]
     assert service.put("/agents/agent-001", {"name": "Pelican", "langfuseUrl": HOME})["secretSet"]
-    moved = service.patch("/agents/agent-001", {**elsewhere, "langfuseSecretKey": OTHER_SECRET})
-    assert (moved["langfuseUrl"], moved["secretSet"]) == (elsewhere["langfuseUrl"], True)
+    patched = service.patch("/agents/agent-001", {**elsewhere, "langfuseSecretKey": OTHER_SECRET})
+    assert (patched["langfuseUrl"], patched["secretSet"]) == (elsewhere["langfuseUrl"], True)
     assert stored_secret(service, "agent-001") == OTHER_SECRET
     cleared = service.patch("/agents/agent-001", {"langfuseUrl": HOME, "langfuseSecretKey": None})
     assert cleared["secretSet"] is False
     assert stored_secret(service, "agent-001") is None
 
 
-def test_what_history_refers_to_is_archived_not_deleted(service: Service) -> None:
+def test_delete_agent__with_history_is_a_conflict(service: Service) -> None:
     service.agent()
     service.agent("agent-002")
     service.benchmark(evaluates=["agent-002"])
@@ -188,7 +188,7 @@ def test_what_history_refers_to_is_archived_not_deleted(service: Service) -> Non
     service.post("/benchmark-runs", run)
 
 
-def test_pages_of_agents_are_stable_while_agents_come_and_go(service: Service) -> None:
+def test_list_agents__pages_are_stable_under_changes(service: Service) -> None:
     ids = [service.agent(f"a-{number}")["id"] for number in range(7)]
     first = service.get("/agents", limit=3)
     assert [agent["id"] for agent in first["items"]] == ["a-6", "a-5", "a-4"]

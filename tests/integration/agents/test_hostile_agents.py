@@ -40,7 +40,7 @@ BODIES = [
 ]
 
 
-def test_no_hostile_body_creates_or_breaks_anything(service: Service) -> None:
+def test_agents_api__hostile_bodies_are_rejected(service: Service) -> None:
     json_type = {"Content-Type": "application/json"}
     for body, status in BODIES:
         for method, path in (("POST", "/agents"), ("PUT", "/agents/agent-001")):
@@ -52,7 +52,7 @@ def test_no_hostile_body_creates_or_breaks_anything(service: Service) -> None:
     assert service.get("/agents")["items"] == []
 
 
-def test_text_that_looks_like_code_is_only_text(service: Service) -> None:
+def test_agents_api__code_in_text_is_stored_as_text(service: Service) -> None:
     agent = service.post("/agents", {"name": NAMES, "description": "<script>1</script> \u202e😀"})
     assert service.get(f"/agents/{agent['id']}") == agent
     assert (agent["name"], agent["description"]) == (NAMES, "<script>1</script> \u202e😀")
@@ -60,7 +60,7 @@ def test_text_that_looks_like_code_is_only_text(service: Service) -> None:
         assert session.scalar(text("SELECT count(*) FROM agents")) == 1
 
 
-def test_an_address_of_no_agent_is_not_found(service: Service) -> None:
+def test_agents_api__unknown_id_is_not_found(service: Service) -> None:
     service.agent()
     for agent_id in ("%F0%9F%98%80", "a%27%20OR%201=1", "..%2Fagents", "x" * 500):
         service.refused(404, "GET", f"/agents/{agent_id}")
@@ -69,7 +69,7 @@ def test_an_address_of_no_agent_is_not_found(service: Service) -> None:
     service.refused(400, "GET", "/agents/%FF")
 
 
-def test_every_flaw_of_a_body_is_named_at_once(service: Service) -> None:
+def test_agents_api__all_errors_of_a_body_are_listed(service: Service) -> None:
     problem = service.refused(
         422, "POST", "/agents", {"id": "?", "name": " ", "langfuseUrl": 3, "extra": 1}
     )

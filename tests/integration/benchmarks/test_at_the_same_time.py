@@ -16,7 +16,7 @@ def all_at_once(service: Service, requests: list[tuple[str, str, JSON]]) -> list
         return list(threads.map(lambda request: service.send(*request), requests))
 
 
-def test_each_creating_request_is_done_once_for_one_key(service: Service) -> None:
+def test_idempotency__create_request_is_executed_once_per_key(service: Service) -> None:
     service.benchmark()
     bodies: dict[str, JSON] = {
         "/agents": {"name": "Pelican"},
@@ -41,7 +41,7 @@ def test_each_creating_request_is_done_once_for_one_key(service: Service) -> Non
     assert [len(service.listed(path)) for path in bodies] == [1, 2, 1]
 
 
-def test_of_many_who_want_one_id_one_gets_it(service: Service) -> None:
+def test_create__one_of_many_concurrent_requests_gets_the_id(service: Service) -> None:
     service.benchmark()
     for path, body in (
         ("/agents", {"id": "wanted", "name": "x"}),
@@ -52,7 +52,7 @@ def test_of_many_who_want_one_id_one_gets_it(service: Service) -> None:
         assert Counter(answer.status_code for answer in answers) == {201: 1, 409: 7}
 
 
-def test_edits_at_once_each_make_a_revision(service: Service) -> None:
+def test_change_kpi__concurrent_edits_create_one_revision_each(service: Service) -> None:
     service.benchmark(measures=[{"id": "quality", "name": "quality", "formula": "ROUGE"}])
     edits = [("PATCH", f"{KPIS}/quality", {"thresholdMin": n / 10}) for n in range(1, 9)]
     answers = all_at_once(service, edits)
@@ -66,7 +66,7 @@ def test_edits_at_once_each_make_a_revision(service: Service) -> None:
     )
 
 
-def test_an_agent_that_is_deleted_while_it_is_named_breaks_nothing(service: Service) -> None:
+def test_create_benchmark__agent_deleted_concurrently(service: Service) -> None:
     for number in range(6):
         service.agent(f"a-{number}")
     named = [("POST", "/benchmarks", {"evaluates": [f"a-{n}"]}) for n in range(6)]
@@ -77,9 +77,9 @@ def test_an_agent_that_is_deleted_while_it_is_named_breaks_nothing(service: Serv
     service.benchmark()
     with ThreadPoolExecutor(6) as threads:
         deletions = [threads.submit(service.send, "DELETE", f"/agents/a-{n}") for n in range(6)]
-        others = [threads.submit(service.send, *request) for request in named + started]
-        deleted = [each.result().status_code for each in deletions]
-        created = [each.result().status_code for each in others]
+        creations = [threads.submit(service.send, *request) for request in named + started]
+        deleted = [deletion.result().status_code for deletion in deletions]
+        created = [creation.result().status_code for creation in creations]
     assert set(deleted) <= {204, 409}
     assert set(created) <= {201, 404, 422}
     for number, status in enumerate(deleted):

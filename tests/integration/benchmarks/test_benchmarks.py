@@ -14,7 +14,7 @@ def details(problem: JSON) -> dict[str, str]:
     return {item["pointer"]: item["detail"] for item in problem["errors"]}
 
 
-def test_the_requests_of_the_handover_work_as_they_are_written(service: Service) -> None:
+def test_benchmarks_api__requests_of_original_system_work(service: Service) -> None:
     created = service.send(
         "POST",
         "/benchmarks",
@@ -44,7 +44,7 @@ def test_the_requests_of_the_handover_work_as_they_are_written(service: Service)
     assert (run["status"], run["tracesProcessed"]) == ("COMPLETED", 1)
 
 
-def test_a_benchmark_is_created_read_listed_changed_replaced_and_deleted(service: Service) -> None:
+def test_benchmarks_api__create_read_list_change_replace_delete(service: Service) -> None:
     service.agent()
     created = service.benchmark(
         metadata={"team": "search", "deep": [1, {"x": None}]},
@@ -109,13 +109,15 @@ def test_a_benchmark_is_created_read_listed_changed_replaced_and_deleted(service
     service.delete("/agents/agent-001")
 
 
-def test_metadata_comes_as_an_object_or_as_its_json_text(service: Service) -> None:
-    for given in (
+def test_metadata__object_or_json_text(service: Service) -> None:
+    for metadata in (
         {"a": [1.5, "é😀"]},
         '{"a": [1.5, "é😀"]}',
         ' {"a":[1.5,"\\u00e9\\ud83d\\ude00"]} ',
     ):
-        assert service.post("/benchmarks", {"metadata": given})["metadata"] == {"a": [1.5, "é😀"]}
+        assert service.post("/benchmarks", {"metadata": metadata})["metadata"] == {
+            "a": [1.5, "é😀"]
+        }
     service.benchmark()
     assert service.patch("/benchmarks/bench-001", {"metadata": '{"b": 1}'})["metadata"] == {"b": 1}
     assert service.put("/benchmarks/bench-001", {"metadata": "{}"})["metadata"] == {}
@@ -140,10 +142,10 @@ def test_metadata_comes_as_an_object_or_as_its_json_text(service: Service) -> No
         json.dumps({"a": "x" * 70_000}),
         {"a": "x" * 70_000},
     ]
-    for given in refused:
+    for metadata in refused:
         for method, path in (("POST", "/benchmarks"), ("PATCH", "/benchmarks/bench-001")):
-            problem = service.refused(422, method, path, {"metadata": given})
-            assert pointers(problem) == ["/metadata"], given
+            problem = service.refused(422, method, path, {"metadata": metadata})
+            assert pointers(problem) == ["/metadata"], metadata
     assert details(service.refused(422, "POST", "/benchmarks", {"metadata": "{a}"})) == {
         "/metadata": "the text is not valid JSON: expecting property name enclosed in double quotes at"
         " line 1, column 2; send an object, or its JSON text"
@@ -151,7 +153,7 @@ def test_metadata_comes_as_an_object_or_as_its_json_text(service: Service) -> No
     assert len(service.get("/benchmarks")["items"]) == 4
 
 
-def test_metrics_are_named_with_or_without_options(service: Service) -> None:
+def test_metrics_field__with_and_without_options(service: Service) -> None:
     benchmark = service.benchmark(
         metrics=[
             "BLEU",
@@ -168,7 +170,7 @@ def test_metrics_are_named_with_or_without_options(service: Service) -> None:
     ]
 
 
-def test_each_wrong_metric_is_named_at_its_place_with_what_is_near(service: Service) -> None:
+def test_metrics_field__errors_have_pointer_and_near_matches(service: Service) -> None:
     problem = service.refused(
         422,
         "POST",
@@ -192,8 +194,8 @@ def test_each_wrong_metric_is_named_at_its_place_with_what_is_near(service: Serv
             ],
         },
     )
-    said = details(problem)
-    assert list(said) == [
+    detail_texts = details(problem)
+    assert list(detail_texts) == [
         "/source",
         "/metrics/0",
         "/metrics/2/options/a~1b",
@@ -207,13 +209,13 @@ def test_each_wrong_metric_is_named_at_its_place_with_what_is_near(service: Serv
         "/measures/0/formula",
         "/measures/1/thresholdMin",
     ]
-    assert "Did you mean local" in said["/source"]
-    assert "Did you mean ROUGE" in said["/metrics/0"]
-    assert "Did you mean useStemmer?" in said["/metrics/2/options/useStemer"]
-    assert "takes a bool" in said["/metrics/3/options/useStemmer"]
-    assert "name" in said["/metrics/4"]
-    assert "listed twice" in said["/metrics/5"]
-    assert "Did you mean ROUGE" in said["/measures/0/formula"]
+    assert "Did you mean local" in detail_texts["/source"]
+    assert "Did you mean ROUGE" in detail_texts["/metrics/0"]
+    assert "Did you mean useStemmer?" in detail_texts["/metrics/2/options/useStemer"]
+    assert "takes a bool" in detail_texts["/metrics/3/options/useStemmer"]
+    assert "name" in detail_texts["/metrics/4"]
+    assert "listed twice" in detail_texts["/metrics/5"]
+    assert "Did you mean ROUGE" in detail_texts["/measures/0/formula"]
     assert service.get("/benchmarks")["items"] == []
 
 
@@ -249,18 +251,18 @@ WRONG_FIELDS: list[tuple[JSON, str]] = [
 ]
 
 
-def test_a_field_that_is_wrong_is_named(service: Service) -> None:
+def test_benchmarks_api__invalid_field_is_named(service: Service) -> None:
     for body, where in WRONG_FIELDS:
         assert pointers(service.refused(422, "POST", "/benchmarks", body)) == [where], body
     assert service.get("/benchmarks")["items"] == []
 
 
-def test_ids_are_taken_once_and_what_ran_is_archived_not_deleted(service: Service) -> None:
+def test_delete_benchmark__with_runs_is_a_conflict(service: Service) -> None:
     service.agent()
     service.benchmark()
     assert "taken" in service.refused(409, "POST", "/benchmarks", {"id": "bench-001"})["detail"]
-    made = service.post("/benchmarks", {})
-    service.delete(f"/benchmarks/{made['id']}")
+    created = service.post("/benchmarks", {})
+    service.delete(f"/benchmarks/{created['id']}")
     run = service.start()
     problem = service.refused(409, "DELETE", "/benchmarks/bench-001")
     assert problem["type"] == "/problems/benchmark-in-use"
@@ -275,7 +277,7 @@ def test_ids_are_taken_once_and_what_ran_is_archived_not_deleted(service: Servic
     service.delete("/benchmarks/bench-001")
 
 
-def test_a_benchmark_evaluates_only_the_agents_that_it_names(service: Service) -> None:
+def test_evaluates__only_listed_agents_can_run(service: Service) -> None:
     for number in (1, 2):
         service.agent(f"agent-00{number}")
     benchmark = service.benchmark(evaluates=["agent-002", "agent-002"])
@@ -287,7 +289,7 @@ def test_a_benchmark_evaluates_only_the_agents_that_it_names(service: Service) -
     service.post("/benchmark-runs", body)
 
 
-def test_a_list_of_benchmarks_shows_agents_and_kpis_of_each(service: Service) -> None:
+def test_list_benchmarks__shows_agents_and_kpis(service: Service) -> None:
     service.agent()
     for number in range(5):
         service.benchmark(
@@ -295,17 +297,17 @@ def test_a_list_of_benchmarks_shows_agents_and_kpis_of_each(service: Service) ->
             evaluates=["agent-001"] * (number % 2),
             measures=[{"name": f"kpi of {number}", "formula": "ROUGE"}],
         )
-    found = service.listed("/benchmarks", limit=2)
-    assert [each["id"] for each in found] == ["b-4", "b-3", "b-2", "b-1", "b-0"]
-    assert [each["measures"][0]["name"][-1] for each in found] == list("43210")
-    assert [len(each["evaluates"]) for each in found] == [0, 1, 0, 1, 0]
+    benchmarks = service.listed("/benchmarks", limit=2)
+    assert [benchmark["id"] for benchmark in benchmarks] == ["b-4", "b-3", "b-2", "b-1", "b-0"]
+    assert [benchmark["measures"][0]["name"][-1] for benchmark in benchmarks] == list("43210")
+    assert [len(benchmark["evaluates"]) for benchmark in benchmarks] == [0, 1, 0, 1, 0]
 
 
-def test_a_refused_benchmark_leaves_nothing_behind(service: Service) -> None:
+def test_create_benchmark__rejected_request_writes_nothing(service: Service) -> None:
     service.benchmark(measures=[{"id": "quality", "name": "quality", "formula": "ROUGE"}])
     before = service.get("/benchmarks/bench-001")
-    taken = {"measures": [{"id": "quality", "name": "x", "formula": "BLEU"}]}
-    service.refused(409, "POST", "/benchmarks", {"id": "other", **taken})
+    body = {"measures": [{"id": "quality", "name": "x", "formula": "BLEU"}]}
+    service.refused(409, "POST", "/benchmarks", {"id": "other", **body})
     service.refused(404, "GET", "/benchmarks/other")
     half = {"metadata": {"a": 1}, "measures": [{"name": "x", "formula": "NOPE"}]}
     service.refused(422, "PATCH", "/benchmarks/bench-001", half)

@@ -9,7 +9,7 @@ def shown(kpis: list[JSON]) -> list[tuple[str, str, int]]:
     return [(kpi["name"], kpi["formula"], kpi["revision"]) for kpi in kpis]
 
 
-def test_a_kpi_is_created_read_listed_changed_replaced_and_deleted(service: Service) -> None:
+def test_kpis_api__create_read_list_change_replace_delete(service: Service) -> None:
     service.benchmark()
     answer = service.send(
         "POST", KPIS, {"id": "quality", "name": "Quality", "formula": "AVERAGE(ROUGE, BLEU)"}
@@ -54,7 +54,7 @@ def test_a_kpi_is_created_read_listed_changed_replaced_and_deleted(service: Serv
     service.refused(404, "POST", "/benchmarks/nobody/kpis", {"name": "x", "formula": "ROUGE"})
 
 
-def test_ids_and_names_of_kpis_are_taken_once(service: Service) -> None:
+def test_create_kpi__duplicate_id_or_name_is_a_conflict(service: Service) -> None:
     service.benchmark()
     service.benchmark("bench-002")
     service.post(KPIS, {"id": "quality", "name": "Quality", "formula": "ROUGE"})
@@ -72,15 +72,15 @@ def test_ids_and_names_of_kpis_are_taken_once(service: Service) -> None:
     assert shown(service.get(KPIS)["items"]) == [("Quality", "ROUGE", 1), ("Speed", "ROUGE", 1)]
 
 
-def test_mistakes_of_a_formula_are_told_with_place_and_span(service: Service) -> None:
+def test_create_kpi__formula_errors_have_pointer_and_span(service: Service) -> None:
     service.benchmark()
     formula = "AVERAGE(ROGUE, BLEU.p96)"
     problem = service.refused(422, "POST", KPIS, {"name": "x", "formula": formula})
-    found = {formula[slice(*item["span"])]: item for item in problem["errors"]}
-    assert set(found) == {"ROGUE", "p96"}
+    errors_by_text = {formula[slice(*item["span"])]: item for item in problem["errors"]}
+    assert set(errors_by_text) == {"ROGUE", "p96"}
     assert {item["pointer"] for item in problem["errors"]} == {"/formula"}
-    assert "Did you mean ROUGE" in found["ROGUE"]["detail"]
-    assert "p95" in found["p96"]["detail"]
+    assert "Did you mean ROUGE" in errors_by_text["ROGUE"]["detail"]
+    assert "p95" in errors_by_text["p96"]["detail"]
     service.post(KPIS, {"id": "k", "name": "x", "formula": "ROUGE"})
     for method, body in (
         ("PATCH", {"formula": "ROUGE > 1"}),
@@ -100,7 +100,7 @@ def test_mistakes_of_a_formula_are_told_with_place_and_span(service: Service) ->
     assert shown(service.get(KPIS)["items"]) == [("x", "ROUGE", 1)]
 
 
-def test_measures_keep_the_identity_of_their_kpis(service: Service) -> None:
+def test_measures__kpis_keep_their_identity(service: Service) -> None:
     service.benchmark(
         measures=[
             {"id": "a", "name": "alpha", "formula": "ROUGE"},
@@ -153,7 +153,7 @@ def test_measures_keep_the_identity_of_their_kpis(service: Service) -> None:
     assert shown(back["measures"]) == [("x", "BLEU", 4)]
 
 
-def test_old_history_keeps_pointing_to_the_revision_that_made_it(service: Service) -> None:
+def test_kpi_revisions__history_refers_to_its_revision(service: Service) -> None:
     service.agent()
     service.benchmark(
         metrics=["ROUGE"],
@@ -177,7 +177,7 @@ def test_old_history_keeps_pointing_to_the_revision_that_made_it(service: Servic
     assert service.get(f"/benchmark-runs/{third['id']}/kpis")["items"] == []
 
 
-def test_pages_of_kpis_go_by_name(service: Service) -> None:
+def test_list_kpis__pages_are_sorted_by_name(service: Service) -> None:
     names = [f"kpi {number:02}" for number in range(11)]
     service.benchmark(measures=[{"name": name, "formula": "ROUGE"} for name in reversed(names)])
     assert [kpi["name"] for kpi in service.listed(KPIS, limit=3)] == names
@@ -189,7 +189,7 @@ def test_pages_of_kpis_go_by_name(service: Service) -> None:
     )
 
 
-def test_a_benchmark_has_at_most_a_hundred_kpis(service: Service) -> None:
+def test_create_kpi__limit_of_100_per_benchmark(service: Service) -> None:
     hundred = [{"name": f"k{number}", "formula": "ROUGE"} for number in range(100)]
     service.benchmark(measures=hundred)
     problem = service.refused(409, "POST", KPIS, {"name": "one more", "formula": "ROUGE"})

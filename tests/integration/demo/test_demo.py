@@ -9,7 +9,7 @@ import httpx
 import pytest
 from standardwebhooks.webhooks import Webhook as Reference
 
-from demo.receiver import Webhook, is_signed, receiving
+from demo.receiver import ReceivedWebhook, is_signed, receiving
 from demo.tour import Api, show
 from tests.support.service import Service
 
@@ -36,18 +36,19 @@ def worked_for(service: Service) -> Iterator[Api]:
         worker.join()
 
 
-def test_the_second_night_fires_an_alert_that_is_in_the_inbox_and_arrives_signed(
+def test_demo_tour__second_run_fires_alert_and_signed_webhook(
     service: Service, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with worked_for(service) as api:
         night = show(api)
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
-        'The rule "answer quality falls" is FIRING since night-2:\n  answer quality fell by' in told
+        'The rule "answer quality falls" is FIRING since night-2:\n  answer quality fell by'
+        in output
     )
-    assert "CRITICAL, unread: Firing: answer quality falls (demo-benchmark, demo-agent)" in told
-    assert '"alert.firing" came to http://127.0.0.1:' in told
-    assert "its signature is right" in told
+    assert "CRITICAL, unread: Firing: answer quality falls (demo-benchmark, demo-agent)" in output
+    assert '"alert.firing" came to http://127.0.0.1:' in output
+    assert "its signature is right" in output
     [alert] = service.listed("/alerts", state="FIRING")
     assert alert["runId"] == night.run["id"]
     assert service.get("/alert-configs/demo-rule")["channels"] == ["IN_APP"]
@@ -61,7 +62,7 @@ def called(url: str, headers: dict[str, str]) -> None:
     ("secret", "age_s", "is_ours"),
     [(SECRET, 0, True), ("whsec_" + "QkJC" * 8, 0, False), (SECRET, 3600, False)],
 )
-def test_the_receiver_knows_what_the_reference_implementation_signed(
+def test_demo_receiver__accepts_reference_signatures(
     secret: str, age_s: int, *, is_ours: bool
 ) -> None:
     at = datetime.fromtimestamp(int(datetime.now(UTC).timestamp()) - age_s, UTC)
@@ -79,7 +80,7 @@ def test_the_receiver_knows_what_the_reference_implementation_signed(
     assert is_signed(SECRET, call) is is_ours
 
 
-def test_a_call_that_was_changed_on_its_way_is_not_ours() -> None:
+def test_demo_receiver__modified_request_is_rejected() -> None:
     at = datetime.now(UTC)
     signature = Reference(SECRET).sign("m-1", at, "{}")
     headers = {
@@ -87,7 +88,7 @@ def test_a_call_that_was_changed_on_its_way_is_not_ours() -> None:
         "webhook-timestamp": str(int(at.timestamp())),
         "webhook-signature": signature,
     }
-    assert is_signed(SECRET, Webhook(headers, b"{}"))
-    assert not is_signed(SECRET, Webhook(headers, b"{ }"))
-    assert not is_signed(SECRET, Webhook({**headers, "webhook-id": "m-2"}, b"{}"))
-    assert not is_signed(SECRET, Webhook({}, b"{}"))
+    assert is_signed(SECRET, ReceivedWebhook(headers, b"{}"))
+    assert not is_signed(SECRET, ReceivedWebhook(headers, b"{ }"))
+    assert not is_signed(SECRET, ReceivedWebhook({**headers, "webhook-id": "m-2"}, b"{}"))
+    assert not is_signed(SECRET, ReceivedWebhook({}, b"{}"))

@@ -86,20 +86,22 @@ def status(code: int, **headers: str) -> Callable[[], Response]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scene:
+class NotificationScenario:
     """The service, a receiver, and a clock."""
 
     service: Service
     receiver: Receiver
     clock: SetClock
 
-    def tell(
+    def publish(
         self, *targets: DeliveryTarget, message: NotificationMessage = TOLD, once: str | None = None
     ) -> str:
         res = self.service.resources
         with res.db.begin() as session:
             endpoints = ensure_endpoints(session, targets, res.secrets)
-            return publish(session, message, [each.id for each in endpoints], dedup_key=once)
+            return publish(
+                session, message, [endpoint.id for endpoint in endpoints], dedup_key=once
+            )
 
     def work(self, *, later_s: float = 0.0) -> None:
         """What a worker does, after so long."""
@@ -108,14 +110,14 @@ class Scene:
         self.service.work()
 
     def delivery(self, notification_id: str) -> JSON:
-        [found] = self.service.get("/deliveries", notificationId=notification_id)["items"]
-        return dict(found)
+        [delivery] = self.service.get("/deliveries", notificationId=notification_id)["items"]
+        return dict(delivery)
 
     def endpoint(self, delivery: JSON) -> JSON:
         return self.service.get(f"/endpoints/{delivery['endpointId']}")
 
-    def inbox(self, **wanted: object) -> list[JSON]:
-        return list(self.service.get("/notifications", **wanted)["items"])
+    def inbox(self, **filters: object) -> list[JSON]:
+        return list(self.service.get("/notifications", **filters)["items"])
 
 
 @pytest.fixture
@@ -125,30 +127,30 @@ def clock() -> SetClock:
 
 @contextmanager
 def receiving() -> Iterator[Receiver]:
-    found = Receiver()
-    with serving(found.app()) as client:
-        found.url = str(client.base_url).rstrip("/")
-        yield found
-        found.free.set()
+    receiver = Receiver()
+    with serving(receiver.app()) as client:
+        receiver.url = str(client.base_url).rstrip("/")
+        yield receiver
+        receiver.free.set()
 
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    with receiving() as found:
-        yield found
+    with receiving() as receiver:
+        yield receiver
 
 
 @pytest.fixture
 def other_receiver() -> Iterator[Receiver]:
-    with receiving() as found:
-        yield found
+    with receiving() as receiver:
+        yield receiver
 
 
 @pytest.fixture
-def scene(
+def scenario(
     service_resources: Resources, metric_pool: ProcessPool, clock: SetClock, receiver: Receiver
-) -> Iterator[Scene]:
+) -> Iterator[NotificationScenario]:
     options = {**service_resources.options, "public_url": "https://mosaico.example"}
     resources = replace(service_resources, clock=clock, options=options)
     with running_service(resources, metric_pool) as service:
-        yield Scene(service=service, receiver=receiver, clock=clock)
+        yield NotificationScenario(service=service, receiver=receiver, clock=clock)

@@ -21,11 +21,11 @@ from app.notifications.types import (
     MessageSeverity,
     NotificationMessage,
 )
-from tests.integration.notifications.conftest import Scene
+from tests.integration.notifications.conftest import NotificationScenario
 from tests.support.tls import trusted_server
 
 SLACK, TEAMS = "hooks.slack.com", "prod-1.westeurope.logic.azure.com"
-TOLD = NotificationMessage(
+MESSAGE = NotificationMessage(
     topic="alert.firing",
     title="Firing: quality falls <!channel>",
     severity=MessageSeverity.CRITICAL,
@@ -83,7 +83,7 @@ def chatting(context: ssl.SSLContext) -> Iterator[Chat]:
     class Takes(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            answer = found.take(Call(self.path, self.headers["content-type"], body))
+            answer = chat_server.take(Call(self.path, self.headers["content-type"], body))
             self.send_response(answer.status)
             for name, value in answer.headers:
                 self.send_header(name, value)
@@ -95,11 +95,11 @@ def chatting(context: ssl.SSLContext) -> Iterator[Chat]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Takes) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True)
-        found = Chat(port=server.server_port)
+        chat_server = Chat(port=server.server_port)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
-            yield found
+            yield chat_server
         finally:
             server.shutdown()
             thread.join()
@@ -107,10 +107,10 @@ def chatting(context: ssl.SSLContext) -> Iterator[Chat]:
 
 def lead_here(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """The resolver of this machine, for which these names are on it."""
-    known = socket.getaddrinfo
+    real_getaddrinfo = socket.getaddrinfo
 
     def find(host: str, *where: Any, **more: Any) -> Sequence[Any]:
-        return known("127.0.0.1" if host in names else host, *where, **more)
+        return real_getaddrinfo("127.0.0.1" if host in names else host, *where, **more)
 
     monkeypatch.setattr(socket, "getaddrinfo", find)
 
@@ -126,14 +126,14 @@ def fresh_trust() -> Iterator[None]:
 @pytest.fixture
 def chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_trust: None) -> Iterator[Chat]:
     lead_here(monkeypatch, SLACK, TEAMS)
-    with chatting(trusted_server(tmp_path, monkeypatch, [SLACK, TEAMS])) as found:
-        yield found
+    with chatting(trusted_server(tmp_path, monkeypatch, [SLACK, TEAMS])) as chat_server:
+        yield chat_server
 
 
-def test_slack_is_sent_blocks_and_says_ok(scene: Scene, chat: Chat) -> None:
-    told = scene.tell(chat.slack, message=TOLD)
-    scene.work()
-    assert scene.delivery(told)["status"] == "DELIVERED"
+def test_slack_channel__blocks_are_delivered(scenario: NotificationScenario, chat: Chat) -> None:
+    notification_id = scenario.publish(chat.slack, message=MESSAGE)
+    scenario.work()
+    assert scenario.delivery(notification_id)["status"] == "DELIVERED"
     [call] = chat.calls
     assert (call.path, call.content_type) == ("/services/T0/B0/abcdefgh", "application/json")
     assert call.body["text"] == "Critical: Firing: quality falls &lt;!channel&gt;"
@@ -143,10 +143,10 @@ def test_slack_is_sent_blocks_and_says_ok(scene: Scene, chat: Chat) -> None:
     assert (link["type"], link["url"]) == ("link", "https://mosaico.example/api/v1/alerts/1")
 
 
-def test_teams_is_sent_a_card_and_accepts_it(scene: Scene, chat: Chat) -> None:
-    told = scene.tell(chat.teams, message=TOLD)
-    scene.work()
-    assert scene.delivery(told)["status"] == "DELIVERED"
+def test_teams_channel__card_is_delivered(scenario: NotificationScenario, chat: Chat) -> None:
+    notification_id = scenario.publish(chat.teams, message=MESSAGE)
+    scenario.work()
+    assert scenario.delivery(notification_id)["status"] == "DELIVERED"
     [call] = chat.calls
     assert call.path == "/workflows/1/invoke?sig=ijklmnop"
     [attachment] = call.body["attachments"]
@@ -161,35 +161,40 @@ def test_teams_is_sent_a_card_and_accepts_it(scene: Scene, chat: Chat) -> None:
     ]
 
 
-def test_a_chat_that_wants_less_is_left_alone_as_long_as_it_says(scene: Scene, chat: Chat) -> None:
+def test_slack_channel__retry_after_is_respected(
+    scenario: NotificationScenario, chat: Chat
+) -> None:
     chat.answers = [Answer(429, "rate_limited", (("Retry-After", "30"),))]
-    told = scene.tell(chat.slack, message=TOLD)
-    scene.work()
-    assert scene.delivery(told)["detail"] == "HTTP 429: rate_limited"
-    scene.work(later_s=20)
+    notification_id = scenario.publish(chat.slack, message=MESSAGE)
+    scenario.work()
+    assert scenario.delivery(notification_id)["detail"] == "HTTP 429: rate_limited"
+    scenario.work(later_s=20)
     assert len(chat.calls) == 1
-    scene.work(later_s=11)
-    assert scene.delivery(told)["status"] == "DELIVERED"
+    scenario.work(later_s=11)
+    assert scenario.delivery(notification_id)["status"] == "DELIVERED"
     assert chat.calls[0] == chat.calls[1]
 
 
-def test_a_channel_that_is_gone_disables_its_endpoint_and_nothing_tells_the_address(
-    scene: Scene, chat: Chat
+def test_slack_channel__gone_disables_endpoint_without_exposing_url(
+    scenario: NotificationScenario, chat: Chat
 ) -> None:
     chat.answers = [Answer(410, "channel_is_archived")]
-    told = scene.tell(chat.slack, message=TOLD)
-    scene.work()
-    delivery = scene.delivery(told)
+    notification_id = scenario.publish(chat.slack, message=MESSAGE)
+    scenario.work()
+    delivery = scenario.delivery(notification_id)
     assert (delivery["status"], delivery["detail"]) == ("HELD", "HTTP 410: channel_is_archived")
-    assert "abcd" not in json.dumps([delivery, scene.endpoint(delivery), scene.inbox()])
+    assert "abcd" not in json.dumps([delivery, scenario.endpoint(delivery), scenario.inbox()])
 
 
-def test_nothing_is_sent_to_whoever_cannot_prove_to_be_slack(
-    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_trust: None
+def test_slack_channel__server_without_valid_certificate_gets_nothing(
+    scenario: NotificationScenario,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fresh_trust: None,
 ) -> None:
     lead_here(monkeypatch, SLACK)
     with chatting(trusted_server(tmp_path, monkeypatch, ["elsewhere.example"])) as other:
-        told = scene.tell(other.slack, message=TOLD)
-        scene.work()
-    assert "certificate" in scene.delivery(told)["detail"]
+        notification_id = scenario.publish(other.slack, message=MESSAGE)
+        scenario.work()
+    assert "certificate" in scenario.delivery(notification_id)["detail"]
     assert other.calls == []

@@ -8,24 +8,26 @@ from pathlib import Path
 
 from app.notifications.types import DeliveryTarget
 from tests.integration.docs.test_examples import blocks, examples, matches
-from tests.integration.notifications.conftest import Scene
+from tests.integration.notifications.conftest import NotificationScenario
 
 
-def test_the_commands_of_the_page_answer_as_shown(scene: Scene, tmp_path: Path) -> None:
-    key = scene.service.client.headers["Authorization"].removeprefix("Bearer ")
+def test_the_commands_of_the_page_answer_as_shown(
+    scenario: NotificationScenario, tmp_path: Path
+) -> None:
+    key = scenario.service.client.headers["Authorization"].removeprefix("Bearer ")
     environment = {
         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
-        "MOSAICO_URL": str(scene.service.client.base_url).rstrip("/"),
+        "MOSAICO_URL": str(scenario.service.client.base_url).rstrip("/"),
         "MOSAICO_API_KEY": key,
         "KEY": key,
         "MOSAICO_DATA_DIR": str(tmp_path),
-        "HOOK": scene.receiver.at("hook"),
+        "HOOK": scenario.receiver.at("hook"),
     }
     for block in blocks("docs/notifications.md", "console"):
-        for command, output in examples(block):
-            told = run_beside_a_worker(command, environment, scene.work)
-            assert matches(told, output), f"{command}\n{told}"
-    assert scene.receiver.calls
+        for command, expected_output in examples(block):
+            output = run_beside_a_worker(command, environment, scenario.work)
+            assert matches(output, expected_output), f"{command}\n{output}"
+    assert scenario.receiver.calls
 
 
 def run_beside_a_worker(command: str, environment: dict[str, str], work: Callable[[], None]) -> str:
@@ -45,15 +47,15 @@ def run_beside_a_worker(command: str, environment: dict[str, str], work: Callabl
     return output or (complaint if process.returncode else "")
 
 
-def test_the_check_of_the_page_knows_our_signatures(scene: Scene) -> None:
+def test_docs__signature_check_accepts_our_signatures(scenario: NotificationScenario) -> None:
     names: dict[str, Callable[..., bool]] = {}
     [code] = blocks("docs/notifications.md", "python")
     exec(compile(code, "docs/notifications.md", "exec"), names)
-    url = scene.receiver.at("hook")
-    endpoint = scene.service.post("/endpoints", {"channel": "WEBHOOK", "recipient": url})
-    secret = scene.service.post(f"/endpoints/{endpoint['id']}/secret", {})["secret"]
-    scene.tell(DeliveryTarget("WEBHOOK", url))
-    scene.work()
-    [call] = scene.receiver.calls
+    url = scenario.receiver.at("hook")
+    endpoint = scenario.service.post("/endpoints", {"channel": "WEBHOOK", "recipient": url})
+    secret = scenario.service.post(f"/endpoints/{endpoint['id']}/secret", {})["secret"]
+    scenario.publish(DeliveryTarget("WEBHOOK", url))
+    scenario.work()
+    [call] = scenario.receiver.calls
     assert names["is_valid"](secret, call.headers, call.body)
     assert not names["is_valid"](secret, call.headers, call.body + b" ")

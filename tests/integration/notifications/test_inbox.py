@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from app.cli import cli
 from app.notifications.service import delete_old_notifications
 from app.notifications.types import DeliveryTarget, MessageFact, MessageItem, NotificationMessage
-from tests.integration.notifications.conftest import Scene, status
+from tests.integration.notifications.conftest import NotificationScenario, status
 from tests.support.service import JSON
 
 LONG = NotificationMessage(
@@ -23,26 +23,26 @@ LONG = NotificationMessage(
 )
 
 
-def test_messages_are_read_one_by_one_or_all_at_once(scene: Scene) -> None:
-    first, second, third = [scene.tell() for _ in range(3)]
-    assert [each["id"] for each in scene.inbox()] == [third, second, first]
-    read = scene.service.post(f"/notifications/{second}/read")
+def test_inbox__mark_one_or_all_as_read(scenario: NotificationScenario) -> None:
+    first, second, third = [scenario.publish() for _ in range(3)]
+    assert [message["id"] for message in scenario.inbox()] == [third, second, first]
+    read = scenario.service.post(f"/notifications/{second}/read")
     assert read["readAt"] is not None
-    assert scene.service.post(f"/notifications/{second}/read")["readAt"] == read["readAt"]
-    assert [each["id"] for each in scene.inbox(unread=True)] == [third, first]
-    assert [each["id"] for each in scene.inbox(unread=False)] == [second]
-    assert scene.service.post(f"/notifications/{second}/unread")["readAt"] is None
-    assert scene.service.post("/notifications/read-all")["unread"] == 0
-    assert scene.inbox(unread=True) == []
-    problem = scene.service.refused(404, "POST", "/notifications/none/read")
+    assert scenario.service.post(f"/notifications/{second}/read")["readAt"] == read["readAt"]
+    assert [message["id"] for message in scenario.inbox(unread=True)] == [third, first]
+    assert [message["id"] for message in scenario.inbox(unread=False)] == [second]
+    assert scenario.service.post(f"/notifications/{second}/unread")["readAt"] is None
+    assert scenario.service.post("/notifications/read-all")["unread"] == 0
+    assert scenario.inbox(unread=True) == []
+    problem = scenario.service.refused(404, "POST", "/notifications/none/read")
     assert problem["type"] == "/problems/notification-not-found"
 
 
-def test_a_message_is_shown_with_its_parts(scene: Scene) -> None:
-    shown = scene.service.get(f"/notifications/{scene.tell(message=LONG)}")
-    assert shown["title"] == LONG.title  # data: whoever shows it makes it inert
-    assert shown["facts"] == [{"name": "run", "value": "r-1"}]
-    assert shown["items"] == [
+def test_inbox__message_has_all_parts(scenario: NotificationScenario) -> None:
+    message = scenario.service.get(f"/notifications/{scenario.publish(message=LONG)}")
+    assert message["title"] == LONG.title  # data: whoever shows it makes it inert
+    assert message["facts"] == [{"name": "run", "value": "r-1"}]
+    assert message["items"] == [
         {"title": "quality", "sentences": ["It fell."], "facts": [], "link": "/api/v1/alerts/1"}
     ]
 
@@ -51,36 +51,38 @@ def events(lines: Iterator[str]) -> Iterator[JSON]:
     return (json.loads(line[6:]) for line in lines if line.startswith("data: "))
 
 
-def test_the_inbox_is_followed_as_a_stream(scene: Scene) -> None:
-    client = scene.service.client
+def test_inbox__events_are_streamed(scenario: NotificationScenario) -> None:
+    client = scenario.service.client
     with client.stream("GET", "/api/v1/notifications/events") as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
-        seen = events(answer.iter_lines())
-        assert next(seen) == {"unread": 0, "newest": None}
-        told = scene.tell()
-        now = next(seen)
-        assert (now["unread"], now["newest"]["id"]) == (1, told)
-        scene.service.post(f"/notifications/{told}/read")
-        now = next(seen)
+        received_events = events(answer.iter_lines())
+        assert next(received_events) == {"unread": 0, "newest": None}
+        notification_id = scenario.publish()
+        now = next(received_events)
+        assert (now["unread"], now["newest"]["id"]) == (1, notification_id)
+        scenario.service.post(f"/notifications/{notification_id}/read")
+        now = next(received_events)
         assert (now["unread"], now["newest"]["readAt"] is None) == (0, False)
 
 
-def test_old_messages_are_forgotten_unless_they_are_on_their_way(scene: Scene) -> None:
-    waiting = scene.tell(DeliveryTarget("WEBHOOK", scene.receiver.at("hook")))
-    scene.tell()
-    with scene.service.resources.db.begin() as session:
-        delete_old_notifications(session, scene.clock() + timedelta(days=91))
-    assert [each["id"] for each in scene.inbox()] == [waiting]
+def test_delete_old_notifications__pending_ones_stay(
+    scenario: NotificationScenario,
+) -> None:
+    waiting = scenario.publish(DeliveryTarget("WEBHOOK", scenario.receiver.at("hook")))
+    scenario.publish()
+    with scenario.service.resources.db.begin() as session:
+        delete_old_notifications(session, scenario.clock() + timedelta(days=91))
+    assert [message["id"] for message in scenario.inbox()] == [waiting]
 
 
-def test_an_endpoint_is_one_however_often_it_is_set_up(scene: Scene) -> None:
+def test_save_endpoint__same_recipient_is_one_endpoint(scenario: NotificationScenario) -> None:
     body = {"channel": "EMAIL", "recipient": "ops@example.org"}
-    first = scene.service.post("/endpoints", {**body, "dailySummary": True})
-    again = scene.service.post("/endpoints", body)
+    first = scenario.service.post("/endpoints", {**body, "dailySummary": True})
+    again = scenario.service.post("/endpoints", body)
     assert again == first
     assert again["dailySummary"] is True
-    assert scene.service.post("/endpoints", {**body, "dailySummary": False})["id"] == first["id"]
-    assert scene.service.get("/endpoints", channel="EMAIL", disabled=False)["items"] == [
+    assert scenario.service.post("/endpoints", {**body, "dailySummary": False})["id"] == first["id"]
+    assert scenario.service.get("/endpoints", channel="EMAIL", disabled=False)["items"] == [
         {**first, "dailySummary": False}
     ]
 
@@ -94,27 +96,31 @@ def test_an_endpoint_is_one_however_often_it_is_set_up(scene: Scene) -> None:
         ({"channel": "SLACK", "recipient": "https://evil.example/services/1"}, "/recipient"),
     ],
 )
-def test_a_recipient_that_does_not_fit_is_refused_at_once(
-    scene: Scene, body: JSON, pointer: str
+def test_save_endpoint__invalid_recipient_is_rejected(
+    scenario: NotificationScenario, body: JSON, pointer: str
 ) -> None:
     for path in ("/endpoints", "/notifications/test"):
-        problem = scene.service.refused(422, "POST", path, body)
+        problem = scenario.service.refused(422, "POST", path, body)
         assert problem["type"] == "/problems/invalid-recipient"
         assert [error["pointer"] for error in problem["errors"]] == [pointer]
 
 
-def test_addresses_that_are_as_good_as_passwords_are_not_shown(scene: Scene) -> None:
+def test_endpoint_view__credential_urls_are_redacted(
+    scenario: NotificationScenario,
+) -> None:
     url = "https://hooks.slack.com/services/T0/B0/abcdefgh"
-    sent = scene.service.post("/notifications/test", {"channel": "SLACK", "recipient": url})
-    shown = json.dumps([sent, scene.endpoint(sent), scene.service.get("/deliveries")])
-    assert "abcdefgh"[:5] not in shown
+    delivery = scenario.service.post("/notifications/test", {"channel": "SLACK", "recipient": url})
+    responses = json.dumps(
+        [delivery, scenario.endpoint(delivery), scenario.service.get("/deliveries")]
+    )
+    assert "abcdefgh"[:5] not in responses
 
 
 @pytest.fixture
-def mosaico(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Any:
+def mosaico(scenario: NotificationScenario, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The command line, for this service."""
-    key = scene.service.client.headers["Authorization"].removeprefix("Bearer ")
-    monkeypatch.setenv("MOSAICO_URL", str(scene.service.client.base_url))
+    key = scenario.service.client.headers["Authorization"].removeprefix("Bearer ")
+    monkeypatch.setenv("MOSAICO_URL", str(scenario.service.client.base_url))
     monkeypatch.setenv("MOSAICO_API_KEY", key)
 
     def run(*words: str) -> Any:
@@ -123,24 +129,26 @@ def mosaico(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Any:
     return run
 
 
-def test_the_inbox_on_the_command_line(scene: Scene, mosaico: Any) -> None:
-    told = scene.tell(message=LONG)
-    assert told in mosaico("inbox", "list", "--unread").stdout
-    shown = mosaico("inbox", "show", told).stdout
-    assert "\x1b" not in shown
-    assert "  It fell.\n  /api/v1/alerts/1" in shown
-    assert mosaico("inbox", "read", told).exit_code == 0
-    assert told not in mosaico("inbox", "list", "--unread").stdout
-    scene.tell()
+def test_cli__inbox_commands(scenario: NotificationScenario, mosaico: Any) -> None:
+    notification_id = scenario.publish(message=LONG)
+    assert notification_id in mosaico("inbox", "list", "--unread").stdout
+    output = mosaico("inbox", "show", notification_id).stdout
+    assert "\x1b" not in output
+    assert "  It fell.\n  /api/v1/alerts/1" in output
+    assert mosaico("inbox", "read", notification_id).exit_code == 0
+    assert notification_id not in mosaico("inbox", "list", "--unread").stdout
+    scenario.publish()
     assert mosaico("inbox", "read").exit_code == 0
-    assert scene.inbox(unread=True) == []
+    assert scenario.inbox(unread=True) == []
     assert mosaico("inbox", "show").exit_code == 2
 
 
-def test_endpoints_and_deliveries_on_the_command_line(scene: Scene, mosaico: Any) -> None:
-    told = scene.tell(DeliveryTarget("WEBHOOK", scene.receiver.will("hook", status(410))))
-    scene.work()
-    delivery = scene.delivery(told)
+def test_cli__endpoint_and_delivery_commands(scenario: NotificationScenario, mosaico: Any) -> None:
+    notification_id = scenario.publish(
+        DeliveryTarget("WEBHOOK", scenario.receiver.will("hook", status(410)))
+    )
+    scenario.work()
+    delivery = scenario.delivery(notification_id)
     assert delivery["id"] in mosaico("notify", "deliveries", "list", "--status", "HELD").stdout
     assert delivery["endpointId"] in mosaico("notify", "endpoints", "list", "--disabled").stdout
     assert mosaico("notify", "deliveries", "redeliver", delivery["id"]).exit_code == 73
@@ -148,6 +156,6 @@ def test_endpoints_and_deliveries_on_the_command_line(scene: Scene, mosaico: Any
         "notify", "endpoints", "rotate-secret", delivery["endpointId"]
     ).stdout.startswith("whsec_")
     assert mosaico("notify", "endpoints", "enable", delivery["endpointId"]).exit_code == 0
-    scene.work()
-    assert scene.delivery(told)["status"] == "DELIVERED"
+    scenario.work()
+    assert scenario.delivery(notification_id)["status"] == "DELIVERED"
     assert mosaico("notify", "deliveries", "redeliver", delivery["id"]).exit_code == 0

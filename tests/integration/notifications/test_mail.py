@@ -31,7 +31,7 @@ from app.notifications.types import (
     PublishedMessage,
     RecipientGone,
 )
-from tests.integration.notifications.conftest import Scene
+from tests.integration.notifications.conftest import NotificationScenario
 from tests.support.service import Service, running_service
 from tests.support.tls import trusted_server
 
@@ -132,7 +132,9 @@ def sent(
     return channel.send(replace(resources, smtp=smtp), outgoing)
 
 
-def test_a_mail_has_a_text_and_a_page(service_resources: Resources, mailbox: Mailbox) -> None:
+def test_email_channel__mail_has_text_and_html(
+    service_resources: Resources, mailbox: Mailbox
+) -> None:
     with mail_server(mailbox) as port:
         assert sent(service_resources, access(port, require_tls=False)) == DeliverySucceeded()
     mail = mailbox.mail()
@@ -152,12 +154,12 @@ def test_a_mail_has_a_text_and_a_page(service_resources: Resources, mailbox: Mai
     assert '<a href="https://m.example/api/v1/x">' in page.get_content()
 
 
-def test_starttls_and_a_password(
+def test_email_channel__starttls_and_password(
     service_resources: Resources, mailbox: Mailbox, context: ssl.SSLContext
 ) -> None:
     secured = {"tls_context": context, "require_starttls": True}
-    known = {"authenticator": authenticate, "auth_required": True}
-    with mail_server(mailbox, **secured, **known) as port:
+    server_options = {"authenticator": authenticate, "auth_required": True}
+    with mail_server(mailbox, **secured, **server_options) as port:
         who = {"user": USER.decode(), "password": Secret(PASSWORD.decode())}
         assert sent(service_resources, access(port, **who)) == DeliverySucceeded()
         who["password"] = Secret("wrong")
@@ -171,7 +173,7 @@ def test_starttls_and_a_password(
     assert len(mailbox.mails) == 1
 
 
-def test_tls_from_the_first_byte(
+def test_email_channel__implicit_tls(
     service_resources: Resources, mailbox: Mailbox, context: ssl.SSLContext
 ) -> None:
     controller = TlsController(mailbox, context, port := free_port())
@@ -186,7 +188,7 @@ def test_tls_from_the_first_byte(
     assert len(mailbox.mails) == 1
 
 
-def test_nothing_is_sent_where_no_tls_is_offered(
+def test_email_channel__server_without_tls_gets_nothing(
     service_resources: Resources, mailbox: Mailbox
 ) -> None:
     with mail_server(mailbox) as port:
@@ -196,7 +198,7 @@ def test_nothing_is_sent_where_no_tls_is_offered(
     assert mailbox.mails == []
 
 
-def test_a_certificate_that_nobody_trusts_is_refused(
+def test_email_channel__untrusted_certificate_is_rejected(
     service_resources: Resources,
     mailbox: Mailbox,
     context: ssl.SSLContext,
@@ -213,7 +215,7 @@ def test_a_certificate_that_nobody_trusts_is_refused(
 @pytest.mark.parametrize(
     ("reply", "outcome"), [("450 busy", DeliveryFailed), ("550 no such user", RecipientGone)]
 )
-def test_what_becomes_of_a_refused_recipient(
+def test_email_channel__outcome_of_refused_recipient(
     reply: str, outcome: type, service_resources: Resources, mailbox: Mailbox
 ) -> None:
     mailbox.refused["ops@example.org"] = reply
@@ -226,7 +228,7 @@ def test_what_becomes_of_a_refused_recipient(
 @pytest.mark.parametrize(
     ("reply", "outcome"), [("451 later", DeliveryFailed), ("554 spam", MessageRejected)]
 )
-def test_what_becomes_of_a_refused_text(
+def test_email_channel__outcome_of_refused_text(
     reply: str, outcome: type, service_resources: Resources, mailbox: Mailbox
 ) -> None:
     mailbox.text_refused = reply
@@ -234,20 +236,20 @@ def test_what_becomes_of_a_refused_text(
         assert isinstance(sent(service_resources, access(port, require_tls=False)), outcome)
 
 
-def test_without_a_mail_server_it_says_what_to_set(service_resources: Resources) -> None:
+def test_email_channel__missing_server_names_setting(service_resources: Resources) -> None:
     failed = sent(service_resources, None)
     assert isinstance(failed, DeliveryFailed)
     assert "MOSAICO_SMTP_URL" in failed.detail
 
 
-def test_nobody_at_the_address_is_a_failure(service_resources: Resources) -> None:
+def test_email_channel__unreachable_server_is_a_failure(service_resources: Resources) -> None:
     failed = sent(service_resources, access(free_port()))
     assert isinstance(failed, DeliveryFailed)
     assert "refused" in failed.detail
 
 
 @pytest.mark.parametrize("is_found_late", [False, True])
-def test_a_server_that_trickles_is_left_at_the_deadline(
+def test_email_channel__slow_server_is_closed_at_deadline(
     service_resources: Resources, monkeypatch: pytest.MonkeyPatch, *, is_found_late: bool
 ) -> None:
     """Its greeting never ends, and no single wait for the next line is long; also where its name
@@ -293,28 +295,30 @@ def test_a_server_that_trickles_is_left_at_the_deadline(
     assert was_left  # it had not come to its end by itself
 
 
-def test_one_refused_recipient_does_not_stop_the_others(
-    scene: Scene, mailbox: Mailbox, metric_pool: Any
+def test_email_channel__refused_recipient_does_not_stop_others(
+    scenario: NotificationScenario, mailbox: Mailbox, metric_pool: Any
 ) -> None:
     mailbox.refused["gone@example.org"] = "550 no such user"
     mailbox.refused["busy@example.org"] = "450 busy"
     names = ["busy", "gone", "here", "there"]
     with mail_server(mailbox) as port:
         smtp = access(port, require_tls=False)
-        resources = replace(scene.service.resources, smtp=smtp)
+        resources = replace(scenario.service.resources, smtp=smtp)
         with running_service(resources, metric_pool) as service:
-            mailing = replace(scene, service=service)
-            told = mailing.tell(*[DeliveryTarget("EMAIL", f"{name}@example.org") for name in names])
+            mailing = replace(scenario, service=service)
+            notification_id = mailing.publish(
+                *[DeliveryTarget("EMAIL", f"{name}@example.org") for name in names]
+            )
             mailing.work()
-    assert states(scene.service, told) == {
+    assert states(scenario.service, notification_id) == {
         "busy@example.org": "PENDING",
         "gone@example.org": "HELD",
         "here@example.org": "DELIVERED",
         "there@example.org": "DELIVERED",
     }
-    assert [notice["topic"] for notice in scene.inbox()] == ["endpoint.disabled", "test.told"]
+    assert [notice["topic"] for notice in scenario.inbox()] == ["endpoint.disabled", "test.told"]
 
 
 def states(service: Service, notification_id: str) -> dict[str, str]:
-    found = service.get("/deliveries", notificationId=notification_id)["items"]
-    return {each["recipient"]: each["status"] for each in found}
+    deliveries = service.get("/deliveries", notificationId=notification_id)["items"]
+    return {delivery["recipient"]: delivery["status"] for delivery in deliveries}

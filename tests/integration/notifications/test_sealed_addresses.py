@@ -11,7 +11,7 @@ from sqlalchemy import text
 from app.core.key_rotation import drop_lost_secrets, list_encrypted_columns
 from app.notifications.types import DeliveryTarget
 from app.tables import METADATA
-from tests.integration.notifications.conftest import Scene
+from tests.integration.notifications.conftest import NotificationScenario
 from tests.support.service import JSON
 from tests.support.stored import Rows
 
@@ -27,14 +27,14 @@ ENDPOINTS = [
 
 
 @pytest.fixture
-def rows(scene: Scene) -> Rows:
-    scene.service.agent()
-    scene.service.benchmark(metrics=["EXACT_MATCH"])
-    return Rows(scene.service.resources.db.url)
+def rows(scenario: NotificationScenario) -> Rows:
+    scenario.service.agent()
+    scenario.service.benchmark(metrics=["EXACT_MATCH"])
+    return Rows(scenario.service.resources.db.url)
 
 
-def rule(scene: Scene, *recipients: str) -> JSON:
-    return scene.service.post(
+def rule(scenario: NotificationScenario, *recipients: str) -> JSON:
+    return scenario.service.post(
         "/alert-configs",
         {
             "id": "rule-1",
@@ -49,12 +49,12 @@ def rule(scene: Scene, *recipients: str) -> JSON:
     )
 
 
-def addresses(scene: Scene, rule_id: str = "rule-1") -> list[str]:
+def addresses(scenario: NotificationScenario, rule_id: str = "rule-1") -> list[str]:
     """Whom a rule tells, opened."""
     query = "SELECT endpoint.* FROM alert_rules AS rule, endpoints AS endpoint WHERE rule.id = :id"
-    res = scene.service.resources
+    res = scenario.service.resources
     with res.db.read() as session:
-        found = session.execute(
+        endpoint_rows = session.execute(
             text(
                 f"{query} AND rule.endpoints ? endpoint.id ORDER BY endpoint.channel, recipient_hash"
             ),
@@ -62,9 +62,9 @@ def addresses(scene: Scene, rule_id: str = "rule-1") -> list[str]:
         )
         return sorted(
             res.secrets.decrypt(
-                each.address, table="endpoints", row=each.id, column="address"
+                row.address, table="endpoints", row=row.id, column="address"
             ).reveal()
-            for each in found
+            for row in endpoint_rows
         )
 
 
@@ -77,18 +77,20 @@ def everything_stored(rows: Rows) -> str:
     )
 
 
-def test_the_addresses_of_a_rule_are_nowhere_in_the_database_or_in_an_answer(
-    scene: Scene, rows: Rows
+def test_encrypted_recipients__not_in_database_or_responses(
+    scenario: NotificationScenario, rows: Rows
 ) -> None:
-    made = rule(scene, SLACK, TEAMS)
-    assert made["recipients"] == [SHOWN, "https://prod-1.westeurope.logic.azure.com/…uvwx"]
-    scene.service.post("/alert-configs/rule-1/test")
-    answers = [scene.service.get(path) for path in ("/alert-configs", "/endpoints", "/deliveries")]
-    for known in (everything_stored(rows), json.dumps(answers)):
+    rule_view = rule(scenario, SLACK, TEAMS)
+    assert rule_view["recipients"] == [SHOWN, "https://prod-1.westeurope.logic.azure.com/…uvwx"]
+    scenario.service.post("/alert-configs/rule-1/test")
+    answers = [
+        scenario.service.get(path) for path in ("/alert-configs", "/endpoints", "/deliveries")
+    ]
+    for stored_text in (everything_stored(rows), json.dumps(answers)):
         for address in (SLACK, TEAMS):
-            assert address[-8:] not in known
-            assert address not in known
-    assert addresses(scene) == [SLACK, TEAMS]
+            assert address[-8:] not in stored_text
+            assert address not in stored_text
+    assert addresses(scenario) == [SLACK, TEAMS]
 
 
 @pytest.mark.parametrize(
@@ -102,81 +104,89 @@ def test_the_addresses_of_a_rule_are_nowhere_in_the_database_or_in_an_answer(
         "nobody is called qr st here",
     ],
 )
-def test_a_server_that_says_where_it_was_called_does_not_tell_whoever_reads_the_failure(
-    scene: Scene, echoed: str
+def test_delivery_detail__echoed_url_is_redacted(
+    scenario: NotificationScenario, echoed: str
 ) -> None:
     path = "services/T0/abcd%20efgh?sig=qr+st"
-    url = scene.receiver.at(path)
-    said = echoed.format(url=url, path=f"/{path}", quoted=quote(url, safe=""))
-    scene.receiver.will("services/T0/abcd efgh", lambda: Response(said, status_code=500))
-    told = scene.tell(DeliveryTarget("WEBHOOK", url))
-    scene.work()
-    detail = scene.delivery(told)["detail"]
+    url = scenario.receiver.at(path)
+    response_text = echoed.format(url=url, path=f"/{path}", quoted=quote(url, safe=""))
+    scenario.receiver.will(
+        "services/T0/abcd efgh", lambda: Response(response_text, status_code=500)
+    )
+    notification_id = scenario.publish(DeliveryTarget("WEBHOOK", url))
+    scenario.work()
+    detail = scenario.delivery(notification_id)["detail"]
     assert detail.startswith("HTTP 500: ")
     assert "…" in detail
     for part in ("abcd", "efgh", "qr"):
         assert part not in detail.casefold()
 
 
-def test_what_is_shown_may_be_sent_back_and_stands_for_what_is_stored(
-    scene: Scene, rows: Rows
+def test_redacted_recipient__sent_back_keeps_stored_one(
+    scenario: NotificationScenario, rows: Rows
 ) -> None:
-    made = rule(scene, SLACK, TEAMS)
+    rule_view = rule(scenario, SLACK, TEAMS)
     own = {"id", "states", "precision", "revision", "createdAt", "updatedAt"}
-    body = {name: value for name, value in made.items() if name not in own}
-    assert scene.service.put("/alert-configs/rule-1", body)["recipients"] == made["recipients"]
-    assert addresses(scene) == [SLACK, TEAMS]
-    scene.service.patch("/alert-configs/rule-1", {"recipients": [SHOWN, TEAMS, OTHER]})
-    assert addresses(scene) == [SLACK, OTHER, TEAMS]
-    only_slack = scene.service.patch(
+    body = {name: value for name, value in rule_view.items() if name not in own}
+    assert (
+        scenario.service.put("/alert-configs/rule-1", body)["recipients"] == rule_view["recipients"]
+    )
+    assert addresses(scenario) == [SLACK, TEAMS]
+    scenario.service.patch("/alert-configs/rule-1", {"recipients": [SHOWN, TEAMS, OTHER]})
+    assert addresses(scenario) == [SLACK, OTHER, TEAMS]
+    only_slack = scenario.service.patch(
         "/alert-configs/rule-1", {"channels": ["SLACK"], "recipients": [SHOWN]}
     )
     assert only_slack["recipients"] == [SHOWN]
-    assert addresses(scene) == [SLACK]
+    assert addresses(scenario) == [SLACK]
 
 
-def test_channels_that_are_changed_alone_fit_the_recipients_that_there_are(
-    scene: Scene, rows: Rows
+def test_change_channels__must_match_stored_recipients(
+    scenario: NotificationScenario, rows: Rows
 ) -> None:
-    rule(scene, SLACK, TEAMS)
-    scene.service.refused(422, "PATCH", "/alert-configs/rule-1", {"channels": ["SLACK"]})
-    assert addresses(scene) == [SLACK, TEAMS]
+    rule(scenario, SLACK, TEAMS)
+    scenario.service.refused(422, "PATCH", "/alert-configs/rule-1", {"channels": ["SLACK"]})
+    assert addresses(scenario) == [SLACK, TEAMS]
 
 
-def test_a_cut_address_that_the_rule_does_not_have_is_refused(scene: Scene, rows: Rows) -> None:
-    rule(scene, TEAMS)
-    problem = scene.service.refused(
+def test_redacted_recipient__unknown_one_is_rejected(
+    scenario: NotificationScenario, rows: Rows
+) -> None:
+    rule(scenario, TEAMS)
+    problem = scenario.service.refused(
         422,
         "PATCH",
         "/alert-configs/rule-1",
         {"channels": ["TEAMS", "SLACK"], "recipients": [SHOWN]},
     )
     assert "is shown redacted; send the full URL" in problem["errors"][0]["detail"]
-    scene.service.refused(422, "POST", "/endpoints", {"channel": "SLACK", "recipient": SHOWN})
+    scenario.service.refused(422, "POST", "/endpoints", {"channel": "SLACK", "recipient": SHOWN})
 
 
-def test_one_recipient_is_one_endpoint_although_no_seal_is_like_another(
-    scene: Scene, rows: Rows
+def test_ensure_endpoints__same_recipient_with_different_ciphertext_is_one(
+    scenario: NotificationScenario, rows: Rows
 ) -> None:
-    rule(scene, SLACK)
+    rule(scenario, SLACK)
     body = {"channel": "SLACK", "recipient": SLACK}
-    assert scene.service.post("/endpoints", body) == scene.service.post("/endpoints", body)
+    assert scenario.service.post("/endpoints", body) == scenario.service.post("/endpoints", body)
     assert rows.value("SELECT count(*) FROM endpoints") == 1
 
 
-def test_an_address_that_is_given_up_is_told_and_can_be_given_again(
-    scene: Scene, rows: Rows
+def test_dropped_recipient__fails_with_reason_and_can_be_saved_again(
+    scenario: NotificationScenario, rows: Rows
 ) -> None:
-    url = scene.receiver.at("hook")
-    told = scene.tell(DeliveryTarget("WEBHOOK", url))
-    with scene.service.resources.db.begin() as session:
+    url = scenario.receiver.at("hook")
+    notification_id = scenario.publish(DeliveryTarget("WEBHOOK", url))
+    with scenario.service.resources.db.begin() as session:
         assert (
-            drop_lost_secrets(session, ENDPOINTS, scene.service.resources.secrets.encryption_key_id)
+            drop_lost_secrets(
+                session, ENDPOINTS, scenario.service.resources.secrets.encryption_key_id
+            )
             == 1
         )
-    scene.work()
-    assert "was dropped" in scene.delivery(told)["detail"]
-    again = scene.service.post("/endpoints", {"channel": "WEBHOOK", "recipient": url})
-    assert again["id"] == scene.delivery(told)["endpointId"]
-    scene.work(later_s=10)
-    assert scene.delivery(told)["status"] == "DELIVERED"
+    scenario.work()
+    assert "was dropped" in scenario.delivery(notification_id)["detail"]
+    again = scenario.service.post("/endpoints", {"channel": "WEBHOOK", "recipient": url})
+    assert again["id"] == scenario.delivery(notification_id)["endpointId"]
+    scenario.work(later_s=10)
+    assert scenario.delivery(notification_id)["status"] == "DELIVERED"

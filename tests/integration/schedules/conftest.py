@@ -18,7 +18,7 @@ NIGHTLY = {
 
 
 @pytest.fixture
-def ready(service: Service) -> Service:
+def prepared_service(service: Service) -> Service:
     """A service with an agent, a benchmark and traces to judge."""
     service.agent()
     service.benchmark(metrics=["ROUGE"])
@@ -32,12 +32,12 @@ def rows(service: Service) -> Rows:
 
 
 @pytest.fixture
-def due(ready: Service, rows: Rows) -> Callable[..., JSON]:
+def due(prepared_service: Service, rows: Rows) -> Callable[..., JSON]:
     """A schedule that is due at an instant of the past."""
 
     def make(at: datetime, schedule_id: str = "s-1", **more: object) -> JSON:
         body = {"id": schedule_id, **NIGHTLY, "catchupWindowSeconds": 366 * 86_400, **more}
-        created = ready.post("/schedule-configs", body)
+        created = prepared_service.post("/schedule-configs", body)
         rows.do("UPDATE schedule_configs SET next_run_at = %s WHERE id = %s", at, schedule_id)
         return created
 

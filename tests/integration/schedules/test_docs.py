@@ -8,11 +8,13 @@ from tests.integration.docs.test_examples import blocks, examples, matches
 from tests.support.service import Service
 
 
-def test_the_commands_of_the_page_answer_as_shown(ready: Service, tmp_path: Path) -> None:
-    key = ready.client.headers["Authorization"].removeprefix("Bearer ")
+def test_the_commands_of_the_page_answer_as_shown(
+    prepared_service: Service, tmp_path: Path
+) -> None:
+    key = prepared_service.client.headers["Authorization"].removeprefix("Bearer ")
     environment = {
         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
-        "MOSAICO_URL": str(ready.client.base_url).rstrip("/"),
+        "MOSAICO_URL": str(prepared_service.client.base_url).rstrip("/"),
         "MOSAICO_API_KEY": key,
         "KEY": key,
         "MOSAICO_DATA_DIR": str(tmp_path),

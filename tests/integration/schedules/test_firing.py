@@ -38,61 +38,74 @@ def schedule(service: Service, schedule_id: str = "s-1") -> JSON:
     return service.get(f"/schedule-configs/{schedule_id}")
 
 
-def test_a_due_instant_starts_a_run_and_the_schedule_goes_on(
-    ready: Service, due: Due, tick: Tick
+def test_fire_due__due_instant_starts_run_and_advances_schedule(
+    prepared_service: Service, due: Due, tick: Tick
 ) -> None:
     due(TWO)
     assert tick(TWO - timedelta(milliseconds=1)) == 0
     assert tick(TWO) == 1
     assert tick(TWO) == 0
-    ready.work()
-    [fire] = fires(ready)
+    prepared_service.work()
+    [fire] = fires(prepared_service)
     assert (fire["status"], fire["dueAt"]) == ("STARTED", "2026-03-02T02:00:00Z")
-    run = ready.get(f"/benchmark-runs/{fire['runId']}")
+    run = prepared_service.get(f"/benchmark-runs/{fire['runId']}")
     assert (run["status"], run["triggeredBy"]) == ("COMPLETED", "SCHEDULED")
-    after = schedule(ready)
+    after = schedule(prepared_service)
     assert after["nextRunAt"] == "2026-03-03T02:00:00Z"
     assert after["lastRunAt"] is not None
-    [line] = ready.listed("/audit", actorId="s-1")
+    [line] = prepared_service.listed("/audit", actorId="s-1")
     assert (line["actorType"], line["action"]) == ("schedule", "start_run")
     assert line["resourceId"] == run["id"]
 
 
 @pytest.mark.parametrize(
-    ("policy", "wanted"),
+    ("policy", "reasons"),
     [
         ("FIRE_ONCE", ["COALESCED", "COALESCED", None]),
         ("SKIP", ["MISSED", "MISSED", "MISSED"]),
         ("FIRE_ALL", [None, "OVERLAP", "OVERLAP"]),
     ],
 )
-def test_missed_instants_follow_the_policy_and_each_leaves_a_row(
-    ready: Service, due: Due, tick: Tick, rows: Rows, policy: str, wanted: list[str | None]
+def test_fire_due__missed_instants_follow_misfire_policy(
+    prepared_service: Service,
+    due: Due,
+    tick: Tick,
+    rows: Rows,
+    policy: str,
+    reasons: list[str | None],
 ) -> None:
     due(TWO, misfirePolicy=policy)
     tick(TWO + 2 * DAY + timedelta(hours=5))
     # The start jobs alone: a run of the first is under way when the next one comes.
     while rows.value("SELECT count(*) FROM schedule_fires WHERE status = 'PENDING'"):
-        start_pending(ready, rows)
-    found = fires(ready)
-    assert [fire["reason"] for fire in found] == wanted
-    assert all(fire["detail"] for fire in found if fire["reason"])
-    assert schedule(ready)["nextRunAt"] == "2026-03-05T02:00:00Z"
+        start_pending(prepared_service, rows)
+    recorded_fires = fires(prepared_service)
+    assert [fire["reason"] for fire in recorded_fires] == reasons
+    assert all(fire["detail"] for fire in recorded_fires if fire["reason"])
+    assert schedule(prepared_service)["nextRunAt"] == "2026-03-05T02:00:00Z"
 
 
-def test_what_a_long_outage_left_is_caught_up_in_several_transactions(
-    ready: Service, due: Due, tick: Tick, rows: Rows, monkeypatch: pytest.MonkeyPatch
+def test_fire_due__long_outage_is_caught_up_in_several_transactions(
+    prepared_service: Service, due: Due, tick: Tick, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.schedules.firing.MAX_FIRES_PER_TRANSACTION", 4)
-    for each in ("s-1", "s-2", "s-3"):
-        due(TWO, each)
+    for schedule_id in ("s-1", "s-2", "s-3"):
+        due(TWO, schedule_id)
     written = []
     while tick(TWO + 3 * DAY):
         written.append(rows.value("SELECT count(*) FROM schedule_fires"))
     assert written == [4, 8, 12]
-    for each in ("s-1", "s-2", "s-3"):
-        assert [fire["dueAt"][8:10] for fire in fires(ready, each)] == ["02", "03", "04", "05"]
-        assert [reason for _, reason in statuses(ready, each)] == [*["COALESCED"] * 3, None]
+    for schedule_id in ("s-1", "s-2", "s-3"):
+        assert [fire["dueAt"][8:10] for fire in fires(prepared_service, schedule_id)] == [
+            "02",
+            "03",
+            "04",
+            "05",
+        ]
+        assert [reason for _, reason in statuses(prepared_service, schedule_id)] == [
+            *["COALESCED"] * 3,
+            None,
+        ]
 
 
 def start_pending(service: Service, rows: Rows) -> None:
@@ -112,120 +125,130 @@ def start_pending(service: Service, rows: Rows) -> None:
         ("REPLACE", "STARTED", "CANCELLED"),
     ],
 )
-def test_an_overlap_follows_the_policy(
-    ready: Service, due: Due, tick: Tick, rows: Rows, policy: str, second: str, first_run: str
+def test_start_fire__overlap_follows_concurrency_policy(
+    prepared_service: Service,
+    due: Due,
+    tick: Tick,
+    rows: Rows,
+    policy: str,
+    second: str,
+    first_run: str,
 ) -> None:
     due(TWO, concurrencyPolicy=policy)
     for day in range(2):
         tick(TWO + day * DAY)
-        start_pending(ready, rows)
-    first, last = fires(ready)
+        start_pending(prepared_service, rows)
+    first, last = fires(prepared_service)
     assert (first["status"], last["status"]) == ("STARTED", second)
-    assert ready.get(f"/benchmark-runs/{first['runId']}")["status"] == first_run
+    assert prepared_service.get(f"/benchmark-runs/{first['runId']}")["status"] == first_run
 
 
-def test_the_last_of_so_many_failures_disables_once_and_says_why(
-    ready: Service, due: Due, tick: Tick
+def test_auto_disable__last_failure_disables_with_reason(
+    prepared_service: Service, due: Due, tick: Tick
 ) -> None:
     due(TWO, maxConsecutiveFailures=2)
-    ready.patch("/benchmarks/bench-001", {"runName": "gone"})
+    prepared_service.patch("/benchmarks/bench-001", {"runName": "gone"})
     counts = []
     for day in range(3):
         tick(TWO + day * DAY)
-        ready.work()
-        now = schedule(ready)
+        prepared_service.work()
+        now = schedule(prepared_service)
         counts.append((now["consecutiveFailures"], now["enabled"]))
     assert counts == [(1, True), (2, False), (2, False)]
     assert now["nextRunAt"] is None
     assert now["disabledAt"]
     assert "2 failures in a row, the last one RUN_NOT_FOUND" in now["disabledReason"]
-    enabled = ready.patch("/schedule-configs/s-1", {"enabled": True})
+    enabled = prepared_service.patch("/schedule-configs/s-1", {"enabled": True})
     assert (enabled["consecutiveFailures"], enabled["disabledReason"]) == (0, None)
 
 
-def test_success_forgives_a_cancelled_run_does_not_count(
-    ready: Service, due: Due, tick: Tick, rows: Rows
+def test_record_run_end__success_resets_and_cancelled_run_does_not_count(
+    prepared_service: Service, due: Due, tick: Tick, rows: Rows
 ) -> None:
     due(TWO)
-    ready.patch("/benchmarks/bench-001", {"runName": "gone"})
+    prepared_service.patch("/benchmarks/bench-001", {"runName": "gone"})
     tick(TWO)
-    ready.work()
-    assert schedule(ready)["consecutiveFailures"] == 1
+    prepared_service.work()
+    assert schedule(prepared_service)["consecutiveFailures"] == 1
     tick(TWO + DAY)
-    start_pending(ready, rows)
-    ready.post(f"/benchmark-runs/{fires(ready)[-1]['runId']}/cancel")
-    ready.work()
-    assert schedule(ready)["consecutiveFailures"] == 1
-    ready.patch("/benchmarks/bench-001", {"runName": None})
+    start_pending(prepared_service, rows)
+    prepared_service.post(f"/benchmark-runs/{fires(prepared_service)[-1]['runId']}/cancel")
+    prepared_service.work()
+    assert schedule(prepared_service)["consecutiveFailures"] == 1
+    prepared_service.patch("/benchmarks/bench-001", {"runName": None})
     tick(TWO + 2 * DAY)
-    ready.work()
-    assert schedule(ready)["consecutiveFailures"] == 0
+    prepared_service.work()
+    assert schedule(prepared_service)["consecutiveFailures"] == 0
 
 
-def test_a_run_whose_numbers_cannot_be_trusted_neither_counts_nor_forgives(
-    ready: Service, due: Due, tick: Tick
+def test_record_run_end__invalid_run_neither_counts_nor_resets(
+    prepared_service: Service, due: Due, tick: Tick
 ) -> None:
     due(TWO)
-    ready.patch("/benchmarks/bench-001", {"runName": "gone"})
+    prepared_service.patch("/benchmarks/bench-001", {"runName": "gone"})
     tick(TWO)
-    ready.work()
-    ready.upload([pair(1, output=None), pair(2)], run_name="half")
-    ready.patch("/benchmarks/bench-001", {"runName": "half"})
+    prepared_service.work()
+    prepared_service.upload([pair(1, output=None), pair(2)], run_name="half")
+    prepared_service.patch("/benchmarks/bench-001", {"runName": "half"})
     tick(TWO + DAY)
-    ready.work()
-    run = ready.get(f"/benchmark-runs/{fires(ready)[-1]['runId']}")
+    prepared_service.work()
+    run = prepared_service.get(f"/benchmark-runs/{fires(prepared_service)[-1]['runId']}")
     assert (run["status"], run["validity"]) == ("COMPLETED", "INVALID")
-    assert schedule(ready)["consecutiveFailures"] == 1
+    assert schedule(prepared_service)["consecutiveFailures"] == 1
 
 
-def test_what_cannot_be_started_is_a_failure_with_its_reason(
-    ready: Service, due: Due, tick: Tick
+def test_start_fire__start_error_is_a_failure_with_reason(
+    prepared_service: Service, due: Due, tick: Tick
 ) -> None:
     due(TWO, maxConsecutiveFailures=1)
-    ready.patch("/agents/agent-001", {"archived": True})
+    prepared_service.patch("/agents/agent-001", {"archived": True})
     tick(TWO)
-    ready.work()
-    [fire] = fires(ready)
+    prepared_service.work()
+    [fire] = fires(prepared_service)
     assert (fire["status"], fire["runId"]) == ("FAILED", None)
     assert "archived" in fire["detail"]
-    assert "archived" in schedule(ready)["disabledReason"]
+    assert "archived" in schedule(prepared_service)["disabledReason"]
 
 
-def test_an_edit_changes_later_instants_only(ready: Service, due: Due, tick: Tick) -> None:
-    ready.agent("agent-002")
+def test_change_schedule__edit_affects_later_instants_only(
+    prepared_service: Service, due: Due, tick: Tick
+) -> None:
+    prepared_service.agent("agent-002")
     due(TWO)
     tick(TWO)
-    changed = ready.patch("/schedule-configs/s-1", {"agentId": "agent-002", "enabled": False})
+    changed = prepared_service.patch(
+        "/schedule-configs/s-1", {"agentId": "agent-002", "enabled": False}
+    )
     assert changed["nextRunAt"] is None
-    ready.work()
-    [fire] = fires(ready)
-    assert ready.get(f"/benchmark-runs/{fire['runId']}")["agentId"] == "agent-001"
+    prepared_service.work()
+    [fire] = fires(prepared_service)
+    assert prepared_service.get(f"/benchmark-runs/{fire['runId']}")["agentId"] == "agent-001"
     assert tick(TWO + DAY) == 0
 
 
-def test_a_schedule_that_is_deleted_while_it_fires_starts_nothing(
-    ready: Service, due: Due, tick: Tick
+def test_start_fire__deleted_schedule_starts_no_run(
+    prepared_service: Service, due: Due, tick: Tick
 ) -> None:
     due(TWO)
     tick(TWO)
-    ready.delete("/schedule-configs/s-1")
-    ready.work()
-    assert ready.get("/benchmark-runs")["items"] == []
+    prepared_service.delete("/schedule-configs/s-1")
+    prepared_service.work()
+    assert prepared_service.get("/benchmark-runs")["items"] == []
 
 
-def test_a_run_outlives_the_schedule_that_started_it(
-    ready: Service, due: Due, tick: Tick, rows: Rows
+def test_delete_schedule__started_run_continues(
+    prepared_service: Service, due: Due, tick: Tick, rows: Rows
 ) -> None:
     due(TWO)
     tick(TWO)
-    start_pending(ready, rows)
-    ready.delete("/schedule-configs/s-1")
-    ready.work()
-    assert ready.get("/benchmark-runs")["items"][0]["status"] == "COMPLETED"
+    start_pending(prepared_service, rows)
+    prepared_service.delete("/schedule-configs/s-1")
+    prepared_service.work()
+    assert prepared_service.get("/benchmark-runs")["items"][0]["status"] == "COMPLETED"
 
 
-def test_an_edit_under_way_is_waited_for_by_nobody(
-    ready: Service, due: Due, tick: Tick, service: Service
+def test_fire_due__locked_schedule_is_skipped(
+    prepared_service: Service, due: Due, tick: Tick, service: Service
 ) -> None:
     due(TWO)
     due(TWO, "s-2")
@@ -233,28 +256,33 @@ def test_an_edit_under_way_is_waited_for_by_nobody(
         queries.get_schedule(session, "s-1", for_update=True)
         assert tick(TWO) == 1
     assert tick(TWO) == 1
-    assert [len(fires(ready, each)) for each in ("s-1", "s-2")] == [1, 1]
+    assert [len(fires(prepared_service, schedule_id)) for schedule_id in ("s-1", "s-2")] == [1, 1]
 
 
-def test_a_clock_that_jumps_ahead_and_back_fires_nothing_twice(
-    ready: Service, due: Due, tick: Tick, service: Service
+def test_fire_due__clock_jump_fires_nothing_twice(
+    prepared_service: Service, due: Due, tick: Tick, service: Service
 ) -> None:
     due(TWO, concurrencyPolicy="ALLOW")
     tick(TWO)
     tick(TWO + 2 * DAY)  # the clock is set ahead: two days at once
     with service.resources.db.begin() as session:
         recompute_next_runs(session, TWO + timedelta(hours=1), "", 10)  # and back again
-    assert schedule(ready)["nextRunAt"] == "2026-03-03T02:00:00Z"
+    assert schedule(prepared_service)["nextRunAt"] == "2026-03-03T02:00:00Z"
     for day in (1, 2, 3):
         tick(TWO + day * DAY)
-    ready.work()
-    found = [(fire["dueAt"][8:10], fire["status"]) for fire in fires(ready)]
-    assert found == [("02", "STARTED"), ("03", "SKIPPED"), ("04", "STARTED"), ("05", "STARTED")]
-    assert len(ready.get("/benchmark-runs")["items"]) == 3
+    prepared_service.work()
+    recorded_fires = [(fire["dueAt"][8:10], fire["status"]) for fire in fires(prepared_service)]
+    assert recorded_fires == [
+        ("02", "STARTED"),
+        ("03", "SKIPPED"),
+        ("04", "STARTED"),
+        ("05", "STARTED"),
+    ]
+    assert len(prepared_service.get("/benchmark-runs")["items"]) == 3
 
 
-def test_a_zone_that_is_gone_disables_the_schedule_with_its_reason(
-    ready: Service, due: Due, tick: Tick, rows: Rows, service: Service
+def test_fire_due__unknown_time_zone_disables_schedule(
+    prepared_service: Service, due: Due, tick: Tick, rows: Rows, service: Service
 ) -> None:
     due(TWO)
     due(TWO + DAY, "s-2")
@@ -262,79 +290,83 @@ def test_a_zone_that_is_gone_disables_the_schedule_with_its_reason(
     tick(TWO)
     with service.resources.db.begin() as session:
         recompute_next_runs(session, TWO, "", 10)
-    for each in ("s-1", "s-2"):
-        assert "Atlantis/Poseidonis" in schedule(ready, each)["disabledReason"]
-        assert not schedule(ready, each)["enabled"]
-    assert fires(ready) == []
+    for schedule_id in ("s-1", "s-2"):
+        assert "Atlantis/Poseidonis" in schedule(prepared_service, schedule_id)["disabledReason"]
+        assert not schedule(prepared_service, schedule_id)["enabled"]
+    assert fires(prepared_service) == []
 
 
-def test_after_a_change_of_the_zone_data_the_next_instant_is_computed_anew(
-    ready: Service, due: Due, rows: Rows, service: Service
+def test_recompute_next_runs__zone_data_change_updates_next_run(
+    prepared_service: Service, due: Due, rows: Rows, service: Service
 ) -> None:
     due(TWO + timedelta(minutes=30))
     with service.resources.db.begin() as session:
         assert recompute_next_runs(session, TWO - DAY / 2, "", 10) is None
-    assert schedule(ready)["nextRunAt"] == "2026-03-02T02:00:00Z"
+    assert schedule(prepared_service)["nextRunAt"] == "2026-03-02T02:00:00Z"
 
 
 @pytest.fixture
 def source() -> Iterator[list[SourceRun]]:
     """A source whose runs the test decides about, newest first."""
-    held: list[SourceRun] = []
+    source_runs: list[SourceRun] = []
     local = TRACE_SOURCES.get("local")
-    TRACE_SOURCES._items["listed"] = SourceSpec(open=local.open, list_runs=lambda *_: held)
-    yield held
+    TRACE_SOURCES._items["listed"] = SourceSpec(open=local.open, list_runs=lambda *_: source_runs)
+    yield source_runs
     del TRACE_SOURCES._items["listed"]
 
 
-def held(name: str, *, complete: bool = True) -> SourceRun:
+def make_source_run(name: str, *, complete: bool = True) -> SourceRun:
     return SourceRun(
         id=f"id-{name}", name=name, started_at=TWO, ended_at=None, items=1, complete=complete
     )
 
 
-def test_a_pattern_judges_the_newest_complete_run_once(
-    ready: Service, due: Due, tick: Tick, source: list[SourceRun]
+def test_run_name_pattern__newest_complete_run_is_evaluated_once(
+    prepared_service: Service, due: Due, tick: Tick, source: list[SourceRun]
 ) -> None:
-    ready.patch("/benchmarks/bench-001", {"source": "listed"})
+    prepared_service.patch("/benchmarks/bench-001", {"source": "listed"})
     for name in ("nightly-1", "nightly-2"):
-        ready.upload([pair(1)], run_name=name)
+        prepared_service.upload([pair(1)], run_name=name)
     due(TWO, runNamePattern="nightly-*")
     due(TWO, "s-2", runNamePattern="nightly-*")
-    source += [held("manual-1"), held("nightly-2", complete=False), held("nightly-1")]
+    source += [
+        make_source_run("manual-1"),
+        make_source_run("nightly-2", complete=False),
+        make_source_run("nightly-1"),
+    ]
     tick(TWO)
-    ready.work()
-    found = sorted(statuses(ready) + statuses(ready, "s-2"))
-    assert found == [("SKIPPED", "NO_NEW_RUN"), ("STARTED", None)]
-    source[1] = held("nightly-2")
+    prepared_service.work()
+    fire_statuses = sorted(statuses(prepared_service) + statuses(prepared_service, "s-2"))
+    assert fire_statuses == [("SKIPPED", "NO_NEW_RUN"), ("STARTED", None)]
+    source[1] = make_source_run("nightly-2")
     tick(TWO + DAY)
-    ready.work()
+    prepared_service.work()
     tick(TWO + 2 * DAY)
-    ready.work()
-    judged = [run["runName"] for run in ready.get("/benchmark-runs")["items"]]
+    prepared_service.work()
+    judged = [run["runName"] for run in prepared_service.get("/benchmark-runs")["items"]]
     assert judged == ["nightly-2", "nightly-1"]
-    assert statuses(ready)[-1] == ("SKIPPED", "NO_NEW_RUN")
-    assert schedule(ready)["consecutiveFailures"] == 0
+    assert statuses(prepared_service)[-1] == ("SKIPPED", "NO_NEW_RUN")
+    assert schedule(prepared_service)["consecutiveFailures"] == 0
 
 
-def test_a_source_that_lists_no_runs_any_more_is_a_failure_that_says_so(
-    ready: Service, due: Due, tick: Tick, source: list[SourceRun]
+def test_run_name_pattern__source_without_run_list_is_a_failure(
+    prepared_service: Service, due: Due, tick: Tick, source: list[SourceRun]
 ) -> None:
-    ready.patch("/benchmarks/bench-001", {"source": "listed"})
+    prepared_service.patch("/benchmarks/bench-001", {"source": "listed"})
     due(TWO, runNamePattern="nightly-*")
-    ready.patch("/benchmarks/bench-001", {"source": "local"})
+    prepared_service.patch("/benchmarks/bench-001", {"source": "local"})
     tick(TWO)
-    ready.work()
-    [fire] = fires(ready)
+    prepared_service.work()
+    [fire] = fires(prepared_service)
     assert fire["status"] == "FAILED"
     assert "omit runNamePattern" in fire["detail"]
 
 
-def test_four_schedulers_fire_every_instant_once(
-    ready: Service, service: Service, rows: Rows
+def test_ticker__four_schedulers_fire_every_instant_once(
+    prepared_service: Service, service: Service, rows: Rows
 ) -> None:
     """200 schedules that are due every second, for some seconds."""
-    ready.post(
+    prepared_service.post(
         "/schedule-configs",
         {
             "id": "s",
@@ -385,9 +417,11 @@ def test_four_schedulers_fire_every_instant_once(
     assert jobs == fired
 
 
-def test_a_scheduler_comes_again_when_something_is_due(ready: Service, rows: Rows) -> None:
-    assert fire_all_due(ready.resources.db) == 1.0
-    ready.post(
+def test_fire_all_due__returns_wait_until_next_due_instant(
+    prepared_service: Service, rows: Rows
+) -> None:
+    assert fire_all_due(prepared_service.resources.db) == 1.0
+    prepared_service.post(
         "/schedule-configs",
         {
             "id": "s",
@@ -397,10 +431,10 @@ def test_a_scheduler_comes_again_when_something_is_due(ready: Service, rows: Row
             "cronExpression": "* * * * * *",
         },
     )
-    assert 0 < fire_all_due(ready.resources.db) <= 1.0
+    assert 0 < fire_all_due(prepared_service.resources.db) <= 1.0
 
 
-def test_a_scheduler_comes_again_at_once_as_often_as_it_must(
+def test_ticker__repeats_at_once_while_instants_are_due(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits_s = iter([0.0] * 300)

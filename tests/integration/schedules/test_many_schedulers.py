@@ -51,9 +51,7 @@ def scheduler(url: str) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.prove
-def test_no_instant_is_lost_or_doubled_while_schedulers_are_killed(
-    service: Service, rows: Rows
-) -> None:
+def test_ticker__killed_schedulers_lose_and_double_no_instant(service: Service, rows: Rows) -> None:
     service.agent()
     service.benchmark(metrics=["ROUGE"])
     body = {"id": "s", "name": "s", "benchmarkId": "bench-001", "agentId": "agent-001"}

@@ -16,9 +16,9 @@ def scheduled(service: Service, **more: object) -> JSON:
     return service.post("/schedule-configs", {"id": "s-1", **NIGHTLY, **more})
 
 
-def test_a_new_schedule_has_the_defaults_of_the_handover(ready: Service) -> None:
+def test_create_schedule__defaults_of_original_system(prepared_service: Service) -> None:
     before = datetime.now(UTC)
-    created = scheduled(ready)
+    created = scheduled(prepared_service)
     assert created | NIGHTLY == created
     assert {
         "timezone": "UTC",
@@ -38,14 +38,14 @@ def test_a_new_schedule_has_the_defaults_of_the_handover(ready: Service) -> None
     due = datetime.fromisoformat(created["nextRunAt"])
     assert before < due <= datetime.now(UTC) + timedelta(days=1)
     assert (due.hour, due.minute, due.second) == (2, 0, 0)
-    assert ready.get("/schedule-configs/s-1") == created
-    assert ready.get("/schedule-configs")["items"] == [created]
-    assert ready.get("/schedule-configs", enabled=False)["items"] == []
+    assert prepared_service.get("/schedule-configs/s-1") == created
+    assert prepared_service.get("/schedule-configs")["items"] == [created]
+    assert prepared_service.get("/schedule-configs", enabled=False)["items"] == []
 
 
-def test_every_field_can_be_changed_and_put_back(ready: Service) -> None:
-    created = scheduled(ready)
-    ready.agent("agent-002")
+def test_change_schedule__every_field_can_be_changed_and_reset(prepared_service: Service) -> None:
+    created = scheduled(prepared_service)
+    prepared_service.agent("agent-002")
     changed: JSON = {
         "name": "weekly",
         "description": "on Mondays",
@@ -61,12 +61,12 @@ def test_every_field_can_be_changed_and_put_back(ready: Service) -> None:
         "maxConsecutiveFailures": 5,
     }
     for name, value in changed.items():
-        assert ready.patch("/schedule-configs/s-1", {name: value})[name] == value
-    assert ready.get("/schedule-configs/s-1")["nextRunAt"] is None
-    put_back = ready.put("/schedule-configs/s-1", NIGHTLY)
+        assert prepared_service.patch("/schedule-configs/s-1", {name: value})[name] == value
+    assert prepared_service.get("/schedule-configs/s-1")["nextRunAt"] is None
+    put_back = prepared_service.put("/schedule-configs/s-1", NIGHTLY)
     assert {**put_back, "revision": 1, "updatedAt": created["updatedAt"]} == created
-    ready.delete("/schedule-configs/s-1")
-    ready.refused(404, "GET", "/schedule-configs/s-1")
+    prepared_service.delete("/schedule-configs/s-1")
+    prepared_service.refused(404, "GET", "/schedule-configs/s-1")
 
 
 WRONG: list[tuple[JSON, str, str]] = [
@@ -83,73 +83,79 @@ WRONG: list[tuple[JSON, str, str]] = [
 ]
 
 
-def test_what_is_wrong_is_named_with_its_field(ready: Service) -> None:
-    scheduled(ready)
+def test_schedules_api__invalid_field_is_named(prepared_service: Service) -> None:
+    scheduled(prepared_service)
     for body, pointer, says in WRONG:
         for method, path in (("POST", "/schedule-configs"), ("PUT", "/schedule-configs/s-1")):
-            problem = ready.refused(422, method, path, {**NIGHTLY, **body})
+            problem = prepared_service.refused(422, method, path, {**NIGHTLY, **body})
             assert pointers(problem) == [pointer]
             assert re.search(says, problem["errors"][0]["detail"])
 
 
-def test_an_unknown_benchmark_or_agent_is_refused_as_runs_are(ready: Service) -> None:
-    ready.refused(404, "POST", "/schedule-configs", {**NIGHTLY, "benchmarkId": "none"})
-    ready.refused(404, "POST", "/schedule-configs", {**NIGHTLY, "agentId": "none"})
-    ready.benchmark("picky", evaluates=["agent-001"])
-    ready.agent("agent-002")
+def test_schedules_api__unknown_benchmark_or_agent_is_rejected(prepared_service: Service) -> None:
+    prepared_service.refused(404, "POST", "/schedule-configs", {**NIGHTLY, "benchmarkId": "none"})
+    prepared_service.refused(404, "POST", "/schedule-configs", {**NIGHTLY, "agentId": "none"})
+    prepared_service.benchmark("picky", evaluates=["agent-001"])
+    prepared_service.agent("agent-002")
     other = {**NIGHTLY, "benchmarkId": "picky", "agentId": "agent-002"}
-    assert pointers(ready.refused(422, "POST", "/schedule-configs", other)) == ["/agentId"]
-    ready.patch("/agents/agent-002", {"archived": True})
-    ready.refused(409, "POST", "/schedule-configs", {**NIGHTLY, "agentId": "agent-002"})
+    assert pointers(prepared_service.refused(422, "POST", "/schedule-configs", other)) == [
+        "/agentId"
+    ]
+    prepared_service.patch("/agents/agent-002", {"archived": True})
+    prepared_service.refused(409, "POST", "/schedule-configs", {**NIGHTLY, "agentId": "agent-002"})
 
 
-def test_what_a_schedule_needs_is_not_deleted_under_it(ready: Service) -> None:
-    scheduled(ready)
+def test_delete__benchmark_and_agent_of_schedule_are_protected(prepared_service: Service) -> None:
+    scheduled(prepared_service)
     for path in ("/benchmarks/bench-001", "/agents/agent-001"):
-        assert "schedules" in ready.refused(409, "DELETE", path)["detail"]
+        assert "schedules" in prepared_service.refused(409, "DELETE", path)["detail"]
 
 
-def test_a_schedule_is_not_given_an_agent_that_is_deleted_at_this_moment(ready: Service) -> None:
-    scheduled(ready)
-    ready.agent("agent-002")
-    with ready.resources.db.begin() as session:
+def test_change_schedule__agent_deleted_concurrently_is_rejected(
+    prepared_service: Service,
+) -> None:
+    scheduled(prepared_service)
+    prepared_service.agent("agent-002")
+    with prepared_service.resources.db.begin() as session:
         agent = get_agent(session, "agent-002")
-        ready.delete("/agents/agent-002")
+        prepared_service.delete("/agents/agent-002")
         with pytest.raises(NotFound, match="deleted in the meantime"):
-            change_schedule(session, "s-1", {"agent_id": agent.id}, ready.resources.clock())
+            change_schedule(
+                session, "s-1", {"agent_id": agent.id}, prepared_service.resources.clock()
+            )
         session.rollback()
-    assert ready.get("/schedule-configs/s-1")["agentId"] == "agent-001"
+    assert prepared_service.get("/schedule-configs/s-1")["agentId"] == "agent-001"
 
 
-def test_a_taken_id_is_a_conflict(ready: Service) -> None:
-    scheduled(ready)
-    ready.refused(409, "POST", "/schedule-configs", {"id": "s-1", **NIGHTLY})
+def test_create_schedule__duplicate_id_is_a_conflict(prepared_service: Service) -> None:
+    scheduled(prepared_service)
+    prepared_service.refused(409, "POST", "/schedule-configs", {"id": "s-1", **NIGHTLY})
 
 
-def test_a_schedule_is_triggered_now_and_tells_the_run(ready: Service) -> None:
-    created = scheduled(ready, enabled=False)
-    fire = ready.post("/schedule-configs/s-1/trigger")
+def test_trigger_now__starts_run_and_keeps_next_run(prepared_service: Service) -> None:
+    created = scheduled(prepared_service, enabled=False)
+    fire = prepared_service.post("/schedule-configs/s-1/trigger")
     assert (fire["status"], fire["triggeredBy"]) == ("STARTED", "MANUAL")
-    ready.work()
-    assert ready.get(f"/benchmark-runs/{fire['runId']}")["status"] == "COMPLETED"
-    assert ready.get("/schedule-configs/s-1/fires")["items"] == [fire]
-    after = ready.get("/schedule-configs/s-1")
+    prepared_service.work()
+    assert prepared_service.get(f"/benchmark-runs/{fire['runId']}")["status"] == "COMPLETED"
+    assert prepared_service.get("/schedule-configs/s-1/fires")["items"] == [fire]
+    after = prepared_service.get("/schedule-configs/s-1")
     assert after["lastRunAt"] is not None
     assert after["nextRunAt"] == created["nextRunAt"]
 
 
-def test_what_would_only_be_skipped_is_not_triggered_by_hand(ready: Service) -> None:
-    scheduled(ready)
-    run = ready.post("/schedule-configs/s-1/trigger")["runId"]
-    told = ready.refused(409, "POST", "/schedule-configs/s-1/trigger")
-    assert run in told["detail"]
-    assert len(ready.listed("/schedule-configs/s-1/fires")) == 1
-    ready.post(f"/benchmark-runs/{run}/cancel")
-    assert ready.post("/schedule-configs/s-1/trigger")["status"] == "STARTED"
+def test_trigger_now__active_run_with_forbid_is_a_conflict(prepared_service: Service) -> None:
+    scheduled(prepared_service)
+    run = prepared_service.post("/schedule-configs/s-1/trigger")["runId"]
+    problem = prepared_service.refused(409, "POST", "/schedule-configs/s-1/trigger")
+    assert run in problem["detail"]
+    assert len(prepared_service.listed("/schedule-configs/s-1/fires")) == 1
+    prepared_service.post(f"/benchmark-runs/{run}/cancel")
+    assert prepared_service.post("/schedule-configs/s-1/trigger")["status"] == "STARTED"
 
 
-def test_a_preview_gives_words_instants_and_the_changes_of_the_clocks(service: Service) -> None:
-    seen = service.post(
+def test_preview__description_instants_and_clock_notes(service: Service) -> None:
+    schedule_preview = service.post(
         "/schedule-configs/preview",
         {
             "cronExpression": "0 30 2 * * *",
@@ -158,9 +164,9 @@ def test_a_preview_gives_words_instants_and_the_changes_of_the_clocks(service: S
             "count": 2,
         },
     )
-    assert seen["description"] == "at 02:30, every day"
-    assert seen["next"] == ["2026-03-30T02:30:00+02:00", "2026-03-31T02:30:00+02:00"]
-    [note] = seen["notes"]
+    assert schedule_preview["description"] == "at 02:30, every day"
+    assert schedule_preview["next"] == ["2026-03-30T02:30:00+02:00", "2026-03-31T02:30:00+02:00"]
+    [note] = schedule_preview["notes"]
     assert note["at"] == "2026-03-29T03:00:00+02:00"
     assert "02:30 does not exist" in note["text"]
 
@@ -168,16 +174,14 @@ def test_a_preview_gives_words_instants_and_the_changes_of_the_clocks(service: S
 @pytest.mark.parametrize(
     "after", ["2026-03-28T12:00:00", "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"]
 )
-def test_a_preview_from_no_instant_is_refused_with_the_place(service: Service, after: str) -> None:
-    asked = {"cronExpression": "@daily", "after": after}
-    problem = service.refused(422, "POST", "/schedule-configs/preview", asked)
+def test_preview__invalid_start_is_rejected(service: Service, after: str) -> None:
+    request_body = {"cronExpression": "@daily", "after": after}
+    problem = service.refused(422, "POST", "/schedule-configs/preview", request_body)
     assert [error["pointer"] for error in problem["errors"]] == ["/after"]
 
 
 @pytest.mark.parametrize("after", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"])
 @pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Kiritimati"])
-def test_a_preview_from_an_end_of_the_calendar_is_answered(
-    service: Service, zone: str, after: str
-) -> None:
-    asked = {"cronExpression": "@daily", "timezone": zone, "after": after}
-    assert service.send("POST", "/schedule-configs/preview", asked).status_code in (200, 422)
+def test_preview__ends_of_calendar_are_accepted(service: Service, zone: str, after: str) -> None:
+    request_body = {"cronExpression": "@daily", "timezone": zone, "after": after}
+    assert service.send("POST", "/schedule-configs/preview", request_body).status_code in (200, 422)

@@ -12,42 +12,44 @@ from tests.support.stored import Rows
 QUARTER = timedelta(minutes=15)
 
 
-def test_a_run_that_nobody_goes_on_with_is_failed_as_stale(ready: Service, rows: Rows) -> None:
-    run = ready.start()
+def test_fail_stalled_runs__run_without_job_fails_as_stale(
+    prepared_service: Service, rows: Rows
+) -> None:
+    run = prepared_service.start()
     rows.do("DELETE FROM procrastinate_jobs")
     rows.do("UPDATE benchmark_runs SET created_at = now() - interval '14 minutes'")
-    fail_stalled_runs(ready.resources, QUARTER)
+    fail_stalled_runs(prepared_service.resources, QUARTER)
     assert rows.status(run["id"]) == "PENDING"
     rows.do("UPDATE benchmark_runs SET created_at = now() - interval '16 minutes'")
-    fail_stalled_runs(ready.resources, QUARTER)
-    failed = ready.get(f"/benchmark-runs/{run['id']}")
+    fail_stalled_runs(prepared_service.resources, QUARTER)
+    failed = prepared_service.get(f"/benchmark-runs/{run['id']}")
     assert (failed["status"], failed["errorCode"]) == ("FAILED", "STALE")
     assert "retry" in failed["errorMessage"]
 
 
-def test_a_long_run_with_a_job_is_left_alone(ready: Service, rows: Rows) -> None:
-    run = ready.start()
+def test_fail_stalled_runs__long_run_with_job_stays(prepared_service: Service, rows: Rows) -> None:
+    run = prepared_service.start()
     rows.do("UPDATE benchmark_runs SET created_at = now() - interval '9 days'")
-    fail_stalled_runs(ready.resources, QUARTER)
+    fail_stalled_runs(prepared_service.resources, QUARTER)
     assert rows.status(run["id"]) == "PENDING"
-    ready.work()
-    fail_stalled_runs(ready.resources, QUARTER)
+    prepared_service.work()
+    fail_stalled_runs(prepared_service.resources, QUARTER)
     assert rows.status(run["id"]) == "COMPLETED"
 
 
-def test_a_shard_that_was_done_a_moment_ago_is_progress(ready: Service, rows: Rows) -> None:
-    run = ready.completed()
+def test_fail_stalled_runs__recent_shard_is_progress(prepared_service: Service, rows: Rows) -> None:
+    run = prepared_service.completed()
     rows.do("DELETE FROM procrastinate_jobs")
     rows.do(
         "UPDATE benchmark_runs SET status = 'RUNNING', created_at = now() - interval '1 day',"
         " started_at = now() - interval '1 day'"
     )
-    fail_stalled_runs(ready.resources, QUARTER)
+    fail_stalled_runs(prepared_service.resources, QUARTER)
     assert rows.status(run["id"]) == "RUNNING"
 
 
-def test_instants_of_long_ago_are_forgotten_piece_by_piece(
-    ready: Service, rows: Rows, due: Callable[..., JSON], monkeypatch: pytest.MonkeyPatch
+def test_delete_fires__old_fires_are_deleted_in_batches(
+    prepared_service: Service, rows: Rows, due: Callable[..., JSON], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.schedules.firing.DELETE_BATCH", 2)
     due(datetime.now(UTC))
@@ -56,35 +58,35 @@ def test_instants_of_long_ago_are_forgotten_piece_by_piece(
         " SELECT 's-1', now() - n * interval '1 day', now(), 'SCHEDULED', 'STARTED'"
         " FROM generate_series(398, 405) AS n"
     )
-    delete_fires(ready.resources)
+    delete_fires(prepared_service.resources)
     days = "SELECT extract(day FROM now() - due_at)::int FROM schedule_fires ORDER BY 1"
     assert [day for (day,) in rows.all(days)] == [398, 399]
 
 
-def test_the_summary_of_a_day_says_what_ran_and_what_did_not(
-    ready: Service, rows: Rows, due: Callable[..., JSON], tick: Callable[[datetime], int]
+def test_daily_summary__runs_failures_and_idle_schedules(
+    prepared_service: Service, rows: Rows, due: Callable[..., JSON], tick: Callable[[datetime], int]
 ) -> None:
-    ready.completed()
-    ready.patch("/benchmarks/bench-001", {"runName": "gone"})
+    prepared_service.completed()
+    prepared_service.patch("/benchmarks/bench-001", {"runName": "gone"})
     now = datetime.now(UTC)
     today = now.replace(hour=0, minute=0, second=1, microsecond=0)
     due(today, maxConsecutiveFailures=1, misfirePolicy="FIRE_ALL")
     due(today, "s-2", misfirePolicy="SKIP", cronExpression="1 0 0 * * *")
     tick(today + timedelta(seconds=30))
-    ready.work()
-    summary = ready.get("/daily-summary", date=today.date().isoformat())
+    prepared_service.work()
+    summary = prepared_service.get("/daily-summary", date=today.date().isoformat())
     assert summary["runs"] == {"COMPLETED": 1, "FAILED": 1}
     assert summary["fires"] == {"STARTED": 1, "SKIPPED": 1}
     [failed] = summary["failedRuns"]
     assert failed["errorCode"] == "RUN_NOT_FOUND"
-    assert [each["id"] for each in summary["disabledSchedules"]] == ["s-1"]
+    assert [schedule["id"] for schedule in summary["disabledSchedules"]] == ["s-1"]
     assert summary["idleSchedules"] == [{"id": "s-2", "name": "nightly", "reasons": {"MISSED": 1}}]
-    assert ready.get("/daily-summary", date="2020-01-01")["runs"] == {}
+    assert prepared_service.get("/daily-summary", date="2020-01-01")["runs"] == {}
 
 
-def test_a_day_is_that_of_its_zone(ready: Service) -> None:
-    summary = ready.get("/daily-summary", date="2026-10-25", timezone="Europe/Rome")
+def test_daily_summary__day_is_in_time_zone(prepared_service: Service) -> None:
+    summary = prepared_service.get("/daily-summary", date="2026-10-25", timezone="Europe/Rome")
     # The night of 25 October has an hour more.
     assert (summary["since"], summary["until"]) == ("2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z")
-    ready.refused(422, "GET", "/daily-summary", params={"timezone": "Mars/Phobos"})
-    ready.refused(422, "GET", "/daily-summary", params={"date": "9999-12-31"})
+    prepared_service.refused(422, "GET", "/daily-summary", params={"timezone": "Mars/Phobos"})
+    prepared_service.refused(422, "GET", "/daily-summary", params={"date": "9999-12-31"})

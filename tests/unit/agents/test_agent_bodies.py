@@ -15,7 +15,7 @@ WIRE = ("ProjectName", "PublicKey", "SecretKey")
 
 
 @pytest.mark.parametrize("prefix", ["langfuse", "llangfuse"])
-def test_both_spellings_are_read(prefix: str) -> None:
+def test_agent_body__both_spellings_are_accepted(prefix: str) -> None:
     body = AgentPatch.model_validate({f"{prefix}{name}": "value" for name in WIRE})
     assert set(changed_fields(body)) == {
         "langfuse_project_name",
@@ -25,7 +25,7 @@ def test_both_spellings_are_read(prefix: str) -> None:
     assert AgentPatch.model_validate({f"{prefix}Url": "http://x.org"}).langfuse_url
 
 
-def test_a_secret_is_not_printed() -> None:
+def test_agent_body__secret_is_not_printed() -> None:
     body = AgentCreate.model_validate({"name": "x", "langfuseSecretKey": "sk-never"})
     assert "sk-never" not in f"{body!r} {body} {body.model_dump()} {body.model_dump_json()}"
 
@@ -33,7 +33,7 @@ def test_a_secret_is_not_printed() -> None:
 @pytest.mark.parametrize(
     "url", ["", "x", "ftp://x.org", "javascript:1", "http://", "http://u:p@x.org", "http://u@x.org"]
 )
-def test_an_address_is_a_plain_one_of_http(url: str) -> None:
+def test_agent_body__url_must_be_plain_http(url: str) -> None:
     with pytest.raises(ValidationError) as caught:
         AgentPatch.model_validate({"langfuseUrl": url})
     assert caught.value.error_count() == 1
@@ -47,7 +47,7 @@ def test_an_address_is_a_plain_one_of_http(url: str) -> None:
     ),
     st.sampled_from(["id", "name", "description", "langfuseUrl", "langfuseSecretKey", "archived"]),
 )
-def test_whatever_stands_under_a_name_is_read_or_refused(value: Any, name: str) -> None:
+def test_agent_body__any_value_is_parsed_or_rejected(value: Any, name: str) -> None:
     with contextlib.suppress(ValidationError):
         body = AgentCreate.model_validate({"name": "x", name: value})
         assert 1 <= len(body.name) <= 200

@@ -28,14 +28,14 @@ def places(errors: list[ErrorItem]) -> list[str]:
     return [error.pointer for error in errors]
 
 
-def test_known_metrics_with_known_options_are_right() -> None:
+def test_metric_errors__known_metrics_and_options_have_none() -> None:
     stemmed = MetricRef.of("ROUGE", {"useStemmer": True})
     tone, facts = (MetricRef.of("SCORE", {"name": name}) for name in ("Tone", "Facts"))
     assert metric_errors([stemmed, MetricRef.of("BLEU"), tone, facts]) == []
     assert metric_errors([]) == []
 
 
-def test_an_unknown_name_hides_its_options_and_a_known_one_shows_each() -> None:
+def test_metric_errors__unknown_name_or_each_unknown_option() -> None:
     unknown = MetricRef.of("ROGUE", {"useStemmer": True})
     options = MetricRef.of("ROUGE", {"useStemer": True, "useStemmer": 1})
     errors = metric_errors([unknown, options])
@@ -47,12 +47,12 @@ def test_an_unknown_name_hides_its_options_and_a_known_one_shows_each() -> None:
     assert "Did you mean useStemmer" in errors[1].detail
 
 
-def test_two_metrics_of_one_column_cannot_be_told_apart() -> None:
+def test_metric_errors__duplicate_column_is_an_error() -> None:
     stemmed = MetricRef.of("ROUGE", {"useStemmer": True})
     assert places(metric_errors([MetricRef.of("ROUGE"), stemmed])) == ["/metrics/1"]
 
 
-def test_formula_mistakes_have_their_span_and_thresholds_their_order() -> None:
+def test_kpi_errors__formula_span_and_threshold_order() -> None:
     errors = kpi_errors(
         Draft(formula="1 + NOPE", threshold_min=2, threshold_max=1), pointer="/kpis/3"
     )
@@ -61,12 +61,12 @@ def test_formula_mistakes_have_their_span_and_thresholds_their_order() -> None:
     assert kpi_errors(Draft(threshold_min=1, threshold_max=1), pointer="") == []
 
 
-def test_kpis_of_one_list_differ_in_name_and_id() -> None:
+def test_kpi_list_errors__duplicate_names_and_ids() -> None:
     drafts = [Draft(name="A", id="x"), Draft(name="a"), Draft(name="b", id="x"), Draft(name="c")]
     assert places(kpi_list_errors(drafts)) == ["/measures/1/name", "/measures/2/id"]
 
 
-def test_a_patch_holds_what_was_sent_and_nothing_else() -> None:
+def test_agent_patch__contains_only_sent_fields() -> None:
     assert changed_fields(BenchmarkPatch.model_validate({})) == {}
     patch = BenchmarkPatch.model_validate({"runName": None, "metadata": '{"a": 1}'})
     assert changed_fields(patch) == {"run_name": None, "metadata": {"a": 1}}
@@ -74,6 +74,6 @@ def test_a_patch_holds_what_was_sent_and_nothing_else() -> None:
         BenchmarkPatch.model_validate({"metadata": None})
 
 
-def test_a_benchmark_without_metrics_has_the_six_of_the_original_system() -> None:
+def test_benchmark_body__default_metrics_are_the_six_of_original_system() -> None:
     keys = [metric.key for metric in BenchmarkCreate.model_validate({}).metrics]
     assert keys == ["ROUGE", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE"]

@@ -46,7 +46,7 @@ def mean_rouge_l(traces: list[dict[str, Any]]) -> float:
 
 
 @pytest.mark.parametrize(("night", "setting"), NIGHTS.items())
-def test_the_agent_writes_the_committed_traces_byte_for_byte(night: str, setting: str) -> None:
+def test_demo_traces__agent_reproduces_committed_files(night: str, setting: str) -> None:
     written = record(QUESTIONS, SETTINGS[setting], night=night).encode()
 
     # Compared by `==` outside the assert: a difference of 200 kB is of no use to a reader.
@@ -54,19 +54,19 @@ def test_the_agent_writes_the_committed_traces_byte_for_byte(night: str, setting
     assert same, f"run `python -m demo.agent` with --setting {setting} and commit {night}.jsonl"
 
 
-def test_every_question_is_asked_once() -> None:
+def test_demo_questions__ids_are_unique() -> None:
     assert len(QUESTIONS) >= 210
     assert len({question.id for question in QUESTIONS}) == len(QUESTIONS)
     assert len({question.question for question in QUESTIONS}) == len(QUESTIONS)
 
 
-def test_every_question_names_a_section_of_the_current_handbook() -> None:
+def test_demo_questions__section_is_in_current_handbook() -> None:
     current = {section.key for section in read_handbook(HANDBOOK) if not section.retired}
 
     assert {question.section for question in QUESTIONS} == current
 
 
-def test_every_number_in_an_expected_answer_stands_in_its_section_or_is_a_hard_question() -> None:
+def test_demo_questions__numbers_of_answer_are_in_section() -> None:
     texts = {section.key: section.text for section in read_handbook(HANDBOOK)}
     unsupported = [
         question.id
@@ -82,14 +82,14 @@ def numbers_in(text: str) -> set[str]:
     return set(re.findall(r"\d+(?:\.\d+)?", text))
 
 
-def test_headings_are_unique_in_the_current_handbook() -> None:
+def test_demo_handbook__headings_are_unique() -> None:
     slugs = [section.slug for section in read_handbook(HANDBOOK) if not section.retired]
 
     assert len(slugs) == len(set(slugs)) >= 50
 
 
 @pytest.mark.parametrize("night", NIGHTS)
-def test_every_trace_is_a_line_that_the_service_accepts(night: str) -> None:
+def test_demo_traces__service_accepts_every_line(night: str) -> None:
     for trace in traces_of(night):
         outcome = TraceOutcome(trace["outcome"])
         failed = outcome is not TraceOutcome.SCORED
@@ -103,24 +103,24 @@ def test_every_trace_is_a_line_that_the_service_accepts(night: str) -> None:
         )
 
 
-def test_both_nights_ask_the_same_items_under_different_trace_ids() -> None:
+def test_demo_traces__both_runs_have_same_items_and_different_trace_ids() -> None:
     first, second = traces_of("night-1"), traces_of("night-2")
 
-    asked = [question.id for question in QUESTIONS]
-    assert [trace["itemId"] for trace in first] == asked
-    assert [trace["itemId"] for trace in second] == asked
-    assert len({trace["traceId"] for trace in first + second}) == 2 * len(asked)
+    question_ids = [question.id for question in QUESTIONS]
+    assert [trace["itemId"] for trace in first] == question_ids
+    assert [trace["itemId"] for trace in second] == question_ids
+    assert len({trace["traceId"] for trace in first + second}) == 2 * len(question_ids)
 
 
 @pytest.mark.parametrize("night", NIGHTS)
-def test_both_nights_are_valid_runs(night: str) -> None:
+def test_demo_traces__both_runs_are_valid(night: str) -> None:
     outcomes = [TraceOutcome(trace["outcome"]) for trace in traces_of(night)]
 
     assert fmean(outcome.is_missing for outcome in outcomes) < 0.05
     assert sum(outcome is TraceOutcome.INFRA_ERROR for outcome in outcomes) <= 2
 
 
-def test_the_second_night_is_plainly_worse() -> None:
+def test_demo_traces__second_run_is_clearly_worse() -> None:
     first, second = traces_of("night-1"), traces_of("night-2")
 
     assert mean_rouge_l(first) >= 0.45
@@ -136,7 +136,7 @@ def failed_calls(traces: list[dict[str, Any]]) -> int:
     return sum(not call["ok"] for trace in traces for call in trace["toolCalls"])
 
 
-def test_the_readme_tells_the_figures_of_the_files() -> None:
+def test_demo_readme__figures_match_the_files() -> None:
     nights = [traces_of(night) for night in NIGHTS]
     outcomes = [Counter(trace["outcome"] for trace in traces) for traces in nights]
     rows: dict[str, list[str]] = {
@@ -151,6 +151,8 @@ def test_the_readme_tells_the_figures_of_the_files() -> None:
 
     readme = (DEMO / "README.md").read_text("utf-8")
 
-    told = {name: f"| {name} | {first} | {second} |" for name, (first, second) in rows.items()}
-    assert [name for name, row in told.items() if row not in readme] == []
+    table_rows = {
+        name: f"| {name} | {first} | {second} |" for name, (first, second) in rows.items()
+    }
+    assert [name for name, row in table_rows.items() if row not in readme] == []
     assert f"{len(QUESTIONS)} questions" in readme

@@ -89,10 +89,10 @@ def texts(document: Any) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_slack_gets_user_texts_only_where_it_reads_no_markup(text: str) -> None:
+def test_slack_channel__user_texts_only_in_fields_without_markup(text: str) -> None:
     document = rendered("SLACK", notice_of(text))
-    known = {"header", "plain_text", "rich_text", "rich_text_section", "text", "link"}
-    assert {node["type"] for node in nodes(document) if "type" in node} <= known
+    known_types = {"header", "plain_text", "rich_text", "rich_text_section", "text", "link"}
+    assert {node["type"] for node in nodes(document) if "type" in node} <= known_types
     assert (document["mrkdwn"], document["parse"], document["link_names"]) == (False, "none", False)
     assert not re.search(r"<|>|&(?!amp;|lt;|gt;)", document["text"])
     links = {node["url"] for node in nodes(document) if node.get("type") == "link"}
@@ -101,7 +101,7 @@ def test_slack_gets_user_texts_only_where_it_reads_no_markup(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_teams_gets_user_texts_only_in_text_runs(text: str) -> None:
+def test_teams_channel__user_texts_only_in_text_runs(text: str) -> None:
     document = rendered("TEAMS", notice_of(text))
     card = document["attachments"][0]["content"]
     assert {block["type"] for block in card["body"]} == {"RichTextBlock"}
@@ -127,7 +127,7 @@ class Page(HTMLParser):
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_mail_has_the_headers_and_the_tags_that_it_always_has(text: str) -> None:
+def test_email_channel__headers_and_tags_do_not_depend_on_user_texts(text: str) -> None:
     raw = CHANNELS.get("EMAIL").render(notice_of(text))
     mail = message_from_bytes(raw, EmailMessage, policy=default)
     assert isinstance(mail, EmailMessage)
@@ -142,13 +142,13 @@ def test_a_mail_has_the_headers_and_the_tags_that_it_always_has(text: str) -> No
     assert page.links == {f"{PUBLIC}/api/v1/alerts/1"}
     plain = mail.get_body(("plain",))
     assert isinstance(plain, EmailMessage)
-    shown = plain.get_content().replace(f"{PUBLIC}/api/v1/alerts/1", "")
-    assert not re.search(r"\w://", shown)
-    assert all(line.isprintable() for line in shown.splitlines())
+    plain_text = plain.get_content().replace(f"{PUBLIC}/api/v1/alerts/1", "")
+    assert not re.search(r"\w://", plain_text)
+    assert all(line.isprintable() for line in plain_text.splitlines())
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_webhook_gets_the_texts_as_data(text: str) -> None:
+def test_webhook_channel__user_texts_are_json_data(text: str) -> None:
     raw = CHANNELS.get("WEBHOOK").render(notice_of(text))
     assert raw.isascii()
     assert not re.search(rb"[\x00-\x1f\x7f]", raw)
@@ -159,7 +159,7 @@ def test_a_webhook_gets_the_texts_as_data(text: str) -> None:
 
 @pytest.mark.parametrize("channel", ["EMAIL", "SLACK", "TEAMS", "WEBHOOK"])
 @pytest.mark.parametrize("link", LINKS)
-def test_a_link_that_is_no_page_is_left_out(channel: str, link: str) -> None:
+def test_channels__unsafe_link_is_omitted(channel: str, link: str) -> None:
     body = CHANNELS.get(channel).render(notice_of("pelican", link)).decode()
     assert "evil" not in body
     assert "script" not in body
@@ -168,7 +168,7 @@ def test_a_link_that_is_no_page_is_left_out(channel: str, link: str) -> None:
 
 @given(st.text(max_size=60))
 @settings(max_examples=60)
-def test_whatever_a_name_is_every_channel_can_tell_it(name: str) -> None:
+def test_channels__any_name_can_be_rendered(name: str) -> None:
     notice = notice_of(name)
     for channel in ("EMAIL", "SLACK", "TEAMS", "WEBHOOK"):
         render = CHANNELS.get(channel).render
@@ -176,7 +176,7 @@ def test_whatever_a_name_is_every_channel_can_tell_it(name: str) -> None:
 
 
 @given(st.text())
-def test_a_line_is_printable_and_short(text: str) -> None:
+def test_one_line__text_is_printable_and_short(text: str) -> None:
     line = one_line(text, 40)
     assert len(line) <= 40
     assert line.isprintable()
@@ -184,7 +184,7 @@ def test_a_line_is_printable_and_short(text: str) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 30, 500])
-def test_a_card_of_teams_fits_into_28_kilobytes(size: int) -> None:
+def test_teams_channel__card_fits_into_28_kilobytes(size: int) -> None:
     long = notice_of("ü" * 900, items=size)
     body = CHANNELS.get("TEAMS").render(long)
     assert len(body) <= 28 * 1024
@@ -192,13 +192,13 @@ def test_a_card_of_teams_fits_into_28_kilobytes(size: int) -> None:
         assert re.search(rb"and \d+ more", body)
 
 
-def test_a_message_of_slack_has_at_most_fifty_blocks() -> None:
+def test_slack_channel__message_has_at_most_fifty_blocks() -> None:
     document = rendered("SLACK", notice_of("pelican", items=500))
     assert len(document["blocks"]) <= 50
     assert document["blocks"][-1]["elements"][0]["elements"][0]["text"] == "and 460 more"
 
 
-def test_lines_that_are_left_out_are_counted() -> None:
+def test_build_layout__omitted_lines_are_counted() -> None:
     message = NotificationMessage(
         topic="test", title="long", sentences=("one",) * 40, link="/api/v1/alerts/1"
     )
@@ -209,12 +209,12 @@ def test_lines_that_are_left_out_are_counted() -> None:
     assert [run.text for line in section for run in line] == ["one"] * 29 + ["and 11 more lines"]
 
 
-def test_what_mail_programs_take_for_a_link_is_taken_apart() -> None:
-    told = without_links("see www.evil.example, WWW.evil.example or HTTPS://evil.example", 200)
-    assert told == "see www[.]evil.example, WWW[.]evil.example or HTTPS[://]evil.example"
+def test_without_links__automatic_links_are_prevented() -> None:
+    safe_text = without_links("see www.evil.example, WWW.evil.example or HTTPS://evil.example", 200)
+    assert safe_text == "see www[.]evil.example, WWW[.]evil.example or HTTPS[://]evil.example"
 
 
-def test_links_lead_to_this_service_or_to_pages() -> None:
+def test_resolve_link__only_service_paths_and_web_pages() -> None:
     assert resolve_link("/api/v1/alerts/1", PUBLIC) == f"{PUBLIC}/api/v1/alerts/1"
     assert resolve_link("https://langfuse.example/t/1?x=1", PUBLIC) is not None
     assert resolve_link(None, PUBLIC) is None

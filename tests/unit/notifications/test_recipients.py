@@ -28,7 +28,7 @@ HOOK = "https://build.example/hooks/7"
         ("WEBHOOK", "http://127.0.0.1:9000/x"),
     ],
 )
-def test_a_channel_takes_its_recipients(channel: str, recipient: str) -> None:
+def test_channel_check__valid_recipients_are_accepted(channel: str, recipient: str) -> None:
     CHANNELS.get(channel).check(recipient)
 
 
@@ -56,12 +56,14 @@ def test_a_channel_takes_its_recipients(channel: str, recipient: str) -> None:
         ("WEBHOOK", TEAMS, "URL of the channel TEAMS"),
     ],
 )
-def test_a_channel_tells_why_it_does_not_take_one(channel: str, recipient: str, why: str) -> None:
+def test_channel_check__invalid_recipient_has_reason(
+    channel: str, recipient: str, why: str
+) -> None:
     with pytest.raises(Invalid, match=why):
         CHANNELS.get(channel).check(recipient)
 
 
-def test_each_recipient_is_told_by_the_channel_that_knows_such_recipients() -> None:
+def test_resolve_targets__recipient_gets_channels_that_accept_it() -> None:
     channels = ["EMAIL", "SLACK", "TEAMS", "WEBHOOK", "IN_APP"]
     assert resolve_targets(channels, [MAIL, SLACK, HOOK, TEAMS, MAIL]) == [
         DeliveryTarget("EMAIL", MAIL),
@@ -73,17 +75,17 @@ def test_each_recipient_is_told_by_the_channel_that_knows_such_recipients() -> N
     assert resolve_targets([], []) == []
 
 
-def test_what_does_not_fit_is_told_for_each_entry() -> None:
+def test_resolve_targets__each_mismatch_is_reported() -> None:
     with pytest.raises(InvalidRecipient) as caught:
         resolve_targets(["EMIAL", "EMAIL", "SLACK"], [MAIL, HOOK])
-    told = {error.pointer: error.detail for error in caught.value.errors}
-    assert told.keys() == {"/channels/0", "/channels/2", "/recipients/1"}
-    assert "Did you mean EMAIL" in told["/channels/0"]
-    assert "SLACK has no recipient" in told["/channels/2"]
-    assert "EMAIL: is not an email address" in told["/recipients/1"]
+    details = {error.pointer: error.detail for error in caught.value.errors}
+    assert details.keys() == {"/channels/0", "/channels/2", "/recipients/1"}
+    assert "Did you mean EMAIL" in details["/channels/0"]
+    assert "SLACK has no recipient" in details["/channels/2"]
+    assert "EMAIL: is not an email address" in details["/recipients/1"]
 
 
-def test_what_is_as_good_as_a_password_is_not_shown() -> None:
+def test_channel_redact__credentials_are_hidden() -> None:
     assert CHANNELS.get("SLACK").redact(SLACK) == "https://hooks.slack.com/…cdef"
     government = SLACK.replace("slack.com", "slack-gov.com")
     assert CHANNELS.get("SLACK").redact(government) == "https://hooks.slack-gov.com/…cdef"

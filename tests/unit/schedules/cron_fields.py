@@ -69,18 +69,18 @@ def is_workday(day: date) -> bool:
     return day.isoweekday() <= 5
 
 
-def is_nearest(day: date, wanted: int) -> bool:
+def is_nearest(day: date, target_day: int) -> bool:
     """Whether a workday is the one nearest to a day of its month."""
-    if wanted > length(day) or not is_workday(day):
+    if target_day > length(day) or not is_workday(day):
         return False
-    target = day.replace(day=wanted)
+    target = day.replace(day=target_day)
     inside = [
         near
         for near in (target + timedelta(days=shift) for shift in range(-2, 3))
         if near.month == day.month and is_workday(near)
     ]
     distances = {near: abs((near - target).days) for near in inside}
-    allowed = 2 if wanted == 1 and target.isoweekday() == 6 else 1
+    allowed = 2 if target_day == 1 and target.isoweekday() == 6 else 1
     best = min(distances.values())
     return best <= allowed and distances.get(day) == best
 
@@ -142,7 +142,7 @@ def _either(item: st.SearchStrategy[DayRule]) -> st.SearchStrategy[DayRule]:
     every = st.sampled_from(["*", "?"]).map(lambda text: DayRule(text, lambda _: True))
     several = st.lists(item, min_size=1, max_size=3).map(
         lambda items: DayRule(
-            ",".join(each.text for each in items), lambda day: any(i.fits(day) for i in items)
+            ",".join(item.text for item in items), lambda day: any(i.fits(day) for i in items)
         )
     )
     return every | several

@@ -45,33 +45,33 @@ def instants(
     text: str, start: str, count: int, zone: ZoneInfo, policy: DstPolicy = DstPolicy.SPRING
 ) -> list[str]:
     expression, at = CronExpression.parse(text), datetime.fromisoformat(start)
-    found = []
+    instants_text = []
     for _ in range(count):
         following = expression.next(at, zone, policy=policy)
         assert following is not None
         at = following
-        found.append(at.isoformat())
-    return found
+        instants_text.append(at.isoformat())
+    return instants_text
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda v: f"{v['expr']} {v['tz']} {v['from']}")
-def test_an_expression_fires_at_the_given_instants(vector: dict[str, Any]) -> None:
+def test_cron__expression_fires_at_given_instants(vector: dict[str, Any]) -> None:
     zone = ZoneInfo(vector["tz"])
     at: datetime | None = datetime.fromisoformat(vector["from"])
     expression = CronExpression.parse(vector["expr"])
-    for wanted in vector["next"]:
+    for expected in vector["next"]:
         assert at is not None
         at = expression.next(at, zone)
         # As text: Python calls no two instants of a repeated hour equal.
         assert at is not None
-        assert at.isoformat() == datetime.fromisoformat(wanted).astimezone(zone).isoformat()
+        assert at.isoformat() == datetime.fromisoformat(expected).astimezone(zone).isoformat()
     if not vector["next"]:
         assert at is not None
         assert expression.next(at, zone) is None
 
 
 @pytest.mark.parametrize("text", INVALID)
-def test_a_wrong_expression_is_refused_with_its_column_and_a_remedy(text: str) -> None:
+def test_cron_parser__invalid_expression_names_column_and_remedy(text: str) -> None:
     with pytest.raises(InvalidCron) as refused:
         CronExpression.parse(text)
     assert refused.value.remedy
@@ -89,17 +89,17 @@ def test_a_wrong_expression_is_refused_with_its_column_and_a_remedy(text: str) -
         *("0 0 0 * * *\n", "@DAİLY", "0 0 0 * * LL", "9" * 5000 + " * * * * *"),
     ],
 )
-def test_what_other_readers_let_pass_is_refused(text: str) -> None:
+def test_cron_parser__loose_forms_are_rejected(text: str) -> None:
     with pytest.raises(InvalidCron):
         CronExpression.parse(text)
 
 
 @pytest.mark.parametrize("text", ["*/100 * * * * *", "0 0 0 * * fril", "0 0 0 * * SUN-FRI/2"])
-def test_what_is_odd_but_clear_is_accepted(text: str) -> None:
+def test_cron_parser__unusual_valid_forms_are_accepted(text: str) -> None:
     assert CronExpression.parse(text).next(datetime(2026, 1, 1, tzinfo=UTC)) is not None
 
 
-def test_the_column_is_that_of_the_item_in_the_text_as_it_was_written() -> None:
+def test_cron_parser__column_refers_to_original_text() -> None:
     with pytest.raises(InvalidCron) as refused:
         CronExpression.parse("  0 0,61 0 * * *")
     assert refused.value.column == 7
@@ -110,12 +110,12 @@ def test_the_column_is_that_of_the_item_in_the_text_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize(("macro", "text"), MACROS.items())
-def test_a_macro_is_the_expression_that_it_stands_for(macro: str, text: str) -> None:
+def test_cron_parser__macro_equals_its_expression(macro: str, text: str) -> None:
     assert CronExpression.parse(macro) == CronExpression.parse(text)
     assert CronExpression.parse(f" {macro.upper()} ") == CronExpression.parse(text)
 
 
-def test_days_before_the_last_are_skipped_in_months_that_are_too_short() -> None:
+def test_cron__days_before_last_are_skipped_in_short_months() -> None:
     # 31 − 30 = 1: only months of 31 days have such a day.
     assert instants("0 0 0 L-30 * *", "2026-02-01T00:00:00+00:00", 3, ZoneInfo("UTC")) == [
         "2026-03-01T00:00:00+00:00",
@@ -124,7 +124,7 @@ def test_days_before_the_last_are_skipped_in_months_that_are_too_short() -> None
     ]
 
 
-def test_a_half_hour_that_comes_twice_fires_twice() -> None:
+def test_cron__repeated_half_hour_fires_twice() -> None:
     assert instants("0 45 1 * * *", "2026-04-04T12:00:00+11:00", 2, LORD_HOWE) == [
         "2026-04-05T01:45:00+11:00",
         "2026-04-05T01:45:00+10:30",
@@ -132,7 +132,7 @@ def test_a_half_hour_that_comes_twice_fires_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "zone", "start", "wanted"),
+    ("text", "zone", "start", "expected"),
     [
         (
             "0 30 2 * * *",
@@ -172,13 +172,13 @@ def test_a_half_hour_that_comes_twice_fires_twice() -> None:
         ),
     ],
 )
-def test_with_the_policy_once_a_night_of_change_has_one_fire(
-    text: str, zone: ZoneInfo, start: str, wanted: list[str]
+def test_dst_policy_once__clock_change_has_one_fire(
+    text: str, zone: ZoneInfo, start: str, expected: list[str]
 ) -> None:
-    assert instants(text, start, len(wanted), zone, DstPolicy.ONCE) == wanted
+    assert instants(text, start, len(expected), zone, DstPolicy.ONCE) == expected
 
 
-def test_the_zone_is_that_of_the_start_unless_one_is_given() -> None:
+def test_cron__default_zone_is_zone_of_start() -> None:
     nine = CronExpression.parse("0 0 9 * * *")
     start = datetime(2026, 1, 1, tzinfo=UTC)
     assert nine.next(start) == datetime(2026, 1, 1, 9, tzinfo=UTC)
@@ -187,20 +187,22 @@ def test_the_zone_is_that_of_the_start_unless_one_is_given() -> None:
         nine.next(start.replace(tzinfo=None))
 
 
-def test_the_calendar_ends_in_silence() -> None:
+def test_cron__no_instant_after_end_of_calendar() -> None:
     last = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
     assert CronExpression.parse("* * * * * *").next(last) is None
     assert CronExpression.parse("* * * * * *").next(last, ZoneInfo("Asia/Tokyo")) is None
 
 
-def brute(sample: Sample, zone: ZoneInfo, start: datetime, seconds: int) -> list[datetime]:
+def brute_force_instants(
+    sample: Sample, zone: ZoneInfo, start: datetime, seconds: int
+) -> list[datetime]:
     """Every matching instant of the next so many seconds, looked at one by one."""
     first = start.replace(microsecond=0)
     candidates = (first + timedelta(seconds=shift) for shift in range(1, seconds + 1))
     return [at for at in candidates if sample.matches(at.astimezone(zone).replace(tzinfo=None))]
 
 
-def found(text: str, zone: ZoneInfo, start: datetime, until: datetime) -> list[datetime]:
+def find_instants(text: str, zone: ZoneInfo, start: datetime, until: datetime) -> list[datetime]:
     expression, fires, at = CronExpression.parse(text), [], start
     while (following := expression.next(at, zone)) is not None:
         instant = following.astimezone(UTC)
@@ -217,12 +219,14 @@ SPARSE = st.integers(0, 59).map(lambda n: Numbers(str(n), frozenset({n})))
 
 @settings(max_examples=40, deadline=None)
 @given(expressions(SPARSE, numbers(0, 59), numbers(0, 23)), ZONES, NEAR_A_CHANGE)
-def test_each_second_of_three_hours_around_a_change_fires_as_its_wall_clock_says(
+def test_cron__every_second_around_clock_change_matches_brute_force(
     sample: Sample, zone: ZoneInfo, start: datetime
 ) -> None:
     seconds = 3 * 3600
     until = start + timedelta(seconds=seconds)
-    assert found(sample.text, zone, start, until) == brute(sample, zone, start, seconds)
+    assert find_instants(sample.text, zone, start, until) == brute_force_instants(
+        sample, zone, start, seconds
+    )
 
 
 NOON = st.just(Numbers("12", frozenset({12})))
@@ -231,12 +235,14 @@ ZERO = st.just(Numbers("0", frozenset({0})))
 
 @settings(max_examples=60, deadline=None)
 @given(expressions(ZERO, ZERO, NOON), ANY_INSTANT)
-def test_each_day_of_three_years_fires_as_its_date_says(sample: Sample, start: datetime) -> None:
+def test_cron__every_day_of_three_years_matches_brute_force(
+    sample: Sample, start: datetime
+) -> None:
     days = 3 * 366
     noon = start.replace(hour=12, minute=0, second=0, microsecond=0)
     candidates = [noon + timedelta(days=shift) for shift in range(days)]
-    wanted = [at for at in candidates if at > start and sample.matches(at.replace(tzinfo=None))]
-    assert found(sample.text, ZoneInfo("UTC"), start, candidates[-1]) == wanted
+    expected = [at for at in candidates if at > start and sample.matches(at.replace(tzinfo=None))]
+    assert find_instants(sample.text, ZoneInfo("UTC"), start, candidates[-1]) == expected
 
 
 @settings(max_examples=60, deadline=None)
@@ -244,7 +250,7 @@ def test_each_day_of_three_years_fires_as_its_date_says(sample: Sample, start: d
     expressions(numbers(0, 59), numbers(0, 59), numbers(0, 23)), ZONES, ANY_INSTANT | NEAR_A_CHANGE
 )
 @example(Sample("0 0 0 29 2 WED", lambda _: True), ROME, datetime(2026, 1, 1, tzinfo=UTC))
-def test_whatever_lies_before_the_next_instant_has_the_same_next_instant(
+def test_cron__instants_before_next_have_same_next(
     sample: Sample, zone: ZoneInfo, start: datetime
 ) -> None:
     expression = CronExpression.parse(sample.text)
@@ -262,14 +268,14 @@ def test_whatever_lies_before_the_next_instant_has_the_same_next_instant(
 
 @settings(max_examples=100, deadline=None)
 @given(expressions(numbers(0, 59), numbers(0, 59), numbers(0, 23)))
-def test_the_text_of_an_expression_is_the_expression_again(sample: Sample) -> None:
+def test_cron__normal_form_parses_to_same_expression(sample: Sample) -> None:
     expression = CronExpression.parse(sample.text)
     assert CronExpression.parse(str(expression)) == expression
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.text(max_size=1000) | st.text("0123456789*/,-LW?#@ JANMOFRI", max_size=60))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_cron_parser__any_text_is_parsed_or_rejected(text: str) -> None:
     with suppress(InvalidCron):
         CronExpression.parse(text)
 
@@ -278,7 +284,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 @given(
     st.sampled_from(["0 30 2 * * *", "0 15,45 1,2 * * *", "0 0 0 ? * SUN"]), ZONES, NEAR_A_CHANGE
 )
-def test_with_the_policy_once_each_wall_time_counts_once_and_in_order(
+def test_dst_policy_once__wall_times_fire_once_in_order(
     text: str, zone: ZoneInfo, start: datetime
 ) -> None:
     expression = CronExpression.parse(text)
@@ -294,7 +300,7 @@ def test_with_the_policy_once_each_wall_time_counts_once_and_in_order(
     assert len(set(walls)) == len(walls)
 
 
-def test_no_message_shows_more_of_a_text_than_a_line_holds() -> None:
+def test_cron_parser__error_message_truncates_long_text() -> None:
     with pytest.raises(InvalidCron) as refused:
         CronExpression.parse("x" * 10_000 + " * * * * *")
     assert len(str(refused.value)) < 300

@@ -42,61 +42,61 @@ def at(hour: int, minute: int = 0, day: int = 22) -> datetime:
 
 
 @pytest.mark.parametrize("policy", MisfirePolicy)
-def test_an_instant_on_time_fires_whatever_the_policy(policy: MisfirePolicy) -> None:
-    found = plan("0 0 * * * *", at(12), policy)
-    assert (found.fire, found.skip, found.next_run_at) == ((at(12),), (), at(13))
+def test_plan_tick__instant_on_time_fires_with_every_policy(policy: MisfirePolicy) -> None:
+    tick_plan = plan("0 0 * * * *", at(12), policy)
+    assert (tick_plan.fire, tick_plan.skip, tick_plan.next_run_at) == ((at(12),), (), at(13))
 
 
-def test_skip_records_every_missed_instant_and_fires_what_is_on_time() -> None:
-    found = plan("0 0 * * * *", at(9), MisfirePolicy.SKIP)
-    assert found.fire == (at(12),)
-    assert [each.due_at for each in found.skip] == [at(9), at(10), at(11)]
-    assert {each.reason for each in found.skip} == {SkipReason.MISSED}
+def test_plan_tick__skip_records_missed_and_fires_on_time() -> None:
+    tick_plan = plan("0 0 * * * *", at(9), MisfirePolicy.SKIP)
+    assert tick_plan.fire == (at(12),)
+    assert [skipped.due_at for skipped in tick_plan.skip] == [at(9), at(10), at(11)]
+    assert {skipped.reason for skipped in tick_plan.skip} == {SkipReason.MISSED}
 
 
-def test_fire_once_fires_the_newest_missed_instant_only() -> None:
-    found = plan("0 30 * * * *", at(8, 30), MisfirePolicy.FIRE_ONCE)
-    assert found.fire == (at(11, 30),)
-    assert [each.due_at for each in found.skip] == [at(8, 30), at(9, 30), at(10, 30)]
-    assert {each.reason for each in found.skip} == {SkipReason.COALESCED}
-    assert found.next_run_at == at(12, 30)
+def test_plan_tick__fire_once_fires_newest_missed_instant() -> None:
+    tick_plan = plan("0 30 * * * *", at(8, 30), MisfirePolicy.FIRE_ONCE)
+    assert tick_plan.fire == (at(11, 30),)
+    assert [skipped.due_at for skipped in tick_plan.skip] == [at(8, 30), at(9, 30), at(10, 30)]
+    assert {skipped.reason for skipped in tick_plan.skip} == {SkipReason.COALESCED}
+    assert tick_plan.next_run_at == at(12, 30)
 
 
-def test_fire_once_needs_no_missed_instant_when_one_is_on_time() -> None:
-    found = plan("0 0 * * * *", at(10), MisfirePolicy.FIRE_ONCE)
-    assert found.fire == (at(12),)
-    assert [each.due_at for each in found.skip] == [at(10), at(11)]
+def test_plan_tick__fire_once_skips_missed_if_one_is_on_time() -> None:
+    tick_plan = plan("0 0 * * * *", at(10), MisfirePolicy.FIRE_ONCE)
+    assert tick_plan.fire == (at(12),)
+    assert [skipped.due_at for skipped in tick_plan.skip] == [at(10), at(11)]
 
 
-def test_fire_all_fires_each_up_to_its_limit() -> None:
-    found = plan("0 * * * * *", at(10), MisfirePolicy.FIRE_ALL)
+def test_plan_tick__fire_all_fires_up_to_limit() -> None:
+    tick_plan = plan("0 * * * * *", at(10), MisfirePolicy.FIRE_ALL)
     # 10:00 to 11:59 are 120 missed minutes; 12:00 is on time.
-    assert len(found.fire) == FIRE_ALL_LIMIT + 1
-    assert found.fire[0] == at(10, 20)
-    assert [each.reason for each in found.skip] == [SkipReason.FIRE_ALL_LIMIT] * 20
+    assert len(tick_plan.fire) == FIRE_ALL_LIMIT + 1
+    assert tick_plan.fire[0] == at(10, 20)
+    assert [skipped.reason for skipped in tick_plan.skip] == [SkipReason.FIRE_ALL_LIMIT] * 20
 
 
-def test_what_lies_outside_the_catchup_window_shares_one_row() -> None:
-    found = plan("0 0 * * * *", at(12, day=1), MisfirePolicy.FIRE_ALL, timedelta(hours=3))
-    [skipped] = found.skip
+def test_plan_tick__instants_outside_catchup_window_share_one_row() -> None:
+    tick_plan = plan("0 0 * * * *", at(12, day=1), MisfirePolicy.FIRE_ALL, timedelta(hours=3))
+    [skipped] = tick_plan.skip
     assert (skipped.due_at, skipped.reason) == (
         at(12, day=1),
         SkipReason.OUTSIDE_CATCHUP_WINDOW,
     )
     # 12:00:00.4 less three hours: 09:00:00 is the first instant of the window.
     assert skipped.range_end == at(8, 59) + timedelta(seconds=59)
-    assert found.fire == (at(9), at(10), at(11), at(12))
+    assert tick_plan.fire == (at(9), at(10), at(11), at(12))
 
 
-def test_a_daily_schedule_that_was_off_for_a_month_does_not_fire_with_a_small_window() -> None:
-    found = plan(
+def test_plan_tick__long_outage_with_small_window_fires_nothing() -> None:
+    tick_plan = plan(
         "0 0 2 * * *",
         datetime(2026, 10, 22, 2, tzinfo=UTC),
         MisfirePolicy.FIRE_ONCE,
         timedelta(hours=1),
     )
-    assert found.fire == ()
-    assert found.next_run_at == at(2, day=23)
+    assert tick_plan.fire == ()
+    assert tick_plan.next_run_at == at(2, day=23)
 
 
 @settings(max_examples=50, deadline=None)
@@ -106,7 +106,7 @@ def test_a_daily_schedule_that_was_off_for_a_month_does_not_fire_with_a_small_wi
     st.integers(0, 7 * 86_400),
     st.integers(0, 8 * 86_400),
 )
-def test_every_instant_is_in_the_plan_once(
+def test_plan_tick__every_instant_is_in_plan_once(
     cron: str, policy: MisfirePolicy, late_s: int, window_s: int
 ) -> None:
     expression = CronExpression.parse(cron)
@@ -114,39 +114,39 @@ def test_every_instant_is_in_the_plan_once(
     assert due is not None
     if due > NOW:
         return
-    found = plan(cron, due, policy, timedelta(seconds=window_s))
+    tick_plan = plan(cron, due, policy, timedelta(seconds=window_s))
     rows = sorted(
         [
-            *((each.due_at, each.range_end or each.due_at) for each in found.skip),
-            *((each, each) for each in found.fire),
+            *((skipped.due_at, skipped.range_end or skipped.due_at) for skipped in tick_plan.skip),
+            *((instant, instant) for instant in tick_plan.fire),
         ]
     )
     assert len(rows) <= RECORDED_LIMIT + 20
     assert rows[0][0] == due
     for (_, end), (start, _) in itertools.pairwise(rows):
         assert expression.next(end) == start
-    assert expression.next(rows[-1][1]) == found.next_run_at
-    assert found.next_run_at is not None
-    assert found.next_run_at > NOW
+    assert expression.next(rows[-1][1]) == tick_plan.next_run_at
+    assert tick_plan.next_run_at is not None
+    assert tick_plan.next_run_at > NOW
 
 
-def test_an_expression_that_never_fires_is_refused_with_what_is_wrong() -> None:
+def test_first_instant__expression_that_never_fires_is_rejected() -> None:
     for cron, says in (("0 0 0 30 2 *", "never fires"), ("0 0 0 ? * MON,TUE#6", "TUE#6")):
         with pytest.raises(NeverFires, match=says):
             first_instant(timing(cron), NOW)
 
 
 @pytest.mark.parametrize("zone", ["Mars/Phobos", "", "../UTC", "europe/rome", "Europe", "/etc/x"])
-def test_a_zone_outside_of_the_iana_set_is_refused(zone: str) -> None:
+def test_get_time_zone__unknown_name_is_rejected(zone: str) -> None:
     with pytest.raises(UnknownTimeZone):
         get_time_zone(zone)
 
 
-def test_a_link_is_a_zone() -> None:
+def test_get_time_zone__link_is_accepted() -> None:
     assert get_time_zone("US/Eastern").key == "US/Eastern"
 
 
-def test_a_schedule_should_disable_at_its_last_failure_unless_it_must_not() -> None:
+def test_should_disable__at_last_failure_if_auto_disable() -> None:
     assert [should_disable(failures=n, max_failures=3, auto_disable=True) for n in (1, 2, 3)] == [
         False,
         False,
@@ -183,7 +183,7 @@ def test_a_schedule_should_disable_at_its_last_failure_unless_it_must_not() -> N
         ),
     ],
 )
-def test_an_expression_is_said_in_plain_words(cron: str, words: str) -> None:
+def test_describe__expression_in_english(cron: str, words: str) -> None:
     assert describe(CronExpression.parse(cron)) == words
 
 
@@ -219,9 +219,9 @@ def test_an_expression_is_said_in_plain_words(cron: str, words: str) -> None:
         ("0 0 12 * * *", "Europe/Rome", DstPolicy.SPRING, []),
     ],
 )
-def test_the_nights_on_which_the_clocks_change_are_told(
+def test_clock_notes__clock_changes_are_described(
     cron: str, zone: str, policy: DstPolicy, notes: list[str]
 ) -> None:
     start, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 12, 31, tzinfo=UTC)
-    found = clock_notes(CronExpression.parse(cron), get_time_zone(zone), start, end, policy)
-    assert [note.text for note in found] == notes
+    clock_changes = clock_notes(CronExpression.parse(cron), get_time_zone(zone), start, end, policy)
+    assert [note.text for note in clock_changes] == notes
