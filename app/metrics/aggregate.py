@@ -1,4 +1,4 @@
-"""What a run is worth by one metric: statistics of a column of values in which some are missing."""
+"""Aggregates of a run: statistics of one metric, of which some values are missing."""
 
 import math
 from collections import Counter
@@ -21,14 +21,14 @@ STATISTICS: Final = (
 class Aggregate:
     """The statistics of one metric over a run.
 
-    `mean` is that of the items: the trials of an item are averaged first, so that an item that was
-    tried more often, or measured more often, weighs no more. Where a metric defines a value of the
-    whole run, `mean` is that value. All else is of the traces: `n` and `count` are the number of
-    values, `coverage` their share of all traces; `std` is the sample standard deviation (n − 1),
-    None below two values; percentiles interpolate linearly between the order statistics (Hyndman
-    and Fan 1996, definition 7; the default of numpy). Without a value everything but n, count and
-    coverage is None; without a trace coverage is None, too. `missing` counts the reasons, such as
-    `NO_OUTPUT` or `RAISED`.
+    `mean` is the mean over the items: the trials of an item are averaged first, so that an item
+    with more trials, or with more values, has no greater weight. When a metric defines a value of
+    the whole run, `mean` is that value. The other statistics are over the traces: `n` and `count`
+    are the number of values, `coverage` is their share of all traces; `std` is the sample standard
+    deviation (n - 1), None for fewer than two values; percentiles interpolate linearly between the
+    order statistics (Hyndman and Fan 1996, definition 7; the default of numpy). Without any value
+    all but n, count and coverage are None; without any trace coverage is None, too. `missing`
+    counts the reasons, such as `NO_OUTPUT` or `RAISED`.
     """
 
     mean: float | None
@@ -45,7 +45,7 @@ class Aggregate:
     missing: Mapping[str, int]
 
     def statistic(self, name: str) -> float | None:
-        """One statistic by the name that formulas use. Raises Invalid for any other name."""
+        """One statistic by its name in formulas. Raises Invalid for an unknown name."""
         if name not in STATISTICS:
             raise Invalid(
                 f"no statistic is named {name!r}.{suggest_names(name, list(STATISTICS))}"
@@ -56,7 +56,7 @@ class Aggregate:
         return value
 
     def as_json(self) -> dict[str, float | None]:
-        """The statistics by name, as every listing shows them."""
+        """The statistics by name."""
         return {name: self.statistic(name) for name in STATISTICS}
 
 
@@ -67,12 +67,12 @@ def aggregate(
     missing: Mapping[str, int] | None = None,
     items: Sequence[int | str] | None = None,
 ) -> Aggregate:
-    """Statistics of finite values, None where one is missing, in any order.
+    """Statistics of finite values in any order, with None for a missing one.
 
-    `expected` is how many values there should be, when the column holds only those there are;
-    `items[i]` is the item of `column[i]`, each of its own without it.
-    Sums are rounded once (Shewchuk 1997), so that the order of the values changes no bit. A sum
-    beyond the range of a float is None, and so is what follows from it.
+    `expected` is the number of traces when the column holds the present values only. `items[i]`
+    is the item of `column[i]`; without it every value has an item of its own.
+    Sums are rounded once (Shewchuk 1997), so that the order of the values does not matter to the
+    last bit. A sum beyond the range of a float is None, and so are the statistics based on it.
     """
     values = sorted(value for value in column if value is not None)
     traces = len(column) if expected is None else expected
@@ -107,7 +107,7 @@ def aggregate_run(
     missing: Mapping[str, int] | None = None,
     items: Sequence[str] | None = None,
 ) -> Aggregate:
-    """The same, with the value of the whole run as mean where the provider defines one.
+    """`aggregate`, with the value of the whole run as mean when the provider defines one.
 
     `traces` are those of the column; they are read for such providers only.
     """
@@ -118,7 +118,7 @@ def aggregate_run(
 
 
 def with_run_value(statistics: Aggregate, value: float | MetricFailed | None) -> Aggregate:
-    """The same with the value of the run as mean; that it failed is one more missing value."""
+    """The aggregate with the value of the run as mean; a failure counts as one missing value."""
     if not isinstance(value, MetricFailed):
         return replace(statistics, mean=value)
     kind = value.kind.value
@@ -127,25 +127,25 @@ def with_run_value(statistics: Aggregate, value: float | MetricFailed | None) ->
 
 
 def missing_counts(rows: Iterable[TraceMeasurements], key: str) -> dict[str, int]:
-    """How often a metric is missing, by reason."""
+    """The number of missing values of a metric by reason."""
     reasons = (row.missing.get(key) for row in rows)
     return dict(Counter(reason_name(reason) for reason in reasons if reason is not None))
 
 
 def reason_name(missing: Missing) -> str:
-    """The name under which a missing value is counted, shown and stored."""
+    """The name of a reason in counts, reports and the database."""
     return (missing.kind if isinstance(missing, MetricFailed) else missing.reason).value
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float | None:
-    """The value below which that share of an ascending sequence lies; None when it is empty."""
+    """A percentile of an ascending sequence; None when it is empty."""
     if not ordered:
         return None
     position = (len(ordered) - 1) * (percent / 100)
     below = math.floor(position)
     low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
     between = position - below
-    # From the nearer end, so that neither end is overshot by a rounding error.
+    # Interpolate from the nearer end: a rounding error then cannot exceed either end.
     if between < 0.5:  # noqa: PLR2004
         return low + (high - low) * between
     return high - (high - low) * (1 - between)
@@ -159,7 +159,7 @@ def _exact_sum(values: Iterable[float]) -> float | None:
 
 
 def _item_means(column: Sequence[float | None], items: Sequence[int | str]) -> Iterator[float]:
-    """The mean of each item that has a value, in the order in which they come."""
+    """The mean of each item that has a value."""
     trials: dict[int | str, list[float]] = {}
     for item, value in zip(items, column, strict=True):
         if value is not None:

@@ -1,4 +1,4 @@
-"""How many characters of one text must be changed to make it another."""
+"""Levenshtein distance of two texts."""
 
 import operator
 from collections.abc import Mapping
@@ -9,9 +9,9 @@ _STRIP: Final = 4096  # characters of the longer text at a time: bounds the memo
 
 
 class _Carries(NamedTuple):
-    """How the distance grows along the lower edge of a strip, one place a character.
+    """Differences of the distance along the lower edge of a strip, one entry per character.
 
-    A place holds 1 in `up` where it grows by one, 1 in `down` where it falls by one.
+    An entry is 1 in `up` where the distance grows by one, and 1 in `down` where it falls by one.
     """
 
     up: bytearray
@@ -19,10 +19,10 @@ class _Carries(NamedTuple):
 
 
 def levenshtein(first: str, other: str) -> int:
-    """The least number of characters to insert, delete or replace; a character is a code point.
+    """The minimum number of code points to insert, delete or replace.
 
     Cost:   n·m / 64 machine words for lengths n and m, in strips of 4096 characters.
-    Source: Myers 1999, blocks of bits with their carries, in the form of Hyyrö 2003.
+    Source: Myers 1999, bit blocks with carries, in the form of Hyyrö 2003.
     """
     longer, shorter = _different_part(*sorted((first, other), key=len, reverse=True))
     if not shorter:
@@ -39,7 +39,7 @@ class _DifferingParts(NamedTuple):
 
 
 def _different_part(longer: str, shorter: str) -> _DifferingParts:
-    """Both texts without what they begin and end with in common."""
+    """Both texts without their common prefix and suffix."""
     if longer == shorter:
         return _DifferingParts("", "")
     start = _common_start(longer, shorter)
@@ -53,11 +53,10 @@ def _common_start(longer: str, shorter: str) -> int:
 
 
 def _pass_strip(strip: str, text: str, carries: _Carries) -> None:
-    """One strip of the table of distances, column by column, all of its rows at once.
+    """Compute one strip of the distance table, column by column, all of its rows at once.
 
-    Bit i of `rises` and `falls` says that the distance in row i is one more, one less than in the
-    row above. The names of the paper: VP and VN, and D0, HP, HN for `same`, `right_up`,
-    `right_down`.
+    Bit i of `rises` and `falls` is set when the distance in row i is one more or one less than in
+    the row above. The paper calls them VP and VN, and `same`, `right_up`, `right_down` D0, HP, HN.
     """
     masks = _masks(strip, text)
     last = len(strip) - 1
@@ -80,7 +79,7 @@ def _pass_strip(strip: str, text: str, carries: _Carries) -> None:
 
 
 def _masks(strip: str, text: str) -> Mapping[str, int]:
-    """Where the strip has each character of the text, one bit a place, the first one lowest."""
+    """Positions in the strip of each character of the text, as bit masks; bit 0 is the first."""
     masks = dict.fromkeys(text, 0)
     bit = 1
     for character in strip:

@@ -1,4 +1,4 @@
-"""Traces in, rows of values out: each metric on each trace, whatever a provider does."""
+"""Computes metrics of traces, and contains every failure of a provider."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,11 +25,11 @@ from app.traces.types import Trace, TraceOutcome
 
 T = TypeVar("T")
 
-CHUNK_SIZE: Final = 64  # traces a task of the pool: some milliseconds of work
+CHUNK_SIZE: Final = 64  # traces per task of the pool: some milliseconds of work
 _DETAIL_CHARS: Final = 300
-_PROVIDER_ERRORS: Final = (Exception, SystemExit)  # whatever a stranger's code does
+_PROVIDER_ERRORS: Final = (Exception, SystemExit)  # third-party code may even exit
 
-_SCORED: Final = TraceOutcome.SCORED  # looked up once: members of an enumeration are slow to reach
+_SCORED: Final = TraceOutcome.SCORED  # looked up once: access to enum members is slow
 _NOT_THE_AGENT: Final[Mapping[TraceOutcome, MetricSkipped]] = {
     TraceOutcome.INFRA_ERROR: MetricSkipped(SkipReason.INFRA_ERROR),
     TraceOutcome.JUDGE_ERROR: MetricSkipped(SkipReason.JUDGE_ERROR),
@@ -41,7 +41,7 @@ _NOT_SUPPORTED: Final = MetricSkipped(SkipReason.NOT_SUPPORTED)
 
 
 def measure(trace: Trace, providers: Sequence[MetricProvider]) -> TraceMeasurements:
-    """Every metric of one trace; a provider that fails costs its own value only."""
+    """Every metric of one trace; a provider that fails loses its own value only."""
     ask = _computed if _is_complete(trace) else _measure_one
     return _row(trace, providers, [ask(trace, provider) for provider in providers])
 
@@ -49,7 +49,7 @@ def measure(trace: Trace, providers: Sequence[MetricProvider]) -> TraceMeasureme
 def measure_chunk(
     traces: Sequence[Trace], providers: Sequence[MetricProvider]
 ) -> list[TraceMeasurements]:
-    """The same for several traces, through the batch form of the providers that have one."""
+    """`measure` for several traces; uses the batch form of providers that have one."""
     if not any(isinstance(provider, BatchMetric) for provider in providers):
         return [measure(trace, providers) for trace in traces]
     columns = [_column(traces, provider) for provider in providers]
@@ -60,7 +60,7 @@ def measure_chunk(
 
 
 def score_chunk(traces: Sequence[Trace], metrics: tuple[MetricRef, ...]) -> list[TraceMeasurements]:
-    """The same by names: everything it takes and returns can cross to another process.
+    """`measure_chunk` with metric references: arguments and result can be pickled.
 
     Raises: NotFound or Invalid for a metric that does not exist in this process.
     """
@@ -71,10 +71,10 @@ def score_chunk(traces: Sequence[Trace], metrics: tuple[MetricRef, ...]) -> list
 def score_within_limits(
     traces: Sequence[Trace], metrics: tuple[MetricRef, ...]
 ) -> list[TraceMeasurements]:
-    """The same in a process with a limit of memory.
+    """`score_chunk` in a process with a memory limit.
 
-    Raises: MemoryError when a provider met the limit. It may be the fault of an earlier trace, so
-    this process is better given up, and the chunk tried again in a new one.
+    Raises: MemoryError when a provider reached the limit. An earlier trace may have filled the
+    memory, so the caller should repeat the chunk in a new process.
     """
     rows = score_chunk(traces, metrics)
     for row in rows:
@@ -94,7 +94,7 @@ def measure_all(
     map: Callable[..., Iterable[Any]] = map,  # noqa: A002 - the parameter is that very function
     chunk_size: int = CHUNK_SIZE,
 ) -> Iterator[TraceMeasurements]:
-    """Rows in the order of the traces, as they come; `map` decides where the work is done."""
+    """Rows in the order of the traces, computed lazily; `map` decides in which process."""
     score = partial(score_chunk, metrics=tuple(metrics))
     rows: list[TraceMeasurements]
     for rows in map(score, _chunks(traces, chunk_size)):
@@ -141,10 +141,10 @@ def _batch(
     spec: MetricSpec,
     compute: Callable[[Sequence[Trace]], Sequence[float]],
 ) -> list[Measurement]:
-    """One measurement a trace, or none at all when the batch as a whole went wrong."""
+    """One measurement per trace, or none at all when the batch failed as a whole."""
     try:
         values = list(compute(traces)) if traces else []
-    except _PROVIDER_ERRORS:  # asked trace by trace, the provider shows which one it was
+    except _PROVIDER_ERRORS:  # the caller computes trace by trace, which shows the one that fails
         return []
     return [check_value(value, spec) for value in values] if len(values) == len(traces) else []
 
@@ -165,14 +165,14 @@ def _computed(trace: Trace, provider: MetricProvider) -> Measurement:
 
 
 def _is_complete(trace: Trace) -> bool:
-    """The agent answered and both texts are there, so that every metric has what it needs."""
+    """Whether the trace has all that any metric can need: the fast path of `measure`."""
     return (
         trace.outcome is _SCORED and trace.expected_output is not None and trace.output is not None
     )
 
 
 def _measure_from_outcome(trace: Trace, spec: MetricSpec) -> Measurement | None:
-    """What needs no provider: skipped, or the worst value of an agent that failed."""
+    """A measurement that needs no provider: skipped, or the worst value after a failure."""
     if _is_complete(trace):
         return None
     if trace.outcome in _NOT_THE_AGENT:
@@ -204,18 +204,18 @@ def check_value(value: object, spec: MetricSpec) -> Measurement:
         return MetricFailed(MetricFailureKind.NON_FINITE, str(number))
     if (low is not None and number < low) or (high is not None and number > high):
         return MetricFailed(MetricFailureKind.OUT_OF_RANGE, f"{number!r} is not in [{low}, {high}]")
-    return number + 0.0  # no negative zero, which would sort and print as another value
+    return number + 0.0  # turns -0.0 into 0.0, which would sort and print differently
 
 
 def number_of(value: object) -> float:
-    """A number as a float. Raises TypeError for anything else, OverflowError beyond the range."""
+    """A number as a float. Raises TypeError for another type, OverflowError beyond the range."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{type(value).__name__} {value!r}")
     return float(value)
 
 
 def attempt(function: Callable[..., T], *arguments: Any) -> T | MetricFailed:
-    """What a provider's function returns, or how it failed."""
+    """The result of a provider's function, or its failure."""
     try:
         return function(*arguments)
     except _PROVIDER_ERRORS as error:

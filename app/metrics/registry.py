@@ -1,4 +1,4 @@
-"""Which metrics exist, and how the name in a benchmark becomes a provider."""
+"""Registry of metrics; turns a metric reference of a benchmark into a provider."""
 
 import inspect
 import json
@@ -17,7 +17,7 @@ _NAMED_COLUMN: Final = re.compile(r'([A-Z_]+)\[(".*")\]', re.DOTALL)
 
 
 class InvalidMetric(Exception):
-    """What was registered makes no metric of that name; see `MetricFactory`."""
+    """A registered object is not a valid `MetricFactory` of its name."""
 
 
 def _check_factory(name: str, factory: MetricFactory) -> None:
@@ -42,9 +42,9 @@ METRICS: Final[Registry[MetricFactory]] = Registry(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricOption:
-    """A setting of a metric: its wire name, and the default that also fixes its type.
+    """An option of a metric: its wire name, and its default, which defines the type.
 
-    `choices` are the texts that it takes; empty when any will do.
+    `choices` are the allowed texts; empty when every value is allowed.
     """
 
     name: str
@@ -53,18 +53,18 @@ class MetricOption:
 
 
 def _ignore_broken_plugin(_: LoadedPlugin) -> None:
-    """Ignore a plugin that cannot be loaded; the process that started this one has told of it."""
+    """Ignore a plugin that fails to load: the parent process has reported it."""
 
 
 def load_metrics(warn: Callable[[LoadedPlugin], None] = _ignore_broken_plugin) -> None:
-    """Find the built-in metrics and those of other distributions, once in a process."""
+    """Load the built-in metrics and those of other distributions, once per process."""
     METRICS.load("app.metrics.providers", warn)
 
 
 def parse_ref(value: object) -> MetricRef:
     """Read `"ROUGE"` or `{"key": "ROUGE", "options": {"useStemmer": true}}`.
 
-    Raises: Invalid for any other form; the metric itself is looked up by `provider_for`.
+    Raises: Invalid for any other form. `provider_for` checks whether the metric exists.
     """
     match value:
         case str():
@@ -84,25 +84,25 @@ def provider_for(ref: MetricRef) -> MetricProvider:
     Raises: NotFound for an unknown name, Invalid for an unknown option or a value of another type.
     """
     factory: Callable[..., MetricProvider] = METRICS.get(ref.key)
-    for mistake in option_errors(ref).values():
-        raise mistake
+    for error in option_errors(ref).values():
+        raise error
     return factory(**{_snake(name): value for name, value in ref.options})
 
 
 def option_errors(ref: MetricRef) -> dict[str, Invalid]:
-    """What is wrong with each option by itself, by its name. Raises NotFound for no metric."""
+    """The error of each invalid option by name. Raises NotFound for an unknown metric."""
     options = {option.name: option for option in options_of(METRICS.get(ref.key))}
     errors = {}
     for name, value in ref.options:
         try:
             _check_option(ref.key, name, value, options)
-        except Invalid as mistake:
-            errors[name] = mistake
+        except Invalid as error:
+            errors[name] = error
     return errors
 
 
 def ref_of_column(column: str) -> MetricRef:
-    """The metric behind a name in a formula: `ROUGE`, an alias, or `SCORE["Answer Relevance"]`."""
+    """The metric of a name in a formula: `ROUGE`, an alias, or `SCORE["Answer Relevance"]`."""
     named = _NAMED_COLUMN.fullmatch(column)
     if named:
         return MetricRef.of(named[1], {"name": json.loads(named[2])})
@@ -110,12 +110,12 @@ def ref_of_column(column: str) -> MetricRef:
 
 
 def column_of(name: str) -> str:
-    """The column that a formula names: the name itself, unless it is an alias."""
+    """The column of a name in a formula: the name itself, unless it is an alias."""
     return METRICS.canonical_name(name)
 
 
 def names_of(refs: Iterable[MetricRef]) -> frozenset[str]:
-    """The names under which formulas know these metrics, aliases among them."""
+    """The names of these metrics in formulas, including aliases."""
     keys = {METRICS.canonical_name(ref.key) for ref in refs}
     return frozenset({*keys, *(alias for alias, name in METRICS.aliases.items() if name in keys)})
 
@@ -127,7 +127,7 @@ def providers_for(refs: tuple[MetricRef, ...]) -> tuple[MetricProvider, ...]:
 
 
 def options_of(factory: Callable[..., MetricProvider]) -> tuple[MetricOption, ...]:
-    """The options that a metric takes, read from the signature of its factory."""
+    """The options of a metric, read from the signature of its factory."""
     return tuple(
         MetricOption(
             name=_camel(name), default=parameter.default, choices=_choices(parameter.annotation)
@@ -138,9 +138,9 @@ def options_of(factory: Callable[..., MetricProvider]) -> tuple[MetricOption, ..
 
 
 def version_with(version: str, **options: OptionValue) -> str:
-    """A version that tells every option in use: `1`, `1+useStemmer`, `1+beta=2`.
+    """A version that contains the options in use: `1`, `1+useStemmer`, `1+beta=2`.
 
-    Options that are False, empty or zero are left out, so those must be the defaults.
+    Options that are False, empty or zero are omitted, so these must be the defaults.
     """
     marks = (
         f"+{_camel(name)}" if value is True else f"+{_camel(name)}={value}"
@@ -151,7 +151,7 @@ def version_with(version: str, **options: OptionValue) -> str:
 
 
 def plain_keys() -> list[str]:
-    """The metrics that say something without options: all but SCORE, which needs a name."""
+    """The metrics that work without options: all but SCORE, which needs a name."""
     return [name for name in METRICS.names() if name != "SCORE"]
 
 
@@ -180,7 +180,7 @@ def _check_option(
     key: str, name: str, value: OptionValue, options: Mapping[str, MetricOption]
 ) -> None:
     if name not in options:
-        listing = f"Known: {', '.join(options)}." if options else "It has none."
+        listing = f"Known: {', '.join(options)}." if options else "It has no options."
         raise Invalid(
             f"{key} has no option {name!r}.{suggest_names(name, list(options))} {listing}",
             code="unknown-metric-option",
@@ -203,7 +203,7 @@ def _check_option(
 
 
 def _choices(annotation: object) -> tuple[str, ...]:
-    """The texts of a `Literal`, which is how a factory says what an option takes."""
+    """The values of a `Literal`, with which a factory restricts an option."""
     return get_args(annotation) if get_origin(annotation) is Literal else ()
 
 

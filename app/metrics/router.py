@@ -1,3 +1,5 @@
+"""HTTP routes of metrics."""
+
 from fastapi import APIRouter, Depends
 
 from app.access.deps import require_role
@@ -10,7 +12,7 @@ router = APIRouter(prefix="/metrics", tags=["metrics"], responses=PROBLEMS)
 
 @router.get("", dependencies=[Depends(require_role("read"))])
 def list_metrics() -> MetricCatalogue:
-    """The metrics that are installed, with unit, range, direction and version."""
+    """List the installed metrics with unit, range, direction and version."""
     broken = [
         BrokenPluginView(name=entry.name, origin=entry.origin, error=entry.error)
         for entry in METRICS.loaded

@@ -1,7 +1,7 @@
-"""The value of a whole run where it is not the mean of its traces: summarized, merged, read off.
+"""Values of whole runs by `RunMetric`: shards are summarized and stored, then merged and read.
 
-A summary is kept as a note: `{"summary": …}`, or `{"failed": kind, "detail": …}` when the provider
-broke. Notes are JSON: a part of a run is summarized by whoever measures it, and stored.
+A stored summary is JSON: `{"summary": ...}`, or `{"failed": kind, "detail": ...}` when the provider
+failed.
 """
 
 import json
@@ -22,13 +22,13 @@ StoredSummary: TypeAlias = dict[str, Any]
 def summarize_with(
     provider: RunMetric, column: Sequence[float | None], traces: Sequence[Trace]
 ) -> StoredSummary:
-    """The note of some traces; those without a value in the metric's column are left out."""
+    """The summary of the traces that have a value in the metric's column."""
     valued = [trace for trace, value in zip(traces, column, strict=True) if value is not None]
     return _to_stored(attempt(provider.summarize, valued))
 
 
 def merge_with(provider: RunMetric, notes: Iterable[StoredSummary]) -> StoredSummary:
-    """One note of several, at least one; one that failed makes the whole fail."""
+    """The merged summary of at least one; a failed one makes the whole fail."""
 
     def merge(first: StoredSummary, other: StoredSummary) -> StoredSummary:
         for note in (first, other):
@@ -40,7 +40,7 @@ def merge_with(provider: RunMetric, notes: Iterable[StoredSummary]) -> StoredSum
 
 
 def run_value(provider: RunMetric, note: StoredSummary) -> float | MetricFailed | None:
-    """The value that the note of all traces stands for; None when the metric has none."""
+    """The value of a run from the summary of all its traces; None when it is undefined."""
     if "failed" in note:
         return MetricFailed(MetricFailureKind(note["failed"]), note["detail"])
     value = attempt(provider.run_value, note["summary"])
@@ -57,27 +57,27 @@ def run_value(provider: RunMetric, note: StoredSummary) -> float | MetricFailed 
 def summarize_traces(
     ref: MetricRef, column: Sequence[float | None], traces: Sequence[Trace]
 ) -> StoredSummary:
-    """The same by name: what it takes and returns can cross to another process."""
+    """`summarize_with` for a metric reference: arguments and result can be pickled."""
     return summarize_with(_run_provider(ref), column, traces)
 
 
 def merge_summaries(ref: MetricRef, notes: Sequence[StoredSummary]) -> StoredSummary:
-    """The same by name."""
+    """`merge_with` for a metric reference."""
     return merge_with(_run_provider(ref), notes)
 
 
 def value_of_summary(ref: MetricRef, note: StoredSummary) -> float | MetricFailed | None:
-    """The same by name."""
+    """`run_value` for a metric reference."""
     return run_value(_run_provider(ref), note)
 
 
 def is_run_metric(ref: MetricRef) -> bool:
-    """Whether a metric has a value of the whole run that is not the mean of its traces."""
+    """Whether the value of a run is not the mean of its traces."""
     return isinstance(provider_for(ref), RunMetric)
 
 
 def is_counted(ref: MetricRef) -> bool:
-    """Whether the value of the whole run is read off counts that add up."""
+    """Whether the value of a run is computed from additive counts."""
     return isinstance(provider_for(ref), CountedMetric)
 
 
@@ -94,7 +94,7 @@ def _run_provider(ref: MetricRef) -> RunMetric:
 
 
 def _to_stored(summary: object) -> StoredSummary:
-    """The note of a summary, which must be storable."""
+    """The summary in its stored form, or a failure when it cannot be stored."""
     if not isinstance(summary, MetricFailed):
         stored = attempt(_as_stored, summary)
         if not isinstance(stored, MetricFailed):
@@ -104,7 +104,7 @@ def _to_stored(summary: object) -> StoredSummary:
 
 
 def _as_stored(summary: object) -> object:
-    """As it comes back from the database: no tuples, no keys but texts, nothing it cannot hold."""
+    """The summary as the database returns it. Raises Invalid when it cannot be stored."""
     value = json.loads(json.dumps(summary))
     reject_unacceptable(value)
     return value

@@ -1,9 +1,11 @@
+"""Wire models of the metric catalog."""
+
 from app.core.schemas import WireModel
 from app.metrics.types import Direction
 
 
 class MetricOptionView(WireModel):
-    """An option of a metric; one of the `choices`, or anything like the default if there are none."""
+    """An option of a metric. `choices` lists the allowed values; empty means any value of the type of `default`."""
 
     name: str
     default: bool | int | float | str
@@ -11,8 +13,8 @@ class MetricOptionView(WireModel):
 
 
 class MetricView(WireModel):
-    """A metric that benchmarks can use. `minimum` or `maximum` null means no bound; `aliases` are
-    other names that benchmarks and formulas may use.
+    """A metric for benchmarks. `minimum` or `maximum` null means unbounded; `aliases` are other
+    names of it in benchmarks and formulas.
     """
 
     key: str
@@ -29,7 +31,7 @@ class MetricView(WireModel):
 
 
 class BrokenPluginView(WireModel):
-    """A plugin that is installed and could not be loaded."""
+    """An installed plugin that failed to load."""
 
     name: str
     origin: str

@@ -1,4 +1,4 @@
-"""Metrics that hold an output against the expected text, in one form for all of their files."""
+"""Base of the metrics that compare an output with the expected text."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ BOTH_TEXTS = frozenset({Need.EXPECTED_OUTPUT, Need.OUTPUT})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextMetric:
-    """A metric of two texts; `score` takes the expected one first. Provides `MetricProvider`."""
+    """A metric of two texts; `score` gets the expected one first. Provides `MetricProvider`."""
 
     spec: MetricSpec
     score: Callable[[str, str], float]
@@ -20,7 +20,7 @@ class TextMetric:
         return trace.expected_output is not None and trace.output is not None
 
     def compute(self, trace: Trace) -> float:
-        """The score of the trace's texts; it must have both."""
+        """The score of the texts of a trace. Raises ValueError when one is missing."""
         if trace.expected_output is None or trace.output is None:
             raise ValueError(f"{self.spec.key} needs an expected and an actual output")
         return self.score(trace.expected_output, trace.output)

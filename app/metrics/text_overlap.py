@@ -1,7 +1,7 @@
-"""What two texts share: words, n-grams and common subsequences, counted once for all metrics.
+"""Overlap of two texts: words, n-grams and common subsequences, counted once for all metrics.
 
-Each output is cut into words once per rule and trace; references stay for later traces of their
-item. Every table is bounded in characters: long texts pass through and do not pile up.
+Each output is tokenized once per tokenizer and trace; references are cached for later traces of
+their item. Each cache is bounded in characters, and long texts are not cached.
 """
 
 import unicodedata
@@ -22,16 +22,16 @@ from app.metrics.tokenizers import (
 
 V = TypeVar("V")
 
-_REFERENCE_CHARS: Final = 150_000  # what is kept of a character costs up to 130 bytes
+_REFERENCE_CHARS: Final = 150_000  # a cached character takes up to 130 bytes
 _LONGEST_KEPT_REFERENCE: Final = 20_000
 
 _STRIP: Final = 4096  # reference words per round of the subsequence search: bounds its memory
 
 
 class ReferenceMasks(NamedTuple):
-    """Where each word of an expected text stands: one bit a place, the first one lowest.
+    """Positions of each word of an expected text as a bit mask; bit 0 is the first word.
 
-    A text of many words is kept as it is instead, in `words`.
+    A text with too many words is kept in `words` instead.
     """
 
     length: int
@@ -46,10 +46,10 @@ class ReferenceMasks(NamedTuple):
 
 
 class RougeCounts(NamedTuple):
-    """How many words two texts have, and how many words and pairs of neighbours they share.
+    """The number of words of two texts, and of the words and bigrams that they share.
 
-    Both count at most as often as the reference holds them. `subsequence` is the number of words
-    that both texts hold in the same order, with gaps.
+    A shared word counts at most as often as it occurs in the reference. `subsequence` is the
+    length of the longest common subsequence of words.
     """
 
     expected_length: int
@@ -60,7 +60,7 @@ class RougeCounts(NamedTuple):
 
 
 class GramCounts(NamedTuple):
-    """How many words two texts have, and how many n-grams they share, n = 1, 2, … in turn."""
+    """The number of words of two texts, and of the n-grams that they share for n = 1, 2, ..."""
 
     expected_length: int
     output_length: int
@@ -68,9 +68,9 @@ class GramCounts(NamedTuple):
 
 
 def count_for_rouge(reference: ReferenceMasks, words: Sequence[bytes]) -> RougeCounts:
-    """What the three ROUGEs need, in one pass over an output.
+    """The counts for all three ROUGE metrics in one pass over an output.
 
-    Cost: n·m/64 steps for n and m words. Source: Hyyrö 2004, one bit a reference word.
+    Cost: n·m/64 steps for n and m words. Source: Hyyrö 2004, one bit per reference word.
     """
     length, masks, many = reference
     if many:
@@ -78,7 +78,7 @@ def count_for_rouge(reference: ReferenceMasks, words: Sequence[bytes]) -> RougeC
         in_order = _common_subsequence_of_many(many, words)
         return RougeCounts(length, len(words), singles, pairs, in_order)
     common = before = 0
-    room: dict[int, int] = {}  # by the places of a word in the reference: how often it may count
+    room: dict[int, int] = {}  # by position mask of a word: how often it may still count
     pair_ends: list[int] = []
     unmatched = full = (1 << length) - 1
     for word in words:
@@ -92,7 +92,7 @@ def count_for_rouge(reference: ReferenceMasks, words: Sequence[bytes]) -> RougeC
             elif room[mask]:
                 room[mask] -= 1
                 common += 1
-            # A pair ends in the reference where its first word stands just before the second.
+            # A bigram ends in the reference where its first word directly precedes the second.
             if end := (before << 1) & mask:
                 pair_ends.append(end)
             before = mask
@@ -103,17 +103,17 @@ def count_for_rouge(reference: ReferenceMasks, words: Sequence[bytes]) -> RougeC
 
 
 def count_grams(reference: ReferenceMasks, words: Sequence[bytes], longest: int) -> GramCounts:
-    """How many n-grams an output shares with a reference, for n = 1 … `longest`.
+    """The number of n-grams that an output shares with a reference, for n = 1 to `longest`.
 
-    Each counts at most as often as the reference holds it. Longer ones begin with a pair, and
-    pairs are few.
+    Each counts at most as often as it occurs in the reference. Longer n-grams are extended from
+    the shared bigrams, which are few.
     """
     length, masks, many = reference
     if many:
         return GramCounts(length, len(words), _common_grams_of_many(many, words, longest))
     common = before = 0
     room: dict[int, int] = {}
-    pairs: dict[int, int] = {}  # by place in the output: where a pair ends in the reference
+    pairs: dict[int, int] = {}  # by position in the output: where the bigram ends in the reference
     for position, word in enumerate(words):
         if word in masks:
             mask = masks[word]
@@ -131,7 +131,7 @@ def count_grams(reference: ReferenceMasks, words: Sequence[bytes], longest: int)
     common_counts = [common]
     ends = pairs
     while ends and len(common_counts) < longest:
-        # A longer n-gram ends in the reference where the next pair ends just behind it.
+        # A longer n-gram ends in the reference one word after a shorter one, where a bigram ends.
         common_counts.append(_clipped(ends.values()))
         ends = {
             position + 1: end
@@ -142,7 +142,7 @@ def count_grams(reference: ReferenceMasks, words: Sequence[bytes], longest: int)
 
 
 def _clipped(ends: Iterable[int]) -> int:
-    """How many of these n-grams count, each given by all the places where the reference has it."""
+    """The number of n-grams, each given by its positions and limited by their number."""
     common = 0
     room: dict[int, int] = {}
     for end in ends:
@@ -176,7 +176,10 @@ def _common_grams_of_many(
 
 
 def _common_subsequence_of_many(expected: Sequence[bytes], words: Sequence[bytes]) -> int:
-    """The same strip by strip of the reference; what a strip carries over goes to the next."""
+    """The longest common subsequence in strips of the reference, which bounds the masks.
+
+    The carry bit of each output word goes from one strip to the next.
+    """
     carries = bytearray(len(words))
     common = 0
     for start in range(0, len(expected), _STRIP):
@@ -194,13 +197,13 @@ def _common_subsequence_of_many(expected: Sequence[bytes], words: Sequence[bytes
     return common
 
 
-# --- two texts by their words, remembered for the other metrics of the same trace --------------
+# --- counts of two texts, cached for the other metrics of the same trace -----------------------
 
 _LONGEST_BLEU_GRAM: Final = 4
 
 
 class WordOverlap(NamedTuple):
-    """How many words two texts have, and how many of them in common, counted as multisets."""
+    """The number of words of two texts, and of their common words, counted as multisets."""
 
     common: int
     expected: int
@@ -208,9 +211,9 @@ class WordOverlap(NamedTuple):
 
 
 class WordCounts(NamedTuple):
-    """The different words of an expected text by number, and how often it holds each of them.
+    """The distinct words of an expected text by number, and the count of each.
 
-    Number 0 stands for the articles, which do not count.
+    Number 0 stands for the articles, which are not counted.
     """
 
     numbers: dict[bytes, int]
@@ -242,24 +245,24 @@ _SQUAD_REFERENCES: Final = _references(lambda text: WordCounts.of(squad_words(te
 
 @lru_cache(maxsize=1)
 def rouge_counts(expected: str, output: str) -> RougeCounts:
-    """What both texts share in the words of ROUGE."""
+    """The overlap of both texts by the tokens of ROUGE."""
     return count_for_rouge(_ROUGE_REFERENCES[expected], rouge_words(output))
 
 
 @lru_cache(maxsize=1)
 def stemmed_rouge_counts(expected: str, output: str) -> RougeCounts:
-    """What both texts share in the stemmed words of ROUGE."""
+    """The overlap of both texts by the stemmed tokens of ROUGE."""
     return count_for_rouge(_STEMMED_REFERENCES[expected], stemmed_rouge_words(output))
 
 
 def bleu_counts(expected: str, output: str) -> GramCounts:
-    """The n-grams that both texts share in the words of BLEU, for n = 1 … 4."""
+    """The common n-grams of both texts by the tokens of BLEU, for n = 1 to 4."""
     return count_grams(_BLEU_REFERENCES[expected], bleu_words(output), _LONGEST_BLEU_GRAM)
 
 
 @lru_cache(maxsize=1)
 def squad_overlap(expected: str, output: str) -> WordOverlap:
-    """The words of SQuAD that both texts hold, as multisets."""
+    """The overlap of both texts by the tokens of SQuAD, as multisets."""
     numbers, counts, expected_length = _SQUAD_REFERENCES[expected]
     words = squad_words_and_articles(output)
     remaining = counts.copy()
@@ -278,15 +281,15 @@ _FIRST_WORDS: Final = 3
 
 
 def equal_ignoring_case(expected: str, output: str) -> bool:
-    """Equal but for case, the width of blanks and the way accents are encoded.
+    """Whether two texts are equal except for case, white space and the encoding of accents.
 
-    Source: Unicode 15 §3.13, D145 (canonical caseless match), after blanks are made single.
+    Source: Unicode 15 §3.13, D145 (canonical caseless match), after white space is collapsed.
     """
-    # Most pairs differ in their first words.
-    some = slice(_FIRST_WORDS)
-    ours = expected.split(maxsplit=_FIRST_WORDS)[some]
-    theirs = output.split(maxsplit=_FIRST_WORDS)[some]
-    if _folded(ours) != _folded(theirs):
+    # Most pairs differ in their first words: compare these before the whole texts.
+    first_words = slice(_FIRST_WORDS)
+    expected_start = expected.split(maxsplit=_FIRST_WORDS)[first_words]
+    output_start = output.split(maxsplit=_FIRST_WORDS)[first_words]
+    if _folded(expected_start) != _folded(output_start):
         return False
     return _folded(expected.split()) == _folded(output.split())
 
@@ -296,7 +299,7 @@ def _folded(words: Sequence[str]) -> str:
 
 
 def fold_case(text: str) -> str:
-    """The text as it is compared when case and the way accents are encoded do not matter.
+    """The text in the form for comparison without case and encoding of accents.
 
     Source: Unicode 15 §3.13, D145.
     """

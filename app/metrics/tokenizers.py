@@ -1,7 +1,7 @@
-"""How ROUGE, BLEU and SQuAD cut a text into words, each by its own rule.
+"""Tokenizers of ROUGE, BLEU and SQuAD.
 
-Words are bytes (UTF-8), which compare and hash fastest. No rule looks across a blank, so a table of
-words already seen is exact.
+Tokens are bytes (UTF-8), which compare and hash fastest. No tokenizer looks across white space, so
+the tokens of each word can be cached.
 """
 
 import re
@@ -14,15 +14,15 @@ from typing import Final, TypeVar
 K = TypeVar("K", str, bytes)
 V = TypeVar("V")
 
-_WORD_CHARS: Final = 300_000  # what is kept of a character costs up to 70 bytes
+_WORD_CHARS: Final = 300_000  # a cached character takes up to 70 bytes
 _LONGEST_KEPT_WORD: Final = 64
 _ENTRY_CHARS: Final = 8  # the fixed cost of an entry, in characters
 
 
 class BoundedCache(dict[K, V]):
-    """What was made of each text, remembered until `chars` are full, then begun anew.
+    """Cache of a function of texts; it is cleared when `chars` characters are reached.
 
-    Texts longer than `longest` are never kept.
+    Texts longer than `longest` are not cached.
     """
 
     def __init__(self, make: Callable[[K], V], *, chars: int, longest: int) -> None:
@@ -47,7 +47,7 @@ def _word_table(rule: Callable[[bytes], V]) -> BoundedCache[bytes, V]:
     return BoundedCache(rule, chars=_WORD_CHARS, longest=_LONGEST_KEPT_WORD)
 
 
-# --- the words of ROUGE ---------------------------------------------------------------------
+# --- ROUGE ----------------------------------------------------------------------------------
 
 _LETTERS_AND_DIGITS: Final = (string.ascii_lowercase + string.digits).encode()
 _LOWER: Final = bytes.maketrans(string.ascii_uppercase.encode(), string.ascii_lowercase.encode())
@@ -55,17 +55,17 @@ _ROUGE_BYTES: Final = bytes(
     code if code in _LETTERS_AND_DIGITS else ord(" ")
     for code in bytes(range(256)).translate(_LOWER)
 )
-_STEMMED_FROM: Final = 4  # characters; shorter words stay as they are
-_RUN_OF_Y: Final = b"y" * 64  # the stemmer takes the square of the length of such a run
+_STEMMED_FROM: Final = 4  # characters; shorter words are not stemmed
+_RUN_OF_Y: Final = b"y" * 64  # the stemmer is quadratic in the length of such a run
 
 
 def rouge_words(text: str) -> list[bytes]:
-    """Lower-case runs of a–z and 0–9; everything else separates.
+    """Lower-case runs of a-z and 0-9; all other characters are separators.
 
     Source: rouge_score 0.1.2, `tokenize`.
     """
     if not text.isascii():
-        text = text.lower()  # some letters outside ASCII have one inside as lower case
+        text = text.lower()  # some letters outside ASCII have an ASCII letter as lower case
     return text.encode("ascii", "replace").translate(_ROUGE_BYTES).split()
 
 
@@ -87,14 +87,14 @@ _STEMS: Final = _word_table(_stem)
 
 
 def stemmed_rouge_words(text: str) -> list[bytes]:
-    """The words of ROUGE, each longer than three characters reduced by Porter's stemmer.
+    """The tokens of ROUGE; those longer than three characters are stemmed by Porter's algorithm.
 
-    Source: rouge_score 0.1.2 with `use_stemmer`; differs for words with 64 times y in a row only.
+    Source: rouge_score 0.1.2 with `use_stemmer`; differs only for words with 64 consecutive y.
     """
     return list(map(_STEMS.__getitem__, rouge_words(text)))
 
 
-# --- the words of BLEU ----------------------------------------------------------------------
+# --- BLEU -----------------------------------------------------------------------------------
 
 _ENTITIES: Final = (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
 _SYMBOL: Final = re.compile(rb"([!-&(-+/:-@\[-`{-~])")
@@ -102,13 +102,17 @@ _STOP_AFTER_NON_DIGIT: Final = re.compile(rb"([^0-9])([.,])")
 _STOP_BEFORE_NON_DIGIT: Final = re.compile(rb"([.,])([^0-9])")
 _DASH_AFTER_DIGIT: Final = re.compile(rb"([0-9])-")
 
-_ALONE: Final = re.sub(rb"['-]", b"", string.punctuation.encode())  # but for stops in numbers
+_ALONE: Final = re.sub(
+    rb"['-]", b"", string.punctuation.encode()
+)  # separate tokens, except for stops in numbers
 _SPACED: Final[dict[int, tuple[bytes, bytes]]] = {
     sign: (b"%c" % sign, b" %c " % sign) for sign in _ALONE
 }
 _NOT_ALONE: Final = frozenset(string.digits.encode() + b"\x1c\x1d\x1e\x1f")
 _PLAIN: Final = bytes(set(range(256)) - set(_ALONE) - _NOT_ALONE)
-_BLANKS: Final = bytes.maketrans(b"\t\n\v\f\r\x1c\x1d\x1e\x1f", b" " * 9)  # as str.split has them
+_BLANKS: Final = bytes.maketrans(
+    b"\t\n\v\f\r\x1c\x1d\x1e\x1f", b" " * 9
+)  # the white space of str.split
 _SHAPES: Final = bytes.maketrans(b"123456789.\x1d\x1e\x1f", b"000000000,\x1c\x1c\x1c")
 
 
@@ -123,13 +127,13 @@ _BLEU_TABLE: Final = _word_table(_bleu_word)
 
 
 def bleu_words(text: str) -> list[bytes]:
-    """Words of mteval-v13a, which `sacrebleu` cuts by default; case matters."""
+    """Tokens of mteval-v13a, the default of `sacrebleu`; case-sensitive."""
     line = text.rstrip().replace("<skipped>", "").replace("-\n", "")
     if "&" in line:
         for entity, sign in _ENTITIES:
             line = line.replace(entity, sign)
     if not line.isascii():
-        line = " ".join(line.split())  # there are blanks outside ASCII, too
+        line = " ".join(line.split())  # Unicode has more white space than ASCII
     data = line.encode("utf-8", "surrogatepass")
     signs = set(data.translate(None, _PLAIN))
     if not signs.isdisjoint(_NOT_ALONE):
@@ -138,18 +142,18 @@ def bleu_words(text: str) -> list[bytes]:
             words = data.translate(_BLANKS).split()
             return list(chain.from_iterable(map(_BLEU_TABLE.__getitem__, words)))
         signs -= _NOT_ALONE
-    # Without numbers like 1,000 and rows of stops beside them every sign stands alone.
+    # Fast path: without numbers like 1,000 and consecutive stops every sign is a token.
     for code in signs:
         data = data.replace(*_SPACED[code])
     return data.split()
 
 
-# --- the words of SQuAD ---------------------------------------------------------------------
+# --- SQuAD ----------------------------------------------------------------------------------
 
 ARTICLES: Final = frozenset({b"a", b"an", b"the"})
 _ARTICLE: Final = re.compile(r"\b(?:a|an|the)\b")
 _WITHOUT_PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
-_ODD: Final = 0  # stands for control characters, which are boundaries of words and yet no blanks
+_ODD: Final = 0  # replaces control characters, which are word boundaries but not white space
 _SQUAD_BYTES: Final = bytes(
     _ODD if code == 127 or code < 32 else code  # noqa: PLR2004
     for code in bytes(range(256)).translate(_LOWER).translate(_BLANKS)
@@ -165,7 +169,7 @@ _SQUAD_TABLE: Final = _word_table(_squad_word)
 
 
 def squad_words(text: str) -> list[bytes]:
-    """Lower-case words without ASCII punctuation and without the articles a, an, the.
+    """Lower-case tokens without ASCII punctuation and without the articles a, an, the.
 
     Source: the evaluation scripts of SQuAD (Rajpurkar et al. 2016, 2018), `normalize_answer`.
     """
@@ -173,7 +177,7 @@ def squad_words(text: str) -> list[bytes]:
 
 
 def squad_words_and_articles(text: str) -> list[bytes]:
-    """The same with the articles, which are cheaper to leave out when words are counted."""
+    """`squad_words` with articles, which the caller skips while it counts: that is faster."""
     if text.isascii():
         data = text.encode().translate(_SQUAD_BYTES, string.punctuation.encode())
         if _ODD not in data:

@@ -1,4 +1,4 @@
-"""What a metric is, what it says about one trace, and how somebody provides a new one."""
+"""Types of metrics: specification, provider protocols, measurements of a trace."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Summary: TypeAlias = Any  # JSON: it is stored, and crosses between processes
 
 
 class Direction(StrEnum):
-    """Which way a metric should move."""
+    """The direction in which a metric improves."""
 
     HIGHER_IS_BETTER = "HIGHER_IS_BETTER"
     LOWER_IS_BETTER = "LOWER_IS_BETTER"
@@ -25,14 +25,14 @@ class Direction(StrEnum):
 
 
 class Need(StrEnum):
-    """A text of the trace without which a metric says nothing."""
+    """A text of the trace that a metric requires."""
 
     EXPECTED_OUTPUT = "EXPECTED_OUTPUT"
     OUTPUT = "OUTPUT"
 
 
 class SkipReason(StrEnum):
-    """Why a metric does not apply to a trace; nobody's fault, and never counted as zero."""
+    """Why a metric does not apply to a trace. A skipped value is missing, never zero."""
 
     NO_EXPECTED_OUTPUT = "NO_EXPECTED_OUTPUT"
     NO_OUTPUT = "NO_OUTPUT"
@@ -43,7 +43,7 @@ class SkipReason(StrEnum):
 
 
 class MetricFailureKind(StrEnum):
-    """How a provider broke its promise on one trace, or the model that it asked."""
+    """Why a provider, or the model that it uses, produced no valid value for a trace."""
 
     RAISED = "RAISED"
     NOT_A_NUMBER = "NOT_A_NUMBER"
@@ -57,13 +57,13 @@ class MetricFailureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSpec:
-    """What a metric measures, in which unit and range, and who defined it.
+    """What a metric measures, in which unit and range, and its source.
 
-    `minimum` and `maximum` are inclusive, None means open. `worst` is the value that a trace takes
-    when the agent failed on it; None means that such a trace is skipped, unless the metric
-    `measures_failures`: then it is asked for them as for any other (time and money are spent on
-    failures, too). `version` changes whenever the same trace could get another value, so also with
-    every option.
+    `minimum` and `maximum` are inclusive, None means unbounded. `worst` is the value of a trace on
+    which the agent failed; with None such a trace is skipped, unless the metric
+    `measures_failures`: then it is computed as for any other trace (failures take time and money,
+    too). `version` must change whenever the same trace could get another value, and therefore
+    depends on the options.
     """
 
     key: str
@@ -80,8 +80,10 @@ class MetricSpec:
 
 
 class MetricProvider(Protocol):
-    """One metric. `compute` is only asked for traces that `supports` accepts and whose needs are
-    met; it is pure, and an exception costs the value of that trace alone.
+    """One metric.
+
+    `compute` is pure. It is called only for traces that `supports` accepts and that have the texts
+    which the metric needs. After an exception only the value of that trace is missing.
     """
 
     @property
@@ -94,9 +96,9 @@ class MetricProvider(Protocol):
 
 @runtime_checkable
 class BatchMetric(Protocol):
-    """A provider that is faster on many traces at once: one value a trace, in their order.
+    """A provider that is faster on many traces at once: one value per trace, in order.
 
-    When the batch raises or has another length, the engine asks trace by trace instead.
+    When the batch raises or has another length, the engine computes trace by trace instead.
     """
 
     def compute_batch(self, traces: Sequence[Trace]) -> Sequence[float]: ...
@@ -104,12 +106,12 @@ class BatchMetric(Protocol):
 
 @runtime_checkable
 class RunMetric(Protocol):
-    """A provider whose value for a run is not the mean of its traces (from counts, for example).
+    """A provider whose value of a run is not the mean of its traces.
 
-    `summarize` boils traces down to something small; it is given the traces that have a value, those
-    on which the agent failed among them. `merge` makes one summary of two, and `run_value` reads the
-    value of the run off the last one; None when there is none. However the traces are cut and in
-    whatever order they are merged, the value is the same.
+    `summarize` reduces the traces that have a value, including those on which the agent failed, to
+    a small summary. `merge` combines two summaries. `run_value` computes the value of the run from
+    the last summary, None when it has none. The value must not depend on how the traces are split
+    or on the order of merging.
     """
 
     def summarize(self, traces: Sequence[Trace]) -> Summary: ...
@@ -121,11 +123,11 @@ class RunMetric(Protocol):
 
 @runtime_checkable
 class CountedMetric(RunMetric, Protocol):
-    """A `RunMetric` whose summaries are tables `{name: [counts]}` that are merged by adding: the value
-    of any choice of items can be read off, and so it has an interval and a verdict.
+    """A `RunMetric` whose summaries are tables `{name: [counts]}` that are merged by addition.
 
-    `values_of_counts` reads many tables at once: `counts[row, i]` are the counts of `names[i]`, all
-    of them 0 where a table lacks the name. One value a row, NaN where there is none.
+    Its value can be computed for every resample of the items, so that it has a confidence interval
+    and a verdict. `values_of_counts` reads many tables at once: `counts[row, i]` are the counts of
+    `names[i]`, 0 where a table lacks the name. One value per row, NaN where it is undefined.
     """
 
     def values_of_counts(
@@ -134,24 +136,26 @@ class CountedMetric(RunMetric, Protocol):
 
 
 class JudgeScore(NamedTuple):
-    """What the answers of a model say about a trace, and why, in the words of the model."""
+    """The value that a model gives a trace, and the reason in its words."""
 
     value: float
     reason: str | None = None
 
 
 class JudgeError(Exception):
-    """The answers of a model say nothing that could be read; the message says what is wrong."""
+    """The answers of a model contain no valid value; the message says why."""
 
 
 @runtime_checkable
 class RemoteMetric(MetricProvider, Protocol):
-    """A provider whose values come from a model on a server. It is pure like any other: `requests`
-    says what to ask about a trace, nothing when no model is needed, and `read` what the answers
-    say, in the order of the requests. Its options have a `model`; where a benchmark names none, it
-    is the operator's model of that `kind`. `compute` is never asked.
+    """A provider whose values come from a model on a server; it is pure like any other.
 
-    Raises, from `read`: `JudgeError` for answers that are of no use.
+    `requests` returns the requests for a trace, none when no model is needed. `read` computes the
+    value from the answers, which come in the order of the requests. One option is `model`; when
+    the benchmark does not set it, it is the operator's model of that `kind`. `compute` is not
+    called.
+
+    Raises, from `read`: `JudgeError` for unusable answers.
     """
 
     @property
@@ -163,16 +167,17 @@ class RemoteMetric(MetricProvider, Protocol):
 
 
 class MetricFactory(Protocol):
-    """Makes a provider. Its keyword-only parameters with defaults are the options of the metric."""
+    """Creates a provider. Its keyword-only parameters with defaults are the options of the metric."""
 
     def __call__(self) -> MetricProvider: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricRef:
-    """A metric as a benchmark names it: a key, and the options that differ from the defaults.
+    """A metric as a benchmark refers to it: a key, and the options that differ from the defaults.
 
-    Options are sorted pairs in their wire names (`useStemmer`), so that equal references are equal.
+    Options are pairs sorted by their wire name (`useStemmer`), so that equal references compare
+    equal.
     """
 
     key: str
@@ -190,7 +195,7 @@ class MetricSkipped(NamedTuple):
 
 
 class MetricFailed(NamedTuple):
-    """The provider could not measure this trace; `detail` is for whoever mends it."""
+    """The provider could not measure this trace; `detail` is for the developer of the metric."""
 
     kind: MetricFailureKind
     detail: str
@@ -203,7 +208,8 @@ Measurement: TypeAlias = float | Missing
 class TraceMeasurements(NamedTuple):
     """One row of a run: values in the order of its metrics, None where one is missing.
 
-    `missing` holds the reason of every None, by key; `reasons` what a model said of a value.
+    `missing` holds the reason for each None by metric key, `reasons` what a model wrote about a
+    value.
     """
 
     trace_id: str

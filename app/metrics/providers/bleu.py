@@ -1,4 +1,4 @@
-"""BLEU of one sentence: how precise the n-grams of an output are, with a penalty for brevity."""
+"""Sentence BLEU: n-gram precision of an output with a brevity penalty."""
 
 import math
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ def bleu() -> TextMetric:
 def sentence_bleu(expected: str, output: str) -> float:
     """Geometric mean of the n-gram precisions, times the brevity penalty, in [0, 1].
 
-    Orders longer than the output are left out; an order without a match counts as half of one
-    match, the next one as a quarter, and so on. 0 when no word matches or a text has none.
+    Orders longer than the output are skipped. The first order without a match counts as half a
+    match, the next one as a quarter, and so on. 0 when no word matches or a text has no words.
     """
     expected_length, length, common = bleu_counts(expected, output)
     if not common[0]:

@@ -1,4 +1,4 @@
-"""Texts compared sign by sign: the same, one within the other, or how far apart."""
+"""EXACT_MATCH, CONTAINS and EDIT_SIMILARITY: comparison by characters."""
 
 from app.metrics.edit_distance import levenshtein
 from app.metrics.registry import METRICS, version_with
@@ -11,11 +11,11 @@ MAX_PAIRS = 10**9  # pairs of characters: about a second of work
 
 
 def exact_match() -> MetricProvider:
-    """1 when the output is the expected text to the byte, else 0."""
+    """1 when the output equals the expected text byte by byte, else 0."""
     return TextMetric(
         spec=MetricSpec(
             key="EXACT_MATCH",
-            description="1 when both texts are equal to the byte, else 0",
+            description="1 when both texts are equal byte by byte, else 0",
             source="equality of UTF-8 bytes",
             worst=0.0,
             needs=BOTH_TEXTS,
@@ -25,7 +25,7 @@ def exact_match() -> MetricProvider:
 
 
 class Contains(TextMetric):
-    """Whether the output holds the expected text; an empty one proves nothing and is skipped."""
+    """Whether the output contains the expected text; an empty one is skipped."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ class Contains(TextMetric):
 
 
 def contains(*, ignore_case: bool = False) -> MetricProvider:
-    """1 when the expected text stands somewhere in the output as it is, else 0."""
+    """1 when the output contains the expected text, else 0."""
 
     def score(expected: str, output: str) -> float:
         if ignore_case:
@@ -44,8 +44,8 @@ def contains(*, ignore_case: bool = False) -> MetricProvider:
     return Contains(
         spec=MetricSpec(
             key="CONTAINS",
-            description="1 when the output holds the expected text, else 0",
-            source="a run of code points; ignoring case: Unicode 15 §3.13 D145",
+            description="1 when the output contains the expected text, else 0",
+            source="substring of code points; ignoring case: Unicode 15 §3.13 D145",
             version=version_with("1", ignore_case=ignore_case),
             worst=0.0,
             needs=BOTH_TEXTS,
@@ -55,7 +55,7 @@ def contains(*, ignore_case: bool = False) -> MetricProvider:
 
 
 class EditSimilarity(TextMetric):
-    """How little must be changed; skipped for two texts that are both very long."""
+    """Similarity by edit distance; skipped for two texts that are both very long."""
 
     __slots__ = ()
 
@@ -64,7 +64,7 @@ class EditSimilarity(TextMetric):
 
 
 def edit_similarity() -> MetricProvider:
-    """1 for equal texts, 0 where no character can be kept."""
+    """1 for equal texts, 0 when no character is common."""
     return EditSimilarity(
         spec=MetricSpec(
             key="EDIT_SIMILARITY",

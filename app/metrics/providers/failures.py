@@ -1,4 +1,4 @@
-"""Whether the agent failed, and what failed within."""
+"""STATUS, ERROR_RATE and ERROR_COUNT: failures of the agent and of its tool calls."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ SOURCE = "the outcome of the trace"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeMetric:
-    """A metric of every trace that is the agent's own doing, answered or not."""
+    """A metric of the outcome of a trace; traces with infrastructure or judge errors are skipped."""
 
     spec: MetricSpec
     read: Callable[[Trace], float]
@@ -25,7 +25,7 @@ class OutcomeMetric:
 
 
 def status() -> MetricProvider:
-    """1 when the agent answered, 0 when it failed: `STATUS == 1` holds for a run without failure."""
+    """1 when the agent answered, 0 when it failed; `STATUS == 1` is true for a run without failures."""
     return OutcomeMetric(
         spec=MetricSpec(
             key="STATUS",
@@ -38,7 +38,7 @@ def status() -> MetricProvider:
 
 
 def error_rate() -> MetricProvider:
-    """0 when the agent answered, 1 when it failed: the mean is the share of failures."""
+    """0 when the agent answered, 1 when it failed; the mean is the share of failures."""
     return OutcomeMetric(
         spec=MetricSpec(
             key="ERROR_RATE",
@@ -52,11 +52,11 @@ def error_rate() -> MetricProvider:
 
 
 def error_count() -> MetricProvider:
-    """The errors of one trace: that of the agent, and each tool call that failed."""
+    """The number of errors of a trace: that of the agent, and each failed tool call."""
     return OutcomeMetric(
         spec=MetricSpec(
             key="ERROR_COUNT",
-            description="Errors of the trace: the agent's own, and each tool call that failed",
+            description="Errors of the trace: that of the agent, and each failed tool call",
             source=SOURCE,
             unit="errors",
             maximum=None,
@@ -68,8 +68,8 @@ def error_count() -> MetricProvider:
 
 
 def _error_count(trace: Trace) -> float:
-    broken = sum(call.ok is False for call in trace.tool_calls or ())
-    return float(trace.outcome.is_agent_failure + broken)
+    failed_calls = sum(call.ok is False for call in trace.tool_calls or ())
+    return float(trace.outcome.is_agent_failure + failed_calls)
 
 
 METRICS.register("STATUS", status)

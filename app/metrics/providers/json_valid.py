@@ -1,4 +1,4 @@
-"""Whether an output can be read as JSON, the first thing asked of a structured answer."""
+"""JSON_VALID: whether an output is valid JSON."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from app.metrics.registry import METRICS
 from app.metrics.types import MetricProvider, MetricSpec, Need
 from app.traces.types import Trace
 
-MAX_DEPTH: Final = 500  # levels; Python's parser gives up a little later, at a depth that varies
+MAX_DEPTH: Final = 500  # levels; Python's parser fails somewhat deeper, at a depth that varies
 
 _TEXT_OR_REST: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|[^\[\]{}"]++', re.DOTALL)
 _STEPS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
@@ -43,10 +43,10 @@ def json_valid() -> MetricProvider:
 
 
 def is_json(text: str) -> bool:
-    """Whether the grammar of JSON gives the text, at most 500 levels deep.
+    """Whether the text conforms to the JSON grammar and is at most 500 levels deep.
 
-    NaN and Infinity are no JSON. The grammar allows a key to come twice, numbers of any size and
-    half a surrogate pair as an escape.
+    NaN and Infinity are not JSON. The grammar allows duplicate keys, numbers of any size and an
+    escaped lone surrogate.
     """
     if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
         return False

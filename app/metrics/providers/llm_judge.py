@@ -1,7 +1,7 @@
-"""What a model thinks of an answer: a score by the rules of a prompt, with its reason.
+"""LLM_JUDGE: a model scores an output by the rules of a prompt and gives a reason.
 
-The texts of a trace are a stranger's: they stand between marks that they cannot contain, since the
-marks are made of their digest, and the model is told to obey nothing in between.
+The texts of a trace are untrusted. They are enclosed in markers that they cannot contain, because
+the markers are made of their digest, and the model is told not to follow instructions in between.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from app.metrics.registry import METRICS, version_with
 from app.metrics.types import JudgeError, JudgeScore, MetricProvider, MetricSpec, Need
 from app.traces.types import Trace
 
-# A change of either text changes values: raise VERSION with it.
+# A change of one of the two texts can change values: increase VERSION as well.
 VERSION: Final = "1"
 
 DEFAULT_PROMPT: Final = """\
@@ -59,11 +59,11 @@ class LlmJudge:
     kind: ModelKind = ModelKind.CHAT
 
     def supports(self, trace: Trace) -> bool:
-        """Every text that the prompt wants is there."""
+        """Whether the trace has every text that the prompt refers to."""
         return all(_texts(trace)[name] is not None for name in _PLACEHOLDER.findall(self.prompt))
 
     def requests(self, trace: Trace) -> Sequence[ChatRequest]:
-        """One conversation: our instructions, then the prompt with the marked texts in it."""
+        """One request: our instructions, then the prompt with the marked texts."""
         texts = _texts(trace)
         mark = _mark(texts)
 
@@ -77,7 +77,7 @@ class LlmJudge:
             model=self.model,
             messages=(
                 PromptMessage(role="system", content=instructions),
-                # In one pass: what looks like a placeholder in a text of the trace stays as it is.
+                # A single pass, so that placeholders inside the texts of the trace stay as they are.
                 PromptMessage(role="user", content=_PLACEHOLDER.sub(marked, self.prompt)),
             ),
             temperature=self.temperature,
@@ -86,17 +86,17 @@ class LlmJudge:
         return (request,)
 
     def read(self, trace: Trace, answers: Sequence[ModelAnswer]) -> JudgeScore:  # noqa: ARG002
-        """The score and the reason. Raises: `JudgeError` unless the answer holds just one score,
-        a number in its range.
+        """The score and the reason. Raises: `JudgeError` unless the answer has exactly one score
+        that is a number.
         """
         answer = answers[0]
         if not isinstance(answer, ChatAnswer) or answer.content is None:
             refusal = answer.refusal if isinstance(answer, ChatAnswer) else None
-            raise JudgeError(f"the judge refused: {refusal or 'it wrote nothing'}")
+            raise JudgeError(f"the judge refused: {refusal or 'the answer is empty'}")
         verdict = parse_verdict(answer.content)
         score, reason = verdict["score"], verdict.get("reason")
         if isinstance(score, bool) or not isinstance(score, int | float):
-            raise JudgeError(f"the score is {score!r:.80}, which is no number")
+            raise JudgeError(f"the score is {score!r:.80}, which is not a number")
         return JudgeScore(score, reason if isinstance(reason, str) else None)
 
     def compute(self, trace: Trace) -> float:
@@ -112,9 +112,9 @@ def llm_judge(
     maximum: float = 1.0,
     temperature: float = 0.0,
 ) -> MetricProvider:
-    """A judge; each `name` is a column of its own, `LLM_JUDGE["name"]`, with its own prompt.
+    """A judge; each `name` is a separate column `LLM_JUDGE["name"]` with its own prompt.
 
-    Raises: Invalid for options that make no judge.
+    Raises: Invalid for inconsistent options.
     """
     _check_options(name, prompt, minimum, maximum, temperature)
     template = prompt or DEFAULT_PROMPT
@@ -126,7 +126,7 @@ def llm_judge(
         temperature=float(temperature),
         spec=MetricSpec(
             key=f"LLM_JUDGE{named}",
-            description="Score that a model gives by the rules of a prompt",
+            description="Score by a model according to a prompt",
             source="Zheng et al. 2023, Judging LLM-as-a-Judge; single answer, with a reference",
             version=version_with(
                 VERSION,
@@ -155,8 +155,8 @@ def _check_options(
         )
     if prompt and "{output}" not in prompt:
         raise Invalid(
-            "the prompt of LLM_JUDGE needs {output}, the place of the text to judge; {input} and"
-            " {expected} may stand in it, too.",
+            "the prompt of LLM_JUDGE needs the placeholder {output} for the text to judge; {input}"
+            " and {expected} are optional.",
             code="invalid-metric-option",
         )
     if minimum >= maximum:
@@ -172,7 +172,7 @@ def _check_options(
 
 
 def _needs(prompt: str) -> frozenset[Need]:
-    """A trace that lacks the expected text is skipped when the prompt wants it."""
+    """The texts without which a trace is skipped: the expected one only if the prompt uses it."""
     expected = {Need.EXPECTED_OUTPUT} if "{expected}" in prompt else set()
     return frozenset({Need.OUTPUT, *expected})
 
@@ -182,15 +182,15 @@ def _texts(trace: Trace) -> dict[str, str | None]:
 
 
 def _mark(texts: Mapping[str, str | None]) -> str:
-    """A word that none of the texts can hold: whoever writes it in changes it."""
+    """A marker that no text can contain: a text with the marker would have another digest."""
     document = json.dumps(texts, sort_keys=True)
     return f"text-{hashlib.sha256(document.encode()).hexdigest()[:16]}"
 
 
 def parse_verdict(content: str) -> Mapping[str, Any]:
-    """The one JSON object with a score in what a judge wrote; prose or a fence may stand around it.
+    """The only JSON object with a score in the text of a judge, with or without text around it.
 
-    Raises: `JudgeError` where there is none, or several: one may be a quotation of the trace.
+    Raises: `JudgeError` for none or several, because one of them may be a quotation of the trace.
     """
     documents = [document for document in _objects(content) if "score" in document]
     if len(documents) != 1:
@@ -200,7 +200,7 @@ def parse_verdict(content: str) -> Mapping[str, Any]:
 
 
 def _objects(content: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects that stand in a text, not those within them, from the left."""
+    """The outermost JSON objects in a text, from left to right."""
     at = content.find("{")
     while at >= 0:
         try:
@@ -216,7 +216,7 @@ def _objects(content: str) -> Iterator[dict[str, Any]]:
 def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise ValueError("a key stands twice in one object")
+        raise ValueError("an object has a duplicate key")
     return members
 
 

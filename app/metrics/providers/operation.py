@@ -1,4 +1,4 @@
-"""What an answer took: time, money, tokens, tools, turns. A failure takes them, too."""
+"""Operational metrics: latency, cost, tokens, tool calls and turns, also of failed traces."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ SOURCE = "the trace itself"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFigure:
-    """A figure of the trace; one that its source does not tell is skipped, never read as zero."""
+    """A number of the trace; skipped when its source does not report it, never read as zero."""
 
     spec: MetricSpec
     read: Callable[[Trace], float | None]
@@ -23,7 +23,7 @@ class TraceFigure:
     def compute(self, trace: Trace) -> float:
         figure = self.read(trace)
         if figure is None:
-            raise ValueError(f"the trace does not tell its {self.spec.key}")
+            raise ValueError(f"the trace has no {self.spec.key}")
         return figure
 
 
@@ -36,7 +36,7 @@ def figure_metric(
     maximum: float | None = None,
     direction: Direction = Direction.LOWER_IS_BETTER,
 ) -> MetricFactory:
-    """A factory of a metric that reads one figure, from 0 on, of every trace that tells it."""
+    """A factory of a metric that reads one non-negative number of a trace."""
     spec = MetricSpec(
         key=key,
         description=description,
@@ -70,40 +70,42 @@ def _tool_call_success_rate(trace: Trace) -> float | None:
 
 METRICS.register(
     "LATENCY_MS",
-    figure_metric(
-        "LATENCY_MS", "Time from question to answer", "ms", lambda trace: trace.latency_ms
-    ),
+    figure_metric("LATENCY_MS", "Time from input to answer", "ms", lambda trace: trace.latency_ms),
     aliases=["LATENCY"],
 )
 METRICS.register(
     "COST_USD",
     figure_metric(
-        "COST_USD", "What the model calls of the agent cost", "USD", lambda trace: trace.cost_usd
+        "COST_USD", "Cost of the agent's model calls", "USD", lambda trace: trace.cost_usd
     ),
 )
 METRICS.register(
     "INPUT_TOKENS",
     figure_metric(
-        "INPUT_TOKENS", "Tokens that the model read", "tokens", lambda trace: trace.input_tokens
+        "INPUT_TOKENS",
+        "Input tokens of the agent's model",
+        "tokens",
+        lambda trace: trace.input_tokens,
     ),
 )
 METRICS.register(
     "OUTPUT_TOKENS",
     figure_metric(
-        "OUTPUT_TOKENS", "Tokens that the model wrote", "tokens", lambda trace: trace.output_tokens
+        "OUTPUT_TOKENS",
+        "Output tokens of the agent's model",
+        "tokens",
+        lambda trace: trace.output_tokens,
     ),
 )
 METRICS.register(
     "TOTAL_TOKENS",
-    figure_metric(
-        "TOTAL_TOKENS", "INPUT_TOKENS and OUTPUT_TOKENS together", "tokens", _total_tokens
-    ),
+    figure_metric("TOTAL_TOKENS", "Sum of INPUT_TOKENS and OUTPUT_TOKENS", "tokens", _total_tokens),
 )
 METRICS.register(
     "TOOL_CALLS",
     figure_metric(
         "TOOL_CALLS",
-        "How many tools the agent called",
+        "Number of tool calls of the agent",
         "calls",
         _tool_calls,
         direction=Direction.NEITHER,
@@ -113,7 +115,7 @@ METRICS.register(
     "TOOL_CALL_SUCCESS_RATE",
     figure_metric(
         "TOOL_CALL_SUCCESS_RATE",
-        "Share of the tool calls that succeeded",
+        "Share of successful tool calls",
         "ratio",
         _tool_call_success_rate,
         maximum=1.0,
@@ -123,6 +125,6 @@ METRICS.register(
 METRICS.register(
     "TURNS",
     figure_metric(
-        "TURNS", "How many times the model was asked", "turns", lambda trace: trace.turns
+        "TURNS", "Number of model calls of the agent", "turns", lambda trace: trace.turns
     ),
 )

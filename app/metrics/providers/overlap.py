@@ -1,4 +1,4 @@
-"""Common words and equality: what an extractive answer is judged by; and the same of labels."""
+"""ACCURACY, PRECISION, RECALL and F1_SCORE: of words, or of labels with the option `labels`."""
 
 from app.metrics.confusion import LabelAverage, LabelStatistic
 from app.metrics.label_metric import label_metric
@@ -11,13 +11,13 @@ SQUAD = "Rajpurkar et al. 2016 and 2018 (SQuAD evaluation): words as multisets"
 
 
 def accuracy(*, labels: LabelAverage = "", positive: str = "") -> MetricProvider:
-    """1 when the output is the expected text, else 0."""
+    """1 when the output equals the expected text except for case and white space, else 0."""
     if labels or positive:
         return label_metric("ACCURACY", LabelStatistic.ACCURACY, labels, positive)
     return TextMetric(
         spec=MetricSpec(
             key="ACCURACY",
-            description="1 when both texts are equal but for case and blanks, else 0",
+            description="1 when both texts are equal except for case and white space, else 0",
             source="Unicode 15 §3.13 D145, canonical caseless match",
             worst=0.0,
             needs=BOTH_TEXTS,
@@ -27,21 +27,21 @@ def accuracy(*, labels: LabelAverage = "", positive: str = "") -> MetricProvider
 
 
 def precision(*, labels: LabelAverage = "", positive: str = "") -> MetricProvider:
-    """The share of the output's words that the expected text holds."""
+    """The share of the output's words that are in the expected text."""
     if labels or positive:
         return label_metric("PRECISION", LabelStatistic.PRECISION, labels, positive)
     return TextMetric(
-        spec=_spec("PRECISION", "Share of the output's words that are expected"),
+        spec=_spec("PRECISION", "Share of the output's words that are in the expected text"),
         score=_precision,
     )
 
 
 def recall(*, labels: LabelAverage = "", positive: str = "") -> MetricProvider:
-    """The share of the expected words that the output holds."""
+    """The share of the expected words that are in the output."""
     if labels or positive:
         return label_metric("RECALL", LabelStatistic.RECALL, labels, positive)
     return TextMetric(
-        spec=_spec("RECALL", "Share of the expected words that the output holds"), score=_recall
+        spec=_spec("RECALL", "Share of the expected words that are in the output"), score=_recall
     )
 
 

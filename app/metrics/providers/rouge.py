@@ -1,4 +1,4 @@
-"""ROUGE: how much of the expected text's words an output holds, as F1 of precision and recall."""
+"""ROUGE-1, ROUGE-2 and ROUGE-L: F1 of the words that an output shares with the expected text."""
 
 from app.metrics.registry import METRICS, version_with
 from app.metrics.text_metric import BOTH_TEXTS, TextMetric
@@ -25,7 +25,7 @@ def rouge_l(*, use_stemmer: bool = False) -> TextMetric:
 
 
 def rouge_1(*, use_stemmer: bool = False) -> TextMetric:
-    """F1 of the common words, each counted at most as often as the expected text holds it."""
+    """F1 of the common words, each counted at most as often as in the expected text."""
     count = stemmed_rouge_counts if use_stemmer else rouge_counts
 
     def score(expected: str, output: str) -> float:
@@ -39,7 +39,7 @@ def rouge_1(*, use_stemmer: bool = False) -> TextMetric:
 
 
 def rouge_2(*, use_stemmer: bool = False) -> TextMetric:
-    """F1 of the common pairs of neighbouring words; 0 when either text has fewer than two words."""
+    """F1 of the common bigrams; 0 when either text has fewer than two words."""
     count = stemmed_rouge_counts if use_stemmer else rouge_counts
 
     def score(expected: str, output: str) -> float:
@@ -47,7 +47,7 @@ def rouge_2(*, use_stemmer: bool = False) -> TextMetric:
         return _f1(counts.pairs, counts.expected_length + counts.output_length - 2)
 
     return TextMetric(
-        spec=_spec("ROUGE_2", "ROUGE-2: F1 of the common pairs of neighbouring words", use_stemmer),
+        spec=_spec("ROUGE_2", "ROUGE-2: F1 of the common bigrams", use_stemmer),
         score=score,
     )
 
@@ -63,9 +63,9 @@ def _spec(key: str, description: str, use_stemmer: bool) -> MetricSpec:  # noqa:
     )
 
 
-def _f1(common: int, both: int) -> float:
-    """F1 of what two texts have in common; `both` is what they have together."""
-    return 2 * common / both if common else 0.0
+def _f1(common: int, total: int) -> float:
+    """F1 of the common units; `total` is the number of units of both texts."""
+    return 2 * common / total if common else 0.0
 
 
 METRICS.register("ROUGE", rouge_l)

@@ -1,4 +1,4 @@
-"""Scores that came with the traces: somebody else's judgement, taken as it is."""
+"""SCORE: scores that the source delivered with the traces."""
 
 import json
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from app.traces.types import Trace
 
 @dataclass(frozen=True, slots=True)
 class TraceScore:
-    """One score by its name; a trace without it is skipped."""
+    """A score by name; a trace without it is skipped."""
 
     name: str
     spec: MetricSpec
@@ -25,7 +25,7 @@ class TraceScore:
 def score(*, name: str = "") -> MetricProvider:
     spec = MetricSpec(
         key=f"SCORE[{json.dumps(name, ensure_ascii=False)}]",
-        description="A score that came with the trace, by its name (option `name`).",
+        description="A score that was delivered with the trace, by its name (option `name`).",
         source="the trace itself",
         unit="score",
         minimum=None,

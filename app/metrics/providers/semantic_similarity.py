@@ -1,4 +1,4 @@
-"""How near two texts are in meaning: the angle between the vectors that a model makes of them."""
+"""SEMANTIC_SIMILARITY: cosine of the embeddings of two texts."""
 
 import math
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class SemanticSimilarity:
         return trace.expected_output is not None and trace.output is not None
 
     def requests(self, trace: Trace) -> Sequence[EmbeddingRequest]:
-        """Both texts; nothing where they are equal or one is blank, which no model makes better."""
+        """Requests for both texts; none when they are equal or one is blank: the value is known."""
         texts = _texts(trace)
         if texts[0] == texts[1] or not all(texts):
             return ()
@@ -48,7 +48,7 @@ def semantic_similarity(*, model: str = "") -> MetricProvider:
         model,
         MetricSpec(
             key="SEMANTIC_SIMILARITY",
-            description="Cosine of the embeddings of both texts; a negative one is 0",
+            description="Cosine of the embeddings of both texts; negative values become 0",
             source="Salton and McGill 1983, cosine of two vectors; the vectors are the model's",
             version=version_with("1", model=model),
             worst=0.0,
@@ -63,7 +63,7 @@ def _texts(trace: Trace) -> tuple[str, str]:
 
 def _vector(answer: ModelAnswer) -> Sequence[float]:
     if not isinstance(answer, EmbeddingAnswer):
-        raise JudgeError("the model answered with something else than a vector")
+        raise JudgeError("the model returned no vector")
     return answer.vector
 
 
@@ -74,7 +74,7 @@ def cosine(first: Sequence[float], other: Sequence[float]) -> float:
     """
     length = math.hypot(*first) * math.hypot(*other)
     if not length:
-        raise JudgeError("the model answered with a vector of zeros")
+        raise JudgeError("the model returned a vector of zeros")
     return min(1.0, max(-1.0, math.fsum(map(mul, first, other)) / length))
 
 

@@ -1,4 +1,4 @@
-"""How well a task in a sandbox was done, as the harness that ran it has checked."""
+"""TASK_SCORE, TASK_PASSED and NATURAL_STOP: results of the bash harness."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,9 @@ from app.traces.types import Trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskScoreMetric:
-    """What the harness found of an attempt, one that ran out of time included; a trace of another
-    origin, or one that could not be checked, is skipped.
+    """A score that the harness stored in the trace, also after a timeout.
+
+    Traces of other sources, and those that were not checked, are skipped.
     """
 
     spec: MetricSpec
@@ -34,13 +35,16 @@ def _figure(key: str, description: str) -> MetricFactory:
 
 
 METRICS.register(
-    "TASK_SCORE", _figure("TASK_SCORE", "Share of the weight of a task's checks that were met")
+    "TASK_SCORE",
+    _figure("TASK_SCORE", "Passed checks of the task, as a share of the weight of all"),
 )
 METRICS.register(
     "TASK_PASSED",
-    _figure("TASK_PASSED", "1 when every check of the task was met, else 0; its mean is the rate"),
+    _figure(
+        "TASK_PASSED", "1 when every check of the task passed, else 0; the mean is the pass rate"
+    ),
 )
 METRICS.register(
     "NATURAL_STOP",
-    _figure("NATURAL_STOP", "1 when the model ended the task by itself, 0 at a limit"),
+    _figure("NATURAL_STOP", "1 when the model ended the task itself, 0 when a limit ended it"),
 )
