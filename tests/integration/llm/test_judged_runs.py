@@ -157,7 +157,7 @@ def test_a_judge_error_is_no_score_and_counts_as_an_error(service: Service, mode
     assert [row["values"]["LLM_JUDGE"] for row in rows] == [1.0, None, None, None, 0.5, 1.0]
     found = [row["missing"]["LLM_JUDGE"] for row in rows[1:4]]
     assert [each["failed"] for each in found] == ["JUDGE_ERROR"] * 3
-    assert "which is no number" in found[0]["detail"]
+    assert "which is not a number" in found[0]["detail"]
     assert "not in [0.0, 1.0]" in found[1]["detail"]
     assert "I cannot say." in found[2]["detail"]
     assert (run["validity"], run["errorShare"]) == ("VALID", 0.5)

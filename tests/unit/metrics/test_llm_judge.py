@@ -131,14 +131,14 @@ def test_one_object_with_a_score_is_read_whatever_stands_around_it(content: str)
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ("", "refused: it wrote nothing"),
+        ("", "refused: the answer is empty"),
         ("It is good.", "no JSON object with a score: 'It is good.'"),
         ('{"reason": "so", "scor', "no JSON object with a score"),
         ("[0.5]", "no JSON object with a score"),
         ("0.5", "no JSON object with a score"),
-        ('{"score": "0.5"}', "the score is '0.5', which is no number"),
-        ('{"score": true}', "the score is True, which is no number"),
-        ('{"score": null}', "the score is None, which is no number"),
+        ('{"score": "0.5"}', "the score is '0.5', which is not a number"),
+        ('{"score": true}', "the score is True, which is not a number"),
+        ('{"score": null}', "the score is None, which is not a number"),
         ('{"score": 1, "score": 0}', "no JSON object with a score"),
         ('{"score": 1.01}', "OUT_OF_RANGE: 1.01 is not in [0.0, 1.0]"),
         ('{"score": -1}', "OUT_OF_RANGE"),

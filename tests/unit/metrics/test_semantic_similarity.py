@@ -134,7 +134,7 @@ def test_a_negative_cosine_is_zero() -> None:
     [
         ((vector(1, 0), vector(1, 0, 0)), "the vectors have 2 and 3 numbers"),
         ((vector(0, 0), vector(1, 0)), "a vector of zeros"),
-        ((ChatAnswer(content="1 0"), vector(1, 0)), "something else than a vector"),
+        ((ChatAnswer(content="1 0"), vector(1, 0)), "the model returned no vector"),
     ],
 )
 def test_answers_that_are_no_vectors_of_one_space_are_judge_errors(
