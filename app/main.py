@@ -142,8 +142,8 @@ def serve_api(settings: Settings) -> None:
 
 def operation_id(route: APIRoute) -> str:
     """`list_agents` is `listAgents` to those who generate clients."""
-    first, *rest = route.name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    first, *other_words = route.name.split("_")
+    return first + "".join(word.capitalize() for word in other_words)
 
 
 @cache

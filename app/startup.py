@@ -162,7 +162,7 @@ def _configured_master_key(settings: Settings) -> str | None:
         return key.get_secret_value().strip() or None if key else None
     if key is not None:
         raise BadMasterKey("both MOSAICO_MASTER_KEY and MOSAICO_MASTER_KEY_FILE are set; unset one")
-    found = read_secret_file(path, mounted=True)
-    if not found:
+    key_text = read_secret_file(path, mounted=True)
+    if not key_text:
         raise BadMasterKey(f"{path}, named by MOSAICO_MASTER_KEY_FILE, holds no key; {KEY_HINT}")
-    return found
+    return key_text

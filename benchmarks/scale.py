@@ -9,10 +9,10 @@ from datetime import datetime
 from statistics import median
 from typing import Final, NamedTuple
 
-from benchmarks.house import house_of_workers
+from benchmarks.deployment import deployment_with_workers
 from benchmarks.rows import BenchRow
 from benchmarks.traces import long_pair
-from tests.support.house import House
+from tests.support.deployment import Deployment
 from tests.support.processes import Program
 from tests.support.service import JSON
 
@@ -38,14 +38,14 @@ class Taken(NamedTuple):
 
 
 def measure() -> Iterator[BenchRow]:
-    with house_of_workers() as house:
-        house.service.benchmark("scale")
+    with deployment_with_workers() as deployment:
+        deployment.service.benchmark("scale")
         alone, together = [], []
         for number in range(ROUNDS):
-            alone.append(_with_workers(house, 1, f"one-{number}"))
-            together.append(_with_workers(house, 2, f"two-{number}"))
+            alone.append(_with_workers(deployment, 1, f"one-{number}"))
+            together.append(_with_workers(deployment, 2, f"two-{number}"))
         yield _second_worker(alone, together)
-        yield _unchanged(house)
+        yield _unchanged(deployment)
 
 
 def _second_worker(alone: list[Taken], together: list[Taken]) -> BenchRow:
@@ -63,11 +63,11 @@ def _second_worker(alone: list[Taken], together: list[Taken]) -> BenchRow:
     )
 
 
-def _unchanged(house: House) -> BenchRow:
+def _unchanged(deployment: Deployment) -> BenchRow:
     """A run, and the same once more."""
-    workers = _start(house, 1)
-    _upload(house, "again", TRACES)
-    first, again = _run(house, "again"), _run(house, "again")
+    workers = _start(deployment, 1)
+    _upload(deployment, "again", TRACES)
+    first, again = _run(deployment, "again"), _run(deployment, "again")
     _stop(workers)
     computed, ratio = again.run["metricsComputed"], again.whole_s / first.whole_s
     return BenchRow(
@@ -80,19 +80,19 @@ def _unchanged(house: House) -> BenchRow:
     )
 
 
-def _with_workers(house: House, count: int, name: str) -> Taken:
+def _with_workers(deployment: Deployment, count: int, name: str) -> Taken:
     """A run of traces that nobody measured, by workers that are warm."""
-    workers = _start(house, count)
-    _upload(house, f"{name}-warm", WARM_UP_TRACES)
-    _run(house, f"{name}-warm")
-    _upload(house, name, TRACES)
-    timing = _run(house, name)
+    workers = _start(deployment, count)
+    _upload(deployment, f"{name}-warm", WARM_UP_TRACES)
+    _run(deployment, f"{name}-warm")
+    _upload(deployment, name, TRACES)
+    timing = _run(deployment, name)
     _stop(workers)
     return timing
 
 
-def _start(house: House, count: int) -> list[Program]:
-    return house.programs.workers(count, MOSAICO_METRIC_PROCESSES="1")
+def _start(deployment: Deployment, count: int) -> list[Program]:
+    return deployment.programs.workers(count, MOSAICO_METRIC_PROCESSES="1")
 
 
 def _stop(workers: list[Program]) -> None:
@@ -102,14 +102,14 @@ def _stop(workers: list[Program]) -> None:
         worker.ended()
 
 
-def _upload(house: House, name: str, count: int) -> None:
+def _upload(deployment: Deployment, name: str, count: int) -> None:
     traces = ({**long_pair(number), "input": name} for number in range(count))
-    house.service.upload(traces, run_name=name)
+    deployment.service.upload(traces, run_name=name)
 
 
-def _run(house: House, name: str) -> Taken:
-    started = house.service.start(benchmarkId="scale", runName=name)
-    run = house.completed(started["id"])
+def _run(deployment: Deployment, name: str) -> Taken:
+    started = deployment.service.start(benchmarkId="scale", runName=name)
+    run = deployment.completed_run(started["id"])
     began, ended = (datetime.fromisoformat(run[key]) for key in ("startedAt", "completedAt"))
-    scoring_s = float(house.rows.value(SCORING_S, run["id"]))
+    scoring_s = float(deployment.rows.value(SCORING_S, run["id"]))
     return Taken(run, (ended - began).total_seconds(), scoring_s)

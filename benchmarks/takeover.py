@@ -5,18 +5,18 @@ A new worker is started at the moment of the kill; undisturbed, the run takes ab
 
 from collections.abc import Iterator
 
-from benchmarks.house import house_of_workers
+from benchmarks.deployment import deployment_with_workers
 from benchmarks.rows import BenchRow
-from tests.support.kills import STEPS, kill_in, undisturbed
+from tests.support.kills import STEPS, kill_in, run_undisturbed
 
 GOAL_S = 15.0
 
 
 def measure() -> Iterator[BenchRow]:
     """A worker is killed that is in each step of a run at once, of as many runs."""
-    with house_of_workers() as house:
+    with deployment_with_workers() as deployment:
         steps = tuple(step for step in STEPS if step != "writing back")  # the run is complete then
-        seconds = kill_in(house, steps, undisturbed(house))
+        seconds = kill_in(deployment, steps, run_undisturbed(deployment))
     for step, taken_s in seconds.items():
         yield BenchRow(
             f"R1 {step}",

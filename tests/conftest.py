@@ -16,8 +16,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 gc.set_threshold(50_000, 20, 20)
 
 # How long an example takes says how busy the machine is, and nothing about the code.
-settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("house")
+settings.register_profile("deployment", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("deployment")
 
 
 def pytest_configure(config: pytest.Config) -> None:

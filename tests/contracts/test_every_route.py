@@ -46,8 +46,8 @@ every_route = pytest.mark.parametrize("route", ROUTES, ids=route_id)
 
 def roles(dependant: Any) -> list[str]:
     """The roles that a route asks for, in its own and its routers' dependencies."""
-    found = [dependant.call.role] if isinstance(dependant.call, RoleRequirement) else []
-    return found + [role for inner in dependant.dependencies for role in roles(inner)]
+    own_roles = [dependant.call.role] if isinstance(dependant.call, RoleRequirement) else []
+    return own_roles + [role for inner in dependant.dependencies for role in roles(inner)]
 
 
 def is_signed(dependant: Any) -> bool:

@@ -69,15 +69,15 @@ def measured(trace: Trace, provider: MetricProvider) -> TraceMeasurements:
     """The row of a trace; a model that is asked answers as well as one can."""
     if not isinstance(provider, RemoteMetric):
         return measure(trace, [provider])
-    [asked] = provider_requests(provider, [trace])
-    if isinstance(asked, list):
-        answers = tuple(answer_to(request, provider.spec) for request in asked)
-        [(found, _)] = provider_verdicts(provider, [AnsweredTrace(trace, answers)])
+    [requests] = provider_requests(provider, [trace])
+    if isinstance(requests, list):
+        answers = tuple(answer_to(request, provider.spec) for request in requests)
+        [(measurement, _)] = provider_verdicts(provider, [AnsweredTrace(trace, answers)])
     else:
-        found = asked
-    if isinstance(found, float):
-        return TraceMeasurements(trace.trace_id, (found,), {})
-    return TraceMeasurements(trace.trace_id, (None,), {provider.spec.key: found})
+        measurement = requests
+    if isinstance(measurement, float):
+        return TraceMeasurements(trace.trace_id, (measurement,), {})
+    return TraceMeasurements(trace.trace_id, (None,), {provider.spec.key: measurement})
 
 
 def answer_to(request: ModelRequest, spec: MetricSpec) -> ModelAnswer:
@@ -165,12 +165,12 @@ def variants(key: str) -> Iterator[MetricProvider]:
 
 
 def test_every_option_changes_the_version_or_the_column(key: str, provider: MetricProvider) -> None:
-    seen = {(provider.spec.key, provider.spec.version)}
+    names_and_versions = {(provider.spec.key, provider.spec.version)}
     for other in variants(key):
         named = (other.spec.key, other.spec.version)
-        assert named not in seen
-        seen.add(named)
-    assert len(seen) > 1 or not options_of(METRICS.get(key))
+        assert named not in names_and_versions
+        names_and_versions.add(named)
+    assert len(names_and_versions) > 1 or not options_of(METRICS.get(key))
 
 
 def test_a_metric_with_options_keeps_its_promises_too(key: str) -> None:
@@ -182,16 +182,16 @@ def test_a_metric_with_options_keeps_its_promises_too(key: str) -> None:
 def test_the_value_of_a_run_is_the_same_however_its_traces_are_cut(
     key: str, provider: MetricProvider
 ) -> None:
-    for one in (provider, *variants(key)):
-        if isinstance(one, RunMetric):
-            rows = [measure(trace, [one]) for trace in traces()]
+    for variant in (provider, *variants(key)):
+        if isinstance(variant, RunMetric):
+            rows = [measure(trace, [variant]) for trace in traces()]
             column = [row.values[0] for row in rows]
-            whole = summarize_with(one, column, traces())
+            whole_summary = summarize_with(variant, column, traces())
             parts = [
-                summarize_with(one, column[start : start + 7], traces()[start : start + 7])
+                summarize_with(variant, column[start : start + 7], traces()[start : start + 7])
                 for start in range(0, len(column), 7)
             ]
-            value = run_value(one, whole)
+            value = run_value(variant, whole_summary)
             assert value is None or isinstance(value, float)
-            assert run_value(one, merge_with(one, parts)) == value
-            assert run_value(one, merge_with(one, parts[::-1])) == value
+            assert run_value(variant, merge_with(variant, parts)) == value
+            assert run_value(variant, merge_with(variant, parts[::-1])) == value

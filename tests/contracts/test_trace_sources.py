@@ -107,9 +107,9 @@ def test_reading_goes_on_after_any_page_with_the_same_traces(
     query = case.fill(service_resources, [{"traceId": f"t-{n}"} for n in range(COUNT)])
     spec = TRACE_SOURCES.get(case.name)
     pages = list(spec.open(service_resources).pages(query, None))
-    for place, page in enumerate(pages[:-1], start=1):
+    for page_number, page in enumerate(pages[:-1], start=1):
         again = list(spec.open(service_resources).pages(query, page.cursor))
-        assert again == pages[place:]
+        assert again == pages[page_number:]
 
 
 @every_source

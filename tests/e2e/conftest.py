@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.house import House, house_of
+from tests.support.deployment import Deployment, deployed_service
 from tests.support.service import Service
 
 
 @pytest.fixture
-def house(service: Service, tmp_path: Path) -> Iterator[House]:
-    with house_of(service, tmp_path) as house:
-        yield house
+def deployment(service: Service, tmp_path: Path) -> Iterator[Deployment]:
+    with deployed_service(service, tmp_path) as deployment:
+        yield deployment

@@ -8,7 +8,7 @@ import pytest
 
 from app.core.encryption import SecretBox
 from app.core.resources import Resources
-from tests.support.house import House
+from tests.support.deployment import Deployment
 from tests.support.langfuse import StandIn, stand_in
 from tests.support.langfuse.mishaps import Hang
 from tests.support.processes import MASTER_KEY, until
@@ -28,10 +28,12 @@ def langfuse() -> Iterator[StandIn]:
         yield running
 
 
-def test_no_page_that_was_stored_is_asked_for_again(house: House, langfuse: StandIn) -> None:
+def test_no_page_that_was_stored_is_asked_for_again(
+    deployment: Deployment, langfuse: StandIn
+) -> None:
     langfuse.experiment(items=450)
     langfuse.inject(Hang(), path=ROWS, on={4})
-    house.service.patch(
+    deployment.service.patch(
         "/agents/agent-001",
         {
             "langfuseUrl": langfuse.url,
@@ -39,22 +41,22 @@ def test_no_page_that_was_stored_is_asked_for_again(house: House, langfuse: Stan
             "langfuseSecretKey": langfuse.secret_key,
         },
     )
-    house.service.benchmark("in-langfuse", source="langfuse", metrics=["ACCURACY"])
-    victim = house.programs.worker(MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8")
-    run_id = house.service.start(benchmarkId="in-langfuse")["id"]
+    deployment.service.benchmark("in-langfuse", source="langfuse", metrics=["ACCURACY"])
+    victim = deployment.programs.worker(MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8")
+    run_id = deployment.service.start(benchmarkId="in-langfuse")["id"]
 
     def hangs_after_three_pages() -> bool:
-        stored = house.rows.value("SELECT coalesce(max(trace_count), 0) FROM collections")
+        stored = deployment.rows.value("SELECT coalesce(max(trace_count), 0) FROM collections")
         return bool(stored == 300 and len(langfuse.asked_for(ROWS)) == 4)
 
     until(hangs_after_three_pages, what=victim.log)
     victim.kill()
-    house.rows.age_heartbeats()
-    house.programs.worker(MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8")
+    deployment.rows.age_heartbeats()
+    deployment.programs.worker(MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8")
 
-    run = house.completed(run_id)
+    run = deployment.completed_run(run_id)
     assert (run["tracesTotal"], run["tracesProcessed"]) == (450, 450)
-    assert house.rows.value("SELECT count(DISTINCT trace_id) FROM collected_traces") == 450
+    assert deployment.rows.value("SELECT count(DISTINCT trace_id) FROM collected_traces") == 450
     answered = Counter(
         (one.path, *sorted(one.parameters.items())) for one in langfuse.asked if one.status
     )

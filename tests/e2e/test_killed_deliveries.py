@@ -16,7 +16,7 @@ from app.core.resources import Resources
 from tests.integration.notifications.conftest import Receiver, receiving
 from tests.support.processes import MASTER_KEY, Program, Programs, programs, until
 from tests.support.service import JSON, Service, pair
-from tests.support.stored import Lock, Rows
+from tests.support.stored import DatabaseReader, HeldLock
 
 ROUNDS = 100
 DELIVERY = "NEW.task_name = 'notifications.deliver' AND NEW.lock = 'notifications: {host}'"
@@ -87,7 +87,7 @@ class Scene:
 
     service: Service
     programs: Programs
-    rows: Rows
+    rows: DatabaseReader
     receivers: Mapping[str, Receiver]
 
     def worker(self) -> Program:
@@ -111,8 +111,8 @@ def service_resources(service_resources: Resources) -> Resources:
 @pytest.fixture
 def scenario(service: Service, tmp_path: Path) -> Iterator[Scene]:
     url = service.resources.db.url
-    rows = Rows(url)
-    rows.do(STAND_STILL)
+    rows = DatabaseReader(url)
+    rows.execute(STAND_STILL)
     service.benchmark(metrics=["EXACT_MATCH"])
     service.upload([pair(1, "yes", "no")])
     for point in POINTS:
@@ -152,7 +152,7 @@ def rule_at(scenario: Scene, point: str, number: int) -> Told:
 
 
 @contextmanager
-def stop_at(rows: Rows, outcome: Told) -> Iterator[Lock | None]:
+def stop_at(rows: DatabaseReader, outcome: Told) -> Iterator[HeldLock | None]:
     """Keep whoever comes to a point there; None where it is the recipient who does so."""
     point = POINTS[outcome.point]
     if point.write is None:
@@ -160,16 +160,16 @@ def stop_at(rows: Rows, outcome: Told) -> Iterator[Lock | None]:
         return
     trigger = f'"stop {outcome.point}"'
     where = point.condition.format(rule=outcome.rule, endpoint=outcome.endpoint, host=outcome.host)
-    rows.do(
+    rows.execute(
         f"CREATE TRIGGER {trigger} BEFORE {point.write} FOR EACH ROW"
         f" WHEN ({where}) EXECUTE FUNCTION stand_still('{outcome.point}')"
     )
     with rows.locked(outcome.point) as lock:
         yield lock
-    rows.do(f"DROP TRIGGER {trigger} ON {point.write.split()[-1]}")
+    rows.execute(f"DROP TRIGGER {trigger} ON {point.write.split()[-1]}")
 
 
-def stands(outcome: Told, lock: Lock | None) -> bool:
+def stands(outcome: Told, lock: HeldLock | None) -> bool:
     return lock.is_awaited() if lock else bool(outcome.receiver.calls)
 
 
@@ -213,9 +213,9 @@ def assert_told_once(scenario: Scene, outcome: Told) -> None:
 
 def forget_everything(scenario: Scene) -> None:
     """As if no round had been."""
-    scenario.rows.do("DELETE FROM alert_rules")
-    scenario.rows.do("DELETE FROM alert_events")
-    scenario.rows.do("DELETE FROM notifications")
+    scenario.rows.execute("DELETE FROM alert_rules")
+    scenario.rows.execute("DELETE FROM alert_events")
+    scenario.rows.execute("DELETE FROM notifications")
     for receiver in scenario.receivers.values():
         receiver.calls.clear()
         receiver.free.clear()

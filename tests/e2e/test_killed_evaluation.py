@@ -12,9 +12,9 @@ import pytest
 from app.core.encryption import SecretBox
 from app.core.resources import Resources
 from app.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
-from tests.support.house import House
+from tests.support.deployment import Deployment
 from tests.support.mcp_servers import FAULTS
-from tests.support.model_server import Asked, Said, model_server
+from tests.support.model_server import ReceivedRequest, ScriptedReply, model_server
 from tests.support.processes import LIVENESS_S, MASTER_KEY, children_of, lives, until
 from tests.support.service import JSON
 
@@ -47,18 +47,18 @@ def service_resources(service_resources: Resources) -> Resources:
     return dataclasses.replace(service_resources, secrets=SecretBox.from_keys([MASTER_KEY]))
 
 
-def test_no_finished_task_is_done_again(house: House, tmp_path: Path) -> None:
+def test_no_finished_task_is_done_again(deployment: Deployment, tmp_path: Path) -> None:
     """A bash evaluation and a file of ot-bench: of each the first six of two at a time are answered
     at once, its third task after the kill only.
     """
     (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in TASKS))
     killed = threading.Event()
 
-    def plan(asked: Asked) -> Said:
+    def plan(asked: ReceivedRequest) -> ScriptedReply:
         if asked.prompt in LATE:
             killed.wait(LIVENESS_S)
         message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text=asked.prompt),))
-        return Said(
+        return ScriptedReply(
             message=message, stop=StopReason.END, usage=Usage(input_tokens=10, output_tokens=1)
         )
 
@@ -71,27 +71,27 @@ def test_no_finished_task_is_done_again(house: House, tmp_path: Path) -> None:
             "bench.yaml": {"concurrency": 2},
         }
         for dataset, order in orders.items():
-            house.service.benchmark(
+            deployment.service.benchmark(
                 dataset, source="harness", datasetRef=dataset, harness=order, metrics=METRICS
             )
-        victim = house.programs.worker(**environment)
-        runs = [str(house.service.start(benchmarkId=dataset)["id"]) for dataset in orders]
+        victim = deployment.programs.worker(**environment)
+        runs = [str(deployment.service.start(benchmarkId=dataset)["id"]) for dataset in orders]
         stored = "SELECT count(*) FROM collections WHERE trace_count = 6"
-        until(lambda: house.rows.value(stored) == len(orders), what=victim.log)
-        until(lambda: set(LATE) <= {each.prompt for each in server.asked}, what=victim.log)
+        until(lambda: deployment.rows.value(stored) == len(orders), what=victim.log)
+        until(lambda: set(LATE) <= {each.prompt for each in server.requests}, what=victim.log)
         children = children_of(victim.pid)
         victim.kill()
         killed.set()
         until(lambda: not any(map(lives, children)), what="the servers of a killed worker end")
-        house.rows.age_heartbeats()
-        house.programs.worker(**environment)
-        completed = [house.completed(run_id) for run_id in runs]
+        deployment.rows.age_heartbeats()
+        deployment.programs.worker(**environment)
+        completed = [deployment.completed_run(run_id) for run_id in runs]
 
     for run in completed:
         assert (run["tracesTotal"], run["validity"]) == (7, "VALID")
-        metrics = house.service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+        metrics = deployment.service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
         found = {each["metric"]: each["sum"] for each in metrics}
         assert found == {"TASK_PASSED": 7, "INPUT_TOKENS": 70}
-    asked = Counter(each.prompt for each in server.asked)
+    asked = Counter(each.prompt for each in server.requests)
     assert {prompt: count for prompt, count in asked.items() if count > 1} == dict.fromkeys(LATE, 2)
     assert len(asked) == 2 * len(TASKS)

@@ -17,7 +17,7 @@ from app.core.encryption import SecretBox
 from app.core.resources import Resources
 from app.jobs.pool import ProcessPool
 from app.postgres.server import EmbeddedPostgres
-from tests.support.house import TRACES, House
+from tests.support.deployment import TRACES, Deployment
 from tests.support.processes import (
     Program,
     Programs,
@@ -29,7 +29,7 @@ from tests.support.processes import (
     until,
 )
 from tests.support.service import Service
-from tests.support.stored import Rows
+from tests.support.stored import DatabaseReader
 
 # One process of tests starts the tree, and once.
 pytestmark = pytest.mark.xdist_group("serve")
@@ -48,7 +48,7 @@ class Tree:
     programs: Programs
     port: int
     serve: Program
-    house: House
+    deployment: Deployment
 
     @property
     def data_dir(self) -> Path:
@@ -101,30 +101,30 @@ def tree(tmp_path_factory: pytest.TempPathFactory, metric_pool: ProcessPool) -> 
             base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False, timeout=30
         ) as client:
             service = Service(client=client, resources=resources, pool=metric_pool)
-            tree = Tree(commands, port, serve, House(service, commands, Rows(url)))
-            tree.house.benchmark()
+            tree = Tree(commands, port, serve, Deployment(service, commands, DatabaseReader(url)))
+            tree.deployment.benchmark()
             yield tree
         resources.db.dispose()
     EmbeddedPostgres(folder / "data").stop()
 
 
 @pytest.fixture
-def house(tree: Tree) -> House:
+def deployment(tree: Tree) -> Deployment:
     """The service of the tree, which runs."""
     if not tree.serve.runs:
         tree.again()
     until(tree.answers, what=tree.serve.log)
-    return tree.house
+    return tree.deployment
 
 
-def interrupted_run(house: House, name: str, interrupt: Callable[[], None]) -> str:
+def interrupted_run(deployment: Deployment, name: str, interrupt: Callable[[], None]) -> str:
     """A run in the middle of which something happens; its id once it has completed."""
-    house.upload(f"gate:{name}")
-    run_id = house.start(f"gate:{name}")
-    until(house.programs.gate(name).was_reached)
+    deployment.upload(f"gate:{name}")
+    run_id = deployment.start(f"gate:{name}")
+    until(deployment.programs.gate(name).was_reached)
     interrupt()
-    house.programs.gate(name).open()
-    house.completed(run_id)
+    deployment.programs.gate(name).open()
+    deployment.completed_run(run_id)
     return run_id
 
 
@@ -142,34 +142,34 @@ def restart(tree: Tree) -> None:
 
 
 def test_a_run_completes_although_its_database_is_killed_and_restarted(
-    tree: Tree, house: House
+    tree: Tree, deployment: Deployment
 ) -> None:
     def kill() -> None:
         os.kill(postmaster_of(tree), signal.SIGKILL)
         until(tree.answers, what=tree.serve.log)
 
     runs = [
-        interrupted_run(house, "killed-database", kill),
-        interrupted_run(house, "restarted-database", lambda: restart(tree)),
+        interrupted_run(deployment, "killed-database", kill),
+        interrupted_run(deployment, "restarted-database", lambda: restart(tree)),
     ]
 
-    killed, restarted = (house.rows.stored(run_id) for run_id in runs)
+    killed, restarted = (deployment.rows.stored(run_id) for run_id in runs)
     assert killed == restarted
     assert len({row[0] for row in killed.results}) == len(killed.results) == TRACES
 
 
 def test_a_killed_worker_of_the_tree_is_started_again_and_its_run_completes(
-    tree: Tree, house: House
+    tree: Tree, deployment: Deployment
 ) -> None:
     before = tree.child("worker")
 
-    interrupted_run(house, "killed-worker", lambda: os.kill(before, signal.SIGKILL))
+    interrupted_run(deployment, "killed-worker", lambda: os.kill(before, signal.SIGKILL))
 
     assert tree.child("worker") != before
     assert "restarting it" in tree.serve.log
 
 
-def test_a_killed_api_of_the_tree_answers_again(tree: Tree, house: House) -> None:
+def test_a_killed_api_of_the_tree_answers_again(tree: Tree, deployment: Deployment) -> None:
     before = tree.child("api")
 
     os.kill(before, signal.SIGKILL)
@@ -178,7 +178,7 @@ def test_a_killed_api_of_the_tree_answers_again(tree: Tree, house: House) -> Non
 
 
 def test_a_second_service_on_the_port_of_the_first_says_so_and_ends(
-    tree: Tree, house: House
+    tree: Tree, deployment: Deployment
 ) -> None:
     second = tree.programs.start("serve", MOSAICO_PORT=str(tree.port))
 
@@ -190,13 +190,13 @@ def test_a_second_service_on_the_port_of_the_first_says_so_and_ends(
 
 
 def test_a_second_service_shares_the_data_and_leaves_it_to_the_first(
-    tree: Tree, house: House
+    tree: Tree, deployment: Deployment
 ) -> None:
     port = free_port()
     second = started(tree.programs, port)
     agents = httpx.get(
         f"http://127.0.0.1:{port}/api/v1/agents",
-        headers=house.service.client.headers,
+        headers=deployment.service.client.headers,
         trust_env=False,
     )
     assert [agent["id"] for agent in agents.json()["items"]] == ["agent-001"]
@@ -207,7 +207,9 @@ def test_a_second_service_shares_the_data_and_leaves_it_to_the_first(
     assert tree.answers()
 
 
-def test_a_service_that_is_told_to_stop_leaves_no_process(tree: Tree, house: House) -> None:
+def test_a_service_that_is_told_to_stop_leaves_no_process(
+    tree: Tree, deployment: Deployment
+) -> None:
     children = children_of(tree.serve.pid)
     postmaster = postmaster_of(tree)
 
@@ -223,9 +225,9 @@ def test_a_service_that_is_told_to_stop_leaves_no_process(tree: Tree, house: Hou
 
 
 def test_the_children_of_a_killed_service_end_and_the_next_start_finds_the_data(
-    tree: Tree, house: House
+    tree: Tree, deployment: Deployment
 ) -> None:
-    run_id = interrupted_run(house, "before-the-kill", lambda: None)
+    run_id = interrupted_run(deployment, "before-the-kill", lambda: None)
     children, postmaster = children_of(tree.serve.pid), postmaster_of(tree)
 
     tree.serve.kill()
@@ -233,12 +235,12 @@ def test_the_children_of_a_killed_service_end_and_the_next_start_finds_the_data(
     until(lambda: not any(map(lives, children)), what=str(children))
     until(lambda: not lives(postmaster), what="the last child stops the database as it leaves")
     tree.again()
-    assert house.service.get(f"/benchmark-runs/{run_id}")["status"] == "COMPLETED"
+    assert deployment.service.get(f"/benchmark-runs/{run_id}")["status"] == "COMPLETED"
 
 
-def test_no_secret_is_in_the_log(tree: Tree, house: House) -> None:
+def test_no_secret_is_in_the_log(tree: Tree, deployment: Deployment) -> None:
     key = key_in(tree.data_dir)
-    password = house.rows.url.partition("://")[2].partition(":")[2].partition("@")[0]
+    password = deployment.rows.url.partition("://")[2].partition(":")[2].partition("@")[0]
     logs = "".join(program.log for program in tree.programs.started)
 
     assert "MOSAICO runs at" in logs

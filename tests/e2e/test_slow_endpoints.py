@@ -14,7 +14,7 @@ from app.notifications.endpoints import ensure_endpoints
 from app.notifications.service import publish
 from app.notifications.types import DeliveryTarget, NotificationMessage
 from tests.integration.notifications.conftest import Receiver, receiving
-from tests.support.house import House
+from tests.support.deployment import Deployment
 from tests.support.processes import MASTER_KEY, until
 
 MESSAGES: Final = 60
@@ -46,13 +46,13 @@ def sound() -> Iterator[Receiver]:
 
 @pytest.mark.prove
 def test_slow_endpoints__healthy_endpoint_gets_message_within_two_seconds(
-    house: House, hanging: list[Receiver], sound: Receiver
+    deployment: Deployment, hanging: list[Receiver], sound: Receiver
 ) -> None:
-    worker = house.programs.worker(MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8")
+    worker = deployment.programs.worker(MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8")
     worker.said("worker is ready")
     targets = [DeliveryTarget("WEBHOOK", receiver.at("hook")) for receiver in (*hanging, sound)]
     targets.append(DeliveryTarget("WEBHOOK", "http://127.0.0.1:1/nobody"))
-    res = house.service.resources
+    res = deployment.service.resources
     with res.db.begin() as session:
         endpoints = [endpoint.id for endpoint in ensure_endpoints(session, targets, res.secrets)]
     published: dict[str, float] = {}
@@ -65,7 +65,7 @@ def test_slow_endpoints__healthy_endpoint_gets_message_within_two_seconds(
 
     for number in range(MESSAGES):
         message = NotificationMessage(topic="test.told", title=f"message {number}")
-        with house.service.resources.db.begin() as session:
+        with deployment.service.resources.db.begin() as session:
             notification_id = publish(session, message, endpoints)
         published[notification_id] = time.monotonic()
         ends_at = time.monotonic() + 1 / A_SECOND

@@ -90,7 +90,7 @@ def evidence(
 
 
 def task(*checks: str | Expectation, task_id: str = "t", **more: Any) -> EvalTask:
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "category": "file_operations",
         "description": "A small task",
         "prompt": "Do it.",
@@ -100,11 +100,11 @@ def task(*checks: str | Expectation, task_id: str = "t", **more: Any) -> EvalTas
         check if isinstance(check, Expectation) else Expectation(check=check)
         for check in checks or ("exit_code:0",)
     )
-    return EvalTask(id=task_id, expectations=expectations, **given)
+    return EvalTask(id=task_id, expectations=expectations, **fields)
 
 
 def trace(*calls: ToolCallResult, **more: Any) -> AgentTrace:
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "messages": (),
         "turns": len(calls) + 1,
         "natural_stop": True,
@@ -117,7 +117,7 @@ def trace(*calls: ToolCallResult, **more: Any) -> AgentTrace:
         tool_calls=calls,
         tool_call_count=len(calls),
         last_tool_response=calls[-1] if calls else None,
-        **given,
+        **fields,
     )
 
 
@@ -126,25 +126,25 @@ def result(
 ) -> EvalResult:
     """A scored attempt whose expectations passed or not, in their order."""
     results = tuple(
-        ScoreResult(check=each.check, passed=ok, detail="d", weight=each.weight)
-        for each, ok in zip(of.expectations, passed, strict=True)
+        ScoreResult(check=expectation.check, passed=ok, detail="d", weight=expectation.weight)
+        for expectation, ok in zip(of.expectations, passed, strict=True)
     )
     score = TaskScore(
         task_id=of.id,
         results=results,
-        score=sum(each.weight for each in results if each.passed),
-        max_score=sum(each.weight for each in results),
+        score=sum(check_result.weight for check_result in results if check_result.passed),
+        max_score=sum(check_result.weight for check_result in results),
     )
-    given: dict[str, Any] = {"trace": trace(*calls), **more}
-    return EvalResult(task=of, score=score, **given)
+    fields: dict[str, Any] = {"trace": trace(*calls), **more}
+    return EvalResult(task=of, score=score, **fields)
 
 
 def report(*results: EvalResult, **more: Any) -> EvalReport:
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "provider": "scripted",
         "model": "m",
         "timestamp": "2026-11-22T01:02:03Z",
         "max_turns": 10,
         **more,
     }
-    return EvalReport(results=results, **given)
+    return EvalReport(results=results, **fields)

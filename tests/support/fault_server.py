@@ -100,22 +100,22 @@ class Server:
         more = {"nextCursor": str(start + 10)} if start + 10 < len(TOOLS) else {}
         return {"tools": tools, **more}
 
-    def call(self, tool: str, given: JSON) -> JSON:
+    def call(self, tool: str, arguments: JSON) -> JSON:
         self.calls += 1
         DEEDS.get(tool, nothing)()
         match tool:
             case "count":
                 return text(str(self.calls))
             case "fail":
-                return {**text(given.get("text", "no matches found")), "isError": True}
+                return {**text(arguments.get("text", "no matches found")), "isError": True}
             case "huge":
-                return text("x" * given["bytes"])
+                return text("x" * arguments["bytes"])
             case "environment":
                 return text(json.dumps(dict(os.environ)))
             case "family":
                 # It inherits the pipes, as the children of careless servers do.
                 return text(str(subprocess.Popen(SLEEPER).pid))
-        return ANSWERS.get(tool) or text(given.get("text", ""))
+        return ANSWERS.get(tool) or text(arguments.get("text", ""))
 
 
 def nothing() -> None:
@@ -147,8 +147,8 @@ def flood(piece: str) -> None:
         write(piece)
 
 
-def text(said: str) -> JSON:
-    return {"content": [{"type": "text", "text": said}]}
+def text(message: str) -> JSON:
+    return {"content": [{"type": "text", "text": message}]}
 
 
 def send(message: JSON) -> None:

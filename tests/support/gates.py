@@ -140,8 +140,10 @@ def _open_gated(resources: Resources) -> TraceSource:
 
 def _write_scores(_: Resources, __: TraceQuery, scores: Sequence[NewScore]) -> Iterator[None]:
     rows = [
-        WrittenScore(one.id, one.run_id, one.name, one.trace_id, one.value, one.at.isoformat())
-        for one in scores
+        WrittenScore(
+            score.id, score.run_id, score.name, score.trace_id, score.value, score.at.isoformat()
+        )
+        for score in scores
     ]
     for row in rows:
         with _scores_of(Path(os.environ[FOLDER]), row.run_id).open("a") as file:

@@ -27,7 +27,7 @@ EMBEDDER = "embedder-1"
 DIMENSIONS = 8
 
 
-class Asked(NamedTuple):
+class ReceivedLlmRequest(NamedTuple):
     """One request as it came."""
 
     path: str
@@ -42,7 +42,7 @@ class Asked(NamedTuple):
         return [message["content"] for message in self.body["messages"]]
 
 
-Fault = Callable[[Asked], Response | None]
+Fault = Callable[[ReceivedLlmRequest], Response | None]
 
 
 @dataclass(slots=True)
@@ -51,9 +51,11 @@ class Models:
     turn for each request, and the first answer of one of them is the answer.
     """
 
-    judge: Callable[[Asked], str] = lambda _: '{"reason": "as good as it gets", "score": 0.75}'
+    judge: Callable[[ReceivedLlmRequest], str] = lambda _: (
+        '{"reason": "as good as it gets", "score": 0.75}'
+    )
     faults: list[Fault] = field(default_factory=list)
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[ReceivedLlmRequest] = field(default_factory=list)
     usage: JSON = field(default_factory=lambda: {"prompt_tokens": 100, "completion_tokens": 10})
     in_flight: int = 0
     most_in_flight: int = 0
@@ -68,46 +70,48 @@ class Models:
         )
 
     @property
-    def conversations(self) -> list[Asked]:
-        return [asked for asked in self.asked if asked.path.endswith("/chat/completions")]
+    def conversations(self) -> list[ReceivedLlmRequest]:
+        return [request for request in self.requests if request.path.endswith("/chat/completions")]
 
     @property
     def embedded(self) -> list[str]:
         """Every text that was embedded, in the order in which they were asked for."""
-        return [text for asked in self.asked if "input" in asked.body for text in asked.texts]
+        return [
+            text for request in self.requests if "input" in request.body for text in request.texts
+        ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        asked = Asked(
+        received = ReceivedLlmRequest(
             path=request.url.path,
             body=json.loads(await request.body()),
             key=request.headers.get("authorization", "").removeprefix("Bearer "),
         )
-        self.asked.append(asked)
+        self.requests.append(received)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
-            await self._answer(asked)(scope, receive, send)
+            await self._answer(received)(scope, receive, send)
         finally:
             self.in_flight -= 1
 
-    def _answer(self, asked: Asked) -> Response:
+    def _answer(self, request: ReceivedLlmRequest) -> Response:
         for fault in self.faults:
-            answer = fault(asked)
+            answer = fault(request)
             if answer is not None:
                 return answer
-        if asked.key != KEY:
-            return refusal(401, f"Incorrect API key provided: {asked.key}", "invalid_api_key")
-        if asked.path == "/v1/embeddings":
-            return JSONResponse(self._embeddings(asked))
-        if asked.path == "/v1/chat/completions":
-            return JSONResponse(completion(self.judge(asked), self.usage))
-        return refusal(404, f"Unknown request URL: POST {asked.path}", "unknown_url")
+        if request.key != KEY:
+            return refusal(401, f"Incorrect API key provided: {request.key}", "invalid_api_key")
+        if request.path == "/v1/embeddings":
+            return JSONResponse(self._embeddings(request))
+        if request.path == "/v1/chat/completions":
+            return JSONResponse(completion(self.judge(request), self.usage))
+        return refusal(404, f"Unknown request URL: POST {request.path}", "unknown_url")
 
-    def _embeddings(self, asked: Asked) -> JSON:
+    def _embeddings(self, request: ReceivedLlmRequest) -> JSON:
         rows = [
-            {"object": "embedding", "index": place, "embedding": vector_of(text)}
-            for place, text in enumerate(asked.texts)
+            {"object": "embedding", "index": index, "embedding": vector_of(text)}
+            for index, text in enumerate(request.texts)
         ]
         # The reference promises no order, and some servers keep none.
         return {"object": "list", "data": rows[::-1], "model": EMBEDDER, "usage": self.usage}
@@ -163,8 +167,8 @@ def once(answer: Response) -> Fault:
 
 def times(count: int, answer: Response) -> Fault:
     """The first requests get this answer."""
-    left = [answer] * count
-    return lambda _: left.pop() if left else None
+    remaining_replies = [answer] * count
+    return lambda _: remaining_replies.pop() if remaining_replies else None
 
 
 def always(answer: Response) -> Fault:

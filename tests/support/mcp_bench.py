@@ -32,7 +32,8 @@ def calls(
     """A turn that asks for tools, or only says something."""
     blocks: list[TextBlock | ToolUseBlock] = [TextBlock(text=text)] if text else []
     blocks += [
-        ToolUseBlock(id=f"call_{n}", name=name, input=given) for n, (name, given) in enumerate(uses)
+        ToolUseBlock(id=f"call_{n}", name=name, input=arguments)
+        for n, (name, arguments) in enumerate(uses)
     ]
     return Turn(
         message=ChatMessage(role=MessageRole.ASSISTANT, content=tuple(blocks)),
@@ -64,13 +65,13 @@ class ScriptedModel:
     play: Play
     model: str = "m"
     provider: str = "scripted"
-    asked: list[Request] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
 
     async def turn(
         self, system: str, messages: Sequence[ChatMessage], tools: Sequence[Tool]
     ) -> Turn:
         request = Request(system, tuple(messages), tuple(tools))
-        self.asked.append(request)
+        self.requests.append(request)
         return self.play(request)
 
     async def close(self) -> None:
@@ -78,12 +79,14 @@ class ScriptedModel:
 
 
 def scripted(*turns: Turn) -> ScriptedModel:
-    left = list(turns)
-    return ScriptedModel(lambda _: left.pop(0) if len(left) > 1 else left[0])
+    remaining_turns = list(turns)
+    return ScriptedModel(
+        lambda _: remaining_turns.pop(0) if len(remaining_turns) > 1 else remaining_turns[0]
+    )
 
 
 def harness_task(*servers: PlannedServer, prompt: str = "Do it.", **more: Any) -> PlannedTask:
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "file": "bench.yaml",
         "scenario": "s",
         "name": "t",
@@ -95,12 +98,12 @@ def harness_task(*servers: PlannedServer, prompt: str = "Do it.", **more: Any) -
         "prompts": (prompt,),
         **more,
     }
-    return PlannedTask(**given)
+    return PlannedTask(**fields)
 
 
 def direct_task(server: PlannedServer, tool: str, **more: Any) -> PlannedTask:
-    given: dict[str, Any] = {"prompts": (), "type": TaskType.DIRECT, "model": "", **more}
-    return harness_task(server, tool=tool, **given)
+    fields: dict[str, Any] = {"prompts": (), "type": TaskType.DIRECT, "model": "", **more}
+    return harness_task(server, tool=tool, **fields)
 
 
 @dataclass(slots=True)
@@ -123,9 +126,11 @@ def run(
     **more: Any,
 ) -> Ran:
     """Run tasks; every model they name is this one."""
-    asked = model or scripted(says("Done."))
+    scripted_model = model or scripted(says("Done."))
     events: list[Event] = []
     plan = Plan(tasks=tasks, **more)
-    whole = Budget(limits=budget_limits or BudgetLimits())
-    report = asyncio.run(run_plan(plan, events.append, opening=lambda *_: asked, budget=whole))
+    run_budget = Budget(limits=budget_limits or BudgetLimits())
+    report = asyncio.run(
+        run_plan(plan, events.append, opening=lambda *_: scripted_model, budget=run_budget)
+    )
     return Ran(report, events)

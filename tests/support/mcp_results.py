@@ -18,7 +18,7 @@ PASSED = Evaluation(type="contains", passed=True, reason="found", expected="a", 
 FAILED = Evaluation(type="contains", passed=False, reason="not found in the answer", expected="b")
 
 
-def result(task: str = "compare:base", **given: Any) -> TaskResult:
+def result(task: str = "compare:base", **fields: Any) -> TaskResult:
     """An attempt that passed."""
     values: dict[str, Any] = {
         "file": "bench.yaml",
@@ -33,7 +33,7 @@ def result(task: str = "compare:base", **given: Any) -> TaskResult:
         "response": "a",
         "evaluations": (PASSED,),
     }
-    return TaskResult(**{**values, **given})
+    return TaskResult(**{**values, **fields})
 
 
 def llm_calls(*inputs: int | None) -> tuple[LlmCall, ...]:
@@ -69,6 +69,6 @@ def server(name: str, **tools: int) -> ServerFacts:
     return ServerFacts(file="bench.yaml", name=name, version=None, instructions=None, tools=listed)
 
 
-def mcp_report(*results: TaskResult, **given: Any) -> McpReport:
+def mcp_report(*results: TaskResult, **fields: Any) -> McpReport:
     values = {"timestamp": "2026-11-22T09:30:00Z", "planned": len(results), "results": results}
-    return McpReport(**{**values, **given})
+    return McpReport(**{**values, **fields})

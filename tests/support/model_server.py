@@ -20,7 +20,7 @@ JSON = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ReceivedRequest:
     """A request: its path, what it holds, the first message, and how often the model spoke."""
 
     path: str
@@ -31,7 +31,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class ScriptedReply:
     """A turn to answer with. `arguments` replaces the text of the arguments of each call."""
 
     message: ChatMessage
@@ -50,7 +50,7 @@ class Raw:
     content_type: str = "application/json"
 
 
-Plan = Callable[[Asked], Said | Raw]
+Plan = Callable[[ReceivedRequest], ScriptedReply | Raw]
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class ModelServer:
     """Where it listens and what it was asked; the SDKs of OpenAI want the path `/v1` at the end."""
 
     url: str
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[ReceivedRequest] = field(default_factory=list)
 
     @property
     def openai_url(self) -> str:
@@ -75,10 +75,10 @@ def model_server(plan: Plan) -> Iterator[ModelServer]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            asked = _asked(self.path, dict(self.headers), body)
-            server.asked.append(asked)
-            answer = plan(asked)
-            if isinstance(answer, Said):
+            request = _asked(self.path, dict(self.headers), body)
+            server.requests.append(request)
+            answer = plan(request)
+            if isinstance(answer, ScriptedReply):
                 answer = Raw(status=200, body=json.dumps(_wire(self.path, answer)).encode())
             self.send_response(answer.status)
             self.send_header("Content-Type", answer.content_type)
@@ -110,14 +110,14 @@ def model_server(plan: Plan) -> Iterator[ModelServer]:
 def recorded_plan(traces: Mapping[str, AgentTrace]) -> Plan:
     """Says what a recorded model said, by prompt; the tokens of a task come with its first turn."""
     turns = {
-        prompt: [each for each in trace.messages if each.role is MessageRole.ASSISTANT]
+        prompt: [message for message in trace.messages if message.role is MessageRole.ASSISTANT]
         for prompt, trace in traces.items()
     }
 
-    def plan(asked: Asked) -> Said:
-        message, trace = turns[asked.prompt][asked.turn], traces[asked.prompt]
-        first = asked.turn == 0
-        return Said(
+    def plan(request: ReceivedRequest) -> ScriptedReply:
+        message, trace = turns[request.prompt][request.turn], traces[request.prompt]
+        first = request.turn == 0
+        return ScriptedReply(
             message=message,
             stop=StopReason.TOOL_USE if message.tool_uses() else StopReason.END,
             usage=Usage(
@@ -129,34 +129,36 @@ def recorded_plan(traces: Mapping[str, AgentTrace]) -> Plan:
     return plan
 
 
-def _asked(path: str, headers: Mapping[str, str], body: JSON) -> Asked:
+def _asked(path: str, headers: Mapping[str, str], body: JSON) -> ReceivedRequest:
     if path.endswith("/responses"):
         items = body["input"]
         prompt = next(item["content"] for item in items if item.get("role") == "user")
         kinds = [key for key, _ in groupby(item.get("type") for item in items)]
         turn = kinds.count("function_call_output")
     else:
-        said = next(each for each in body["messages"] if each["role"] == "user")["content"]
-        prompt = said if isinstance(said, str) else said[0]["text"]
-        turn = sum(each["role"] == "assistant" for each in body["messages"])
-    return Asked(path=path, headers=headers, body=body, prompt=prompt, turn=turn)
+        user_text = next(message for message in body["messages"] if message["role"] == "user")[
+            "content"
+        ]
+        prompt = user_text if isinstance(user_text, str) else user_text[0]["text"]
+        turn = sum(message["role"] == "assistant" for message in body["messages"])
+    return ReceivedRequest(path=path, headers=headers, body=body, prompt=prompt, turn=turn)
 
 
-def _wire(path: str, said: Said) -> JSON:
+def _wire(path: str, reply: ScriptedReply) -> JSON:
     if path.endswith("/messages"):
-        return _anthropic(said)
-    return _responses(said) if path.endswith("/responses") else _chat(said)
+        return _anthropic(reply)
+    return _responses(reply) if path.endswith("/responses") else _chat(reply)
 
 
-def _text_of(said: Said, arguments: JSON) -> str:
-    return said.arguments if said.arguments is not None else json.dumps(arguments)
+def _text_of(reply: ScriptedReply, arguments: JSON) -> str:
+    return reply.arguments if reply.arguments is not None else json.dumps(arguments)
 
 
-def _anthropic(said: Said) -> JSON:
-    content: list[JSON] = [{"type": "text", "text": said.message.text()}]
-    for use in said.message.tool_uses():
-        given: Any = said.arguments if said.arguments is not None else use.input
-        content.append({"type": "tool_use", "id": use.id, "name": use.name, "input": given})
+def _anthropic(reply: ScriptedReply) -> JSON:
+    content: list[JSON] = [{"type": "text", "text": reply.message.text()}]
+    for use in reply.message.tool_uses():
+        tool_input: Any = reply.arguments if reply.arguments is not None else use.input
+        content.append({"type": "tool_use", "id": use.id, "name": use.name, "input": tool_input})
     stops = {
         StopReason.END: "end_turn",
         StopReason.TOOL_USE: "tool_use",
@@ -167,33 +169,33 @@ def _anthropic(said: Said) -> JSON:
         "type": "message",
         "role": "assistant",
         "model": "m",
-        "content": [each for each in content if each.get("text") != ""],
-        "stop_reason": stops[said.stop],
+        "content": [block for block in content if block.get("text") != ""],
+        "stop_reason": stops[reply.stop],
         "stop_sequence": None,
     }
-    if said.usage:
+    if reply.usage:
         answer["usage"] = {
-            "input_tokens": said.usage.input_tokens,
-            "output_tokens": said.usage.output_tokens,
+            "input_tokens": reply.usage.input_tokens,
+            "output_tokens": reply.usage.output_tokens,
         }
     return answer
 
 
-def _chat(said: Said) -> JSON:
+def _chat(reply: ScriptedReply) -> JSON:
     calls = [
         {
             "id": use.id,
             "type": "function",
-            "function": {"name": use.name, "arguments": _text_of(said, use.input)},
+            "function": {"name": use.name, "arguments": _text_of(reply, use.input)},
         }
-        for use in said.message.tool_uses()
+        for use in reply.message.tool_uses()
     ]
     stops = {
         StopReason.END: "stop",
         StopReason.TOOL_USE: "tool_calls",
         StopReason.TRUNCATED: "length",
     }
-    message: JSON = {"role": "assistant", "content": said.message.text() or None}
+    message: JSON = {"role": "assistant", "content": reply.message.text() or None}
     if calls:
         message["tool_calls"] = calls
     answer: JSON = {
@@ -201,21 +203,21 @@ def _chat(said: Said) -> JSON:
         "object": "chat.completion",
         "created": 1,
         "model": "m",
-        "choices": [{"index": 0, "finish_reason": stops[said.stop], "message": message}],
+        "choices": [{"index": 0, "finish_reason": stops[reply.stop], "message": message}],
     }
-    if said.usage:
+    if reply.usage:
         answer["usage"] = {
-            "prompt_tokens": said.usage.input_tokens,
-            "completion_tokens": said.usage.output_tokens,
-            "total_tokens": said.usage.input_tokens + said.usage.output_tokens,
+            "prompt_tokens": reply.usage.input_tokens,
+            "completion_tokens": reply.usage.output_tokens,
+            "total_tokens": reply.usage.input_tokens + reply.usage.output_tokens,
         }
     return answer
 
 
-def _responses(said: Said) -> JSON:
+def _responses(reply: ScriptedReply) -> JSON:
     output: list[JSON] = [{"type": "reasoning", "id": "r", "summary": []}]
-    if said.message.text():
-        part = {"type": "output_text", "text": said.message.text(), "annotations": []}
+    if reply.message.text():
+        part = {"type": "output_text", "text": reply.message.text(), "annotations": []}
         output.append(
             {
                 "type": "message",
@@ -231,9 +233,9 @@ def _responses(said: Said) -> JSON:
             "id": f"f{use.id}",
             "call_id": use.id,
             "name": use.name,
-            "arguments": _text_of(said, use.input),
+            "arguments": _text_of(reply, use.input),
         }
-        for use in said.message.tool_uses()
+        for use in reply.message.tool_uses()
     ]
     answer: JSON = {
         "id": "resp",
@@ -244,13 +246,13 @@ def _responses(said: Said) -> JSON:
         "parallel_tool_calls": True,
         "tool_choice": "auto",
         "tools": [],
-        "status": "incomplete" if said.stop is StopReason.TRUNCATED else "completed",
+        "status": "incomplete" if reply.stop is StopReason.TRUNCATED else "completed",
     }
-    if said.usage:
+    if reply.usage:
         answer["usage"] = {
-            "input_tokens": said.usage.input_tokens,
-            "output_tokens": said.usage.output_tokens,
-            "total_tokens": said.usage.input_tokens + said.usage.output_tokens,
+            "input_tokens": reply.usage.input_tokens,
+            "output_tokens": reply.usage.output_tokens,
+            "total_tokens": reply.usage.input_tokens + reply.usage.output_tokens,
             "input_tokens_details": {"cached_tokens": 0},
             "output_tokens_details": {"reasoning_tokens": 0},
         }

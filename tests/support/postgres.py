@@ -51,8 +51,8 @@ def make_migrated_database(lease_url: str, name: str) -> None:
     with psycopg.connect(lease_url, autocommit=True) as connection:
         # Nobody may use a database while it is copied.
         connection.execute("SELECT pg_advisory_lock(%s)", [ONE_AT_A_TIME])
-        found = connection.execute("SELECT FROM pg_database WHERE datname = %s", [MIGRATED])
-        if found.fetchone() is None:
+        cursor = connection.execute("SELECT FROM pg_database WHERE datname = %s", [MIGRATED])
+        if cursor.fetchone() is None:
             drop_database(lease_url, "migrating")
             upgrade(make_database(lease_url, "migrating"))
             rename = sql.SQL("ALTER DATABASE {} RENAME TO {}")

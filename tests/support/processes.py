@@ -150,12 +150,12 @@ def programs(folder: Path, **environment: str) -> Iterator[Programs]:
 
 def processes_of(text: str) -> list[int]:
     """The processes whose environment holds a text, so also what others started for us."""
-    found = []
+    pids = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if text.encode() in (entry / "environ").read_bytes() and _lives(entry):
-                found.append(int(entry.name))
-    return sorted(found)
+                pids.append(int(entry.name))
+    return sorted(pids)
 
 
 def children_of(pid: int) -> list[int]:

@@ -151,7 +151,7 @@ def running_service(resources: Resources, pool: ProcessPool) -> Iterator[Service
 
 
 @contextmanager
-def at_work(service: Service) -> Iterator[None]:
+def working(service: Service) -> Iterator[None]:
     """A worker that does jobs as they come, until the block ends."""
     ready = threading.Event()
     worker = Worker(service.resources, HANDLERS, service.pool, concurrency=2)

@@ -33,7 +33,7 @@ RUN = """
 """
 
 
-class Stored(NamedTuple):
+class StoredRun(NamedTuple):
     """Every row of a run that a user may see; floats as Postgres prints them, to the last bit."""
 
     run: tuple[Any, ...]
@@ -42,7 +42,7 @@ class Stored(NamedTuple):
     kpis: list[tuple[Any, ...]]
 
 
-class Lock:
+class HeldLock:
     """A lock that a test holds in its own session."""
 
     def __init__(self, connection: psycopg.Connection) -> None:
@@ -56,14 +56,14 @@ class Lock:
             WHERE ours.locktype = 'advisory' AND theirs.locktype = 'advisory'
               AND ours.pid = pg_backend_pid() AND NOT theirs.granted
         """
-        found = self._connection.execute(query).fetchone()
-        return found is not None and bool(found[0])
+        row = self._connection.execute(query).fetchone()
+        return row is not None and bool(row[0])
 
     def release(self) -> None:
         self._connection.execute("SELECT pg_advisory_unlock_all()")
 
 
-class Rows:
+class DatabaseReader:
     """The database under a service, seen from outside."""
 
     def __init__(self, url: str) -> None:
@@ -77,7 +77,7 @@ class Rows:
         [[value]] = self.all(query, *arguments)
         return value
 
-    def do(self, query: str, *arguments: object) -> None:
+    def execute(self, query: str, *arguments: object) -> None:
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(query.encode(), arguments)
 
@@ -95,17 +95,19 @@ class Rows:
 
     def age_heartbeats(self) -> None:
         """Let every worker seem silent for long: those that live tell otherwise in two seconds."""
-        self.do("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '30 seconds'")
+        self.execute(
+            "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '30 seconds'"
+        )
 
     @contextmanager
-    def locked(self, name: str) -> Iterator["Lock"]:
+    def locked(self, name: str) -> Iterator["HeldLock"]:
         """An advisory lock on a name, held until it is released."""
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [name])
-            yield Lock(connection)
+            yield HeldLock(connection)
 
-    def stored(self, run_id: str) -> Stored:
-        return Stored(
+    def stored(self, run_id: str) -> StoredRun:
+        return StoredRun(
             self.all(RUN, run_id)[0],
             self.all(RESULTS, run_id),
             self.all(METRICS, run_id),

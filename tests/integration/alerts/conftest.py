@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.service import JSON, Service, pair
-from tests.support.stored import Rows
+from tests.support.stored import DatabaseReader
 
 RULE = {
     "id": "rule-1",
@@ -28,8 +28,8 @@ def ready(service: Service) -> Service:
 
 
 @pytest.fixture
-def rows(service: Service) -> Rows:
-    return Rows(service.resources.db.url)
+def rows(service: Service) -> DatabaseReader:
+    return DatabaseReader(service.resources.db.url)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from app.core.clock import utc_now
 from tests.integration.alerts.conftest import RULE
 from tests.support.results import run_result
 from tests.support.service import Service
-from tests.support.stored import Rows
+from tests.support.stored import DatabaseReader
 
 
 def decision(outcome: AlertOutcome) -> AlertDecision:
@@ -53,7 +53,7 @@ def test_a_rule_that_was_edited_while_a_run_was_judged_says_nothing_of_that_run(
 
 
 def test_two_who_judge_the_same_runs_at_once_tell_each_episode_once(
-    judged: Service, rows: Rows
+    judged: Service, rows: DatabaseReader
 ) -> None:
     episodes = 6
     together = threading.Barrier(2)
@@ -72,7 +72,7 @@ def test_two_who_judge_the_same_runs_at_once_tell_each_episode_once(
 
 @pytest.mark.prove
 def test_ten_thousand_judgements_of_five_tell_each_episode_once(
-    judged: Service, rows: Rows
+    judged: Service, rows: DatabaseReader
 ) -> None:
     def judge(worker: int) -> None:
         for seq in range(1, 2001):

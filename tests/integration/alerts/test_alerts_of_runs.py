@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.service import JSON, Service
-from tests.support.stored import Rows
+from tests.support.stored import DatabaseReader
 
 Night = Callable[..., JSON]
 RuleMaker = Callable[..., JSON]
@@ -103,11 +103,11 @@ def test_an_invalid_run_is_no_baseline(ready: Service, rule: RuleMaker, night: N
 
 
 def test_five_hundred_alerts_of_one_run_are_one_message(
-    ready: Service, night: Night, rows: Rows
+    ready: Service, night: Night, rows: DatabaseReader
 ) -> None:
     url = "https://hooks.example.com/alerts"
     endpoint = ready.post("/endpoints", {"channel": "WEBHOOK", "recipient": url})
-    rows.do(
+    rows.execute(
         """INSERT INTO alert_rules (id, name, benchmark_id, metric, condition, threshold, severity,
                channels, endpoints, enabled, cooldown_minutes, for_runs, keep_firing_for_runs,
                no_data, baseline_runs, revision)
@@ -126,7 +126,7 @@ def test_five_hundred_alerts_of_one_run_are_one_message(
 
 
 def test_each_recipient_gets_one_message_of_what_it_is_to_know(
-    ready: Service, rule: RuleMaker, night: Night, rows: Rows
+    ready: Service, rule: RuleMaker, night: Night, rows: DatabaseReader
 ) -> None:
     one, other = "https://one.example.com/", "https://other.example.com/"
     for name, recipients in (("a", [one]), ("b", [one, other]), ("c", [other]), ("d", [])):

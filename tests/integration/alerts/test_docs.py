@@ -8,7 +8,7 @@ from pathlib import Path
 from app.alerts.rules import AlertStatus, Condition, NoDataPolicy
 from app.alerts.schemas import AlertConfigBody
 from tests.integration.docs.test_examples import ROOT, blocks, examples, matches
-from tests.support.service import Service, at_work, pair
+from tests.support.service import Service, pair, working
 
 PAGE = "docs/alerts.md"
 
@@ -27,7 +27,7 @@ def test_the_commands_of_the_page_answer_as_shown(ready: Service, tmp_path: Path
         "API": f"{url}/api/v1",
         "MOSAICO_DATA_DIR": str(tmp_path),
     }
-    with at_work(ready):
+    with working(ready):
         for block in blocks(PAGE, "console"):
             for command, output in examples(block):
                 done = subprocess.run(

@@ -6,13 +6,13 @@ import pytest
 
 from app.schedules.missed_schedules import report_missed_schedules
 from tests.support.service import JSON, Service
-from tests.support.stored import Rows
+from tests.support.stored import DatabaseReader
 
 NOW = datetime(2026, 11, 22, 7, tzinfo=UTC)
 
 
 @pytest.fixture
-def scheduled(ready: Service, rows: Rows) -> Service:
+def scheduled(ready: Service, rows: DatabaseReader) -> Service:
     """A service with a rule that tells a webhook, and a nightly schedule that is not due."""
     rule = {"name": "any", "benchmarkId": "bench-001", "metric": "EXACT_MATCH"}
     ready.post(
@@ -35,7 +35,7 @@ def scheduled(ready: Service, rows: Rows) -> Service:
             "cronExpression": "0 0 2 * * *",
         },
     )
-    rows.do("UPDATE schedule_configs SET next_run_at = %s", NOW + timedelta(hours=1))
+    rows.execute("UPDATE schedule_configs SET next_run_at = %s", NOW + timedelta(hours=1))
     return ready
 
 
@@ -48,10 +48,10 @@ def look(service: Service, now: datetime = NOW) -> list[JSON]:
 
 
 def test_a_schedule_that_nobody_fires_is_told_after_five_minutes(
-    scheduled: Service, rows: Rows
+    scheduled: Service, rows: DatabaseReader
 ) -> None:
     assert look(scheduled) == []
-    rows.do("UPDATE schedule_configs SET next_run_at = %s", NOW)
+    rows.execute("UPDATE schedule_configs SET next_run_at = %s", NOW)
     assert look(scheduled, NOW + timedelta(minutes=5)) == []
     [alert] = look(scheduled, NOW + timedelta(minutes=6))
     assert (alert["state"], alert["name"], alert["severity"]) == (
@@ -75,9 +75,9 @@ def test_a_schedule_that_nobody_fires_is_told_after_five_minutes(
     ],
 )
 def test_an_instant_that_started_nothing_is_told_unless_another_stands_for_it(
-    scheduled: Service, rows: Rows, status: str, reason: str | None, told: str | None
+    scheduled: Service, rows: DatabaseReader, status: str, reason: str | None, told: str | None
 ) -> None:
-    rows.do(
+    rows.execute(
         """INSERT INTO schedule_fires
                (schedule_id, due_at, fired_at, triggered_by, status, reason, detail)
            VALUES ('nightly', %s, %s, 'SCHEDULED', %s, %s, 'the agent is archived')""",
@@ -89,8 +89,8 @@ def test_an_instant_that_started_nothing_is_told_unless_another_stands_for_it(
     )
 
 
-def test_a_schedule_that_was_disabled_is_told(scheduled: Service, rows: Rows) -> None:
-    rows.do(
+def test_a_schedule_that_was_disabled_is_told(scheduled: Service, rows: DatabaseReader) -> None:
+    rows.execute(
         "UPDATE schedule_configs SET enabled = false, next_run_at = NULL, disabled_at = %s,"
         " disabled_reason = '3 failures in a row'",
         NOW,

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli import cli
-from tests.support.service import Service, at_work
+from tests.support.service import Service, working
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,5 +63,5 @@ def mosaico(service: Service) -> Shell:
 @pytest.fixture
 def worker(service: Service) -> Iterator[None]:
     """A worker that runs until the test ends."""
-    with at_work(service):
+    with working(service):
         yield

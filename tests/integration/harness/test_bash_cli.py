@@ -17,7 +17,7 @@ from app.harness.bash.run import BashRunOptions, ModelChoice, run_dataset
 from app.harness.results import AttemptOutcome
 from app.llm.conversation import ChatMessage, MessageRole, Provider, StopReason, TextBlock
 from tests.support.bash_eval import GPT, HAIKU, recorded
-from tests.support.model_server import Said, model_server
+from tests.support.model_server import ScriptedReply, model_server
 
 DEMO = Path(__file__).resolve().parents[3] / "demo" / "bash"
 TASKS, SCRIPT = DEMO / "tasks.jsonl", DEMO / "script.jsonl"
@@ -219,7 +219,9 @@ def test_answers_are_kept_and_asked_once(tmp_path: Path) -> None:
     dataset = one_task(tmp_path)
     message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="Done."),))
     words = ("run", dataset, "--provider", "openai", "--model", "m", "--cache", tmp_path / "cache")
-    with model_server(lambda _: Said(message=message, stop=StopReason.END, usage=None)) as server:
+    with model_server(
+        lambda _: ScriptedReply(message=message, stop=StopReason.END, usage=None)
+    ) as server:
         address = ("--base-url", server.openai_url)
         saved = run(*words, *address, "--save", tmp_path / "saved")
         assert saved.exit_code == 1
@@ -228,7 +230,7 @@ def test_answers_are_kept_and_asked_once(tmp_path: Path) -> None:
         assert run(*words, *address, "--only-cached").exit_code == 1
         elsewhere = ("--base-url", "http://127.0.0.1:9/v1")  # its model of that name is another
         assert run(*words, *elsewhere, "--only-cached").exit_code == 3
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGTERM])

@@ -25,7 +25,14 @@ from app.llm.conversation import (
 )
 from app.llm.providers import open_llm
 from tests.support.bash_eval import GPT, HAIKU, OPUS, SONNET, recorded_report, task
-from tests.support.model_server import Asked, ModelServer, Raw, Said, model_server, recorded_plan
+from tests.support.model_server import (
+    ModelServer,
+    Raw,
+    ReceivedRequest,
+    ScriptedReply,
+    model_server,
+    recorded_plan,
+)
 
 KEYS = {"ANTHROPIC_API_KEY": "key-of-anthropic", "OPENAI_API_KEY": "key-of-openai"}
 PROVIDERS = [Provider.ANTHROPIC, Provider.OPENAI, Provider.OPENAI_RESPONSES]
@@ -63,13 +70,13 @@ def said(
     stop: StopReason | None = None,
     usage: Usage | None = None,
     arguments: str | None = None,
-) -> Said:
+) -> ScriptedReply:
     blocks: list[TextBlock | ToolUseBlock] = [TextBlock(text=text)] if text else []
     blocks += [
         ToolUseBlock(id=f"call_{n}", name="bash", input={"commands": each})
         for n, each in enumerate(commands)
     ]
-    return Said(
+    return ScriptedReply(
         message=ChatMessage(role=MessageRole.ASSISTANT, content=tuple(blocks)),
         stop=stop or (StopReason.TOOL_USE if commands else StopReason.END),
         usage=usage,
@@ -77,7 +84,7 @@ def said(
     )
 
 
-def in_order(*answers: Said | Raw) -> Callable[[Asked], Said | Raw]:
+def in_order(*answers: ScriptedReply | Raw) -> Callable[[ReceivedRequest], ScriptedReply | Raw]:
     """Each request gets the next answer, and the last one for ever."""
     left = list(answers)
     return lambda _: left.pop(0) if len(left) > 1 else left[0]
@@ -154,7 +161,7 @@ def test_a_conversation_goes_back_and_forth(provider: Provider) -> None:
         "one\n",
         "two\n\nExit code: 3",
     ]
-    first, second = server.asked
+    first, second = server.requests
     assert "Be brief." in str(first.body)
     assert second.turn == 1
     assert "Exit code: 3" in str(second.body)
@@ -201,7 +208,9 @@ def test_blank_texts_are_not_sent_back_to_a_server_that_refuses_them() -> None:
     with model_server(in_order(*answers)) as server:
         _, _, failure = attempt(server, Provider.ANTHROPIC)
     assert failure is None
-    assert [each["type"] for each in server.asked[1].body["messages"][1]["content"]] == ["tool_use"]
+    assert [each["type"] for each in server.requests[1].body["messages"][1]["content"]] == [
+        "tool_use"
+    ]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -231,7 +240,7 @@ def test_a_busy_server_is_asked_again(provider: Provider, status: int) -> None:
         trace, _, failure = attempt(server, provider)
     assert failure is None
     assert trace.turns == 1
-    assert len(server.asked) == 3
+    assert len(server.requests) == 3
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -250,7 +259,7 @@ def test_what_waiting_does_not_mend_is_asked_once(
 ) -> None:
     with model_server(in_order(Raw(status=status, body=body, headers=NOW))) as server:
         trace, _, failure = attempt(server, provider)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
     assert failure is not None
     assert failure.final
     assert failure.reason.startswith(f"{status}: ")
@@ -274,7 +283,7 @@ def test_a_redirect_is_not_followed_with_the_key(provider: Provider) -> None:
         with model_server(in_order(away)) as server:
             _, _, failure = attempt(server, provider)
     assert failure is not None
-    assert thief.asked == []
+    assert thief.requests == []
 
 
 @pytest.mark.parametrize(

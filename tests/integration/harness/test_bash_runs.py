@@ -14,7 +14,14 @@ from app.core.http.network_policy import PUBLIC_ONLY
 from app.core.resources import LlmServer, Resources
 from app.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
 from tests.support.bash_eval import HAIKU, recorded_report
-from tests.support.model_server import Asked, ModelServer, Raw, Said, model_server, recorded_plan
+from tests.support.model_server import (
+    ModelServer,
+    Raw,
+    ReceivedRequest,
+    ScriptedReply,
+    model_server,
+    recorded_plan,
+)
 from tests.support.service import JSON, Service, pointers
 
 TASKS: list[JSON] = [
@@ -164,15 +171,15 @@ def with_keys(service: Service, **more: Any) -> Service:
 def authorizations(server: ModelServer) -> set[str]:
     return {
         value
-        for asked in server.asked
+        for asked in server.requests
         for name, value in asked.headers.items()
         if name.lower() == "authorization"
     }
 
 
-def done(_: Asked) -> Said:
+def done(_: ReceivedRequest) -> ScriptedReply:
     message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="Done."),))
-    return Said(
+    return ScriptedReply(
         message=message, stop=StopReason.END, usage=Usage(input_tokens=100, output_tokens=10)
     )
 
@@ -185,7 +192,7 @@ def test_the_operators_keys_never_reach_a_server_that_a_benchmark_names(service:
         assert keyed.completed()["status"] == "COMPLETED"
         assert authorizations(server) == {"Bearer none"}
         own = LlmServer(base_url=server.openai_url, api_key=Secret("key-of-mine"))
-        server.asked.clear()
+        server.requests.clear()
         assert with_keys(service, llm=own).completed()["status"] == "COMPLETED"
         assert authorizations(server) == {"Bearer key-of-mine"}
 
@@ -199,7 +206,7 @@ def test_a_server_inside_is_called_only_where_the_operator_allows_it(service: Se
         run = strict.completed()
     assert (run["status"], run["errorCode"]) == ("FAILED", "MODEL_REFUSED")
     assert "MOSAICO_OUTBOUND_ALLOW" in run["errorMessage"]
-    assert server.asked == []
+    assert server.requests == []
 
 
 def test_a_provider_that_lets_nobody_in_fails_the_run(service: Service) -> None:
@@ -214,7 +221,7 @@ def test_a_provider_that_lets_nobody_in_fails_the_run(service: Service) -> None:
 def test_what_the_server_does_not_answer_is_nobodys_score(service: Service) -> None:
     """The failure of one task is the server's: it is missing, and its cost is not known."""
 
-    def plan(asked: Asked) -> Said | Raw:
+    def plan(asked: ReceivedRequest) -> ScriptedReply | Raw:
         too_long = Raw(status=400, body=b'{"error": {"message": "too long"}}')
         return too_long if asked.prompt == TASKS[0]["prompt"] else done(asked)
 
@@ -234,20 +241,20 @@ def test_a_retry_pays_for_no_scored_attempt_and_what_was_paid_counts(service: Se
     """110 tokens an attempt, 300 for the run. First good#0 is scored, half#0 is refused, and good#1
     finds the key wrong. The retry makes half#0 (220 so far) and good#1 (330); half#1 is too much.
     """
-    answers: list[Said | Raw] = [Raw(status=401, body=b"{}"), Raw(status=400, body=b"{}")]
+    answers: list[ScriptedReply | Raw] = [Raw(status=401, body=b"{}"), Raw(status=400, body=b"{}")]
 
-    def plan(asked: Asked) -> Said | Raw:
-        return answers.pop() if len(server.asked) > 1 and answers else done(asked)
+    def plan(asked: ReceivedRequest) -> ScriptedReply | Raw:
+        return answers.pop() if len(server.requests) > 1 and answers else done(asked)
 
     with model_server(plan) as server:
         harness = {"provider": "openai", "model": "m", "baseUrl": server.openai_url}
         limits = {"trials": 2, "concurrency": 1, "runTokens": 300}
         benchmark(service, {**harness, **limits}, metrics=["TASK_SCORE"])
         failed = service.completed()
-        assert (failed["errorCode"], len(server.asked)) == ("MODEL_REFUSED", 3)
+        assert (failed["errorCode"], len(server.requests)) == ("MODEL_REFUSED", 3)
         again = service.post(f"/benchmark-runs/{failed['id']}/retry")
         service.work()
-        asked = [each.prompt for each in server.asked[3:]]
+        asked = [each.prompt for each in server.requests[3:]]
     assert asked == [TASKS[1]["prompt"], TASKS[0]["prompt"]]
     run = service.get(f"/benchmark-runs/{again['id']}")
     assert (run["status"], run["tracesTotal"], run["validity"]) == ("COMPLETED", 4, "INVALID")
@@ -294,7 +301,7 @@ def held() -> Iterator[threading.Event]:
 
 
 def test_a_cancelled_run_asks_no_more(service: Service, held: threading.Event) -> None:
-    def plan(asked: Asked) -> Said:
+    def plan(asked: ReceivedRequest) -> ScriptedReply:
         if asked.prompt != TASKS[0]["prompt"]:
             held.wait(60)
         return done(asked)
@@ -305,10 +312,10 @@ def test_a_cancelled_run_asks_no_more(service: Service, held: threading.Event) -
         run = service.start()
         working = threading.Thread(target=service.work)
         working.start()
-        while len(server.asked) < 2:
+        while len(server.requests) < 2:
             held.wait(0.01)
         service.post(f"/benchmark-runs/{run['id']}/cancel")
         working.join(60)
         assert not working.is_alive()
-        assert len(server.asked) == 2
+        assert len(server.requests) == 2
     assert service.get(f"/benchmark-runs/{run['id']}")["status"] == "CANCELLED"

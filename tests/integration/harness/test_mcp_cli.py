@@ -24,7 +24,13 @@ from app.harness.result_file import claim_result_file, journal_of
 from app.harness.results import AttemptOutcome
 from app.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
 from tests.support.mcp_servers import FAULTS
-from tests.support.model_server import Asked, ModelServer, Raw, Said, model_server
+from tests.support.model_server import (
+    ModelServer,
+    Raw,
+    ReceivedRequest,
+    ScriptedReply,
+    model_server,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 BENCHES = ROOT / "demo" / "bench"
@@ -94,10 +100,12 @@ def bench_file(text: str, name: str = "bench.yaml") -> Path:
     return path
 
 
-def answers(asked: Asked) -> Said:
+def answers(asked: ReceivedRequest) -> ScriptedReply:
     """Says 42 [/x]: what looks like markup must break nothing."""
     said = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="It is 42 [/x]."),))
-    return Said(message=said, stop=StopReason.END, usage=Usage(input_tokens=100, output_tokens=7))
+    return ScriptedReply(
+        message=said, stop=StopReason.END, usage=Usage(input_tokens=100, output_tokens=7)
+    )
 
 
 @pytest.fixture
@@ -152,7 +160,7 @@ def test_models_are_compared_by_what_their_tools_cost(model: ModelServer) -> Non
     assert done.exit_code == 0, done.output
     assert "Cost of context" in done.stdout
     assert "never" in done.stdout
-    assert len(model.asked) == 4
+    assert len(model.requests) == 4
     [file] = Path("tmp").glob("result-*.yaml")
     [group] = yaml.safe_load(file.read_text())["results"]
     assert group["model"] == "openai/gpt-5-mini"
@@ -167,21 +175,21 @@ def test_a_run_is_resumed_from_where_it_was_ended(model: ModelServer) -> None:
     whole = read_report(Path("r.yaml"))
     part = [each for each in whole.results if each.task == "compare:base"]
     write_report(type(whole)(timestamp="t", planned=2, results=tuple(part)), Path("part.yaml"))
-    model.asked.clear()
+    model.requests.clear()
     assert (
         ot_bench("run", file, "--base-url", model.openai_url, "--resume", "part.yaml").exit_code
         == 0
     )
-    assert len(model.asked) == 1
+    assert len(model.requests) == 1
     resumed = read_report(Path("part.yaml"))
     assert [each.task for each in resumed.results] == ["compare:base", "compare:mcp"]
     changed = bench_file(ASKING.replace("6 x 7", "21 x 2"))
-    model.asked.clear()
+    model.requests.clear()
     assert (
         ot_bench("run", changed, "--base-url", model.openai_url, "--resume", "r.yaml").exit_code
         == 0
     )
-    assert len(model.asked) == 2
+    assert len(model.requests) == 2
 
 
 def test_what_was_done_before_ctrl_c_is_kept(
@@ -215,7 +223,7 @@ def test_what_was_done_before_ctrl_c_is_kept(
 
 
 def test_a_model_that_is_refused_is_named_and_the_others_run() -> None:
-    def plan(asked: Asked) -> Said | Raw:
+    def plan(asked: ReceivedRequest) -> ScriptedReply | Raw:
         refused = Raw(status=401, body=b'{"error": {"message": "not for you"}}')
         return refused if asked.body["model"] == "closed" else answers(asked)
 
@@ -232,7 +240,7 @@ def test_a_model_that_is_refused_is_named_and_the_others_run() -> None:
     errors = [each.error.detail for each in found if each.error]
     assert len(errors) == 2
     assert all(each.startswith("the model gave no answer: closed: 401: ") for each in errors)
-    assert [each.body["model"] for each in server.asked] == ["closed", "open", "open"]
+    assert [each.body["model"] for each in server.requests] == ["closed", "open", "open"]
 
 
 @pytest.mark.parametrize(
@@ -284,7 +292,7 @@ def test_a_run_stops_at_its_limit_and_is_not_complete(model: ModelServer) -> Non
     assert done.exit_code == 3
     assert "0 attempts errored, 1 were not reached" in done.stderr
     assert "the run reached its limit of tokens" in done.stdout
-    assert len(model.asked) == 1
+    assert len(model.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -437,7 +445,7 @@ def test_a_run_that_breaks_off_leaves_a_journal_to_go_on_with(
         # A result of before does not hide what was kept after it.
         kept.write_bytes(before)
         assert ot_bench(*arguments, "--resume", named).exit_code == 0
-        assert len(model.asked) == asked
+        assert len(model.requests) == asked
         assert len(read_report(Path("r.yaml")).results) == 2
         assert not kept.exists()
 

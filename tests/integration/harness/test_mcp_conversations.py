@@ -82,7 +82,7 @@ def test_a_model_uses_a_tool_and_answers() -> None:
 def test_without_servers_there_are_no_tools_and_no_system_message() -> None:
     model = scripted(says("42"))
     result = run(harness_task(), model=model).result
-    [asked] = model.asked
+    [asked] = model.requests
     assert (asked.tools, asked.system) == ((), "")
     assert (result.outcome, result.response) == (AttemptOutcome.SCORED, "42")
 
@@ -90,7 +90,7 @@ def test_without_servers_there_are_no_tools_and_no_system_message() -> None:
 def test_one_server_s_tools_keep_their_names() -> None:
     model = scripted(says("Done."))
     run(harness_task(faults(), system_prompt="Be brief."), model=model)
-    [asked] = model.asked
+    [asked] = model.requests
     assert (asked.tools[0].name, asked.tools[0].description) == ("echo", "Does echo.")
     assert asked.system == (
         "Be brief.\n\nInstructions of faults:\nExpect the worst.\n\nYou have 15 tools of 1 server."
@@ -100,7 +100,7 @@ def test_one_server_s_tools_keep_their_names() -> None:
 def test_several_servers_stand_before_the_names_of_their_tools() -> None:
     model = scripted(calls(("b__echo", {"text": "x"})), says("Done."))
     result = run(harness_task(faults(name="a"), faults("toolless", name="b")), model=model).result
-    first = model.asked[0]
+    first = model.requests[0]
     assert first.tools[0].name == "a__echo"
     assert first.tools[0].description == "[a] Does echo."
     assert "You have 15 tools of 2 servers." in first.system
@@ -119,7 +119,7 @@ def test_prompts_are_said_one_after_the_other_and_the_last_answer_counts() -> No
         "Second.",
     ]
     assert result.response == "two"
-    assert [len(asked.messages) for asked in model.asked] == [1, 3, 5]
+    assert [len(asked.messages) for asked in model.requests] == [1, 3, 5]
     assert len(result.llm_calls) == 3
 
 
@@ -224,7 +224,7 @@ def test_a_model_that_answers_nothing_any_more_is_asked_nothing_any_more() -> No
     model = failing(LlmError("401: wrong key", kind=LlmErrorKind.AUTH))
     tasks = [harness_task(name=name) for name in ("a", "b", "c")]
     report = run(*tasks, model=model, concurrency=1).report
-    assert len(model.asked) == 1
+    assert len(model.requests) == 1
     assert {result.outcome for result in report.results} == {AttemptOutcome.INFRA_ERROR}
 
 
@@ -234,7 +234,7 @@ def test_a_server_that_dies_under_a_model_ends_its_task() -> None:
     assert result.outcome is AttemptOutcome.INFRA_ERROR
     assert result.error is not None
     assert result.error.kind is ErrorKind.SERVER_DIED
-    assert len(model.asked) == 2
+    assert len(model.requests) == 2
     assert [(call.tool, call.is_error) for call in result.tool_calls] == [
         ("echo", False),
         ("die", True),
@@ -459,7 +459,7 @@ def test_only_what_is_missing_is_run() -> None:
     model = scripted(says("Anew."))
     report = run(harness_task(name="a"), harness_task(name="b"), model=model, done=(done,)).report
     assert [result.response for result in report.results] == ["Done.", "Anew."]
-    assert len(model.asked) == 1
+    assert len(model.requests) == 1
     assert report.complete
 
 

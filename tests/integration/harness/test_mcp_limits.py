@@ -60,7 +60,7 @@ def test_nothing_is_begun_once_a_run_has_used_what_it_may(
     ).report
     assert [each.outcome for each in report.results] == BOTH_SKIPPED
     assert {each.error.detail for each in report.results if each.error} == {told}
-    assert len(model.asked) == 1
+    assert len(model.requests) == 1
     assert decide_exit(gate_figures(report), 0.0) is HarnessExit.ERRORS
 
 
@@ -70,7 +70,7 @@ def test_a_task_that_meets_the_limit_of_the_run_is_nobodys_failure_and_keeps_its
     assert (result.outcome, result.passed) == (AttemptOutcome.SKIPPED, None)
     assert result.error is not None
     assert result.error.kind is ErrorKind.RUN_LIMIT
-    assert (len(model.asked), result.input_tokens, len(result.tool_calls)) == (2, 200, 2)
+    assert (len(model.requests), result.input_tokens, len(result.tool_calls)) == (2, 200, 2)
 
 
 def test_what_a_judge_takes_is_part_of_what_the_run_takes() -> None:
@@ -87,7 +87,7 @@ def test_what_a_judge_takes_is_part_of_what_the_run_takes() -> None:
         AttemptOutcome.SCORED,
         AttemptOutcome.SKIPPED,
     ]
-    assert len(model.asked) == 2
+    assert len(model.requests) == 2
 
 
 def test_a_limit_in_dollars_needs_the_price_of_everything_that_it_bounds() -> None:

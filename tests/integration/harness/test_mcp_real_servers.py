@@ -28,7 +28,13 @@ from app.llm.conversation import (
 )
 from tests.support.mcp_bench import direct_task, harness_task
 from tests.support.mcp_servers import http, node_programs, node_server, stdio
-from tests.support.model_server import Asked, ModelServer, Raw, Said, model_server
+from tests.support.model_server import (
+    ModelServer,
+    Raw,
+    ReceivedRequest,
+    ScriptedReply,
+    model_server,
+)
 from tests.support.processes import until
 
 PROVIDERS = [Provider.ANTHROPIC, Provider.OPENAI, Provider.OPENAI_RESPONSES]
@@ -43,37 +49,37 @@ def endpoint(server: ModelServer, provider: Provider) -> LlmEndpoint:
     return LlmEndpoint(provider=provider, base_url=url, api_key="key-of-the-tests")
 
 
-def asks(tool: str, **given: object) -> Said:
+def asks(tool: str, **given: object) -> ScriptedReply:
     use = ToolUseBlock(id="call_1", name=tool, input=given)
-    return Said(
+    return ScriptedReply(
         message=ChatMessage(role=MessageRole.ASSISTANT, content=(use,)),
         stop=StopReason.TOOL_USE,
         usage=Usage(input_tokens=50, output_tokens=5),
     )
 
 
-def ends(text: str) -> Said:
-    return Said(
+def ends(text: str) -> ScriptedReply:
+    return ScriptedReply(
         message=ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text=text),)),
         stop=StopReason.END,
         usage=Usage(input_tokens=70, output_tokens=3),
     )
 
 
-def in_turn(*answers: Said | Raw) -> Callable[[Asked], Said | Raw]:
+def in_turn(*answers: ScriptedReply | Raw) -> Callable[[ReceivedRequest], ScriptedReply | Raw]:
     """Each request gets the next answer, and the last one for ever."""
     left = list(answers)
     return lambda _: left.pop(0) if len(left) > 1 else left[0]
 
 
-def use_sum(asked: Asked) -> Said:
+def use_sum(asked: ReceivedRequest) -> ScriptedReply:
     """Asks for the sum, and says what it was told."""
     if asked.turn == 0:
         return asks(name_of_sum(asked), a=19, b=23)
     return ends("The sum is 42." if "42" in json.dumps(asked.body) else "No idea.")
 
 
-def name_of_sum(asked: Asked) -> str:
+def name_of_sum(asked: ReceivedRequest) -> str:
     tools: list[str] = [each.get("function", each)["name"] for each in asked.body["tools"]]
     return next(name for name in tools if name.endswith("get-sum"))
 
@@ -126,7 +132,7 @@ class Results:
 
     by_task: dict[str, TaskResult]
     report: McpReport
-    asked: list[Asked]
+    asked: list[ReceivedRequest]
     folder: Path
 
     def __getitem__(self, task: str) -> TaskResult:
@@ -209,7 +215,7 @@ def results(remote: str, tmp_path_factory: pytest.TempPathFactory) -> Results:
         plan = Plan(tasks=tuple(tasks), concurrency=len(tasks))
         report = asyncio.run(run_plan(plan, lambda _: None))
     by_task = {result.task: result for result in report.results}
-    return Results(by_task=by_task, report=report, asked=models.asked, folder=folder)
+    return Results(by_task=by_task, report=report, asked=models.requests, folder=folder)
 
 
 def test_tasks_in_order_see_what_those_before_them_did(results: Results) -> None:
@@ -295,12 +301,14 @@ def test_tools_of_two_servers_bear_their_names(results: Results) -> None:
     assert {"everything__get-sum", "memory__read_graph", "get-sum"} <= names
 
 
-def ask(*answers: Said | Raw, timeout_s: float = 60) -> tuple[TaskResult, list[Asked]]:
+def ask(
+    *answers: ScriptedReply | Raw, timeout_s: float = 60
+) -> tuple[TaskResult, list[ReceivedRequest]]:
     """A task without tools at a provider that answers like this."""
     with model_server(in_turn(*answers)) as server:
         task = harness_task(endpoint=endpoint(server, Provider.OPENAI), timeout_s=timeout_s)
         report = asyncio.run(run_plan(Plan(tasks=(task,)), lambda _: None))
-    return report.results[0], server.asked
+    return report.results[0], server.requests
 
 
 def test_without_tools_none_are_mentioned() -> None:

@@ -24,7 +24,7 @@ from app.llm.conversation import (
 from app.traces.mcp_producer import mcp_producer
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery
 from tests.support.mcp_servers import FAULTS
-from tests.support.model_server import Asked, Raw, Said, model_server
+from tests.support.model_server import Raw, ReceivedRequest, ScriptedReply, model_server
 from tests.support.service import JSON, Service, pointers
 
 # The SDKs take seconds to import: one worker does it for all.
@@ -90,7 +90,7 @@ def results(service: Service, run: JSON) -> dict[str, JSON]:
     }
 
 
-def calls_then_answers(asked: Asked) -> Said:
+def calls_then_answers(asked: ReceivedRequest) -> ScriptedReply:
     """Calls the tool of the server once, and says what it was told."""
     if asked.turn == 0:
         use = ToolUseBlock(id="c", name="echo", input={"text": "blue"})
@@ -99,7 +99,7 @@ def calls_then_answers(asked: Asked) -> Said:
         said = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="It is blue."),))
         stop = StopReason.END
     usage = Usage(input_tokens=100 * (asked.turn + 1), output_tokens=10)
-    return Said(message=said, stop=stop, usage=usage)
+    return ScriptedReply(message=said, stop=stop, usage=usage)
 
 
 def test_models_and_servers_are_measured_like_any_other_agent(
@@ -120,7 +120,7 @@ def test_models_and_servers_are_measured_like_any_other_agent(
         run = service.completed()
         keys = {
             value
-            for each in server.asked
+            for each in server.requests
             for name, value in each.headers.items()
             if name.lower() == "authorization"
         }
@@ -145,9 +145,9 @@ def test_a_night_that_is_worse_makes_its_alert_fire(service: Service, folder: Pa
     """In the first night both tasks pass, in the second one of them: 50 % less, more than 10 %."""
     said = iter(["blue", "blue", "blue", "red"])
 
-    def plan(_: Asked) -> Said:
+    def plan(_: ReceivedRequest) -> ScriptedReply:
         message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text=next(said)),))
-        return Said(
+        return ScriptedReply(
             message=message, stop=StopReason.END, usage=Usage(input_tokens=100, output_tokens=10)
         )
 
@@ -220,12 +220,12 @@ def test_a_model_that_answers_nothing_fails_the_run(service: Service, folder: Pa
         run = service.completed()
     assert (run["status"], run["errorCode"]) == ("FAILED", "MODEL_REFUSED")
     assert "wrong key" in run["errorMessage"]
-    assert [each.body["model"] for each in server.asked] == ["other"]
+    assert [each.body["model"] for each in server.requests] == ["other"]
 
 
-def answers(_: Asked) -> Said:
+def answers(_: ReceivedRequest) -> ScriptedReply:
     message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="Blue."),))
-    return Said(
+    return ScriptedReply(
         message=message, stop=StopReason.END, usage=Usage(input_tokens=100, output_tokens=10)
     )
 
@@ -236,7 +236,7 @@ def test_a_run_begins_nothing_more_than_its_limits_allow(service: Service, folde
         (folder / "bench.yaml").write_text(bench(*ASKS, url=server.openai_url))
         benchmark(service, {"trials": 2, "concurrency": 1, "runTokens": 200})
         run = service.completed()
-        assert [each.prompt for each in server.asked] == ["a", "b"]
+        assert [each.prompt for each in server.requests] == ["a", "b"]
     assert (run["status"], run["validity"]) == ("COMPLETED", "INVALID")
     found = {name[-3:]: each["outcome"] for name, each in results(service, run).items()}
     skipped = dict.fromkeys(("a#1", "b#1"), "infra_error")
@@ -253,7 +253,7 @@ def test_what_a_run_spent_before_it_was_killed_counts(
         (folder / "bench.yaml").write_text(bench(*ASKS, url=server.openai_url))
         fingerprint = mcp_producer(service_resources, "bench.yaml", order).fingerprint
         rest = list(pages(service_resources, f"{fingerprint}:0:100+10+0.0002", order))
-        assert [each.prompt for each in server.asked] == ["b"]
+        assert [each.prompt for each in server.requests] == ["b"]
     found = [(trace.trace_id[-3:], trace.error) for page in rest for trace in page.traces]
     told = "run limit: the run reached its limit of cost"
     assert found == [("b#0", None), ("a#1", told), ("b#1", told)]

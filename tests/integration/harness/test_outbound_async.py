@@ -49,7 +49,7 @@ def posted(
 def test_it_calls_what_the_operator_allows() -> None:
     with model_server(lambda _: Raw(status=200, body=b"x" * 1000)) as server:
         assert posted(server.url).content == b"x" * 1000
-    [asked] = server.asked
+    [asked] = server.requests
     assert asked.headers["User-Agent"].startswith("mosaico/")
 
 
@@ -156,8 +156,8 @@ def test_an_sdk_is_told_at_once_that_an_address_is_refused(provider: Provider) -
         failure = ask(server, PUBLIC_ONLY, 1000)
         assert failure.final
         assert "MOSAICO_OUTBOUND_ALLOW" in failure.reason
-        assert server.asked == []
+        assert server.requests == []
         failure = ask(server, PRIVATE_SERVERS, 1000)
         assert not failure.final
         assert "larger than 1000 bytes" in failure.reason
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1

@@ -6,7 +6,7 @@ import pytest
 
 from app.jobs.queue import enqueue
 from tests.support.service import Service, pair
-from tests.support.stored import Rows
+from tests.support.stored import DatabaseReader
 
 
 def again(service: Service, name: str, **arguments: Any) -> None:
@@ -21,7 +21,7 @@ def test_a_step_that_comes_again_changes_nothing(service: Service, step: str) ->
     service.benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
     service.upload([pair(1), pair(2, output="a b")])
     run = service.completed()
-    rows = Rows(service.resources.db.url)
+    rows = DatabaseReader(service.resources.db.url)
     before = rows.stored(run["id"])
 
     more: dict[str, Any] = {"shard": 0} if step == "score" else {}
@@ -42,9 +42,9 @@ def test_a_step_of_a_run_that_was_deleted_is_dropped(service: Service, step: str
 
     again(service, f"runs.{step}", run_id="nobody-knows-it", **more.get(step, {}))
 
-    assert Rows(service.resources.db.url).all("SELECT status::text FROM procrastinate_jobs") == [
-        ("succeeded",)
-    ]
+    assert DatabaseReader(service.resources.db.url).all(
+        "SELECT status::text FROM procrastinate_jobs"
+    ) == [("succeeded",)]
 
 
 def test_a_beginning_that_comes_again_is_not_judged_by_what_changed_since(
@@ -54,9 +54,9 @@ def test_a_beginning_that_comes_again_is_not_judged_by_what_changed_since(
     service.benchmark(metrics=["ROUGE"])
     service.upload([pair(1)])
     run = service.completed()
-    rows = Rows(service.resources.db.url)
-    rows.do("UPDATE benchmark_runs SET status = 'RUNNING'")
-    rows.do("""UPDATE benchmarks SET metrics = '["WITHDRAWN"]'""")
+    rows = DatabaseReader(service.resources.db.url)
+    rows.execute("UPDATE benchmark_runs SET status = 'RUNNING'")
+    rows.execute("""UPDATE benchmarks SET metrics = '["WITHDRAWN"]'""")
 
     again(service, "runs.begin", run_id=run["id"])
 

@@ -38,8 +38,8 @@ from tests.support.llm import (
     EMBEDDER,
     JUDGE,
     KEY,
-    Asked,
     Models,
+    ReceivedLlmRequest,
     Silence,
     always,
     completion,
@@ -128,7 +128,7 @@ def test_a_conversation_is_sent_as_the_api_wants_it_and_answered(
     reply = client.complete([CHAT_REQUEST])
     assert reply.answers == (ChatAnswer(content='{"reason": "as good as it gets", "score": 0.75}'),)
     assert (reply.usage, reply.cost_usd) == (Usage(input_tokens=12, output_tokens=3), 0.0004)
-    [asked] = models.asked
+    [asked] = models.requests
     assert (asked.path, asked.key) == ("/v1/chat/completions", KEY)
     assert asked.body == {
         "model": JUDGE,
@@ -148,7 +148,7 @@ def test_texts_are_embedded_together_and_come_back_in_their_order(
     wanted = tuple(EmbeddingAnswer(array("f", vector_of(text))) for text in ("one", "two", "three"))
     assert reply.answers == wanted
     assert (reply.usage, reply.cost_usd) == (Usage(input_tokens=100, output_tokens=10), None)
-    assert models.asked[0].body == {
+    assert models.requests[0].body == {
         "model": EMBEDDER,
         "input": ["one", "two", "three"],
         "encoding_format": "float",
@@ -160,7 +160,7 @@ def test_a_server_without_a_key_gets_none(models: Models) -> None:
     access = replace(models.access, api_key=None)
     with Client(open_completions(access, policy=PRIVATE_SERVERS, retries=RETRIES)) as opened:
         assert opened.complete([CHAT_REQUEST]).answers == (ChatAnswer(content="fine"),)
-    assert models.asked[0].key == ""
+    assert models.requests[0].key == ""
 
 
 @pytest.mark.parametrize("status", [408, 500, 502, 503, 529])
@@ -169,7 +169,7 @@ def test_errors_of_the_server_are_tried_again_with_growing_waits(
 ) -> None:
     models.faults.append(times(2, refusal(status, "later")))
     client.complete([CHAT_REQUEST])
-    assert len(models.asked) == 3
+    assert len(models.requests) == 3
     assert sleep.seconds == [0.5, 1.0]  # half of 1 s and of 2 s
 
 
@@ -180,7 +180,7 @@ def test_after_its_retries_a_request_has_no_answer(
     with pytest.raises(LlmError, match="503: the model is overloaded") as raised:
         client.complete([CHAT_REQUEST])
     assert raised.value.kind is LlmErrorKind.SERVER
-    assert len(models.asked) == 3
+    assert len(models.requests) == 3
 
 
 def test_a_rate_limit_is_waited_for_as_long_as_the_server_asks(
@@ -189,7 +189,7 @@ def test_a_rate_limit_is_waited_for_as_long_as_the_server_asks(
     models.faults.append(once(refusal(429, "slow down", "rate_limit_exceeded", Retry_After="7")))
     client.complete([CHAT_REQUEST])
     assert sleep.seconds == [7.0]
-    assert len(models.asked) == 2
+    assert len(models.requests) == 2
 
 
 def test_a_rate_limit_that_lasts_too_long_is_no_answer(models: Models, client: Client) -> None:
@@ -197,7 +197,7 @@ def test_a_rate_limit_that_lasts_too_long_is_no_answer(models: Models, client: C
     with pytest.raises(LlmError) as raised:
         client.complete([CHAT_REQUEST])
     assert raised.value.kind is LlmErrorKind.RATE_LIMITED
-    assert len(models.asked) == 1
+    assert len(models.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_what_every_request_would_meet_is_told_at_once(
     with pytest.raises(error, match=said) as raised:
         client.complete([CHAT_REQUEST])
     assert KEY[:4] not in str(raised.value)  # nor its beginning, where the words are cut
-    assert len(models.asked) == 1
+    assert len(models.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -246,12 +246,12 @@ def test_an_answer_that_cannot_be_read_is_asked_for_once_more(
 ) -> None:
     models.faults.append(once(answer))
     client.complete([CHAT_REQUEST])
-    assert len(models.asked) == 2
+    assert len(models.requests) == 2
     models.faults = [always(answer)]
     with pytest.raises(LlmError) as raised:
         client.complete([CHAT_REQUEST])
     assert raised.value.kind is LlmErrorKind.UNREADABLE
-    assert len(models.asked) == 4
+    assert len(models.requests) == 4
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_a_refusal_and_a_filter_are_answers_without_content(models: Models, clie
 def test_what_a_model_refuses_to_be_told_is_left_out_from_then_on(
     models: Models, client: Client
 ) -> None:
-    def picky(asked: Asked) -> Response | None:
+    def picky(asked: ReceivedLlmRequest) -> Response | None:
         for name in ("response_format", "temperature"):
             if name in asked.body:
                 return refusal(400, f"Unsupported parameter: '{name}' with this model.")
@@ -308,7 +308,7 @@ def test_what_a_model_refuses_to_be_told_is_left_out_from_then_on(
     models.faults.append(picky)
     client.complete([CHAT_REQUEST])
     client.complete([CHAT_REQUEST])
-    assert [sorted(asked.body) for asked in models.asked] == [
+    assert [sorted(asked.body) for asked in models.requests] == [
         ["messages", "model", "response_format", "temperature"],
         ["messages", "model", "temperature"],
         ["messages", "model"],
@@ -323,7 +323,7 @@ def test_a_request_that_is_refused_for_another_reason_has_no_answer(
     with pytest.raises(LlmError, match="400: maximum context length") as raised:
         client.complete([CHAT_REQUEST])
     assert raised.value.kind is LlmErrorKind.REJECTED
-    assert len(models.asked) == 1
+    assert len(models.requests) == 1
 
 
 def test_a_server_that_is_silent_is_given_up_at_the_deadline(models: Models) -> None:
@@ -335,7 +335,7 @@ def test_a_server_that_is_silent_is_given_up_at_the_deadline(models: Models) -> 
     ):
         opened.complete([CHAT_REQUEST])
     assert raised.value.kind in (LlmErrorKind.TIMEOUT, LlmErrorKind.UNREACHABLE)
-    assert len(models.asked) == 2
+    assert len(models.requests) == 2
 
 
 def test_nobody_there_is_no_answer_and_what_is_not_called_is_refused(models: Models) -> None:
@@ -350,7 +350,7 @@ def test_nobody_there_is_no_answer_and_what_is_not_called_is_refused(models: Mod
         pytest.raises(RefusedAddress),
     ):
         opened.complete([CHAT_REQUEST])
-    assert models.asked == []
+    assert models.requests == []
 
 
 def test_client__cancelled_while_it_waits_for_a_retry_sends_nothing_more(
@@ -371,4 +371,4 @@ def test_client__cancelled_while_it_waits_for_a_retry_sends_nothing_more(
         pytest.raises(Cancelled),
     ):
         opened.complete([CHAT_REQUEST])
-    assert len(models.asked) == 1
+    assert len(models.requests) == 1

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support.llm import Asked, Models
+from tests.support.llm import Models, ReceivedLlmRequest
 from tests.support.service import JSON, Service, pair
 
 WATCHED = {"key": "LLM_JUDGE", "options": {"prompt": "Judge: {output}"}}
@@ -16,7 +16,7 @@ class Mood:
 
     kindness = 0.0
 
-    def __call__(self, asked: Asked) -> str:
+    def __call__(self, asked: ReceivedLlmRequest) -> str:
         scores = {"good": 1.0, "fair": 0.5, "bad": 0.0}
         score = next(score for word, score in scores.items() if word in asked.texts[-1])
         return json.dumps({"reason": "so", "score": min(1.0, score + self.kindness)})

@@ -38,8 +38,8 @@ from app.traces.types import Trace
 from tests.support.llm import (
     EMBEDDER,
     JUDGE,
-    Asked,
     Models,
+    ReceivedLlmRequest,
     Silence,
     always,
     refusal,
@@ -47,7 +47,7 @@ from tests.support.llm import (
     vector_of,
 )
 from tests.support.service import JSON, Service, pair
-from tests.support.stored import Rows
+from tests.support.stored import DatabaseReader
 
 RUNS = "/benchmark-runs"
 BY_LENGTH = {"key": "LLM_JUDGE", "options": {"prompt": "Judge: {output}"}}
@@ -65,10 +65,10 @@ def outputs(*texts: str) -> list[JSON]:
     return [pair(number, "expected", text) for number, text in enumerate(texts)]
 
 
-def judges_by(scores: dict[str, Any]) -> Callable[[Asked], str]:
+def judges_by(scores: dict[str, Any]) -> Callable[[ReceivedLlmRequest], str]:
     """Writes the score of the first word that the conversation holds."""
 
-    def judge(asked: Asked) -> str:
+    def judge(asked: ReceivedLlmRequest) -> str:
         said = asked.texts[-1]
         score = next(score for word, score in scores.items() if word in said)
         return score if isinstance(score, str) else json.dumps({"reason": "so", "score": score})
@@ -100,7 +100,7 @@ def test_a_run_has_the_scores_and_the_reasons_of_its_judges(
         ]
     )
 
-    def judge(asked: Asked) -> str:
+    def judge(asked: ReceivedLlmRequest) -> str:
         if asked.texts[-1].startswith("Tone"):
             return json.dumps({"reason": "curt\0", "score": 4})
         return json.dumps({"reason": "it is", "score": 0.5 if "Paris" in asked.texts[-1] else 1})
@@ -127,12 +127,12 @@ def test_a_run_has_the_scores_and_the_reasons_of_its_judges(
     assert kpis["right"]["value"] == 0.0
     # Two judges, two traces on which the agent answered.
     assert len(models.conversations) == 4
-    assert sorted(asked.body["model"] for asked in models.asked) == [JUDGE] * 2 + ["judge-2"] * 2
+    assert sorted(asked.body["model"] for asked in models.requests) == [JUDGE] * 2 + ["judge-2"] * 2
     assert spending(service, run) == [
         {"model": model, "requests": 2, "inputTokens": 200, "outputTokens": 20, "costUsd": None}
         for model in (JUDGE, "judge-2")
     ]
-    rows_of = Rows(service.resources.db.url)
+    rows_of = DatabaseReader(service.resources.db.url)
     assert rows_of.all(
         "SELECT missing IS NULL, reason FROM metric_snapshots"
         " WHERE trace_id = 't-1' AND metric = 'LLM_JUDGE'"
@@ -165,7 +165,7 @@ def test_a_judge_error_is_no_score_and_counts_as_an_error(service: Service, mode
     assert (metric["n"], metric["missing"]) == (3, {"JUDGE_ERROR": 3})
     assert metric["version"].endswith(f"+model={JUDGE}+prompt=" + metric["version"][-12:])
     # What could not be read is asked again by the next run; the rest is not.
-    models.asked.clear()
+    models.requests.clear()
     service.completed()
     assert len(models.conversations) == 3
 
@@ -209,11 +209,11 @@ def test_reasons_come_along_when_values_of_an_earlier_run_are_taken_over(
     service.benchmark(metrics=[BY_LENGTH])
     service.upload(outputs("a", "b"))
     first = service.completed()
-    models.asked.clear()
-    Rows(service.resources.db.url).do("DELETE FROM llm_cache")
+    models.requests.clear()
+    DatabaseReader(service.resources.db.url).execute("DELETE FROM llm_cache")
     service.patch("/benchmarks/bench-001", {"metrics": [BY_LENGTH, "ACCURACY"]})
     again = service.completed()
-    assert models.asked == []
+    assert models.requests == []
     assert spending(service, again) == []
     before, after = by_trace(service, first), by_trace(service, again)
     for name, row in after.items():
@@ -242,11 +242,11 @@ def test_similarity_asks_for_many_texts_at_once_and_each_only_once(
     values = [row["values"]["SEMANTIC_SIMILARITY"] for row in rows.values()]
     assert values[0] == values[2] == pytest.approx(cosine, abs=1e-6)
     assert values[3:] == [0.0, 1.0, None]
-    [asked] = models.asked
+    [asked] = models.requests
     assert (asked.path, asked.body["model"]) == ("/v1/embeddings", EMBEDDER)
     assert sorted(asked.texts) == ["expected", "one", "two"]
     service.upload(outputs("two", "three"), run_name="night-2")
-    models.asked.clear()
+    models.requests.clear()
     service.completed(runName="night-2")
     assert models.embedded == ["three"]
 
@@ -255,7 +255,7 @@ def test_similarity_asks_for_many_texts_at_once_and_each_only_once(
 def test_one_text_that_is_too_long_costs_its_own_traces_only(
     status: int, service: Service, models: Models
 ) -> None:
-    def limited(asked: Asked) -> Response | None:
+    def limited(asked: ReceivedLlmRequest) -> Response | None:
         long = any("x" * 50 in text for text in asked.texts)
         return refusal(status, "maximum context length exceeded") if long else None
 
@@ -370,7 +370,7 @@ def test_what_every_trace_would_meet_ends_the_run(
     service.upload(outputs(*(f"answer {number}" for number in range(40))))
     run = service.completed()
     assert (run["status"], run["errorCode"]) == ("FAILED", code)
-    assert len(models.asked) <= 16  # eight at a time, and those that had been begun
+    assert len(models.requests) <= 16  # eight at a time, and those that had been begun
 
 
 def test_answers_that_came_before_the_end_are_kept_for_the_retry(
@@ -379,18 +379,18 @@ def test_answers_that_came_before_the_end_are_kept_for_the_retry(
     service.benchmark(metrics=[BY_LENGTH])
     service.upload(outputs(*(f"answer {number}" for number in range(30))))
     gone = refusal(402, "no money left")
-    models.faults.append(lambda _: gone if len(models.asked) > 20 else None)
+    models.faults.append(lambda _: gone if len(models.requests) > 20 else None)
     run = service.completed()
     assert run["errorCode"] == "LLM_QUOTA"
-    kept = Rows(service.resources.db.url).value("SELECT count(*) FROM llm_cache")
+    kept = DatabaseReader(service.resources.db.url).value("SELECT count(*) FROM llm_cache")
     assert kept > 0
     assert spending(service, run)[0]["requests"] == kept
     models.faults.clear()
-    models.asked.clear()
+    models.requests.clear()
     retried = service.post(f"{RUNS}/{run['id']}/retry")
     service.work()
     assert service.get(f"{RUNS}/{retried['id']}")["status"] == "COMPLETED"
-    assert len(models.asked) == 30 - kept
+    assert len(models.requests) == 30 - kept
 
 
 @pytest.mark.parametrize(
@@ -415,7 +415,7 @@ def test_a_moment_of_trouble_leaves_no_trace(service: Service, models: Models) -
     service.upload(outputs(*(f"answer {number}" for number in range(20))))
     run = service.completed()
     assert (run["status"], run["errorShare"]) == ("COMPLETED", 0.0)
-    assert len(models.asked) == 26
+    assert len(models.requests) == 26
     assert models.most_in_flight <= 8
 
 
@@ -477,20 +477,20 @@ def test_a_worker_that_stops_does_not_wait_for_a_silent_server(
     service: Service, models: Models
 ) -> None:
     with pytest.raises(WorkerStopping):
-        asked_of_silence(service, models, lambda: bool(models.asked), lambda: None)
-    assert len(models.asked) <= 8
+        asked_of_silence(service, models, lambda: bool(models.requests), lambda: None)
+    assert len(models.requests) <= 8
 
 
 def test_a_run_that_ends_does_not_wait_for_a_silent_server(
     service: Service, models: Models
 ) -> None:
     def ended() -> None:
-        if models.asked:
+        if models.requests:
             raise RunEnded
 
     with pytest.raises(RunEnded):
         asked_of_silence(service, models, lambda: False, ended)
-    assert len(models.asked) <= 8
+    assert len(models.requests) <= 8
 
 
 def test_a_sum_with_a_cost_that_nobody_told_is_unknown(service: Service, models: Models) -> None:

@@ -18,7 +18,7 @@ from app.notifications.rules import SLOW_LOCK
 from app.notifications.service import publish
 from app.notifications.types import DeliveryTarget
 from tests.integration.notifications.conftest import TOLD, NotificationScenario, Receiver, status
-from tests.support.stored import Rows
+from tests.support.stored import DatabaseReader
 
 
 def waits(
@@ -264,9 +264,9 @@ def test_dead_letter__after_ten_attempts_until_redelivered(
     target = DeliveryTarget("WEBHOOK", scenario.receiver.will("hook", *[status(500)] * 10))
     notification_id = scenario.publish(target)
     scenario.work()
-    rows = Rows(scenario.service.resources.db.url)
+    rows = DatabaseReader(scenario.service.resources.db.url)
     for _ in range(9):
-        rows.do("UPDATE deliveries SET due_at = now() - interval '1 s'")
+        rows.execute("UPDATE deliveries SET due_at = now() - interval '1 s'")
         scenario.work()
     delivery = scenario.delivery(notification_id)
     assert (delivery["status"], delivery["attempts"], delivery["dueAt"]) == ("FAILED", 10, None)
@@ -337,13 +337,13 @@ def test_queue_lock__slow_endpoints_of_all_hosts_share_one_lock(
     scenario: NotificationScenario,
 ) -> None:
     hosts = [DeliveryTarget("WEBHOOK", f"http://127.0.0.1:{port}/") for port in (1, 2, 3)]
-    rows = Rows(scenario.service.resources.db.url)
+    rows = DatabaseReader(scenario.service.resources.db.url)
     lanes = "SELECT DISTINCT lock FROM procrastinate_jobs WHERE status = 'todo'"
     scenario.publish(*hosts)
     assert len(rows.all(lanes)) == 3
     scenario.work()
-    rows.do("DELETE FROM deliveries")
-    rows.do("UPDATE endpoints SET slow_count = 1")
+    rows.execute("DELETE FROM deliveries")
+    rows.execute("UPDATE endpoints SET slow_count = 1")
     scenario.publish(*hosts)
     assert rows.all(lanes) == [(SLOW_LOCK,)]
 

@@ -13,7 +13,7 @@ from app.notifications.types import DeliveryTarget
 from app.tables import METADATA
 from tests.integration.notifications.conftest import NotificationScenario
 from tests.support.service import JSON
-from tests.support.stored import Rows
+from tests.support.stored import DatabaseReader
 
 SLACK = "https://hooks.slack.com/services/T0/B0/abcdefgh"
 SHOWN = "https://hooks.slack.com/…efgh"
@@ -27,10 +27,10 @@ ENDPOINTS = [
 
 
 @pytest.fixture
-def rows(scenario: NotificationScenario) -> Rows:
+def rows(scenario: NotificationScenario) -> DatabaseReader:
     scenario.service.agent()
     scenario.service.benchmark(metrics=["EXACT_MATCH"])
-    return Rows(scenario.service.resources.db.url)
+    return DatabaseReader(scenario.service.resources.db.url)
 
 
 def rule(scenario: NotificationScenario, *recipients: str) -> JSON:
@@ -68,7 +68,7 @@ def addresses(scenario: NotificationScenario, rule_id: str = "rule-1") -> list[s
         )
 
 
-def everything_stored(rows: Rows) -> str:
+def everything_stored(rows: DatabaseReader) -> str:
     tables = rows.all(
         "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename"
     )
@@ -78,7 +78,7 @@ def everything_stored(rows: Rows) -> str:
 
 
 def test_encrypted_recipients__not_in_database_or_responses(
-    scenario: NotificationScenario, rows: Rows
+    scenario: NotificationScenario, rows: DatabaseReader
 ) -> None:
     rule_view = rule(scenario, SLACK, TEAMS)
     assert rule_view["recipients"] == [SHOWN, "https://prod-1.westeurope.logic.azure.com/…uvwx"]
@@ -123,7 +123,7 @@ def test_delivery_detail__echoed_url_is_redacted(
 
 
 def test_redacted_recipient__sent_back_keeps_stored_one(
-    scenario: NotificationScenario, rows: Rows
+    scenario: NotificationScenario, rows: DatabaseReader
 ) -> None:
     rule_view = rule(scenario, SLACK, TEAMS)
     own = {"id", "states", "precision", "revision", "createdAt", "updatedAt"}
@@ -142,7 +142,7 @@ def test_redacted_recipient__sent_back_keeps_stored_one(
 
 
 def test_change_channels__must_match_stored_recipients(
-    scenario: NotificationScenario, rows: Rows
+    scenario: NotificationScenario, rows: DatabaseReader
 ) -> None:
     rule(scenario, SLACK, TEAMS)
     scenario.service.refused(422, "PATCH", "/alert-configs/rule-1", {"channels": ["SLACK"]})
@@ -150,7 +150,7 @@ def test_change_channels__must_match_stored_recipients(
 
 
 def test_redacted_recipient__unknown_one_is_rejected(
-    scenario: NotificationScenario, rows: Rows
+    scenario: NotificationScenario, rows: DatabaseReader
 ) -> None:
     rule(scenario, TEAMS)
     problem = scenario.service.refused(
@@ -164,7 +164,7 @@ def test_redacted_recipient__unknown_one_is_rejected(
 
 
 def test_ensure_endpoints__same_recipient_with_different_ciphertext_is_one(
-    scenario: NotificationScenario, rows: Rows
+    scenario: NotificationScenario, rows: DatabaseReader
 ) -> None:
     rule(scenario, SLACK)
     body = {"channel": "SLACK", "recipient": SLACK}
@@ -173,7 +173,7 @@ def test_ensure_endpoints__same_recipient_with_different_ciphertext_is_one(
 
 
 def test_dropped_recipient__fails_with_reason_and_can_be_saved_again(
-    scenario: NotificationScenario, rows: Rows
+    scenario: NotificationScenario, rows: DatabaseReader
 ) -> None:
     url = scenario.receiver.at("hook")
     notification_id = scenario.publish(DeliveryTarget("WEBHOOK", url))

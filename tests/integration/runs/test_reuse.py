@@ -24,7 +24,7 @@ from app.traces.sources import local
 from app.traces.types import Trace
 from tests.support.processes import until
 from tests.support.service import JSON, Service, pair
-from tests.support.stored import Rows
+from tests.support.stored import DatabaseReader
 
 R = TypeVar("R")
 RUNS = "/benchmark-runs"
@@ -82,8 +82,8 @@ def counted(service: Service, pool: CountingPool) -> Service:
 
 
 @pytest.fixture
-def rows(service: Service) -> Rows:
-    return Rows(service.resources.db.url)
+def rows(service: Service) -> DatabaseReader:
+    return DatabaseReader(service.resources.db.url)
 
 
 def measure(service: Service, *metrics: object) -> None:
@@ -101,7 +101,7 @@ def counts(run: JSON) -> tuple[int, int]:
 
 
 def test_an_unchanged_run_computes_nothing_and_finds_the_same_to_the_last_bit(
-    counted: Service, pool: CountingPool, rows: Rows
+    counted: Service, pool: CountingPool, rows: DatabaseReader
 ) -> None:
     counted.benchmark(
         metrics=["ROUGE", "BLEU", MACRO],
@@ -218,7 +218,7 @@ def test_what_could_not_be_measured_is_tried_again_and_nothing_else(
 
 
 def test_a_run_outlives_the_one_that_it_took_its_values_from(
-    counted: Service, pool: CountingPool, rows: Rows
+    counted: Service, pool: CountingPool, rows: DatabaseReader
 ) -> None:
     counted.benchmark(metrics=["ROUGE"])
     donor, heir = counted.completed(), counted.completed()
@@ -239,7 +239,7 @@ def test_a_run_outlives_the_one_that_it_took_its_values_from(
 
 
 def test_traces_that_are_about_to_be_deleted_are_not_taken_over(
-    counted: Service, rows: Rows
+    counted: Service, rows: DatabaseReader
 ) -> None:
     counted.benchmark(metrics=["ROUGE"])
     old = counted.completed()
@@ -284,7 +284,7 @@ class Race:
 
     def run(self, first: Callable[[Session], None], second: Callable[[Session], None]) -> JSON:
         """Both at once, the second waiting for the first; the heir when all is done."""
-        db, rows = self.service.resources.db, Rows(self.service.resources.db.url)
+        db, rows = self.service.resources.db, DatabaseReader(self.service.resources.db.url)
 
         def do_second() -> None:
             with db.begin() as session:
@@ -300,7 +300,9 @@ class Race:
         return self.service.get(f"{RUNS}/{self.heir['id']}")
 
 
-def test_traces_that_are_being_taken_over_are_not_deleted(counted: Service, rows: Rows) -> None:
+def test_traces_that_are_being_taken_over_are_not_deleted(
+    counted: Service, rows: DatabaseReader
+) -> None:
     counted.benchmark(metrics=["ROUGE"])
     race = Race.of(counted)
     collection_id = rows.value("SELECT min(id) FROM collections")
@@ -310,7 +312,9 @@ def test_traces_that_are_being_taken_over_are_not_deleted(counted: Service, rows
     assert rows.value("SELECT count(*) FROM collected_traces") == 5
 
 
-def test_traces_that_are_being_deleted_are_not_taken_over(counted: Service, rows: Rows) -> None:
+def test_traces_that_are_being_deleted_are_not_taken_over(
+    counted: Service, rows: DatabaseReader
+) -> None:
     counted.benchmark(metrics=["ROUGE"])
     race = Race.of(counted)
     collection_id = rows.value("SELECT max(id) FROM collections")
@@ -321,7 +325,7 @@ def test_traces_that_are_being_deleted_are_not_taken_over(counted: Service, rows
 
 
 def test_a_deletion_that_is_interrupted_goes_on_where_it_stopped(
-    counted: Service, rows: Rows, monkeypatch: pytest.MonkeyPatch
+    counted: Service, rows: DatabaseReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "DROPPED_AT_ONCE", 2)
     counted.benchmark(metrics=["ROUGE"])
@@ -343,7 +347,7 @@ def test_a_deletion_that_is_interrupted_goes_on_where_it_stopped(
 
 
 def test_the_same_traces_under_another_name_are_stored_once(
-    counted: Service, pool: CountingPool, rows: Rows, monkeypatch: pytest.MonkeyPatch
+    counted: Service, pool: CountingPool, rows: DatabaseReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local, "PAGE_SIZE", 3)
     counted.benchmark(metrics=["ROUGE"])
@@ -392,7 +396,7 @@ def _open_once(_: Resources) -> Once:
 
 
 def test_traces_that_never_change_are_not_read_again(
-    counted: Service, rows: Rows, monkeypatch: pytest.MonkeyPatch
+    counted: Service, rows: DatabaseReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Once, "reads", 0)
     monkeypatch.setattr(TRACE_SOURCES, "get", lambda _: SourceSpec(open=_open_once))
@@ -414,7 +418,9 @@ def fail_after_collecting(service: Service) -> JSON:
     return run
 
 
-def test_a_retry_goes_on_with_the_traces_that_were_collected(counted: Service, rows: Rows) -> None:
+def test_a_retry_goes_on_with_the_traces_that_were_collected(
+    counted: Service, rows: DatabaseReader
+) -> None:
     counted.benchmark(metrics=["ROUGE"])
     failed = fail_after_collecting(counted)
     [upload] = counted.get("/local-datasets")["items"]

@@ -7,7 +7,7 @@ import pytest
 
 from app.schedules.firing import fire_due
 from tests.support.service import JSON, Service, pair
-from tests.support.stored import Rows
+from tests.support.stored import DatabaseReader
 
 NIGHTLY = {
     "name": "nightly",
@@ -27,18 +27,18 @@ def prepared_service(service: Service) -> Service:
 
 
 @pytest.fixture
-def rows(service: Service) -> Rows:
-    return Rows(service.resources.db.url)
+def rows(service: Service) -> DatabaseReader:
+    return DatabaseReader(service.resources.db.url)
 
 
 @pytest.fixture
-def due(prepared_service: Service, rows: Rows) -> Callable[..., JSON]:
+def due(prepared_service: Service, rows: DatabaseReader) -> Callable[..., JSON]:
     """A schedule that is due at an instant of the past."""
 
     def make(at: datetime, schedule_id: str = "s-1", **more: object) -> JSON:
         body = {"id": schedule_id, **NIGHTLY, "catchupWindowSeconds": 366 * 86_400, **more}
         created = prepared_service.post("/schedule-configs", body)
-        rows.do("UPDATE schedule_configs SET next_run_at = %s WHERE id = %s", at, schedule_id)
+        rows.execute("UPDATE schedule_configs SET next_run_at = %s WHERE id = %s", at, schedule_id)
         return created
 
     return make

@@ -14,7 +14,7 @@ from app.schedules.service import recompute_next_runs
 from app.schedules.ticker import Ticker, fire_all_due
 from app.traces.registry import TRACE_SOURCES, SourceRun, SourceSpec
 from tests.support.service import JSON, Service, pair
-from tests.support.stored import Rows
+from tests.support.stored import DatabaseReader
 
 TWO = datetime(2026, 3, 2, 2, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -70,7 +70,7 @@ def test_fire_due__missed_instants_follow_misfire_policy(
     prepared_service: Service,
     due: Due,
     tick: Tick,
-    rows: Rows,
+    rows: DatabaseReader,
     policy: str,
     reasons: list[str | None],
 ) -> None:
@@ -86,7 +86,11 @@ def test_fire_due__missed_instants_follow_misfire_policy(
 
 
 def test_fire_due__long_outage_is_caught_up_in_several_transactions(
-    prepared_service: Service, due: Due, tick: Tick, rows: Rows, monkeypatch: pytest.MonkeyPatch
+    prepared_service: Service,
+    due: Due,
+    tick: Tick,
+    rows: DatabaseReader,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("app.schedules.firing.MAX_FIRES_PER_TRANSACTION", 4)
     for schedule_id in ("s-1", "s-2", "s-3"):
@@ -108,7 +112,7 @@ def test_fire_due__long_outage_is_caught_up_in_several_transactions(
         ]
 
 
-def start_pending(service: Service, rows: Rows) -> None:
+def start_pending(service: Service, rows: DatabaseReader) -> None:
     """Do the oldest start job by hand."""
     from app.schedules.firing import start_fire
 
@@ -129,7 +133,7 @@ def test_start_fire__overlap_follows_concurrency_policy(
     prepared_service: Service,
     due: Due,
     tick: Tick,
-    rows: Rows,
+    rows: DatabaseReader,
     policy: str,
     second: str,
     first_run: str,
@@ -163,7 +167,7 @@ def test_auto_disable__last_failure_disables_with_reason(
 
 
 def test_record_run_end__success_resets_and_cancelled_run_does_not_count(
-    prepared_service: Service, due: Due, tick: Tick, rows: Rows
+    prepared_service: Service, due: Due, tick: Tick, rows: DatabaseReader
 ) -> None:
     due(TWO)
     prepared_service.patch("/benchmarks/bench-001", {"runName": "gone"})
@@ -237,7 +241,7 @@ def test_start_fire__deleted_schedule_starts_no_run(
 
 
 def test_delete_schedule__started_run_continues(
-    prepared_service: Service, due: Due, tick: Tick, rows: Rows
+    prepared_service: Service, due: Due, tick: Tick, rows: DatabaseReader
 ) -> None:
     due(TWO)
     tick(TWO)
@@ -282,11 +286,11 @@ def test_fire_due__clock_jump_fires_nothing_twice(
 
 
 def test_fire_due__unknown_time_zone_disables_schedule(
-    prepared_service: Service, due: Due, tick: Tick, rows: Rows, service: Service
+    prepared_service: Service, due: Due, tick: Tick, rows: DatabaseReader, service: Service
 ) -> None:
     due(TWO)
     due(TWO + DAY, "s-2")
-    rows.do("UPDATE schedule_configs SET timezone = 'Atlantis/Poseidonis'")
+    rows.execute("UPDATE schedule_configs SET timezone = 'Atlantis/Poseidonis'")
     tick(TWO)
     with service.resources.db.begin() as session:
         recompute_next_runs(session, TWO, "", 10)
@@ -297,7 +301,7 @@ def test_fire_due__unknown_time_zone_disables_schedule(
 
 
 def test_recompute_next_runs__zone_data_change_updates_next_run(
-    prepared_service: Service, due: Due, rows: Rows, service: Service
+    prepared_service: Service, due: Due, rows: DatabaseReader, service: Service
 ) -> None:
     due(TWO + timedelta(minutes=30))
     with service.resources.db.begin() as session:
@@ -363,7 +367,7 @@ def test_run_name_pattern__source_without_run_list_is_a_failure(
 
 
 def test_ticker__four_schedulers_fire_every_instant_once(
-    prepared_service: Service, service: Service, rows: Rows
+    prepared_service: Service, service: Service, rows: DatabaseReader
 ) -> None:
     """200 schedules that are due every second, for some seconds."""
     prepared_service.post(
@@ -377,7 +381,7 @@ def test_ticker__four_schedulers_fire_every_instant_once(
             "enabled": False,
         },
     )
-    rows.do(
+    rows.execute(
         """
         INSERT INTO schedule_configs SELECT (jsonb_populate_record(one, jsonb_build_object(
             'id', 's-' || n, 'enabled', true,
@@ -418,7 +422,7 @@ def test_ticker__four_schedulers_fire_every_instant_once(
 
 
 def test_fire_all_due__returns_wait_until_next_due_instant(
-    prepared_service: Service, rows: Rows
+    prepared_service: Service, rows: DatabaseReader
 ) -> None:
     assert fire_all_due(prepared_service.resources.db) == 1.0
     prepared_service.post(

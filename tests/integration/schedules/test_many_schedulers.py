@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tests.support.service import Service
-from tests.support.stored import Rows
+from tests.support.stored import DatabaseReader
 
 SCHEDULES = 200
 INSTANTS = 10_000
@@ -51,12 +51,14 @@ def scheduler(url: str) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.prove
-def test_ticker__killed_schedulers_lose_and_double_no_instant(service: Service, rows: Rows) -> None:
+def test_ticker__killed_schedulers_lose_and_double_no_instant(
+    service: Service, rows: DatabaseReader
+) -> None:
     service.agent()
     service.benchmark(metrics=["ROUGE"])
     body = {"id": "s", "name": "s", "benchmarkId": "bench-001", "agentId": "agent-001"}
     service.post("/schedule-configs", {**body, "cronExpression": "* * * * * *", "enabled": False})
-    rows.do(FILL, SCHEDULES)
+    rows.execute(FILL, SCHEDULES)
     url = service.resources.db.url
     living = [scheduler(url) for _ in range(SCHEDULERS)]
     chance, waiting = random.Random(20_261_122), threading.Event()

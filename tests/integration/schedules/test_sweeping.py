@@ -7,29 +7,31 @@ import pytest
 
 from app.scheduler import delete_fires, fail_stalled_runs
 from tests.support.service import JSON, Service
-from tests.support.stored import Rows
+from tests.support.stored import DatabaseReader
 
 QUARTER = timedelta(minutes=15)
 
 
 def test_fail_stalled_runs__run_without_job_fails_as_stale(
-    prepared_service: Service, rows: Rows
+    prepared_service: Service, rows: DatabaseReader
 ) -> None:
     run = prepared_service.start()
-    rows.do("DELETE FROM procrastinate_jobs")
-    rows.do("UPDATE benchmark_runs SET created_at = now() - interval '14 minutes'")
+    rows.execute("DELETE FROM procrastinate_jobs")
+    rows.execute("UPDATE benchmark_runs SET created_at = now() - interval '14 minutes'")
     fail_stalled_runs(prepared_service.resources, QUARTER)
     assert rows.status(run["id"]) == "PENDING"
-    rows.do("UPDATE benchmark_runs SET created_at = now() - interval '16 minutes'")
+    rows.execute("UPDATE benchmark_runs SET created_at = now() - interval '16 minutes'")
     fail_stalled_runs(prepared_service.resources, QUARTER)
     failed = prepared_service.get(f"/benchmark-runs/{run['id']}")
     assert (failed["status"], failed["errorCode"]) == ("FAILED", "STALE")
     assert "retry" in failed["errorMessage"]
 
 
-def test_fail_stalled_runs__long_run_with_job_stays(prepared_service: Service, rows: Rows) -> None:
+def test_fail_stalled_runs__long_run_with_job_stays(
+    prepared_service: Service, rows: DatabaseReader
+) -> None:
     run = prepared_service.start()
-    rows.do("UPDATE benchmark_runs SET created_at = now() - interval '9 days'")
+    rows.execute("UPDATE benchmark_runs SET created_at = now() - interval '9 days'")
     fail_stalled_runs(prepared_service.resources, QUARTER)
     assert rows.status(run["id"]) == "PENDING"
     prepared_service.work()
@@ -37,10 +39,12 @@ def test_fail_stalled_runs__long_run_with_job_stays(prepared_service: Service, r
     assert rows.status(run["id"]) == "COMPLETED"
 
 
-def test_fail_stalled_runs__recent_shard_is_progress(prepared_service: Service, rows: Rows) -> None:
+def test_fail_stalled_runs__recent_shard_is_progress(
+    prepared_service: Service, rows: DatabaseReader
+) -> None:
     run = prepared_service.completed()
-    rows.do("DELETE FROM procrastinate_jobs")
-    rows.do(
+    rows.execute("DELETE FROM procrastinate_jobs")
+    rows.execute(
         "UPDATE benchmark_runs SET status = 'RUNNING', created_at = now() - interval '1 day',"
         " started_at = now() - interval '1 day'"
     )
@@ -49,11 +53,14 @@ def test_fail_stalled_runs__recent_shard_is_progress(prepared_service: Service, 
 
 
 def test_delete_fires__old_fires_are_deleted_in_batches(
-    prepared_service: Service, rows: Rows, due: Callable[..., JSON], monkeypatch: pytest.MonkeyPatch
+    prepared_service: Service,
+    rows: DatabaseReader,
+    due: Callable[..., JSON],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("app.schedules.firing.DELETE_BATCH", 2)
     due(datetime.now(UTC))
-    rows.do(
+    rows.execute(
         "INSERT INTO schedule_fires (schedule_id, due_at, fired_at, triggered_by, status)"
         " SELECT 's-1', now() - n * interval '1 day', now(), 'SCHEDULED', 'STARTED'"
         " FROM generate_series(398, 405) AS n"
@@ -64,7 +71,10 @@ def test_delete_fires__old_fires_are_deleted_in_batches(
 
 
 def test_daily_summary__runs_failures_and_idle_schedules(
-    prepared_service: Service, rows: Rows, due: Callable[..., JSON], tick: Callable[[datetime], int]
+    prepared_service: Service,
+    rows: DatabaseReader,
+    due: Callable[..., JSON],
+    tick: Callable[[datetime], int],
 ) -> None:
     prepared_service.completed()
     prepared_service.patch("/benchmarks/bench-001", {"runName": "gone"})

@@ -15,7 +15,7 @@ KPIS = [
 ]
 
 
-class Said(NamedTuple):
+class ScriptedReply(NamedTuple):
     """What a run says of its metric and its KPIs, by name."""
 
     metric: JSON
@@ -37,11 +37,11 @@ def night(service: Service, name: str, wrong: Collection[int]) -> JSON:
     return service.completed(runName=name)
 
 
-def said(service: Service, run: JSON) -> Said:
+def said(service: Service, run: JSON) -> ScriptedReply:
     path = f"/benchmark-runs/{run['id']}"
     metrics = {each["metric"]: each for each in service.get(f"{path}/metrics")["items"]}
     kpis = {each["name"]: each for each in service.get(f"{path}/kpis")["items"]}
-    return Said(metrics["F1_SCORE"], kpis)
+    return ScriptedReply(metrics["F1_SCORE"], kpis)
 
 
 def test_a_macro_f1_has_an_interval_and_a_verdict_and_so_has_a_kpi_that_reads_it(

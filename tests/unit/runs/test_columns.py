@@ -41,7 +41,7 @@ def test_rows_are_counted_by_what_happened_to_them() -> None:
     assert found["A"].missing == {"RAISED": 1, "INFRA_ERROR": 1}
     assert found["B"].missing == {"NO_OUTPUT": 1, "NOT_SUPPORTED": 1, "INFRA_ERROR": 1}
     tally = columns.tally()
-    # Not covered: the row without a text and the lost one. Asked: two metrics of four traces.
+    # Not covered: the row without a text and the lost one. ReceivedRequest: two metrics of four traces.
     assert (tally.total, tally.covered, tally.lost, tally.measurements, tally.failed) == (
         5,
         3,

@@ -14,7 +14,7 @@ class Brevity:
         self.spec = MetricSpec(
             key="SAMPLE_BREVITY",
             description="How much of an answer was needed",
-            source="house rule of the sample",
+            source="deployment rule of the sample",
             version=f"1+words={words}",
             direction=Direction.HIGHER_IS_BETTER,
             worst=0.0,

@@ -15,12 +15,12 @@ from app.jobs.pool import ProcessPool
 from app.metrics.registry import load_metrics
 from app.plugins import load_plugins
 from app.postgres.server import EmbeddedPostgres
-from tests.support.house import House, house_of
+from tests.support.deployment import Deployment, deployed_service
 from tests.support.service import running_service
 
 
 @contextmanager
-def house_of_workers() -> Iterator[House]:
+def deployment_with_workers() -> Iterator[Deployment]:
     load_plugins()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
@@ -33,7 +33,10 @@ def house_of_workers() -> Iterator[House]:
                 options={"langfuse_default_url": "https://cloud.langfuse.com"},
             )
             pool = ProcessPool(1, warm_up=load_metrics)
-            with running_service(resources, pool) as service, house_of(service, path) as house:
-                yield house
+            with (
+                running_service(resources, pool) as service,
+                deployed_service(service, path) as deployment,
+            ):
+                yield deployment
             pool.close()
             resources.db.dispose()

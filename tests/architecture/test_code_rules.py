@@ -1,4 +1,4 @@
-"""Rules of the house that a linter does not know."""
+"""Rules of the deployment that a linter does not know."""
 
 import ast
 import re
@@ -62,23 +62,23 @@ def name_of(path: Path) -> str:
 
 
 def test_only_streams_the_worker_loop_and_the_harness_are_async() -> None:
-    found = {
+    async_modules = {
         name_of(path)
         for path in sources()
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.AsyncFunctionDef)
     }
     rooms = ("app/harness/", "app/llm/")
-    assert {name for name in found if not name.startswith(rooms)} <= MAY_BE_ASYNC
+    assert {name for name in async_modules if not name.startswith(rooms)} <= MAY_BE_ASYNC
 
 
 def test_only_named_places_catch_every_exception() -> None:
-    found = {
+    catching_modules = {
         name_of(path)
         for path in sources()
         if re.search(r"except (Base)?Exception\b", path.read_text())
     }
-    assert found <= MAY_CATCH_EVERYTHING
+    assert catching_modules <= MAY_CATCH_EVERYTHING
 
 
 def test_every_module_of_the_product_that_says_anything_says_what_it_is() -> None:

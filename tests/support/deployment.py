@@ -7,22 +7,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.llm import EMBEDDER, JUDGE, KEY, Asked, model_server
+from tests.support.llm import EMBEDDER, JUDGE, KEY, ReceivedLlmRequest, model_server
 from tests.support.processes import MASTER_KEY, Programs, programs, until
 from tests.support.service import JSON, Service
-from tests.support.stored import Rows, varied_pairs
+from tests.support.stored import DatabaseReader, varied_pairs
 
 QUESTIONS = 40
 TRACES = 2_100  # five pages to collect, two shards to score
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class Deployment:
     """A service with real workers; `programs` starts them, `rows` shows what they wrote."""
 
     service: Service
     programs: Programs
-    rows: Rows
+    rows: DatabaseReader
 
     def upload(self, run_name: str, *, tags: list[str] | None = None, count: int = TRACES) -> None:
         """Traces that no other run has: nothing of what was measured there is used again. They are
@@ -49,20 +49,20 @@ class House:
             metrics=["ROUGE", "ACCURACY"],
             measures=[{"name": "quality", "formula": "WEIGHTED_SUM(ROUGE:0.5, ACCURACY.p95:0.5)"}],
         )
-        self.rows.do(
+        self.rows.execute(
             """UPDATE benchmarks SET source = 'gated', metrics = '["ROUGE", "ACCURACY", "GATE"]'"""
         )
 
     def benchmark_with_everything(self) -> None:
         """A judge is asked about each question, and all values are written back to the source."""
         judge = {"key": "LLM_JUDGE", "options": {"prompt": "{input}: {output}"}}
-        self.rows.do(
+        self.rows.execute(
             "UPDATE benchmarks SET metrics = metrics || %s::jsonb, write_back = %s::jsonb",
             json.dumps([judge]),
             json.dumps({"kpis": True, "metrics": True}),
         )
 
-    def ended(self, run_id: str) -> JSON:
+    def ended_run(self, run_id: str) -> JSON:
         """The run once it has ended, however it did."""
 
         def is_final() -> bool:
@@ -71,12 +71,12 @@ class House:
         until(is_final, what="\n".join(program.log for program in self.programs.started))
         return self.service.get(f"/benchmark-runs/{run_id}")
 
-    def completed(self, run_id: str) -> JSON:
-        run = self.ended(run_id)
+    def completed_run(self, run_id: str) -> JSON:
+        run = self.ended_run(run_id)
         assert run["status"] == "COMPLETED", run
         return run
 
-    def written_back(self, run_id: str) -> None:
+    def wait_for_write_back(self, run_id: str) -> None:
         """Wait until all scores of the run stand in its source."""
 
         def is_written() -> bool:
@@ -85,16 +85,16 @@ class House:
 
         until(is_written, what="\n".join(program.log for program in self.programs.started))
 
-    def job_is_done(self, name: str, run_id: str) -> bool:
-        left = """
+    def is_job_done(self, name: str, run_id: str) -> bool:
+        unfinished_jobs = """
             SELECT count(*) FROM procrastinate_jobs
             WHERE task_name = %s AND args ->> 'run_id' = %s AND status IN ('todo', 'doing')
         """
-        return not self.rows.value(left, name, run_id)
+        return not self.rows.value(unfinished_jobs, name, run_id)
 
 
 @contextmanager
-def house_of(service: Service, folder: Path) -> Iterator[House]:
+def deployed_service(service: Service, folder: Path) -> Iterator[Deployment]:
     """Workers of their own for a service; all have ended afterwards."""
     url = service.resources.db.url
     with (
@@ -110,13 +110,13 @@ def house_of(service: Service, folder: Path) -> Iterator[House]:
             MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8",
         ) as started,
     ):
-        models.judge = _graded
-        house = House(service, started, Rows(url))
-        house.benchmark()
-        yield house
+        models.judge = _grade
+        deployment = Deployment(service, started, DatabaseReader(url))
+        deployment.benchmark()
+        yield deployment
 
 
-def _graded(asked: Asked) -> str:
+def _grade(request: ReceivedLlmRequest) -> str:
     """A score that the question decides."""
-    [question] = map(int, re.findall(r"question (\d+)", asked.texts[-1]))
+    [question] = map(int, re.findall(r"question (\d+)", request.texts[-1]))
     return json.dumps({"reason": "as asked", "score": question / QUESTIONS})
