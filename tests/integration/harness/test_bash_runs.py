@@ -193,7 +193,7 @@ def test_the_operators_keys_never_reach_a_server_that_a_benchmark_names(service:
         assert authorizations(server) == {"Bearer none"}
         own = LlmServer(base_url=server.openai_url, api_key=Secret("key-of-mine"))
         server.requests.clear()
-        assert with_keys(service, llm=own).completed()["status"] == "COMPLETED"
+        assert with_keys(service, llm_server=own).completed()["status"] == "COMPLETED"
         assert authorizations(server) == {"Bearer key-of-mine"}
 
 

@@ -426,13 +426,13 @@ def test_a_moment_of_trouble_leaves_no_trace(service: Service, models: Models) -
 def test_a_metric_without_a_model_ends_the_run_before_it_reads_a_trace(
     metric: str, wanted: str, service: Service, models: Models
 ) -> None:
-    object.__setattr__(service.resources, "llm", type(models.access)(base_url=models.url))
+    object.__setattr__(service.resources, "llm_server", type(models.access)(base_url=models.url))
     service.benchmark(metrics=[metric])
     service.upload(outputs("a"))
     run = service.completed()
     assert (run["status"], run["errorCode"]) == ("FAILED", "LLM_NOT_CONFIGURED")
     assert wanted in run["errorMessage"]
-    object.__setattr__(service.resources, "llm", None)
+    object.__setattr__(service.resources, "llm_server", None)
     run = service.completed()
     assert "MOSAICO_LLM_BASE_URL" in run["errorMessage"]
     assert run["tracesTotal"] is None
