@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from app.core.console.resource import FieldOption, Resource
+from app.core.console.resource import FieldOption, Limit, Resource
 from app.core.console.table import JSON, Column, field, format_cell, print_page, time_field
 from app.core.console.terminal import CommandGroup, Format, OutputFormat
 
@@ -51,16 +51,18 @@ def describe_key(key: JSON) -> str:
     return f"{format_cell(key['name'])}, {key['role']}"
 
 
-keys.add_list(COLUMNS, help="List API keys, newest first, revoked ones included.")
+keys.add_list(COLUMNS, help_text="List API keys, newest first, revoked ones included.")
 keys.add_create(
     "app.access.schemas:ApiKeyCreate",
     options=OPTIONS,
-    help="Create an API key and print it. It is shown only once.",
+    help_text="Create an API key and print it. It is shown only once.",
     describe=describe_created,
     result_field="token",
 )
 keys.add_delete(
-    verb="revoke", help="Revoke an API key permanently, within a second.", describe=describe_key
+    verb="revoke",
+    help_text="Revoke an API key permanently, within a second.",
+    describe=describe_key,
 )
 
 
@@ -75,9 +77,7 @@ def show_audit(
     resource: Annotated[
         str | None, typer.Option("--resource", help="Filter by resource type, such as agents.")
     ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", min=1, help="Maximum number of rows, newest first.")
-    ] = 50,
+    limit: Limit = 50,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Show the audit log, newest first. Requires an admin key."""

@@ -35,16 +35,16 @@ def describe_created(agent: JSON) -> list[str]:
 agents.add_list(
     COLUMNS,
     filters={"archived": flag_filter("--archived", "List the archived agents instead.")},
-    help="List agents, newest first.",
+    help_text="List agents, newest first.",
 )
-agents.add_show(help="Show an agent. Its secret key is never shown.")
+agents.add_show(help_text="Show an agent. Its secret key is never shown.")
 agents.add_create(
     "app.agents.schemas:AgentCreate",
     options=OPTIONS,
-    help="Create an agent and print its ID.",
+    help_text="Create an agent and print its ID.",
     describe=describe_created,
 )
 agents.add_update(
     "app.agents.schemas:AgentPatch", "app.agents.schemas:AgentCreate", options=OPTIONS
 )
-agents.add_delete(help="Delete an agent that no run or benchmark refers to.")
+agents.add_delete(help_text="Delete an agent that no run or benchmark refers to.")

@@ -138,10 +138,10 @@ def report_trial(trial: JSON) -> None:
 alerts.add_list(
     ALERT_COLUMNS,
     filters={**FILTERS, "runId": id_filter("run", "/benchmark-runs")},
-    help="List alerts, newest first.",
+    help_text="List alerts, newest first.",
     limit=20,
 )
-alerts.add_show(help="Show an alert: its explanation and the traces that changed.")
+alerts.add_show(help_text="Show an alert: its explanation and the traces that changed.")
 
 
 @cli.command("ack")
@@ -166,12 +166,12 @@ def acknowledge_alert(
     print_status(f"alert {format_cell(alert)} is acknowledged as {verdict}")
 
 
-rules.add_list(RULE_COLUMNS, filters=FILTERS, help="List alert rules, newest first.")
-rules.add_show(help="Show an alert rule: its state per agent and the precision of its alerts.")
+rules.add_list(RULE_COLUMNS, filters=FILTERS, help_text="List alert rules, newest first.")
+rules.add_show(help_text="Show an alert rule: its state per agent and the precision of its alerts.")
 rules.add_create(
     "app.alerts.schemas:AlertConfigCreate",
     options=RULE_OPTIONS,
-    help="Create an alert rule and print its ID.",
+    help_text="Create an alert rule and print its ID.",
     describe=describe_rule,
 )
 rules.add_update(
@@ -183,10 +183,12 @@ rules.add_switches(
     enable="Enable an alert rule for the runs that end from now on.",
     disable="Disable an alert rule and resolve its open incidents.",
 )
-rules.add_delete(help="Delete an alert rule and resolve its open incidents. Its alerts are kept.")
+rules.add_delete(
+    help_text="Delete an alert rule and resolve its open incidents. Its alerts are kept."
+)
 rules.add_action(
     "test",
-    help="Evaluate an alert rule on the newest runs and send a test message to its recipients.",
+    help_text="Evaluate an alert rule on the newest runs and send a test message to its recipients.",
     report=report_trial,
 )
 
@@ -239,17 +241,17 @@ def backtest_rule(
 silences.add_list(
     SILENCE_COLUMNS,
     filters={"active": flag_filter("--active", "List only the silences in effect now.")},
-    help="List silences, newest first.",
+    help_text="List silences, newest first.",
 )
-silences.add_show(help="Show a silence.")
+silences.add_show(help_text="Show a silence.")
 silences.add_create(
     "app.alerts.schemas:SilenceCreate",
     options=SILENCE_OPTIONS,
-    help="Silence the notifications of matching alerts and print the ID of the silence."
+    help_text="Silence the notifications of matching alerts and print the ID of the silence."
     "\n\nThe alerts are still recorded.",
     describe=describe_silence,
 )
-silences.add_delete(help="End a silence now.")
+silences.add_delete(help_text="End a silence now.")
 
 
 def _print_coverage(coverage: dict[str, Any]) -> None:

@@ -133,13 +133,13 @@ OPTIONS = {
 benchmarks.add_list(
     COLUMNS,
     filters={"archived": flag_filter("--archived", "List the archived benchmarks instead.")},
-    help="List benchmarks, newest first.",
+    help_text="List benchmarks, newest first.",
 )
-benchmarks.add_show(help="Show a benchmark and its KPIs.", print_one=print_benchmark)
+benchmarks.add_show(help_text="Show a benchmark and its KPIs.", print_one=print_benchmark)
 benchmarks.add_create(
     "app.benchmarks.schemas:BenchmarkCreate",
     options=OPTIONS,
-    help="Create a benchmark and print its ID.",
+    help_text="Create a benchmark and print its ID.",
     describe=describe_created,
 )
 benchmarks.add_update(
@@ -147,7 +147,7 @@ benchmarks.add_update(
     "app.benchmarks.schemas:BenchmarkCreate",
     options=OPTIONS,
 )
-benchmarks.add_delete(help="Delete a benchmark that no run refers to.")
+benchmarks.add_delete(help_text="Delete a benchmark that no run refers to.")
 
 
 @cli.command("baseline")

@@ -192,7 +192,7 @@ def _find_baselines(api: "ApiClient", run: dict[str, Any]) -> list[str]:
 def _gate_files(
     run: str, baseline: str | None, terms: "GateTerms", metrics: str | None, kpis: dict[str, str]
 ) -> "GateResult":
-    from app.core.console.terminal import print_warning
+    from app.core.console.terminal import warn_failed_plugin
     from app.gate.offline_gate import compare_files, measures_of
     from app.gate.rules import decide
     from app.metrics.registry import load_metrics
@@ -202,9 +202,7 @@ def _gate_files(
             "a trace file needs another trace file as its baseline",
             hint="add --baseline BEFORE.jsonl",
         )
-    load_metrics(
-        lambda plugin: print_warning(f"plugin {plugin.name} failed to load: {plugin.error}")
-    )
+    load_metrics(warn_failed_plugin)
     return decide(compare_files(Path(baseline), Path(run), measures_of(metrics, kpis)), terms)
 
 

@@ -17,6 +17,7 @@ from app.core.console.terminal import (
     encode_json,
     print_status,
     print_warning,
+    warn_failed_plugin,
 )
 from app.core.errors import AppError, Invalid
 
@@ -89,9 +90,7 @@ def _score_file(file: Path, metrics: str | None, formula: str | None) -> FileSco
     from app.metrics.registry import load_metrics, names_of
     from app.traces.ndjson import iter_traces
 
-    load_metrics(
-        lambda plugin: print_warning(f"plugin {plugin.name} failed to load: {plugin.error}")
-    )
+    load_metrics(warn_failed_plugin)
     selected = _select_metrics(metrics)
     compiled = None
     if formula is not None:

@@ -131,45 +131,45 @@ deliveries.add_list(
     filters={
         "status": text_filter("--status", "Filter by status: PENDING, DELIVERED, FAILED or HELD.")
     },
-    help="List deliveries, newest first.",
+    help_text="List deliveries, newest first.",
     limit=20,
 )
-deliveries.add_show(help="Show a delivery.")
+deliveries.add_show(help_text="Show a delivery.")
 deliveries.add_action(
-    "redeliver", help="Send a message again now, under the same ID.", report=report_redelivery
+    "redeliver", help_text="Send a message again now, under the same ID.", report=report_redelivery
 )
 endpoints.add_list(
     ENDPOINT_COLUMNS,
     filters={"disabled": flag_filter("--disabled", "List only disabled endpoints.")},
-    help="List endpoints and their delivery state, newest first.",
+    help_text="List endpoints and their delivery state, newest first.",
 )
-endpoints.add_show(help="Show an endpoint.")
+endpoints.add_show(help_text="Show an endpoint.")
 endpoints.add_create(
     "app.notifications.schemas:EndpointBody",
     options=ENDPOINT_OPTIONS,
-    help="Create an endpoint, or update the existing one of the recipient, and print its ID.",
+    help_text="Create an endpoint, or update the existing one of the recipient, and print its ID.",
     describe=describe_endpoint,
 )
 endpoints.add_action(
     "enable",
-    help="Enable an endpoint again and send the messages that were held for it.",
+    help_text="Enable an endpoint again and send the messages that were held for it.",
     report=report_enabled,
 )
 endpoints.add_action(
     "rotate-secret",
     endpoint="secret",
     body={},
-    help="Create the secret that signs messages to a webhook, and print it. It is shown only once."
+    help_text="Create the secret that signs messages to a webhook, and print it. It is shown only once."
     "\n\nThe previous secret stays valid for a day.",
     report=report_secret,
 )
 notifications.add_list(
     NOTIFICATION_COLUMNS,
     filters={"unread": flag_filter("--unread", "List only unread notifications.")},
-    help="List notifications, newest first.",
+    help_text="List notifications, newest first.",
     limit=20,
 )
-notifications.add_show(help="Show a notification.", print_one=print_notification)
+notifications.add_show(help_text="Show a notification.", print_one=print_notification)
 
 
 @inbox.command("read")

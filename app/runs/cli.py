@@ -157,7 +157,7 @@ runs.add_list(
             typer.Option("--status", case_sensitive=False, help="Filter by status."),
         ],
     },
-    help="List runs, newest first.",
+    help_text="List runs, newest first.",
     limit=20,
 )
 

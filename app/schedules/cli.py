@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from app.core.console.resource import FieldOption, Resource, id_argument, id_filter
+from app.core.console.resource import FieldOption, Limit, Resource, id_argument, id_filter
 from app.core.console.table import JSON, field, format_cell, print_page, time_field
 from app.core.console.terminal import (
     CommandGroup,
@@ -147,13 +147,13 @@ schedules.add_list(
         "benchmarkId": id_filter("benchmark", "/benchmarks"),
         "agentId": id_filter("agent", "/agents"),
     },
-    help="List schedules, newest first.",
+    help_text="List schedules, newest first.",
 )
-schedules.add_show(help="Show a schedule.")
+schedules.add_show(help_text="Show a schedule.")
 schedules.add_create(
     "app.schedules.schemas:ScheduleCreate",
     options=OPTIONS,
-    help="Create a schedule and print its ID.",
+    help_text="Create a schedule and print its ID.",
     describe=describe_created,
 )
 schedules.add_update(
@@ -169,18 +169,16 @@ schedules.add_switches(
 )
 schedules.add_action(
     "trigger",
-    help="Start a run of a schedule now and print its ID. The next fire time stays the same.",
+    help_text="Start a run of a schedule now and print its ID. The next fire time stays the same.",
     report=report_fire,
 )
-schedules.add_delete(help="Delete a schedule and its fire history. Its runs are kept.")
+schedules.add_delete(help_text="Delete a schedule and its fire history. Its runs are kept.")
 
 
 @cli.command("fires")
 def list_fires(
     schedule: Annotated[str, id_argument("schedule", PATH)],
-    limit: Annotated[
-        int, typer.Option("--limit", min=1, help="Maximum number of rows, newest first.")
-    ] = 20,
+    limit: Limit = 20,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """List the fire history of a schedule, newest first."""

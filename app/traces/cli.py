@@ -100,10 +100,10 @@ def import_results(
 datasets.add_list(
     COLUMNS,
     filters={"name": text_filter("--name", "Filter by dataset name.")},
-    help="List uploads, newest first.",
+    help_text="List uploads, newest first.",
 )
-datasets.add_show(help="Show an upload.")
-datasets.add_delete(help="Delete an upload. Runs that used it keep their copy of its traces.")
+datasets.add_show(help_text="Show an upload.")
+datasets.add_delete(help_text="Delete an upload. Runs that used it keep their copy of its traces.")
 
 
 def _print_stored(dataset: JSON, output: OutputFormat) -> None:

@@ -224,6 +224,7 @@ class ApiClient:
     def _send(
         self, method: str, path: str, parameters: QueryParameters, **content: Any
     ) -> httpx.Response:
+        # httpx would send None as an empty parameter, which the service rejects.
         present = {name: value for name, value in parameters.items() if value is not None}
         with self._translate_errors():
             return self.client.request(method, API_PREFIX + path, params=present, **content)

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 Values = Mapping[str, Any]
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
+Limit = Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows, newest first.")]
+
 
 def id_argument(noun: str, path: str) -> Any:
     """The argument that names one resource by its ID, to stand in `Annotated[str, …]`."""
@@ -116,7 +118,7 @@ class Resource:
         self,
         columns: Sequence[Column],
         *,
-        help: str,  # noqa: A002 - as typer names it
+        help_text: str,
         filters: Values = NOTHING,
         limit: int = 50,
     ) -> None:
@@ -125,25 +127,25 @@ class Resource:
         def run(values: Values) -> None:
             from app.core.console.api_client import open_api
 
+            # A flag that is not set is not sent: `false` would filter as well.
             parameters: dict[str, QueryValue] = {name: values[name] or None for name in filters}
             with open_api() as api:
                 page = api.page(self.path, limit=values["limit"], **parameters)
             print_page(page, columns, values["output"])
 
-        option = typer.Option("--limit", min=1, help="Maximum number of rows, newest first.")
         self._add(
             "list",
             run,
             *(CommandParameter(name, annotation) for name, annotation in filters.items()),
-            CommandParameter("limit", Annotated[int, option], limit),
+            CommandParameter("limit", Limit, limit),
             OUTPUT,
-            help=help,
+            help_text=help_text,
         )
 
     def add_show(
         self,
         *,
-        help: str,  # noqa: A002
+        help_text: str,
         print_one: Callable[[JSON], None] | None = None,
     ) -> None:
         """Add `show`; `print_one` prints one resource for people."""
@@ -158,13 +160,15 @@ class Resource:
             else:
                 (print_one or print_resource)(resource)
 
-        self._add("show", run, CommandParameter("id", self.argument, ...), OUTPUT, help=help)
+        self._add(
+            "show", run, CommandParameter("id", self.argument, ...), OUTPUT, help_text=help_text
+        )
 
     def add_create(
         self,
         schema: str,
         *,
-        help: str,  # noqa: A002
+        help_text: str,
         options: Mapping[str, FieldOption] = NOTHING,
         describe: Callable[[JSON], Sequence[str]],
         result_field: str = "id",
@@ -176,13 +180,9 @@ class Resource:
 
             with open_api() as api:
                 created = api.post(self.path, read_body(values, fields))
-            if values["output"] is OutputFormat.JSON:
-                print_json(created)
-            else:
-                print_result(format_cell(created[result_field]))
-            for line in describe(created):
-                print_status(line)
+            print_change(created, values["output"], describe(created), created[result_field])
 
+        # The schema is imported when the command is used: `agents --help` must not import pydantic.
         def load() -> Any:
             from app.core.console.schema_options import create_options
 
@@ -192,8 +192,8 @@ class Resource:
                 "create", lambda values: run(values, fields), parameters, create_help
             )
 
-        create_help = f"{help}\n\nOptions override the same fields of --file."
-        self.group.add_deferred("create", load, help=create_help)
+        create_help = f"{help_text}\n\nOptions override the same fields of --file."
+        self.group.add_deferred("create", load, help_text=create_help)
 
     def add_update(
         self,
@@ -219,11 +219,8 @@ class Resource:
                 )
             with open_api() as api:
                 updated = api.patch(self._path_of(values["id"]), body)
-            if values["output"] is OutputFormat.JSON:
-                print_json(updated)
-            print_status(f"{self.noun} {format_cell(values['id'])} is updated")
-            for line in describe(updated):
-                print_status(line)
+            label = f"{self.noun} {format_cell(values['id'])}"
+            print_change(updated, values["output"], [f"{label} is updated", *describe(updated)])
 
         def load() -> Any:
             from app.core.console.schema_options import clear_option, update_options
@@ -241,12 +238,12 @@ class Resource:
             f"Change fields of {indefinite(self.noun)}; the others keep their values.\n\n"
             "Options override the same fields of --file."
         )
-        self.group.add_deferred("update", load, help=update_help)
+        self.group.add_deferred("update", load, help_text=update_help)
 
     def add_delete(
         self,
         *,
-        help: str,  # noqa: A002
+        help_text: str,
         verb: str = "delete",
         describe: Callable[[JSON], str] | None = None,
     ) -> None:
@@ -257,6 +254,8 @@ class Resource:
 
             path = self._path_of(values["id"])
             with open_api() as api:
+                # Read first: a missing resource is reported before the question, and the ETag makes
+                # the deletion fail if somebody changes the resource while the question stands.
                 resource, etag = api.get_with_etag(path)
                 label = f"{self.noun} {format_cell(values['id'])}"
                 label += f" ({describe(resource)})" if describe else ""
@@ -273,7 +272,7 @@ class Resource:
             CommandParameter("id", self.argument, ...),
             CommandParameter("yes", Yes, default=False),
             CommandParameter("dry_run", DryRun, default=False),
-            help=help,
+            help_text=help_text,
         )
 
     def add_switches(
@@ -287,7 +286,7 @@ class Resource:
         self,
         name: str,
         *,
-        help: str,  # noqa: A002
+        help_text: str,
         report: Callable[[JSON], None],
         endpoint: str | None = None,
         parameters: Mapping[str, Any] = NOTHING,
@@ -316,7 +315,7 @@ class Resource:
             CommandParameter("id", self.argument, ...),
             *(CommandParameter(key, annotation) for key, annotation in parameters.items()),
             OUTPUT,
-            help=help,
+            help_text=help_text,
         )
 
     def _add_switch(
@@ -332,22 +331,21 @@ class Resource:
 
             with open_api() as api:
                 updated = api.patch(self._path_of(values["id"]), {"enabled": enabled})
-            if values["output"] is OutputFormat.JSON:
-                print_json(updated)
-            print_status(f"{self.noun} {format_cell(values['id'])} is {name}d")
-            for line in describe(updated):
-                print_status(line)
+            label = f"{self.noun} {format_cell(values['id'])}"
+            print_change(updated, values["output"], [f"{label} is {name}d", *describe(updated)])
 
-        self._add(name, run, CommandParameter("id", self.argument, ...), OUTPUT, help=help_text)
+        self._add(
+            name, run, CommandParameter("id", self.argument, ...), OUTPUT, help_text=help_text
+        )
 
     def _add(
         self,
         name: str,
         run: Callable[[Values], None],
         *parameters: CommandParameter,
-        help: str,  # noqa: A002
+        help_text: str,
     ) -> None:
-        self.group.command(name, help=help)(GeneratedFunction(name, run, parameters))
+        self.group.command(name, help=help_text)(GeneratedFunction(name, run, parameters))
 
     def _path_of(self, resource_id: str) -> str:
         from app.core.console.api_client import quote_segment
@@ -368,6 +366,7 @@ class GeneratedFunction:
     def __init__(
         self, name: str, run: Callable[[Values], None], parameters: Sequence[CommandParameter]
     ) -> None:
+        # typer reads the name, the annotations and the signature of a function separately.
         self.__name__ = name
         self.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         self.__signature__ = inspect.Signature(
@@ -428,6 +427,18 @@ def clear_fields(body: JSON, values: Values, fields: "Sequence[SchemaOption]") -
                 hint=f"choose from {', '.join(clearable)}",
             )
         _set_field(body, clearable[name].path, clearable[name].empty_value)
+
+
+def print_change(
+    resource: JSON, output: OutputFormat, lines: Sequence[str], result: object = None
+) -> None:
+    """Print a changed resource as JSON, or its result; then the status lines."""
+    if output is OutputFormat.JSON:
+        print_json(resource)
+    elif result is not None:
+        print_result(format_cell(result))
+    for line in lines:
+        print_status(line)
 
 
 def print_resource(resource: JSON) -> None:

@@ -150,6 +150,7 @@ def _to_option(
     value_type = override.type or derived.type
     parse = override.parse or derived.parse
     option_name = override.name or _option_name(name, derived)
+    # The most specific text wins; the words of the name are the last resort.
     text = override.help or field.description or COMMON_HELP.get(name) or f"{_words(name)}."
     settings: dict[str, Any] = {
         "help": text.format(noun=noun) + (" Repeatable." if derived.is_list else "") + default,

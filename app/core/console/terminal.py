@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import partial
 from io import TextIOWrapper
-from typing import Annotated, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
 from app.core.errors import AppError
+
+if TYPE_CHECKING:
+    from app.core.registry import LoadedPlugin
 
 CommandFunction = TypeVar("CommandFunction", bound=Callable[..., Any])
 
@@ -64,6 +67,7 @@ class Command(TyperCommand):
     # `ctx` is untyped: typer exports no name for the context class of its base class.
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if any(param.name == "output" for param in self.params):
+            # Words after `--` are arguments, even if they look like options.
             end = args.index("--") if "--" in args else len(args)
             options = ["--format=json" if word == "--json" else word for word in args[:end]]
             args = options + args[end:]
@@ -112,9 +116,9 @@ class CommandGroup(typer.Typer):
     ) -> Callable[[CommandFunction], CommandFunction]:
         return super().command(name, **{"cls": Command, **settings})
 
-    def add_deferred(self, name: str, load: Callable[[], Any], *, help: str) -> None:  # noqa: A002
-        """Add a command that `load` builds when it is used; the help of the group needs `help`."""
-        self.command(name, cls=partial(DeferredCommand, load=load), help=help)(_placeholder)
+    def add_deferred(self, name: str, load: Callable[[], Any], *, help_text: str) -> None:
+        """Add a command that `load` builds when it is used; `help_text` stands in the help of the group."""
+        self.command(name, cls=partial(DeferredCommand, load=load), help=help_text)(_placeholder)
 
     def add_group(self, group: "CommandGroup") -> None:
         """Add a nested group under its own name."""
@@ -147,6 +151,11 @@ def print_status(line: str) -> None:
 def print_warning(text: str) -> None:
     """Print one warning line to standard error."""
     print_status(f"warning: {text}")
+
+
+def warn_failed_plugin(plugin: "LoadedPlugin") -> None:
+    """Print a warning that a plugin of another distribution failed to load."""
+    print_warning(f"plugin {plugin.name} failed to load: {plugin.error}")
 
 
 def report_error(error: AppError, output: OutputFormat) -> None:

@@ -15,7 +15,7 @@ from app.core.console.terminal import (
     print_json,
     print_result,
     print_status,
-    print_warning,
+    warn_failed_plugin,
 )
 from app.harness import run_frame
 from app.harness.gate import HarnessExit
@@ -355,9 +355,7 @@ def _print_version() -> NoReturn:
 def _load_checks() -> None:
     from app.harness.bash.check_registry import load_checks
 
-    load_checks(
-        lambda plugin: print_warning(f"the plugin {plugin.name} was not loaded: {plugin.error}")
-    )
+    load_checks(warn_failed_plugin)
 
 
 def _show_run(

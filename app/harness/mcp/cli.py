@@ -14,7 +14,7 @@ from app.core.console.terminal import (
     print_json,
     print_result,
     print_status,
-    print_warning,
+    warn_failed_plugin,
 )
 from app.harness import run_frame
 from app.llm.conversation import Provider
@@ -336,9 +336,7 @@ def main() -> None:
 def _load_evaluators() -> None:
     from app.harness.mcp.evaluating import load_evaluators
 
-    load_evaluators(
-        lambda plugin: print_warning(f"the plugin {plugin.name} was not loaded: {plugin.error}")
-    )
+    load_evaluators(warn_failed_plugin)
 
 
 def _inspect(files: "Sequence[str]") -> "list[McpFile]":

@@ -101,21 +101,21 @@ def widgets_cli() -> CommandGroup:
     group = CommandGroup("widgets", help="Manage widgets.")
     widgets = Resource(group=group, noun="blue widget", path="/widgets")
     filters = {"agentId": id_filter("agent", "/agents"), "old": flag_filter("--old", "Old ones.")}
-    widgets.add_list((field("id"),), filters=filters, help="List widgets.")
-    widgets.add_show(help="Show a widget.")
+    widgets.add_list((field("id"),), filters=filters, help_text="List widgets.")
+    widgets.add_show(help_text="Show a widget.")
     widgets.add_create(
         f"{__name__}:WidgetCreate",
         options={
             "size": FieldOption(is_flattened=True),
             "weight": FieldOption("--kilos", parse=lambda kilos: kilos * 2),
         },
-        help="Create a widget.",
+        help_text="Create a widget.",
         describe=lambda widget: [f"widget {widget['id']} is created"],
     )
     widgets.add_update(f"{__name__}:WidgetPatch", f"{__name__}:WidgetCreate")
-    widgets.add_delete(help="Delete a widget.")
+    widgets.add_delete(help_text="Delete a widget.")
     widgets.add_switches(enable="Enable a widget.", disable="Disable a widget.")
-    widgets.add_action("paint", help="Paint a widget.", report=lambda _: None, body={})
+    widgets.add_action("paint", help_text="Paint a widget.", report=lambda _: None, body={})
     return group
 
 
@@ -252,8 +252,8 @@ def test_switches_and_actions__send_their_requests(
 def test_group_help__builds_no_schema_command(monkeypatch: pytest.MonkeyPatch) -> None:
     group = CommandGroup("widgets", help="Manage widgets.")
     widgets = Resource(group=group, noun="widget", path="/widgets")
-    widgets.add_create("no.such.module:Schema", help="Create a widget.", describe=lambda _: ())
-    widgets.add_show(help="Show a widget.")
+    widgets.add_create("no.such.module:Schema", help_text="Create a widget.", describe=lambda _: ())
+    widgets.add_show(help_text="Show a widget.")
     assert "create  Create a widget." in run(group, "--help").stdout
 
 
