@@ -1,1 +1,1 @@
-"""Compares a run with its baseline: item tables, baselines, intervals, verdicts, power."""
+"""Comparison of runs with a baseline: item matrices, verdicts, flipped items, power."""

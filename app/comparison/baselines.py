@@ -1,4 +1,4 @@
-"""What a run is compared with: the run that somebody pinned, or valid ones before it."""
+"""Baselines of runs: the pinned run of an agent, or valid runs before the run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,19 +18,20 @@ from app.results.rules import RunStatus, Validity
 
 PINNED = "PINNED"
 
-# A rescored run stands where the run stood whose traces it judges.
+# A rescored run takes the position of the run whose traces it judges again: it is no newer result
+# of the agent.
 _ORIGIN = aliased(BenchmarkRun)
 _POSITION = func.coalesce(_ORIGIN.seq, BenchmarkRun.seq)
 
 
-class BaselineUnfit(Conflict):
-    """The run cannot be a baseline; name a completed, valid run whose traces are still there."""
+class UnsuitableBaseline(Conflict):
+    """The run cannot be a baseline; name a completed, valid run whose traces still exist."""
 
     code = "baseline-unfit"
 
 
-class EarlierRun(NamedTuple):
-    """A valid run that later ones may be compared with."""
+class BaselineRun(NamedTuple):
+    """A run of a baseline."""
 
     seq: int
     id: str
@@ -39,26 +40,31 @@ class EarlierRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """The runs that another is compared with, newest first, at least one; `mode` says why these."""
+    """The runs that another run is compared with, newest first, at least one.
+
+    `mode` says why these were selected.
+    """
 
     mode: str
-    runs: Sequence[EarlierRun]
+    runs: Sequence[BaselineRun]
 
 
 def pin_baseline(
     session: Session, benchmark_id: str, run_id: str, now: datetime
 ) -> BenchmarkBaseline:
-    """Compare the runs of an agent with this one of its runs from now on.
+    """Pins a run as the baseline of later runs of its agent.
 
-    Raises: `Invalid` for a run of another benchmark, `BaselineUnfit` for one that says nothing.
+    Raises: `Invalid` for a run of another benchmark, `UnsuitableBaseline` for a run that is not
+    completed, not valid or purged.
     """
+    # The lock keeps the run from being purged or deleted before it is pinned.
     run = get_run(session, run_id, for_update=True)
     if run.benchmark_id != benchmark_id:
         raise Invalid(
-            f"the run {run_id} is one of the benchmark {run.benchmark_id!r};"
+            f"the run {run_id} belongs to the benchmark {run.benchmark_id!r};"
             f" name a run of {benchmark_id!r}"
         )
-    _require_fit(run)
+    _require_suitable(run)
     pinned = {"run_id": run_id, "pinned_at": now}
     statement = (
         insert(BenchmarkBaseline)
@@ -70,50 +76,53 @@ def pin_baseline(
 
 
 def unpin_baseline(session: Session, benchmark_id: str, agent_id: str | None) -> None:
-    """Forget what was pinned, of one agent or of all."""
+    """Deletes the pinned baseline of an agent, or of all agents."""
     statement = delete(BenchmarkBaseline).where(BenchmarkBaseline.benchmark_id == benchmark_id)
     if agent_id is not None:
         statement = statement.where(BenchmarkBaseline.agent_id == agent_id)
     session.execute(statement)
 
 
-def pinned_baselines(session: Session, benchmark_id: str) -> list[BenchmarkBaseline]:
+def list_pinned_baselines(session: Session, benchmark_id: str) -> list[BenchmarkBaseline]:
     """The pinned runs of a benchmark, by agent."""
     statement = select(BenchmarkBaseline).where(BenchmarkBaseline.benchmark_id == benchmark_id)
     return list(session.scalars(statement.order_by(BenchmarkBaseline.agent_id)))
 
 
 def find_baseline(session: Session, run_id: str, plan: RunPlan) -> Baseline | None:
-    """What a run is compared with; None where there is no earlier valid run.
+    """The baseline of a run; None when there is no earlier valid run.
 
-    A rescored run stands where the run stood whose traces it judges. Runs whose numbers mean the
-    same go before those whose numbers do not.
+    Runs with the fingerprint of the run take precedence over other valid runs.
     """
     run = get_run(session, run_id)
     pinned = session.get(BenchmarkBaseline, (run.benchmark_id, run.agent_id))
     if pinned is not None and pinned.run_id != run_id:
-        return Baseline(mode=PINNED, runs=[_earlier(get_run(session, pinned.run_id))])
+        return Baseline(mode=PINNED, runs=[_baseline_run(get_run(session, pinned.run_id))])
     mode = BaselineMode(plan.baseline.mode)
-    wanted = plan.baseline.runs if mode is BaselineMode.MEAN_OF_LAST else 1
-    runs = valid_runs_before(session, run, wanted)
+    limit = plan.baseline.runs if mode is BaselineMode.MEAN_OF_LAST else 1
+    runs = list_valid_runs_before(session, run, limit)
     return Baseline(mode=mode, runs=runs) if runs else None
 
 
-def valid_runs_before(session: Session, run: BenchmarkRun, most: int) -> list[EarlierRun]:
-    """The last valid runs before one, newest first; all of the same fingerprint."""
-    same = BenchmarkRun.fingerprint.is_not_distinct_from(run.fingerprint)
-    statement = _valid_before(session, run)
-    statement = statement.order_by(same.desc(), _POSITION.desc(), BenchmarkRun.seq.desc())
-    return _one_each(session.execute(statement.limit(2 * most)).all(), most)
+def list_valid_runs_before(session: Session, run: BenchmarkRun, limit: int) -> list[BaselineRun]:
+    """The last valid runs before a run, newest first, all with the same fingerprint."""
+    has_same_fingerprint = BenchmarkRun.fingerprint.is_not_distinct_from(run.fingerprint)
+    statement = _valid_runs_before(session, run).order_by(
+        has_same_fingerprint.desc(), _POSITION.desc(), BenchmarkRun.seq.desc()
+    )
+    # Twice as many, because rescored runs share a position and only one of each is kept.
+    return _newest_per_position(session.execute(statement.limit(2 * limit)).all(), limit)
 
 
-def last_valid_runs(session: Session, run: BenchmarkRun, most: int) -> list[BenchmarkRun]:
-    """The last valid runs before one, newest first, whatever they mean."""
-    statement = _valid_before(session, run).order_by(_POSITION.desc(), BenchmarkRun.seq.desc())
-    return [found for found, _ in session.execute(statement.limit(most))]
+def list_last_valid_runs(session: Session, run: BenchmarkRun, limit: int) -> list[BenchmarkRun]:
+    """The last valid runs before a run, newest first, with any fingerprint."""
+    statement = _valid_runs_before(session, run)
+    statement = statement.order_by(_POSITION.desc(), BenchmarkRun.seq.desc()).limit(limit)
+    return [earlier for earlier, _ in session.execute(statement)]
 
 
-def _valid_before(session: Session, run: BenchmarkRun) -> Select[BenchmarkRun, int]:
+def _valid_runs_before(session: Session, run: BenchmarkRun) -> Select[BenchmarkRun, int]:
+    position = get_run(session, run.rescore_of).seq if run.rescore_of else run.seq
     return (
         select(BenchmarkRun, _POSITION)
         .outerjoin(_ORIGIN, _ORIGIN.id == BenchmarkRun.rescore_of)
@@ -123,37 +132,33 @@ def _valid_before(session: Session, run: BenchmarkRun) -> Select[BenchmarkRun, i
             BenchmarkRun.status == RunStatus.COMPLETED,
             BenchmarkRun.validity == Validity.VALID,
             BenchmarkRun.purged_at.is_(None),
-            _position(session, run) > _POSITION,
+            position > _POSITION,
         )
     )
 
 
-def _one_each(found: Sequence[Row[BenchmarkRun, int]], most: int) -> list[EarlierRun]:
-    """The newest judgement of each run of the agent, as far as they mean the same as the first."""
+def _newest_per_position(rows: Sequence[Row[BenchmarkRun, int]], limit: int) -> list[BaselineRun]:
+    """The newest run of each position that has the fingerprint of the first row."""
     runs: dict[int, BenchmarkRun] = {}
-    for run, position in found:
-        if run.fingerprint == found[0][0].fingerprint:
+    for run, position in rows:
+        if run.fingerprint == rows[0][0].fingerprint:
             runs.setdefault(position, run)
-    return [_earlier(run) for run in list(runs.values())[:most]]
+    return [_baseline_run(run) for run in list(runs.values())[:limit]]
 
 
-def _position(session: Session, run: BenchmarkRun) -> int:
-    return get_run(session, run.rescore_of).seq if run.rescore_of else run.seq
+def _baseline_run(run: BenchmarkRun) -> BaselineRun:
+    return BaselineRun(run.seq, run.id, RunPlan.model_validate(run.plan))
 
 
-def _earlier(run: BenchmarkRun) -> EarlierRun:
-    return EarlierRun(run.seq, run.id, RunPlan.model_validate(run.plan))
-
-
-def _require_fit(run: BenchmarkRun) -> None:
-    lacks = None
+def _require_suitable(run: BenchmarkRun) -> None:
+    flaw = None
     if run.status != RunStatus.COMPLETED:
-        lacks = f"is {run.status}"
+        flaw = f"is {run.status}"
     elif run.validity != Validity.VALID:
-        lacks = "is not valid: " + "; ".join(run.validity_reasons or [])
+        flaw = "is not valid: " + "; ".join(run.validity_reasons or [])
     elif run.purged_at is not None:
-        lacks = "was purged: its traces are gone"
-    if lacks is not None:
-        raise BaselineUnfit(
-            f"the run {run.id} {lacks}; name a completed, valid run whose traces are still there"
+        flaw = "was purged and has no traces"
+    if flaw is not None:
+        raise UnsuitableBaseline(
+            f"the run {run.id} {flaw}; name a completed, valid run whose traces still exist"
         )

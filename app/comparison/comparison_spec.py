@@ -1,34 +1,39 @@
-"""What is asked of the process that computes verdicts, and what it answers; nothing here needs numpy."""
+"""Input and output of the process that computes comparisons; needs no numpy."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from app.comparison.item_matrix import ItemTable
+from app.comparison.item_matrix import ItemMatrix
+from app.kpis.verdicts import RepeatedTrials
 from app.metrics.types import MetricRef
 from app.statistics.intervals import Interval
 from app.statistics.verdict import ChangeVerdict, Note, Scale, VerdictRule
 
-# Statistics that hang on one trace: no resample goes beyond what was seen.
+# Statistics that depend on a single trace: no resample exceeds the observed values.
 EXTREMES = frozenset({"min", "max"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetricQuestion:
-    """A metric of the run; it is compared unless `rule` is None. `is_success` where 1 is a pass.
-    `counted` is the metric itself where its value of the run is read off counts.
+class MetricComparisonSpec:
+    """A metric of the run; it is compared unless `rule` is None.
+
+    `is_success` marks a metric whose value 1 is a pass. `count_metric` is set for a metric whose
+    value of the run is computed from label counts.
     """
 
     column: str
     scale: Scale
     rule: VerdictRule | None
     is_success: bool = False
-    counted: MetricRef | None = None
+    count_metric: MetricRef | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KpiQuestion:
-    """A KPI of the run; it is compared unless `rule` is None. A gate is judged alone. `column` is the
-    metric of which the KPI is nothing but the mean.
+class KpiComparisonSpec:
+    """A KPI of the run; it is compared unless `rule` is None.
+
+    A gate KPI is not adjusted for the number of KPIs. `column` is set when the KPI is nothing but
+    the mean of a metric.
     """
 
     id: str
@@ -40,50 +45,45 @@ class KpiQuestion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """A run, and what of it and of its baseline is compared: the same items in one order where they
-    are `paired`, else all of both.
+class ComparisonSpec:
+    """A run, and the items of candidate and baseline to compare.
+
+    With `is_paired` both hold the same items in the same order, otherwise all items of each run.
     """
 
-    run: ItemTable
-    candidate: ItemTable | None
-    base: ItemTable | None
-    metrics: Sequence[MetricQuestion]
-    kpis: Sequence[KpiQuestion]
-    paired: bool = True
+    run: ItemMatrix
+    candidate: ItemMatrix | None
+    baseline: ItemMatrix | None
+    metrics: Sequence[MetricComparisonSpec]
+    kpis: Sequence[KpiComparisonSpec]
+    is_paired: bool = True
+
+    @property
+    def count_metrics(self) -> dict[str, MetricRef]:
+        """The metrics that are computed from label counts, by column."""
+        return {
+            metric.column: metric.count_metric for metric in self.metrics if metric.count_metric
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KpiInterval:
-    """Where a KPI lies, how sure it keeps its lower threshold, and what may make it jump."""
+    """The interval of a KPI, the share of resamples that reach its lower threshold, and notes."""
 
     interval: Interval | None
-    reaches_threshold: float | None
+    threshold_probability: float | None
     notes: tuple[Note, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repeats:
-    """What k trials of an item are worth, in the mean of the `items` that have as many: the chance
-    that one of k passes, the chance that all k do, and the share of items that passed k times.
-    """
+class ComparisonResult:
+    """Intervals and changes, metrics by column and KPIs by ID; unknown ones are left out.
 
-    k: int
-    items: int
-    pass_at_k: float
-    pass_hat_k: float
-    at_least_k: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
-    """Intervals and judgements, metrics by column and KPIs by id; what is not known is left out.
-
-    `repeats` are those of metrics that say pass or fail, of items with several trials.
+    `repeats` holds pass@k statistics of pass-or-fail metrics whose items have several trials.
     """
 
     metric_intervals: Mapping[str, Interval] = field(default_factory=dict)
     kpi_intervals: Mapping[str, KpiInterval] = field(default_factory=dict)
-    repeats: Mapping[str, Sequence[Repeats]] = field(default_factory=dict)
+    repeats: Mapping[str, Sequence[RepeatedTrials]] = field(default_factory=dict)
     metrics: Mapping[str, ChangeVerdict] = field(default_factory=dict)
     kpis: Mapping[str, ChangeVerdict] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""The numbers behind the verdicts of a run; computed in a child process, from tables of items.
+"""Computes intervals and changes of a run from item matrices; runs in a child process.
 
-Imports numpy, and so belongs into the process that computes.
+Imports numpy and scipy; call it only in a process that computes.
 """
 
 import math
@@ -13,16 +13,16 @@ import numpy as np
 
 from app.comparison.comparison_spec import (
     EXTREMES,
-    Findings,
+    ComparisonResult,
+    ComparisonSpec,
+    KpiComparisonSpec,
     KpiInterval,
-    KpiQuestion,
-    MetricQuestion,
-    Question,
-    Repeats,
+    MetricComparisonSpec,
 )
-from app.comparison.item_matrix import ItemTable
+from app.comparison.item_matrix import ItemMatrix
 from app.formula import Reference, compile_formula
 from app.formula.rows import FormulaRows, InstabilityKind, Mask, Rows, evaluate_rows
+from app.kpis.verdicts import RepeatedTrials
 from app.metrics.registry import column_of, load_metrics, provider_for
 from app.metrics.types import CountedMetric, MetricRef
 from app.statistics.intervals import Interval
@@ -58,331 +58,379 @@ from app.statistics.verdict import (
     without_change,
 )
 
-# A table of more is no longer read.
-MOST_TRIALS = 10
-# What these say of a run is made of all its items, whether they have a value or not.
-_OF_ALL = frozenset({"n", "count", "coverage"})
-_UNSTEADY = {InstabilityKind.TIE: Note.TIE, InstabilityKind.CLIFF: Note.CLIFF}
+# pass@k is shown for at most this k: nobody reads a longer table.
+MAX_K = 10
+# These statistics include the items without a value.
+_OVER_ALL_ITEMS = frozenset({"n", "count", "coverage"})
+_INSTABILITY_NOTES = {InstabilityKind.TIE: Note.TIE, InstabilityKind.CLIFF: Note.CLIFF}
 
 
 @np.errstate(all="ignore")
-def answer(asked: Question) -> Findings:
-    """Every interval and every judgement of a run; the same question gives the same bits.
+def compute(spec: ComparisonSpec) -> ComparisonResult:
+    """All intervals and changes of a run; the same spec gives the same bits.
 
-    What is too large for a number is left out.
+    Numbers that overflow are left out.
     """
-    if not asked.run.items:
-        return Findings()
-    counted = {one.column: one.counted for one in asked.metrics if one.counted}
-    run = _Resampled(asked.run, counted)
-    intervals = {one.column: run.interval(one) for one in asked.metrics}
-    found = Findings(
-        metric_intervals={name: each for name, each in intervals.items() if each},
+    if not spec.run.items:
+        return ComparisonResult()
+    run = _ResampledRun(spec.run, spec.count_metrics)
+    intervals = {metric.column: run.metric_interval(metric) for metric in spec.metrics}
+    result = ComparisonResult(
+        metric_intervals={
+            column: interval for column, interval in intervals.items() if interval is not None
+        },
         kpi_intervals={
-            one.id: run.kpi_interval(one, intervals.get(one.column or "")) for one in asked.kpis
+            kpi.id: run.kpi_interval(kpi, intervals.get(kpi.column or "")) for kpi in spec.kpis
         },
         repeats={
-            one.column: repeats
-            for one in asked.metrics
-            if one.is_success and (repeats := repeats_of(run.sums(one.column)))
+            metric.column: statistics
+            for metric in spec.metrics
+            if metric.is_success and (statistics := trial_statistics(run.sums(metric.column)))
         },
     )
-    if asked.candidate is None or asked.base is None:
-        return found
-    return _compared(asked, found, asked.base, asked.candidate)
+    if spec.candidate is None or spec.baseline is None:
+        return result
+    return _with_changes(result, spec, spec.baseline, spec.candidate)
 
 
-def errors_of_change(asked: Question) -> dict[str, float | None]:
-    """How far each KPI moves by chance, by its id: the standard error of its change between two runs
-    of the same items, or of its value where there is no baseline; None where it is not known.
+def kpi_change_errors(spec: ComparisonSpec) -> dict[str, float | None]:
+    """The standard error of each KPI's change between two runs of the same items, by KPI ID.
+
+    Without a baseline it is the standard error of the value; None when unknown.
     """
-    counted = {one.column: one.counted for one in asked.metrics if one.counted}
-    run = _Resampled(asked.candidate or asked.run, counted)
-    base = _Resampled(asked.base, counted, run.draws) if asked.base else None
-    if base is not None:
-        base.other, run.other = run, base
-    found: dict[str, float | None] = {}
-    for one in asked.kpis:
-        rows = run.formula_rows(one.formula).values
-        if base is not None:
-            rows = rows - base.formula_rows(one.formula).values
-        found[one.id] = resampled_error(rows, run.draws.unit_count)
-    return found
+    run = _ResampledRun(spec.candidate or spec.run, spec.count_metrics)
+    baseline = None
+    if spec.baseline is not None:
+        baseline = _ResampledRun(spec.baseline, spec.count_metrics, run.draws)
+        baseline.other, run.other = run, baseline
+    errors: dict[str, float | None] = {}
+    for kpi in spec.kpis:
+        rows = run.formula_rows(kpi.formula).values
+        if baseline is not None:
+            rows = rows - baseline.formula_rows(kpi.formula).values
+        errors[kpi.id] = resampled_error(rows, run.draws.unit_count)
+    return errors
 
 
-def repeats_of(sums: ItemSums) -> list[Repeats]:
-    """pass@k and its kin for each k, up to `MOST_TRIALS`; none of grades, or of single trials."""
+def trial_statistics(sums: ItemSums) -> list[RepeatedTrials]:
+    """pass@k statistics for each k; none for grades and for single trials."""
     trials = int(sums.n.max(initial=0))
-    if trials < 2 or not sums.are_binary:  # noqa: PLR2004
+    if trials < 2 or not sums.are_binary:  # noqa: PLR2004 - repeated trials
         return []
-    return [_repeats(sums, k) for k in range(1, min(trials, MOST_TRIALS) + 1)]
+    return [_trial_statistics(sums, k) for k in range(1, min(trials, MAX_K) + 1)]
 
 
-def _repeats(sums: ItemSums, k: int) -> Repeats:
-    kin = [mean_over_items(of_item, sums, k) for of_item in (pass_at_k, pass_hat_k, at_least_k)]
-    one, every, least = (0.0 if value is None else value for value in kin)
-    items = int((sums.n >= k).sum())
-    return Repeats(k=k, items=items, pass_at_k=one, pass_hat_k=every, at_least_k=least)
-
-
-def _compared(asked: Question, found: Findings, base: ItemTable, candidate: ItemTable) -> Findings:
-    metrics = {one.column: one.rule for one in asked.metrics if one.rule is not None}
-    kpis = [one for one in asked.kpis if one.rule is not None]
-    if not candidate.items:
-        nothing = without_change(Verdict.INCONCLUSIVE, Note.NO_ITEMS)
-        return replace(
-            found,
-            metrics=dict.fromkeys(metrics, nothing),
-            kpis={one.id: nothing for one in kpis},
-        )
-    counted = {one.column: one.counted for one in asked.metrics if one.counted}
-    pair = (_Pair if asked.paired else _Samples)(base, candidate, counted)
-    gates = {one.id for one in kpis if one.is_gate}
-    return replace(
-        found,
-        metrics=_together({name: pair.judge_metric(name, rule) for name, rule in metrics.items()}),
-        kpis=_together({one.id: pair.judge_kpi(one) for one in kpis}, gates),
+def _trial_statistics(sums: ItemSums, k: int) -> RepeatedTrials:
+    return RepeatedTrials(
+        k=k,
+        items=int((sums.n >= k).sum()),
+        pass_at_k=mean_over_items(pass_at_k, sums, k) or 0.0,
+        pass_hat_k=mean_over_items(pass_hat_k, sums, k) or 0.0,
+        at_least_k=mean_over_items(at_least_k, sums, k) or 0.0,
     )
 
 
-def _within_numbers(found: Interval | None) -> Interval | None:
-    if found is None or not math.isfinite(found.high - found.low):
-        return None
-    return found
+def _with_changes(
+    result: ComparisonResult, spec: ComparisonSpec, baseline: ItemMatrix, candidate: ItemMatrix
+) -> ComparisonResult:
+    rules = {metric.column: metric.rule for metric in spec.metrics if metric.rule is not None}
+    kpis = [kpi for kpi in spec.kpis if kpi.rule is not None]
+    if not candidate.items:
+        no_items = without_change(Verdict.INCONCLUSIVE, Note.NO_ITEMS)
+        return replace(
+            result,
+            metrics=dict.fromkeys(rules, no_items),
+            kpis={kpi.id: no_items for kpi in kpis},
+        )
+    comparison = (_PairedRuns if spec.is_paired else _UnpairedRuns)(
+        baseline, candidate, spec.count_metrics
+    )
+    metrics = {column: comparison.compare_metric(column, rule) for column, rule in rules.items()}
+    changes = {kpi.id: comparison.compare_kpi(kpi) for kpi in kpis}
+    return replace(
+        result,
+        metrics=_adjust(metrics),
+        kpis=_adjust(changes, unadjusted={kpi.id for kpi in kpis if kpi.is_gate}),
+    )
 
 
-def _together(
-    found: Mapping[str, ChangeVerdict], alone: AbstractSet[str] = frozenset()
+def _adjust(
+    changes: Mapping[str, ChangeVerdict], unadjusted: AbstractSet[str] = frozenset()
 ) -> Mapping[str, ChangeVerdict]:
-    """Judged for how many they are; those of `alone` as they stand."""
-    found = {name: drop_non_finite(each) for name, each in found.items()}
-    others = [name for name in found if name not in alone]
-    adjusted = adjust_verdicts([found[name] for name in others], benjamini_hochberg)
-    return {**found, **dict(zip(others, adjusted, strict=True))}
+    """The changes adjusted for their number, except those in `unadjusted`."""
+    finite = {name: drop_non_finite(change) for name, change in changes.items()}
+    names = [name for name in finite if name not in unadjusted]
+    adjusted = adjust_verdicts([finite[name] for name in names], benjamini_hochberg)
+    return {**finite, **dict(zip(names, adjusted, strict=True))}
 
 
-class _Resampled:
-    """A run, and what it might have been with other items; each column is drawn once. `counted` are
-    the metrics whose value is read off counts. Beside `other`, a run of the same items, a metric is
-    that of the items that have a value of it in both.
+def _finite_interval(interval: Interval | None) -> Interval | None:
+    if interval is None or not math.isfinite(interval.high - interval.low):
+        return None
+    return interval
+
+
+class _ResampledRun:
+    """A run and its resamples; each statistic is resampled once, however many KPIs read it.
+
+    `count_metrics` are the metrics that are computed from label counts. `other` is a run of the same
+    items: a metric then includes only the items with a value in both runs.
     """
 
-    other: "_Resampled | None" = None
+    other: "_ResampledRun | None" = None
 
     def __init__(
-        self, table: ItemTable, counted: Mapping[str, MetricRef], draws: Draws | None = None
+        self, matrix: ItemMatrix, count_metrics: Mapping[str, MetricRef], draws: Draws | None = None
     ) -> None:
-        self.table = table
-        self.counted = counted
-        self.clusters = table.clusters or None
-        self.draws = draws or draw_items(len(table.items), clusters=self.clusters)
-        self._places = np.asarray(table.places, dtype=np.intp)
-        self._known: dict[Reference, Rows] = {}
-        self._valued: dict[str, Mask] = {}
+        self.matrix = matrix
+        self.count_metrics = count_metrics
+        self.clusters = matrix.clusters or None
+        self.draws = draws or draw_items(len(matrix.items), clusters=self.clusters)
+        self._item_index: IntArray = np.asarray(matrix.item_index, dtype=np.intp)
+        self._rows: dict[Reference, Rows] = {}
+        self._masks: dict[str, Mask] = {}
 
     def sums(self, column: str) -> ItemSums:
-        """A metric by item: trials are reduced before anything else is done."""
-        values = np.asarray(self.table.values[column])
-        return reduce_trials(self._places, values, len(self.table.items))
+        """The trials of a metric reduced to sums by item."""
+        values = np.asarray(self.matrix.values[column])
+        return reduce_trials(self._item_index, values, len(self.matrix.items))
 
-    def valued(self, column: str) -> Mask:
-        """Which items have a value of a metric."""
-        if column not in self._valued:
-            places: IntArray = self._places[np.isfinite(np.asarray(self.table.values[column]))]
-            if column in self.counted:
-                places = np.asarray(self.table.counts[column].places, dtype=np.intp)
-            self._valued[column] = np.bincount(places, minlength=len(self.table.items)) > 0
-        return self._valued[column]
+    def has_value(self, column: str) -> Mask:
+        """Mask of the items with a value of a metric."""
+        if column not in self._masks:
+            is_present = np.isfinite(np.asarray(self.matrix.values[column]))
+            index = self._item_index[is_present]
+            if column in self.count_metrics:
+                index = np.asarray(self.matrix.counts[column].item_index, dtype=np.intp)
+            self._masks[column] = np.bincount(index, minlength=len(self.matrix.items)) > 0
+        return self._masks[column]
 
-    def shared(self, column: str) -> Mask:
-        """Which items are looked at: those with a value, in the other run, too."""
-        valued = self.valued(column)
-        return valued if self.other is None else valued & self.other.valued(column)
+    def compared_items(self, column: str) -> Mask:
+        """Mask of the items with a value of a metric in this run and in the other."""
+        mask = self.has_value(column)
+        return mask if self.other is None else mask & self.other.has_value(column)
 
-    def scarcest(self, references: Iterable[Reference]) -> Mask:
-        """The items of the metric that the fewest have: no more of them speak for a formula."""
-        masks = [self.shared(column_of(ref.key)) for ref in references if ref.stat not in _OF_ALL]
-        every = np.ones(len(self.table.items), dtype=np.bool_)
-        return min((mask for mask in masks if mask.any()), key=np.count_nonzero, default=every)
+    def effective_items(self, references: Iterable[Reference]) -> Mask:
+        """The items of the referenced metric with the fewest items.
 
-    def formula_rows(self, text: str) -> FormulaRows:
-        """A formula as it was seen, then composed anew in every resample."""
-        formula = compile_formula(text)
-        return evaluate_rows(formula, {ref: self.rows(ref) for ref in formula.references})
+        A formula is not known better than its least known metric.
+        """
+        masks = [
+            self.compared_items(column_of(ref.key))
+            for ref in references
+            if ref.stat not in _OVER_ALL_ITEMS
+        ]
+        all_items = np.ones(len(self.matrix.items), dtype=np.bool_)
+        return min((mask for mask in masks if mask.any()), key=np.count_nonzero, default=all_items)
 
-    def interval(self, asked: MetricQuestion) -> Interval | None:
-        """Where a metric lies; where all items are the same, what is read off counts lies as they do."""
-        if asked.column in self.counted:
-            reference = Reference(asked.column, "mean")
-            units = self.draws.size(self.scarcest([reference])).units
-            drawn = resampled_interval(self.rows(reference), units)
-            if drawn is not None and drawn.low < drawn.high:
-                return drawn
-        found = estimate_mean(self.sums(asked.column), scale=asked.scale, clusters=self.clusters)
-        return _within_numbers(found.interval) if found else None
+    def formula_rows(self, formula: str) -> FormulaRows:
+        """The observed value of a formula, and its value in every resample."""
+        compiled = compile_formula(formula)
+        return evaluate_rows(compiled, {ref: self.rows(ref) for ref in compiled.references})
 
-    def kpi_interval(self, asked: KpiQuestion, plain: Interval | None) -> KpiInterval:
-        """Where a KPI lies; `plain` is the interval of the metric that it is the mean of."""
-        found = self.formula_rows(asked.formula)
-        limit, is_known = asked.threshold_min, np.isfinite(found.values[0])
-        units = self.draws.size(self.scarcest(compile_formula(asked.formula).references)).units
-        drawn = _within_numbers(resampled_interval(found.values, units)) if is_known else None
+    def metric_interval(self, metric: MetricComparisonSpec) -> Interval | None:
+        """The interval of a metric.
+
+        A metric of label counts whose resamples are all equal gets the interval of its item means:
+        its own would be a point, as if no other result were possible.
+        """
+        if metric.column in self.count_metrics:
+            reference = Reference(metric.column, "mean")
+            units = self.draws.size(self.effective_items([reference])).units
+            interval = resampled_interval(self.rows(reference), units)
+            if interval is not None and interval.low < interval.high:
+                return interval
+        estimate = estimate_mean(
+            self.sums(metric.column), scale=metric.scale, clusters=self.clusters
+        )
+        return _finite_interval(estimate.interval) if estimate else None
+
+    def kpi_interval(self, kpi: KpiComparisonSpec, metric: Interval | None) -> KpiInterval:
+        """The interval of a KPI; `metric` is the interval of the metric that the KPI is the mean of."""
+        rows = self.formula_rows(kpi.formula)
+        references = compile_formula(kpi.formula).references
+        resampled = None
+        if np.isfinite(rows.values[0]):
+            units = self.draws.size(self.effective_items(references)).units
+            resampled = _finite_interval(resampled_interval(rows.values, units))
+        interval, threshold = metric or resampled, kpi.threshold_min
+        is_point = interval is not None and interval.low == interval.high
         return KpiInterval(
-            interval=plain or drawn,
-            reaches_threshold=None if limit is None else share_at_least(found.values, limit),
-            notes=(*_notes(found, asked.formula), *_alike(plain or drawn)),
+            interval=interval,
+            threshold_probability=None
+            if threshold is None
+            else share_at_least(rows.values, threshold),
+            notes=(*_formula_notes(rows, references), *(Note.ALL_ALIKE,) * is_point),
         )
 
     def rows(self, reference: Reference) -> Rows:
-        """A statistic of a metric: as it was seen, then in every resample."""
-        if reference not in self._known:
+        """The observed value of a statistic, and its value in every resample."""
+        if reference not in self._rows:
             column = column_of(reference.key)
-            self._known[reference] = (
-                self._counted_rows(column)
-                if column in self.counted and reference.stat == "mean"
+            is_counted = column in self.count_metrics and reference.stat == "mean"
+            self._rows[reference] = (
+                self._count_rows(column)
+                if is_counted
                 else self._statistic_rows(column, reference.stat)
             )
-        return self._known[reference]
+        return self._rows[reference]
 
     def _statistic_rows(self, column: str, stat: str) -> Rows:
-        values = np.asarray(self.table.values[column])
-        if stat not in _OF_ALL and self.other is not None:
-            values = np.where(self.shared(column)[self._places], values, np.nan)
-        return resampled_statistic(stat, values, self._places, self.draws)
+        values = np.asarray(self.matrix.values[column])
+        if stat not in _OVER_ALL_ITEMS and self.other is not None:
+            values = np.where(self.compared_items(column)[self._item_index], values, np.nan)
+        return resampled_statistic(stat, values, self._item_index, self.draws)
 
-    def _counted_rows(self, column: str) -> Rows:
+    def _count_rows(self, column: str) -> Rows:
         load_metrics()
-        found, provider = self.table.counts[column], provider_for(self.counted[column])
+        counts, provider = self.matrix.counts[column], provider_for(self.count_metrics[column])
         assert isinstance(provider, CountedMetric)
-        places = np.asarray(found.places, dtype=np.intp)
-        kept = self.shared(column)[places]
+        item_index = np.asarray(counts.item_index, dtype=np.intp)
+        is_compared = self.compared_items(column)[item_index]
         return resampled_counts(
-            np.array(found.columns).T[kept],
-            places[kept],
-            np.asarray(found.of_names, dtype=np.intp)[kept],
+            np.array(counts.columns).T[is_compared],
+            item_index[is_compared],
+            np.asarray(counts.label_index, dtype=np.intp)[is_compared],
             self.draws,
-            lambda known, sums: provider.values_of_counts([found.names[i] for i in known], sums),
+            lambda labels, sums: provider.values_of_counts(
+                [counts.labels[index] for index in labels], sums
+            ),
         )
 
 
-class _TwoRuns(ABC):
-    """A run beside its baseline, compared as far as their items let them be."""
+class _ComparedRuns(ABC):
+    """A baseline and a candidate run, and the changes of metrics and KPIs between them."""
 
-    def __init__(self, before: _Resampled, after: _Resampled) -> None:
-        self._before, self._after = before, after
-        self._trials = len(after.table.places) / len(after.table.items)
+    def __init__(self, baseline: _ResampledRun, candidate: _ResampledRun) -> None:
+        self._baseline, self._candidate = baseline, candidate
+        self._trials = len(candidate.matrix.item_index) / len(candidate.matrix.items)
 
-    def judge_metric(self, column: str, rule: VerdictRule) -> ChangeVerdict:
-        """What is read off counts is resampled; of all else every item has a mean."""
-        counted = column in self._after.counted
-        return (self._judge_resampled if counted else self._judge_items)(column, rule)
+    def compare_metric(self, column: str, rule: VerdictRule) -> ChangeVerdict:
+        """Metrics of label counts are resampled; all other metrics have a mean for every item."""
+        if column in self._candidate.count_metrics:
+            return self._compare_resampled_metric(column, rule)
+        return self._compare_items(column, rule)
 
-    def judge_kpi(self, asked: KpiQuestion) -> ChangeVerdict:
-        """A KPI that is a metric is judged as one; any other is composed anew in each resample."""
-        assert asked.rule is not None
-        if asked.column is not None:
-            return self.judge_metric(asked.column, asked.rule)
-        before = self._before.formula_rows(asked.formula)
-        after = self._after.formula_rows(asked.formula)
-        notes = dict.fromkeys((*_notes(after, asked.formula), *_notes(before, asked.formula)))
-        read = compile_formula(asked.formula).references
-        return self._judge_rows(before.values, after.values, asked.rule, read, notes)
+    def compare_kpi(self, kpi: KpiComparisonSpec) -> ChangeVerdict:
+        """A KPI that is just a metric is compared as the metric; any other formula is resampled."""
+        assert kpi.rule is not None
+        if kpi.column is not None:
+            return self.compare_metric(kpi.column, kpi.rule)
+        references = compile_formula(kpi.formula).references
+        baseline = self._baseline.formula_rows(kpi.formula)
+        candidate = self._candidate.formula_rows(kpi.formula)
+        notes = dict.fromkeys(
+            (*_formula_notes(candidate, references), *_formula_notes(baseline, references))
+        )
+        return self._compare_rows(baseline.values, candidate.values, kpi.rule, references, notes)
 
-    def _judge_resampled(self, column: str, rule: VerdictRule) -> ChangeVerdict:
+    def _compare_resampled_metric(self, column: str, rule: VerdictRule) -> ChangeVerdict:
         reference = Reference(column, "mean")
-        rows = self._before.rows(reference), self._after.rows(reference)
-        return self._judge_rows(*rows, rule, [reference])
+        baseline, candidate = self._baseline.rows(reference), self._candidate.rows(reference)
+        return self._compare_rows(baseline, candidate, rule, [reference])
 
     @abstractmethod
-    def _judge_items(self, column: str, rule: VerdictRule) -> ChangeVerdict:
-        """A metric from its values by item."""
+    def _compare_items(self, column: str, rule: VerdictRule) -> ChangeVerdict:
+        """The change of a metric from its values by item."""
 
     @abstractmethod
-    def _judge_rows(
+    def _compare_rows(
         self,
-        before: Rows,
-        after: Rows,
+        baseline: Rows,
+        candidate: Rows,
         rule: VerdictRule,
-        read: Sequence[Reference],
+        references: Sequence[Reference],
         notes: Iterable[Note] = (),
     ) -> ChangeVerdict:
-        """Values of each resample, made of the metrics that were `read`."""
+        """The change of a value from its resamples; `references` are the statistics it is made of."""
 
 
-class _Pair(_TwoRuns):
-    """Two runs drawn together: the same items in each resample of both."""
+class _PairedRuns(_ComparedRuns):
+    """Two runs of the same items: each resample draws the same items in both runs."""
 
     def __init__(
-        self, base: ItemTable, candidate: ItemTable, counted: Mapping[str, MetricRef]
-    ) -> None:
-        after = _Resampled(candidate, counted)
-        before = _Resampled(base, counted, after.draws)
-        before.other, after.other = after, before
-        super().__init__(before, after)
-
-    def _judge_items(self, column: str, rule: VerdictRule) -> ChangeVerdict:
-        before, after = self._before.sums(column), self._after.sums(column)
-        return compare_items(before, after, rule, clusters=self._after.clusters)
-
-    def _judge_rows(
         self,
-        before: Rows,
-        after: Rows,
+        baseline: ItemMatrix,
+        candidate: ItemMatrix,
+        count_metrics: Mapping[str, MetricRef],
+    ) -> None:
+        resampled_candidate = _ResampledRun(candidate, count_metrics)
+        resampled_baseline = _ResampledRun(baseline, count_metrics, resampled_candidate.draws)
+        resampled_baseline.other = resampled_candidate
+        resampled_candidate.other = resampled_baseline
+        super().__init__(resampled_baseline, resampled_candidate)
+
+    def _compare_items(self, column: str, rule: VerdictRule) -> ChangeVerdict:
+        baseline, candidate = self._baseline.sums(column), self._candidate.sums(column)
+        return compare_items(baseline, candidate, rule, clusters=self._candidate.clusters)
+
+    def _compare_rows(
+        self,
+        baseline: Rows,
+        candidate: Rows,
         rule: VerdictRule,
-        read: Sequence[Reference],
+        references: Sequence[Reference],
         notes: Iterable[Note] = (),
     ) -> ChangeVerdict:
-        items = self._after.scarcest(read)
-        draws = self._after.draws
         return compare_resampled(
-            before, after, rule, draws, trials=self._trials, notes=notes, items=items
+            baseline,
+            candidate,
+            rule,
+            self._candidate.draws,
+            trials=self._trials,
+            notes=notes,
+            items=self._candidate.effective_items(references),
         )
 
 
-class _Samples(_TwoRuns):
-    """Two runs of other items: each drawn by itself, and compared as two samples."""
+class _UnpairedRuns(_ComparedRuns):
+    """Two runs of different items: each is resampled on its own, and they are two samples."""
 
     def __init__(
-        self, base: ItemTable, candidate: ItemTable, counted: Mapping[str, MetricRef]
-    ) -> None:
-        own = draw_items(len(base.items), clusters=base.clusters or None, seed=SEED + 1)
-        super().__init__(_Resampled(base, counted, own), _Resampled(candidate, counted))
-
-    def _judge_items(self, column: str, rule: VerdictRule) -> ChangeVerdict:
-        """Grouped items are resampled by group."""
-        if self._after.clusters is not None:
-            return self._judge_resampled(column, rule)
-        return compare_unpaired(self._before.sums(column), self._after.sums(column), rule)
-
-    def _judge_rows(
         self,
-        before: Rows,
-        after: Rows,
+        baseline: ItemMatrix,
+        candidate: ItemMatrix,
+        count_metrics: Mapping[str, MetricRef],
+    ) -> None:
+        # Another seed: the same draws would correlate two independent samples.
+        draws = draw_items(len(baseline.items), clusters=baseline.clusters or None, seed=SEED + 1)
+        super().__init__(
+            _ResampledRun(baseline, count_metrics, draws), _ResampledRun(candidate, count_metrics)
+        )
+
+    def _compare_items(self, column: str, rule: VerdictRule) -> ChangeVerdict:
+        """Clustered items are resampled by cluster, because Welch's test has no clusters."""
+        if self._candidate.clusters is not None:
+            return self._compare_resampled_metric(column, rule)
+        return compare_unpaired(self._baseline.sums(column), self._candidate.sums(column), rule)
+
+    def _compare_rows(
+        self,
+        baseline: Rows,
+        candidate: Rows,
         rule: VerdictRule,
-        read: Sequence[Reference],
+        references: Sequence[Reference],
         notes: Iterable[Note] = (),
     ) -> ChangeVerdict:
         smaller = min(
-            (self._before, self._after),
-            key=lambda side: side.draws.size(side.scarcest(read)).units,
+            (self._baseline, self._candidate),
+            key=lambda run: run.draws.size(run.effective_items(references)).units,
         )
-        found = compare_resampled(
-            before,
-            after,
+        change = compare_resampled(
+            baseline,
+            candidate,
             rule,
             smaller.draws,
-            items=smaller.scarcest(read),
+            items=smaller.effective_items(references),
             trials=self._trials,
             notes=dict.fromkeys((Note.UNPAIRED, *notes)),
         )
-        return replace(found, method="bootstrap of two samples")
+        return replace(change, method="bootstrap of two samples")
 
 
-def _notes(found: FormulaRows, text: str) -> tuple[Note, ...]:
-    extreme = any(ref.stat in EXTREMES for ref in compile_formula(text).references)
-    unsteady = (_UNSTEADY[each.kind] for each in found.instabilities)
-    return tuple(dict.fromkeys((*unsteady, *(Note.EXTREME,) * extreme)))
-
-
-def _alike(drawn: Interval | None) -> tuple[Note, ...]:
-    return (Note.ALL_ALIKE,) if drawn is not None and drawn.low == drawn.high else ()
+def _formula_notes(rows: FormulaRows, references: Iterable[Reference]) -> tuple[Note, ...]:
+    """The notes on a formula whose resamples are unstable or read an extreme value."""
+    notes = [_INSTABILITY_NOTES[instability.kind] for instability in rows.instabilities]
+    if any(ref.stat in EXTREMES for ref in references):
+        notes.append(Note.EXTREME)
+    return tuple(dict.fromkeys(notes))

@@ -1,62 +1,65 @@
-"""Which stretch of an agent's history a run continues: in one stretch the numbers mean the same."""
+"""Comparability fingerprint: runs that share it may be compared."""
 
 import hashlib
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.comparison.baselines import last_valid_runs
+from app.comparison.baselines import list_last_valid_runs
 from app.comparison.item_queries import REVISION
 from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
 from app.results.queries import get_run
 
-# So many items in common make two runs comparable as a whole, as many as a run has to cover.
-MOSTLY_THE_SAME = 0.9
+# The share of common items that makes two runs comparable; the default of `minCoverage` is the same.
+MIN_SHARED_ITEMS = 0.9
 RUNS_BACK = 10
 
-# What is called by its trace's id has no id of its own: it is another item in every run.
-ITEMS = """
+# A trace without an item ID of its own is identified by its trace ID, and so is another item in
+# every run: it must not count as a difference.
+_ITEMS = """
     FROM collected_traces AS trace
     WHERE trace.collection_id = ANY(:collections) AND trace.item_id <> trace.trace_id
 """
-SHARED = text(
+# Hashes of 64 bits take less memory than MD5s, and a collision would only change a count by one.
+SHARED_ITEMS = text(
     f"""
     SELECT count(*) FILTER (WHERE item.first <> item.last), count(*)
-    FROM (SELECT min(trace.collection_id) AS first, max(trace.collection_id) AS last {ITEMS}
+    FROM (SELECT min(trace.collection_id) AS first, max(trace.collection_id) AS last {_ITEMS}
           GROUP BY hashtextextended(trace.item_id || {REVISION}, 0)) AS item
     """  # noqa: S608 - only constants
 )
-# This one is stored, and MD5s are the same in every version of Postgres.
-DIGEST = text(
+# This digest is stored, so it is an MD5, which is the same in every version of Postgres.
+ITEMS_DIGEST = text(
     f"""
     SELECT md5(string_agg(item.digest, '' ORDER BY item.digest COLLATE "C"))
-    FROM (SELECT DISTINCT md5(trace.item_id) || {REVISION} AS digest {ITEMS}) AS item
+    FROM (SELECT DISTINCT md5(trace.item_id) || {REVISION} AS digest {_ITEMS}) AS item
     """  # noqa: S608
 )
 
 
 def find_fingerprint(session: Session, run_id: str, plan: RunPlan) -> str:
-    """The fingerprint of a run whose traces are all there: equal for runs that are one history.
+    """The fingerprint of a run whose traces are all collected.
 
-    A run that does the same as an earlier one, on the same items but for a tenth, goes on with the
-    history of that one; any other begins a new one, named by what it does and by its items.
+    A run with the same plan as an earlier one, and nine tenths of its items, takes over that run's
+    fingerprint. Otherwise the fingerprint is a digest of its plan and its items.
     """
     session.execute(text("SET LOCAL statement_timeout = 0"))
-    run, meaning = get_run(session, run_id), plan.fingerprint()
-    for earlier in last_valid_runs(session, run, RUNS_BACK):
-        if RunPlan.model_validate(earlier.plan).fingerprint() == meaning:
-            if earlier.fingerprint and _mostly_the_same(session, run, earlier):
+    run, plan_fingerprint = get_run(session, run_id), plan.fingerprint()
+    for earlier in list_last_valid_runs(session, run, RUNS_BACK):
+        if RunPlan.model_validate(earlier.plan).fingerprint() == plan_fingerprint:
+            if earlier.fingerprint and _share_most_items(session, run, earlier):
                 return earlier.fingerprint
+            # Only the newest run of the same plan counts: items may drift back and forth otherwise.
             break
-    items = session.scalar(DIGEST, {"collections": [run.collection_id]}) or ""
-    return hashlib.sha256(f"{meaning}{items}".encode()).hexdigest()
+    items = session.scalar(ITEMS_DIGEST, {"collections": [run.collection_id]}) or ""
+    return hashlib.sha256(f"{plan_fingerprint}{items}".encode()).hexdigest()
 
 
-def _mostly_the_same(session: Session, run: BenchmarkRun, earlier: BenchmarkRun) -> bool:
-    """Whether two runs have nine tenths of their items in common, or none that has an id."""
+def _share_most_items(session: Session, run: BenchmarkRun, earlier: BenchmarkRun) -> bool:
+    """Whether two runs share nine tenths of their items, or have no item with an ID."""
     if run.collection_id == earlier.collection_id:
         return True
-    asked = {"collections": [run.collection_id, earlier.collection_id]}
-    shared, total = session.execute(SHARED, asked).one()
-    return bool(shared >= MOSTLY_THE_SAME * total)
+    collections = [run.collection_id, earlier.collection_id]
+    shared, total = session.execute(SHARED_ITEMS, {"collections": collections}).one()
+    return bool(shared >= MIN_SHARED_ITEMS * total)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from app.comparison.item_matrix import ItemTable
+from app.comparison.item_matrix import ItemMatrix
 from app.statistics.verdict import Scale
 
 # An item is flipped when its mean changed by half of the range of a rate, or half of its baseline.
@@ -54,10 +54,10 @@ class ConstantItemIds(NamedTuple):
     always_fail: Sequence[str]
 
 
-def item_means(table: ItemTable, column: str) -> dict[str, float]:
+def item_means(table: ItemMatrix, column: str) -> dict[str, float]:
     """The mean of each item that has a value."""
     totals, counts = [0.0] * len(table.items), [0] * len(table.items)
-    for index, value in zip(table.places, table.values[column], strict=True):
+    for index, value in zip(table.item_index, table.values[column], strict=True):
         if math.isfinite(value):
             totals[index] += value
             counts[index] += 1

@@ -1,25 +1,25 @@
-"""What the traces of a run were beside their metrics: what they took, their tags, tools and ends."""
+"""Attributes of items beside their metrics: usage, tags, tools and outcomes; pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from app.comparison.item_matrix import ItemRow, ItemTable, table_of_rows
+from app.comparison.item_matrix import ItemMatrix, ItemRow, matrix_of_rows
 from app.traces.types import TraceOutcome
 
 USAGE = ("latency_ms", "tokens", "cost_usd")
-# What fewer items than all have in common is among the features that most of them have.
-MOST_FEATURES = 500
+# The most frequent features are kept; rare ones could not be significant anyway.
+MAX_FEATURES = 500
 
 
-class Traits(NamedTuple):
-    """What each item took, and the items of each feature (`tag:…`, `tool:…`, `ended:…`)."""
+class ItemAttributes(NamedTuple):
+    """The usage of each item, and the items of each feature (`tag:…`, `tool:…`, `ended:…`)."""
 
-    usage: ItemTable
+    usage: ItemMatrix
     features: dict[str, frozenset[str]]
 
 
-class TraitRow(NamedTuple):
-    """One trace; `usage` is in the order of `USAGE`."""
+class AttributeRow(NamedTuple):
+    """The attributes of one trace; `usage` is in the order of `USAGE`."""
 
     item_id: str
     revision: str
@@ -29,16 +29,21 @@ class TraitRow(NamedTuple):
     usage: Sequence[float | None]
 
 
-def traits_of_rows(rows: Iterable[TraitRow], *, cluster_field: str | None = None) -> Traits:
-    """The same from rows in the order of their items."""
+def attributes_of_rows(
+    rows: Iterable[AttributeRow], *, cluster_field: str | None = None
+) -> ItemAttributes:
+    """The attributes of rows that are sorted by item."""
     features: dict[str, set[str]] = {}
-    noted = _noted(rows, features)
-    usage = table_of_rows(noted, {0: USAGE}, USAGE, cluster_field=cluster_field)
-    frequent = sorted(features, key=lambda name: (-len(features[name]), name))[:MOST_FEATURES]
-    return Traits(usage, {name: frozenset(features[name]) for name in frequent})
+    # One pass: `_collect_features` fills `features` while the matrix reads the rows.
+    usage_rows = _collect_features(rows, features)
+    usage = matrix_of_rows(usage_rows, {0: USAGE}, USAGE, cluster_field=cluster_field)
+    frequent = sorted(features, key=lambda name: (-len(features[name]), name))[:MAX_FEATURES]
+    return ItemAttributes(usage, {name: frozenset(features[name]) for name in frequent})
 
 
-def _noted(rows: Iterable[TraitRow], features: dict[str, set[str]]) -> Iterator[ItemRow]:
+def _collect_features(
+    rows: Iterable[AttributeRow], features: dict[str, set[str]]
+) -> Iterator[ItemRow]:
     for row in rows:
         names = [*(f"tag:{tag}" for tag in row.tags), *(f"tool:{tool}" for tool in row.tools)]
         if row.outcome is not TraceOutcome.SCORED:

@@ -1,7 +1,7 @@
-"""What the values of a whole run are made of, item by item, so that they can be resampled.
+"""Label counts by item, so that metrics of the whole run can be resampled.
 
-An F1 of labels is no mean of items: it is read off how often each label was confused. The traces of
-a run are summarized once more, one by one, for metrics that say how such summaries add up.
+F1 over labels is no mean over items: it is computed from how often each label was confused. Metrics
+whose summaries can be added summarize the traces of a run again, one by one.
 """
 
 import logging
@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.comparison.item_matrix import ItemCounts, ItemTable
+from app.comparison.item_matrix import ItemMatrix, LabelCounts
 from app.core.db import Database
 from app.metrics.engine import attempt
 from app.metrics.registry import load_metrics, provider_for
@@ -27,24 +27,26 @@ from app.traces.types import Trace
 log = logging.getLogger(__name__)
 
 
-class ValuedTrace(NamedTuple):
-    """A trace of a run and what was measured of it."""
+class MeasuredTrace(NamedTuple):
+    """A trace of a run and its metric values."""
 
     trace: Trace
     values: Sequence[float | None]
 
 
-# One table a trace, None where it has no value; or why there is none at all.
-Tables: TypeAlias = list[Summary | None] | MetricFailed
+# One summary per trace, None for a trace without a value; or why the metric failed.
+TraceSummaries: TypeAlias = list[Summary | None] | MetricFailed
 
-# How a page of traces is summarized: here, or in a child process.
-Summarize: TypeAlias = Callable[[MetricRef, Sequence[float | None], Sequence[Trace]], Tables]
+# Summarizes a page of traces, in this process or in a child process.
+Summarize: TypeAlias = Callable[
+    [MetricRef, Sequence[float | None], Sequence[Trace]], TraceSummaries
+]
 
 
-def tables_of_traces(
+def summarize_traces(
     ref: MetricRef, values: Sequence[float | None], traces: Sequence[Trace]
-) -> Tables:
-    """The summary of each trace that has a value; what it takes and returns can cross processes."""
+) -> TraceSummaries:
+    """The summary of each trace that has a value. Can be called in a child process."""
     load_metrics()
     provider = provider_for(ref)
     assert isinstance(provider, CountedMetric)
@@ -56,77 +58,85 @@ def tables_of_traces(
     )
 
 
-def with_counts(
-    table: ItemTable,
+def with_label_counts(
+    matrix: ItemMatrix,
     db: Database,
     runs: Mapping[int, Sequence[str]],
-    counted: Mapping[str, MetricRef],
-    summarize: Summarize = tables_of_traces,
-) -> ItemTable:
-    """The items of some runs with the counts of metrics by column; one that fails is left out.
+    metrics: Mapping[str, MetricRef],
+    summarize: Summarize = summarize_traces,
+) -> ItemMatrix:
+    """The matrix with the label counts of the metrics, by column; failing metrics are left out.
 
-    `runs` are the metrics of each run by its seq, as for `items_of_runs`.
-    Cost:    reads the texts again, a shard at a time.
+    `runs` are the stored metrics of each run by its seq, as for `read_items`. Reads the texts of
+    the traces again, one shard at a time.
     """
-    if not counted:
-        return table
-    gathered = {column: _Gathered(table) for column in counted}
+    if not metrics:
+        return matrix
+    builders = {column: _LabelCountsBuilder(matrix) for column in metrics}
     for seq, columns in runs.items():
-        known = {column: columns.index(column) for column in counted if column in columns}
-        for page in _pages(db, seq) if known else ():
-            traces = [each.trace for each in page]
-            for column in known.keys() & gathered.keys():
-                values = [each.values[known[column]] for each in page]
-                found = summarize(counted[column], values, traces)
-                if isinstance(found, MetricFailed) or not gathered[column].add(traces, found):
-                    log.warning("%s cannot be counted by item: %s", column, found)
-                    del gathered[column]
-    return replace(table, counts={name: each.counts for name, each in gathered.items()})
+        positions = {column: columns.index(column) for column in metrics if column in columns}
+        for page in _iter_shards(db, seq) if positions else ():
+            traces = [measured.trace for measured in page]
+            # A set of its own: a metric that fails is removed while its columns are visited.
+            for column in positions.keys() & builders.keys():
+                values = [measured.values[positions[column]] for measured in page]
+                summaries = summarize(metrics[column], values, traces)
+                is_failed = isinstance(summaries, MetricFailed)
+                if is_failed or not builders[column].add(traces, summaries):
+                    log.warning("%s cannot be counted by item: %s", column, summaries)
+                    del builders[column]
+    return replace(matrix, counts={column: builder.counts for column, builder in builders.items()})
 
 
-class _Gathered:
-    """The counts of one metric, put together from the tables of traces."""
+class _LabelCountsBuilder:
+    """Builds the label counts of one metric from the summaries of traces."""
 
-    def __init__(self, table: ItemTable) -> None:
-        self._places = {item: place for place, item in enumerate(table.items)}
-        self._names: dict[str, int] = {}
-        self.counts = ItemCounts()
+    def __init__(self, matrix: ItemMatrix) -> None:
+        self._item_index = {item: index for index, item in enumerate(matrix.items)}
+        self._label_index: dict[str, int] = {}
+        self.counts = LabelCounts()
 
-    def add(self, traces: Sequence[Trace], tables: Iterable[Summary | None]) -> bool:
-        """Whether the tables are tables: names with as many numbers each as all others."""
+    def add(self, traces: Sequence[Trace], summaries: Iterable[Summary | None]) -> bool:
+        """Adds the summaries; False unless they map labels to equally many numbers.
+
+        Summaries come from metric plugins, so their types are not certain.
+        """
         try:
-            for trace, table in zip(traces, tables, strict=True):
-                if table and trace.item_id in self._places:
-                    self._add(self._places[trace.item_id], table)
+            for trace, summary in zip(traces, summaries, strict=True):
+                if summary and trace.item_id in self._item_index:
+                    self._add(self._item_index[trace.item_id], summary)
         except (AttributeError, TypeError, ValueError):
             return False
         return True
 
-    def _add(self, place: int, table: Mapping[str, Sequence[float]]) -> None:
-        for name, numbers in table.items():
-            if not self.counts.columns:
-                self.counts.columns.extend(array("d") for _ in numbers)
-            for column, number in zip(self.counts.columns, numbers, strict=True):
+    def _add(self, item: int, summary: Mapping[str, Sequence[float]]) -> None:
+        counts = self.counts
+        for label, numbers in summary.items():
+            if not counts.columns:
+                counts.columns.extend(array("d") for _ in numbers)
+            for column, number in zip(counts.columns, numbers, strict=True):
                 column.append(number)
-            self.counts.places.append(place)
-            self.counts.of_names.append(self._names.setdefault(name, len(self._names)))
-            if len(self.counts.names) < len(self._names):
-                self.counts.names.append(name)
+            counts.item_index.append(item)
+            counts.label_index.append(self._label_index.setdefault(label, len(self._label_index)))
+            if len(counts.labels) < len(self._label_index):
+                counts.labels.append(label)
 
 
-def _pages(db: Database, run_seq: int) -> Iterable[list[ValuedTrace]]:
+def _iter_shards(db: Database, run_seq: int) -> Iterable[list[MeasuredTrace]]:
+    """The measured traces shard by shard, each read in a transaction of its own."""
     with db.read() as session:
-        shards = select(RunShard.first, RunShard.last).where(RunShard.run_seq == run_seq)
-        stretches = [ShardRange(*row) for row in session.execute(shards.order_by(RunShard.shard))]
-    for stretch in stretches:
+        statement = select(RunShard.first, RunShard.last).where(RunShard.run_seq == run_seq)
+        rows = session.execute(statement.order_by(RunShard.shard))
+        shards = [ShardRange(*row) for row in rows]
+    for shard in shards:
         with db.read() as session:
-            page = _valued_traces(session, run_seq, stretch)
+            page = _measured_traces(session, run_seq, shard)
         yield page
 
 
-def _valued_traces(session: Session, run_seq: int, stretch: ShardRange) -> list[ValuedTrace]:
+def _measured_traces(session: Session, run_seq: int, shard: ShardRange) -> list[MeasuredTrace]:
     statement = (
-        select(CollectedTrace.__table__, TraceResult.values.label("measured"))
+        select(CollectedTrace.__table__, TraceResult.values.label("metric_values"))
         .join(BenchmarkRun, BenchmarkRun.collection_id == CollectedTrace.collection_id)
         .join(
             TraceResult,
@@ -135,8 +145,10 @@ def _valued_traces(session: Session, run_seq: int, stretch: ShardRange) -> list[
         )
         .where(
             BenchmarkRun.seq == run_seq,
-            CollectedTrace.position.between(stretch.first, stretch.last),
+            CollectedTrace.position.between(shard.first, shard.last),
         )
         .order_by(CollectedTrace.position)
     )
-    return [ValuedTrace(trace_from_row(row), row.measured) for row in session.execute(statement)]
+    return [
+        MeasuredTrace(trace_from_row(row), row.metric_values) for row in session.execute(statement)
+    ]

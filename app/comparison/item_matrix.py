@@ -1,4 +1,4 @@
-"""The values of runs by item, and the items that two runs share; pure."""
+"""Metric values of runs by item, and the items that two runs share; pure."""
 
 import hashlib
 import math
@@ -11,7 +11,7 @@ from app.statistics.verdict import MIN_ITEMS
 
 
 class ItemRow(NamedTuple):
-    """One trace of a run."""
+    """The metric values of one trace of a run."""
 
     run_seq: int
     item_id: str
@@ -21,106 +21,115 @@ class ItemRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ItemCounts:
-    """What a value of the whole run is made of: entry i of all lists is what the item `places[i]`
-    adds to the sums of `names[of_names[i]]`, a number in each of the `columns`.
+class LabelCounts:
+    """Sparse item × label count matrix in COO form.
+
+    Entry i is in row `item_index[i]` and column `label_index[i]`; `columns` hold its numbers.
     """
 
-    names: list[str] = field(default_factory=list)
-    places: "array[int]" = field(default_factory=lambda: array("l"))
-    of_names: "array[int]" = field(default_factory=lambda: array("l"))
+    labels: list[str] = field(default_factory=list)
+    item_index: "array[int]" = field(default_factory=lambda: array("l"))
+    label_index: "array[int]" = field(default_factory=lambda: array("l"))
     columns: "list[array[float]]" = field(default_factory=list)
 
-    def at(self, moved: Mapping[int, int]) -> "ItemCounts":
-        """The same for the items of which the new place is named."""
-        kept = [entry for entry, place in enumerate(self.places) if place in moved]
-        return ItemCounts(
-            names=self.names,
-            places=array("l", (moved[self.places[entry]] for entry in kept)),
-            of_names=array("l", (self.of_names[entry] for entry in kept)),
-            columns=[array("d", (column[entry] for entry in kept)) for column in self.columns],
+    def take(self, new_index: Mapping[int, int]) -> "LabelCounts":
+        """The counts of the items in `new_index`, which maps old to new item indices."""
+        entries = [entry for entry, item in enumerate(self.item_index) if item in new_index]
+        return LabelCounts(
+            labels=self.labels,
+            item_index=array("l", (new_index[self.item_index[entry]] for entry in entries)),
+            label_index=array("l", (self.label_index[entry] for entry in entries)),
+            columns=[array("d", (column[entry] for entry in entries)) for column in self.columns],
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ItemTable:
-    """The items of a run (or of several together) in the order of their ids, and what was measured
-    of each trace: `places` says of which item it is, `values` hold each metric, NaN where missing.
+class ItemMatrix:
+    """The items of one or several runs in the order of their IDs, and their values by trace.
 
-    `revisions` tells whether an item still asks the same; `clusters` is the tag by which items
-    belong together, or the item itself; empty where none is asked for. `counts` are those of metrics
-    whose value of the run is no mean of items. `left_out` items come after these by their MD5.
+    Trace i belongs to item `item_index[i]`; `values` maps each metric to its value per trace, NaN
+    where missing. `revisions` are digests of the items' tasks. `clusters` is the cluster of each
+    item, empty without clusters. `counts` are the label counts of metrics that are no mean over
+    items. `left_out` is the number of items beyond the limit.
     """
 
     items: list[str] = field(default_factory=list)
     revisions: list[str] = field(default_factory=list)
     clusters: list[str] = field(default_factory=list)
-    places: "array[int]" = field(default_factory=lambda: array("l"))
+    item_index: "array[int]" = field(default_factory=lambda: array("l"))
     values: "dict[str, array[float]]" = field(default_factory=dict)
-    counts: dict[str, ItemCounts] = field(default_factory=dict)
+    counts: dict[str, LabelCounts] = field(default_factory=dict)
     left_out: int = 0
 
-    def at(self, items: Sequence[int]) -> "ItemTable":
-        """The same for some items, in this order."""
-        moved = {old: new for new, old in enumerate(items)}
-        kept = [trace for trace, place in enumerate(self.places) if place in moved]
-        return ItemTable(
-            items=[self.items[place] for place in items],
-            revisions=[self.revisions[place] for place in items],
-            clusters=[self.clusters[place] for place in items] if self.clusters else [],
-            places=array("l", (moved[self.places[trace]] for trace in kept)),
+    def take(self, indices: Sequence[int]) -> "ItemMatrix":
+        """The matrix of the given items, in the given order."""
+        new_index = {old: new for new, old in enumerate(indices)}
+        traces = [trace for trace, item in enumerate(self.item_index) if item in new_index]
+        return ItemMatrix(
+            items=[self.items[index] for index in indices],
+            revisions=[self.revisions[index] for index in indices],
+            clusters=[self.clusters[index] for index in indices] if self.clusters else [],
+            item_index=array("l", (new_index[self.item_index[trace]] for trace in traces)),
             values={
-                name: array("d", (column[trace] for trace in kept))
+                name: array("d", (column[trace] for trace in traces))
                 for name, column in self.values.items()
             },
-            counts={name: each.at(moved) for name, each in self.counts.items()},
+            counts={name: counts.take(new_index) for name, counts in self.counts.items()},
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pairing:
-    """Two runs over the items that both have, in one order, and how many only one of them has.
+class ItemPairing:
+    """The items of two runs to compare, and how many items only one of them has.
 
-    `revised` items ask something else now, so that their values cannot be compared. Runs
-    with next to no item in common are not `paired`: they are compared as two samples of all items.
-    `left_out` are the candidate's that are too many to be looked at.
+    With `is_paired` both matrices hold the shared items in the same order; runs that share fewer
+    than five items hold all their items and are compared as two samples. `revised` items have
+    another task in the candidate, so that their values are not comparable. `left_out` is the number
+    of the candidate's items beyond the limit.
     """
 
-    base: ItemTable
-    candidate: ItemTable
-    paired: bool
-    only_base: int
+    baseline: ItemMatrix
+    candidate: ItemMatrix
+    is_paired: bool
+    only_baseline: int
     only_candidate: int
     revised: int
     left_out: int = 0
 
 
-def pair_items(base: ItemTable, candidate: ItemTable) -> Pairing:
-    """The items that two runs have in common.
+def pair_items(baseline: ItemMatrix, candidate: ItemMatrix) -> ItemPairing:
+    """The items that two runs share.
 
-    Where one of them has too many, the others are looked at as far as its items go.
+    When one of the runs exceeds the item limit, the other run is cut at the same MD5: otherwise
+    items beyond the cut would look as if only one run had them.
     """
-    cuts = [max(map(_rank, table.items)) for table in (base, candidate) if table.left_out]
-    known = len(candidate.items) + candidate.left_out
+    item_count = len(candidate.items) + candidate.left_out
+    cuts = [max(map(_rank, matrix.items)) for matrix in (baseline, candidate) if matrix.left_out]
     if cuts:
-        base, candidate = _up_to(base, min(cuts)), _up_to(candidate, min(cuts))
-    places = {item: place for place, item in enumerate(base.items)}
-    common = [(places[item], place) for place, item in enumerate(candidate.items) if item in places]
-    same = [(old, new) for old, new in common if base.revisions[old] == candidate.revisions[new]]
-    paired = len(same) >= MIN_ITEMS or min(len(base.items), len(candidate.items)) < MIN_ITEMS
-    return Pairing(
-        base=base.at([old for old, _ in same]) if paired else base,
-        candidate=candidate.at([new for _, new in same]) if paired else candidate,
-        paired=paired,
-        only_base=len(base.items) - len(common),
-        only_candidate=len(candidate.items) - len(common),
-        revised=len(common) - len(same),
-        left_out=known - len(candidate.items),
+        baseline, candidate = _up_to(baseline, min(cuts)), _up_to(candidate, min(cuts))
+    indices = {item: index for index, item in enumerate(baseline.items)}
+    shared = [
+        (indices[item], index) for index, item in enumerate(candidate.items) if item in indices
+    ]
+    unrevised = [
+        (old, new) for old, new in shared if baseline.revisions[old] == candidate.revisions[new]
+    ]
+    # Very small runs stay paired: two samples of fewer than five items would show nothing either.
+    smaller = min(len(baseline.items), len(candidate.items))
+    is_paired = len(unrevised) >= MIN_ITEMS or smaller < MIN_ITEMS
+    return ItemPairing(
+        baseline=baseline.take([old for old, _ in unrevised]) if is_paired else baseline,
+        candidate=candidate.take([new for _, new in unrevised]) if is_paired else candidate,
+        is_paired=is_paired,
+        only_baseline=len(baseline.items) - len(shared),
+        only_candidate=len(candidate.items) - len(shared),
+        revised=len(shared) - len(unrevised),
+        left_out=item_count - len(candidate.items),
     )
 
 
 class _Rank(NamedTuple):
-    """Where an item stands among those that are looked at first."""
+    """The position of an item in the order by which items are selected: as `item_queries` sorts."""
 
     digest: str
     item: bytes
@@ -131,34 +140,38 @@ def _rank(item: str) -> _Rank:
     return _Rank(hashlib.md5(name, usedforsecurity=False).hexdigest(), name)
 
 
-def _up_to(table: ItemTable, last: _Rank) -> ItemTable:
-    return table.at([place for place, item in enumerate(table.items) if _rank(item) <= last])
+def _up_to(matrix: ItemMatrix, last: _Rank) -> ItemMatrix:
+    return matrix.take([index for index, item in enumerate(matrix.items) if _rank(item) <= last])
 
 
-def table_of_rows(
+def matrix_of_rows(
     rows: Iterable[ItemRow],
     columns: Mapping[int, Sequence[str]],
-    wanted: Sequence[str],
+    metrics: Sequence[str],
     *,
     cluster_field: str | None = None,
-) -> ItemTable:
-    """The same from rows in the order of their items."""
-    table = ItemTable(values={name: array("d") for name in wanted})
-    places = {
-        run: [list(names).index(name) if name in names else None for name in wanted]
+) -> ItemMatrix:
+    """The matrix of rows that are sorted by item.
+
+    `columns` names the values of a row by run; `metrics` are the columns to keep. The cluster of an
+    item is its tag with the prefix `cluster_field`, or the item itself.
+    """
+    matrix = ItemMatrix(values={name: array("d") for name in metrics})
+    positions = {
+        run: [list(names).index(name) if name in names else None for name in metrics]
         for run, names in columns.items()
     }
     for row in rows:
-        if not table.items or table.items[-1] != row.item_id:
-            table.items.append(row.item_id)
-            table.revisions.append(row.revision)
+        if not matrix.items or matrix.items[-1] != row.item_id:
+            matrix.items.append(row.item_id)
+            matrix.revisions.append(row.revision)
             if cluster_field is not None:
-                table.clusters.append(_cluster(row.tags, cluster_field) or row.item_id)
-        table.places.append(len(table.items) - 1)
-        for column, place in zip(table.values.values(), places[row.run_seq], strict=True):
-            value = None if place is None else row.values[place]
+                matrix.clusters.append(_cluster(row.tags, cluster_field) or row.item_id)
+        matrix.item_index.append(len(matrix.items) - 1)
+        for column, position in zip(matrix.values.values(), positions[row.run_seq], strict=True):
+            value = None if position is None else row.values[position]
             column.append(math.nan if value is None else value)
-    return table
+    return matrix
 
 
 def _cluster(tags: Sequence[str], cluster_field: str) -> str | None:

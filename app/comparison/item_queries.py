@@ -7,19 +7,20 @@ from typing import Any, NamedTuple
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from app.comparison.item_attributes import TraitRow, Traits, traits_of_rows
-from app.comparison.item_matrix import ItemRow, ItemTable, table_of_rows
+from app.comparison.item_attributes import AttributeRow, ItemAttributes, attributes_of_rows
+from app.comparison.item_matrix import ItemMatrix, ItemRow, matrix_of_rows
 from app.results.models import BenchmarkRun
 from app.traces.models import CollectedTrace
 from app.traces.types import TraceOutcome
 
-# More items tell nothing that changes a verdict: 20,000 show differences of half a point.
-MOST_ITEMS = 20_000
-ROWS_AT_ONCE = 2_000
-MOST_TRACES_OF_ITEM = 3
+# More items do not change a verdict: with 20,000 a difference of half a point is detectable.
+MAX_ITEMS = 20_000
+FETCH_SIZE = 2_000
+MAX_LINKS_PER_ITEM = 3
 
-# An item whose expected answer is another one, or a task that asks something else (the harnesses tag
-# each with the digest of all that the model sees and all that is checked), is another item.
+# The digest of an item's task: its expected output, and the `task:` tags in which the harnesses put
+# a digest of everything that the model sees and that is checked. An item with another digest is
+# another task under the same ID.
 REVISION = """
     md5(coalesce(trace.expected_output, '')
         || CASE WHEN strpos(array_to_string(trace.tags, ' '), 'task:') > 0
@@ -28,108 +29,104 @@ REVISION = """
            ELSE '' END)
 """
 
+# Items are selected by MD5, which selects the same items in every run and every version of Postgres.
+_SELECTED_ITEMS = """
+    SELECT trace.item_id
+    FROM benchmark_runs AS run JOIN collected_traces AS trace USING (collection_id)
+    WHERE run.seq = ANY(:runs)
+    GROUP BY trace.item_id ORDER BY md5(trace.item_id), trace.item_id COLLATE "C" LIMIT :max_items
+"""
+
 ITEM_ROWS = text(
     f"""
-    WITH kept AS (
-        SELECT trace.item_id
-        FROM benchmark_runs AS run JOIN collected_traces AS trace USING (collection_id)
-        WHERE run.seq = ANY(:runs)
-        GROUP BY trace.item_id ORDER BY md5(trace.item_id), trace.item_id COLLATE "C" LIMIT :most
-    )
+    WITH selected AS ({_SELECTED_ITEMS})
     SELECT run.seq, trace.item_id, {REVISION}, trace.tags, result.values
     FROM benchmark_runs AS run
     JOIN trace_results AS result ON result.run_seq = run.seq
     JOIN collected_traces AS trace
       ON trace.collection_id = run.collection_id AND trace.position = result.position
-    WHERE run.seq = ANY(:runs) AND trace.item_id IN (SELECT item_id FROM kept)
+    WHERE run.seq = ANY(:runs) AND trace.item_id IN (SELECT item_id FROM selected)
     ORDER BY trace.item_id COLLATE "C", run.seq, trace.trial, result.position
     """  # noqa: S608 - only constants
 )
-
-
-ALL_ITEMS = text(
+ITEM_COUNT = text(
     """
     SELECT count(DISTINCT trace.item_id)
     FROM benchmark_runs AS run JOIN collected_traces AS trace USING (collection_id)
     WHERE run.seq = ANY(:runs)
     """
 )
-
-
-TRAIT_ROWS = text(
+ATTRIBUTE_ROWS = text(
     f"""
-    WITH kept AS (
-        SELECT trace.item_id
-        FROM benchmark_runs AS run JOIN collected_traces AS trace USING (collection_id)
-        WHERE run.seq = ANY(:runs)
-        GROUP BY trace.item_id ORDER BY md5(trace.item_id), trace.item_id COLLATE "C" LIMIT :most
-    )
+    WITH selected AS ({_SELECTED_ITEMS})
     SELECT trace.item_id, {REVISION}, trace.tags, trace.outcome,
            jsonb_path_query_array(trace.tool_calls, '$[*].name'),
            trace.latency_ms, trace.input_tokens + trace.output_tokens, trace.cost_usd
     FROM benchmark_runs AS run JOIN collected_traces AS trace USING (collection_id)
-    WHERE run.seq = ANY(:runs) AND trace.item_id IN (SELECT item_id FROM kept)
+    WHERE run.seq = ANY(:runs) AND trace.item_id IN (SELECT item_id FROM selected)
     ORDER BY trace.item_id COLLATE "C", run.seq, trace.trial, trace.position
     """  # noqa: S608 - only constants
 )
 
 
-class Link(NamedTuple):
-    """A trace of an item, and where it can be looked at."""
+class ItemTraceLink(NamedTuple):
+    """A trace of an item, and its page at the trace source."""
 
     item_id: str
     trace_id: str
     url: str | None
 
 
-def items_of_runs(
+def read_items(
     session: Session,
     columns: Mapping[int, Sequence[str]],
-    wanted: Sequence[str],
+    metrics: Sequence[str],
     *,
     cluster_field: str | None = None,
-) -> ItemTable:
-    """The wanted metrics of some runs, item by item; `columns` are the metrics of each run by its
-    seq. Runs are taken together: the trials of an item in one run are added to those in the others.
+) -> ItemMatrix:
+    """The given metrics of some runs by item; the trials of an item in several runs are combined.
 
-    Cost:    reads row by row and keeps 8 bytes a trace and metric, of at most `MOST_ITEMS` items;
-             of more, those whose ids come first by their MD5, which are the same in each run.
+    `columns` are the stored metrics of each run, by its seq. Reads row by row and keeps 8 bytes per
+    trace and metric, of at most `MAX_ITEMS` items.
     """
+    # Large runs take longer than the limit for requests; the caller runs in a job or a child.
     session.execute(text("SET LOCAL statement_timeout = 0"))
-    asked = {"runs": list(columns), "most": MOST_ITEMS}
-    found = session.execute(ITEM_ROWS.execution_options(yield_per=ROWS_AT_ONCE), asked)
-    rows = (ItemRow(*row) for row in found)
-    table = table_of_rows(rows, columns, wanted, cluster_field=cluster_field)
-    if len(table.items) < MOST_ITEMS:
-        return table
-    known = session.scalar(ALL_ITEMS, {"runs": list(columns)}) or 0
-    return replace(table, left_out=known - len(table.items))
+    parameters = {"runs": list(columns), "max_items": MAX_ITEMS}
+    result = session.execute(ITEM_ROWS.execution_options(yield_per=FETCH_SIZE), parameters)
+    rows = (ItemRow(*row) for row in result)
+    matrix = matrix_of_rows(rows, columns, metrics, cluster_field=cluster_field)
+    if len(matrix.items) < MAX_ITEMS:
+        return matrix
+    item_count = session.scalar(ITEM_COUNT, {"runs": list(columns)}) or 0
+    return replace(matrix, left_out=item_count - len(matrix.items))
 
 
-def traits_of_runs(
+def read_attributes(
     session: Session, run_seqs: Sequence[int], *, cluster_field: str | None = None
-) -> Traits:
-    """The same items that `items_of_runs` reads, row by row."""
+) -> ItemAttributes:
+    """The attributes of the items that `read_items` selects."""
     session.execute(text("SET LOCAL statement_timeout = 0"))
-    asked = {"runs": list(run_seqs), "most": MOST_ITEMS}
-    found = session.execute(TRAIT_ROWS.execution_options(yield_per=ROWS_AT_ONCE), asked)
-    return traits_of_rows((_trait(*row) for row in found), cluster_field=cluster_field)
+    parameters = {"runs": list(run_seqs), "max_items": MAX_ITEMS}
+    result = session.execute(ATTRIBUTE_ROWS.execution_options(yield_per=FETCH_SIZE), parameters)
+    return attributes_of_rows((_attribute_row(*row) for row in result), cluster_field=cluster_field)
 
 
-def links_of_items(session: Session, run: BenchmarkRun, items: Sequence[str]) -> list[Link]:
-    """The first traces of some items."""
+def list_trace_links(
+    session: Session, run: BenchmarkRun, items: Sequence[str]
+) -> list[ItemTraceLink]:
+    """The first three traces of each item."""
     statement = (
         select(CollectedTrace.item_id, CollectedTrace.trace_id, CollectedTrace.url)
         .where(CollectedTrace.collection_id == run.collection_id, CollectedTrace.item_id.in_(items))
         .order_by(CollectedTrace.item_id, CollectedTrace.trial, CollectedTrace.position)
     )
-    found: dict[str, list[Link]] = {}
+    links: dict[str, list[ItemTraceLink]] = {}
     for row in session.execute(statement):
-        found.setdefault(row.item_id, []).append(Link(*row))
-    return [link for links in found.values() for link in links[:MOST_TRACES_OF_ITEM]]
+        links.setdefault(row.item_id, []).append(ItemTraceLink(*row))
+    return [link for item_links in links.values() for link in item_links[:MAX_LINKS_PER_ITEM]]
 
 
-def _trait(
+def _attribute_row(
     item_id: str, revision: str, tags: list[str], outcome: str, tools: Any, *usage: float | None
-) -> TraitRow:
-    return TraitRow(item_id, revision, tags, TraceOutcome(outcome), tools or [], usage)
+) -> AttributeRow:
+    return AttributeRow(item_id, revision, tags, TraceOutcome(outcome), tools or [], usage)

@@ -1,4 +1,4 @@
-"""What a benchmark could see: the smallest drop that stands out from what its runs vary by."""
+"""Power of a benchmark: the drops that a planned number of items and trials detects."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -8,20 +8,20 @@ from typing import NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.comparison.baselines import EarlierRun, valid_runs_before
-from app.comparison.item_counts import with_counts
-from app.comparison.item_queries import items_of_runs
-from app.comparison.run_verdicts import Case
-from app.comparison.stored_runs import in_child
+from app.comparison.baselines import BaselineRun, list_valid_runs_before
+from app.comparison.item_counts import with_label_counts
+from app.comparison.item_queries import read_items
+from app.comparison.run_comparison import RunComparison
+from app.comparison.stored_runs import run_in_child
 from app.comparison.variance import (
-    Basis,
-    Measured,
-    Spread,
-    is_of_items,
-    resampled_spreads,
-    spread_of_items,
-    trials_of,
-    values_of_items,
+    ChangeSpread,
+    MeasuredRuns,
+    VarianceBasis,
+    is_item_mean,
+    item_spread,
+    item_values,
+    mean_trials,
+    resample_spreads,
 )
 from app.core.db import Database
 from app.core.errors import Conflict
@@ -38,14 +38,14 @@ from app.statistics.power import (
 from app.statistics.verdict import FEW_CLUSTERS, Remedy
 
 
-class NothingMeasured(Conflict):
-    """No valid run has measured the benchmark yet; start one, then ask what it can see."""
+class NoValidRun(Conflict):
+    """The benchmark has no valid run yet; start one, then estimate its power."""
 
     code = "nothing-measured"
 
 
-class Size(NamedTuple):
-    """How much is measured, and the drop that somebody wants to see."""
+class BenchmarkSize(NamedTuple):
+    """A planned number of items and trials, and the drop to detect; None is that of the last run."""
 
     items: int | None
     trials: int | None
@@ -53,16 +53,16 @@ class Size(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Power:
-    """What one KPI or metric could see with so many items and trials, in its own unit.
+class PowerEstimate:
+    """The drop of one KPI or metric that so many items and trials detect, in its unit.
 
-    `trials_needed` and `items_needed` are for the drop that is wanted; no number of trials may do,
-    and where the noise of trials is not known, these are the fewest.
+    `trials_needed` and `items_needed` are for the requested drop: None when no drop is requested or
+    no number is enough. They are lower bounds when the noise between trials is unknown.
     """
 
     kind: str
     name: str
-    basis: Basis | None
+    basis: VarianceBasis | None
     items: int
     trials: int
     min_detectable_effect: float | None
@@ -71,39 +71,57 @@ class Power:
     explanation: str
 
 
-class _Subject(NamedTuple):
-    """A KPI or a metric, which is its own formula."""
+class _PowerSubject(NamedTuple):
+    """A KPI, or a metric as the formula that is its name."""
 
     kind: str
     name: str
     formula: CompiledFormula
 
 
-def tell_power(
-    db: Database, benchmark_id: str, agent_id: str | None, size: Size
-) -> Sequence[Power]:
-    """What each KPI and each metric of a benchmark could see; KPIs first. What is no mean of items
-    is resampled, in a process of its own. Raises: `NothingMeasured`, besides what `in_child` does.
+class _PowerFacts(NamedTuple):
+    """What the explanation of an estimate says."""
+
+    name: str
+    basis: VarianceBasis
+    effect: float
+    items: int
+    trials: int
+    drop: float | None
+    remedy: Remedy | None
+    clusters: int
+
+
+def estimate_power(
+    db: Database, benchmark_id: str, agent_id: str | None, size: BenchmarkSize
+) -> Sequence[PowerEstimate]:
+    """The power of each KPI and each metric of a benchmark, KPIs first.
+
+    Formulas that are no mean over items are resampled, in a child process.
+    Raises: `NoValidRun`, and the errors of `run_in_child`.
     """
     with db.read() as session:
-        runs = _last_runs(session, benchmark_id, agent_id)
+        runs = _newest_runs(session, benchmark_id, agent_id)
     plan = runs[0].plan
-    counted = Case(plan=plan, kpis=(), baseline=None).counted
-    if all(is_of_items(each.formula, counted) for each in _subjects(plan, counted)):
-        return powers(_measured(db, runs), size)
-    return in_child(_stored_powers, db.url, runs, size)
+    count_metrics = RunComparison(plan=plan, kpis=(), baseline=None).count_metrics
+    subjects = _subjects(plan, count_metrics)
+    if all(is_item_mean(subject.formula, count_metrics) for subject in subjects):
+        return estimate_powers(_measured_runs(db, runs), size)
+    return run_in_child(_estimate_stored, db.url, runs, size)
 
 
-def _stored_powers(url: str, runs: Sequence[EarlierRun], size: Size) -> list[Power]:
+def _estimate_stored(
+    url: str, runs: Sequence[BaselineRun], size: BenchmarkSize
+) -> list[PowerEstimate]:
     db = Database(url, pool_size=1, name="mosaico-power")
     try:
-        return powers(_measured(db, runs), size)
+        return estimate_powers(_measured_runs(db, runs), size)
     finally:
         db.engine.dispose()
 
 
-def _last_runs(session: Session, benchmark_id: str, agent_id: str | None) -> list[EarlierRun]:
-    """The newest valid run and the one before it, where there is one."""
+def _newest_runs(session: Session, benchmark_id: str, agent_id: str | None) -> list[BaselineRun]:
+    """The newest valid run and the one before it, if any."""
     statement = select(BenchmarkRun).where(
         BenchmarkRun.benchmark_id == benchmark_id,
         BenchmarkRun.status == RunStatus.COMPLETED,
@@ -114,130 +132,136 @@ def _last_runs(session: Session, benchmark_id: str, agent_id: str | None) -> lis
         statement = statement.where(BenchmarkRun.agent_id == agent_id)
     run = session.scalars(statement.order_by(BenchmarkRun.seq.desc()).limit(1)).one_or_none()
     if run is None:
-        of_agent = "" if agent_id is None else f" of the agent {agent_id!r}"
-        raise NothingMeasured(
-            f"the benchmark {benchmark_id!r} has no valid run{of_agent} yet;"
-            " start one, then ask what it can see"
+        agent = "" if agent_id is None else f" of the agent {agent_id!r}"
+        raise NoValidRun(
+            f"the benchmark {benchmark_id!r} has no valid run{agent} yet;"
+            " start one, then estimate its power"
         )
-    newest = EarlierRun(run.seq, run.id, RunPlan.model_validate(run.plan))
-    return [newest, *valid_runs_before(session, run, 1)]
+    newest = BaselineRun(run.seq, run.id, RunPlan.model_validate(run.plan))
+    return [newest, *list_valid_runs_before(session, run, 1)]
 
 
-def _measured(db: Database, runs: Sequence[EarlierRun]) -> Measured:
+def _measured_runs(db: Database, runs: Sequence[BaselineRun]) -> MeasuredRuns:
     plan = runs[0].plan
-    case = Case(plan=plan, kpis=(), baseline=None)
-    tables = []
-    for each in runs:
-        columns = {each.seq: each.plan.columns}
+    comparison = RunComparison(plan=plan, kpis=(), baseline=None)
+    matrices = []
+    for run in runs:
+        columns = {run.seq: run.plan.columns}
         with db.read() as session:
-            table = items_of_runs(session, columns, case.columns, cluster_field=plan.cluster_field)
-        tables.append(with_counts(table, db, columns, case.counted))
-    return Measured(plan, tables[0], tables[1] if len(tables) > 1 else None, case.counted)
+            matrix = read_items(
+                session, columns, comparison.item_columns, cluster_field=plan.cluster_field
+            )
+        matrices.append(with_label_counts(matrix, db, columns, comparison.count_metrics))
+    previous = matrices[1] if len(matrices) > 1 else None
+    return MeasuredRuns(plan, matrices[0], previous, comparison.count_metrics)
 
 
-def powers(measured: Measured, size: Size) -> list[Power]:
-    """What each KPI and each metric of a benchmark could see; KPIs first. Imports numpy where one of
-    them is no mean of items.
+def estimate_powers(runs: MeasuredRuns, size: BenchmarkSize) -> list[PowerEstimate]:
+    """The power of each KPI and each metric, KPIs first.
+
+    Imports numpy and scipy when one of them is no mean over items.
     """
-    subjects = _subjects(measured.plan, measured.run.values)
-    spreads = resampled_spreads(
-        measured,
-        [each.formula for each in subjects if not is_of_items(each.formula, measured.counted)],
+    subjects = _subjects(runs.plan, runs.run.values)
+    spreads = resample_spreads(
+        runs,
+        [
+            subject.formula
+            for subject in subjects
+            if not is_item_mean(subject.formula, runs.count_metrics)
+        ],
     )
-    return [_power(each, measured, size, spreads.get(each.formula.source)) for each in subjects]
+    return [
+        _estimate(subject, runs, size, spreads.get(subject.formula.source)) for subject in subjects
+    ]
 
 
-def _subjects(plan: RunPlan, columns: Iterable[str]) -> list[_Subject]:
-    kpis = [_Subject("KPI", kpi.name, compile_formula(kpi.formula)) for kpi in plan.kpis]
-    return [*kpis, *(_Subject("METRIC", name, compile_formula(name)) for name in columns)]
+def _subjects(plan: RunPlan, columns: Iterable[str]) -> list[_PowerSubject]:
+    kpis = [_PowerSubject("KPI", kpi.name, compile_formula(kpi.formula)) for kpi in plan.kpis]
+    return [*kpis, *(_PowerSubject("METRIC", name, compile_formula(name)) for name in columns)]
 
 
-def _power(subject: _Subject, measured: Measured, size: Size, drawn: Spread | None) -> Power:
-    name = subject.name
+def _estimate(
+    subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize, resampled: ChangeSpread | None
+) -> PowerEstimate:
     try:
-        found = drawn or spread_of_items(measured, subject.formula)
-        run = values_of_items(measured.run, subject.formula)
+        spread = resampled or item_spread(runs, subject.formula)
+        values = item_values(runs.run, subject.formula)
     except OverflowError:
-        found, run = None, {}
-    known = len(run) if run else len(measured.run.items)
-    trials = size.trials or max(1, round(trials_of(measured.run, run)))
-    items = size.items or known
-    if found is None or not items or not math.isfinite(found.variance.with_trials(trials)):
-        return Power(
-            kind=subject.kind,
-            name=name,
-            basis=None,
-            items=items,
-            trials=trials,
-            min_detectable_effect=None,
-            trials_needed=None,
-            items_needed=None,
-            explanation=f"{name} cannot be resampled by item: what it varies by is not known.",
-        )
-    basis, spread = found
-    smallest = benchmark_detectable_effect(spread, items=items, trials=trials)
-    wanted = size.drop
-    remedy = trials_needed(spread, items=items, change=wanted) if wanted else None
-    needed = None if wanted is None else remedy.more_trials if remedy else 1
-    return Power(
-        kind=subject.kind,
-        name=name,
-        basis=basis,
+        spread, values = None, {}
+    trials = size.trials or max(1, round(mean_trials(runs.run, values)))
+    items = size.items or (len(values) if values else len(runs.run.items))
+    if spread is None or not items or not math.isfinite(spread.variance.with_trials(trials)):
+        return _unknown_power(subject, items, trials)
+    variance, drop = spread.variance, size.drop
+    effect = benchmark_detectable_effect(variance, items=items, trials=trials)
+    remedy = trials_needed(variance, items=items, change=drop) if drop else None
+    required_trials = None if drop is None else remedy.more_trials if remedy else 1
+    facts = _PowerFacts(
+        name=subject.name,
+        basis=spread.basis,
+        effect=effect,
         items=items,
         trials=trials,
-        min_detectable_effect=smallest,
-        trials_needed=needed,
-        items_needed=_items_needed(spread, trials, wanted) if wanted else None,
-        explanation=_explained(
-            name, basis, smallest, items, trials, wanted, remedy, len({*measured.run.clusters})
-        ),
+        drop=drop,
+        remedy=remedy,
+        clusters=len({*runs.run.clusters}),
+    )
+    return PowerEstimate(
+        kind=subject.kind,
+        name=subject.name,
+        basis=spread.basis,
+        items=items,
+        trials=trials,
+        min_detectable_effect=effect,
+        trials_needed=required_trials,
+        items_needed=_items_needed(variance, trials, drop) if drop else None,
+        explanation=_explain(facts),
     )
 
 
-def _items_needed(spread: ChangeVariance, trials: int, wanted: float) -> int | None:
-    """How many items show a drop; None where that is more than there are numbers."""
+def _unknown_power(subject: _PowerSubject, items: int, trials: int) -> PowerEstimate:
+    return PowerEstimate(
+        kind=subject.kind,
+        name=subject.name,
+        basis=None,
+        items=items,
+        trials=trials,
+        min_detectable_effect=None,
+        trials_needed=None,
+        items_needed=None,
+        explanation=f"The variance of {subject.name} is unknown: it cannot be resampled by item.",
+    )
+
+
+def _items_needed(variance: ChangeVariance, trials: int, drop: float) -> int | None:
+    """The items that detect a drop; None when the number overflows."""
     try:
-        return items_needed(spread, trials=trials, change=wanted)
+        return items_needed(variance, trials=trials, change=drop)
     except OverflowError:
         return None
 
 
-def _needed(wanted: float, remedy: Remedy | None) -> str:
-    """How many trials show a drop."""
+def _explain(facts: _PowerFacts) -> str:
+    clusters = f" in {facts.clusters} clusters" if facts.clusters else ""
+    size = f"{facts.items} items{clusters} × {facts.trials} trials"
+    sentences = [f"{size} detect a drop of {facts.name} by {facts.effect:.3g} with 80 % power."]
+    if facts.drop is not None:
+        sentences.append(_explain_trials(facts.drop, facts.remedy))
+    if 0 < facts.clusters < FEW_CLUSTERS:
+        sentences.append("With fewer than ten clusters the estimate is uncertain and too small.")
+    if facts.basis is VarianceBasis.ITEMS_OF_ONE_RUN:
+        sentences.append("The estimate from one run is too large; a second run makes it better.")
+    return " ".join(sentences)
+
+
+def _explain_trials(drop: float, remedy: Remedy | None) -> str:
     if remedy is None:
-        return f"For a drop of {wanted:g} one trial of each item is enough."
+        return f"A drop of {drop:g} needs one trial per item."
     if remedy.more_trials is None:
-        return f"No number of trials shows a drop of {wanted:g}: add items."
+        return f"No number of trials detects a drop of {drop:g}: add items."
     if remedy.at_best:
         return (
-            f"For a drop of {wanted:g} at least {remedy.more_trials} trials of each item are needed;"
-            " how much of it is noise of the trials is not known, and no number may be enough."
+            f"A drop of {drop:g} needs at least {remedy.more_trials} trials per item, or more items:"
+            " the noise between trials is unknown."
         )
-    return f"For a drop of {wanted:g}, {remedy.more_trials} trials of each item are needed."
-
-
-def _explained(
-    name: str,
-    basis: Basis,
-    smallest: float,
-    items: int,
-    trials: int,
-    wanted: float | None,
-    remedy: Remedy | None,
-    clusters: int,
-) -> str:
-    grouped = f" of {clusters} groups" if clusters else ""
-    seen = (
-        f"With {items} items{grouped} × {trials} trials a drop of {name} by {smallest:.3g} is seen in four"
-        " runs of five."
-    )
-    said = [seen]
-    if wanted is not None:
-        said.append(_needed(wanted, remedy))
-    if 0 < clusters < FEW_CLUSTERS:
-        said.append("Of fewer than ten groups that is uncertain, and rather too small.")
-    if basis is Basis.ITEMS_OF_ONE_RUN:
-        said.append(
-            "That is a guess from one run, and rather too careful: a second one tells more."
-        )
-    return " ".join(said)
+    return f"A drop of {drop:g} needs {remedy.more_trials} trials per item."

@@ -24,7 +24,7 @@ def get_baseline(benchmark_id: BenchmarkId, res: Res) -> BaselineView:
     with res.db.read() as session:
         benchmark = get_benchmark(session, benchmark_id)
         choice = BaselineConfig.model_validate(benchmark.baseline)
-        pinned = baselines.pinned_baselines(session, benchmark_id)
+        pinned = baselines.list_pinned_baselines(session, benchmark_id)
         return BaselineView(
             mode=choice.mode,
             runs=choice.runs,
@@ -58,12 +58,12 @@ def unpin_baseline(
 
 
 @router.post("/{benchmarkId}/power", dependencies=[Depends(require_role("read"))])
-def tell_power(benchmark_id: BenchmarkId, body: PowerRequest, res: Res) -> Page[PowerView]:
+def estimate_power(benchmark_id: BenchmarkId, body: PowerRequest, res: Res) -> Page[PowerView]:
     """The smallest drop that stands out, by KPI and metric, from what stored runs vary by; and what
     a smaller one would cost.
     """
     with res.db.read() as session:
         get_benchmark(session, benchmark_id)
-    size = power.Size(body.items, body.trials, body.drop)
-    found = power.tell_power(res.db, benchmark_id, body.agent_id, size)
+    size = power.BenchmarkSize(body.items, body.trials, body.drop)
+    found = power.estimate_power(res.db, benchmark_id, body.agent_id, size)
     return Page(items=[PowerView.model_validate(each) for each in found])

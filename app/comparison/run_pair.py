@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from app.comparison.baselines import Baseline, EarlierRun
-from app.comparison.comparison_spec import Findings, MetricQuestion, Question
+from app.comparison.baselines import Baseline, BaselineRun
+from app.comparison.comparison_spec import ComparisonResult, ComparisonSpec, MetricComparisonSpec
 from app.comparison.flipped_items import (
     Flip,
     PeerMeans,
@@ -14,9 +14,9 @@ from app.comparison.flipped_items import (
     find_flips,
     item_means,
 )
-from app.comparison.item_attributes import USAGE, Traits
-from app.comparison.item_matrix import ItemTable, Pairing, pair_items
-from app.comparison.run_verdicts import Case, metric_rule
+from app.comparison.item_attributes import USAGE, ItemAttributes
+from app.comparison.item_matrix import ItemMatrix, ItemPairing, pair_items
+from app.comparison.run_comparison import RunComparison, metric_rule
 from app.comparison.schemas import (
     ComparedRun,
     Comparison,
@@ -52,7 +52,7 @@ _USAGE_NAMES = {
 }
 
 
-class NoSuchMetric(Invalid):
+class MetricNotCompared(Invalid):
     """The two runs have no such metric that is a mean over items; name one of their metrics."""
 
     code = "metric-not-compared"
@@ -66,10 +66,10 @@ class ComparisonSide:
 
     run: ComparedRun
     plan: RunPlan
-    items: ItemTable
-    attributes: Traits
+    items: ItemMatrix
+    attributes: ItemAttributes
     invalid_reasons: Sequence[str] = ()
-    further_runs: Sequence[EarlierRun] = ()
+    further_runs: Sequence[BaselineRun] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,24 +89,24 @@ class RunPair:
 
 def compare(pair: RunPair) -> Comparison:
     """The comparison of the candidate with the baseline. Imports numpy and scipy."""
-    from app.comparison.compute import answer
+    from app.comparison.compute import compute
     from app.statistics.enrichment import enriched_features
 
     baseline, candidate = pair.baseline, pair.candidate
-    baseline_runs = [EarlierRun(0, baseline.run.id, baseline.plan), *baseline.further_runs]
-    case = Case(
+    baseline_runs = [BaselineRun(0, baseline.run.id, baseline.plan), *baseline.further_runs]
+    comparison = RunComparison(
         plan=candidate.plan, kpis=pair.kpis, baseline=Baseline(mode="CHOSEN", runs=baseline_runs)
     )
     pairing = pair_items(baseline.items, candidate.items)
     flips = flips_of(pair, pair.metric) if pair.metric else []
     usage_pairing = pair_items(baseline.attributes.usage, candidate.attributes.usage)
     regressed_items = frozenset(flip.item_id for flip in flips if flip.harm > 0)
-    result = answer(case.question(candidate.items, pairing))
-    usage_result = answer(_usage_question(candidate.attributes.usage, usage_pairing))
+    result = compute(comparison.spec(candidate.items, pairing))
+    usage_result = compute(_usage_spec(candidate.attributes.usage, usage_pairing))
     features = enriched_features(
         candidate.attributes.features, regressed_items, frozenset(pairing.candidate.items)
     )
-    verdicts = _verdicts(pair, case, result, pairing)
+    verdicts = _verdicts(pair, comparison, result, pairing)
     return Comparison(
         baseline=baseline.run,
         baseline_run_ids=[run.id for run in baseline_runs],
@@ -150,7 +150,7 @@ def select_flip_metric(pair: RunPair, requested: str | None) -> str | None:
     ]
     if requested is not None:
         if requested not in columns:
-            raise NoSuchMetric(
+            raise MetricNotCompared(
                 f"the metric {requested!r} cannot be compared item by item;"
                 f" name one of {', '.join(columns) or 'none'}"
             )
@@ -161,42 +161,45 @@ def select_flip_metric(pair: RunPair, requested: str | None) -> str | None:
     return next(iter(rates or directed), None)
 
 
-def _usage_question(usage: ItemTable, pairing: Pairing) -> Question:
+def _usage_spec(usage: ItemMatrix, pairing: ItemPairing) -> ComparisonSpec:
     """The usage figures that both runs report."""
     reported = [
         name
         for name in USAGE
-        if item_means(pairing.base, name) and item_means(pairing.candidate, name)
+        if item_means(pairing.baseline, name) and item_means(pairing.candidate, name)
     ]
-    return Question(
+    return ComparisonSpec(
         run=usage,
         candidate=pairing.candidate,
-        base=pairing.base,
-        paired=pairing.paired,
+        baseline=pairing.baseline,
+        is_paired=pairing.is_paired,
         metrics=[
-            MetricQuestion(column=name, scale=Scale.RATIO, rule=_USAGE_RULE) for name in reported
+            MetricComparisonSpec(column=name, scale=Scale.RATIO, rule=_USAGE_RULE)
+            for name in reported
         ],
         kpis=(),
     )
 
 
-def _verdicts(pair: RunPair, case: Case, result: Findings, pairing: Pairing) -> RunVerdicts:
+def _verdicts(
+    pair: RunPair, comparison: RunComparison, result: ComparisonResult, pairing: ItemPairing
+) -> RunVerdicts:
     for side, name in ((pair.candidate, "candidate"), (pair.baseline, "baseline")):
         if side.invalid_reasons:
             reasons = "; ".join(side.invalid_reasons)
-            return case.without_comparison(
+            return comparison.render_not_compared(
                 result, f"the {name} is invalid: {reasons}", Verdict.INVALID
             )
-    return case.told(result, pairing)
+    return comparison.render(result, pairing)
 
 
 def flips_of(pair: RunPair, column: str) -> list[Flip]:
     """The flipped items of a metric; none when the runs share too few items."""
     pairing = pair_items(pair.baseline.items, pair.candidate.items)
-    if not pairing.paired:
+    if not pairing.is_paired:
         return []
     return find_flips(
-        item_means(pairing.base, column),
+        item_means(pairing.baseline, column),
         item_means(pairing.candidate, column),
         metric_rule(_spec(pair, column)).scale,
         less_is_better=_less_is_better(pair, column),

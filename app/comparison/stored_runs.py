@@ -1,4 +1,4 @@
-"""Two stored runs held against each other: read in transactions, computed outside of them."""
+"""Compares stored runs: reads them in short transactions and computes in a child process."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -9,10 +9,11 @@ from typing import Any, NamedTuple, TypeVar
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from app.comparison.baselines import EarlierRun, valid_runs_before
+from app.comparison.baselines import BaselineRun, list_valid_runs_before
 from app.comparison.flipped_items import PeerMeans, item_means
-from app.comparison.item_counts import with_counts
-from app.comparison.item_queries import Link, items_of_runs, links_of_items, traits_of_runs
+from app.comparison.item_counts import with_label_counts
+from app.comparison.item_queries import list_trace_links, read_attributes, read_items
+from app.comparison.run_comparison import RunComparison
 from app.comparison.run_pair import (
     MAX_FLIPS,
     ComparisonSide,
@@ -21,7 +22,6 @@ from app.comparison.run_pair import (
     flips_of,
     select_flip_metric,
 )
-from app.comparison.run_verdicts import Case
 from app.comparison.schemas import ComparedRun, Comparison, PeerRun, TraceLink
 from app.core.db import Database
 from app.core.errors import Conflict, Invalid, Unavailable
@@ -36,18 +36,18 @@ from app.results.rules import RunStatus, Validity, require_traces
 
 R = TypeVar("R")
 
-MOST_OTHER_AGENTS = 8
-# Runs of other agents that were made within half a day of the candidate are of the same night.
-SAME_NIGHT = timedelta(hours=12)
-LONGEST_S = 120.0
-LONGEST_TURN_S = 60.0
+MAX_PEERS = 8
+# Runs of other agents within half a day saw the same environment as the candidate.
+PEER_WINDOW = timedelta(hours=12)
+TIMEOUT_S = 120.0
+MAX_WAIT_S = 60.0
 
-# One child at a time: a service has little memory, and a child takes more than all the rest of it.
-_TURN = threading.BoundedSemaphore(1)
+# One child at a time: it takes more memory than the whole service.
+_CHILD_SLOT = threading.BoundedSemaphore(1)
 
 
 class RunNotComparable(Conflict):
-    """The run has not completed, so there is nothing to compare; wait for it, or name another."""
+    """The run is not completed, so it cannot be compared; wait for it, or name another run."""
 
     code = "run-not-comparable"
 
@@ -58,116 +58,127 @@ class ComparisonBusy(Unavailable):
     code = "comparison-busy"
 
 
-class ComparisonLost(Unavailable):
+class ComparisonFailed(Unavailable):
     """The comparison could not be computed; try again, or compare runs of fewer traces."""
 
     code = "comparison-lost"
 
 
 def compare_in_child(
-    db: Database, base_ids: Sequence[str], candidate_id: str, *, metric: str | None = None
+    db: Database, baseline_ids: Sequence[str], candidate_id: str, *, metric: str | None = None
 ) -> Comparison:
-    """`compare_runs` in a process that ends with it, and takes the items and numpy along.
+    """`compare_runs` in a process that ends afterwards and so releases its memory.
 
-    Raises: `ComparisonBusy`, `ComparisonLost`, besides what `compare_runs` does.
+    Raises: `ComparisonBusy`, `ComparisonFailed`, and the errors of `compare_runs`.
     """
     with db.read() as session:
-        _asked(session, base_ids, candidate_id)  # what is refused takes no process
-    return in_child(_compare_stored, db.url, list(base_ids), candidate_id, metric)
+        # Invalid requests are refused before a process is started.
+        _get_runs(session, baseline_ids, candidate_id)
+    return run_in_child(_compare_stored, db.url, list(baseline_ids), candidate_id, metric)
 
 
-def in_child(function: Callable[..., R], *arguments: Any) -> R:
-    """What a function returns in a process that ends with it. Raises: `ComparisonBusy`,
-    `ComparisonLost`.
+def run_in_child(function: Callable[..., R], *arguments: Any) -> R:
+    """Calls a function in a process that ends afterwards.
+
+    Raises: `ComparisonBusy`, `ComparisonFailed`.
     """
-    if not _TURN.acquire(timeout=LONGEST_TURN_S):
+    if not _CHILD_SLOT.acquire(timeout=MAX_WAIT_S):
         raise ComparisonBusy
     try:
         pool = ProcessPool(1, warm_up=load_metrics)
         try:
-            return pool.run(function, *arguments, timeout_s=LONGEST_S)
-        except CallLost as lost:
-            raise ComparisonLost(
-                f"the comparison could not be computed: {lost}; try again, or compare runs of"
+            return pool.run(function, *arguments, timeout_s=TIMEOUT_S)
+        except CallLost as error:
+            raise ComparisonFailed(
+                f"the comparison could not be computed: {error}; try again, or compare runs of"
                 " fewer traces"
-            ) from lost
+            ) from error
         finally:
             pool.close()
     finally:
-        _TURN.release()
+        _CHILD_SLOT.release()
 
 
 def _compare_stored(
-    url: str, base_ids: Sequence[str], candidate_id: str, metric: str | None
+    url: str, baseline_ids: Sequence[str], candidate_id: str, metric: str | None
 ) -> Comparison:
     db = Database(url, pool_size=1, name="mosaico-compare")
     try:
-        return compare_runs(db, base_ids, candidate_id, metric=metric)
+        return compare_runs(db, baseline_ids, candidate_id, metric=metric)
     finally:
         db.engine.dispose()
 
 
 def compare_runs(
-    db: Database, base_ids: Sequence[str], candidate_id: str, *, metric: str | None = None
+    db: Database, baseline_ids: Sequence[str], candidate_id: str, *, metric: str | None = None
 ) -> Comparison:
-    """The candidate beside the base, item by item; `metric` is the one whose flips are told. Several
-    bases are taken together as for a stored verdict: each item's mean over all of them.
+    """The comparison of a candidate with baseline runs, item by item.
 
-    Raises: `RunNotComparable`, `NoSuchMetric`, `Invalid` for runs of two benchmarks.
+    Several baseline runs are combined as for a stored verdict: each item's mean over all of them.
+    `metric` is the metric of the flipped items.
+    Raises: `RunNotComparable`, `MetricNotCompared`, `Invalid` for runs of two benchmarks.
     """
     with db.read() as session:
-        asked = _asked(session, base_ids, candidate_id)
-        base, candidate = _side(session, asked.bases), _side(session, [asked.candidate])
-        values = _kpi_values(session, asked.candidate, candidate.plan)
-    counted = Case(plan=candidate.plan, kpis=(), baseline=None).counted
-    base, candidate = (
-        replace(side, items=with_counts(side.items, db, _columns_of(runs), counted))
-        for runs, side in ((asked.bases, base), ([asked.candidate], candidate))
+        runs = _get_runs(session, baseline_ids, candidate_id)
+        baseline = _load_side(session, runs.baseline)
+        candidate = _load_side(session, [runs.candidate])
+        kpis = _kpi_values(session, runs.candidate, candidate.plan)
+    count_metrics = RunComparison(plan=candidate.plan, kpis=(), baseline=None).count_metrics
+    # Outside of the transaction: the texts of all traces are read and summarized again.
+    baseline, candidate = (
+        replace(
+            side,
+            items=with_label_counts(side.items, db, _metric_keys(side_runs), count_metrics),
+        )
+        for side_runs, side in ((runs.baseline, baseline), ([runs.candidate], candidate))
     )
-    pair = RunPair(baseline=base, candidate=candidate, kpis=values)
-    chosen = select_flip_metric(pair, metric)
+    pair = RunPair(baseline=baseline, candidate=candidate, kpis=kpis)
+    flip_metric = select_flip_metric(pair, metric)
+    if flip_metric is None:
+        return compare(pair)
+    flips = flips_of(pair, flip_metric)[:MAX_FLIPS]
     with db.read() as session:
-        others, nights = _other_agents(session, asked.candidate, chosen) if chosen else ([], [])
-    found = flips_of(pair, chosen)[:MAX_FLIPS] if chosen else []
-    with db.read() as session:
-        links = _links(session, asked, [flip.item_id for flip in found])
-    return compare(replace(pair, metric=chosen, peer_runs=others, peer_means=nights, links=links))
+        peers = _load_peers(session, runs.candidate, flip_metric)
+        links = _trace_links(session, runs, [flip.item_id for flip in flips])
+    return compare(
+        replace(pair, metric=flip_metric, peer_runs=peers.runs, peer_means=peers.means, links=links)
+    )
 
 
-class _Asked(NamedTuple):
-    """The runs of a comparison, at least one base."""
+class _ComparedRuns(NamedTuple):
+    """The runs of a comparison, with at least one baseline run."""
 
-    bases: list[BenchmarkRun]
+    baseline: list[BenchmarkRun]
     candidate: BenchmarkRun
 
 
-def _asked(session: Session, base_ids: Sequence[str], candidate_id: str) -> _Asked:
-    bases = [comparable(session, run_id) for run_id in dict.fromkeys(base_ids)]
-    candidate = comparable(session, candidate_id)
-    for base in bases:
-        if base.benchmark_id != candidate.benchmark_id:
+def _get_runs(session: Session, baseline_ids: Sequence[str], candidate_id: str) -> _ComparedRuns:
+    baseline = [get_comparable_run(session, run_id) for run_id in dict.fromkeys(baseline_ids)]
+    candidate = get_comparable_run(session, candidate_id)
+    for run in baseline:
+        if run.benchmark_id != candidate.benchmark_id:
             raise Invalid(
-                f"{base.id} is a run of {base.benchmark_id!r} and {candidate_id} of"
+                f"{run.id} is a run of {run.benchmark_id!r} and {candidate_id} of"
                 f" {candidate.benchmark_id!r}; name runs of one benchmark"
             )
-    return _Asked(bases, candidate)
+    return _ComparedRuns(baseline, candidate)
 
 
-def comparable(session: Session, run_id: str) -> BenchmarkRun:
-    """The run, whose traces are all there. Raises: `RunNotComparable`, besides `get_run`."""
+def get_comparable_run(session: Session, run_id: str) -> BenchmarkRun:
+    """A completed run whose traces exist. Raises: `RunNotComparable`, and the errors of `get_run`."""
     run = get_run(session, run_id)
     if run.status != RunStatus.COMPLETED:
         raise RunNotComparable(
-            f"the run {run_id} is {run.status}; wait until it is COMPLETED, or name another one"
+            f"the run {run_id} is {run.status}; wait until it is COMPLETED, or name another run"
         )
     require_traces(run.id, run.purged_at)
     return run
 
 
-def _side(session: Session, runs: Sequence[BenchmarkRun]) -> ComparisonSide:
-    run, earlier = runs[0], [_earlier(each) for each in runs]
-    plan = earlier[0].plan
-    columns = Case(plan=plan, kpis=(), baseline=None).columns
+def _load_side(session: Session, runs: Sequence[BenchmarkRun]) -> ComparisonSide:
+    run, baseline_runs = runs[0], [_baseline_run(run) for run in runs]
+    plan = baseline_runs[0].plan
+    columns = RunComparison(plan=plan, kpis=(), baseline=None).item_columns
     return ComparisonSide(
         run=ComparedRun(
             id=run.id,
@@ -179,25 +190,25 @@ def _side(session: Session, runs: Sequence[BenchmarkRun]) -> ComparisonSide:
             traces=run.traces_total or 0,
         ),
         plan=plan,
-        items=items_of_runs(session, _columns_of(runs), columns, cluster_field=plan.cluster_field),
-        attributes=traits_of_runs(
-            session, [each.seq for each in runs], cluster_field=plan.cluster_field
+        items=read_items(session, _metric_keys(runs), columns, cluster_field=plan.cluster_field),
+        attributes=read_attributes(
+            session, [run.seq for run in runs], cluster_field=plan.cluster_field
         ),
-        invalid_reasons=[why for each in runs for why in _invalidity(each)],
-        further_runs=earlier[1:],
+        invalid_reasons=[reason for run in runs for reason in _invalid_reasons(run)],
+        further_runs=baseline_runs[1:],
     )
 
 
-def _earlier(run: BenchmarkRun) -> EarlierRun:
-    return EarlierRun(run.seq, run.id, RunPlan.model_validate(run.plan))
+def _baseline_run(run: BenchmarkRun) -> BaselineRun:
+    return BaselineRun(run.seq, run.id, RunPlan.model_validate(run.plan))
 
 
-def _columns_of(runs: Sequence[BenchmarkRun]) -> dict[int, Sequence[str]]:
-    """The metrics of each run, by its seq."""
+def _metric_keys(runs: Sequence[BenchmarkRun]) -> dict[int, Sequence[str]]:
+    """The stored metrics of each run, by its seq."""
     return {run.seq: run.metric_keys or [] for run in runs}
 
 
-def _invalidity(run: BenchmarkRun) -> Sequence[str]:
+def _invalid_reasons(run: BenchmarkRun) -> Sequence[str]:
     if run.validity == Validity.VALID:
         return ()
     return run.validity_reasons or ("it is not valid",)
@@ -212,13 +223,15 @@ def _kpi_values(session: Session, run: BenchmarkRun, plan: RunPlan) -> list[KpiV
     ]
 
 
-class _Others(NamedTuple):
-    agents: list[PeerRun]
-    nights: list[PeerMeans]
+class _Peers(NamedTuple):
+    """Runs of other agents with their item means."""
+
+    runs: list[PeerRun]
+    means: list[PeerMeans]
 
 
-def _other_agents(session: Session, run: BenchmarkRun, column: str) -> _Others:
-    """The last valid run of each other agent in the night of a run, beside its valid one before."""
+def _load_peers(session: Session, run: BenchmarkRun, column: str) -> _Peers:
+    """The last valid run of each other agent at about the time of a run, with the run before it."""
     newest = (
         select(func.max(BenchmarkRun.seq))
         .where(
@@ -229,42 +242,41 @@ def _other_agents(session: Session, run: BenchmarkRun, column: str) -> _Others:
             BenchmarkRun.purged_at.is_(None),
             BenchmarkRun.rescore_of.is_(None),
             BenchmarkRun.created_at.between(
-                run.created_at - SAME_NIGHT, run.created_at + SAME_NIGHT
+                run.created_at - PEER_WINDOW, run.created_at + PEER_WINDOW
             ),
         )
         .group_by(BenchmarkRun.agent_id)
     )
     statement = select(BenchmarkRun).where(BenchmarkRun.seq.in_(newest))
-    statement = statement.order_by(BenchmarkRun.agent_id).limit(MOST_OTHER_AGENTS)
-    found = _Others([], [])
-    for other in session.scalars(statement).all():
-        [*before] = valid_runs_before(session, other, 1)
-        if not before:
+    statement = statement.order_by(BenchmarkRun.agent_id).limit(MAX_PEERS)
+    peers = _Peers([], [])
+    for peer in session.scalars(statement).all():
+        earlier = list_valid_runs_before(session, peer, 1)
+        if not earlier:
             continue
-        after = _earlier(other)
-        means = [_means(session, each, column) for each in (before[0], after)]
-        found.agents.append(
-            PeerRun(agent_id=other.agent_id, run_id=other.id, baseline_run_id=before[0].id)
+        baseline = earlier[0]
+        pair = (baseline, _baseline_run(peer))
+        means = [_item_means(session, peer_run, column) for peer_run in pair]
+        peers.runs.append(
+            PeerRun(agent_id=peer.agent_id, run_id=peer.id, baseline_run_id=baseline.id)
         )
-        found.nights.append(PeerMeans(other.agent_id, *means))
-    return found
+        peers.means.append(PeerMeans(peer.agent_id, *means))
+    return peers
 
 
-def _means(session: Session, run: EarlierRun, column: str) -> dict[str, float]:
-    table = items_of_runs(session, {run.seq: run.plan.columns}, [column])
-    return item_means(table, column)
+def _item_means(session: Session, run: BaselineRun, column: str) -> dict[str, float]:
+    return item_means(read_items(session, {run.seq: run.plan.columns}, [column]), column)
 
 
-def _links(session: Session, asked: _Asked, items: Sequence[str]) -> dict[str, list[TraceLink]]:
-    """Traces of the candidate, then of the newest base."""
-    found: dict[str, list[TraceLink]] = {}
-    for run, is_base in ((asked.candidate, False), (asked.bases[0], True)):
-        for link in links_of_items(session, run, items):
-            found.setdefault(link.item_id, []).append(_link(link, is_base=is_base))
-    return found
-
-
-def _link(link: Link, *, is_base: bool) -> TraceLink:
-    return TraceLink(
-        side="baseline" if is_base else "candidate", trace_id=link.trace_id, url=link.url
-    )
+def _trace_links(
+    session: Session, runs: _ComparedRuns, items: Sequence[str]
+) -> dict[str, list[TraceLink]]:
+    """The trace links of the items: of the candidate, then of the newest baseline run."""
+    links: dict[str, list[TraceLink]] = {}
+    for link in list_trace_links(session, runs.candidate, items):
+        view = TraceLink(side="candidate", trace_id=link.trace_id, url=link.url)
+        links.setdefault(link.item_id, []).append(view)
+    for link in list_trace_links(session, runs.baseline[0], items):
+        view = TraceLink(side="baseline", trace_id=link.trace_id, url=link.url)
+        links.setdefault(link.item_id, []).append(view)
+    return links

@@ -1,4 +1,4 @@
-"""How much the KPIs of a benchmark vary by chance, as its stored runs show it."""
+"""The variance of KPI and metric changes, estimated from the latest runs of a benchmark."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,8 +6,13 @@ from enum import StrEnum
 from statistics import fmean, variance
 from typing import NamedTuple
 
-from app.comparison.comparison_spec import EXTREMES, KpiQuestion, MetricQuestion, Question
-from app.comparison.item_matrix import ItemTable, pair_items
+from app.comparison.comparison_spec import (
+    EXTREMES,
+    ComparisonSpec,
+    KpiComparisonSpec,
+    MetricComparisonSpec,
+)
+from app.comparison.item_matrix import ItemMatrix, pair_items
 from app.formula import CompiledFormula, Reference
 from app.formula.ast import Arithmetic, Call, Expr, Metric, Negative, Number
 from app.metrics.registry import column_of
@@ -17,9 +22,11 @@ from app.statistics.power import ChangeVariance, clustered_variance
 from app.statistics.verdict import Scale
 
 
-class Basis(StrEnum):
-    """Where the variance comes from: how items changed between two runs, how the trials of one run
-    differ, or how its items do, which is more than they will change by.
+class VarianceBasis(StrEnum):
+    """The source of a variance estimate.
+
+    TWO_RUNS: the changes of items between two runs. TRIALS_OF_ONE_RUN: the trials of one run.
+    ITEMS_OF_ONE_RUN: the items of one run, which differ more than they will change.
     """
 
     TWO_RUNS = "TWO_RUNS"
@@ -28,35 +35,36 @@ class Basis(StrEnum):
 
 
 class ItemValues(NamedTuple):
-    """The values of one item in one run."""
+    """The trials of one item in one run; `variance` is None for a single trial."""
 
     n: int
     mean: float
-    within: float | None
+    variance: float | None
 
 
-class Spread(NamedTuple):
-    """The variance of an item's change, and where it is known from."""
+class ChangeSpread(NamedTuple):
+    """The variance of an item's change, and what it was estimated from."""
 
-    basis: Basis
+    basis: VarianceBasis
     variance: ChangeVariance
 
 
-class Measured(NamedTuple):
-    """The newest valid run of a benchmark, and the items of that run and the one before it; `counted`
-    are the metrics whose value of the run is read off counts.
+class MeasuredRuns(NamedTuple):
+    """The newest valid run of a benchmark and the one before it.
+
+    `count_metrics` are the metrics whose value of the run is computed from label counts.
     """
 
     plan: RunPlan
-    run: ItemTable
-    before: ItemTable | None
-    counted: Mapping[str, MetricRef]
+    run: ItemMatrix
+    previous: ItemMatrix | None
+    count_metrics: Mapping[str, MetricRef]
 
 
-def is_of_items(formula: CompiledFormula, counted: Mapping[str, MetricRef]) -> bool:
-    """Whether the value of the run is the mean of what the formula says of each item."""
+def is_item_mean(formula: CompiledFormula, count_metrics: Mapping[str, MetricRef]) -> bool:
+    """Whether the value of the run is the mean of the formula's values over the items."""
     return _is_linear(formula.root) and all(
-        ref.stat == "mean" and column_of(ref.key) not in counted for ref in formula.references
+        ref.stat == "mean" and column_of(ref.key) not in count_metrics for ref in formula.references
     )
 
 
@@ -79,135 +87,145 @@ def _is_linear(node: Expr) -> bool:
             return False
 
 
-def resampled_spreads(measured: Measured, formulas: Sequence[CompiledFormula]) -> dict[str, Spread]:
-    """The variance of what is no mean of items, by formula: as resamples of the items show it."""
-    columns = {
-        column
-        for column in measured.run.values
-        if column not in measured.counted
-        or all(column in each.counts for each in (measured.run, measured.before) if each)
-    }
-    known = [
-        each
-        for each in formulas
-        if all(
-            column_of(ref.key) in columns and ref.stat not in EXTREMES for ref in each.references
-        )
-    ]
-    if not known or not measured.run.items:
-        return {}
-    from app.comparison.compute import errors_of_change
+def resample_spreads(
+    runs: MeasuredRuns, formulas: Sequence[CompiledFormula]
+) -> dict[str, ChangeSpread]:
+    """The spreads of formulas that are no mean over items, by formula text, from resamples.
 
-    paired = pair_items(measured.before, measured.run) if measured.before else None
-    both = paired is not None and paired.paired and len(paired.base.items) > 1
-    asked = Question(
-        run=measured.run,
-        candidate=paired.candidate if paired and both else None,
-        base=paired.base if paired and both else None,
+    Formulas that cannot be resampled are left out. Imports numpy and scipy when there is one.
+    """
+    resampled = _resampled_formulas(runs, formulas)
+    if not resampled or not runs.run.items:
+        return {}
+    from app.comparison.compute import kpi_change_errors
+
+    pairing = pair_items(runs.previous, runs.run) if runs.previous else None
+    if pairing is not None and (not pairing.is_paired or len(pairing.baseline.items) < 2):  # noqa: PLR2004 - a variance
+        pairing = None
+    spec = ComparisonSpec(
+        run=runs.run,
+        candidate=pairing.candidate if pairing else None,
+        baseline=pairing.baseline if pairing else None,
         metrics=[
-            MetricQuestion(column=name, scale=Scale.NUMBER, rule=None, counted=ref)
-            for name, ref in measured.counted.items()
+            MetricComparisonSpec(column=column, scale=Scale.NUMBER, rule=None, count_metric=ref)
+            for column, ref in runs.count_metrics.items()
         ],
         kpis=[
-            KpiQuestion(
-                id=each.source,
-                formula=each.source,
-                column=None,
-                is_gate=False,
-                rule=None,
+            KpiComparisonSpec(
+                id=formula.source, formula=formula.source, column=None, is_gate=False, rule=None
             )
-            for each in known
+            for formula in resampled
         ],
     )
-    basis, runs = (Basis.TWO_RUNS, 1) if both else (Basis.ITEMS_OF_ONE_RUN, 2)
-    table = asked.candidate or asked.run
+    # One run shows the variance of its value; the difference of two such runs has twice as much.
+    basis, factor = (VarianceBasis.TWO_RUNS, 1) if pairing else (VarianceBasis.ITEMS_OF_ONE_RUN, 2)
+    matrix = spec.candidate or spec.run
     return {
-        name: Spread(
+        name: ChangeSpread(
             basis,
-            ChangeVariance(runs * error**2 * len(table.items), None, trials_of(table, {})),
+            ChangeVariance(factor * error**2 * len(matrix.items), None, mean_trials(matrix, {})),
         )
-        for name, error in errors_of_change(asked).items()
+        for name, error in kpi_change_errors(spec).items()
         if error
     }
 
 
-def values_of_items(table: ItemTable, formula: CompiledFormula) -> dict[str, ItemValues]:
-    """The value of a formula in each trial, by item; empty where it reads more than means."""
-    columns = {ref: table.values.get(column_of(ref.key)) for ref in formula.references}
+def _resampled_formulas(
+    runs: MeasuredRuns, formulas: Sequence[CompiledFormula]
+) -> list[CompiledFormula]:
+    """The formulas whose metrics can be resampled in all runs."""
+    matrices = [matrix for matrix in (runs.run, runs.previous) if matrix]
+    columns = {
+        column
+        for column in runs.run.values
+        if column not in runs.count_metrics or all(column in matrix.counts for matrix in matrices)
+    }
+    return [
+        formula
+        for formula in formulas
+        if all(
+            column_of(ref.key) in columns and ref.stat not in EXTREMES for ref in formula.references
+        )
+    ]
+
+
+def item_values(matrix: ItemMatrix, formula: CompiledFormula) -> dict[str, ItemValues]:
+    """The value of a formula in each trial, by item; empty when it reads more than means."""
+    columns = {ref: matrix.values.get(column_of(ref.key)) for ref in formula.references}
     if any(ref.stat != "mean" or column is None for ref, column in columns.items()):
         return {}
     values: dict[str, list[float]] = {}
-    for trace, place in enumerate(table.places):
-        seen: dict[Reference, float | None] = {
+    for trace, item in enumerate(matrix.item_index):
+        inputs: dict[Reference, float | None] = {
             ref: column[trace] for ref, column in columns.items() if column is not None
         }
-        if all(value is not None and math.isfinite(value) for value in seen.values()):
-            value = formula.evaluate(seen).value
+        if all(value is not None and math.isfinite(value) for value in inputs.values()):
+            value = formula.evaluate(inputs).value
             if value is not None:
-                values.setdefault(table.items[place], []).append(value)
+                values.setdefault(matrix.items[item], []).append(value)
     return {
-        item: ItemValues(len(theirs), fmean(theirs), variance(theirs) if len(theirs) > 1 else None)
-        for item, theirs in values.items()
+        item: ItemValues(len(trials), fmean(trials), variance(trials) if len(trials) > 1 else None)
+        for item, trials in values.items()
     }
 
 
-def spread_of_items(measured: Measured, formula: CompiledFormula) -> Spread | None:
-    """The variance of an item's change: from two runs where there are two."""
-    if not is_of_items(formula, measured.counted):
+def item_spread(runs: MeasuredRuns, formula: CompiledFormula) -> ChangeSpread | None:
+    """The variance of an item's change; from two runs, when there are two with common items."""
+    if not is_item_mean(formula, runs.count_metrics):
         return None
-    run = values_of_items(measured.run, formula)
-    clusters = dict(zip(measured.run.items, measured.run.clusters, strict=False))
-    if measured.before is not None:
-        paired = pair_items(measured.before, measured.run)
-        before, after = (
-            values_of_items(paired.base, formula),
-            values_of_items(paired.candidate, formula),
-        )
+    run = item_values(runs.run, formula)
+    clusters = dict(zip(runs.run.items, runs.run.clusters, strict=False))
+    if runs.previous is not None:
+        pairing = pair_items(runs.previous, runs.run)
+        before = item_values(pairing.baseline, formula)
+        after = item_values(pairing.candidate, formula)
         pairs = {item: (before[item], after[item]) for item in after if item in before}
         if len(pairs) > 1:
-            found = _of_changes(pairs, clusters)
-            return None if found is None else Spread(Basis.TWO_RUNS, found)
-    within = _mean_within(run.values())
-    if within is not None:
-        return Spread(Basis.TRIALS_OF_ONE_RUN, ChangeVariance(0.0, 2 * within))
+            change = _change_variance(pairs, clusters)
+            return None if change is None else ChangeSpread(VarianceBasis.TWO_RUNS, change)
+    trial_variance = _mean_trial_variance(run.values())
+    if trial_variance is not None:
+        change = ChangeVariance(0.0, 2 * trial_variance)
+        return ChangeSpread(VarianceBasis.TRIALS_OF_ONE_RUN, change)
     if len(run) > 1:
-        spread = _variance_of({item: one.mean for item, one in run.items()}, clusters)
+        spread = _clustered({item: trials.mean for item, trials in run.items()}, clusters)
         if spread is not None:
-            return Spread(Basis.ITEMS_OF_ONE_RUN, ChangeVariance(2 * spread, None))
+            change = ChangeVariance(2 * spread, None)
+            return ChangeSpread(VarianceBasis.ITEMS_OF_ONE_RUN, change)
     return None
 
 
-def _variance_of(values: Mapping[str, float], clusters: Mapping[str, str]) -> float | None:
-    """The variance of an item, where items come in clusters as their mean sees it."""
-    names = [clusters.get(item, item) for item in values]
-    return clustered_variance([*values.values()], names)
+def _clustered(values: Mapping[str, float], clusters: Mapping[str, str]) -> float | None:
+    """The variance per item; items without a cluster are clusters of their own."""
+    return clustered_variance([*values.values()], [clusters.get(item, item) for item in values])
 
 
-def _of_changes(
+def _change_variance(
     pairs: Mapping[str, tuple[ItemValues, ItemValues]], clusters: Mapping[str, str]
 ) -> ChangeVariance | None:
     changes = {item: after.mean - before.mean for item, (before, after) in pairs.items()}
-    seen = _variance_of(changes, clusters)
-    if seen is None:
+    observed = _clustered(changes, clusters)
+    if observed is None:
         return None
     noise = [
-        (before.within + after.within, before.within / before.n + after.within / after.n)
+        (before.variance + after.variance, before.variance / before.n + after.variance / after.n)
         for before, after in pairs.values()
-        if before.within is not None and after.within is not None
+        if before.variance is not None and after.variance is not None
     ]
     if not noise:
-        return ChangeVariance(seen, None)
-    trial, explained = (fmean(column) for column in zip(*noise, strict=True))
-    return ChangeVariance(max(0.0, seen - explained), trial)
+        return ChangeVariance(observed, None)
+    trial_variance, explained = (fmean(column) for column in zip(*noise, strict=True))
+    # The variance of the trials is part of the observed one; what remains is that between items.
+    return ChangeVariance(max(0.0, observed - explained), trial_variance)
 
 
-def _mean_within(items: Iterable[ItemValues]) -> float | None:
-    known = [one.within for one in items if one.within is not None]
-    return fmean(known) if known else None
+def _mean_trial_variance(items: Iterable[ItemValues]) -> float | None:
+    variances = [item.variance for item in items if item.variance is not None]
+    return fmean(variances) if variances else None
 
 
-def trials_of(table: ItemTable, run: Mapping[str, ItemValues]) -> float:
-    """How many traces an item has: those with a value, where values of items are known."""
-    if run:
-        return fmean(one.n for one in run.values())
-    return len(table.places) / len(table.items) if table.items else 1.0
+def mean_trials(matrix: ItemMatrix, values: Mapping[str, ItemValues]) -> float:
+    """The mean number of traces per item: of those with a value, when values are given."""
+    if values:
+        return fmean(item.n for item in values.values())
+    return len(matrix.item_index) / len(matrix.items) if matrix.items else 1.0

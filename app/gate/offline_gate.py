@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from app.comparison.flipped_items import item_means
-from app.comparison.item_attributes import TraitRow, traits_of_rows
-from app.comparison.item_matrix import ItemRow, table_of_rows
+from app.comparison.item_attributes import AttributeRow, attributes_of_rows
+from app.comparison.item_matrix import ItemRow, matrix_of_rows
 from app.comparison.run_pair import ComparisonSide, RunPair, compare, select_flip_metric
 from app.comparison.schemas import ComparedRun, Comparison
 from app.core.console.input_files import open_input
@@ -55,7 +55,7 @@ class _File(NamedTuple):
 class _Light(NamedTuple):
     """A trace without its long texts."""
 
-    traits: TraitRow
+    traits: AttributeRow
     trial: int
     trace_id: str
 
@@ -133,8 +133,8 @@ def _file(path: Path, measures: Measures) -> _File:
             traces=len(light),
         ),
         plan=plan,
-        items=table_of_rows(items, {0: plan.columns}, plan.columns),
-        attributes=traits_of_rows(light[at].traits for at in order),
+        items=matrix_of_rows(items, {0: plan.columns}, plan.columns),
+        attributes=attributes_of_rows(light[at].traits for at in order),
         invalid_reasons=found.reasons if found.validity is not Validity.VALID else (),
     )
     return _File(side, columns)
@@ -145,7 +145,7 @@ def _noted(traces: Iterable[Trace], light: list[_Light]) -> Iterator[Trace]:
         tokens = (trace.input_tokens, trace.output_tokens)
         light.append(
             _Light(
-                TraitRow(
+                AttributeRow(
                     item_id=trace.item_id,
                     revision=_revision(trace),
                     tags=trace.tags,

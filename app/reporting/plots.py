@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 from app.comparison import stored_runs
 from app.comparison.flipped_items import item_means
 from app.comparison.item_matrix import pair_items
-from app.comparison.item_queries import items_of_runs
-from app.comparison.stored_runs import comparable
+from app.comparison.item_queries import read_items
+from app.comparison.stored_runs import get_comparable_run
 from app.core.errors import Invalid, NotFound
 from app.core.resources import Resources
 from app.kpis.models import KpiHistory
@@ -62,19 +62,19 @@ def changes_picture(res: Resources, run_id: str, against: str) -> str:
 def items_picture(res: Resources, run_id: str, against: str, metric: str) -> str:
     """The change of each item that both runs have, by one metric."""
     with res.db.read() as session:
-        runs = [comparable(session, each) for each in (against, run_id)]
+        runs = [get_comparable_run(session, each) for each in (against, run_id)]
         plans = [RunPlan.model_validate(run.plan) for run in runs]
         found = next((one for one in plans[1].metrics if one.column == metric), None)
         if found is None or metric not in plans[0].columns:
             raise Invalid(f"not both runs have the metric {metric!r}; name one that both have")
         base, candidate = (
-            items_of_runs(session, {run.seq: plan.columns}, [metric])
+            read_items(session, {run.seq: plan.columns}, [metric])
             for run, plan in zip(runs, plans, strict=True)
         )
     pairing = pair_items(base, candidate)
     before, after = (
-        item_means(table, metric) if pairing.paired else {}
-        for table in (pairing.base, pairing.candidate)
+        item_means(table, metric) if pairing.is_paired else {}
+        for table in (pairing.baseline, pairing.candidate)
     )
     less = provider_for(found.ref).spec.direction is Direction.LOWER_IS_BETTER
     changes = [

@@ -1,6 +1,6 @@
 """From stored trace results to the result of a run: aggregates, KPIs, validity and verdicts."""
 
-from app.comparison.run_verdicts import judge_run
+from app.comparison.run_verdicts import compare_with_baseline
 from app.jobs.handlers import JobContext
 from app.kpis.evaluate import evaluate_kpis
 from app.metrics.aggregate import Aggregate
@@ -35,7 +35,7 @@ def compute_result(job: JobContext, lease: RunLease) -> RunResult:
         ),
         check_judge(job, lease, job.checkpoint),
     )
-    verdicts = judge_run(
+    verdicts = compare_with_baseline(
         job,
         run_id=lease.run_id,
         run_seq=lease.run_seq,

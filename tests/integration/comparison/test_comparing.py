@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from app.comparison.run_pair import NoSuchMetric
+from app.comparison.run_pair import MetricNotCompared
 from app.comparison.stored_runs import compare_runs
 from tests.integration.comparison.conftest import Night, traces
 from tests.support.service import JSON, Service
@@ -141,7 +141,7 @@ def test_what_cannot_be_compared_is_refused(service: Service, night: Night) -> N
     )
     assert problem["type"].endswith("run-not-comparable")
     service.refused(404, "GET", COMPARE, params={"baseline": "none", "candidate": run["id"]})
-    with pytest.raises(NoSuchMetric, match="name one of ACCURACY") as refused:
+    with pytest.raises(MetricNotCompared, match="name one of ACCURACY") as refused:
         compared(service, run, run, metric="ROUGE")
     # It crosses from one process to the other as it is.
     again = pickle.loads(pickle.dumps(refused.value))

@@ -81,7 +81,7 @@ def test_items_that_belong_together_show_less_than_as_many_alone(service: Servic
     # Ten topics of four items: one rose by 4, one fell by 4, SE² = 10/9 · (16 + 16) / 40² = 0.02222;
     # 2.80 times the root of it. Taken one by one: √(8/39/40), 0.2006.
     assert metric["minDetectableEffect"] == pytest.approx(0.41740, abs=1e-4)
-    assert "40 items of 10 groups" in metric["explanation"]
+    assert "40 items in 10 clusters" in metric["explanation"]
 
 
 def test_values_of_any_size_can_be_asked_about_and_drawn(service: Service) -> None:
@@ -134,4 +134,4 @@ def test_what_is_no_mean_of_items_is_resampled(service: Service) -> None:
         assert known[name]["itemsNeeded"] == pytest.approx(121, rel=0.12)
     assert known["slow"]["minDetectableEffect"] > 0
     # One trial of each item says nothing of the noise of trials: so many are needed at least.
-    assert "at least 4 trials of each item are needed" in known["ACCURACY"]["explanation"]
+    assert "at least 4 trials per item" in known["ACCURACY"]["explanation"]

@@ -194,7 +194,7 @@ def test_the_same_traces_have_the_same_intervals_and_verdicts_bit_by_bit(service
 def test_of_too_many_items_those_that_are_left_out_are_told(
     service: Service, night: Night, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(item_queries, "MOST_ITEMS", 30)
+    monkeypatch.setattr(item_queries, "MAX_ITEMS", 30)
     night("monday", traces(GOOD))
     # i-31 has the first of all MD5s. Monday's 30 go less far than Tuesday's, who lacks it: 29 are
     # in both, and ten of Tuesday's 39 beyond.

@@ -6,9 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.comparison.comparison_spec import Findings, KpiQuestion, MetricQuestion, Question
-from app.comparison.compute import answer
-from app.comparison.item_matrix import ItemRow, ItemTable, table_of_rows
+from app.comparison.comparison_spec import (
+    ComparisonResult,
+    ComparisonSpec,
+    KpiComparisonSpec,
+    MetricComparisonSpec,
+)
+from app.comparison.compute import compute
+from app.comparison.item_matrix import ItemMatrix, ItemRow, matrix_of_rows
 from app.comparison.verdict_view import render_verdict
 from app.statistics.verdict import ChangeVerdict, Note, Scale, Side, Verdict, VerdictRule
 
@@ -16,31 +21,37 @@ RULE = VerdictRule(side=Side.LOW)
 SUM = "WEIGHTED_SUM(A:0.5, B:0.5)"
 
 
-def run(values: Sequence[float | None], other: Sequence[float | None] | None = None) -> ItemTable:
+def run(values: Sequence[float | None], other: Sequence[float | None] | None = None) -> ItemMatrix:
     """Items with a metric A and a metric B, which is 1 throughout unless it is named."""
     second = other or [1.0] * len(values)
     rows = [
         ItemRow(0, f"{place:03d}", "r", [], [a, b])
         for place, (a, b) in enumerate(zip(values, second, strict=True))
     ]
-    return table_of_rows(rows, {0: ["A", "B"]}, ["A", "B"])
+    return matrix_of_rows(rows, {0: ["A", "B"]}, ["A", "B"])
 
 
-def found(base: ItemTable, candidate: ItemTable, formula: str, *, paired: bool = True) -> Findings:
-    return answer(
-        Question(
+def found(
+    base: ItemMatrix, candidate: ItemMatrix, formula: str, *, paired: bool = True
+) -> ComparisonResult:
+    return compute(
+        ComparisonSpec(
             run=candidate,
             candidate=candidate,
-            base=base,
-            paired=paired,
-            metrics=[MetricQuestion(column=name, scale=Scale.RATE, rule=RULE) for name in "AB"],
-            kpis=[KpiQuestion(id="k", formula=formula, column=None, is_gate=False, rule=RULE)],
+            baseline=base,
+            is_paired=paired,
+            metrics=[
+                MetricComparisonSpec(column=name, scale=Scale.RATE, rule=RULE) for name in "AB"
+            ],
+            kpis=[
+                KpiComparisonSpec(id="k", formula=formula, column=None, is_gate=False, rule=RULE)
+            ],
         )
     )
 
 
 def judged(
-    base: ItemTable, candidate: ItemTable, formula: str, *, paired: bool = True
+    base: ItemMatrix, candidate: ItemMatrix, formula: str, *, paired: bool = True
 ) -> ChangeVerdict:
     return found(base, candidate, formula, paired=paired).kpis["k"]
 
@@ -94,15 +105,15 @@ def test_what_is_too_large_for_a_number_is_never_told(
     )
     rule = VerdictRule(side=Side.LOW, scale=scale)
     for base, candidate in ((before, after), (after, before), (before, before)):
-        told = answer(
-            Question(
+        told = compute(
+            ComparisonSpec(
                 run=candidate,
                 candidate=candidate,
-                base=base,
-                paired=paired,
-                metrics=[MetricQuestion(column="A", scale=scale, rule=rule)],
+                baseline=base,
+                is_paired=paired,
+                metrics=[MetricComparisonSpec(column="A", scale=scale, rule=rule)],
                 kpis=[
-                    KpiQuestion(id=text, formula=text, column=None, is_gate=False, rule=rule)
+                    KpiComparisonSpec(id=text, formula=text, column=None, is_gate=False, rule=rule)
                     for text in ("A + B", "A.p50", "A.sum", "A.std")
                 ],
             )

@@ -13,15 +13,15 @@ from app.comparison.flipped_items import (
     find_flips,
     item_means,
 )
-from app.comparison.item_attributes import TraitRow, traits_of_rows
-from app.comparison.item_matrix import ItemRow, table_of_rows
+from app.comparison.item_attributes import AttributeRow, attributes_of_rows
+from app.comparison.item_matrix import ItemRow, matrix_of_rows
 from app.statistics.verdict import Scale
 from app.traces.types import TraceOutcome
 
 
 def test_trials_of_an_item_are_averaged_and_missing_ones_left_out() -> None:
     rows = [("a", 1.0), ("a", 0.0), ("b", None), ("c", 1.0), ("c", None)]
-    table = table_of_rows(
+    table = matrix_of_rows(
         [ItemRow(0, item, "r", [], [value]) for item, value in rows], {0: ["M"]}, ["M"]
     )
     assert item_means(table, "M") == {"a": 0.5, "c": 1.0}
@@ -73,10 +73,12 @@ def test_items_that_come_out_the_same_everywhere_are_find_constant_items() -> No
 
 
 def test_tags_tools_and_bad_ends_are_features_of_an_item() -> None:
-    def row(item: str, tools: list[str], outcome: TraceOutcome, latency: float | None) -> TraitRow:
-        return TraitRow(item, "r", ["kind:sum"], outcome, tools, (latency, None, None))
+    def row(
+        item: str, tools: list[str], outcome: TraceOutcome, latency: float | None
+    ) -> AttributeRow:
+        return AttributeRow(item, "r", ["kind:sum"], outcome, tools, (latency, None, None))
 
-    found = traits_of_rows(
+    found = attributes_of_rows(
         [
             row("a", ["search", "search"], TraceOutcome.SCORED, 10.0),
             row("a", [], TraceOutcome.TIMEOUT, None),

@@ -4,13 +4,13 @@ from collections import Counter
 
 import pytest
 
-from app.comparison.item_counts import _Gathered, tables_of_traces
-from app.comparison.item_matrix import ItemTable
+from app.comparison.item_counts import _LabelCountsBuilder, summarize_traces
+from app.comparison.item_matrix import ItemMatrix
 from app.metrics.types import MetricRef
 from app.traces.types import Trace, TraceOutcome
 
 MACRO = MetricRef.of("F1_SCORE", {"labels": "macro"})
-ITEMS = ItemTable(items=["a", "b"])
+ITEMS = ItemMatrix(items=["a", "b"])
 
 
 def trace(item: str, expected: str, given: str | None) -> Trace:
@@ -28,15 +28,15 @@ def test_the_counts_of_an_item_are_those_of_its_traces_that_have_a_value() -> No
         trace("b", "no", "no"),
         trace("of nobody", "yes", "yes"),
     ]
-    tables = tables_of_traces(MACRO, [1.0, 0.0, 0.0, None, 1.0], traces)
+    tables = summarize_traces(MACRO, [1.0, 0.0, 0.0, None, 1.0], traces)
     assert isinstance(tables, list)
-    gathered = _Gathered(ITEMS)
+    gathered = _LabelCountsBuilder(ITEMS)
     assert gathered.add(traces, tables)
     found = gathered.counts
     sums = Counter[tuple[str, str, int]]()
-    for entry, (place, name) in enumerate(zip(found.places, found.of_names, strict=True)):
+    for entry, (place, name) in enumerate(zip(found.item_index, found.label_index, strict=True)):
         for at, column in enumerate(found.columns):
-            sums[ITEMS.items[place], found.names[name], at] += int(column[entry])
+            sums[ITEMS.items[place], found.labels[name], at] += int(column[entry])
     # Right, expected, given: one yes of two was right, and a no given for the other; b failed on a no,
     # which counts as a no that was given wrongly.
     assert +sums == {
@@ -51,4 +51,4 @@ def test_the_counts_of_an_item_are_those_of_its_traces_that_have_a_value() -> No
 
 @pytest.mark.parametrize("summary", [[1, 2], {"x": 1}, {"x": ["one"]}, {"x": [1, 2], "y": [1]}])
 def test_what_is_no_table_of_numbers_is_not_counted(summary: object) -> None:
-    assert not _Gathered(ITEMS).add([trace("a", "yes", "yes")], [summary])
+    assert not _LabelCountsBuilder(ITEMS).add([trace("a", "yes", "yes")], [summary])

@@ -1,0 +1,274 @@
+"""A run with its baseline: what is compared by which rules, and the verdicts of the result; pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from app.comparison.baselines import Baseline
+from app.comparison.comparison_spec import (
+    ComparisonResult,
+    ComparisonSpec,
+    KpiComparisonSpec,
+    KpiInterval,
+    MetricComparisonSpec,
+)
+from app.comparison.item_matrix import ItemMatrix, ItemPairing
+from app.comparison.verdict_view import (
+    NOT_COMPARABLE,
+    not_compared,
+    render_run,
+    render_verdict,
+    run_not_compared,
+)
+from app.formula import Reference, compile_formula, read_reference
+from app.kpis.evaluate import KpiValue
+from app.kpis.verdicts import BaselineRuns, ComparedItems, RunVerdict, RunVerdicts, ValueVerdict
+from app.metrics.registry import column_of, provider_for
+from app.metrics.run_value import is_counted, is_run_metric
+from app.metrics.types import Direction, MetricRef, MetricSpec
+from app.results.plan import PlanDifferences, PlannedMetric, RunPlan, compare_plans
+from app.statistics.verdict import Scale, Side, Verdict, VerdictRule
+
+HARM_SIDES = {
+    Direction.HIGHER_IS_BETTER: Side.LOW,
+    Direction.LOWER_IS_BETTER: Side.HIGH,
+    Direction.NEITHER: Side.BOTH,
+}
+# Units that are compared as ratios: one more second matters after 1 s, but not after 100 s.
+RATIO_UNITS = frozenset({"ms", "s", "USD", "tokens"})
+# The margin of a KPI as a multiple of its minimum effect: the same ratio as the defaults 0.05 : 0.02.
+MARGIN_FACTOR = 2.5
+CHANGED_METRIC = (
+    f"{NOT_COMPARABLE}, which does not have this version of the metric; rescore the baseline"
+)
+CHANGED_KPI = f"{NOT_COMPARABLE}: its formula or its metrics changed; rescore the baseline"
+NOT_PER_ITEM = "its value of the whole run is neither a mean over items nor computed from counts"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunComparison:
+    """A run with its plan, its KPI values and its baseline."""
+
+    plan: RunPlan
+    kpis: Sequence[KpiValue]
+    baseline: Baseline | None
+
+    @property
+    def item_columns(self) -> list[str]:
+        """The metrics whose value of the run is computed from its items."""
+        return [
+            metric.column
+            for metric in self.plan.metrics
+            if metric.column in self.count_metrics or not is_run_metric(metric.ref)
+        ]
+
+    @property
+    def count_metrics(self) -> dict[str, MetricRef]:
+        """The metrics whose value of the run is computed from label counts, by column."""
+        return {metric.column: metric.ref for metric in self.plan.metrics if is_counted(metric.ref)}
+
+    @property
+    def differences(self) -> PlanDifferences:
+        """The differences of the plan from those of the baseline runs."""
+        runs = self.baseline.runs if self.baseline else ()
+        return compare_plans((run.plan for run in runs), self.plan)
+
+    def spec(self, run: ItemMatrix, pairing: ItemPairing | None) -> ComparisonSpec:
+        """The computation of intervals, and of changes when there is a pairing with a baseline.
+
+        Metrics and KPIs that changed their definition get intervals, but no rule.
+        """
+        changed = self.differences
+        matrices = (run, pairing.baseline, pairing.candidate) if pairing else (run,)
+        columns = self._resampled_columns(matrices)
+        return ComparisonSpec(
+            run=run,
+            candidate=pairing.candidate if pairing else None,
+            baseline=pairing.baseline if pairing else None,
+            is_paired=pairing.is_paired if pairing else True,
+            metrics=[
+                self._metric_spec(metric, is_changed=metric.column in changed.metrics)
+                for metric in self.plan.metrics
+                if metric.column in columns
+            ],
+            kpis=[
+                self._kpi_spec(value, is_changed=value.kpi.id in changed.kpis)
+                for value in self.kpis
+                if value.value is not None
+                and {column_of(ref.key) for ref in _references(value)} <= columns
+            ],
+        )
+
+    def kpi_rule(self, value: KpiValue) -> VerdictRule:
+        """The changes of a KPI that count; a KPI that is just a metric has that metric's rule."""
+        specs = self._metric_specs(value)
+        side = HARM_SIDES[Direction(value.kpi.direction)]
+        min_effect = value.kpi.min_effect
+        if min_effect is not None:
+            return VerdictRule(side=side, min_effect=min_effect, margin=MARGIN_FACTOR * min_effect)
+        if _mean_column(value.kpi.formula) is not None:
+            return VerdictRule(side=side, scale=metric_rule(specs[0]).scale)
+        is_rate = value.value is not None and 0 <= value.value <= 1 and all(map(_is_rate, specs))
+        return VerdictRule(side=side, scale=Scale.RATE if is_rate else Scale.NUMBER)
+
+    def render(self, result: ComparisonResult, pairing: ItemPairing) -> RunVerdicts:
+        """The verdicts of a run that was compared with its baseline."""
+        assert self.baseline is not None
+        changed = self.differences
+        metrics = {
+            metric.column: self._metric_verdict(metric, result, changed)
+            for metric in self.plan.metrics
+        }
+        kpis = {value.kpi.id: self._kpi_verdict(value, result, changed) for value in self.kpis}
+        run = render_run(
+            list(kpis.values()),
+            list(metrics.values()),
+            baseline=self._baseline_runs(),
+            items=ComparedItems(
+                compared=len(pairing.candidate.items) if pairing.is_paired else 0,
+                only_baseline=pairing.only_baseline,
+                only_candidate=pairing.only_candidate,
+                revised=pairing.revised,
+                left_out=pairing.left_out,
+            ),
+            differences=changed,
+        )
+        return _with_results(run, metrics, kpis, result)
+
+    def render_not_compared(
+        self, result: ComparisonResult, reason: str, verdict: Verdict | None = None
+    ) -> RunVerdicts:
+        """The verdicts of a run that was not compared, with the intervals of its values."""
+        value_verdict = not_compared(reason, verdict)
+        run = run_not_compared(
+            reason, verdict, baseline=self._baseline_runs(), differences=self.differences
+        )
+        metrics = {metric.column: value_verdict for metric in self.plan.metrics}
+        kpis = {value.kpi.id: value_verdict for value in self.kpis}
+        return _with_results(run, metrics, kpis, result)
+
+    def _metric_spec(self, metric: PlannedMetric, *, is_changed: bool) -> MetricComparisonSpec:
+        spec = _spec(metric)
+        rule = metric_rule(spec)
+        return MetricComparisonSpec(
+            column=metric.column,
+            scale=rule.scale,
+            rule=None if is_changed else rule,
+            is_success=_is_rate(spec) and spec.direction is Direction.HIGHER_IS_BETTER,
+            count_metric=self.count_metrics.get(metric.column),
+        )
+
+    def _kpi_spec(self, value: KpiValue, *, is_changed: bool) -> KpiComparisonSpec:
+        return KpiComparisonSpec(
+            id=value.kpi.id,
+            formula=value.kpi.formula,
+            column=_mean_column(value.kpi.formula),
+            is_gate=value.kpi.gate,
+            rule=None if is_changed else self.kpi_rule(value),
+            threshold_min=value.kpi.threshold_min,
+        )
+
+    def _metric_verdict(
+        self, metric: PlannedMetric, result: ComparisonResult, changed: PlanDifferences
+    ) -> ValueVerdict:
+        change = result.metrics.get(metric.column)
+        if change is not None:
+            return render_verdict(metric.column, change, metric_rule(_spec(metric)).scale)
+        if metric.column in changed.metrics:
+            return not_compared(CHANGED_METRIC, Verdict.INVALID)
+        return not_compared(NOT_PER_ITEM)
+
+    def _kpi_verdict(
+        self, value: KpiValue, result: ComparisonResult, changed: PlanDifferences
+    ) -> ValueVerdict:
+        kpi, change = value.kpi, result.kpis.get(value.kpi.id)
+        if change is not None:
+            return render_verdict(kpi.name, change, self.kpi_rule(value).scale, gate=kpi.gate)
+        if value.value is None:
+            return not_compared(f"it has no value: {value.reason}", has_value=False)
+        if kpi.id in changed.kpis:
+            return not_compared(CHANGED_KPI, Verdict.INVALID)
+        return not_compared(NOT_PER_ITEM)
+
+    def _baseline_runs(self) -> BaselineRuns | None:
+        if self.baseline is None:
+            return None
+        return BaselineRuns(
+            mode=self.baseline.mode, run_ids=tuple(run.id for run in self.baseline.runs)
+        )
+
+    def _resampled_columns(self, matrices: Sequence[ItemMatrix]) -> set[str]:
+        """The columns that can be resampled: label counts have to exist in all matrices."""
+        return {
+            column
+            for column in self.item_columns
+            if column not in self.count_metrics
+            or all(column in matrix.counts for matrix in matrices)
+        }
+
+    def _metric_specs(self, value: KpiValue) -> list[MetricSpec]:
+        planned = {metric.column: metric for metric in self.plan.metrics}
+        return [_spec(planned[column_of(ref.key)]) for ref in _references(value)]
+
+
+def metric_rule(spec: MetricSpec) -> VerdictRule:
+    """The changes of a metric that count: 0.02 of a rate, 2 % of any other metric."""
+    other = Scale.RATIO if spec.unit in RATIO_UNITS else Scale.NUMBER
+    return VerdictRule(
+        side=HARM_SIDES[spec.direction], scale=Scale.RATE if _is_rate(spec) else other
+    )
+
+
+def _is_rate(spec: MetricSpec) -> bool:
+    return (spec.minimum, spec.maximum) == (0.0, 1.0)
+
+
+def _spec(metric: PlannedMetric) -> MetricSpec:
+    return provider_for(metric.ref).spec
+
+
+def _references(value: KpiValue) -> tuple[Reference, ...]:
+    return compile_formula(value.kpi.formula).references
+
+
+def _mean_column(formula: str) -> str | None:
+    """The metric of a formula that is nothing but its mean."""
+    reference = read_reference(formula)
+    return column_of(reference.key) if reference and reference.stat == "mean" else None
+
+
+def _with_results(
+    run: RunVerdict,
+    metrics: Mapping[str, ValueVerdict],
+    kpis: Mapping[str, ValueVerdict],
+    result: ComparisonResult,
+) -> RunVerdicts:
+    """The verdicts with the intervals and trial statistics that every run has."""
+    return RunVerdicts(
+        run=run,
+        metrics={
+            column: verdict.model_copy(update={"repeats": tuple(result.repeats.get(column, ()))})
+            for column, verdict in metrics.items()
+        },
+        kpis={
+            kpi: _with_interval_facts(verdict, result.kpi_intervals.get(kpi))
+            for kpi, verdict in kpis.items()
+        },
+        metric_intervals=result.metric_intervals,
+        kpi_intervals={
+            kpi: interval.interval
+            for kpi, interval in result.kpi_intervals.items()
+            if interval.interval
+        },
+    )
+
+
+def _with_interval_facts(verdict: ValueVerdict, interval: KpiInterval | None) -> ValueVerdict:
+    """The verdict of a KPI with its threshold probability and warnings."""
+    if interval is None:
+        return verdict
+    return verdict.model_copy(
+        update={
+            "threshold_probability": interval.threshold_probability,
+            "warnings": tuple(note.sentence for note in interval.notes),
+        }
+    )
