@@ -215,7 +215,7 @@ def test_all_that_can_change_a_score_is_in_the_version() -> None:
     ("options", "complaint"),
     [
         ({"name": "tone"}, r'LLM_JUDGE\["tone"\] needs the option prompt'),
-        ({"prompt": "How good is it?"}, r"needs \{output\}"),
+        ({"prompt": "How good is it?"}, r"needs the placeholder \{output\}"),
         ({"minimum": 1}, "minimum 1 of LLM_JUDGE is not below maximum 1"),
         ({"temperature": 3}, r"temperature 3 of LLM_JUDGE is not in \[0, 2\]"),
         ({"model": 7}, "option model of LLM_JUDGE takes a str"),

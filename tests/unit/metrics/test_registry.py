@@ -62,7 +62,7 @@ def test_an_unknown_metric_is_refused_with_the_nearest_name() -> None:
 def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(Invalid, match=r"ROUGE has no option 'usestemer'.*Did you mean useStemmer"):
         provider_for(MetricRef.of("ROUGE", {"usestemer": True}))
-    with pytest.raises(Invalid, match=r"BLEU has no option 'x'\. It has none"):
+    with pytest.raises(Invalid, match=r"BLEU has no option 'x'\. It has no options"):
         provider_for(MetricRef.of("BLEU", {"x": 1}))
 
 
