@@ -209,7 +209,7 @@ def test_kpis_of_an_invalid_run_are_not_written(service: Service, langfuse: Stan
 def test_a_worker_that_is_stopped_goes_on_where_it_was(
     service: Service, langfuse: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write_back, "SCORES_AT_ONCE", 10)
+    monkeypatch.setattr(write_back, "SCORES_PER_BATCH", 10)
     langfuse.experiment(items=50)
     benchmark(service, langfuse, writeBack={})
     run = service.completed()
@@ -312,8 +312,8 @@ def test_a_run_that_is_deleted_meanwhile_is_dropped(service: Service, langfuse: 
 def test_many_scores_take_turns_with_what_waits_for_the_same_server(
     service: Service, langfuse: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write_back, "SCORES_AT_ONCE", 20)
-    monkeypatch.setattr(write_back, "TURN_S", 0.0)
+    monkeypatch.setattr(write_back, "SCORES_PER_BATCH", 20)
+    monkeypatch.setattr(write_back, "MAX_TURN_S", 0.0)
     langfuse.experiment(items=30)
     benchmark(service, langfuse)
     service.benchmark(

@@ -327,7 +327,7 @@ def test_traces_that_are_being_deleted_are_not_taken_over(
 def test_a_deletion_that_is_interrupted_goes_on_where_it_stopped(
     counted: Service, rows: DatabaseReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "DROPPED_AT_ONCE", 2)
+    monkeypatch.setattr(retention, "ROWS_PER_BATCH", 2)
     counted.benchmark(metrics=["ROUGE"])
     run = counted.completed()
     collection_id = rows.value("SELECT id FROM collections")

@@ -271,7 +271,7 @@ def test_a_run_of_an_agent_that_is_deleted_at_this_moment_is_not_started(service
     with db.begin() as session:
         agent = get_agent(session, "agent-001")
         service.delete("/agents/agent-001")
-        with pytest.raises(NotFound, match="deleted at this moment"):
+        with pytest.raises(NotFound, match="deleted in the meantime"):
             create_run(session, "bench-001", agent.id, trigger=TriggerType.MANUAL)
         session.rollback()
     assert service.get(RUNS)["items"] == []

@@ -134,7 +134,7 @@ def test_a_judge_is_trusted_as_far_as_it_scores_like_people() -> None:
     assert judge_error_reason("J", gold, scores, max_error=0.21) is None
     reason = judge_error_reason("J", gold, scores, max_error=0.19)
     assert reason is not None
-    assert "J is stricter than the gold scores of 2 answers, by 0.2" in reason
+    assert "J scores lower than the gold scores of 2 answers, with a mean error of 0.2" in reason
 
 
 def test_a_judge_that_does_not_answer_is_not_trusted() -> None:
