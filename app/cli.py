@@ -230,9 +230,7 @@ def main() -> None:
     """Entry point of the program `mosaico`."""
     # Start-up creates objects that live until exit: collecting garbage meanwhile costs 20 % of it.
     gc.set_threshold(GC_THRESHOLD)
-    sys.excepthook = terminal.report_unexpected_error
-    terminal.set_safe_encoding((sys.stdout, sys.stderr))
-    typer.main.get_command(cli)()  # `cli()` would replace the exception hook by one of typer
+    terminal.run_program(cli)
 
 
 def _print_version() -> NoReturn:

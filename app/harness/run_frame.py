@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
@@ -105,13 +104,6 @@ def run_to_exit(
     if export is not None:
         export(report)
     _exit_by_gate(figures(report), min_pass_rate)
-
-
-def run_command(cli: typer.Typer) -> None:
-    """Run the command that the arguments of this process name."""
-    sys.excepthook = terminal.report_unexpected_error
-    terminal.set_safe_encoding((sys.stdout, sys.stderr))
-    typer.main.get_command(cli)()
 
 
 def _exit_by_gate(figures: GateFigures, min_pass_rate: float) -> None:

@@ -153,6 +153,16 @@ def print_warning(text: str) -> None:
     print_status(f"warning: {text}")
 
 
+def run_program(cli: typer.Typer) -> None:
+    """Run the command that the arguments of this process name, as the entry point of a program."""
+    sys.excepthook = report_unexpected_error
+    set_safe_encoding((sys.stdout, sys.stderr))
+    command: Any = typer.main.get_command(cli)
+    if isinstance(cli, CommandGroup):
+        command.params.extend(typer.main.get_install_completion_arguments())
+    command()  # calling `cli` itself would install an exception hook of typer
+
+
 def warn_failed_plugin(plugin: "LoadedPlugin") -> None:
     """Print a warning that a plugin of another distribution failed to load."""
     print_warning(f"plugin {plugin.name} failed to load: {plugin.error}")

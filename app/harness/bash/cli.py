@@ -342,7 +342,7 @@ def main() -> None:
     """Run the command that the arguments of this process name."""
     if sys.argv[1:] == ["--version"]:
         _print_version()
-    run_frame.run_command(cli)
+    terminal.run_program(cli)
 
 
 def _print_version() -> NoReturn:

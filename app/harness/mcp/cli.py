@@ -330,7 +330,7 @@ def schema() -> None:
 
 def main() -> None:
     """Run the command that the arguments of this process name."""
-    run_frame.run_command(cli)
+    terminal.run_program(cli)
 
 
 def _load_evaluators() -> None:

@@ -24,6 +24,7 @@ MODULES = sorted((ROOT / "app").rglob("*.py"))
 
 PROGRAM = rf"(?:{'|'.join(PROGRAMS)})"
 QUOTED = re.compile(rf"`\s*(?:\$ )?({PROGRAM}(?: [^`]*)?)`")
+UNQUOTED = re.compile(rf": ({PROGRAM} [a-z][^\n`]*)")
 LEADING = re.compile(rf"^\s*(?:\$ |\w+=\$\()?({PROGRAM} .*)$", re.MULTILINE)
 # A word that ends the command: a comment, a pipe or redirection, an ellipsis, an assignment.
 END = re.compile(r"^(#|\||>|<|&&|;|…|\.\.\.|\\|=)")
@@ -93,16 +94,18 @@ def commands_of_page(path: Path) -> Iterator[NamedCommand]:
 
 
 def commands_of_module(path: Path) -> Iterator[NamedCommand]:
-    """Commands in the code spans of all texts of a module, and hints that are a command."""
+    """Commands in code spans of the texts of a module, after a colon, and as a whole hint."""
     for node in ast.walk(ast.parse(path.read_text())):
         location = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
-        if isinstance(node, ast.keyword):
-            hint = literal_text(node.value) if node.arg == "hint" else None
-            if hint and re.match(rf"{PROGRAM} ", hint):
+        text = literal_text(node) or ""
+        if isinstance(node, ast.keyword) and node.arg == "hint":
+            hint = literal_text(node.value) or ""
+            if re.match(rf"{PROGRAM} ", hint):
                 yield NamedCommand(location, hint)
-        else:
-            for match in QUOTED.finditer(literal_text(node) or ""):
-                yield NamedCommand(location, " ".join(match[1].split()))
+        for match in QUOTED.finditer(text):
+            yield NamedCommand(location, " ".join(match[1].split()))
+        for match in UNQUOTED.finditer(text):
+            yield NamedCommand(location, match[1])
 
 
 def literal_text(node: ast.AST) -> str | None:
