@@ -1,6 +1,6 @@
-"""A conversation with a model that may use tools: what both harnesses say and hear.
+"""Conversation of an agent with a model that may use tools, independent of the provider.
 
-Each provider's file translates to its own wire format and back.
+The module of each provider translates it to and from its wire format.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextBlock:
-    """Something said."""
+    """A text."""
 
     text: str
     type: Literal["text"] = "text"
@@ -19,7 +19,7 @@ class TextBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUseBlock:
-    """A tool that the model asks for; `flaw` says why its arguments could not be read."""
+    """A tool call of the model; `flaw` says why its arguments could not be read."""
 
     id: str
     name: str
@@ -30,7 +30,7 @@ class ToolUseBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResultBlock:
-    """What the tool answered."""
+    """The result of a tool call."""
 
     tool_use_id: str
     content: str
@@ -42,7 +42,7 @@ Block = TextBlock | ToolUseBlock | ToolResultBlock
 
 
 class MessageRole(StrEnum):
-    """Who speaks."""
+    """The author of a message."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -57,7 +57,7 @@ class ChatMessage:
     content: tuple[Block, ...]
 
     def text(self) -> str:
-        """All that was said in it, without tools."""
+        """The text blocks of the message."""
         return "\n".join(block.text for block in self.content if isinstance(block, TextBlock))
 
     def tool_uses(self) -> list[ToolUseBlock]:
@@ -66,7 +66,7 @@ class ChatMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A tool that a model may use; `schema` is the JSON Schema of its arguments."""
+    """A tool that the model can call; `schema` is the JSON Schema of its arguments."""
 
     name: str
     description: str
@@ -74,7 +74,7 @@ class Tool:
 
 
 class StopReason(StrEnum):
-    """Why a model stopped talking. Tools may be asked for with any of them."""
+    """Why a model ended its turn. Each of them can come with tool calls."""
 
     END = "end"
     TOOL_USE = "tool_use"
@@ -83,7 +83,7 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """The tokens of one turn."""
+    """The tokens of one request."""
 
     input_tokens: int
     output_tokens: int
@@ -91,7 +91,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """What a model answered; `usage` is None when the server does not tell it."""
+    """One turn of a model; `usage` is None when the server does not report it."""
 
     message: ChatMessage
     stop: StopReason
@@ -100,14 +100,14 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnSettings:
-    """How a model is asked; None leaves it to the server."""
+    """Parameters of a turn; None means the default of the server."""
 
     max_output_tokens: int | None = None
     temperature: float | None = None
 
 
 class Provider(StrEnum):
-    """A wire format; compatible servers of others speak one of them, too."""
+    """A wire format, also of compatible servers."""
 
     ANTHROPIC = "anthropic"
     OPENAI = "openai"
@@ -127,11 +127,11 @@ class Llm(Protocol):
     async def turn(
         self, system: str, messages: Sequence[ChatMessage], tools: Sequence[Tool]
     ) -> Turn:
-        """The next turn of the model. Raises LlmFailure."""
+        """The next turn of the model. Raises: LlmError."""
         ...
 
     async def close(self) -> None:
-        """Give back connections."""
+        """Close the connections."""
         ...
 
 

@@ -97,7 +97,7 @@ def _item(role: MessageRole, block: Block) -> dict[str, Any]:
 
 
 def read_turn_items(response: JSON) -> Turn:
-    """The turn in a response; reasoning is passed over. Raises LlmFailure."""
+    """The turn in a response; reasoning items are ignored. Raises: LlmError."""
     status = response.get("status")
     if status in ("failed", "cancelled"):
         raise LlmError(f"the model failed: {(response.get('error') or {}).get('message', status)}")

@@ -1,4 +1,4 @@
-"""What tokens cost: a table of the user's, since prices change faster than programs."""
+"""Token prices, from a table of the user because prices change often."""
 
 import json
 import math
@@ -14,7 +14,7 @@ MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """Dollars for a million tokens read and written."""
+    """US dollars per million input and output tokens."""
 
     input_usd: float
     output_usd: float
@@ -24,7 +24,7 @@ class Price:
 
 
 class NoPrice(AppError):
-    """A limit in dollars bounds nothing without a price; add the model to the file of --prices."""
+    """A limit in dollars requires a price; add the model to the file of --prices."""
 
     code = "no-price"
     status = 400
@@ -33,13 +33,13 @@ class NoPrice(AppError):
     def __init__(self, model: str) -> None:
         entry = json.dumps({model: {"input": 1.0, "output": 5.0}})
         super().__init__(
-            f"a limit in dollars needs the price of {model}",
-            hint=f"name a file with --prices that holds {entry}, dollars for a million tokens",
+            f"a limit in dollars requires the price of {model}",
+            hint=f"add --prices FILE with {entry}, in US dollars per million tokens",
         )
 
 
 def read_price(path: Path, model: str) -> Price | None:
-    """The price of a model in `{"MODEL": {"input": 1.0, "output": 5.0}}`; None when not listed.
+    """The price of a model in a file `{"MODEL": {"input": 1.0, "output": 5.0}}`; None if absent.
 
     Raises: UnreadableInput, InvalidInput.
     """
@@ -54,7 +54,7 @@ def _price(path: Path, model: str, value: Any) -> Price:
     except (KeyError, TypeError, ValueError):
         raise InvalidInput(
             f"{path}: the price of {model} is not two numbers",
-            hint='write {"MODEL": {"input": 1.0, "output": 5.0}}, dollars for a million tokens',
+            hint='write {"MODEL": {"input": 1.0, "output": 5.0}}, in US dollars per million tokens',
         ) from None
 
 

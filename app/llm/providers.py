@@ -1,4 +1,4 @@
-"""Which providers there are, and where their keys come from: the environment, nowhere else."""
+"""Model providers. Their API keys come from the environment only."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
@@ -21,7 +21,7 @@ KEYS: Final = {
 
 
 class MissingKey(AppError):
-    """A provider wants a key; put it into the environment variable that is named."""
+    """A provider requires an API key; set the environment variable in the message."""
 
     code = "missing-key"
     status = 400
@@ -29,7 +29,7 @@ class MissingKey(AppError):
 
 
 class BadBaseUrl(AppError):
-    """A server is named by an address that begins with http:// or https:// and a host."""
+    """The address of a model server is not a valid URL; write it as http://host:port/path."""
 
     code = "bad-base-url"
     status = 400
@@ -45,18 +45,18 @@ def open_llm(
     environment: Mapping[str, str],
     http: "httpx2.AsyncClient | None" = None,
 ) -> Llm:
-    """A model of a provider. A server of one's own may want no key. Raises MissingKey, BadBaseUrl.
+    """Open a model of a provider. Raises: MissingKey, BadBaseUrl.
 
-    Without a client the address is called as it was given: on a command line it is the choice of
-    its user. `http` is what a service goes out through.
+    No key is required for a server with a `base_url`. A service passes `http`, the HTTP client
+    with its network policy; without it every address is allowed, as on the command line.
     """
     if base_url is not None:
         _require_address(base_url)
     key = environment.get(KEYS[provider]) or ("none" if base_url else None)
     if key is None:
         raise MissingKey(
-            f"{provider} wants a key, and {KEYS[provider]} is not set",
-            hint=f"set {KEYS[provider]}, or name a server of your own with --base-url",
+            f"{provider} requires an API key, and {KEYS[provider]} is not set",
+            hint=f"set {KEYS[provider]}, or use another server with --base-url",
         )
     from app.llm.sdk import ProviderAccess
 
@@ -64,7 +64,7 @@ def open_llm(
 
 
 def _opener(provider: Provider) -> "Callable[[str, ProviderAccess, TurnSettings], Llm]":
-    """Each SDK takes long to import, so that only the one that is used is."""
+    """The function that opens a provider. Each SDK takes long to import, so only one is."""
     match provider:
         case Provider.ANTHROPIC:
             from app.llm.anthropic_messages import open_messages
@@ -79,7 +79,7 @@ def _opener(provider: Provider) -> "Callable[[str, ProviderAccess, TurnSettings]
 
             return open_responses
         case Provider.SCRIPTED:
-            raise AssertionError("a script is opened by whoever knows the tasks")
+            raise AssertionError("the harness opens scripted models")
 
 
 def _require_address(url: str) -> None:
@@ -90,5 +90,5 @@ def _require_address(url: str) -> None:
         is_http_url = False
     if not is_http_url:
         raise BadBaseUrl(
-            f"{url!r} is no address of a server", hint="write it as http://localhost:8000/v1"
+            f"{url!r} is not the address of a server", hint="write it as http://localhost:8000/v1"
         )

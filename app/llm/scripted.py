@@ -1,4 +1,4 @@
-"""A model that says what a script tells it to: for trying things out without any key."""
+"""A model that follows a script: for trials and tests without an API key."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ CHARS_PER_TOKEN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """What to run in each turn, and what to say when all of it was run."""
+    """The commands of each turn, and the final answer."""
 
     turns: tuple[tuple[str, ...], ...]
     answer: str = "Done."
 
 
 class ScriptedLlm:
-    """Plays the script that belongs to the first message; its tokens are counted by length."""
+    """Follows the script for the first message; tokens are estimated by length."""
 
     provider = "scripted"
 
@@ -39,10 +39,10 @@ class ScriptedLlm:
     async def turn(
         self, system: str, messages: Sequence[ChatMessage], tools: Sequence[Tool]
     ) -> Turn:
-        """The next turn of the script. Raises LlmFailure when there is none for the task."""
+        """The next turn of the script. Raises: LlmError when there is none for the task."""
         script = self._scripts.get(messages[0].text())
         if script is None:
-            raise LlmError("the script does not know this task")
+            raise LlmError("the script has no entry for this task")
         turn_number = sum(message.role is MessageRole.ASSISTANT for message in messages)
         commands = script.turns[turn_number] if turn_number < len(script.turns) else ()
         content: list[Block] = [
@@ -64,4 +64,4 @@ class ScriptedLlm:
         )
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """No connection is open."""

@@ -1,4 +1,4 @@
-"""Answers of models kept in a folder, so that the same question is paid for once."""
+"""Cache of model turns in a folder, so that an equal request is paid for once."""
 
 import hashlib
 import json
@@ -17,11 +17,11 @@ _TURN: Final = TypeAdapter(Turn)
 
 
 class CachedLlm:
-    """A model whose answers are remembered by all that it was told.
+    """A model whose turns are cached by the complete request.
 
-    `server` is its host and port, None for the provider's own: two servers may name different models
-    alike. `trial` keeps repeats of one task apart. With `only_cached` nothing is asked: what is not
-    remembered is a failure.
+    `server` is its host and port, None for the provider's own: two servers may use one name for
+    different models. `trial` separates the trials of a task. With `only_cached` no request is
+    sent, and a turn that is not in the cache is an error.
     """
 
     def __init__(
@@ -55,13 +55,13 @@ class CachedLlm:
     async def turn(
         self, system: str, messages: Sequence[ChatMessage], tools: Sequence[Tool]
     ) -> Turn:
-        """The remembered turn, or a new one. Raises LlmFailure."""
+        """The cached turn, or a new one. Raises: LlmError."""
         path = self._folder / f"{self._key(system, messages, tools)}.json"
         cached_turn = _read(path)
         if cached_turn is not None:
             return cached_turn
         if self._only_cached:
-            raise LlmError("this answer is not in the cache, and nothing else may be asked")
+            raise LlmError("the turn is not in the cache, and no request is allowed")
         turn = await self._llm.turn(system, messages, tools)
         _write(path, turn)
         return turn

@@ -154,9 +154,9 @@ class RunMetric(Base):
 
 
 class RunLlmUsage(Base):
-    """What a run spent on one model that its metrics asked; none of it is the agent's.
+    """Usage of one model by the metrics of a run; the agent's usage is not included.
 
-    `cost_usd` is NULL as soon as one request came without its cost.
+    `cost_usd` is NULL as soon as the cost of one request is unknown.
     """
 
     __tablename__ = "run_llm_usage"
@@ -172,8 +172,9 @@ class RunLlmUsage(Base):
 
 
 class LlmCacheEntry(Base):
-    """What a model answered: a text, or the vector of a text in floats of four bytes. `key` is the
-    digest of the request and of the server that was asked.
+    """LLM cache: an answer of a model, either a text or a vector of 4-byte floats.
+
+    `key` is the digest of the server and the request.
     """
 
     __tablename__ = "llm_cache"

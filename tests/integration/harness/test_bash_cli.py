@@ -84,7 +84,7 @@ def test_a_task_that_errors_is_exit_3_whatever_the_gate(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.exit_code == 3
     assert "[ERROR] mend_json" in done.stdout
-    assert "the script does not know this task" in (tmp_path / "j.xml").read_text()
+    assert "the script has no entry for this task" in (tmp_path / "j.xml").read_text()
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_limit_in_dollars_wants_the_price_of_that_model(tmp_path: Path) -> Non
         OPENAI_API_KEY="k",
     )  # fmt: skip
     assert done.exit_code == 2
-    assert "needs the price of m" in done.stderr
+    assert "requires the price of m" in done.stderr
 
 
 def test_a_report_that_cannot_be_written_is_exit_2(tmp_path: Path) -> None:

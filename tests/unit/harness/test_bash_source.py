@@ -83,7 +83,7 @@ def test_attempts_without_a_score_come_last(folder: Path) -> None:
     """So that whoever goes on with a run that failed makes them again."""
     found = [trace for page in pages(folder, concurrency=1) for trace in page.traces]
     assert [trace.item_id for trace in found] == ["first", "third", "second"]
-    assert found[-1].error == "the script does not know this task"
+    assert found[-1].error == "the script has no entry for this task"
 
 
 def test_a_run_goes_on_after_what_was_done_and_paid(folder: Path) -> None:
