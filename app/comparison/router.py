@@ -1,4 +1,4 @@
-"""What the runs of a benchmark are compared with, and what a comparison could see."""
+"""Routes of baselines and of power estimates, below /benchmarks."""
 
 from typing import Annotated
 
@@ -20,7 +20,7 @@ BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
 
 @router.get("/{benchmarkId}/baseline", dependencies=[Depends(require_role("read"))])
 def get_baseline(benchmark_id: BenchmarkId, res: Res) -> BaselineView:
-    """What new runs are compared with: the pinned run of their agent, else what `mode` says."""
+    """The baselines of new runs: the pinned run of their agent, otherwise the runs `mode` selects."""
     with res.db.read() as session:
         benchmark = get_benchmark(session, benchmark_id)
         choice = BaselineConfig.model_validate(benchmark.baseline)
@@ -28,13 +28,13 @@ def get_baseline(benchmark_id: BenchmarkId, res: Res) -> BaselineView:
         return BaselineView(
             mode=choice.mode,
             runs=choice.runs,
-            pinned=[PinnedView.model_validate(each) for each in pinned],
+            pinned=[PinnedView.model_validate(baseline) for baseline in pinned],
         )
 
 
 @router.put("/{benchmarkId}/baseline", dependencies=[Depends(require_role("admin"))])
 def pin_baseline(benchmark_id: BenchmarkId, body: BaselinePin, res: Res) -> PinnedView:
-    """Pin a completed, valid run: later runs of its agent are compared with it."""
+    """Pin a completed, valid run as the baseline of later runs of its agent."""
     with res.db.begin() as session:
         get_benchmark(session, benchmark_id)
         pinned = baselines.pin_baseline(session, benchmark_id, body.run_id, res.clock())
@@ -48,10 +48,11 @@ def unpin_baseline(
     benchmark_id: BenchmarkId,
     res: Res,
     agent_id: Annotated[
-        str | None, Query(alias="agentId", description="Of this agent; of all without it.")
+        str | None,
+        Query(alias="agentId", description="Only of this agent; of all agents by default."),
     ] = None,
 ) -> None:
-    """Forget the pinned run: runs are compared with those before them again."""
+    """Delete the pinned baseline: later runs are compared with the runs before them."""
     with res.db.begin() as session:
         get_benchmark(session, benchmark_id)
         baselines.unpin_baseline(session, benchmark_id, agent_id)
@@ -59,11 +60,11 @@ def unpin_baseline(
 
 @router.post("/{benchmarkId}/power", dependencies=[Depends(require_role("read"))])
 def estimate_power(benchmark_id: BenchmarkId, body: PowerRequest, res: Res) -> Page[PowerView]:
-    """The smallest drop that stands out, by KPI and metric, from what stored runs vary by; and what
-    a smaller one would cost.
+    """The minimum detectable effect of each KPI and metric, estimated from stored runs, and the
+    trials or items that detect a smaller drop.
     """
     with res.db.read() as session:
         get_benchmark(session, benchmark_id)
     size = power.BenchmarkSize(body.items, body.trials, body.drop)
-    found = power.estimate_power(res.db, benchmark_id, body.agent_id, size)
-    return Page(items=[PowerView.model_validate(each) for each in found])
+    estimates = power.estimate_power(res.db, benchmark_id, body.agent_id, size)
+    return Page(items=[PowerView.model_validate(estimate) for estimate in estimates])

@@ -120,7 +120,7 @@ def render_run(
                 if reason
                 else _summary(counts, "KPI" if kpis else "metric"),
                 *_item_sentences(items),
-                *([f"PlanDifferences: {'; '.join(all_differences)}."] if all_differences else []),
+                *([f"Differences: {'; '.join(all_differences)}."] if all_differences else []),
             ]
         ),
         baseline=baseline,
@@ -205,10 +205,10 @@ def _summary(counts: Mapping[str, int], noun: str) -> str:
         for verdict in _BY_PRIORITY
         if counts.get(verdict)
     ]
-    first, *others = phrases
+    first, *remaining = phrases
     number, _, predicate = first.partition(" ")
     total = _count(sum(counts.values()), noun)
-    return "; ".join([f"{number} of {total} {predicate}", *others]) + "."
+    return "; ".join([f"{number} of {total} {predicate}", *remaining]) + "."
 
 
 def _predicate(verdict: Verdict, count: int) -> str:

@@ -1,1 +1,1 @@
-"""Decides whether a run may pass, from stored runs or from files of traces."""
+"""Gates: whether a run may pass, offline for files of traces or for stored runs."""

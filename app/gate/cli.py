@@ -193,7 +193,7 @@ def _gate_files(
     run: str, baseline: str | None, terms: "GateTerms", metrics: str | None, kpis: dict[str, str]
 ) -> "GateResult":
     from app.core.console.terminal import warn_failed_plugin
-    from app.gate.offline_gate import compare_files, measures_of
+    from app.gate.offline_gate import compare_files, select_metrics
     from app.gate.rules import decide
     from app.metrics.registry import load_metrics
 
@@ -203,7 +203,7 @@ def _gate_files(
             hint="add --baseline BEFORE.jsonl",
         )
     load_metrics(warn_failed_plugin)
-    return decide(compare_files(Path(baseline), Path(run), measures_of(metrics, kpis)), terms)
+    return decide(compare_files(Path(baseline), Path(run), select_metrics(metrics, kpis)), terms)
 
 
 def _is_file(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Two files of traces as two runs, measured here: a gate without any server."""
+"""Compares two files of traces as two runs, without a server."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,92 +34,98 @@ from app.runs.metric_columns import MetricColumns
 from app.traces.ndjson import iter_traces
 from app.traces.types import Trace
 
-# What a benchmark asks for unless it says something else.
+# The defaults of a benchmark.
 MIN_COVERAGE, MAX_ERROR_SHARE = 0.9, 0.05
 
 
-class Measures(NamedTuple):
-    """What is measured of both files."""
+class OfflineMetrics(NamedTuple):
+    """The metrics and KPIs that are computed for both files."""
 
     refs: tuple[MetricRef, ...]
     kpis: tuple[PlannedKpi, ...]
 
 
-class _File(NamedTuple):
-    """A file after measuring."""
+class _MeasuredFile(NamedTuple):
+    """A file of traces with its metric values."""
 
     side: ComparisonSide
     columns: MetricColumns
 
 
-class _Light(NamedTuple):
-    """A trace without its long texts."""
+class _TraceSummary(NamedTuple):
+    """A trace without its long texts, which need not be kept in memory."""
 
-    traits: AttributeRow
+    attributes: AttributeRow
     trial: int
-    trace_id: str
 
 
-def measures_of(metrics: str | None, kpis: Mapping[str, str]) -> Measures:
-    """The metrics of a comma-separated list (all, when it is None) and KPIs by name.
+def select_metrics(metrics: str | None, kpis: Mapping[str, str]) -> OfflineMetrics:
+    """The metrics of a comma-separated list, by default all, and KPIs as formulas by name.
 
-    Raises: `Invalid` for a metric that asks a model, or is a value of the whole file.
+    Raises: `Invalid` for a metric that calls a model, or is a value of the whole run.
     """
     if metrics is None:
-        chosen = [
+        refs = [
             ref
             for ref in default_refs(plain_keys())
-            if not (is_remote(ref) or is_run_metric(ref) or _is_neither(ref))
+            if not (is_remote(ref) or is_run_metric(ref) or _has_no_direction(ref))
         ]
     else:
         names = [name.strip().upper() for name in metrics.split(",")]
-        chosen = list(default_refs(dict.fromkeys(name for name in names if name)))
-    formulas = {name: compile_formula(text, names_of(tuple(chosen))) for name, text in kpis.items()}
-    read = [ref_of_column(each.key) for one in formulas.values() for each in one.references]
-    refs = tuple(dict.fromkeys((*chosen, *read)))
-    for ref in refs:
+        refs = list(default_refs(dict.fromkeys(name for name in names if name)))
+    formulas = [compile_formula(text, names_of(tuple(refs))) for text in kpis.values()]
+    # Metrics that only a KPI reads are computed as well.
+    kpi_refs = [ref_of_column(ref.key) for formula in formulas for ref in formula.references]
+    all_refs = tuple(dict.fromkeys((*refs, *kpi_refs)))
+    for ref in all_refs:
         if is_remote(ref) or is_run_metric(ref):
             raise Invalid(
-                f"{ref.key} is not made of the items of a file alone; start runs of a benchmark"
-                " with it, and name their ids"
+                f"the metric {ref.key} cannot be computed from a file of traces; start runs of a"
+                " benchmark with it, and name the run IDs"
             )
-    return Measures(refs, tuple(_planned(name, text) for name, text in kpis.items()))
+    return OfflineMetrics(all_refs, tuple(_plan_kpi(name, text) for name, text in kpis.items()))
 
 
-def compare_files(base: Path, candidate: Path, measures: Measures) -> Comparison:
-    """The candidate's file beside the base's. Raises: `Invalid` with the line that is no trace."""
-    before, after = _file(base, measures), _file(candidate, measures)
-    kept = _measured(before.side, after.side)
-    sides = [_with_plan(each.side, kept) for each in (before, after)]
-    aggregates = after.columns.aggregates()
-    values = evaluate_kpis(
-        measures.kpis, lambda key, name: aggregates[column_of(key)].statistic(name)
-    )
-    pair = RunPair(baseline=sides[0], candidate=sides[1], kpis=values)
+def compare_files(baseline: Path, candidate: Path, metrics: OfflineMetrics) -> Comparison:
+    """The comparison of a candidate file with a baseline file.
+
+    Raises: `Invalid` with the number of the line that is not a trace.
+    """
+    files = [_measure_file(path, metrics) for path in (baseline, candidate)]
+    columns = _common_columns([file.side for file in files])
+    before, after = (_select_metrics(file.side, columns) for file in files)
+    aggregates = files[1].columns.aggregates()
+    kpis = evaluate_kpis(metrics.kpis, lambda key, name: aggregates[column_of(key)].statistic(name))
+    pair = RunPair(baseline=before, candidate=after, kpis=kpis)
     return compare(replace(pair, metric=select_flip_metric(pair, None)))
 
 
-def _file(path: Path, measures: Measures) -> _File:
-    light = list[_Light]()
+def _measure_file(path: Path, metrics: OfflineMetrics) -> _MeasuredFile:
+    traces = list[_TraceSummary]()
     with open_input(path) as lines:
-        rows = list(measure_all(_noted(iter_traces(lines), light), measures.refs))
-    plan = _plan(path, measures)
+        rows = list(measure_all(_summarize(iter_traces(lines), traces), metrics.refs))
+    plan = _plan(path, metrics)
     columns = MetricColumns(plan.columns, trials=True)
-    for trace, row in zip(light, rows, strict=True):
+    for trace, row in zip(traces, rows, strict=True):
         columns.add(
             ScoredTrace(
-                outcome=trace.traits.outcome,
+                outcome=trace.attributes.outcome,
                 values=list(row.values),
-                notes={key: _note(why) for key, why in row.missing.items()},
-                item_id=trace.traits.item_id,
+                notes={key: _note(missing) for key, missing in row.missing.items()},
+                item_id=trace.attributes.item_id,
             )
         )
-    order = sorted(range(len(light)), key=lambda at: (light[at].traits.item_id, light[at].trial))
-    items = (
-        ItemRow(0, light[at].traits.item_id, light[at].traits.revision, [], list(rows[at].values))
-        for at in order
+    # The order of `item_queries.read_items`, which the item matrix requires.
+    order = sorted(
+        range(len(traces)),
+        key=lambda index: (traces[index].attributes.item_id, traces[index].trial),
     )
-    found = assess_validity(
+    attributes = [traces[index].attributes for index in order]
+    items = (
+        ItemRow(0, row.item_id, row.revision, [], list(rows[index].values))
+        for index, row in zip(order, attributes, strict=True)
+    )
+    validity = assess_validity(
         columns.tally(), min_coverage=MIN_COVERAGE, max_error_share=MAX_ERROR_SHARE
     )
     side = ComparisonSide(
@@ -129,43 +135,39 @@ def _file(path: Path, measures: Measures) -> _File:
             agent_id=plan.agent_id,
             run_name=path.name,
             created_at=None,
-            validity=found.validity,
-            traces=len(light),
+            validity=validity.validity,
+            traces=len(traces),
         ),
         plan=plan,
         items=matrix_of_rows(items, {0: plan.columns}, plan.columns),
-        attributes=attributes_of_rows(light[at].traits for at in order),
-        invalid_reasons=found.reasons if found.validity is not Validity.VALID else (),
+        attributes=attributes_of_rows(attributes),
+        invalid_reasons=validity.reasons if validity.validity is not Validity.VALID else (),
     )
-    return _File(side, columns)
+    return _MeasuredFile(side, columns)
 
 
-def _noted(traces: Iterable[Trace], light: list[_Light]) -> Iterator[Trace]:
+def _summarize(traces: Iterable[Trace], summaries: list[_TraceSummary]) -> Iterator[Trace]:
+    """Passes the traces on to the metrics, and keeps a summary of each."""
     for trace in traces:
         tokens = (trace.input_tokens, trace.output_tokens)
-        light.append(
-            _Light(
-                AttributeRow(
-                    item_id=trace.item_id,
-                    revision=_revision(trace),
-                    tags=trace.tags,
-                    outcome=trace.outcome,
-                    tools=[call.name for call in trace.tool_calls or ()],
-                    usage=(
-                        trace.latency_ms,
-                        None if None in tokens else float(sum(filter(None, tokens))),
-                        trace.cost_usd,
-                    ),
-                ),
-                trace.trial,
-                trace.trace_id,
-            )
+        attributes = AttributeRow(
+            item_id=trace.item_id,
+            revision=_revision(trace),
+            tags=trace.tags,
+            outcome=trace.outcome,
+            tools=[call.name for call in trace.tool_calls or ()],
+            usage=(
+                trace.latency_ms,
+                None if None in tokens else float(sum(filter(None, tokens))),
+                trace.cost_usd,
+            ),
         )
+        summaries.append(_TraceSummary(attributes, trace.trial))
         yield trace
 
 
-def _measured(*sides: ComparisonSide) -> list[str]:
-    """The metrics that both files have values of; the KPIs' are told as missing else."""
+def _common_columns(sides: Sequence[ComparisonSide]) -> list[str]:
+    """The metrics with values in both files."""
     return [
         column
         for column in sides[0].plan.columns
@@ -173,17 +175,19 @@ def _measured(*sides: ComparisonSide) -> list[str]:
     ]
 
 
-def _with_plan(side: ComparisonSide, columns: Sequence[str]) -> ComparisonSide:
-    read = {
-        column_of(each.key)
+def _select_metrics(side: ComparisonSide, columns: Sequence[str]) -> ComparisonSide:
+    """The side with the given metrics and those of its KPIs, which are reported as missing."""
+    kpi_columns = {
+        column_of(ref.key)
         for kpi in side.plan.kpis
-        for each in compile_formula(kpi.formula).references
+        for ref in compile_formula(kpi.formula).references
     }
-    kept = tuple(one for one in side.plan.metrics if one.column in {*columns, *read})
-    return replace(side, plan=side.plan.model_copy(update={"metrics": kept}))
+    selected = {*columns, *kpi_columns}
+    metrics = tuple(metric for metric in side.plan.metrics if metric.column in selected)
+    return replace(side, plan=side.plan.model_copy(update={"metrics": metrics}))
 
 
-def _plan(path: Path, measures: Measures) -> RunPlan:
+def _plan(path: Path, metrics: OfflineMetrics) -> RunPlan:
     return RunPlan(
         benchmark_id="local",
         benchmark_revision=1,
@@ -199,42 +203,45 @@ def _plan(path: Path, measures: Measures) -> RunPlan:
                 column=provider_for(ref).spec.key,
                 version=provider_for(ref).spec.version,
             )
-            for ref in measures.refs
+            for ref in metrics.refs
         ),
-        kpis=measures.kpis,
+        kpis=metrics.kpis,
         min_coverage=MIN_COVERAGE,
         max_error_share=MAX_ERROR_SHARE,
     )
 
 
-def _planned(name: str, text: str) -> PlannedKpi:
-    """A KPI is better where its metrics are: lower, when all of them are."""
-    specs = [
-        provider_for(ref_of_column(each.key)).spec for each in compile_formula(text).references
-    ]
-    lower = all(spec.direction is Direction.LOWER_IS_BETTER for spec in specs)
+def _plan_kpi(name: str, formula: str) -> PlannedKpi:
+    """A KPI whose lower values are better if that holds for all of its metrics."""
+    references = compile_formula(formula).references
+    is_lower_better = all(
+        provider_for(ref_of_column(ref.key)).spec.direction is Direction.LOWER_IS_BETTER
+        for ref in references
+    )
     return PlannedKpi(
         id=name,
         revision=1,
         name=name,
-        formula=text,
-        direction=Direction.LOWER_IS_BETTER if lower else Direction.HIGHER_IS_BETTER,
+        formula=formula,
+        direction=Direction.LOWER_IS_BETTER if is_lower_better else Direction.HIGHER_IS_BETTER,
         unit=None,
         threshold_min=None,
         threshold_max=None,
     )
 
 
-def _is_neither(ref: MetricRef) -> bool:
+def _has_no_direction(ref: MetricRef) -> bool:
     return provider_for(ref).spec.direction is Direction.NEITHER
 
 
-def _note(why: Missing) -> dict[str, str]:
-    return {"skipped": why.reason} if isinstance(why, MetricSkipped) else {"failed": why.kind}
+def _note(missing: Missing) -> dict[str, str]:
+    if isinstance(missing, MetricSkipped):
+        return {"skipped": missing.reason}
+    return {"failed": missing.kind}
 
 
 def _revision(trace: Trace) -> str:
-    """The same as `item_queries.REVISION`."""
-    asked = ",".join(sorted(tag for tag in trace.tags if tag.startswith("task:")))
-    known = f"{trace.expected_output or ''}{asked}"
-    return hashlib.md5(known.encode(), usedforsecurity=False).hexdigest()
+    """The digest of an item's task, as `item_queries.REVISION` computes it."""
+    task_tags = ",".join(sorted(tag for tag in trace.tags if tag.startswith("task:")))
+    task = f"{trace.expected_output or ''}{task_tags}"
+    return hashlib.md5(task.encode(), usedforsecurity=False).hexdigest()

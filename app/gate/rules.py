@@ -176,15 +176,15 @@ def _regression_checks(
     names = list(limits) if limits or margins else _default_names(comparison)
     if not (names or margins):
         raise NothingToGate("the run has neither a KPI nor a metric; add some to its benchmark")
-    chosen = [_with_limit(subjects[name], limits.get(name)) for name in names]
+    limited = [_with_limit(subjects[name], limits.get(name)) for name in names]
     adjusted = iter(
-        adjust_verdicts([subject.change for subject in chosen if subject.change is not None], holm)
+        adjust_verdicts([subject.change for subject in limited if subject.change is not None], holm)
     )
     return [
         _not_compared_check(subject)
         if subject.change is None
         else _verdict_check(subject, next(adjusted))
-        for subject in chosen
+        for subject in limited
     ]
 
 

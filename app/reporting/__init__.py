@@ -1,1 +1,1 @@
-"""Charts and reports of runs."""
+"""Charts of runs as SVG, and reports of runs as HTML."""

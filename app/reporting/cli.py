@@ -33,7 +33,7 @@ def report_run(
 ) -> None:
     """Write a report of a run: KPIs with their history, metrics, alerts and the worst traces."""
     from app.core.console.api_client import open_api
-    from app.reporting.report_data import report_of
+    from app.reporting.report_data import load_report
     from app.reporting.run_report import html_report
 
     if not html:
@@ -41,7 +41,7 @@ def report_run(
             "no report format is given", hint="mosaico runs report RUN --html run.html"
         )
     with open_api() as api:
-        page = html_report(report_of(api, run))
+        page = html_report(load_report(api, run))
     _write(file, page, f"the report of run {format_cell(run)} is written to {file}")
 
 

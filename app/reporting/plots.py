@@ -1,4 +1,4 @@
-"""Which picture of a run is drawn, and from what."""
+"""Loads the data of a chart and draws it."""
 
 import math
 from typing import NamedTuple
@@ -18,7 +18,14 @@ from app.kpis.queries import get_kpis_of_run
 from app.kpis.verdicts import ValueVerdict
 from app.metrics.registry import provider_for
 from app.metrics.types import Direction
-from app.reporting.charts import Change, ItemChange, Reading, changes_chart, items_chart, kpi_trend
+from app.reporting.charts import (
+    ChangeBar,
+    ItemChange,
+    TrendPoint,
+    changes_chart,
+    items_chart,
+    trend_chart,
+)
 from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
 from app.results.queries import get_run
@@ -34,76 +41,78 @@ class NothingToPlot(NotFound):
     code = "nothing-to-plot"
 
 
-def trend_picture(res: Resources, run_id: str, kpi: str | None) -> str:
-    """A KPI of the agent up to this run; the first by name when none is named."""
+def draw_trend(res: Resources, run_id: str, kpi: str | None) -> str:
+    """The chart of a KPI of the agent up to this run; by default of the first KPI by name."""
     with res.db.read() as session:
         run = get_run(session, run_id)
-        known = get_kpis_of_run(session, run.seq)
-        chosen = [each for each in known if kpi in (None, each.kpi_id, each.name)]
-        if not chosen:
-            names = ", ".join(each.name for each in known) or "none"
-            raise NothingToPlot(f"the run {run_id} has no KPI {kpi or 'at all'!r}; it has {names}")
-        history = _history(session, run, chosen[0])
-    readings = [found for each in reversed(history) if (found := _reading(*each))]
-    title = f"{chosen[0].name} of {run.agent_id} in {run.benchmark_id}"
-    return kpi_trend(title, readings, chosen[0].unit)
+        kpis = get_kpis_of_run(session, run.seq)
+        row = next((row for row in kpis if kpi in (None, row.kpi_id, row.name)), None)
+        if row is None:
+            names = ", ".join(row.name for row in kpis) or "none"
+            requested = "no KPI" if kpi is None else f"no KPI {kpi!r}"
+            raise NothingToPlot(f"the run {run_id} has {requested}; its KPIs: {names}")
+        history = _history(session, run, row)
+    points = [point for entry in reversed(history) if (point := _trend_point(*entry))]
+    return trend_chart(f"{row.name} of {run.agent_id} in {run.benchmark_id}", points, row.unit)
 
 
-def changes_picture(res: Resources, run_id: str, against: str) -> str:
-    """The KPIs of a run beside another one, its metrics where it has none."""
-    found = stored_runs.compare_in_child(res.db, [against], run_id)
-    verdicts = [(kpi.name, kpi.verdict) for kpi in found.kpis] or [
-        (metric.metric, metric.verdict) for metric in found.metrics
+def draw_changes(res: Resources, run_id: str, baseline_id: str) -> str:
+    """The chart of the changes of KPIs, or of metrics when the run has no KPI."""
+    comparison = stored_runs.compare_in_child(res.db, [baseline_id], run_id)
+    verdicts = [(kpi.name, kpi.verdict) for kpi in comparison.kpis] or [
+        (metric.metric, metric.verdict) for metric in comparison.metrics
     ]
-    changes = [change for name, verdict in verdicts if (change := _change(name, verdict))]
-    return changes_chart(f"{run_id} against {against}: changes with 95 % intervals", changes)
+    changes = [change for name, verdict in verdicts if (change := _change_bar(name, verdict))]
+    return changes_chart(f"{run_id} against {baseline_id}: changes with 95 % CI", changes)
 
 
-def items_picture(res: Resources, run_id: str, against: str, metric: str) -> str:
-    """The change of each item that both runs have, by one metric."""
+def draw_items(res: Resources, run_id: str, baseline_id: str, metric: str) -> str:
+    """The chart of the change of a metric for each item of both runs."""
     with res.db.read() as session:
-        runs = [get_comparable_run(session, each) for each in (against, run_id)]
+        runs = [get_comparable_run(session, some_id) for some_id in (baseline_id, run_id)]
         plans = [RunPlan.model_validate(run.plan) for run in runs]
-        found = next((one for one in plans[1].metrics if one.column == metric), None)
-        if found is None or metric not in plans[0].columns:
-            raise Invalid(f"not both runs have the metric {metric!r}; name one that both have")
-        base, candidate = (
+        planned = next((planned for planned in plans[1].metrics if planned.column == metric), None)
+        if planned is None or metric not in plans[0].columns:
+            raise Invalid(f"the metric {metric!r} is not in both runs; name one that is in both")
+        baseline, candidate = (
             read_items(session, {run.seq: plan.columns}, [metric])
             for run, plan in zip(runs, plans, strict=True)
         )
-    pairing = pair_items(base, candidate)
+    pairing = pair_items(baseline, candidate)
     before, after = (
-        item_means(table, metric) if pairing.is_paired else {}
-        for table in (pairing.baseline, pairing.candidate)
+        item_means(matrix, metric) if pairing.is_paired else {}
+        for matrix in (pairing.baseline, pairing.candidate)
     )
-    less = provider_for(found.ref).spec.direction is Direction.LOWER_IS_BETTER
     changes = [
         ItemChange(item, change)
         for item in after
         if item in before and math.isfinite(change := after[item] - before[item])
     ]
+    direction = provider_for(planned.ref).spec.direction
     return items_chart(
-        f"{metric} item by item, {run_id} against {against}", changes, less_is_better=less
+        f"{metric} by item, {run_id} against {baseline_id}",
+        changes,
+        less_is_better=direction is Direction.LOWER_IS_BETTER,
     )
 
 
-def _change(name: str, verdict: ValueVerdict) -> Change | None:
-    """The change to draw; None without an interval."""
+def _change_bar(name: str, verdict: ValueVerdict) -> ChangeBar | None:
+    """The bar of a change; None without an interval."""
     effect, margin = verdict.effect, verdict.margin
     if effect is None or margin is None or verdict.low is None or verdict.high is None:
         return None
-    return Change(name, effect, verdict.low, verdict.high, margin, str(verdict.verdict))
+    return ChangeBar(name, effect, verdict.low, verdict.high, margin, str(verdict.verdict))
 
 
-class _Known(NamedTuple):
-    """A value, and the fingerprint of its run."""
+class _HistoryEntry(NamedTuple):
+    """A KPI value and the fingerprint of its run."""
 
     kpi: KpiHistory
     fingerprint: str | None
 
 
-def _history(session: Session, run: BenchmarkRun, kpi: KpiHistory) -> list[_Known]:
-    """The values up to one run, newest first."""
+def _history(session: Session, run: BenchmarkRun, kpi: KpiHistory) -> list[_HistoryEntry]:
+    """The values of a KPI up to a run, newest first."""
     statement = (
         select(KpiHistory, BenchmarkRun.fingerprint)
         .join(BenchmarkRun, BenchmarkRun.seq == KpiHistory.run_seq)
@@ -116,18 +125,18 @@ def _history(session: Session, run: BenchmarkRun, kpi: KpiHistory) -> list[_Know
         .order_by(KpiHistory.id.desc())
         .limit(RUNS_BACK)
     )
-    return [_Known(*row) for row in session.execute(statement)]
+    return [_HistoryEntry(*row) for row in session.execute(statement)]
 
 
-def _reading(kpi: KpiHistory, fingerprint: str | None) -> Reading | None:
+def _trend_point(kpi: KpiHistory, fingerprint: str | None) -> TrendPoint | None:
     if kpi.value is None:
         return None
     verdict = kpi.verdict.verdict if kpi.verdict else None
-    return Reading(
+    return TrendPoint(
         label=f"{kpi.recorded_at:%Y-%m-%d}",
         value=kpi.value,
         low=kpi.interval_low,
         high=kpi.interval_high,
         verdict=Verdict.INVALID if kpi.validity != Validity.VALID else verdict,
-        history=fingerprint,
+        fingerprint=fingerprint,
     )

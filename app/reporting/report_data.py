@@ -1,4 +1,4 @@
-"""What a report of a run needs, asked of the API."""
+"""Loads the data of a run report from the API."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from app.reporting.run_report import HIGHER_IS_BETTER, RunReport
 JSON = dict[str, Any]
 
 RUNS_BACK = 30
-MOST_ALERTS = 100
-MOST_TRACES = 5_000
+MAX_ALERTS = 100
+MAX_TRACES = 5_000
 
 
-def report_of(api: ApiClient, run_id: str) -> RunReport:
-    """A run with what belongs to it; of its traces at most the first 5000."""
+def load_report(api: ApiClient, run_id: str) -> RunReport:
+    """The report of a run; at most the first 5,000 of its traces."""
     path = f"/benchmark-runs/{quote_segment(run_id)}"
     run = api.get(path)
     kpis, metrics = api.get(f"{path}/kpis")["items"], api.get(f"{path}/metrics")["items"]
@@ -23,8 +23,8 @@ def report_of(api: ApiClient, run_id: str) -> RunReport:
         metrics=metrics,
         kpis=kpis,
         history={kpi["kpiId"]: _history(api, kpi) for kpi in kpis},
-        alerts=api.page("/alerts", limit=MOST_ALERTS, runId=run_id)["items"],
-        results=[] if purged else api.page(f"{path}/results", limit=MOST_TRACES)["items"],
+        alerts=api.page("/alerts", limit=MAX_ALERTS, runId=run_id)["items"],
+        results=[] if purged else api.page(f"{path}/results", limit=MAX_TRACES)["items"],
         direction=_direction(api, metrics[0]["metric"]) if metrics else HIGHER_IS_BETTER,
         public_url=api.url,
     )
@@ -32,14 +32,14 @@ def report_of(api: ApiClient, run_id: str) -> RunReport:
 
 def _history(api: ApiClient, kpi: JSON) -> list[float]:
     """The values of a KPI in the valid runs before this one, oldest first, and its own."""
-    asked = {name: kpi[name] for name in ("benchmarkId", "agentId")}
-    asked |= {"kpi": kpi["kpiId"], "to": kpi["recordedAt"]}
-    earlier = api.page("/kpi-history", limit=RUNS_BACK - 1, **asked)["items"]
-    valid = [each for each in reversed(earlier) if each["validity"] == "VALID"]
-    return [each["value"] for each in (*valid, kpi) if each["value"] is not None]
+    parameters = {name: kpi[name] for name in ("benchmarkId", "agentId")}
+    parameters |= {"kpi": kpi["kpiId"], "to": kpi["recordedAt"]}
+    earlier = api.page("/kpi-history", limit=RUNS_BACK - 1, **parameters)["items"]
+    valid = [entry for entry in reversed(earlier) if entry["validity"] == "VALID"]
+    return [entry["value"] for entry in (*valid, kpi) if entry["value"] is not None]
 
 
 def _direction(api: ApiClient, metric: str) -> str:
-    """The good side of a metric, as far as it is still known."""
-    known = {each["key"]: each["direction"] for each in api.get("/metrics")["items"]}
-    return str(known.get(metric.partition("[")[0].partition("{")[0], HIGHER_IS_BETTER))
+    """The direction of a metric; HIGHER_IS_BETTER when its plugin is no longer installed."""
+    directions = {metric["key"]: metric["direction"] for metric in api.get("/metrics")["items"]}
+    return str(directions.get(metric.partition("[")[0].partition("{")[0], HIGHER_IS_BETTER))

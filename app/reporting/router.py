@@ -1,4 +1,4 @@
-"""Pictures of runs over HTTP."""
+"""Route of the SVG charts of runs."""
 
 from typing import Annotated
 
@@ -26,17 +26,21 @@ RunId = Annotated[str, Path(alias="runId")]
 def plot_run(
     run_id: RunId,
     res: Res,
-    kpi: Annotated[str | None, Query(description="Id or name of a KPI.")] = None,
-    against: Annotated[str | None, Query(description="A run to hold this one against.")] = None,
-    metric: Annotated[str | None, Query(description="Show its change item by item.")] = None,
+    kpi: Annotated[str | None, Query(description="ID or name of a KPI.")] = None,
+    against: Annotated[
+        str | None, Query(description="Baseline run: show the changes since this run.")
+    ] = None,
+    metric: Annotated[
+        str | None, Query(description="With `against`: show the change of this metric by item.")
+    ] = None,
 ) -> Response:
-    """A picture of a run as SVG: a KPI up to this run; with `against` what changed since another
-    run, with `metric` as well the change of each item.
+    """An SVG chart of a run: a KPI over time up to this run; with `against` the changes since a
+    baseline run; with `metric` as well, the change of each item.
     """
     if against is None:
         if metric is not None:
-            raise Invalid("a metric is shown against another run; name one as `against`")
-        return Response(plots.trend_picture(res, run_id, kpi), media_type=SVG)
+            raise Invalid("`metric` needs a baseline run; add `against`")
+        return Response(plots.draw_trend(res, run_id, kpi), media_type=SVG)
     if metric is None:
-        return Response(plots.changes_picture(res, run_id, against), media_type=SVG)
-    return Response(plots.items_picture(res, run_id, against, metric), media_type=SVG)
+        return Response(plots.draw_changes(res, run_id, against), media_type=SVG)
+    return Response(plots.draw_items(res, run_id, against, metric), media_type=SVG)

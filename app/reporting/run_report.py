@@ -1,5 +1,6 @@
-"""A run as one HTML page: what was measured, what it means, whom it alarmed. Nothing is fetched, no
-script runs, and every text of a user is only shown.
+"""Renders a run as one self-contained HTML page: KPIs, metrics, alerts and the worst traces.
+
+The page has no script and no external resource, and all texts of users are escaped.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,18 +12,18 @@ from app.core.text import html_page, html_text
 
 JSON = dict[str, Any]
 
-MOST_WORST: Final = 10
+MAX_WORST_TRACES: Final = 10
 WIDTH, HEIGHT, MARGIN = 160, 28, 3
 HIGHER_IS_BETTER: Final = "HIGHER_IS_BETTER"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """A run and what belongs to it, as the API answers them.
+    """A run and its data, as the API returns them.
 
-    `history` holds the values of each KPI (by its id) up to this run, oldest first, `results` the
-    traces that were measured, `direction` the good side of the run's first metric; links of this
-    service begin with `public_url`.
+    `history` holds the values of each KPI up to this run, by KPI ID, oldest first. `results` are the
+    traces of the run, `direction` is the direction of its first metric. `public_url` is the base of
+    links to this service.
     """
 
     run: JSON
@@ -35,18 +36,18 @@ class RunReport:
     public_url: str
 
 
-class Marked(NamedTuple):
-    """A piece of the page that is markup already."""
+class HtmlFragment(NamedTuple):
+    """A table cell that is HTML already and needs no escaping."""
 
     markup: str
 
 
-Cell: TypeAlias = str | Marked
+Cell: TypeAlias = str | HtmlFragment
 Row: TypeAlias = Callable[[JSON], tuple[Cell, ...]]
 
 
 def html_report(report: RunReport) -> str:
-    """The run on top, then KPIs, metrics, alerts, and the traces to look at first."""
+    """The page: the run, its KPIs, metrics, alerts and worst traces."""
     run = report.run
     return html_page(
         f"{run['benchmarkId']}: {run['agentId']}, {run['runName'] or run['id']}",
@@ -62,15 +63,15 @@ def html_report(report: RunReport) -> str:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """A line through values, the last of them marked; nothing of fewer than two."""
+    """A small line chart with a marked last value; empty for fewer than two values."""
     if len(values) < 2:  # noqa: PLR2004 - a line has two ends
         return ""
     low, high = min(values), max(values)
-    across = (WIDTH - 2 * MARGIN) / (len(values) - 1)
-    rise = (HEIGHT - 2 * MARGIN) / (high - low) if high > low else 0.0
+    step = (WIDTH - 2 * MARGIN) / (len(values) - 1)
+    scale = (HEIGHT - 2 * MARGIN) / (high - low) if high > low else 0.0
     points = [
-        f"{MARGIN + place * across:.1f},{HEIGHT - MARGIN - (value - low) * rise:.1f}"
-        for place, value in enumerate(values)
+        f"{MARGIN + index * step:.1f},{HEIGHT - MARGIN - (value - low) * scale:.1f}"
+        for index, value in enumerate(values)
     ]
     x, y = points[-1].split(",")
     return (
@@ -82,20 +83,20 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def worst_results(results: Sequence[JSON], metric: str, direction: str) -> list[JSON]:
-    """The traces to look at first: those without a value because they failed, then the worst."""
+    """The traces to look at first: failed traces, then those with the worst values."""
     sign = 1 if direction == HIGHER_IS_BETTER else -1
 
     def rank(result: JSON) -> tuple[bool, float, str]:
         value = result["values"].get(metric)
-        ended_well = result["outcome"] == "scored"
-        return ended_well, sign * value if value is not None else 0.0, result["traceId"]
+        is_scored = result["outcome"] == "scored"
+        return is_scored, sign * value if value is not None else 0.0, result["traceId"]
 
-    told = [each for each in results if _is_bad(each, metric)]
-    return sorted(told, key=rank)[:MOST_WORST]
+    candidates = [result for result in results if _is_candidate(result, metric)]
+    return sorted(candidates, key=rank)[:MAX_WORST_TRACES]
 
 
-KPI_TITLES = ("KPI", "Value", "95 %", "Verdict", "Within thresholds", "History", "Formula")
-METRIC_TITLES = ("Metric", "Mean", "95 %", "n", "Coverage", "p50", "p95", "Missing")
+KPI_TITLES = ("KPI", "Value", "95 % CI", "Verdict", "Within thresholds", "History", "Formula")
+METRIC_TITLES = ("Metric", "Mean", "95 % CI", "n", "Coverage", "p50", "p95", "Missing")
 REPEATS_TITLES = ("Metric", "k", "pass@k", "pass^k", "At least k", "Items")
 ALERT_TITLES = ("State", "Alert", "Severity", "Why", "Traces")
 
@@ -130,7 +131,7 @@ def _kpi(report: RunReport) -> Row:
             _interval(kpi),
             _verdict(kpi),
             within,
-            Marked(sparkline(report.history.get(kpi["kpiId"], []))),
+            HtmlFragment(sparkline(report.history.get(kpi["kpiId"], []))),
             kpi["formula"],
         )
 
@@ -158,7 +159,9 @@ def _alert(report: RunReport) -> Row:
             _link(f"{report.public_url}/api/v1/alerts/{alert['id']}", alert["name"]),
             alert["severity"],
             alert["explanation"],
-            Marked("<br>".join(_trace(each).markup for each in alert["contributingTraces"])),
+            HtmlFragment(
+                "<br>".join(_trace(trace).markup for trace in alert["contributingTraces"])
+            ),
         )
 
     return row
@@ -167,18 +170,18 @@ def _alert(report: RunReport) -> Row:
 def _repeats(report: RunReport) -> Iterable[str]:
     rows = [
         (
-            each["metric"],
-            str(each["k"]),
-            *(_number(each[name]) for name in ("passAtK", "passHatK", "atLeastK")),
-            str(each["items"]),
+            statistics["metric"],
+            str(statistics["k"]),
+            *(_number(statistics[name]) for name in ("passAtK", "passHatK", "atLeastK")),
+            str(statistics["items"]),
         )
-        for each in list_trial_statistics(report.metrics)
+        for statistics in list_trial_statistics(report.metrics)
     ]
     if rows:
         yield from _section("Repeats", REPEATS_TITLES, rows)
 
 
-def _trace(trace: JSON) -> Marked:
+def _trace(trace: JSON) -> HtmlFragment:
     return _link(trace["url"], trace["traceId"])
 
 
@@ -190,24 +193,24 @@ def _worst(report: RunReport) -> Iterable[str]:
     titles = ("Trace", "Outcome", metric, "Input", "Expected", "Output")
     rows = [
         (
-            _trace(each),
-            each["outcome"],
-            _number(each["values"].get(metric)),
-            *(_short(each[name]) for name in ("input", "expectedOutput", "output")),
+            _trace(result),
+            result["outcome"],
+            _number(result["values"].get(metric)),
+            *(_shorten(result[name]) for name in ("input", "expectedOutput", "output")),
         )
-        for each in worst
+        for result in worst
     ]
     yield from _section(f"Worst of {len(report.results)} traces by {metric}", titles, rows)
 
 
-def _is_bad(result: JSON, metric: str) -> bool:
+def _is_candidate(result: JSON, metric: str) -> bool:
     return result["outcome"] != "scored" or result["values"].get(metric) is not None
 
 
 def _section(title: str, titles: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterable[str]:
-    found = list(rows)
+    all_rows = list(rows)
     yield f"<h2>{html_text(title)}</h2>"
-    yield _table(titles, found) if found else "<p>none</p>"
+    yield _table(titles, all_rows) if all_rows else "<p>none</p>"
 
 
 def _table(titles: Iterable[str], rows: Iterable[Sequence[Cell]]) -> str:
@@ -217,23 +220,23 @@ def _table(titles: Iterable[str], rows: Iterable[Sequence[Cell]]) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    return f"<td>{cell.markup if isinstance(cell, Marked) else html_text(cell)}</td>"
+    return f"<td>{cell.markup if isinstance(cell, HtmlFragment) else html_text(cell)}</td>"
 
 
-def _link(url: str | None, text: str) -> Marked:
-    """A text that leads to a page; a text alone where there is none."""
+def _link(url: str | None, text: str) -> HtmlFragment:
+    """A link; the text alone without an HTTP URL, because source URLs are not trusted."""
     if url is None or not url.startswith(("http://", "https://")):
-        return Marked(html_text(text))
-    return Marked(f'<a href="{html_text(url)}" rel="noreferrer">{html_text(text)}</a>')
+        return HtmlFragment(html_text(text))
+    return HtmlFragment(f'<a href="{html_text(url)}" rel="noreferrer">{html_text(text)}</a>')
 
 
-def _verdict(of: JSON) -> str:
-    verdict = of["verdict"] or {}
+def _verdict(row: JSON) -> str:
+    verdict = row["verdict"] or {}
     return str(verdict.get("explanation") or verdict.get("verdict") or verdict.get("reason") or "–")
 
 
-def _interval(of: JSON) -> str:
-    low, high = of["intervalLow"], of["intervalHigh"]
+def _interval(row: JSON) -> str:
+    low, high = row["intervalLow"], row["intervalHigh"]
     return "–" if low is None or high is None else f"{_number(low)} to {_number(high)}"
 
 
@@ -245,6 +248,6 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.4g}"
 
 
-def _short(text: str | None, limit: int = 300) -> str:
-    shown = text or ""
-    return shown if len(shown) <= limit else shown[:limit] + "…"
+def _shorten(text: str | None, limit: int = 300) -> str:
+    full_text = text or ""
+    return full_text if len(full_text) <= limit else full_text[:limit] + "…"

@@ -26,10 +26,10 @@ def read_results(raw: bytes) -> ImportedRun:
     """
     document = parse_json_document(raw, name=NAME)
     if mcp_result_file.is_report(document):
-        mcp_report = mcp_result_file.report_of(document, name=NAME)
+        mcp_report = mcp_result_file.load_report(document, name=NAME)
         name, traces = mcp_traces.stem_of(mcp_report), mcp_traces.traces_of(mcp_report)
     else:
-        bash_report = bash_result_file.report_of(document, name=NAME)
+        bash_report = bash_result_file.load_report(document, name=NAME)
         name, traces = bash_result_file.file_stem(bash_report), bash_traces.traces_of(bash_report)
     lines = [format_trace_line(make_storable(trace)) for trace in traces]
     return ImportedRun(name[: bash_traces.LONGEST_ID], lines)

@@ -1,16 +1,23 @@
-"""The pictures of `docs/statistics.md`, drawn by the same code that draws runs.
+"""The charts of `docs/statistics.md`, drawn by the code that draws the charts of runs.
 
 `python -m tests.support.statistics_pictures` writes them.
 """
 
 from pathlib import Path
 
-from app.reporting.charts import Change, ItemChange, Reading, changes_chart, items_chart, kpi_trend
+from app.reporting.charts import (
+    ChangeBar,
+    ItemChange,
+    TrendPoint,
+    changes_chart,
+    items_chart,
+    trend_chart,
+)
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 
-# Passes of 37 tasks, night by night, with the interval of Wilson, and what is said of each.
-NIGHTS = [
+# Passed tasks of 37 per run, with Wilson's interval and the verdict.
+RUNS = [
     ("11-14", 32, 0.720, 0.941, None),
     ("11-15", 30, 0.658, 0.905, "INCONCLUSIVE"),
     ("11-16", 33, 0.753, 0.957, "INCONCLUSIVE"),
@@ -22,28 +29,28 @@ NIGHTS = [
 ]
 
 
-def pictures() -> dict[str, str]:
-    """Each picture by the name of its file."""
+def charts() -> dict[str, str]:
+    """Each chart by its file name."""
     return {
-        "trend.svg": kpi_trend("quality, eight nights of 37 tasks", _nights()),
-        "verdicts.svg": changes_chart("four changes, and what they are called", _verdicts()),
-        "items.svg": items_chart("40 items: ten fell, one rose", _items()),
+        "trend.svg": trend_chart("quality, eight runs of 37 tasks", _points()),
+        "verdicts.svg": changes_chart("four changes and their verdicts", _changes()),
+        "items.svg": items_chart("40 items: ten worse, one better", _items()),
     }
 
 
-def _nights() -> list[Reading]:
+def _points() -> list[TrendPoint]:
     return [
-        Reading(label, passed / 37, low, high, verdict)
-        for label, passed, low, high, verdict in NIGHTS
+        TrendPoint(label, passed / 37, low, high, verdict)
+        for label, passed, low, high, verdict in RUNS
     ]
 
 
-def _verdicts() -> list[Change]:
+def _changes() -> list[ChangeBar]:
     return [
-        Change("certainly worse", -0.16, -0.24, -0.08, 0.05, "REGRESSED"),
-        Change("certainly better", 0.14, 0.06, 0.22, 0.05, "IMPROVED"),
-        Change("certainly the same", 0.005, -0.03, 0.04, 0.05, "NO_EVIDENCE"),
-        Change("nobody can tell", -0.08, -0.22, 0.06, 0.05, "INCONCLUSIVE"),
+        ChangeBar("worse", -0.16, -0.24, -0.08, 0.05, "REGRESSED"),
+        ChangeBar("better", 0.14, 0.06, 0.22, 0.05, "IMPROVED"),
+        ChangeBar("unchanged", 0.005, -0.03, 0.04, 0.05, "NO_EVIDENCE"),
+        ChangeBar("unknown", -0.08, -0.22, 0.06, 0.05, "INCONCLUSIVE"),
     ]
 
 
@@ -54,5 +61,5 @@ def _items() -> list[ItemChange]:
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
-    for name, picture in pictures().items():
-        (FOLDER / name).write_text(picture, encoding="utf-8")
+    for name, chart in charts().items():
+        (FOLDER / name).write_text(chart, encoding="utf-8")

@@ -46,10 +46,10 @@ def read_report(path: Path) -> EvalReport:
 
 def parse_report(raw: bytes, *, name: str) -> EvalReport:
     """The run in the content of a file; `name` is the file in error messages."""
-    return report_of(parse_json_document(raw, name=name), name=name)
+    return load_report(parse_json_document(raw, name=name), name=name)
 
 
-def report_of(document: Any, *, name: str) -> EvalReport:
+def load_report(document: Any, *, name: str) -> EvalReport:
     """The run in a JSON document. Raises: InvalidResultFile."""
     return read_validated(
         lambda: _REPORT.validate_python(document), name=name, program=PROGRAM, hint=HINT
@@ -62,7 +62,7 @@ def json_report(report: EvalReport) -> str:
 
 
 def report_document(report: EvalReport) -> dict[str, Any]:
-    """The report as a JSON document with its summary and profile; `report_of` reads it back."""
+    """The report as a JSON document with its summary and profile; `load_report` reads it back."""
     summary = summarize(report)
     run_profile = profile(report, summary)
     return asdict(report) | {

@@ -92,16 +92,16 @@ def read_report(path: Path) -> McpReport:
     path = newest_of(path)
     raw = read_result_bytes(path)
     return read_validated(
-        lambda: _report_of_journal(raw) if is_journal(path) else _report_of(_parse(raw)),
+        lambda: _report_of_journal(raw) if is_journal(path) else _load_report(_parse(raw)),
         name=str(path),
         program=PROGRAM,
         hint=HINT,
     )
 
 
-def report_of(document: Any, *, name: str) -> McpReport:
+def load_report(document: Any, *, name: str) -> McpReport:
     """The run in a parsed document; `name` is the file in error messages. Raises: InvalidResultFile."""
-    return read_validated(lambda: _report_of(document), name=name, program=PROGRAM, hint=HINT)
+    return read_validated(lambda: _load_report(document), name=name, program=PROGRAM, hint=HINT)
 
 
 def is_report(document: Any) -> bool:
@@ -142,7 +142,7 @@ def _task_document(result: TaskResult) -> dict[str, Any]:
     }
 
 
-def _report_of(document: dict[str, Any]) -> McpReport:
+def _load_report(document: dict[str, Any]) -> McpReport:
     results = [
         {**task, "task": task["name"], "file": group["file"], "scenario": group["scenario"]}
         for group in document["results"]

@@ -31,7 +31,7 @@ def test_a_run_is_drawn_in_three_ways(service: Service, two_runs: list[JSON]) ->
     changes = service.send("GET", path, params={"against": base})
     assert "quality -0.225" in changes.text
     items = service.send("GET", path, params={"against": base, "metric": "ACCURACY"})
-    assert "40 items: 10 worse, 1 better, -0.225 in the mean" in items.text
+    assert "40 items: 10 worse, 1 better, mean -0.225" in items.text
 
 
 def test_what_cannot_be_drawn_is_refused(service: Service, two_runs: list[JSON]) -> None:

@@ -1,4 +1,4 @@
-"""Pictures that a strict policy shows, and that say in words what they show."""
+"""SVG charts: marks, scales, texts, and no markup from user texts."""
 
 import re
 from xml.etree import ElementTree as ET
@@ -8,91 +8,95 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.reporting.charts import (
-    MOST_BARS,
-    Change,
+    MAX_BARS,
+    ChangeBar,
     ItemChange,
-    Reading,
+    TrendPoint,
     changes_chart,
     items_chart,
-    kpi_trend,
+    trend_chart,
 )
-from tests.support.statistics_pictures import FOLDER, pictures
+from tests.support.statistics_pictures import FOLDER, charts
 
 SVG = "{http://www.w3.org/2000/svg}"
 NUMBERS = st.floats(-1e9, 1e9, allow_subnormal=False)
 
 
-def text_of(picture: str) -> str:
-    return " ".join(ET.fromstring(picture).itertext())
+def text_of(chart: str) -> str:
+    return " ".join(ET.fromstring(chart).itertext())
 
 
-@pytest.mark.parametrize("name", [*pictures()])
-def test_the_pictures_of_the_documentation_are_what_the_code_draws(name: str) -> None:
-    assert (FOLDER / name).read_text(encoding="utf-8") == pictures()[name], (
+@pytest.mark.parametrize("name", [*charts()])
+def test_documentation_charts__equal_what_the_code_draws(name: str) -> None:
+    assert (FOLDER / name).read_text(encoding="utf-8") == charts()[name], (
         "run `python -m tests.support.statistics_pictures`"
     )
 
 
-def test_a_trend_marks_the_verdict_of_each_run() -> None:
-    picture = kpi_trend(
+def test_trend_chart__marks_the_verdict_of_each_run() -> None:
+    chart = trend_chart(
         "quality",
         [
-            Reading("monday", 0.9, 0.8, 1.0, None),
-            Reading("tuesday", 0.5, 0.4, 0.6, "REGRESSED"),
-            Reading("wednesday", 0.9, None, None, "INVALID"),
+            TrendPoint("monday", 0.9, 0.8, 1.0, None),
+            TrendPoint("tuesday", 0.5, 0.4, 0.6, "REGRESSED"),
+            TrendPoint("wednesday", 0.9, None, None, "INVALID"),
         ],
         "points",
     )
-    assert "quality (points)" in text_of(picture)
-    assert "tuesday: 0.5, REGRESSED" in text_of(picture)
-    [line] = ET.fromstring(picture).iter(f"{SVG}polyline")
-    places = [point.split(",") for point in (line.get("points") or "").split()]
-    heights = [float(y) for _, y in places]
-    assert heights[0] == heights[2] < heights[1], "what is higher stands higher, and y goes down"
+    assert "quality (points)" in text_of(chart)
+    assert "tuesday: 0.5, REGRESSED" in text_of(chart)
+    [line] = ET.fromstring(chart).iter(f"{SVG}polyline")
+    points = [point.split(",") for point in (line.get("points") or "").split()]
+    heights = [float(y) for _, y in points]
+    assert heights[0] == heights[2] < heights[1], "larger values have smaller y coordinates"
 
 
-def test_line_and_band_of_a_trend_end_where_its_history_does() -> None:
-    nights = [Reading(str(n), 0.9, 0.8, 1.0, None, "old" if n < 3 else "new") for n in range(5)]
-    picture = ET.fromstring(kpi_trend("quality", nights))
-    lines = [(line.get("points") or "").split() for line in picture.iter(f"{SVG}polyline")]
-    assert [len(points) for points in lines] == [3, 2]
-    assert len([*picture.iter(f"{SVG}polygon")]) == 2
+def test_trend_chart__line_and_band_are_interrupted_between_fingerprints() -> None:
+    points = [TrendPoint(str(n), 0.9, 0.8, 1.0, None, "old" if n < 3 else "new") for n in range(5)]
+    svg = ET.fromstring(trend_chart("quality", points))
+    lines = [(line.get("points") or "").split() for line in svg.iter(f"{SVG}polyline")]
+    assert [len(line) for line in lines] == [3, 2]
+    assert len([*svg.iter(f"{SVG}polygon")]) == 2
 
 
-def test_changes_stand_right_of_zero_when_they_are_positive() -> None:
-    picture = changes_chart("all", [Change("a", 0.1, 0.05, 0.15, 0.02, "IMPROVED")])
+def test_changes_chart__positive_change_is_right_of_zero() -> None:
+    chart = changes_chart("all", [ChangeBar("a", 0.1, 0.05, 0.15, 0.02, "IMPROVED")])
     zero, bar = (
-        next(each for each in ET.fromstring(picture).iter(f"{SVG}line") if each.get(name) == value)
+        next(line for line in ET.fromstring(chart).iter(f"{SVG}line") if line.get(name) == value)
         for name, value in (("stroke", "#24292f"), ("stroke-width", "3"))
     )
     assert float(zero.get("x1", "nan")) < float(bar.get("x1", "nan")) < float(bar.get("x2", "nan"))
 
 
-def test_items_are_counted_and_many_are_thinned_out() -> None:
+def test_items_chart__counts_all_items_and_draws_a_selection() -> None:
     changes = [ItemChange(f"i-{n}", -1.0 if n < 500 else 0.0) for n in range(5000)]
-    picture = items_chart("items", changes)
-    assert "5000 items: 500 worse, 0 better, -0.1 in the mean" in text_of(picture)
-    bars = [each for each in ET.fromstring(picture).iter(f"{SVG}rect") if len(each)]
-    assert len(bars) == MOST_BARS
+    chart = items_chart("items", changes)
+    assert "5000 items: 500 worse, 0 better, mean -0.1" in text_of(chart)
+    bars = [rect for rect in ET.fromstring(chart).iter(f"{SVG}rect") if len(rect)]
+    assert len(bars) == MAX_BARS
     assert "500 worse" not in text_of(items_chart("items", changes, less_is_better=True))
 
 
-def test_nothing_is_a_picture_too() -> None:
-    for picture in (kpi_trend("q", []), changes_chart("q", []), items_chart("q", [])):
-        assert "nothing to show yet" in text_of(picture)
+def test_charts__without_data_say_so() -> None:
+    for chart in (trend_chart("q", []), changes_chart("q", []), items_chart("q", [])):
+        assert "no data yet" in text_of(chart)
 
 
 @given(st.lists(st.tuples(st.text(), NUMBERS), min_size=1, max_size=5))
-def test_any_names_and_numbers_give_a_picture_without_script_or_style(
-    found: list[tuple[str, float]],
+def test_charts__any_names_and_numbers_give_valid_svg_without_script_or_style(
+    values: list[tuple[str, float]],
 ) -> None:
-    drawn = (
-        kpi_trend(found[0][0], [Reading(name, at, at, at, None) for name, at in found]),
-        changes_chart("all", [Change(name, at, at, at, 0.0, "INVALID") for name, at in found]),
-        items_chart("all", [ItemChange(name, at) for name, at in found]),
+    drawn_charts = (
+        trend_chart(
+            values[0][0], [TrendPoint(name, value, value, value, None) for name, value in values]
+        ),
+        changes_chart(
+            "all", [ChangeBar(name, value, value, value, 0.0, "INVALID") for name, value in values]
+        ),
+        items_chart("all", [ItemChange(name, value) for name, value in values]),
     )
-    for picture in drawn:
-        tags = {each.tag for each in ET.fromstring(picture).iter()}
+    for chart in drawn_charts:
+        tags = {element.tag for element in ET.fromstring(chart).iter()}
         allowed = ("svg", "title", "desc", "rect", "text", "line", "polyline", "polygon")
         assert tags <= {f"{SVG}{tag}" for tag in allowed}
-        assert not re.search(r"\b(nan|inf)\b", re.sub(">[^<]*<", "><", picture))
+        assert not re.search(r"\b(nan|inf)\b", re.sub(">[^<]*<", "><", chart))
