@@ -1,7 +1,7 @@
-"""`make bench`: every ratio that the project promises, beside its peer, on this machine now.
+"""`make bench`: measures every performance goal of the project on this machine.
 
-`python -m benchmarks storage formula` measures only those groups, and `python -m benchmarks
-collecting` one that takes long and is left out otherwise.
+`python -m benchmarks storage formula` measures only these groups. `collection` takes long and runs
+only if it is named.
 """
 
 import sys
@@ -11,7 +11,7 @@ from benchmarks import (
     api,
     bash_eval,
     cli,
-    collecting,
+    collection,
     formula,
     langfuse,
     mcp,
@@ -23,7 +23,7 @@ from benchmarks import (
     storage,
     takeover,
 )
-from benchmarks.rows import BenchRow
+from benchmarks.result_rows import BenchRow
 
 GROUPS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "metrics": metrics.measure,
@@ -40,24 +40,26 @@ GROUPS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "mcp": mcp.measure,
     "api": api.measure,
 }
-ONLY_BY_NAME: dict[str, Callable[[], Iterator[BenchRow]]] = {"collecting": collecting.measure}
+ONLY_BY_NAME: dict[str, Callable[[], Iterator[BenchRow]]] = {"collection": collection.measure}
 
 
 def main(names: list[str]) -> None:
     known_groups = GROUPS | ONLY_BY_NAME
     unknown = set(names) - set(known_groups)
     if unknown:
-        raise SystemExit(f"no group {', '.join(sorted(unknown))}; known: {', '.join(known_groups)}")
+        raise SystemExit(
+            f"unknown groups: {', '.join(sorted(unknown))}; known: {', '.join(known_groups)}"
+        )
     print(f"{'row':<16}{'ratio':>9}  {'goal':<7} what was measured")
-    missed = 0
+    missed_count = 0
     for name in names or GROUPS:
         for row in known_groups[name]():
-            missed += not row.holds
-            verdict = "holds" if row.holds else "MISSED"
+            missed_count += not row.holds
+            verdict = "met" if row.holds else "MISSED"
             print(
                 f"{row.name:<16}{row.ratio:>9.2f}  {verdict:<7} {row.goal}: {row.note}", flush=True
             )
-    print(f"\n{missed} goals missed" if missed else "\nevery goal holds")
+    print(f"\n{missed_count} goals missed" if missed_count else "\nall goals met")
 
 
 if __name__ == "__main__":

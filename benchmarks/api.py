@@ -49,7 +49,7 @@ from app.core.resources import Resources
 from app.results.models import BenchmarkRun
 from app.runs.router import run_view
 from app.runs.schemas import RunView
-from benchmarks.rows import BenchRow, interleave
+from benchmarks.result_rows import BenchRow, interleave
 from tests.support.postgres import cluster, drop_database, make_database
 
 A1_GOAL, A2_GOAL = 1.3, 1.5

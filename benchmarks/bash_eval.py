@@ -12,7 +12,7 @@ from app.harness.bash.sandbox import Sandbox
 from app.harness.bash.types import EvalResult
 from app.harness.budget import Budget
 from app.llm.scripted import Script, ScriptedLlm
-from benchmarks.rows import BenchRow
+from benchmarks.result_rows import BenchRow
 from tests.support.bash_eval import DATA, RECORDINGS, task
 
 REPLAY_GOAL_SECONDS = 2.0

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from benchmarks.rows import BenchRow, interleave
+from benchmarks.result_rows import BenchRow, interleave
 
 
 class Call(NamedTuple):

@@ -1,4 +1,4 @@
-"""The API in this process, a database of its own, and workers in processes of theirs."""
+"""A deployment for benchmarks: the API in this process, an own database, worker processes."""
 
 import base64
 import secrets

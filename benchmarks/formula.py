@@ -10,7 +10,7 @@ import asteval
 import simpleeval
 
 from app.formula import Reference, compile_formula
-from benchmarks.rows import BenchRow, interleave
+from benchmarks.result_rows import BenchRow, interleave
 
 ROUNDS = 200_000
 PEER_ROUNDS = 5_000

@@ -31,7 +31,7 @@ from app.core.http.network_policy import PRIVATE_SERVERS
 from app.core.resources import Resources
 from app.plugins import load_plugins
 from app.traces.registry import TRACE_SOURCES, TraceQuery
-from benchmarks.rows import BenchRow, interleave
+from benchmarks.result_rows import BenchRow, interleave
 from tests.support.langfuse.builder import StandIn
 from tests.support.langfuse.generated import ScorePlan
 from tests.support.langfuse.server import Server

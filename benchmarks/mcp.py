@@ -20,7 +20,7 @@ from app.harness.mcp.run import run_plan
 from app.harness.mcp.types import AttemptEnded, Event
 from app.harness.results import AttemptOutcome
 from app.llm.conversation import Llm, Turn
-from benchmarks.rows import BenchRow
+from benchmarks.result_rows import BenchRow
 from tests.support.mcp_bench import Request, ScriptedModel, calls, direct_task, harness_task, says
 from tests.support.mcp_servers import FAULTS, faults
 

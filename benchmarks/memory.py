@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import httpx
 
-from benchmarks.rows import BenchRow
+from benchmarks.result_rows import BenchRow
 from benchmarks.traces import long_pair
 
 FEW, MANY = 2_000, 100_000

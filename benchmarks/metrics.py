@@ -18,7 +18,7 @@ from app.metrics.engine import measure as measure_trace
 from app.metrics.registry import default_refs, load_metrics, providers_for
 from app.metrics.types import MetricProvider, MetricRef
 from app.traces.types import Trace
-from benchmarks.rows import BenchRow, interleave
+from benchmarks.result_rows import BenchRow, interleave
 
 REAL_PAIRS: Final = Path(__file__).resolve().parents[2] / "shared/data/mosaico/traces.jsonl"
 ROUGES: Final = ("ROUGE", "ROUGE_1", "ROUGE_2")

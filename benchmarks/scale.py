@@ -10,7 +10,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from benchmarks.deployment import deployment_with_workers
-from benchmarks.rows import BenchRow
+from benchmarks.result_rows import BenchRow
 from benchmarks.traces import long_pair
 from tests.support.deployment import Deployment
 from tests.support.processes import Program

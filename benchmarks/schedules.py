@@ -22,7 +22,7 @@ from sqlalchemy import text
 from app.core.db import Database
 from app.core.migrations import upgrade
 from app.schedules.ticker import Ticker
-from benchmarks.rows import BenchRow
+from benchmarks.result_rows import BenchRow
 from tests.support.postgres import cluster, drop_database, make_database
 
 SCHEDULES = 10_000

@@ -20,7 +20,7 @@ from app.statistics.paired_change import compare_resampled
 from app.statistics.resampling import RESAMPLES, Draws, draw_items, resampled_statistic
 from app.statistics.trials import FloatArray
 from app.statistics.verdict import ChangeVerdict, Side, VerdictRule
-from benchmarks.rows import BenchRow, interleave
+from benchmarks.result_rows import BenchRow, interleave
 
 ITEMS, TRIALS, KPIS = 1000, 5, 20
 ROUNDS = 3

@@ -16,7 +16,7 @@ from app.core.migrations import upgrade
 from app.metrics.types import TraceMeasurements
 from app.runs.leases import acquire_shard
 from app.runs.shards import SHARD_TRACES, store_shard
-from benchmarks.rows import BenchRow, interleave
+from benchmarks.result_rows import BenchRow, interleave
 from tests.support.postgres import cluster, drop_database, make_database
 
 METRICS = ("ROUGE", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE")

@@ -6,7 +6,7 @@ A new worker is started at the moment of the kill; undisturbed, the run takes ab
 from collections.abc import Iterator
 
 from benchmarks.deployment import deployment_with_workers
-from benchmarks.rows import BenchRow
+from benchmarks.result_rows import BenchRow
 from tests.support.kills import STEPS, kill_in, run_undisturbed
 
 GOAL_S = 15.0

@@ -1,8 +1,8 @@
-"""`make demo`: two benchmark runs, from traces to an alert that somebody is told of.
+"""`make demo`: two benchmark runs, from traces to an alert and its notification.
 
-Starts the service on the usual data folder, registers an agent, a benchmark and an alert rule,
-uploads the recorded traces of two nights, runs the benchmark on each, and prints what changed and
-who was told. Everything it made stays, so that `make serve` shows it.
+Starts the service on the default data directory, creates an agent, a benchmark and an alert rule,
+uploads two files of recorded traces, runs the benchmark on each, and prints the comparison and the
+alert. All of it stays stored, so that `make serve` shows it.
 """
 
 import socket
@@ -20,9 +20,9 @@ STOPS_WITHIN_S = 30.0
 
 def main() -> None:
     settings = load_settings()
-    if _is_taken(settings.port):
+    if _port_is_in_use(settings.port):
         fail(
-            f"port {settings.port} is in use: stop what runs there, or choose another:"
+            f"port {settings.port} is in use; stop the program that uses it, or choose another port:"
             " MOSAICO_PORT=8090 make demo"
         )
     with _service() as base_url, closing(Api(base_url, _admin_key(settings))) as api:
@@ -30,22 +30,22 @@ def main() -> None:
         _print_next_steps(settings, base_url, show(api))
 
 
-def _print_next_steps(settings: Settings, base_url: str, night: DemoRun) -> None:
+def _print_next_steps(settings: Settings, base_url: str, demo_run: DemoRun) -> None:
     key = "as set in MOSAICO_ADMIN_KEY" if settings.admin_key else settings.data_dir / "admin.key"
     print(
         f"""
-Look around, on the same data:
+Next steps, on the same data:
   make serve            start the service again
   Swagger UI            {base_url}/swagger-ui.html
   admin key             {key}   (for Authorize)
-  this run, by trace    GET {night.run["results"]}
-  its alert             GET /api/v1/alerts?runId={night.run["id"]}"""
+  results by trace      GET {demo_run.run["results"]}
+  alert of this run     GET /api/v1/alerts?runId={demo_run.run["id"]}"""
     )
 
 
 @contextmanager
 def _service() -> Iterator[str]:
-    """The service as `make serve` starts it; stopped, and waited for, at the end."""
+    """Start the service as `make serve` does; stop it and wait for its end."""
     process = subprocess.Popen(
         [sys.executable, "-m", "app.cli", "serve"], stderr=subprocess.PIPE, text=True
     )
@@ -57,13 +57,13 @@ def _service() -> Iterator[str]:
 
 
 def _wait_for_address(process: "subprocess.Popen[str]") -> str:
-    """The line with the address is the service's word that it is ready."""
+    """Wait for the line with the address, which means that the service is ready."""
     assert process.stderr is not None
     output_lines = []
     for line in process.stderr:
         output_lines.append(line)
         if line.startswith("MOSAICO runs at "):
-            # What it says later must not fill the pipe.
+            # Keep reading: a full pipe would block the service.
             threading.Thread(target=process.stderr.read, daemon=True).start()
             return line.removeprefix("MOSAICO runs at ").strip()
     fail("the service did not start:\n" + "".join(output_lines))
@@ -76,7 +76,7 @@ def _admin_key(settings: Settings) -> str:
     return (settings.data_dir / "admin.key").read_text().strip()
 
 
-def _is_taken(port: int) -> bool:
+def _port_is_in_use(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,4 +1,4 @@
-"""A small agent that answers customers' questions from a handbook, and the traces it leaves.
+"""A small agent that answers customers' questions from a handbook, and records traces.
 
 The agent plans, searches the handbook (BM25), reads the best sections, sometimes calculates, and
 answers with the sentences that fit the question best. It is a real program that makes real
@@ -57,10 +57,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerPlan:
-    """What the agent wants to do, judged by the wording of the question alone.
+    """The agent's plan, derived from the wording of the question alone.
 
-    `asked` is the last sentence of the question, `wanted` how many sentences to quote, `quantities`
-    what a price must be multiplied by, and `cue` a pattern that a fitting sentence should match.
+    `request` is the last sentence of the question, `sentence_count` the number of sentences to
+    quote, `quantities` the factors of a price, and `cue` a pattern of matching sentences.
     """
 
     question: str
@@ -71,7 +71,7 @@ class AnswerPlan:
 
 
 def plan(question: str) -> AnswerPlan:
-    """Decide how a question is to be answered."""
+    """Plan the answer to a question."""
     request = re.split(r"(?<=[.!?]) ", question)[-1]
     is_sum = re.search(r"\b(?:altogether|in total)\b", request)
     return AnswerPlan(
@@ -91,7 +91,7 @@ def _cue(request: str) -> str:
 
 
 class Quote(NamedTuple):
-    """A sentence of a section, and how well it fits the question."""
+    """A sentence of a section, and its match score for the question."""
 
     fit: float
     sentence: str
@@ -99,9 +99,9 @@ class Quote(NamedTuple):
 
 
 def read_quotes(tools: Toolbox, planned: AnswerPlan) -> list[Quote]:
-    """The sentences of the sections found, the best fitting first.
+    """The sentences of the sections found, best match first.
 
-    Raises `AgentError` when nothing is found or nothing that was found can be read.
+    Raises `AgentError` if no section is found or readable.
     """
     hits = tools.search(planned.question)
     quotes = [
@@ -127,7 +127,7 @@ def _fit(sentence: str, hit: SearchHit, planned: AnswerPlan, index: Index) -> fl
 
 
 class Answer(NamedTuple):
-    """What the agent says, and the sections it says it from."""
+    """The answer text, and the sections it is quoted from."""
 
     text: str
     sections: list[Section]
@@ -175,9 +175,9 @@ def groundedness(agent_answer: Answer, library: Library) -> float:
 
 
 def trace(
-    question: Question, *, night: str, tools: Toolbox, setting: AgentSetting
+    question: Question, *, run_name: str, tools: Toolbox, setting: AgentSetting
 ) -> dict[str, Any]:
-    """Ask the agent one question and give the line that the service reads."""
+    """Ask the agent one question; returns the trace in the upload format of the service."""
     outcome, error, text, scores = "scored", None, None, {}
     try:
         agent_answer = answer(tools, question.question, setting)
@@ -185,15 +185,15 @@ def trace(
             agent_answer.text,
             {"Groundedness": groundedness(agent_answer, tools.library)},
         )
-    except AgentTimeout as late:
-        outcome, error = "timeout", str(late)
+    except AgentTimeout as timeout:
+        outcome, error = "timeout", str(timeout)
     except AgentError as failure:
         outcome, error = "agent_error", str(failure)
-    except SearchHostDown as away:
-        outcome, error = "infra_error", str(away)
+    except SearchHostDown as outage:
+        outcome, error = "infra_error", str(outage)
     read, written = len(words(question.question)) + tools.words_read, len(words(text or ""))
     return {
-        "traceId": f"{night}-{question.id}",
+        "traceId": f"{run_name}-{question.id}",
         "itemId": question.id,
         "trial": 0,
         "input": question.question,
@@ -227,19 +227,19 @@ def read_questions(path: Path) -> list[Question]:
     ]
 
 
-def record(questions: Sequence[Question], setting: AgentSetting, *, night: str) -> str:
-    """The traces of one night as NDJSON, one line per question."""
+def record(questions: Sequence[Question], setting: AgentSetting, *, run_name: str) -> str:
+    """The traces of one run as NDJSON, one line per question."""
     library = build_library(read_handbook(HANDBOOK), setting)
     lines = []
     for position, question in enumerate(questions):
-        tools = Toolbox(library, setting, host_away=position in setting.away)
-        line = trace(question, night=night, tools=tools, setting=setting)
+        tools = Toolbox(library, setting, search_host_down=position in setting.search_down)
+        line = trace(question, run_name=run_name, tools=tools, setting=setting)
         lines.append(json.dumps(line, ensure_ascii=False))
     return "".join(f"{line}\n" for line in lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Record one night; trace ids begin with the name of the file written."""
+    """Record one run; trace IDs begin with the name of the output file."""
     parser = argparse.ArgumentParser(prog="python -m demo.agent", description=main.__doc__)
     parser.add_argument("--questions", type=Path, required=True, help="NDJSON file of questions")
     parser.add_argument("--setting", choices=sorted(SETTINGS), default="good")
@@ -248,7 +248,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not options.questions.is_file():
         parser.error(f"{options.questions} is not a file; name one, like demo/questions.jsonl")
     questions = read_questions(options.questions)
-    traces = record(questions, SETTINGS[options.setting], night=options.out.stem)
+    traces = record(questions, SETTINGS[options.setting], run_name=options.out.stem)
     options.out.write_text(traces, encoding="utf-8", newline="\n")
     print(f"{len(questions)} traces written to {options.out}")
 

@@ -1,4 +1,4 @@
-"""Somebody's program that takes webhooks of the service, and checks that they are signed by it."""
+"""A webhook receiver: accepts webhooks of the service and verifies their signatures."""
 
 import base64
 import hashlib
@@ -18,7 +18,7 @@ ARRIVES_WITHIN_S = 60.0
 
 
 class ReceivedWebhook(NamedTuple):
-    """A call as it came: nobody has said yet from whom it is."""
+    """A received request whose signature is not verified yet."""
 
     headers: Mapping[str, str]
     body: bytes
@@ -32,56 +32,56 @@ class ReceivedWebhook(NamedTuple):
 
 
 class Receiver:
-    """The address that calls go to, and the calls that came."""
+    """The URL of the receiver, and a queue of received webhooks."""
 
-    def __init__(self, url: str, came: "queue.Queue[ReceivedWebhook]") -> None:
+    def __init__(self, url: str, received: "queue.Queue[ReceivedWebhook]") -> None:
         self.url = url
-        self._came = came
+        self._received = received
 
     def next_call(self, within_s: float = ARRIVES_WITHIN_S) -> ReceivedWebhook | None:
-        """The oldest call that nobody has asked for yet; None when none comes in time."""
+        """The oldest unread webhook; None if none arrives in time."""
         try:
-            return self._came.get(timeout=within_s)
+            return self._received.get(timeout=within_s)
         except queue.Empty:
             return None
 
 
 @contextmanager
 def receiving() -> Iterator[Receiver]:
-    """A receiver on a free port of this machine, until the block ends."""
-    came: queue.Queue[ReceivedWebhook] = queue.Queue()
+    """Run a receiver on a free local port until the block ends."""
+    received: queue.Queue[ReceivedWebhook] = queue.Queue()
 
-    class Takes(BaseHTTPRequestHandler):
+    class WebhookHandler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             length = min(int(self.headers.get("content-length", "0")), MAX_BYTES)
             headers = {name.lower(): value for name, value in self.headers.items()}
-            came.put(ReceivedWebhook(headers, self.rfile.read(length)))
+            received.put(ReceivedWebhook(headers, self.rfile.read(length)))
             self.send_response(204)
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """The demo tells what came."""
+            """No request log: the demo prints the webhook itself."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Takes) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), WebhookHandler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
-            yield Receiver(f"http://127.0.0.1:{server.server_port}/mosaico", came)
+            yield Receiver(f"http://127.0.0.1:{server.server_port}/mosaico", received)
         finally:
             server.shutdown()
             thread.join()
 
 
 def is_signed(secret: str, call: ReceivedWebhook) -> bool:
-    """Whether a call is from whoever has the secret, and of the last five minutes.
+    """Whether a webhook was signed with the secret in the last five minutes.
 
     Source: Standard Webhooks 1.0.
     """
-    at = call.headers.get("webhook-timestamp", "")
-    if not at.isdecimal() or abs(time.time() - int(at)) > MAX_AGE_S:
+    timestamp = call.headers.get("webhook-timestamp", "")
+    if not timestamp.isdecimal() or abs(time.time() - int(timestamp)) > MAX_AGE_S:
         return False
     key = base64.b64decode(secret.removeprefix("whsec_"))
-    digest = hmac.digest(key, f"{call.id}.{at}.".encode() + call.body, hashlib.sha256)
+    digest = hmac.digest(key, f"{call.id}.{timestamp}.".encode() + call.body, hashlib.sha256)
     expected = "v1," + base64.b64encode(digest).decode()
-    offered = call.headers.get("webhook-signature", "").split(" ")
-    return any(hmac.compare_digest(expected, signature) for signature in offered)
+    signatures = call.headers.get("webhook-signature", "").split(" ")
+    return any(hmac.compare_digest(expected, signature) for signature in signatures)

@@ -1,4 +1,4 @@
-"""The handbook in sections, its words, and BM25 over them."""
+"""Sections of the handbook, tokenization, and BM25 search."""
 
 import math
 import re
@@ -83,14 +83,14 @@ def _without_ending(word: str) -> str:
 
 
 class SearchHit(NamedTuple):
-    """A document found, and its BM25 score."""
+    """A matching document and its BM25 score."""
 
     position: int
     score: float
 
 
 class SearchResult(NamedTuple):
-    """What a search brought, and how many postings it had to visit."""
+    """The hits of a search, and the number of postings it visited."""
 
     hits: list[SearchHit]
     postings: int

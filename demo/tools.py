@@ -1,4 +1,4 @@
-"""The tools of the agent: search and read the handbook, calculate, and what each call takes."""
+"""The tools of the agent (search, read, calculate), with modelled latencies."""
 
 import ast
 import operator
@@ -27,7 +27,7 @@ class AgentError(Exception):
 
 
 class AgentTimeout(AgentError):
-    """The question took longer than the agent may work on one; see the failed tool calls."""
+    """The question exceeded the time limit; see the failed tool calls."""
 
 
 class SearchHostDown(Exception):
@@ -40,11 +40,11 @@ class CalculationError(AgentError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSetting:
-    """How the agent is run on one night; `degraded` is what a hasty release made of `good`.
+    """The configuration of the agent in one run; `degraded` is `good` after a hasty release.
 
-    `indexed_words` cuts each section in the index, `index_retired` sweeps the retired edition into
-    it, `sentences` limits an answer, `moved` names files whose sections can no longer be read, and
-    `away` holds the positions of questions that meet a restart of the search host.
+    `indexed_words` truncates each section in the index, `index_retired` adds the retired edition,
+    `sentences` limits an answer, `moved_files` are files whose sections are unreadable, and
+    `search_down` is the range of questions during which the search host restarts.
     """
 
     index_retired: bool = False
@@ -52,7 +52,7 @@ class AgentSetting:
     sentences: int = 2
     search_ms_per_posting: int = 1
     moved_files: frozenset[str] = frozenset()
-    away: range = range(0)
+    search_down: range = range(0)
 
 
 SETTINGS: Mapping[str, AgentSetting] = {
@@ -63,7 +63,7 @@ SETTINGS: Mapping[str, AgentSetting] = {
         sentences=1,
         search_ms_per_posting=4,
         moved_files=frozenset({"trouble"}),
-        away=range(151, 153),
+        search_down=range(151, 153),
     ),
 }
 
@@ -103,7 +103,7 @@ def _value(node: ast.expr) -> Decimal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """What the agent can look up: the sections as indexed, and the current handbook."""
+    """The agent's knowledge: the indexed sections, and the current handbook."""
 
     indexed: Sequence[Section]
     index: Index
@@ -111,7 +111,7 @@ class Library:
 
 
 def build_library(sections: Iterable[Section], setting: AgentSetting) -> Library:
-    """Index the sections as the setting wants it."""
+    """Index the sections according to the setting."""
     all_sections = list(sections)
     indexed = [
         replace(section, text=_cut(section.text, setting))
@@ -140,26 +140,28 @@ class RecordedToolCall:
 
 
 class Toolbox:
-    """The tools of the agent at work on one question: what they did, and what that took."""
+    """The tools for one question, with a record of the calls and their modelled latency."""
 
-    def __init__(self, library: Library, setting: AgentSetting, *, host_away: bool = False) -> None:
+    def __init__(
+        self, library: Library, setting: AgentSetting, *, search_host_down: bool = False
+    ) -> None:
         self.library = library
         self.calls: list[RecordedToolCall] = []
         self.elapsed_ms = PLAN_MS
         self.words_read = 0
         self._setting = setting
-        self._host_away = host_away
+        self._search_host_down = search_host_down
 
     def search(self, query: str) -> list[SearchHit]:
         """The sections of the handbook nearest to a query."""
         arguments = {"query": query, "limit": SECTIONS_READ}
-        if self._host_away:
-            self._note("search", arguments, ok=False, latency_ms=REFUSED_MS)
+        if self._search_host_down:
+            self._record("search", arguments, ok=False, latency_ms=REFUSED_MS)
             raise SearchHostDown("the search host refused the connection; repeat when it is back")
         hits, postings = self.library.index.search(query, limit=SECTIONS_READ)
         self.words_read += sum(len(words(self._section(hit).heading)) for hit in hits)
-        took = SEARCH_MS + postings * self._setting.search_ms_per_posting
-        self._note("search", arguments, ok=True, latency_ms=took)
+        latency_ms = SEARCH_MS + postings * self._setting.search_ms_per_posting
+        self._record("search", arguments, ok=True, latency_ms=latency_ms)
         return hits
 
     def read(self, hit: SearchHit) -> Section | None:
@@ -167,29 +169,31 @@ class Toolbox:
         section = self._section(hit)
         if section.file not in self._setting.moved_files:
             self.words_read += len(words(section.text))
-            took = READ_MS + READ_MS_PER_WORD * len(words(section.text))
-            self._note("read", {"section": section.key}, ok=True, latency_ms=took)
+            latency_ms = READ_MS + READ_MS_PER_WORD * len(words(section.text))
+            self._record("read", {"section": section.key}, ok=True, latency_ms=latency_ms)
             return section
         for wait in READ_WAITS_MS:
             self.elapsed_ms += wait
-            self._note("read", {"section": section.key}, ok=False, latency_ms=FAILED_READ_MS)
+            self._record("read", {"section": section.key}, ok=False, latency_ms=FAILED_READ_MS)
         return None
 
     def calculate(self, expression: str) -> Decimal:
         """The value of an expression."""
         value = calculate(expression)
-        self._note("calculate", {"expression": expression}, ok=True, latency_ms=CALCULATE_MS)
+        self._record("calculate", {"expression": expression}, ok=True, latency_ms=CALCULATE_MS)
         return value
 
     def write(self, text: str) -> str:
-        """Spend the time that writing an answer takes."""
+        """Return the text; adds the latency of writing it."""
         self.elapsed_ms += WRITE_MS_PER_WORD * len(words(text))
         return text
 
     def _section(self, hit: SearchHit) -> Section:
         return self.library.indexed[hit.position]
 
-    def _note(self, name: str, arguments: Mapping[str, Any], *, ok: bool, latency_ms: int) -> None:
+    def _record(
+        self, name: str, arguments: Mapping[str, Any], *, ok: bool, latency_ms: int
+    ) -> None:
         self.calls.append(
             RecordedToolCall(name=name, arguments=arguments, ok=ok, latency_ms=latency_ms)
         )

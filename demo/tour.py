@@ -1,4 +1,4 @@
-"""What the demo shows, over HTTP as a user would do it: two nights, what changed, who was told."""
+"""The demo over HTTP, as a user would do it: two runs, their comparison, and the alert."""
 
 import json
 import time
@@ -11,7 +11,7 @@ import httpx
 from demo.receiver import Receiver, is_signed, receiving
 
 HERE = Path(__file__).parent
-RUN_NAMES = ("night-1", "night-2")
+RUN_NAMES = ("run-1", "run-2")
 DATASET = "pelican-handbook"
 AGENT = {
     "id": "demo-agent",
@@ -42,7 +42,7 @@ BENCHMARK = {
         },
     ],
 }  # fmt: skip
-# The first good night ends what fires, so that a demo which is repeated tells the same again.
+# The first good run resolves the alert, so that a repeated demo shows the same result.
 RULE = {
     "id": "demo-rule",
     "name": "answer quality falls",
@@ -58,7 +58,7 @@ ONLY_INBOX: dict[str, Any] = {"channels": ["IN_APP"], "recipients": []}
 
 
 class DemoRun(NamedTuple):
-    """A run and what it found, by name."""
+    """A run, and its metrics and KPIs by name."""
 
     run: dict[str, Any]
     metrics: dict[str, Any]
@@ -66,7 +66,7 @@ class DemoRun(NamedTuple):
 
 
 class Api:
-    """The service as the demo uses it."""
+    """A client for the requests of the demo."""
 
     def __init__(self, base_url: str, key: str) -> None:
         self._client = httpx.Client(
@@ -89,16 +89,16 @@ class Api:
         return _document(self._client.patch(path, json=body))
 
     def put(self, collection: str, body: dict[str, Any]) -> None:
-        """Create it, or write it again when an earlier demo did."""
+        """Create a resource, or replace it if an earlier demo created it."""
         response = self._client.post(collection, json=body)
         if response.status_code == httpx.codes.CONFLICT:
             fields = {name: value for name, value in body.items() if name != "id"}
             response = self._client.put(f"{collection}/{body['id']}", json=fields)
         _document(response)
 
-    def upload(self, night: str) -> dict[str, Any]:
-        path = HERE / "traces" / f"{night}.jsonl"
-        parameters = {"name": DATASET, "runName": night, "replace": "true"}
+    def upload(self, run_name: str) -> dict[str, Any]:
+        path = HERE / "traces" / f"{run_name}.jsonl"
+        parameters = {"name": DATASET, "runName": run_name, "replace": "true"}
         response = self._client.post(
             "/local-datasets",
             params=parameters,
@@ -108,7 +108,7 @@ class Api:
         return _document(response)
 
     def follow(self, run_id: str) -> Iterator[dict[str, Any]]:
-        """The run whenever it changes, until it has ended."""
+        """Yield the run after every change until it has ended."""
         with self._client.stream("GET", f"/benchmark-runs/{run_id}/events", timeout=300) as events:
             for line in events.iter_lines():
                 if line.startswith("data: "):
@@ -116,36 +116,36 @@ class Api:
 
 
 def show(api: Api) -> DemoRun:
-    """Run the benchmark on both nights, and tell what changed and who heard of it; the last night.
+    """Run the benchmark on both trace files, print the comparison and the alert; returns run 2.
 
-    The rule tells the inbox alone afterwards: the receiver ends with the demo.
+    Afterwards the alert rule notifies the inbox only, because the receiver ends with the demo.
     """
     api.put("/agents", AGENT)
     api.put("/benchmarks", BENCHMARK)
     with receiving() as receiver:
         api.put("/alert-configs", {**RULE, "channels": ["WEBHOOK"], "recipients": [receiver.url]})
-        secret = _secret_for(api, receiver)
-        nights = [_run(api, night) for night in RUN_NAMES]
-        _print_comparison(*nights)
-        _print_alert(api, nights[-1], receiver, secret)
+        secret = _create_secret(api, receiver)
+        runs = [_run(api, run_name) for run_name in RUN_NAMES]
+        _print_comparison(*runs)
+        _print_alert(api, runs[-1], receiver, secret)
         api.patch(f"/alert-configs/{RULE['id']}", ONLY_INBOX)
-    return nights[-1]
+    return runs[-1]
 
 
-def _secret_for(api: Api, receiver: Receiver) -> str:
+def _create_secret(api: Api, receiver: Receiver) -> str:
     endpoint = api.post("/endpoints", {"channel": "WEBHOOK", "recipient": receiver.url})
     return str(api.post(f"/endpoints/{endpoint['id']}/secret", {})["secret"])
 
 
-def _run(api: Api, night: str) -> DemoRun:
-    uploaded = api.upload(night)
-    print(f"{night}: {uploaded['traceCount']} traces uploaded")
+def _run(api: Api, run_name: str) -> DemoRun:
+    uploaded = api.upload(run_name)
+    print(f"{run_name}: {uploaded['traceCount']} traces uploaded")
     run = api.post(
         "/benchmark-runs",
-        {"benchmarkId": BENCHMARK["id"], "agentId": AGENT["id"], "runName": night},
+        {"benchmarkId": BENCHMARK["id"], "agentId": AGENT["id"], "runName": run_name},
     )
     started = time.monotonic()
-    for run in api.follow(run["id"]):  # noqa: B020 - the run as it is by then
+    for run in api.follow(run["id"]):  # noqa: B020 - each event is a newer state of the run
         total = run["tracesTotal"] or uploaded["traceCount"]
         elapsed = time.monotonic() - started
         print(f"  {elapsed:5.1f} s  {run['status']:<9}  {run['tracesProcessed']:>4}/{total} traces")
@@ -170,7 +170,7 @@ def _print_comparison(first: DemoRun, second: DemoRun) -> None:
     quality = second.kpis["answer quality"]
     if quality["withinThresholds"] is False:
         print(
-            f"\n{RUN_NAMES[1]} got worse: answer quality {quality['value']:.3f} is below"
+            f"\n{RUN_NAMES[1]} regressed: answer quality {quality['value']:.3f} is below"
             f" its threshold of {LOWEST_QUALITY}."
         )
 
@@ -188,33 +188,33 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def _print_alert(api: Api, night: DemoRun, receiver: Receiver, secret: str) -> None:
-    """The alert of a night: its rule's state, the inbox, and the call that the receiver got."""
+def _print_alert(api: Api, demo_run: DemoRun, receiver: Receiver, secret: str) -> None:
+    """Print the alert of a run: state of its rule, inbox message, and received webhook."""
     [state] = api.get(f"/alert-configs/{RULE['id']}")["states"]
-    alerts = api.get("/alerts", runId=night.run["id"], state="FIRING")["items"]
+    alerts = api.get("/alerts", runId=demo_run.run["id"], state="FIRING")["items"]
     if not alerts:
-        fail(f"the rule {RULE['name']!r} did not fire: it is {state['state']}")
+        fail(f"the alert rule {RULE['name']!r} did not fire; its state is {state['state']}")
     [alert] = alerts
     message = api.get(f"/notifications/{alert['notificationId']}")
     unread = "unread" if message["readAt"] is None else "read"
     trace = alert["contributingTraces"][0]
     print(
         f"""
-The rule "{alert["name"]}" is {state["state"]} since {night.run["runName"]}:
+Alert rule "{alert["name"]}" is {state["state"]} since {demo_run.run["runName"]}:
   {alert["explanation"]}
   worst trace   {trace["traceId"]}: {trace["metric"]} {_number(trace["before"])} ▼ {_number(trace["value"])}
   inbox         {message["severity"]}, {unread}: {message["title"]}
-  webhook       {_received(api, receiver, secret, message["id"])}"""
+  webhook       {_describe_webhook(api, receiver, secret, message["id"])}"""
     )
 
 
-def _received(api: Api, receiver: Receiver, secret: str, notification_id: str) -> str:
-    """What became of the webhook with the id of a message; earlier ones of this demo are passed."""
+def _describe_webhook(api: Api, receiver: Receiver, secret: str, notification_id: str) -> str:
+    """Wait for the webhook of a message and verify it; webhooks of other messages are skipped."""
     while (call := receiver.next_call()) is not None:
         if not is_signed(secret, call):
             fail(f"the webhook {call.id} is not signed with the secret of its endpoint")
         if call.id == notification_id:
-            return f'"{call.document()["type"]}" came to {receiver.url}; its signature is right'
+            return f'"{call.document()["type"]}" was received at {receiver.url}; its signature is valid'
     [delivery] = api.get("/deliveries", notificationId=notification_id)["items"]
     fail(f"the webhook did not arrive ({delivery['status']}): {delivery['detail']}")
     raise AssertionError

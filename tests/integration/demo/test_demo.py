@@ -1,4 +1,4 @@
-"""The demo, as far as it speaks to a service: the second night is told of, and it arrives."""
+"""The demo, as far as it speaks to a service: the second run_name is told of, and it arrives."""
 
 import threading
 from collections.abc import Iterator
@@ -40,17 +40,17 @@ def test_demo_tour__second_run_fires_alert_and_signed_webhook(
     service: Service, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with worked_for(service) as api:
-        night = show(api)
+        last_run = show(api)
     output = capsys.readouterr().out
     assert (
-        'The rule "answer quality falls" is FIRING since night-2:\n  answer quality fell by'
+        'Alert rule "answer quality falls" is FIRING since run-2:\n  answer quality fell by'
         in output
     )
     assert "CRITICAL, unread: Firing: answer quality falls (demo-benchmark, demo-agent)" in output
-    assert '"alert.firing" came to http://127.0.0.1:' in output
-    assert "its signature is right" in output
+    assert '"alert.firing" was received at http://127.0.0.1:' in output
+    assert "its signature is valid" in output
     [alert] = service.listed("/alerts", state="FIRING")
-    assert alert["runId"] == night.run["id"]
+    assert alert["runId"] == last_run.run["id"]
     assert service.get("/alert-configs/demo-rule")["channels"] == ["IN_APP"]
 
 

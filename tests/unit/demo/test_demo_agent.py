@@ -84,9 +84,9 @@ def test_demo_trace__tokens_cost_and_latency() -> None:
     )
     tools = Toolbox(build_library(SECTIONS, setting), setting)
 
-    line = trace(question, night="night-9", tools=tools, setting=setting)
+    line = trace(question, run_name="run-9", tools=tools, setting=setting)
 
-    assert line["traceId"] == "night-9-q-1"
+    assert line["traceId"] == "run-9-q-1"
     assert (line["inputTokens"], line["outputTokens"]) == (10, 6)
     assert line["costUsd"] == 0.00012
     assert line["latencyMs"] == 228

@@ -25,8 +25,8 @@ SECTIONS = [
 ]
 
 
-def toolbox(setting: AgentSetting, *, host_away: bool = False) -> Toolbox:
-    return Toolbox(build_library(SECTIONS, setting), setting, host_away=host_away)
+def toolbox(setting: AgentSetting, *, search_host_down: bool = False) -> Toolbox:
+    return Toolbox(build_library(SECTIONS, setting), setting, search_host_down=search_host_down)
 
 
 def test_words__decimal_number_is_one_word() -> None:
@@ -180,7 +180,7 @@ def test_toolbox__time_limit_ends_the_question() -> None:
 
 
 def test_toolbox__search_host_down_is_infra_error() -> None:
-    tools = toolbox(AgentSetting(), host_away=True)
+    tools = toolbox(AgentSetting(), search_host_down=True)
 
     with pytest.raises(SearchHostDown):
         tools.search("deposit")

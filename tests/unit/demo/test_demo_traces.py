@@ -20,19 +20,19 @@ rouge_scorer = Reference("rouge_score.rouge_scorer")
 
 DEMO = HANDBOOK.parent
 QUESTIONS = read_questions(DEMO / "questions.jsonl")
-NIGHTS = {"night-1": "good", "night-2": "degraded"}
+NIGHTS = {"run-1": "good", "run-2": "degraded"}
 FIELDS = {
     *("traceId", "itemId", "trial", "input", "expectedOutput", "output", "outcome", "tags"),
     *("inputTokens", "outputTokens", "costUsd", "latencyMs", "toolCalls", "scores"),
 }
 
 
-def path_of(night: str) -> Path:
-    return DEMO / "traces" / f"{night}.jsonl"
+def path_of(run_name: str) -> Path:
+    return DEMO / "traces" / f"{run_name}.jsonl"
 
 
-def traces_of(night: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path_of(night).read_text("utf-8").splitlines()]
+def traces_of(run_name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path_of(run_name).read_text("utf-8").splitlines()]
 
 
 def mean_rouge_l(traces: list[dict[str, Any]]) -> float:
@@ -45,13 +45,13 @@ def mean_rouge_l(traces: list[dict[str, Any]]) -> float:
     )
 
 
-@pytest.mark.parametrize(("night", "setting"), NIGHTS.items())
-def test_demo_traces__agent_reproduces_committed_files(night: str, setting: str) -> None:
-    written = record(QUESTIONS, SETTINGS[setting], night=night).encode()
+@pytest.mark.parametrize(("run_name", "setting"), NIGHTS.items())
+def test_demo_traces__agent_reproduces_committed_files(run_name: str, setting: str) -> None:
+    written = record(QUESTIONS, SETTINGS[setting], run_name=run_name).encode()
 
     # Compared by `==` outside the assert: a difference of 200 kB is of no use to a reader.
-    same = written == path_of(night).read_bytes()
-    assert same, f"run `python -m demo.agent` with --setting {setting} and commit {night}.jsonl"
+    same = written == path_of(run_name).read_bytes()
+    assert same, f"run `python -m demo.agent` with --setting {setting} and commit {run_name}.jsonl"
 
 
 def test_demo_questions__ids_are_unique() -> None:
@@ -88,9 +88,9 @@ def test_demo_handbook__headings_are_unique() -> None:
     assert len(slugs) == len(set(slugs)) >= 50
 
 
-@pytest.mark.parametrize("night", NIGHTS)
-def test_demo_traces__service_accepts_every_line(night: str) -> None:
-    for trace in traces_of(night):
+@pytest.mark.parametrize("run_name", NIGHTS)
+def test_demo_traces__service_accepts_every_line(run_name: str) -> None:
+    for trace in traces_of(run_name):
         outcome = TraceOutcome(trace["outcome"])
         failed = outcome is not TraceOutcome.SCORED
         assert set(trace) == FIELDS | ({"error"} if failed else set()), trace["traceId"]
@@ -104,7 +104,7 @@ def test_demo_traces__service_accepts_every_line(night: str) -> None:
 
 
 def test_demo_traces__both_runs_have_same_items_and_different_trace_ids() -> None:
-    first, second = traces_of("night-1"), traces_of("night-2")
+    first, second = traces_of("run-1"), traces_of("run-2")
 
     question_ids = [question.id for question in QUESTIONS]
     assert [trace["itemId"] for trace in first] == question_ids
@@ -112,16 +112,16 @@ def test_demo_traces__both_runs_have_same_items_and_different_trace_ids() -> Non
     assert len({trace["traceId"] for trace in first + second}) == 2 * len(question_ids)
 
 
-@pytest.mark.parametrize("night", NIGHTS)
-def test_demo_traces__both_runs_are_valid(night: str) -> None:
-    outcomes = [TraceOutcome(trace["outcome"]) for trace in traces_of(night)]
+@pytest.mark.parametrize("run_name", NIGHTS)
+def test_demo_traces__both_runs_are_valid(run_name: str) -> None:
+    outcomes = [TraceOutcome(trace["outcome"]) for trace in traces_of(run_name)]
 
     assert fmean(outcome.is_missing for outcome in outcomes) < 0.05
     assert sum(outcome is TraceOutcome.INFRA_ERROR for outcome in outcomes) <= 2
 
 
 def test_demo_traces__second_run_is_clearly_worse() -> None:
-    first, second = traces_of("night-1"), traces_of("night-2")
+    first, second = traces_of("run-1"), traces_of("run-2")
 
     assert mean_rouge_l(first) >= 0.45
     assert mean_rouge_l(second) <= 0.85 * mean_rouge_l(first)
@@ -137,16 +137,16 @@ def failed_calls(traces: list[dict[str, Any]]) -> int:
 
 
 def test_demo_readme__figures_match_the_files() -> None:
-    nights = [traces_of(night) for night in NIGHTS]
-    outcomes = [Counter(trace["outcome"] for trace in traces) for traces in nights]
+    runs = [traces_of(run_name) for run_name in NIGHTS]
+    outcomes = [Counter(trace["outcome"] for trace in traces) for traces in runs]
     rows: dict[str, list[str]] = {
         f"`{name}`": [str(count[name]) for count in outcomes]
         for name in ("scored", "agent_error", "timeout", "infra_error")
     }
-    rows["failed tool calls"] = [str(failed_calls(traces)) for traces in nights]
-    rows["mean latency (ms)"] = [f"{mean_latency_ms(traces):.0f}" for traces in nights]
+    rows["failed tool calls"] = [str(failed_calls(traces)) for traces in runs]
+    rows["mean latency (ms)"] = [f"{mean_latency_ms(traces):.0f}" for traces in runs]
     rows["mean ROUGE-L F1, an agent failure counting 0"] = [
-        f"{mean_rouge_l(traces):.3f}" for traces in nights
+        f"{mean_rouge_l(traces):.3f}" for traces in runs
     ]
 
     readme = (DEMO / "README.md").read_text("utf-8")

@@ -17,7 +17,7 @@ import httpx
 import uvicorn
 
 from benchmarks.memory import measure_peaks, run_to_end, served
-from benchmarks.rows import BenchRow
+from benchmarks.result_rows import BenchRow
 from benchmarks.traces import expected_of, output_of
 from tests.support.langfuse.builder import StandIn
 from tests.support.langfuse.server import Server
@@ -48,7 +48,7 @@ def _run(client: httpx.Client, count: int) -> float:
 def _langfuse() -> Iterator[str]:
     """The address of a stand-in that makes up each trace when it is asked for it."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.collecting"], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "benchmarks.collection"], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     try:
