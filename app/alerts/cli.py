@@ -86,7 +86,9 @@ RULE_OPTIONS = {
     "condition": FieldOption(help="Condition under which the rule fires."),
     "severity": FieldOption(help="Severity of the alerts."),
     "channels": FieldOption(help="Channel to notify, such as EMAIL or SLACK."),
-    "recipients": FieldOption(help="Address to notify, on the channel at the same position."),
+    "recipients": FieldOption(
+        help="Address to notify, through each named channel that accepts it."
+    ),
     "noData": FieldOption(help="How a run without a value is handled."),
 }
 

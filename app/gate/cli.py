@@ -88,7 +88,7 @@ def gate(
     ] = None,
     inconclusive: Annotated[
         Inconclusive,
-        typer.Option("--inconclusive", help="Exit code class of an inconclusive outcome."),
+        typer.Option("--inconclusive", help="Whether an inconclusive outcome passes or fails."),
     ] = Inconclusive.FAIL,
     output: Annotated[
         GateFormat,
