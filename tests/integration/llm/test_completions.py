@@ -117,20 +117,18 @@ def client(models: Models, sleep: FakeSleep) -> Iterator[Client]:
         yield opened
 
 
-def texts(*given: str) -> list[EmbeddingRequest]:
-    return [EmbeddingRequest(model=EMBEDDER, text=text) for text in given]
+def texts(*contents: str) -> list[EmbeddingRequest]:
+    return [EmbeddingRequest(model=EMBEDDER, text=text) for text in contents]
 
 
-def test_a_conversation_is_sent_as_the_api_wants_it_and_answered(
-    models: Models, client: Client
-) -> None:
+def test_client__chat_request_has_the_format_of_the_api(models: Models, client: Client) -> None:
     models.usage = {"prompt_tokens": 12, "completion_tokens": 3, "cost": 0.0004}
     reply = client.complete([CHAT_REQUEST])
     assert reply.answers == (ChatAnswer(content='{"reason": "as good as it gets", "score": 0.75}'),)
     assert (reply.usage, reply.cost_usd) == (Usage(input_tokens=12, output_tokens=3), 0.0004)
-    [asked] = models.requests
-    assert (asked.path, asked.key) == ("/v1/chat/completions", KEY)
-    assert asked.body == {
+    [received] = models.requests
+    assert (received.path, received.key) == ("/v1/chat/completions", KEY)
+    assert received.body == {
         "model": JUDGE,
         "messages": [
             {"role": "system", "content": "Judge."},
@@ -141,12 +139,12 @@ def test_a_conversation_is_sent_as_the_api_wants_it_and_answered(
     }
 
 
-def test_texts_are_embedded_together_and_come_back_in_their_order(
-    models: Models, client: Client
-) -> None:
+def test_client__embeddings_keep_the_order_of_the_texts(models: Models, client: Client) -> None:
     reply = client.complete(texts("one", "two", "three"))
-    wanted = tuple(EmbeddingAnswer(array("f", vector_of(text))) for text in ("one", "two", "three"))
-    assert reply.answers == wanted
+    expected_answers = tuple(
+        EmbeddingAnswer(array("f", vector_of(text))) for text in ("one", "two", "three")
+    )
+    assert reply.answers == expected_answers
     assert (reply.usage, reply.cost_usd) == (Usage(input_tokens=100, output_tokens=10), None)
     assert models.requests[0].body == {
         "model": EMBEDDER,
@@ -155,7 +153,7 @@ def test_texts_are_embedded_together_and_come_back_in_their_order(
     }
 
 
-def test_a_server_without_a_key_gets_none(models: Models) -> None:
+def test_client__without_an_api_key_sends_no_authorization(models: Models) -> None:
     models.faults.append(always(JSONResponse(completion("fine"))))
     access = replace(models.access, api_key=None)
     with Client(open_completions(access, policy=PRIVATE_SERVERS, retries=RETRIES)) as opened:
@@ -164,7 +162,7 @@ def test_a_server_without_a_key_gets_none(models: Models) -> None:
 
 
 @pytest.mark.parametrize("status", [408, 500, 502, 503, 529])
-def test_errors_of_the_server_are_tried_again_with_growing_waits(
+def test_client__server_errors_are_retried_with_growing_waits(
     status: int, models: Models, client: Client, sleep: FakeSleep
 ) -> None:
     models.faults.append(times(2, refusal(status, "later")))
@@ -173,7 +171,7 @@ def test_errors_of_the_server_are_tried_again_with_growing_waits(
     assert sleep.seconds == [0.5, 1.0]  # half of 1 s and of 2 s
 
 
-def test_after_its_retries_a_request_has_no_answer(
+def test_client__raises_after_the_last_retry(
     models: Models, client: Client, sleep: FakeSleep
 ) -> None:
     models.faults.append(always(refusal(503, "the model is overloaded")))
@@ -183,7 +181,7 @@ def test_after_its_retries_a_request_has_no_answer(
     assert len(models.requests) == 3
 
 
-def test_a_rate_limit_is_waited_for_as_long_as_the_server_asks(
+def test_client__rate_limit_waits_for_retry_after(
     models: Models, client: Client, sleep: FakeSleep
 ) -> None:
     models.faults.append(once(refusal(429, "slow down", "rate_limit_exceeded", Retry_After="7")))
@@ -192,7 +190,9 @@ def test_a_rate_limit_is_waited_for_as_long_as_the_server_asks(
     assert len(models.requests) == 2
 
 
-def test_a_rate_limit_that_lasts_too_long_is_no_answer(models: Models, client: Client) -> None:
+def test_client__rate_limit_beyond_the_total_wait_is_an_error(
+    models: Models, client: Client
+) -> None:
     models.faults.append(always(refusal(429, "slow down", Retry_After="60")))
     with pytest.raises(LlmError) as raised:
         client.complete([CHAT_REQUEST])
@@ -201,7 +201,7 @@ def test_a_rate_limit_that_lasts_too_long_is_no_answer(models: Models, client: C
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "said"),
+    ("answer", "error", "message"),
     [
         (
             refusal(401, f"Incorrect API key: {KEY}"),
@@ -220,11 +220,11 @@ def test_a_rate_limit_that_lasts_too_long_is_no_answer(models: Models, client: C
         (RedirectResponse("http://elsewhere.example/"), LlmRedirected, "the new address"),
     ],
 )
-def test_what_every_request_would_meet_is_told_at_once(
-    answer: Response, error: type[Invalid], said: str, models: Models, client: Client
+def test_client__final_errors_are_raised_without_a_retry(
+    answer: Response, error: type[Invalid], message: str, models: Models, client: Client
 ) -> None:
     models.faults.append(always(answer))
-    with pytest.raises(error, match=said) as raised:
+    with pytest.raises(error, match=message) as raised:
         client.complete([CHAT_REQUEST])
     assert KEY[:4] not in str(raised.value)  # nor its beginning, where the words are cut
     assert len(models.requests) == 1
@@ -241,7 +241,7 @@ def test_what_every_request_would_meet_is_told_at_once(
         JSONResponse({}),
     ],
 )
-def test_an_answer_that_cannot_be_read_is_asked_for_once_more(
+def test_client__unreadable_response_is_retried_once(
     answer: Response, models: Models, client: Client
 ) -> None:
     models.faults.append(once(answer))
@@ -267,7 +267,7 @@ def test_an_answer_that_cannot_be_read_is_asked_for_once_more(
         "rows",
     ],
 )
-def test_vectors_that_are_none_or_too_few_are_not_taken(
+def test_client__invalid_embeddings_are_unreadable(
     rows: Any, models: Models, client: Client
 ) -> None:
     models.faults.append(always(JSONResponse({"data": rows})))
@@ -276,13 +276,15 @@ def test_vectors_that_are_none_or_too_few_are_not_taken(
     assert raised.value.kind is LlmErrorKind.UNREADABLE
 
 
-def test_vectors_in_base64_are_read_too(models: Models, client: Client) -> None:
+def test_client__base64_embeddings_are_read(models: Models, client: Client) -> None:
     # The floats 1.0 and -2.0, four bytes each, the lowest first.
     models.faults.append(always(JSONResponse({"data": [{"embedding": "AACAPwAAAMA="}]})))
     assert client.complete(texts("a")).answers == (EmbeddingAnswer(array("f", [1.0, -2.0])),)
 
 
-def test_a_refusal_and_a_filter_are_answers_without_content(models: Models, client: Client) -> None:
+def test_client__refusal_and_content_filter_are_answers_without_content(
+    models: Models, client: Client
+) -> None:
     refused = completion(None, refusal="I will not.")
     filtered = completion("")
     filtered["choices"][0]["finish_reason"] = "content_filter"
@@ -296,19 +298,19 @@ def test_a_refusal_and_a_filter_are_answers_without_content(models: Models, clie
     )
 
 
-def test_what_a_model_refuses_to_be_told_is_left_out_from_then_on(
+def test_client__rejected_parameters_are_omitted_from_then_on(
     models: Models, client: Client
 ) -> None:
-    def picky(asked: ReceivedLlmRequest) -> Response | None:
+    def picky(received: ReceivedLlmRequest) -> Response | None:
         for name in ("response_format", "temperature"):
-            if name in asked.body:
+            if name in received.body:
                 return refusal(400, f"Unsupported parameter: '{name}' with this model.")
         return None
 
     models.faults.append(picky)
     client.complete([CHAT_REQUEST])
     client.complete([CHAT_REQUEST])
-    assert [sorted(asked.body) for asked in models.requests] == [
+    assert [sorted(received.body) for received in models.requests] == [
         ["messages", "model", "response_format", "temperature"],
         ["messages", "model", "temperature"],
         ["messages", "model"],
@@ -316,9 +318,7 @@ def test_what_a_model_refuses_to_be_told_is_left_out_from_then_on(
     ]
 
 
-def test_a_request_that_is_refused_for_another_reason_has_no_answer(
-    models: Models, client: Client
-) -> None:
+def test_client__other_bad_request_is_not_retried(models: Models, client: Client) -> None:
     models.faults.append(always(refusal(400, "maximum context length is 8 tokens")))
     with pytest.raises(LlmError, match="400: maximum context length") as raised:
         client.complete([CHAT_REQUEST])
@@ -326,7 +326,7 @@ def test_a_request_that_is_refused_for_another_reason_has_no_answer(
     assert len(models.requests) == 1
 
 
-def test_a_server_that_is_silent_is_given_up_at_the_deadline(models: Models) -> None:
+def test_client__silent_server_times_out(models: Models) -> None:
     models.faults.append(always(Silence(models)))
     retries = completion_retries(attempt_timeout_s=0.2, max_retries=1, first_wait_s=0.0)
     with (
@@ -338,7 +338,7 @@ def test_a_server_that_is_silent_is_given_up_at_the_deadline(models: Models) -> 
     assert len(models.requests) == 2
 
 
-def test_nobody_there_is_no_answer_and_what_is_not_called_is_refused(models: Models) -> None:
+def test_client__unreachable_server_and_refused_address(models: Models) -> None:
     nowhere = replace(models.access, base_url="http://127.0.0.1:1/v1", api_key=Secret("k"))
     no_waits = completion_retries(attempt_timeout_s=20.0, max_retries=2, first_wait_s=0.0)
     with Client(open_completions(nowhere, policy=PRIVATE_SERVERS, retries=no_waits)) as opened:

@@ -17,13 +17,13 @@ TOLD = NotificationMessage(topic="test.told", title="The pelican has landed")
 
 @pytest.fixture
 def arrived(failures: list[LoadedPlugin]) -> Any:
-    found = sys.modules["mosaico_sample.channel"].ARRIVED
-    found.clear()
-    return found
+    by_recipient = sys.modules["mosaico_sample.channel"].ARRIVED
+    by_recipient.clear()
+    return by_recipient
 
 
 def tell(service: Service, *recipients: str) -> None:
-    targets, res = [DeliveryTarget("SAMPLE_PIGEON", each) for each in recipients], service.resources
+    targets, res = [DeliveryTarget("SAMPLE_PIGEON", row) for row in recipients], service.resources
     with res.db.begin() as session:
         endpoints = ensure_endpoints(session, targets, res.secrets)
         publish(session, TOLD, [endpoint.id for endpoint in endpoints])
@@ -31,14 +31,14 @@ def tell(service: Service, *recipients: str) -> None:
 
 def deliveries(service: Service) -> dict[str, JSON]:
     service.work()
-    return {each["recipient"]: each for each in service.get("/deliveries")["items"]}
+    return {row["recipient"]: row for row in service.get("/deliveries")["items"]}
 
 
-def test_it_is_there_beside_what_is_built_in(arrived: Any) -> None:
+def test_plugin_channel__is_listed_with_the_built_in_ones(arrived: Any) -> None:
     assert {"EMAIL", "SLACK", "TEAMS", "WEBHOOK", "SAMPLE_PIGEON"} <= set(CHANNELS.names())
 
 
-def test_its_messages_go_through_the_outbox(extended: Service, arrived: Any) -> None:
+def test_plugin_channel__delivers_through_the_outbox(extended: Service, arrived: Any) -> None:
     tell(extended, "loft-7")
     [delivery] = deliveries(extended).values()
     assert delivery["status"] == "DELIVERED"
@@ -46,17 +46,17 @@ def test_its_messages_go_through_the_outbox(extended: Service, arrived: Any) -> 
     assert (outgoing.message_id, outgoing.body) == (delivery["notificationId"], TOLD.title.encode())
 
 
-def test_what_it_raises_is_a_failed_try_and_nobody_elses(extended: Service, arrived: Any) -> None:
+def test_plugin_channel__exception_fails_one_delivery_only(extended: Service, arrived: Any) -> None:
     tell(extended, "loft-lost", "loft-7")
-    found = deliveries(extended)
-    assert found["loft-7"]["status"] == "DELIVERED"
-    lost = found["loft-lost"]
-    assert (lost["status"], lost["attempts"]) == ("PENDING", 1)
-    assert lost["detail"] == "INTERNAL_ERROR: RuntimeError in the worker"
-    assert lost["dueAt"] is not None
+    by_recipient = deliveries(extended)
+    assert by_recipient["loft-7"]["status"] == "DELIVERED"
+    failed_delivery = by_recipient["loft-lost"]
+    assert (failed_delivery["status"], failed_delivery["attempts"]) == ("PENDING", 1)
+    assert failed_delivery["detail"] == "INTERNAL_ERROR: RuntimeError in the worker"
+    assert failed_delivery["dueAt"] is not None
 
 
-def test_its_recipients_are_checked(extended: Service, arrived: Any) -> None:
+def test_plugin_channel__checks_recipients(extended: Service, arrived: Any) -> None:
     body = {"channel": "SAMPLE_PIGEON", "recipient": "roof"}
     problem = extended.refused(422, "POST", "/notifications/test", body)
     assert problem["errors"] == [
@@ -64,7 +64,7 @@ def test_its_recipients_are_checked(extended: Service, arrived: Any) -> None:
     ]
 
 
-def test_a_channel_that_is_gone_is_told_and_tried_again(
+def test_plugin_channel__missing_channel_is_reported_and_retried(
     extended: Service, arrived: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tell(extended, "loft-7")

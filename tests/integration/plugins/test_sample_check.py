@@ -22,7 +22,9 @@ def bashkit_eval(command: str, folder: Path, check: str) -> str:
     return CliRunner().invoke(cli, words).output
 
 
-def test_what_is_no_check_is_told_and_the_others_are_there(failures: list[LoadedPlugin]) -> None:
+def test_plugin_check__invalid_check_is_reported_and_others_load(
+    failures: list[LoadedPlugin],
+) -> None:
     [failure] = [each for each in failures if each.kind == "check"]
     assert failure.name == "unfit"
     assert "must be a Check" in (failure.error or "")
@@ -31,15 +33,15 @@ def test_what_is_no_check_is_told_and_the_others_are_there(failures: list[Loaded
 
 
 @pytest.mark.usefixtures("failures")
-def test_its_findings_count_like_any_other(tmp_path: Path) -> None:
+def test_plugin_check__results_count_like_built_in_ones(tmp_path: Path) -> None:
     assert "[PASS] t" in bashkit_eval("run", tmp_path, "sample_quiet:5")
-    said = bashkit_eval("run", tmp_path, "sample_quiet:4")
-    assert "[FAIL] t" in said
-    assert "expected <= 4, got 5" in said
+    completed = bashkit_eval("run", tmp_path, "sample_quiet:4")
+    assert "[FAIL] t" in completed
+    assert "expected <= 4, got 5" in completed
 
 
 @pytest.mark.usefixtures("failures")
-def test_what_it_complains_about_is_found_by_the_lint(tmp_path: Path) -> None:
+def test_plugin_check__warnings_are_shown_by_lint(tmp_path: Path) -> None:
     assert "'few' is not a number of characters" in bashkit_eval(
         "lint", tmp_path, "sample_quiet:few"
     )

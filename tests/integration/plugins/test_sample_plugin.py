@@ -29,7 +29,7 @@ def by_metric(service: Service, run: JSON) -> dict[str, JSON]:
     return {each["metric"]: each for each in metrics}
 
 
-def test_what_fails_to_load_is_told_once_each_and_leaves_nothing_behind(
+def test_plugins__load_error_is_reported_once_and_registers_nothing(
     failures: list[LoadedPlugin],
 ) -> None:
     metrics = {failure.name: failure for failure in failures if failure.kind == "metric"}
@@ -46,7 +46,7 @@ def test_what_fails_to_load_is_told_once_each_and_leaves_nothing_behind(
 
 
 @pytest.mark.usefixtures("failures")
-def test_what_loads_is_there_beside_what_is_built_in() -> None:
+def test_plugins__loaded_ones_are_listed_with_built_in_ones() -> None:
     assert {"SAMPLE_BREVITY", "SAMPLE_HANGS", "ROUGE"} <= set(METRICS.names())
     assert METRICS.canonical_name("SAMPLE_SHORTNESS") == "SAMPLE_BREVITY"
     assert "sample-counting" in TRACE_SOURCES.names()
@@ -55,7 +55,7 @@ def test_what_loads_is_there_beside_what_is_built_in() -> None:
     assert origins["ROUGE"] == "built-in"
 
 
-def test_the_command_shows_what_is_loaded_from_where_and_what_failed(installed: Path) -> None:
+def test_plugins_command__shows_origin_and_load_errors(installed: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "app.cli", "plugins", "--format", "json"],
         cwd=ROOT,
@@ -74,7 +74,7 @@ def test_the_command_shows_what_is_loaded_from_where_and_what_failed(installed: 
     assert loaded["sample-counting"]["kind"] == "trace source"
 
 
-def test_the_catalogue_shows_the_metrics_and_the_plugins_that_failed(extended: Service) -> None:
+def test_metric_catalog__shows_metrics_and_broken_plugins(extended: Service) -> None:
     catalogue = extended.get("/metrics")
     metrics = {metric["key"]: metric for metric in catalogue["items"]}
     sample = metrics["SAMPLE_BREVITY"]
@@ -85,7 +85,7 @@ def test_the_catalogue_shows_the_metrics_and_the_plugins_that_failed(extended: S
     assert broken.keys() == BROKEN.keys()
 
 
-def test_a_run_reads_its_traces_and_metrics_from_another_distribution(extended: Service) -> None:
+def test_plugins__run_uses_source_and_metrics_of_another_distribution(extended: Service) -> None:
     # Twelve answers of three words on two pages: each is 2/3 as brief as it could be; a run needed
     # 12·2 of its 12·3 words.
     extended.agent()
@@ -103,7 +103,7 @@ def test_a_run_reads_its_traces_and_metrics_from_another_distribution(extended: 
     assert brevity["version"] == "1+words=2"
 
 
-def test_the_value_of_a_run_is_that_of_the_provider_and_not_the_mean(extended: Service) -> None:
+def test_plugin_metric__run_value_comes_from_the_provider(extended: Service) -> None:
     # Answers of 1, 2 and 6 words: 1, 1 and 2/6 by themselves; the run needed 6 words of 9.
     extended.agent()
     extended.benchmark(metrics=["SAMPLE_BREVITY"])

@@ -41,7 +41,7 @@ def rows(service: Service, run: JSON) -> list[JSON]:
     return service.listed(f"/benchmark-runs/{run['id']}/results")
 
 
-def test_a_disaster_costs_one_value_of_one_trace(extended: Service) -> None:
+def test_unruly_metric__crash_loses_one_value_of_one_trace(extended: Service) -> None:
     # Each trace but the first is a disaster for the metric that it names, and for no other. The
     # one that takes memory asks for more at once than a child may have.
     kinds = {
@@ -63,20 +63,20 @@ def test_a_disaster_costs_one_value_of_one_trace(extended: Service) -> None:
         assert row["missing"][name]["failed"] == kind
         assert row["missing"].keys() == {name}
     metrics = extended.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
-    found = {metric["metric"]: (metric["n"], metric["missing"]) for metric in metrics}
-    assert found == {name: (7, {kind: 1}) for name, kind in kinds.items()} | {"ROUGE": (8, {})}
+    by_metric = {metric["metric"]: (metric["n"], metric["missing"]) for metric in metrics}
+    assert by_metric == {name: (7, {kind: 1}) for name, kind in kinds.items()} | {"ROUGE": (8, {})}
 
 
-def test_a_metric_that_hangs_on_every_trace_is_given_up_after_three_of_them(
+def test_unruly_metric__hanging_on_every_trace_is_disabled_after_three(
     extended: Service,
 ) -> None:
     # Trace by trace it would hang for 81 times its limit: once for all, twice for each of 40.
     run = measured(extended, ["HANGS"] * 40, ["SAMPLE_HANGS", "ROUGE"])
     assert run["status"] == "COMPLETED"
-    found = rows(extended, run)
-    assert [row["values"] for row in found] == [{"SAMPLE_HANGS": None, "ROUGE": 0.0}] * 40
-    assert [row["missing"]["SAMPLE_HANGS"]["failed"] for row in found] == ["HANG"] * 40
-    details = [row["missing"]["SAMPLE_HANGS"]["detail"] for row in found]
+    by_metric = rows(extended, run)
+    assert [row["values"] for row in by_metric] == [{"SAMPLE_HANGS": None, "ROUGE": 0.0}] * 40
+    assert [row["missing"]["SAMPLE_HANGS"]["failed"] for row in by_metric] == ["HANG"] * 40
+    details = [row["missing"]["SAMPLE_HANGS"]["detail"] for row in by_metric]
     assert (
         details
         == ["no answer within 2 s"] * 3
@@ -87,7 +87,7 @@ def test_a_metric_that_hangs_on_every_trace_is_given_up_after_three_of_them(
     assert (rouge["n"], rouge["missing"]) == (40, {})
 
 
-def test_a_run_that_is_cancelled_while_a_metric_hangs_frees_the_worker(extended: Service) -> None:
+def test_unruly_metric__cancelled_run_frees_the_worker_while_it_hangs(extended: Service) -> None:
     timeout_s = 6.0
     extended.agent()
     extended.benchmark(metrics=["SAMPLE_HANGS", "ROUGE"])
@@ -105,13 +105,13 @@ def test_a_run_that_is_cancelled_while_a_metric_hangs_frees_the_worker(extended:
     assert extended.get(f"/benchmark-runs/{waiting['id']}")["status"] == "COMPLETED"
 
 
-def test_what_leaks_a_little_each_time_costs_no_trace_at_all(extended: Service) -> None:
+def test_unruly_metric__small_leaks_lose_no_value(extended: Service) -> None:
     # Twelve times 100 MiB that are never given back, in children that may take 512 MiB.
     run = measured(extended, ["LEAKS 100"] * 12, ["SAMPLE_LEAKS"])
     assert [row["values"]["SAMPLE_LEAKS"] for row in rows(extended, run)] == [1.0] * 12
 
 
-def test_a_disaster_while_the_run_is_summed_up_costs_the_value_of_the_run_only(
+def test_unruly_metric__crash_in_summarize_loses_the_run_value_only(
     extended: Service,
 ) -> None:
     run = measured(extended, ["a b c d", "x"], ["SAMPLE_SUMMARY", "ROUGE"])

@@ -39,12 +39,12 @@ ERRORS = SdkErrors(status=StatusError, connection=NoConnection, any=SdkError)
 
 def waits(*errors: Exception) -> list[float]:
     """How long is waited for an answer that comes after these errors."""
-    left = list(errors)
+    remaining = list(errors)
     waited: list[float] = []
 
     async def respond() -> str:
-        if left:
-            raise left.pop(0)
+        if remaining:
+            raise remaining.pop(0)
         return "answer"
 
     async def sleep(seconds: float) -> None:
@@ -57,23 +57,23 @@ def waits(*errors: Exception) -> list[float]:
     return waited
 
 
-def test_waits_double() -> None:
+def test_turn_retries__waits_double() -> None:
     assert waits() == []
     assert waits(*[StatusError(500)] * 4) == [2.0, 4.0, 8.0, 16.0]
     assert waits(NoConnection(), StatusError(529), StatusError(429)) == [2.0, 4.0, 8.0]
 
 
-def test_the_server_may_say_how_long_but_not_for_ever() -> None:
+def test_turn_retries__retry_after_is_respected_up_to_a_limit() -> None:
     assert waits(StatusError(429, retry_after="7"), StatusError(503, retry_after="0")) == [7.0, 4.0]
     assert waits(StatusError(429, retry_after="86400")) == [120.0]
 
 
-@pytest.mark.parametrize("said", ["soon", "nan", "-3", "inf"])
-def test_a_wait_that_is_none_is_not_heeded(said: str) -> None:
-    assert waits(StatusError(429, retry_after=said)) == [2.0]
+@pytest.mark.parametrize("header", ["soon", "nan", "-3", "inf"])
+def test_turn_retries__invalid_retry_after_is_ignored(header: str) -> None:
+    assert waits(StatusError(429, retry_after=header)) == [2.0]
 
 
-def test_a_fifth_failure_is_the_last() -> None:
+def test_turn_retries__fifth_failure_is_raised() -> None:
     with pytest.raises(LlmError, match="500: down") as failed:
         waits(*[StatusError(500, "down")] * 5)
     assert not failed.value.final
@@ -90,26 +90,26 @@ def test_a_fifth_failure_is_the_last() -> None:
         StatusError(400, "see plans and billing"),
     ],
 )
-def test_keys_and_accounts_are_not_mended_by_waiting(error: StatusError) -> None:
+def test_turn_retries__key_and_quota_errors_are_final(error: StatusError) -> None:
     with pytest.raises(LlmError) as failed:
         waits(error)
     assert failed.value.final
 
 
-def test_a_refused_request_is_not_sent_again_and_others_are() -> None:
+def test_turn_retries__rejected_request_is_not_final() -> None:
     with pytest.raises(LlmError) as failed:
         waits(StatusError(400, "too long"))
     assert not failed.value.final
 
 
-def test_keys_come_from_the_environment_alone() -> None:
+def test_open_llm__requires_a_key_from_the_environment() -> None:
     settings = TurnSettings()
     for provider in (Provider.ANTHROPIC, Provider.OPENAI, Provider.OPENAI_RESPONSES):
         with pytest.raises(MissingKey):
             open_llm(provider, "m", base_url=None, settings=settings, environment={})
 
 
-def test_a_price_is_dollars_for_a_million_tokens(tmp_path: Path) -> None:
+def test_price__is_dollars_per_million_tokens(tmp_path: Path) -> None:
     path = tmp_path / "prices.json"
     path.write_text('{"m": {"input": 2, "output": 10}}')
     price = read_price(path, "m")
@@ -121,7 +121,7 @@ def test_a_price_is_dollars_for_a_million_tokens(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ['{"m": 3}', '{"m": {"input": 1}}', '{"m": {"input": -1, "output": 1}}']
 )
-def test_a_price_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+def test_price__invalid_entry_is_rejected(tmp_path: Path, text: str) -> None:
     path = tmp_path / "prices.json"
     path.write_text(text)
     with pytest.raises(InvalidInput):
@@ -129,20 +129,18 @@ def test_a_price_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(("levels", "flawed"), [(64, False), (65, True), (100_000, True)])
-def test_arguments_are_nested_only_as_deep_as_everybody_can_write_them(
-    levels: int, flawed: bool
-) -> None:
+def test_read_arguments__limits_the_nesting_depth(levels: int, flawed: bool) -> None:
     """The object itself is the first level."""
     lists = "[" * (levels - 1) + "]" * (levels - 1)
-    found = read_arguments(f'{{"a": {lists}}}')
-    assert (found.error is not None) is flawed
-    assert not flawed or found.arguments == {}
+    parsed = read_arguments(f'{{"a": {lists}}}')
+    assert (parsed.error is not None) is flawed
+    assert not flawed or parsed.arguments == {}
 
 
-@pytest.mark.parametrize("told", [-5, 2**53, 10**22, 1.5, True, None, "7"])
-def test_a_number_of_tokens_that_nobody_can_have_counted_is_unknown(told: object) -> None:
+@pytest.mark.parametrize("count", [-5, 2**53, 10**22, 1.5, True, None, "7"])
+def test_read_usage__impossible_token_count_is_unknown(count: object) -> None:
     """A limit could be bought back with less than none."""
-    assert read_usage({"read": told, "written": 1}, "read", "written") is None
+    assert read_usage({"read": count, "written": 1}, "read", "written") is None
     assert read_usage({"read": 0, "written": 2**53 - 1}, "read", "written") is not None
 
 
@@ -155,7 +153,7 @@ def test_error_translation__api_key_in_the_response_is_redacted() -> None:
     assert raised.value.reason == "401: no such key: [redacted]"
 
 
-def test_an_answer_in_parts_is_read_as_one() -> None:
+def test_read_text__joins_the_parts_of_a_text() -> None:
     assert (
         read_text([{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}])
         == "ab"

@@ -17,7 +17,7 @@ few_letters = st.text("abc", max_size=24)
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "distance"),
+    ("first", "second", "distance"),
     [
         ("", "", 0),
         ("same", "same", 0),
@@ -33,45 +33,45 @@ few_letters = st.text("abc", max_size=24)
         ("\ud800a", "a", 1),
     ],
 )
-def test_the_distance_is_that_found_by_hand(one: str, other: str, distance: int) -> None:
-    assert levenshtein(one, other) == distance
-    assert levenshtein(other, one) == distance
+def test_levenshtein__equals_distances_by_hand(first: str, second: str, distance: int) -> None:
+    assert levenshtein(first, second) == distance
+    assert levenshtein(second, first) == distance
 
 
 @given(few_letters, few_letters)
-def test_the_distance_is_that_of_nltk(one: str, other: str) -> None:
-    assert levenshtein(one, other) == nltk_distance.edit_distance(one, other)
+def test_levenshtein__equals_nltk(first: str, second: str) -> None:
+    assert levenshtein(first, second) == nltk_distance.edit_distance(first, second)
 
 
 @given(few_letters, few_letters, st.sampled_from([1, 2, 3, 7]))
-def test_strips_of_any_width_give_the_same_distance(one: str, other: str, width: int) -> None:
+def test_levenshtein__does_not_depend_on_the_strip_width(
+    first: str, second: str, width: int
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_STRIP", width)
-        assert levenshtein(one, other) == nltk_distance.edit_distance(one, other)
+        assert levenshtein(first, second) == nltk_distance.edit_distance(first, second)
 
 
 @given(few_letters, few_letters, few_letters)
-def test_a_detour_is_never_shorter(one: str, other: str, third: str) -> None:
-    assert levenshtein(one, third) <= levenshtein(one, other) + levenshtein(other, third)
+def test_levenshtein__triangle_inequality(first: str, second: str, via: str) -> None:
+    assert levenshtein(first, via) <= levenshtein(first, second) + levenshtein(second, via)
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
-def test_the_distance_lies_between_the_difference_of_the_lengths_and_the_longer_one(
-    one: str, other: str
-) -> None:
-    distance = levenshtein(one, other)
-    assert abs(len(one) - len(other)) <= distance <= max(len(one), len(other))
-    assert (distance == 0) == (one == other)
+def test_levenshtein__is_bounded_by_the_lengths(first: str, second: str) -> None:
+    distance = levenshtein(first, second)
+    assert abs(len(first) - len(second)) <= distance <= max(len(first), len(second))
+    assert (distance == 0) == (first == second)
 
 
-def test_texts_longer_than_a_strip_are_compared_across_its_edge() -> None:
+def test_levenshtein__texts_longer_than_a_strip() -> None:
     # Everything before the edge is replaced, and one letter just after it is left out.
-    one = "a" * 4095 + "bc" + "d" * 100
-    other = "x" * 4095 + "b" + "d" * 100
-    assert levenshtein(one, other) == 4096
+    first = "a" * 4095 + "bc" + "d" * 100
+    second = "x" * 4095 + "b" + "d" * 100
+    assert levenshtein(first, second) == 4096
 
 
-def test_long_texts_take_no_more_than_moments() -> None:
+def test_levenshtein__long_texts_are_fast() -> None:
     begun = time.process_time()
     assert levenshtein("ab" * 5000, "ba" * 5000) == 2
     assert levenshtein("ab" * 5000, "cd" * 5000) == 10_000

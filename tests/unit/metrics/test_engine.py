@@ -112,7 +112,7 @@ def hoarding(_: Trace) -> float:
         (lambda _: -0.1, MetricFailureKind.OUT_OF_RANGE),
     ],
 )
-def test_a_provider_that_breaks_its_promise_fails_for_that_trace_alone(
+def test_measure__invalid_value_fails_for_its_trace_only(
     answer: Callable[[Trace], float], kind: MetricFailureKind
 ) -> None:
     sound = FakeMetric(spec=MetricSpec(key="SOUND", description="", source=""))
@@ -124,7 +124,7 @@ def test_a_provider_that_breaks_its_promise_fails_for_that_trace_alone(
     assert "SOUND" not in row.missing
 
 
-def test_the_detail_of_a_failure_names_the_error_and_stays_short() -> None:
+def test_measure__failure_detail_is_short() -> None:
     def answer(_: Trace) -> float:
         raise ValueError("x" * 5000)
 
@@ -134,7 +134,7 @@ def test_the_detail_of_a_failure_names_the_error_and_stays_short() -> None:
     assert len(failure.detail) == 300
 
 
-def test_a_provider_that_raises_when_asked_for_support_fails_too() -> None:
+def test_measure__exception_in_supports_is_a_failure() -> None:
     class Broken(FakeMetric):
         def supports(self, trace: Trace) -> bool:  # noqa: ARG002
             raise KeyError("oops")
@@ -144,7 +144,7 @@ def test_a_provider_that_raises_when_asked_for_support_fails_too() -> None:
     )
 
 
-def test_whole_numbers_and_open_ranges_are_accepted_and_zero_has_no_sign() -> None:
+def test_measure__accepts_integers_and_open_ranges_and_removes_negative_zero() -> None:
     row = measure(trace(), [FakeMetric(lambda _: 7, spec(maximum=None))])
     assert row.values == (7.0,)
     assert type(row.values[0]) is float
@@ -154,20 +154,20 @@ def test_whole_numbers_and_open_ranges_are_accepted_and_zero_has_no_sign() -> No
 
 
 @pytest.mark.parametrize("outcome", [TraceOutcome.AGENT_ERROR, TraceOutcome.TIMEOUT])
-def test_an_agent_that_failed_takes_the_worst_value_even_without_an_output(
+def test_measure__failed_agent_gets_the_worst_value(
     outcome: TraceOutcome,
 ) -> None:
     failed = trace(outcome=outcome, output=None)
     assert measure(failed, [FakeMetric(raising, spec(worst=0.0, needs=BOTH))]).values == (0.0,)
 
 
-def test_an_agent_that_failed_is_skipped_by_a_metric_without_a_worst_value() -> None:
+def test_measure__failed_agent_without_a_worst_value_is_skipped() -> None:
     row = measure(trace(outcome=TraceOutcome.TIMEOUT), [FakeMetric(raising)])
     assert row.missing == {"FAKE": MetricSkipped(SkipReason.AGENT_ERROR)}
 
 
 @pytest.mark.parametrize("outcome", [TraceOutcome.AGENT_ERROR, TraceOutcome.TIMEOUT])
-def test_a_metric_that_measures_failures_is_asked_for_them(outcome: TraceOutcome) -> None:
+def test_measure__metric_of_failures_is_computed_for_them(outcome: TraceOutcome) -> None:
     measures = replace(FAKE, measures_failures=True)
     failed = trace(outcome=outcome, output=None)
     assert measure(failed, [FakeMetric(lambda _: 0.75, measures)]).values == (0.75,)
@@ -176,13 +176,13 @@ def test_a_metric_that_measures_failures_is_asked_for_them(outcome: TraceOutcome
     assert measure(failed, [FakeMetric(raising, needing)]).missing == {
         "FAKE": MetricSkipped(SkipReason.NO_OUTPUT)
     }
-    lost = trace(outcome=TraceOutcome.INFRA_ERROR)
-    assert measure(lost, [FakeMetric(raising, measures)]).missing == {
+    infra_error_trace = trace(outcome=TraceOutcome.INFRA_ERROR)
+    assert measure(infra_error_trace, [FakeMetric(raising, measures)]).missing == {
         "FAKE": MetricSkipped(SkipReason.INFRA_ERROR)
     }
 
 
-def test_a_process_that_met_its_limit_of_memory_gives_its_chunk_back(
+def test_score_within_limits__memory_error_is_raised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     refs = (MetricRef.of("ROUGE"), MetricRef.of("BLEU"))
@@ -200,7 +200,7 @@ def test_a_process_that_met_its_limit_of_memory_gives_its_chunk_back(
         (TraceOutcome.JUDGE_ERROR, SkipReason.JUDGE_ERROR),
     ],
 )
-def test_an_error_that_is_not_the_agents_is_skipped_never_zero(
+def test_measure__infra_and_judge_errors_are_skipped(
     outcome: TraceOutcome, reason: SkipReason
 ) -> None:
     row = measure(trace(outcome=outcome), [FakeMetric(raising, spec(worst=0.0))])
@@ -220,38 +220,36 @@ def test_an_error_that_is_not_the_agents_is_skipped_never_zero(
         ),
     ],
 )
-def test_a_text_that_is_needed_and_missing_is_the_reason(
-    given_trace: Trace, reason: SkipReason
-) -> None:
+def test_measure__missing_text_is_the_skip_reason(given_trace: Trace, reason: SkipReason) -> None:
     row = measure(given_trace, [FakeMetric(raising, spec(worst=0.0, needs=BOTH))])
     assert row.missing == {"FAKE": MetricSkipped(reason)}
 
 
-def test_an_empty_text_is_a_text() -> None:
+def test_measure__empty_text_is_not_missing() -> None:
     row = measure(trace(expected="", output=""), [FakeMetric(spec=spec(needs=BOTH))])
     assert row.values == (0.5,)
 
 
-def test_a_trace_that_is_not_supported_is_skipped() -> None:
+def test_measure__unsupported_trace_is_skipped() -> None:
     row = measure(trace(), [FakeMetric(raising, accepts=False)])
     assert row.missing == {"FAKE": MetricSkipped(SkipReason.NOT_SUPPORTED)}
 
 
-def test_a_batch_is_asked_once_for_the_traces_that_apply() -> None:
+def test_batch__is_computed_once_for_applicable_traces() -> None:
     batch = FakeBatch(raising, spec(needs=BOTH))
     rows = measure_chunk([trace("a"), trace("b", output=None), trace("c")], [batch])
     assert [row.values for row in rows] == [(0.25,), (None,), (0.25,)]
     assert batch.sizes == [2]
 
 
-def test_a_batch_is_not_asked_for_an_agent_that_failed() -> None:
+def test_batch__excludes_failed_agents() -> None:
     batch = FakeBatch(raising, spec(worst=0.0))
     rows = measure_chunk([trace("a"), trace("b", outcome=TraceOutcome.TIMEOUT)], [batch])
     assert [row.values for row in rows] == [(0.25,), (0.0,)]
     assert batch.sizes == [1]
 
 
-def test_a_bad_value_in_a_batch_fails_for_its_trace_alone() -> None:
+def test_batch__invalid_value_fails_for_its_trace_only() -> None:
     batch = FakeBatch(batch=lambda _: [0.1, math.nan, 0.3])
     rows = measure_chunk([trace("a"), trace("b"), trace("c")], [batch])
     assert [row.values for row in rows] == [(0.1,), (None,), (0.3,)]
@@ -260,15 +258,17 @@ def test_a_bad_value_in_a_batch_fails_for_its_trace_alone() -> None:
 @pytest.mark.parametrize(
     "broken", [lambda traces: [raising(traces[0])], lambda _: [0.1], lambda _: [0.1] * 9]
 )
-def test_a_broken_batch_is_asked_again_trace_by_trace(
+def test_batch__broken_batch_is_computed_trace_by_trace(
     broken: Callable[[Sequence[Trace]], Sequence[float]],
 ) -> None:
-    batch = FakeBatch(lambda one: raising(one) if one.trace_id == "b" else 0.75, batch=broken)
+    batch = FakeBatch(
+        lambda row_trace: raising(row_trace) if row_trace.trace_id == "b" else 0.75, batch=broken
+    )
     rows = measure_chunk([trace("a"), trace("b"), trace("c")], [batch, FakeMetric()])
     assert [row.values for row in rows] == [(0.75, 0.5), (None, 0.5), (0.75, 0.5)]
 
 
-def test_rows_come_in_the_order_of_the_traces_whoever_maps() -> None:
+def test_measure_all__rows_keep_the_order_of_the_traces() -> None:
     traces = [trace(f"t{number}", output="a b" if number % 3 else "x") for number in range(25)]
     refs = (MetricRef.of("ROUGE"), MetricRef.of("ACCURACY"))
     direct = list(measure_all(traces, refs, chunk_size=4))
@@ -280,13 +280,13 @@ def test_rows_come_in_the_order_of_the_traces_whoever_maps() -> None:
             map=lambda work, chunks: reversed([work(c) for c in reversed(list(chunks))]),
         )
     )
-    assert [row.trace_id for row in direct] == [one.trace_id for one in traces]
+    assert [row.trace_id for row in direct] == [row_trace.trace_id for row_trace in traces]
     assert direct == backwards
     assert direct[0].values == (0.0, 0.0)
     assert direct[1].values == (1.0, 1.0)
 
 
-def test_traces_are_read_only_as_far_as_their_rows_are_wanted() -> None:
+def test_measure_all__reads_traces_lazily() -> None:
     read: list[str] = []
 
     def source() -> Iterator[Trace]:
@@ -299,7 +299,7 @@ def test_traces_are_read_only_as_far_as_their_rows_are_wanted() -> None:
     assert len(read) == 5
 
 
-def test_a_chunk_and_its_rows_cross_to_another_process() -> None:
+def test_score_chunk__can_be_pickled() -> None:
     chunk = [trace("a"), trace("b", output=None)]
     refs = (MetricRef.of("ROUGE", {"useStemmer": True}),)
     work = pickle.loads(pickle.dumps((score_chunk, chunk, refs)))
@@ -309,7 +309,7 @@ def test_a_chunk_and_its_rows_cross_to_another_process() -> None:
 
 
 @given(st.lists(st.tuples(st.text(), st.text()), max_size=8))
-def test_every_metric_stays_in_its_range_for_any_texts(pairs: list[tuple[str, str]]) -> None:
+def test_metrics__stay_in_range_for_any_texts(pairs: list[tuple[str, str]]) -> None:
     load_metrics()
     refs = tuple(
         MetricRef.of(key)

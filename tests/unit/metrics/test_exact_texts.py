@@ -24,7 +24,7 @@ def value(key: str, expected: str | None, output: str | None, **options: Any) ->
 
 
 @pytest.mark.parametrize(
-    ("expected", "output", "wanted"),
+    ("expected", "output", "expected_value"),
     [
         ("Paris", "Paris", 1.0),
         ("Paris", "paris", 0.0),
@@ -34,14 +34,16 @@ def value(key: str, expected: str | None, output: str | None, **options: Any) ->
         ("", "", 1.0),
     ],
 )
-def test_an_exact_match_is_one_to_the_byte(expected: str, output: str, wanted: float) -> None:
-    assert value("EXACT_MATCH", expected, output) == wanted
+def test_exact_match__is_one_for_equal_bytes(
+    expected: str, output: str, expected_value: float
+) -> None:
+    assert value("EXACT_MATCH", expected, output) == expected_value
 
 
 @given(st.text(), st.text())
-def test_an_exact_match_is_equality_of_bytes(one: str, other: str) -> None:
-    equal = one.encode("utf-8", "surrogatepass") == other.encode("utf-8", "surrogatepass")
-    assert value("EXACT_MATCH", one, other) == equal
+def test_exact_match__equals_byte_equality(first: str, second: str) -> None:
+    equal = first.encode("utf-8", "surrogatepass") == second.encode("utf-8", "surrogatepass")
+    assert value("EXACT_MATCH", first, second) == equal
 
 
 @pytest.mark.parametrize(
@@ -56,26 +58,24 @@ def test_an_exact_match_is_equality_of_bytes(one: str, other: str) -> None:
         ("a b", "a  b", 0.0, 0.0),  # blanks count
     ],
 )
-def test_an_output_contains_the_expected_text(
-    expected: str, output: str, as_it_is: float, any_case: float
-) -> None:
+def test_contains__examples(expected: str, output: str, as_it_is: float, any_case: float) -> None:
     assert value("CONTAINS", expected, output) == as_it_is
     assert value("CONTAINS", expected, output, ignoreCase=True) == any_case
 
 
-def test_an_empty_expectation_proves_nothing_and_is_skipped() -> None:
+def test_contains__empty_expected_text_is_skipped() -> None:
     trace = Trace(trace_id="t", item_id="t", expected_output="", output="anything")
     row = measure(trace, [provider_for(MetricRef.of("CONTAINS"))])
     assert row.missing == {"CONTAINS": MetricSkipped(SkipReason.NOT_SUPPORTED)}
 
 
 @given(st.text(min_size=1), st.text(), st.text())
-def test_a_text_is_contained_in_whatever_surrounds_it(text: str, before: str, after: str) -> None:
+def test_contains__text_in_any_context(text: str, before: str, after: str) -> None:
     assert value("CONTAINS", text, before + text + after) == 1.0
 
 
 @pytest.mark.parametrize(
-    ("expected", "output", "wanted"),
+    ("expected", "output", "expected_value"),
     [
         ("kitten", "sitting", 1 - 3 / 7),
         ("abcd", "abcd", 1.0),
@@ -84,13 +84,11 @@ def test_a_text_is_contained_in_whatever_surrounds_it(text: str, before: str, af
         ("ab", "xy", 0.0),
     ],
 )
-def test_edit_similarity_is_one_minus_edits_over_the_longer_text(
-    expected: str, output: str, wanted: float
-) -> None:
-    assert value("EDIT_SIMILARITY", expected, output) == wanted
+def test_edit_similarity__examples(expected: str, output: str, expected_value: float) -> None:
+    assert value("EDIT_SIMILARITY", expected, output) == expected_value
 
 
-def test_two_huge_texts_are_skipped_not_waited_for() -> None:
+def test_edit_similarity__two_huge_texts_are_skipped() -> None:
     huge = "a" * 31_700  # 31 700² > 10⁹
     trace = Trace(trace_id="t", item_id="t", expected_output=huge, output=huge)
     provider = provider_for(MetricRef.of("EDIT_SIMILARITY"))
@@ -118,7 +116,7 @@ def test_two_huge_texts_are_skipped_not_waited_for() -> None:
         '["\\"[", ' + ",".join(["[]"] * 600) + "]",
     ],
 )
-def test_what_the_grammar_gives_is_json(text: str) -> None:
+def test_json_valid__accepts_the_grammar(text: str) -> None:
     assert value("JSON_VALID", None, text) == 1.0
 
 
@@ -145,7 +143,7 @@ def test_what_the_grammar_gives_is_json(text: str) -> None:
         "{" * 600 + '"',
     ],
 )
-def test_anything_else_is_not(text: str) -> None:
+def test_json_valid__rejects_anything_else(text: str) -> None:
     assert value("JSON_VALID", None, text) == 0.0
 
 
@@ -157,12 +155,12 @@ def test_anything_else_is_not(text: str) -> None:
         max_leaves=12,
     )
 )  # fmt: skip
-def test_whatever_python_writes_as_json_is_json(document: object) -> None:
+def test_json_valid__accepts_output_of_python(document: object) -> None:
     assert value("JSON_VALID", None, json.dumps(document, ensure_ascii=False)) == 1.0
 
 
 @pytest.mark.parametrize("key", ["EXACT_MATCH", "CONTAINS", "EDIT_SIMILARITY", "JSON_VALID"])
-def test_an_agent_that_failed_scores_nothing(key: str) -> None:
+def test_exact_metrics__failed_agent_gets_zero(key: str) -> None:
     failed = Trace(
         trace_id="t", item_id="t", expected_output="x", output="x", outcome=TraceOutcome.AGENT_ERROR
     )

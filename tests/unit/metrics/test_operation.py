@@ -42,8 +42,8 @@ def told(**fields: Any) -> Trace:
     return trace(**figures | fields)
 
 
-def measured(one: Trace, key: str) -> float | Missing:
-    row = measure(one, [provider_for(MetricRef.of(key))])
+def measured(measured_trace: Trace, key: str) -> float | Missing:
+    row = measure(measured_trace, [provider_for(MetricRef.of(key))])
     return row.missing[key] if row.values[0] is None else row.values[0]
 
 
@@ -51,7 +51,7 @@ NOT_TOLD = MetricSkipped(SkipReason.NOT_SUPPORTED)
 
 
 @pytest.mark.parametrize(
-    ("key", "wanted"),
+    ("key", "expected_value"),
     [
         ("LATENCY_MS", 1250.5),
         ("COST_USD", 0.002),
@@ -67,9 +67,9 @@ NOT_TOLD = MetricSkipped(SkipReason.NOT_SUPPORTED)
     "outcome", [TraceOutcome.SCORED, TraceOutcome.AGENT_ERROR, TraceOutcome.TIMEOUT]
 )
 def test_a_figure_is_that_of_the_trace_also_when_the_agent_failed(
-    key: str, wanted: float, outcome: TraceOutcome
+    key: str, expected_value: float, outcome: TraceOutcome
 ) -> None:
-    assert measured(told(outcome=outcome, output=None), key) == wanted
+    assert measured(told(outcome=outcome, output=None), key) == expected_value
 
 
 @pytest.mark.parametrize("key", FIGURES)
@@ -141,8 +141,10 @@ def test_the_mean_status_of_a_run_is_one_only_without_a_failure() -> None:
         TraceOutcome.INFRA_ERROR,
     ]
     column = [
-        value if isinstance(value := measured(trace(outcome=one), "STATUS"), float) else None
-        for one in outcomes
+        value
+        if isinstance(value := measured(trace(outcome=measured_trace), "STATUS"), float)
+        else None
+        for measured_trace in outcomes
     ]
     assert aggregate(column).mean == 2 / 3
     assert aggregate(column[:2]).mean == 1.0

@@ -165,12 +165,12 @@ def test_what_makes_no_metric_of_its_name_is_refused(factory: Any, complaint: st
     assert "NAMED" not in METRICS.names()
 
 
-@pytest.mark.parametrize("taken", ["ROUGE", "LATENCY"])
-def test_a_name_or_an_alias_is_given_once(taken: str) -> None:
-    with pytest.raises(DuplicateName, match=taken):
-        METRICS.register("NAMED", Named, aliases=[taken])
-    with pytest.raises(DuplicateName, match=taken):
-        METRICS.register(taken, Named)
+@pytest.mark.parametrize("taken_name", ["ROUGE", "LATENCY"])
+def test_a_name_or_an_alias_is_given_once(taken_name: str) -> None:
+    with pytest.raises(DuplicateName, match=taken_name):
+        METRICS.register("NAMED", Named, aliases=[taken_name])
+    with pytest.raises(DuplicateName, match=taken_name):
+        METRICS.register(taken_name, Named)
     assert METRICS.canonical_name("NAMED") == "NAMED"
     assert METRICS.find("NAMED") is None
 

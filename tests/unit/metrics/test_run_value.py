@@ -26,8 +26,8 @@ class Characters:
     def summarize(self, traces: Sequence[Trace]) -> Any:
         return self.summary(sum(len(trace.output or "") for trace in traces))
 
-    def merge(self, one: Any, other: Any) -> Any:
-        return one + other
+    def merge(self, first: Any, second: Any) -> Any:
+        return first + second
 
     def run_value(self, summary: Any) -> float | None:
         value: float | None = self.read(summary)

@@ -45,12 +45,12 @@ def vector(*numbers: float) -> EmbeddingAnswer:
 
 
 def judged(*answers: ModelAnswer, texts: tuple[str, str] = ("a", "b")) -> JudgedTrace:
-    [found] = provider_verdicts(similarity(), [AnsweredTrace(pair(*texts), answers)])
-    return found
+    [result_measurement] = provider_verdicts(similarity(), [AnsweredTrace(pair(*texts), answers)])
+    return result_measurement
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "wanted"),
+    ("first", "second", "expected_value"),
     [
         ([1, 0], [0, 1], 0.0),
         ([3, 4], [3, 4], 1.0),  # 25 / (5 × 5)
@@ -60,9 +60,9 @@ def judged(*answers: ModelAnswer, texts: tuple[str, str] = ("a", "b")) -> Judged
     ],
 )
 def test_the_cosine_is_that_found_by_hand(
-    one: list[float], other: list[float], wanted: float
+    first: list[float], second: list[float], expected_value: float
 ) -> None:
-    assert cosine(one, other) == pytest.approx(wanted, abs=1e-15)
+    assert cosine(first, second) == pytest.approx(expected_value, abs=1e-15)
 
 
 numbers = st.floats(-1, 1, width=32).map(lambda number: number if abs(number) > 1e-6 else 0.0)
@@ -72,31 +72,31 @@ vectors = st.integers(1, 40).flatmap(
 
 
 @given(vectors)
-def test_the_cosine_is_that_of_numpy(pair_: tuple[list[float], list[float]]) -> None:
-    one, other = (np.array(each, dtype=np.float64) for each in pair_)
-    assume(one.any() and other.any())
-    wanted = float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))
-    assert cosine(*pair_) == pytest.approx(wanted, abs=1e-12)
+def test_cosine__equals_numpy(pair_: tuple[list[float], list[float]]) -> None:
+    first, second = (np.array(vector_values, dtype=np.float64) for vector_values in pair_)
+    assume(first.any() and second.any())
+    expected_value = float(first @ second / (np.linalg.norm(first) * np.linalg.norm(second)))
+    assert cosine(*pair_) == pytest.approx(expected_value, abs=1e-12)
 
 
 @given(vectors)
 def test_the_cosine_is_symmetric_in_its_range_and_one_for_the_same(
     pair_: tuple[list[float], list[float]],
 ) -> None:
-    one, other = pair_
-    assume(any(one) and any(other))
-    assert -1 <= cosine(one, other) <= 1
-    assert cosine(one, other) == cosine(other, one)
-    assert cosine(one, one) == pytest.approx(1, abs=1e-12)
+    first, second = pair_
+    assume(any(first) and any(second))
+    assert -1 <= cosine(first, second) <= 1
+    assert cosine(first, second) == cosine(second, first)
+    assert cosine(first, first) == pytest.approx(1, abs=1e-12)
 
 
-def test_a_vector_without_direction_is_a_judge_error() -> None:
+def test_cosine__zero_vector_is_a_judge_error() -> None:
     with pytest.raises(JudgeError, match="a vector of zeros"):
         cosine([0, 0], [1, 0])
 
 
 @pytest.mark.parametrize(
-    ("texts", "wanted"),
+    ("texts", "expected_value"),
     [
         (("Rome", "Rome"), 1.0),
         (("Rome", " Rome\n"), 1.0),
@@ -106,12 +106,14 @@ def test_a_vector_without_direction_is_a_judge_error() -> None:
         (("\t", "Rome"), 0.0),
     ],
 )
-def test_equal_and_blank_texts_need_no_model(texts: tuple[str, str], wanted: float) -> None:
+def test_semantic_similarity__equal_and_blank_texts_need_no_model(
+    texts: tuple[str, str], expected_value: float
+) -> None:
     assert provider_requests(similarity(), [pair(*texts)]) == [[]]
-    assert judged(texts=texts) == JudgedTrace(wanted)
+    assert judged(texts=texts) == JudgedTrace(expected_value)
 
 
-def test_other_texts_are_embedded_each_by_itself() -> None:
+def test_semantic_similarity__requests_one_embedding_per_text() -> None:
     assert provider_requests(similarity(), [pair("Rome", " Paris ")]) == [
         [EmbeddingRequest(model="m", text="Rome"), EmbeddingRequest(model="m", text="Paris")]
     ]
@@ -124,7 +126,7 @@ def test_what_is_known_without_a_model_is_not_asked() -> None:
     ) == [MetricSkipped(SkipReason.NO_EXPECTED_OUTPUT), MetricSkipped(SkipReason.NO_OUTPUT), 0.0]
 
 
-def test_a_negative_cosine_is_zero() -> None:
+def test_semantic_similarity__negative_cosine_is_zero() -> None:
     assert judged(vector(1, 0), vector(-1, 0)) == JudgedTrace(0.0)
     assert judged(vector(3, 4), vector(4, 3)).measurement == pytest.approx(24 / 25)
 
@@ -137,13 +139,13 @@ def test_a_negative_cosine_is_zero() -> None:
         ((ChatAnswer(content="1 0"), vector(1, 0)), "the model returned no vector"),
     ],
 )
-def test_answers_that_are_no_vectors_of_one_space_are_judge_errors(
+def test_semantic_similarity__invalid_vectors_are_judge_errors(
     answers: tuple[ModelAnswer, ...], complaint: str
 ) -> None:
-    found = judged(*answers).measurement
-    assert isinstance(found, MetricFailed)
-    assert found.kind is MetricFailureKind.JUDGE_ERROR
-    assert complaint in found.detail
+    result_measurement = judged(*answers).measurement
+    assert isinstance(result_measurement, MetricFailed)
+    assert result_measurement.kind is MetricFailureKind.JUDGE_ERROR
+    assert complaint in result_measurement.detail
 
 
 def test_similarity_is_not_computed() -> None:

@@ -33,12 +33,12 @@ class Brevity:
     def summarize(self, traces: Sequence[Trace]) -> list[int]:
         return [self._words * len(traces), sum(map(_words, traces))]
 
-    def merge(self, one: list[int], other: list[int]) -> list[int]:
-        return [one[0] + other[0], one[1] + other[1]]
+    def merge(self, first: list[int], second: list[int]) -> list[int]:
+        return [first[0] + second[0], first[1] + second[1]]
 
     def run_value(self, summary: list[int]) -> float | None:
-        needed, used = summary
-        return min(1.0, needed / used) if used else None
+        needed, actual = summary
+        return min(1.0, needed / actual) if actual else None
 
 
 def _words(trace: Trace) -> int:

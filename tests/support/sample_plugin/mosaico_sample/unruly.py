@@ -74,8 +74,8 @@ class UnrulySummary(Unruly):
     def summarize(self, traces: object) -> int:  # noqa: ARG002
         os._exit(0)
 
-    def merge(self, one: int, other: int) -> int:
-        return one + other
+    def merge(self, first: int, second: int) -> int:
+        return first + second
 
     def run_value(self, summary: int) -> float:
         return float(summary)

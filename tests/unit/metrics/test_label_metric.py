@@ -64,7 +64,10 @@ def of_run(
 
 
 def answers(expected: str, given: str) -> list[Answer]:
-    return [Answer(one, other) for one, other in zip(expected, given, strict=True)]
+    return [
+        Answer(expected_label, predicted_label)
+        for expected_label, predicted_label in zip(expected, given, strict=True)
+    ]
 
 
 # Expected a a b b c, given a b b b a: counted as (right, expected, given)
@@ -73,7 +76,7 @@ BY_HAND: Final = answers("aabbc", "abbba")
 
 
 @pytest.mark.parametrize(
-    ("key", "mode", "wanted"),
+    ("key", "mode", "expected_value"),
     [
         ("PRECISION", "micro", 3 / 5),
         ("RECALL", "micro", 3 / 5),
@@ -89,12 +92,14 @@ BY_HAND: Final = answers("aabbc", "abbba")
         ("ACCURACY", "weighted", 3 / 5),
     ],
 )
-def test_the_value_of_a_run_is_that_found_by_hand(key: str, mode: str, wanted: float) -> None:
-    assert of_run(BY_HAND, key, labels=mode) == pytest.approx(wanted, abs=1e-15)
+def test_the_value_of_a_run_is_that_found_by_hand(
+    key: str, mode: str, expected_value: float
+) -> None:
+    assert of_run(BY_HAND, key, labels=mode) == pytest.approx(expected_value, abs=1e-15)
 
 
 @pytest.mark.parametrize(
-    ("key", "positive", "wanted"),
+    ("key", "positive", "expected_value"),
     [
         ("PRECISION", "a", 1 / 2),
         ("RECALL", "a", 1 / 2),
@@ -108,16 +113,16 @@ def test_the_value_of_a_run_is_that_found_by_hand(key: str, mode: str, wanted: f
     ],
 )
 def test_in_binary_mode_only_the_positive_label_counts(
-    key: str, positive: str, wanted: float | None
+    key: str, positive: str, expected_value: float | None
 ) -> None:
-    assert of_run(BY_HAND, key, labels="binary", positive=positive) == wanted
+    assert of_run(BY_HAND, key, labels="binary", positive=positive) == expected_value
 
 
 # The examples of scikit-learn's documentation: of `precision_recall_fscore_support` and its kin
 # (labels 0 1 2 0 1 2, given 0 2 1 0 0 1), and the table of `classification_report`
 # (labels 0 1 2 2 2, given 0 0 2 2 1), with the digits that they print.
 @pytest.mark.parametrize(
-    ("expected", "given_", "key", "mode", "printed"),
+    ("expected", "predicted_label", "key", "mode", "printed"),
     [
         ("012012", "021001", "PRECISION", "macro", "0.22"),
         ("012012", "021001", "PRECISION", "micro", "0.33"),
@@ -138,9 +143,9 @@ def test_in_binary_mode_only_the_positive_label_counts(
     ],
 )
 def test_the_value_of_a_run_is_that_of_scikit_learn(
-    expected: str, given_: str, key: str, mode: str, printed: str
+    expected: str, predicted_label: str, key: str, mode: str, printed: str
 ) -> None:
-    value = of_run(answers(expected, given_), key, labels=mode)
+    value = of_run(answers(expected, predicted_label), key, labels=mode)
     assert isinstance(value, float)
     assert f"{value:.2f}" == printed
 
@@ -149,29 +154,29 @@ def from_matrix(pairs: Sequence[Answer], key: str, mode: str) -> float:
     """The same by the matrix of confusions, as scikit-learn goes about it."""
     names = sorted({name for pair in pairs for name in pair if name is not None})
     matrix = np.zeros((len(names), len(names)))
-    for expected, given_ in pairs:
-        assert given_ is not None
-        matrix[names.index(expected), names.index(given_)] += 1
+    for expected, predicted_label in pairs:
+        assert predicted_label is not None
+        matrix[names.index(expected), names.index(predicted_label)] += 1
     right, support, predicted = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
     if mode == "micro":
         right, support, predicted = (
-            each.sum(keepdims=True) for each in (right, support, predicted)
+            one_row.sum(keepdims=True) for one_row in (right, support, predicted)
         )
-    part, whole = {
+    part, denominator = {
         "PRECISION": (right, predicted),
         "RECALL": (right, support),
         "F1_SCORE": (2 * right, support + predicted),
     }[key]
-    shares = np.divide(part, whole, out=np.zeros_like(whole), where=whole > 0)
+    shares = np.divide(part, denominator, out=np.zeros_like(denominator), where=denominator > 0)
     return float(np.average(shares, weights=support if mode == "weighted" else None))
 
 
 labels = st.sampled_from("abcd")
-answered = st.lists(st.builds(Answer, labels, labels), min_size=1, max_size=40)
+answered_pairs = st.lists(st.builds(Answer, labels, labels), min_size=1, max_size=40)
 any_answers = st.lists(st.builds(Answer, labels, labels | st.none()), min_size=1, max_size=40)
 
 
-@given(answered, st.sampled_from(KEYS), st.sampled_from(MODES))
+@given(answered_pairs, st.sampled_from(KEYS), st.sampled_from(MODES))
 def test_the_value_of_a_run_is_that_of_its_confusion_matrix(
     pairs: list[Answer], key: str, mode: str
 ) -> None:
@@ -197,18 +202,18 @@ def test_however_a_run_is_cut_and_merged_no_bit_changes(
     pieces = [pairs[start:end] for start, end in zip([0, *cuts], [*cuts, len(pairs)], strict=True)]
     notes = [summarize_with(provider, [1.0] * len(piece), traces(piece)) for piece in pieces]
     stored = [json.loads(json.dumps(note)) for note in data.draw(st.permutations(notes))]
-    whole = summarize_with(provider, [1.0] * len(pairs), traces(pairs))
-    assert run_value(provider, merge_with(provider, stored)) == run_value(provider, whole)
+    denominator = summarize_with(provider, [1.0] * len(pairs), traces(pairs))
+    assert run_value(provider, merge_with(provider, stored)) == run_value(provider, denominator)
 
 
-@given(answered, st.integers(0, 39), st.sampled_from([*KEYS, "ACCURACY"]))
+@given(answered_pairs, st.integers(0, 39), st.sampled_from([*KEYS, "ACCURACY"]))
 def test_an_agent_that_fails_where_it_was_wrong_or_right_is_never_better_for_it(
-    pairs: list[Answer], place: int, key: str
+    pairs: list[Answer], position: int, key: str
 ) -> None:
-    place %= len(pairs)
-    if pairs[place].expected != pairs[place].given:
+    position %= len(pairs)
+    if pairs[position].expected != pairs[position].given:
         return  # a wrong label harms another label, too
-    failing = [*pairs[:place], Answer(pairs[place].expected, None), *pairs[place + 1 :]]
+    failing = [*pairs[:position], Answer(pairs[position].expected, None), *pairs[position + 1 :]]
     for mode in MODES:
         worse, better = of_run(failing, key, labels=mode), of_run(pairs, key, labels=mode)
         assert isinstance(worse, float)
@@ -236,12 +241,15 @@ def test_one_failure_among_many_answers_changes_a_macro_average_by_little() -> N
 
 
 @pytest.mark.parametrize(
-    ("expected", "given_"), [("Positive", " positive\n"), ("Straße", "STRASSE"), ("a  b", "A b")]
+    ("expected", "predicted_label"),
+    [("Positive", " positive\n"), ("Straße", "STRASSE"), ("a  b", "A b")],
 )
-def test_labels_are_equal_where_accuracy_finds_texts_equal(expected: str, given_: str) -> None:
-    pair = [Answer(expected, given_)]
+def test_labels_are_equal_where_accuracy_finds_texts_equal(
+    expected: str, predicted_label: str
+) -> None:
+    pair = [Answer(expected, predicted_label)]
     assert of_run(pair, "PRECISION", labels="macro") == 1.0
-    assert of_run(pair, "PRECISION", labels="binary", positive=given_) == 1.0
+    assert of_run(pair, "PRECISION", labels="binary", positive=predicted_label) == 1.0
     provider = provider_for(MetricRef.of("ACCURACY"))
     assert measure(traces(pair)[0], [provider]).values == (1.0,)
 
@@ -309,11 +317,11 @@ def test_many_tables_at_once_have_the_values_that_each_has_alone(
     options: dict[str, OptionValue] = {"labels": mode}
     provider = metric(key, **options | ({"positive": "a"} if mode == "binary" else {}))
     assert isinstance(provider, CountedMetric)
-    tables = [provider.summarize(traces([Answer(*each) for each in run])) for run in runs]
+    tables = [provider.summarize(traces([Answer(*one_row) for one_row in run])) for run in runs]
     names = sorted({name for table in tables for name in table})
     counts = np.array([[table.get(name, [0, 0, 0]) for name in names] for table in tables])
-    found = provider.values_of_counts(names, counts.reshape(len(runs), len(names), 3))
+    run_values = provider.values_of_counts(names, counts.reshape(len(runs), len(names), 3))
     alone = [provider.run_value(table) for table in tables]
-    assert found.tolist() == pytest.approx(
+    assert run_values.tolist() == pytest.approx(
         [np.nan if value is None else value for value in alone], nan_ok=True, rel=1e-12
     )

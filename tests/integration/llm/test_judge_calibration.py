@@ -1,4 +1,4 @@
-"""A judge that scores otherwise than it did: the run says nothing about the agent."""
+"""Judge calibration: a judge that scores differently from people makes the run invalid."""
 
 import json
 
@@ -16,9 +16,9 @@ class Mood:
 
     kindness = 0.0
 
-    def __call__(self, asked: ReceivedLlmRequest) -> str:
+    def __call__(self, received: ReceivedLlmRequest) -> str:
         scores = {"good": 1.0, "fair": 0.5, "bad": 0.0}
-        score = next(score for word, score in scores.items() if word in asked.texts[-1])
+        score = next(score for word, score in scores.items() if word in received.texts[-1])
         return json.dumps({"reason": "so", "score": min(1.0, score + self.kindness)})
 
 
@@ -32,20 +32,22 @@ def mood(service: Service, models: Models) -> Mood:
     return mood
 
 
-def test_a_judge_that_scores_as_people_did_is_trusted(service: Service, mood: Mood) -> None:
+def test_judge_calibration__unchanged_judge_leaves_the_run_valid(
+    service: Service, mood: Mood
+) -> None:
     run = service.completed()
     assert (run["validity"], run["validityReasons"]) == ("VALID", [])
 
 
-def test_a_judge_that_became_kinder_makes_the_run_invalid(
+def test_judge_calibration__kinder_judge_makes_the_run_invalid(
     service: Service, mood: Mood, models: Models
 ) -> None:
     assert service.completed()["validity"] == "VALID"
-    asked = len(models.conversations)
+    received = len(models.conversations)
     mood.kindness = 0.3
     run: JSON = service.completed()
     # The traces were judged before; the three frozen answers are judged in every run.
-    assert len(models.conversations) == asked + 3
+    assert len(models.conversations) == received + 3
     assert run["validity"] == "INVALID"
     # 1 stays 1; 0.5 and 0 are judged 0.3 too high: 0.6 / 3.
     [reason] = run["validityReasons"]

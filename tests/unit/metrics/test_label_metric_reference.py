@@ -31,49 +31,49 @@ modes = st.sampled_from(["macro", "micro", "weighted"])
 Pairs = list[tuple[str, str]]
 
 
-def of_run(found: Pairs, key: str, **options: OptionValue) -> Any:
+def of_run(label_pairs: Pairs, key: str, **options: OptionValue) -> Any:
     provider = provider_for(MetricRef.of(key, options))
     assert isinstance(provider, RunMetric)
     traces = [
         Trace(trace_id=str(number), item_id="i", expected_output=expected, output=output)
-        for number, (expected, output) in enumerate(found)
+        for number, (expected, output) in enumerate(label_pairs)
     ]
     return run_value(provider, summarize_with(provider, [1.0] * len(traces), traces))
 
 
-def columns(found: Pairs) -> tuple[list[str], list[str]]:
-    return [expected for expected, _ in found], [output for _, output in found]
+def columns(label_pairs: Pairs) -> tuple[list[str], list[str]]:
+    return [expected for expected, _ in label_pairs], [output for _, output in label_pairs]
 
 
 @settings(deadline=None)
 @given(pairs, keys, modes)
 def test_the_averages_over_labels_are_those_of_scikit_learn(
-    found: Pairs, key: str, mode: str
+    label_pairs: Pairs, key: str, mode: str
 ) -> None:
-    wanted = getattr(sklearn_metrics, REFERENCES[key])(
-        *columns(found), average=mode, zero_division=0
+    reference_value = getattr(sklearn_metrics, REFERENCES[key])(
+        *columns(label_pairs), average=mode, zero_division=0
     )
-    assert of_run(found, key, labels=mode) == pytest.approx(wanted, abs=1e-12)
+    assert of_run(label_pairs, key, labels=mode) == pytest.approx(reference_value, abs=1e-12)
 
 
 @settings(deadline=None)
 @given(pairs, keys, labels)
 def test_in_binary_mode_the_positive_label_has_the_value_of_scikit_learn(
-    found: Pairs, key: str, positive: str
+    label_pairs: Pairs, key: str, positive: str
 ) -> None:
     # Where nobody expected or gave the label, scikit-learn has a warning and no number.
-    value = of_run(found, key, labels="binary", positive=positive)
-    if any(positive in pair for pair in found):
-        [wanted] = getattr(sklearn_metrics, REFERENCES[key])(
-            *columns(found), average=None, labels=[positive], zero_division=0
+    value = of_run(label_pairs, key, labels="binary", positive=positive)
+    if any(positive in pair for pair in label_pairs):
+        [reference_value] = getattr(sklearn_metrics, REFERENCES[key])(
+            *columns(label_pairs), average=None, labels=[positive], zero_division=0
         )
-        assert value == pytest.approx(wanted, abs=1e-12)
+        assert value == pytest.approx(reference_value, abs=1e-12)
     else:
         assert value is None
 
 
 @settings(deadline=None)
 @given(pairs, modes)
-def test_accuracy_is_that_of_scikit_learn_in_every_mode(found: Pairs, mode: str) -> None:
-    wanted = sklearn_metrics.accuracy_score(*columns(found))
-    assert of_run(found, "ACCURACY", labels=mode) == pytest.approx(wanted, abs=1e-12)
+def test_accuracy_is_that_of_scikit_learn_in_every_mode(label_pairs: Pairs, mode: str) -> None:
+    reference_value = sklearn_metrics.accuracy_score(*columns(label_pairs))
+    assert of_run(label_pairs, "ACCURACY", labels=mode) == pytest.approx(reference_value, abs=1e-12)

@@ -21,8 +21,8 @@ def common_subsequence_by_table(first: Sequence[bytes], second: Sequence[bytes])
     for mine in first:
         before = row
         row = [0]
-        for place, theirs in enumerate(second):
-            best = before[place] + 1 if mine == theirs else max(before[place + 1], row[place])
+        for index, theirs in enumerate(second):
+            best = before[index] + 1 if mine == theirs else max(before[index + 1], row[index])
             row.append(best)
     return row[-1]
 
@@ -82,21 +82,21 @@ def test_common_n_grams_are_those_that_counting_finds(
 def test_texts_of_many_words_are_compared_strip_by_strip_with_the_same_result(
     first: list[bytes], second: list[bytes]
 ) -> None:
-    whole = ReferenceMasks.of(first)
+    in_one_piece = ReferenceMasks.of(first)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_overlap, "_STRIP", 3)
         in_strips = ReferenceMasks.of(first)
-        assert count_for_rouge(in_strips, second) == count_for_rouge(whole, second)
-        assert count_grams(in_strips, second, 4) == count_grams(whole, second, 4)
+        assert count_for_rouge(in_strips, second) == count_for_rouge(in_one_piece, second)
+        assert count_grams(in_strips, second, 4) == count_grams(in_one_piece, second, 4)
 
 
 @given(st.lists(st.sampled_from(["a", "an", "the", "b", "c", "The,"]), max_size=20).map(" ".join))
 def test_the_common_words_of_squad_are_those_that_counting_finds(output: str) -> None:
     expected = "the b b c"
     # Without articles the expected text has b ×2 and c ×1.
-    kept = Counter(word for word in output.split() if word in "bc")
-    common = min(kept["b"], 2) + min(kept["c"], 1)
-    assert text_overlap.squad_overlap(expected, output) == (common, 3, kept.total())
+    output_counts = Counter(word for word in output.split() if word in "bc")
+    common = min(output_counts["b"], 2) + min(output_counts["c"], 1)
+    assert text_overlap.squad_overlap(expected, output) == (common, 3, output_counts.total())
 
 
 @pytest.mark.parametrize(
@@ -138,24 +138,24 @@ def test_accuracy_looks_past_case_blanks_and_encoding_only(
     assert text_overlap.equal_ignoring_case(expected, output) is same
 
 
-def test_a_text_is_made_once_while_its_table_has_room() -> None:
-    made: list[bytes] = []
+def test_cache__computes_each_text_once_while_it_has_room() -> None:
+    tokenized: list[bytes] = []
 
     def rule(word: bytes) -> bytes:
-        made.append(word)
+        tokenized.append(word)
         return word
 
     table = BoundedCache(rule, chars=30, longest=64)
     assert table[b"one"] == table[b"one"] == b"one"
-    assert made == [b"one"]
+    assert tokenized == [b"one"]
     assert table[b"x" * 65] == table[b"x" * 65]  # too long to be kept
-    assert len(made) == 3
+    assert len(tokenized) == 3
     for number in range(50):
         assert table[b"%d" % number] == b"%d" % number
     assert len(table) <= 3  # 30 characters at 9 or 10 a word
 
 
-def test_many_long_texts_do_not_pile_up() -> None:
+def test_cache__long_texts_do_not_accumulate() -> None:
     chance = random.Random(7)
 
     def long_text() -> str:
@@ -167,6 +167,6 @@ def test_many_long_texts_do_not_pile_up() -> None:
         text_overlap.rouge_counts(expected, output)
         text_overlap.bleu_counts(expected, output)
         text_overlap.squad_overlap(expected, output)
-    held, _ = tracemalloc.get_traced_memory()
+    allocated_bytes, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert held < 100 * 2**20
+    assert allocated_bytes < 100 * 2**20
