@@ -1,4 +1,4 @@
-"""A worker that is killed while it reads from Langfuse: nothing is lost, nothing is read twice."""
+"""A worker is killed while it reads from Langfuse: nothing is lost or read twice."""
 
 import dataclasses
 from collections import Counter
@@ -28,7 +28,7 @@ def langfuse() -> Iterator[StandIn]:
         yield running
 
 
-def test_no_page_that_was_stored_is_asked_for_again(
+def test_killed_collection__no_stored_page_is_read_again(
     deployment: Deployment, langfuse: StandIn
 ) -> None:
     langfuse.experiment(items=450)
@@ -57,8 +57,10 @@ def test_no_page_that_was_stored_is_asked_for_again(
     run = deployment.completed_run(run_id)
     assert (run["tracesTotal"], run["tracesProcessed"]) == (450, 450)
     assert deployment.rows.value("SELECT count(DISTINCT trace_id) FROM collected_traces") == 450
-    answered = Counter(
-        (one.path, *sorted(one.parameters.items())) for one in langfuse.asked if one.status
+    request_counts = Counter(
+        (request.path, *sorted(request.parameters.items()))
+        for request in langfuse.asked
+        if request.status
     )
-    assert set(answered.values()) == {1}
+    assert set(request_counts.values()) == {1}
     assert len(langfuse.asked_for(ROWS)) == 6  # five pages, one of them in two attempts

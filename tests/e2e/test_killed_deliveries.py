@@ -1,4 +1,4 @@
-"""Workers that are killed anywhere between an alert and its delivery: it arrives, with one id."""
+"""Workers are killed between an alert and its delivery: it arrives under one ID."""
 
 import dataclasses
 import json
@@ -69,7 +69,7 @@ HANG_UP = """
 
 
 class Told(NamedTuple):
-    """An alert that is about to fire: its rule, whom it tells, and where that listens."""
+    """An alert that is about to fire: its rule, its recipient and the endpoint."""
 
     point: str
     rule: str
@@ -83,7 +83,7 @@ class Told(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scene:
-    """A service, processes that work for it, and one recipient for each point."""
+    """A service with workers, and one recipient for each point."""
 
     service: Service
     programs: Programs
@@ -131,7 +131,7 @@ def scenario(service: Service, tmp_path: Path) -> Iterator[Scene]:
 
 
 def rule_at(scenario: Scene, point: str, number: int) -> Told:
-    """A rule that the next run of an agent breaks, and the endpoint that it tells of that."""
+    """A rule that fires for the next run of an agent, and the endpoint that it notifies."""
     receiver, path = scenario.receivers[point], f"round-{number}"
     url = receiver.will(path, receiver.hang) if point == "sent" else receiver.at(path)
     endpoint = scenario.service.post("/endpoints", {"channel": "WEBHOOK", "recipient": url})
@@ -153,7 +153,7 @@ def rule_at(scenario: Scene, point: str, number: int) -> Told:
 
 @contextmanager
 def stop_at(rows: DatabaseReader, outcome: Told) -> Iterator[HeldLock | None]:
-    """Keep whoever comes to a point there; None where it is the recipient who does so."""
+    """Block the worker that reaches a point; None when the recipient blocks it."""
     point = POINTS[outcome.point]
     if point.write is None:
         yield None
@@ -174,7 +174,7 @@ def stands(outcome: Told, lock: HeldLock | None) -> bool:
 
 
 def kill_at_every_point(scenario: Scene, number: int = 0, *, linger_s: float = 0.0) -> None:
-    """Kill a worker that stands at all points, in as many runs; another one does the rest."""
+    """Kill a worker that is blocked at all points, one run each; another worker finishes."""
     all_told = [rule_at(scenario, point, number) for point in POINTS]
     victim = scenario.worker()
     with ExitStack() as stopped:
@@ -199,7 +199,7 @@ def kill_at_every_point(scenario: Scene, number: int = 0, *, linger_s: float = 0
 
 
 def assert_told_once(scenario: Scene, outcome: Told) -> None:
-    """One alert, one message, one id on every call; never more calls than had to be."""
+    """One alert, one message, the same ID on every call, and no superfluous call."""
     [alert] = scenario.service.listed("/alerts", alertConfigId=outcome.rule)
     assert alert["state"] == "FIRING"
     calls = outcome.receiver.calls
@@ -212,7 +212,7 @@ def assert_told_once(scenario: Scene, outcome: Told) -> None:
 
 
 def forget_everything(scenario: Scene) -> None:
-    """As if no round had been."""
+    """Restore the state before the round."""
     scenario.rows.execute("DELETE FROM alert_rules")
     scenario.rows.execute("DELETE FROM alert_events")
     scenario.rows.execute("DELETE FROM notifications")

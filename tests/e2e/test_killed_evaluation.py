@@ -1,4 +1,4 @@
-"""A worker that is killed while models work: what was finished is paid for once."""
+"""A worker is killed while models work: finished tasks are paid for once."""
 
 import dataclasses
 import json
@@ -47,17 +47,19 @@ def service_resources(service_resources: Resources) -> Resources:
     return dataclasses.replace(service_resources, secrets=SecretBox.from_keys([MASTER_KEY]))
 
 
-def test_no_finished_task_is_done_again(deployment: Deployment, tmp_path: Path) -> None:
+def test_killed_evaluation__no_finished_task_is_repeated(
+    deployment: Deployment, tmp_path: Path
+) -> None:
     """A bash evaluation and a file of ot-bench: of each the first six of two at a time are answered
     at once, its third task after the kill only.
     """
     (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in TASKS))
     killed = threading.Event()
 
-    def plan(asked: ReceivedRequest) -> ScriptedReply:
-        if asked.prompt in LATE:
+    def plan(request: ReceivedRequest) -> ScriptedReply:
+        if request.prompt in LATE:
             killed.wait(LIVENESS_S)
-        message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text=asked.prompt),))
+        message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text=request.prompt),))
         return ScriptedReply(
             message=message, stop=StopReason.END, usage=Usage(input_tokens=10, output_tokens=1)
         )
@@ -78,7 +80,7 @@ def test_no_finished_task_is_done_again(deployment: Deployment, tmp_path: Path) 
         runs = [str(deployment.service.start(benchmarkId=dataset)["id"]) for dataset in orders]
         stored = "SELECT count(*) FROM collections WHERE trace_count = 6"
         until(lambda: deployment.rows.value(stored) == len(orders), what=victim.log)
-        until(lambda: set(LATE) <= {each.prompt for each in server.requests}, what=victim.log)
+        until(lambda: set(LATE) <= {request.prompt for request in server.requests}, what=victim.log)
         children = children_of(victim.pid)
         victim.kill()
         killed.set()
@@ -90,8 +92,10 @@ def test_no_finished_task_is_done_again(deployment: Deployment, tmp_path: Path) 
     for run in completed:
         assert (run["tracesTotal"], run["validity"]) == (7, "VALID")
         metrics = deployment.service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
-        found = {each["metric"]: each["sum"] for each in metrics}
-        assert found == {"TASK_PASSED": 7, "INPUT_TOKENS": 70}
-    asked = Counter(each.prompt for each in server.requests)
-    assert {prompt: count for prompt, count in asked.items() if count > 1} == dict.fromkeys(LATE, 2)
-    assert len(asked) == 2 * len(TASKS)
+        metric_sums = {aggregate["metric"]: aggregate["sum"] for aggregate in metrics}
+        assert metric_sums == {"TASK_PASSED": 7, "INPUT_TOKENS": 70}
+    prompt_counts = Counter(request.prompt for request in server.requests)
+    assert {prompt: count for prompt, count in prompt_counts.items() if count > 1} == dict.fromkeys(
+        LATE, 2
+    )
+    assert len(prompt_counts) == 2 * len(TASKS)

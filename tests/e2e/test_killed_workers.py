@@ -1,4 +1,4 @@
-"""A worker that is killed in the middle of a step loses nothing and doubles nothing."""
+"""A worker that is killed in any step loses nothing and doubles nothing."""
 
 import os
 import random
@@ -13,7 +13,7 @@ from tests.support.processes import LIVENESS_S, children_of, until
 ROUNDS = 25
 
 
-def test_a_run_completes_although_its_worker_is_killed_in_the_middle_of_a_step(
+def test_killed_worker__its_run_completes(
     deployment: Deployment,
 ) -> None:
     steps = ("collecting", "scoring", "writing", "writing back")
@@ -23,14 +23,14 @@ def test_a_run_completes_although_its_worker_is_killed_in_the_middle_of_a_step(
 
 
 @pytest.mark.prove
-def test_a_worker_that_wakes_up_after_its_runs_were_completed_writes_nothing(
+def test_frozen_worker__writes_nothing_after_its_runs_completed(
     deployment: Deployment,
 ) -> None:
     freeze_in(deployment, OUTSIDE_OF_TRANSACTIONS, run_undisturbed(deployment))
 
 
 @pytest.mark.prove
-def test_no_kill_in_any_step_loses_or_doubles_anything(
+def test_killed_worker__no_step_loses_or_doubles_anything(
     deployment: Deployment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each step is killed `ROUNDS` times, at random moments around it; every run is compared,
@@ -44,13 +44,13 @@ def test_no_kill_in_any_step_loses_or_doubles_anything(
         seconds = kill_in(deployment, tuple(STEPS), expected, f"{number}-", linger_s=linger_s)
         slowest = {step: max(slowest[step], seconds[step]) for step in STEPS}
         with capsys.disabled():
-            shown = ", ".join(f"{step} {value:.1f} s" for step, value in seconds.items())
-            print(f"  kill {number + 1} of {ROUNDS}: 0 lost, 0 doubled; {shown}")  # noqa: T201
+            step_times = ", ".join(f"{step} {value:.1f} s" for step, value in seconds.items())
+            print(f"  kill {number + 1} of {ROUNDS}: 0 lost, 0 doubled; {step_times}")  # noqa: T201
     assert max(slowest.values()) < LIVENESS_S, slowest
 
 
 @pytest.mark.prove
-def test_no_worker_that_was_frozen_in_any_step_writes_anything(
+def test_frozen_worker__writes_nothing_in_any_step(
     deployment: Deployment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The same with SIGSTOP, another worker that completes the runs, and SIGCONT."""
@@ -63,7 +63,7 @@ def test_no_worker_that_was_frozen_in_any_step_writes_anything(
             print(f"  freeze {number + 1} of {ROUNDS}: 0 written by a zombie")  # noqa: T201
 
 
-def test_a_job_that_ends_its_workers_fails_its_run_and_the_queue_goes_on(
+def test_poison_job__fails_its_run_and_the_queue_continues(
     deployment: Deployment,
 ) -> None:
     deployment.upload("poison", tags=["gate:poison"])
@@ -87,7 +87,7 @@ def test_a_job_that_ends_its_workers_fails_its_run_and_the_queue_goes_on(
     deployment.completed_run(deployment.start("after"))
 
 
-def test_a_killed_process_of_a_pool_costs_no_value(deployment: Deployment) -> None:
+def test_killed_pool_process__costs_no_value(deployment: Deployment) -> None:
     deployment.upload("night", tags=["gate:pool"])
     worker = deployment.programs.worker()
     run_id = deployment.start("night")

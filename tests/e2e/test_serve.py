@@ -141,7 +141,7 @@ def restart(tree: Tree) -> None:
     server.acquire().release()
 
 
-def test_a_run_completes_although_its_database_is_killed_and_restarted(
+def test_killed_database__the_run_completes_after_a_restart(
     tree: Tree, deployment: Deployment
 ) -> None:
     def kill() -> None:

@@ -1,4 +1,4 @@
-"""Several workers on one database, and what strangers' code may do to them."""
+"""Several workers on one database, and the effects of failing third-party code."""
 
 from tests.support.deployment import TRACES, Deployment
 from tests.support.processes import until
@@ -7,7 +7,7 @@ MANY = 12_000
 OPEN_JOBS = "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')"
 
 
-def test_workers_share_the_shards_of_one_run(deployment: Deployment) -> None:
+def test_workers__share_the_shards_of_one_run(deployment: Deployment) -> None:
     deployment.upload("night", count=MANY)
     first, second = deployment.programs.workers(2, MOSAICO_WORKER_CONCURRENCY="1")
 
@@ -27,7 +27,7 @@ def test_workers_share_the_shards_of_one_run(deployment: Deployment) -> None:
     assert "rescued" not in first.log + second.log  # busy is not dead
 
 
-def test_a_metric_that_hangs_or_crashes_costs_the_value_of_its_own_trace(
+def test_workers__a_metric_that_hangs_or_crashes_costs_one_value(
     deployment: Deployment,
 ) -> None:
     deployment.upload("hangs", tags=["hang"], count=100)
@@ -51,7 +51,7 @@ def test_a_metric_that_hangs_or_crashes_costs_the_value_of_its_own_trace(
         assert result["values"]["ROUGE"] is not None
 
 
-def test_a_source_that_fails_fails_the_run_with_its_code(deployment: Deployment) -> None:
+def test_workers__a_failing_source_fails_the_run_with_its_code(deployment: Deployment) -> None:
     deployment.programs.worker()
 
     run = deployment.ended_run(deployment.start("nobody-uploaded-this"))
@@ -60,7 +60,7 @@ def test_a_source_that_fails_fails_the_run_with_its_code(deployment: Deployment)
     assert "upload" in run["errorMessage"]
 
 
-def test_a_job_of_a_newer_program_waits_for_it(deployment: Deployment) -> None:
+def test_workers__a_job_of_a_newer_version_waits(deployment: Deployment) -> None:
     deployment.upload("night")
     deployment.rows.execute(
         "INSERT INTO procrastinate_jobs (queue_name, task_name, args)"
@@ -77,7 +77,7 @@ def test_a_job_of_a_newer_program_waits_for_it(deployment: Deployment) -> None:
     until(lambda: bool(deployment.rows.value(waits)))
 
 
-def test_a_run_that_is_cancelled_and_deleted_while_it_is_scored_leaves_nothing(
+def test_delete_run__while_it_is_scored_leaves_nothing(
     deployment: Deployment,
 ) -> None:
     deployment.upload("night", tags=["gate:metric"])

@@ -1,4 +1,4 @@
-"""Endpoints that hang or fail beside one that is sound: how soon is that one told?"""
+"""Delivery time of a healthy endpoint beside endpoints that hang or fail."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""SIGTERM hands work back, a cancelled run stops, a frozen worker writes nothing."""
+"""SIGTERM returns jobs to the queue, a cancelled run stops, a frozen worker writes nothing."""
 
 import signal
 
@@ -6,7 +6,7 @@ from tests.support.deployment import TRACES, Deployment
 from tests.support.processes import children_of, lives, until
 
 
-def test_a_worker_that_is_told_to_stop_hands_its_jobs_back(deployment: Deployment) -> None:
+def test_stopping_worker__returns_its_jobs_to_the_queue(deployment: Deployment) -> None:
     deployment.upload("gate:page")
     deployment.upload("night", tags=["gate:metric"])
     worker = deployment.programs.worker()
@@ -30,7 +30,7 @@ def test_a_worker_that_is_told_to_stop_hands_its_jobs_back(deployment: Deploymen
     assert deployment.rows.stored(scored) == deployment.rows.stored(collected)
 
 
-def test_a_run_that_is_cancelled_while_it_collects_gets_no_further_row(
+def test_cancel_run__while_it_collects_stores_no_further_row(
     deployment: Deployment,
 ) -> None:
     deployment.upload("gate:page")
@@ -49,7 +49,7 @@ def test_a_run_that_is_cancelled_while_it_collects_gets_no_further_row(
     assert deployment.rows.status(run_id) == "CANCELLED"
 
 
-def test_a_worker_that_was_frozen_too_long_writes_nothing_and_ends_no_job(
+def test_frozen_worker__writes_nothing_and_finishes_no_job(
     deployment: Deployment,
 ) -> None:
     deployment.upload("gate:page")
@@ -70,8 +70,8 @@ def test_a_worker_that_was_frozen_too_long_writes_nothing_and_ends_no_job(
     frozen.said("was taken over")
 
     assert deployment.rows.value("SELECT count(*) FROM collected_traces") == 500
-    held = "SELECT status::text FROM procrastinate_jobs WHERE task_name = 'runs.collect'"
-    assert deployment.rows.value(held) in ("doing", "todo")
+    held_jobs = "SELECT status::text FROM procrastinate_jobs WHERE task_name = 'runs.collect'"
+    assert deployment.rows.value(held_jobs) in ("doing", "todo")
     other.kill()
     deployment.rows.age_heartbeats()
     deployment.completed_run(run_id)

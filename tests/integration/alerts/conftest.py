@@ -1,4 +1,4 @@
-"""A service with an agent, a benchmark with a KPI, and runs as good or bad as a test wants them."""
+"""A service with an agent, a benchmark with a KPI, and runs of any quality."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ RULE = {
 
 
 @pytest.fixture
-def ready(service: Service) -> Service:
+def benchmark_service(service: Service) -> Service:
     service.agent()
     service.benchmark(
         metrics=["EXACT_MATCH"],
@@ -33,8 +33,8 @@ def rows(service: Service) -> DatabaseReader:
 
 
 @pytest.fixture
-def night(ready: Service) -> Callable[..., JSON]:
-    """A run of which so many of ten traces are right, and so many have no output at all."""
+def run_with(benchmark_service: Service) -> Callable[..., JSON]:
+    """Complete a run of ten traces: `right` correct ones and `silent` ones without output."""
     nights = iter(range(1, 1000))
 
     def make(right: int, *, silent: int = 0) -> JSON:
@@ -45,15 +45,15 @@ def night(ready: Service) -> Callable[..., JSON]:
         ]
         for trace in traces:
             trace["traceId"] += f"-{name}"
-        ready.upload(traces, run_name=name)
-        return ready.completed(runName=name)
+        benchmark_service.upload(traces, run_name=name)
+        return benchmark_service.completed(runName=name)
 
     return make
 
 
 @pytest.fixture
-def rule(ready: Service) -> Callable[..., JSON]:
+def create_rule(benchmark_service: Service) -> Callable[..., JSON]:
     def make(**fields: object) -> JSON:
-        return ready.post("/alert-configs", {**RULE, **fields})
+        return benchmark_service.post("/alert-configs", {**RULE, **fields})
 
     return make

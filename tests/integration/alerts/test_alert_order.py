@@ -1,4 +1,4 @@
-"""Alerts move forward only, and are told once, however runs end and however many write at once."""
+"""Alert states move forward in run order only, also with concurrent writers."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +21,9 @@ def decision(outcome: AlertOutcome) -> AlertDecision:
 
 
 @pytest.fixture
-def judged(ready: Service) -> Service:
-    ready.post("/alert-configs", {**RULE, "keepFiringForRuns": 0})
-    return ready
+def service_with_rule(benchmark_service: Service) -> Service:
+    benchmark_service.post("/alert-configs", {**RULE, "keepFiringForRuns": 0})
+    return benchmark_service
 
 
 def record(service: Service, seq: int, outcome: AlertOutcome) -> None:
@@ -32,28 +32,30 @@ def record(service: Service, seq: int, outcome: AlertOutcome) -> None:
 
 
 def states(service: Service) -> list[str]:
-    return [each["state"] for each in reversed(service.listed("/alerts"))]
+    return [alert["state"] for alert in reversed(service.listed("/alerts"))]
 
 
-def test_an_older_run_that_ends_late_changes_nothing(judged: Service) -> None:
-    record(judged, 2, AlertOutcome.BREACH)
-    record(judged, 1, AlertOutcome.HEALTHY)
-    record(judged, 2, AlertOutcome.HEALTHY)
-    assert states(judged) == ["FIRING"]
-    record(judged, 3, AlertOutcome.HEALTHY)
-    assert states(judged) == ["FIRING", "RESOLVED"]
-
-
-def test_a_rule_that_was_edited_while_a_run_was_judged_says_nothing_of_that_run(
-    judged: Service,
+def test_record_decisions__an_older_run_that_ends_late_changes_nothing(
+    service_with_rule: Service,
 ) -> None:
-    judged.patch("/alert-configs/rule-1", {"threshold": 20})
-    record(judged, 1, AlertOutcome.BREACH)
-    assert states(judged) == []
+    record(service_with_rule, 2, AlertOutcome.BREACH)
+    record(service_with_rule, 1, AlertOutcome.HEALTHY)
+    record(service_with_rule, 2, AlertOutcome.HEALTHY)
+    assert states(service_with_rule) == ["FIRING"]
+    record(service_with_rule, 3, AlertOutcome.HEALTHY)
+    assert states(service_with_rule) == ["FIRING", "RESOLVED"]
 
 
-def test_two_who_judge_the_same_runs_at_once_tell_each_episode_once(
-    judged: Service, rows: DatabaseReader
+def test_record_decisions__a_decision_about_an_older_revision_is_dropped(
+    service_with_rule: Service,
+) -> None:
+    service_with_rule.patch("/alert-configs/rule-1", {"threshold": 20})
+    record(service_with_rule, 1, AlertOutcome.BREACH)
+    assert states(service_with_rule) == []
+
+
+def test_record_decisions__concurrent_writers_notify_each_incident_once(
+    service_with_rule: Service, rows: DatabaseReader
 ) -> None:
     episodes = 6
     together = threading.Barrier(2)
@@ -61,26 +63,26 @@ def test_two_who_judge_the_same_runs_at_once_tell_each_episode_once(
     def judge(_: int) -> None:
         for seq in range(1, 2 * episodes + 1):
             together.wait(timeout=60)
-            record(judged, seq, AlertOutcome.BREACH if seq % 2 else AlertOutcome.HEALTHY)
+            record(service_with_rule, seq, AlertOutcome.BREACH if seq % 2 else AlertOutcome.HEALTHY)
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(judge, range(2)))
-    assert states(judged) == ["FIRING", "RESOLVED"] * episodes
+    assert states(service_with_rule) == ["FIRING", "RESOLVED"] * episodes
     assert rows.value("SELECT count(*) FROM notifications") == 2 * episodes
     assert rows.value("SELECT count(DISTINCT incident_id) FROM alert_events") == episodes
 
 
 @pytest.mark.prove
-def test_ten_thousand_judgements_of_five_tell_each_episode_once(
-    judged: Service, rows: DatabaseReader
+def test_record_decisions__ten_thousand_concurrent_decisions_notify_each_incident_once(
+    service_with_rule: Service, rows: DatabaseReader
 ) -> None:
     def judge(worker: int) -> None:
         for seq in range(1, 2001):
-            record(judged, seq, AlertOutcome.BREACH if seq % 2 else AlertOutcome.HEALTHY)
+            record(service_with_rule, seq, AlertOutcome.BREACH if seq % 2 else AlertOutcome.HEALTHY)
 
     with ThreadPoolExecutor(5) as pool:
         list(pool.map(judge, range(5)))
-    told = states(judged)
-    assert told == (["FIRING", "RESOLVED"] * len(told))[: len(told)]
+    alert_states = states(service_with_rule)
+    assert alert_states == (["FIRING", "RESOLVED"] * len(alert_states))[: len(alert_states)]
     repeated = "SELECT count(*) FROM (SELECT 1 FROM alert_events GROUP BY incident_id, state HAVING count(*) > 1) AS x"
     assert rows.value(repeated) == 0

@@ -1,4 +1,4 @@
-"""What the page about alerts shows is what happens."""
+"""The commands and names in docs/alerts.md."""
 
 import re
 import subprocess
@@ -13,12 +13,12 @@ from tests.support.service import Service, pair, working
 PAGE = "docs/alerts.md"
 
 
-def test_the_commands_of_the_page_answer_as_shown(ready: Service, tmp_path: Path) -> None:
+def test_docs_alerts__commands_answer_as_shown(benchmark_service: Service, tmp_path: Path) -> None:
     for name, right in (("monday", 4), ("tuesday", 2)):
         traces = [pair(number, "yes", "yes" if number < right else "no") for number in range(4)]
-        ready.upload(traces, run_name=name)
-    key = ready.client.headers["Authorization"].removeprefix("Bearer ")
-    url = str(ready.client.base_url).rstrip("/")
+        benchmark_service.upload(traces, run_name=name)
+    key = benchmark_service.client.headers["Authorization"].removeprefix("Bearer ")
+    url = str(benchmark_service.client.base_url).rstrip("/")
     environment = {
         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
         "MOSAICO_URL": url,
@@ -27,7 +27,7 @@ def test_the_commands_of_the_page_answer_as_shown(ready: Service, tmp_path: Path
         "API": f"{url}/api/v1",
         "MOSAICO_DATA_DIR": str(tmp_path),
     }
-    with working(ready):
+    with working(benchmark_service):
         for block in blocks(PAGE, "console"):
             for command, output in examples(block):
                 done = subprocess.run(
@@ -39,11 +39,13 @@ def test_the_commands_of_the_page_answer_as_shown(ready: Service, tmp_path: Path
                     timeout=120,
                     check=False,
                 )
-                shown = f"{command}\n{done.stdout}{done.stderr}"
-                assert matches(done.stdout.replace('":', '": ').replace(',"', ', "'), output), shown
+                transcript = f"{command}\n{done.stdout}{done.stderr}"
+                assert matches(done.stdout.replace('":', '": ').replace(',"', ', "'), output), (
+                    transcript
+                )
 
 
-def test_every_field_condition_state_and_policy_is_on_the_page() -> None:
+def test_docs_alerts__name_every_field_condition_state_and_policy() -> None:
     text = (ROOT / PAGE).read_text()
     named = set(re.findall(r"`([A-Za-z_]+)`", text))
     fields = {info.alias for info in AlertConfigBody.model_fields.values()}

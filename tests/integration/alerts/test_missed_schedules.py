@@ -1,4 +1,4 @@
-"""A schedule that was to run and did not is told once, whoever was to run it."""
+"""Notices about schedules that did not start their run."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -12,20 +12,20 @@ NOW = datetime(2026, 11, 22, 7, tzinfo=UTC)
 
 
 @pytest.fixture
-def scheduled(ready: Service, rows: DatabaseReader) -> Service:
-    """A service with a rule that tells a webhook, and a nightly schedule that is not due."""
-    rule = {"name": "any", "benchmarkId": "bench-001", "metric": "EXACT_MATCH"}
-    ready.post(
+def service_with_schedule(benchmark_service: Service, rows: DatabaseReader) -> Service:
+    """A service with a rule that notifies a webhook, and a nightly schedule that is not due."""
+    create_rule = {"name": "any", "benchmarkId": "bench-001", "metric": "EXACT_MATCH"}
+    benchmark_service.post(
         "/alert-configs",
         {
-            **rule,
+            **create_rule,
             "condition": "LESS_THAN",
             "threshold": 0,
             "channels": ["WEBHOOK"],
             "recipients": ["https://hooks.example.com/alerts"],
         },
     )
-    ready.post(
+    benchmark_service.post(
         "/schedule-configs",
         {
             "id": "nightly",
@@ -36,24 +36,24 @@ def scheduled(ready: Service, rows: DatabaseReader) -> Service:
         },
     )
     rows.execute("UPDATE schedule_configs SET next_run_at = %s", NOW + timedelta(hours=1))
-    return ready
+    return benchmark_service
 
 
-def look(service: Service, now: datetime = NOW) -> list[JSON]:
-    """Look twice, as two workers do; what was told so far."""
+def report_missed(service: Service, now: datetime = NOW) -> list[JSON]:
+    """Check twice, as two workers do; returns all alerts so far."""
     for _ in range(2):
         with service.resources.db.begin() as session:
             report_missed_schedules(session, now)
     return service.listed("/alerts")
 
 
-def test_a_schedule_that_nobody_fires_is_told_after_five_minutes(
-    scheduled: Service, rows: DatabaseReader
+def test_missed_schedule__overdue_for_five_minutes_causes_a_notice(
+    service_with_schedule: Service, rows: DatabaseReader
 ) -> None:
-    assert look(scheduled) == []
+    assert report_missed(service_with_schedule) == []
     rows.execute("UPDATE schedule_configs SET next_run_at = %s", NOW)
-    assert look(scheduled, NOW + timedelta(minutes=5)) == []
-    [alert] = look(scheduled, NOW + timedelta(minutes=6))
+    assert report_missed(service_with_schedule, NOW + timedelta(minutes=5)) == []
+    [alert] = report_missed(service_with_schedule, NOW + timedelta(minutes=6))
     assert (alert["state"], alert["name"], alert["severity"]) == (
         "SCHEDULE_MISSED", "every night", "CRITICAL",
     )  # fmt: skip
@@ -61,11 +61,11 @@ def test_a_schedule_that_nobody_fires_is_told_after_five_minutes(
         "The schedule 'every night' was due at 2026-11-22 07:00:00 UTC and started no run:"
         " no scheduler fired it; start one with `mosaico scheduler`."
     )
-    assert len(scheduled.listed("/deliveries")) == 1
+    assert len(service_with_schedule.listed("/deliveries")) == 1
 
 
 @pytest.mark.parametrize(
-    ("status", "reason", "told"),
+    ("status", "reason", "explanation"),
     [
         ("FAILED", "CONFLICT", "CONFLICT: the agent is archived"),
         ("SKIPPED", "MISSED", "no scheduler was running at that time, and misfirePolicy is SKIP"),
@@ -74,8 +74,12 @@ def test_a_schedule_that_nobody_fires_is_told_after_five_minutes(
         ("STARTED", None, None),
     ],
 )
-def test_an_instant_that_started_nothing_is_told_unless_another_stands_for_it(
-    scheduled: Service, rows: DatabaseReader, status: str, reason: str | None, told: str | None
+def test_missed_schedule__a_fire_without_a_run_causes_a_notice(
+    service_with_schedule: Service,
+    rows: DatabaseReader,
+    status: str,
+    reason: str | None,
+    explanation: str | None,
 ) -> None:
     rows.execute(
         """INSERT INTO schedule_fires
@@ -83,17 +87,19 @@ def test_an_instant_that_started_nothing_is_told_unless_another_stands_for_it(
            VALUES ('nightly', %s, %s, 'SCHEDULED', %s, %s, 'the agent is archived')""",
         NOW, NOW, status, reason,
     )  # fmt: skip
-    found = [alert["explanation"] for alert in look(scheduled)]
-    assert [explanation.partition("no run: ")[2] for explanation in found] == (
-        [f"{told}."] if told else []
+    explanations = [alert["explanation"] for alert in report_missed(service_with_schedule)]
+    assert [explanation.partition("no run: ")[2] for explanation in explanations] == (
+        [f"{explanation}."] if explanation else []
     )
 
 
-def test_a_schedule_that_was_disabled_is_told(scheduled: Service, rows: DatabaseReader) -> None:
+def test_missed_schedule__a_disabled_schedule_causes_a_notice(
+    service_with_schedule: Service, rows: DatabaseReader
+) -> None:
     rows.execute(
         "UPDATE schedule_configs SET enabled = false, next_run_at = NULL, disabled_at = %s,"
         " disabled_reason = '3 failures in a row'",
         NOW,
     )
-    [alert] = look(scheduled)
+    [alert] = report_missed(service_with_schedule)
     assert alert["explanation"].endswith("starts no more runs: 3 failures in a row.")

@@ -1,11 +1,11 @@
-"""The formula language and the catalogue of metrics over HTTP."""
+"""The formula language and the metric catalog over HTTP."""
 
 from tests.support.service import Service, pointers
 
 FORMULAS = "/kpi-formulas"
 
 
-def test_a_formula_is_checked_with_every_mistake_at_once(service: Service) -> None:
+def test_validate_formula__returns_all_errors(service: Service) -> None:
     good = service.post(f"{FORMULAS}/validate", {"formula": " average( rouge,bleu.P95 )"})
     assert good == {
         "valid": True,
@@ -16,8 +16,8 @@ def test_a_formula_is_checked_with_every_mistake_at_once(service: Service) -> No
     text = "AVERAGE(ROGUE,\n  BLEU.p96)"
     bad = service.post(f"{FORMULAS}/validate", {"formula": text})
     assert (bad["valid"], bad["formula"]) == (False, None)
-    assert [(each["line"], each["column"]) for each in bad["errors"]] == [(1, 9), (2, 8)]
-    assert [text[slice(*each["span"])] for each in bad["errors"]] == ["ROGUE", "p96"]
+    assert [(error["line"], error["column"]) for error in bad["errors"]] == [(1, 9), (2, 8)]
+    assert [text[slice(*error["span"])] for error in bad["errors"]] == ["ROGUE", "p96"]
     assert "Did you mean ROUGE" in bad["errors"][0]["message"]
     for formula in ("ROUGE > 1", "((((", "'; DROP TABLE x", "😀", "(" * 4000, "ROUGE +" * 500):
         answer = service.post(f"{FORMULAS}/validate", {"formula": formula})
@@ -26,7 +26,7 @@ def test_a_formula_is_checked_with_every_mistake_at_once(service: Service) -> No
         assert pointers(service.refused(422, "POST", f"{FORMULAS}/validate", body)) == ["/formula"]
 
 
-def test_a_formula_is_evaluated_on_given_values(service: Service) -> None:
+def test_evaluate_formula__uses_the_given_values(service: Service) -> None:
     evaluate = f"{FORMULAS}/evaluate"
     values = {
         "ROUGE": 0.5,
@@ -60,7 +60,7 @@ def test_a_formula_is_evaluated_on_given_values(service: Service) -> None:
         )
 
 
-def test_the_language_describes_itself(service: Service) -> None:
+def test_formula_help__describes_the_language(service: Service) -> None:
     described = service.get(f"{FORMULAS}/help")
     names = {row["signature"].partition("(")[0] for row in described["functions"]}
     assert names >= {"AVERAGE", "WEIGHTED_SUM", "MIN", "MAX", "THRESHOLD", "COALESCE"}
@@ -68,7 +68,7 @@ def test_the_language_describes_itself(service: Service) -> None:
         assert service.post(f"{FORMULAS}/validate", {"formula": row["example"]})["valid"]
 
 
-def test_the_catalogue_tells_unit_range_direction_version_and_options(service: Service) -> None:
+def test_metric_catalog__has_unit_range_direction_version_and_options(service: Service) -> None:
     catalogue = service.get("/metrics")
     assert (catalogue["nextCursor"], catalogue["broken"]) == (None, [])
     metrics = {metric["key"]: metric for metric in catalogue["items"]}
@@ -95,7 +95,7 @@ def test_the_catalogue_tells_unit_range_direction_version_and_options(service: S
     assert metrics["SCORE"]["minimum"] is None
 
 
-def test_the_catalogue_tells_other_names_and_the_choices_of_an_option(service: Service) -> None:
+def test_metric_catalog__has_aliases_and_option_choices(service: Service) -> None:
     metrics = {metric["key"]: metric for metric in service.get("/metrics")["items"]}
     assert metrics["LATENCY_MS"]["aliases"] == ["LATENCY"]
     assert "LATENCY" not in metrics

@@ -1,11 +1,11 @@
-"""KPI values over time, found by what they belong to."""
+"""The KPI history over HTTP."""
 
 from tests.support.service import Service, pair
 
 HISTORY = "/kpi-history"
 
 
-def test_the_history_is_listed_newest_first_and_by_what_it_belongs_to(service: Service) -> None:
+def test_kpi_history__is_listed_newest_first_and_filtered(service: Service) -> None:
     for number in (1, 2):
         service.agent(f"agent-00{number}")
         service.benchmark(

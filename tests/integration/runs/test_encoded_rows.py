@@ -1,4 +1,4 @@
-"""Our own binary rows read back as what was written."""
+"""Binary COPY rows read back as they were written."""
 
 import struct
 
@@ -16,7 +16,7 @@ notes = st.none() | st.dictionaries(
 )
 
 
-def test_a_row_is_what_the_manual_says() -> None:
+def test_encode_row__is_the_binary_copy_format() -> None:
     # 4 fields: int8 7 | int4 1 | float8[] {0.5, NULL} with one dimension of 2 from 1 | NULL
     expected = struct.pack(">h iq ii", 4, 8, 7, 4, 1)
     expected += struct.pack(">i iiiii id i", 36, 1, 1, 701, 2, 1, 8, 0.5, -1)
@@ -34,7 +34,7 @@ def test_a_row_is_what_the_manual_says() -> None:
         max_size=5,
     )
 )
-def test_rows_read_back_as_they_were_written(
+def test_encode_row__rows_read_back_as_written(
     migrated_database: Database, rows: list[tuple[list[float | None], dict[str, object] | None]]
 ) -> None:
     encoded = [encode_row(1, at, values, why) for at, (values, why) in enumerate(rows)]

@@ -1,4 +1,4 @@
-"""What a run finds: values, missing ones with their reason, aggregates, KPIs, validity."""
+"""Results of runs: values, missing values, aggregates, KPIs and validity."""
 
 import pytest
 
@@ -13,14 +13,20 @@ def by_trace(service: Service, run: JSON) -> dict[str, JSON]:
 
 
 def by_metric(service: Service, run: JSON) -> dict[str, JSON]:
-    return {each["metric"]: each for each in service.get(f"{RUNS}/{run['id']}/metrics")["items"]}
+    return {
+        aggregate["metric"]: aggregate
+        for aggregate in service.get(f"{RUNS}/{run['id']}/metrics")["items"]
+    }
 
 
 def by_kpi(service: Service, run: JSON) -> dict[str, JSON]:
-    return {each["name"]: each for each in service.get(f"{RUNS}/{run['id']}/kpis")["items"]}
+    return {
+        kpi_value["name"]: kpi_value
+        for kpi_value in service.get(f"{RUNS}/{run['id']}/kpis")["items"]
+    }
 
 
-def test_every_outcome_is_counted_as_what_it_is(service: Service) -> None:
+def test_run__counts_every_trace_outcome(service: Service) -> None:
     service.agent()
     service.benchmark(
         metrics=["ROUGE", {"key": "SCORE", "options": {"name": "Tone"}}],
@@ -170,7 +176,7 @@ def test_every_outcome_is_counted_as_what_it_is(service: Service) -> None:
     assert {entry["validity"] for entry in service.get("/kpi-history")["items"]} == {"INVALID"}
 
 
-def test_a_benchmark_says_how_much_may_be_missing(service: Service) -> None:
+def test_run__validity_follows_the_limits_of_the_benchmark(service: Service) -> None:
     service.agent()
     service.benchmark(metrics=["ROUGE"])
     service.upload([pair(n) for n in range(9)] + [pair(9, output=None)])
@@ -178,8 +184,8 @@ def test_a_benchmark_says_how_much_may_be_missing(service: Service) -> None:
     service.patch("/benchmarks/bench-001", {"minCoverage": 0.91})
     assert service.completed()["validity"] == "INVALID"
     service.patch("/benchmarks/bench-001", {"minCoverage": 0})
-    lost = [pair(n) for n in range(19)] + [pair(19, output=None, outcome="infra_error")]
-    service.upload(lost, run_name="night-2")
+    traces = [pair(n) for n in range(19)] + [pair(19, output=None, outcome="infra_error")]
+    service.upload(traces, run_name="night-2")
     run = service.completed()
     assert (run["validity"], run["errorShare"], run["validityReasons"]) == ("VALID", 0.05, [])
     service.patch("/benchmarks/bench-001", {"maxErrorShare": 0.049})
@@ -191,7 +197,7 @@ def test_a_benchmark_says_how_much_may_be_missing(service: Service) -> None:
     assert by_metric(service, run)["ROUGE"]["mean"] == 0.0
 
 
-def test_the_run_name_chooses_the_upload_and_the_newest_is_the_default(service: Service) -> None:
+def test_run__the_run_name_selects_the_upload(service: Service) -> None:
     service.agent()
     service.benchmark(metrics=["ACCURACY"])
     service.upload([pair(1)], run_name="night-1")
@@ -216,7 +222,7 @@ def test_the_run_name_chooses_the_upload_and_the_newest_is_the_default(service: 
     assert len(by_trace(service, service.listed(RUNS, status="COMPLETED")[-2])) == 1
 
 
-def test_long_and_odd_texts_are_measured_stored_and_shown(service: Service) -> None:
+def test_run_results__long_and_unusual_texts_are_returned_unchanged(service: Service) -> None:
     service.agent()
     service.benchmark(metrics=["ROUGE", "ACCURACY"])
     long = "x" * 1_000_100
@@ -226,12 +232,12 @@ def test_long_and_odd_texts_are_measured_stored_and_shown(service: Service) -> N
     assert (run["status"], run["validity"]) == ("COMPLETED", "VALID")
     rows = by_trace(service, run)
     assert [row["output"] for row in rows.values()][:4] == texts[:4]
-    shown = rows["t-4"]["output"]
-    assert shown == f"{long[:1_000_000]}… [100 characters cut]"
+    output_text = rows["t-4"]["output"]
+    assert output_text == f"{long[:1_000_000]}… [100 characters cut]"
     assert rows["t-4"]["values"] == {"ROUGE": 1.0, "ACCURACY": 1.0}
 
 
-def test_a_page_of_long_results_is_cut_short_and_goes_on(
+def test_run_results__a_page_of_long_texts_is_shortened(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queries, "PAGE_BYTES", 8000)
@@ -245,7 +251,7 @@ def test_a_page_of_long_results_is_cut_short_and_goes_on(
     assert list(by_trace(service, run)) == [f"t-{n}" for n in range(12)]
 
 
-def test_pages_of_results_go_through_many_shards_in_the_order_of_the_source(
+def test_run_results__pages_follow_the_order_of_the_source_across_shards(
     service: Service,
 ) -> None:
     service.agent()

@@ -1,4 +1,4 @@
-"""A hundred real answers of an agent, measured as the reference libraries measure them."""
+"""A hundred real answers of an agent, compared with the reference libraries."""
 
 import json
 from functools import partial
@@ -19,7 +19,7 @@ within = partial(pytest.approx, rel=0, abs=1e-12)
 
 
 @pytest.mark.skipif(not TRACES.exists(), reason="the real traces are not part of the repository")
-def test_rouge_and_bleu_of_real_traces_are_those_of_the_references(service: Service) -> None:
+def test_real_traces__rouge_and_bleu_equal_the_reference_implementations(service: Service) -> None:
     lines = [json.loads(line) for line in TRACES.read_text("utf-8").splitlines()]
     service.agent()
     service.benchmark(
@@ -50,6 +50,6 @@ def test_rouge_and_bleu_of_real_traces_are_those_of_the_references(service: Serv
         assert row["values"] == within(values)
     means = {key: sum(values[key] for values in expected) / 100 for key in expected[0]}
     metrics = service.get(f"{RUNS}/{run['id']}/metrics")["items"]
-    assert {each["metric"]: each["mean"] for each in metrics} == within(means)
+    assert {aggregate["metric"]: aggregate["mean"] for aggregate in metrics} == within(means)
     [kpi] = service.get(f"{RUNS}/{run['id']}/kpis")["items"]
     assert kpi["value"] == within(0.7 * means["ROUGE"] + 0.3 * means["BLEU"])

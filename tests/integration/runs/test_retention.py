@@ -1,4 +1,4 @@
-"""What is forgotten when, and what stays."""
+"""Purge and deletion of runs."""
 
 from datetime import timedelta
 
@@ -11,7 +11,7 @@ from tests.support.service import JSON, Service, pair
 
 @pytest.fixture
 def runs(service: Service) -> tuple[JSON, JSON]:
-    """A run of a benchmark that keeps its runs for seven days, and one of another that says nothing."""
+    """A run of a benchmark with `keepDays` 7, and one of a benchmark without `keepDays`."""
     service.agent()
     service.benchmark(keepDays=7)
     service.benchmark("bench-002")
@@ -30,17 +30,15 @@ def count(service: Service, table: str) -> int:
         return int(connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one())
 
 
-def test_traces_are_kept_as_many_days_as_their_benchmark_says(
-    service: Service, runs: tuple[JSON, JSON]
-) -> None:
+def test_purge__runs_are_kept_for_keep_days(service: Service, runs: tuple[JSON, JSON]) -> None:
     assert [purge_after(service, days) for days in (6.9, 7.1, 7.1)] == [0, 1, 0]
 
-    purged, kept = (service.get(f"/benchmark-runs/{run['id']}") for run in runs)
+    purged, kept_run = (service.get(f"/benchmark-runs/{run['id']}") for run in runs)
     assert purged["purgedAt"]
-    assert kept["purgedAt"] is None
+    assert kept_run["purgedAt"] is None
 
 
-def test_a_purged_run_keeps_its_history_and_loses_its_traces(
+def test_purge__keeps_the_history_and_removes_the_traces(
     service: Service, runs: tuple[JSON, JSON]
 ) -> None:
     run, other = runs
@@ -61,7 +59,7 @@ def test_a_purged_run_keeps_its_history_and_loses_its_traces(
     assert service.get(f"/benchmark-runs/{other['id']}/results")["items"]
 
 
-def test_traces_that_no_run_judges_any_more_are_gone(
+def test_purge__removes_collections_without_a_run(
     service: Service, runs: tuple[JSON, JSON]
 ) -> None:
     assert len(runs) == 2
@@ -75,7 +73,7 @@ def test_traces_that_no_run_judges_any_more_are_gone(
     assert (count(service, "trace_results"), count(service, "collected_traces")) == (0, 0)
 
 
-def test_a_purge_by_hand_may_be_of_one_benchmark(service: Service, runs: tuple[JSON, JSON]) -> None:
+def test_purge__can_be_limited_to_one_benchmark(service: Service, runs: tuple[JSON, JSON]) -> None:
     tomorrow = utc_now() + timedelta(days=1)
     with service.resources.db.begin() as session:
         assert purge_runs_before(session, tomorrow, utc_now(), benchmark_id="bench-002") == 1
@@ -83,9 +81,7 @@ def test_a_purge_by_hand_may_be_of_one_benchmark(service: Service, runs: tuple[J
     assert service.get(f"/benchmark-runs/{runs[0]['id']}")["purgedAt"] is None
 
 
-def test_a_purged_run_is_measured_anew_by_the_next_one(
-    service: Service, runs: tuple[JSON, JSON]
-) -> None:
+def test_purge__the_next_run_measures_again(service: Service, runs: tuple[JSON, JSON]) -> None:
     tomorrow = utc_now() + timedelta(days=1)
     with service.resources.db.begin() as session:
         purge_runs_before(session, tomorrow, utc_now())

@@ -1,4 +1,4 @@
-"""Whatever is done to runs, in whatever order: no illegal transition, and what ended stays so."""
+"""Random histories of runs: no illegal transition, and final states never change."""
 
 from collections.abc import Callable
 
@@ -18,8 +18,8 @@ HISTORIES = st.lists(
 )
 
 
-class Story:
-    """Does things to the runs of a service, and checks after each what every observer may expect."""
+class RunHistoryCheck:
+    """Acts on the runs of a service and checks the invariants after each action."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -28,12 +28,12 @@ class Story:
             resources=service.resources, pool=service.pool, is_stopping=lambda: False
         )
 
-    def do(self, action: str, place: int) -> None:
+    def do(self, action: str, index: int) -> None:
         if action == "start" or not self.known:
             run = self.service.start()
             self.known[run["id"]] = run
             return
-        run_id = list(self.known)[place % len(self.known)]
+        run_id = list(self.known)[index % len(self.known)]
         act: Callable[[str], None] = getattr(self, f"_{action}")
         act(run_id)
         self._check(deleted=run_id if action == "delete" else None)
@@ -86,7 +86,7 @@ class Story:
         self.known = {run_id: now[run_id] for run_id in self.known}
 
 
-def test_no_history_of_runs_breaks_a_promise(service: Service) -> None:
+def test_run_histories__keep_all_invariants(service: Service) -> None:
     service.agent()
     service.benchmark(metrics=["ACCURACY"], measures=[{"name": "quality", "formula": "ACCURACY"}])
     service.upload([pair(1), pair(2, output="x")])
@@ -100,11 +100,11 @@ def test_no_history_of_runs_breaks_a_promise(service: Service) -> None:
     )
     @given(HISTORIES)
     def tell(history: list[tuple[str, int]]) -> None:
-        story = Story(service)
+        story = RunHistoryCheck(service)
         for run in service.listed(RUNS):
             story.known[run["id"]] = run
-        for action, place in history:
-            story.do(action, place)
+        for action, index in history:
+            story.do(action, index)
 
     tell()
     service.work()

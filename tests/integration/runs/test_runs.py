@@ -1,4 +1,4 @@
-"""Runs over HTTP: start, list, cancel, retry, follow, delete, and which of it is refused."""
+"""Runs over HTTP: start, list, cancel, retry, follow and delete."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +28,7 @@ def events_of(service: Service, run_id: str) -> list[JSON]:
     return [json.loads(line.removeprefix("data:")) for line in lines if line.startswith("data:")]
 
 
-def ready(service: Service, **fields: Any) -> None:
+def create_benchmark(service: Service, **fields: Any) -> None:
     service.agent()
     service.benchmark(metrics=["ROUGE"], **fields)
     service.upload([pair(1)])
@@ -37,7 +37,7 @@ def ready(service: Service, **fields: Any) -> None:
 def test_a_run_is_started_with_its_address_and_shows_the_fields_of_the_handover(
     service: Service,
 ) -> None:
-    ready(service)
+    create_benchmark(service)
     answer = service.send(
         "POST", RUNS, {"benchmarkId": "bench-001", "agentId": "agent-001", "runName": "night-1"}
     )
@@ -72,12 +72,12 @@ def test_a_run_is_started_with_its_address_and_shows_the_fields_of_the_handover(
     assert (done["status"], done["tracesTotal"], done["tracesProcessed"]) == ("COMPLETED", 1, 1)
     times = [datetime.fromisoformat(done[n]) for n in ("createdAt", "startedAt", "completedAt")]
     assert times == sorted(times)
-    assert all(each.utcoffset() == timedelta(0) for each in times)
+    assert all(timestamp.utcoffset() == timedelta(0) for timestamp in times)
     assert [event["status"] for event in events_of(service, run["id"])] == ["COMPLETED"]
 
 
-def test_what_cannot_be_started_is_refused(service: Service) -> None:
-    ready(service)
+def test_create_run__refuses_what_cannot_run(service: Service) -> None:
+    create_benchmark(service)
     both = {"benchmarkId": "bench-001", "agentId": "agent-001"}
     for trigger in ("SCHEDULED", "WEBHOOK", "EVENT", "manual", "", None, 1):
         problem = service.refused(422, "POST", RUNS, {**both, "triggerType": trigger})
@@ -107,7 +107,7 @@ def test_what_cannot_be_started_is_refused(service: Service) -> None:
         )
 
 
-def test_an_unknown_run_is_not_found_at_any_of_its_addresses(service: Service) -> None:
+def test_get_run__an_unknown_run_is_not_found_at_any_route(service: Service) -> None:
     for method, path in (
         ("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("POST", "/retry"), ("GET", "/results"),
         ("GET", "/metrics"), ("GET", "/kpis"), ("GET", "/events"),
@@ -119,7 +119,7 @@ def test_an_unknown_run_is_not_found_at_any_of_its_addresses(service: Service) -
     service.refused(405, "PUT", f"{RUNS}/nobody", {})
 
 
-def test_runs_are_listed_newest_first_and_by_what_they_have_in_common(service: Service) -> None:
+def test_list_runs__newest_first_and_filtered(service: Service) -> None:
     for number in (1, 2):
         service.agent(f"agent-00{number}")
         service.benchmark(f"bench-00{number}", metrics=["ROUGE"])
@@ -157,19 +157,19 @@ def test_runs_are_listed_newest_first_and_by_what_they_have_in_common(service: S
         service.refused(422, "GET", RUNS, params=parameters)
 
 
-def test_pages_of_runs_are_stable_while_runs_are_started(service: Service) -> None:
-    ready(service)
+def test_list_runs__pages_are_stable_while_runs_start(service: Service) -> None:
+    create_benchmark(service)
     before = [service.start()["id"] for _ in range(5)]
     first = service.get(RUNS, limit=2)
     later = service.start()["id"]
-    rest = service.get(RUNS, limit=50, cursor=first["nextCursor"])
-    found = [run["id"] for run in first["items"] + rest["items"]]
-    assert found == list(reversed(before))
-    assert later not in found
+    second_page = service.get(RUNS, limit=50, cursor=first["nextCursor"])
+    run_ids = [run["id"] for run in first["items"] + second_page["items"]]
+    assert run_ids == list(reversed(before))
+    assert later not in run_ids
 
 
-def test_a_final_run_is_neither_cancelled_nor_begun_again(service: Service) -> None:
-    ready(service)
+def test_cancel_run__a_final_run_is_neither_cancelled_nor_begun(service: Service) -> None:
+    create_benchmark(service)
     run = service.start()
     cancelled = service.post(f"{RUNS}/{run['id']}/cancel")
     assert cancelled["status"] == "CANCELLED"
@@ -186,7 +186,7 @@ def test_a_final_run_is_neither_cancelled_nor_begun_again(service: Service) -> N
     assert service.get(f"{RUNS}/{completed['id']}") == completed
 
 
-def test_a_run_is_retried_three_times_each_time_as_a_new_run(service: Service) -> None:
+def test_retry_run__three_times_as_a_new_run(service: Service) -> None:
     service.agent()
     service.benchmark(datasetRef="absent")
     run = service.completed(runName="night-7")
@@ -210,8 +210,8 @@ def test_a_run_is_retried_three_times_each_time_as_a_new_run(service: Service) -
     assert service.get(f"{RUNS}/{run['id']}") == run
 
 
-def test_a_run_that_ended_is_deleted_with_all_that_it_measured(service: Service) -> None:
-    ready(service, measures=[{"name": "quality", "formula": "ROUGE"}])
+def test_delete_run__removes_everything_it_measured(service: Service) -> None:
+    create_benchmark(service, measures=[{"name": "quality", "formula": "ROUGE"}])
     pending = service.start()
     problem = service.refused(409, "DELETE", f"{RUNS}/{pending['id']}")
     assert "cancel it first" in problem["detail"]
@@ -227,8 +227,8 @@ def test_a_run_that_ended_is_deleted_with_all_that_it_measured(service: Service)
     assert len(service.get("/local-datasets")["items"]) == 1
 
 
-def test_a_repeated_start_or_retry_with_one_key_makes_one_run(service: Service) -> None:
-    ready(service)
+def test_create_run__a_repeated_idempotency_key_creates_one_run(service: Service) -> None:
+    create_benchmark(service)
     body = {"benchmarkId": "bench-001", "agentId": "agent-001"}
     header = {"headers": {"Idempotency-Key": "start-1"}}
     first, again = (service.send("POST", RUNS, body, **header) for _ in range(2))
@@ -245,8 +245,8 @@ def test_a_repeated_start_or_retry_with_one_key_makes_one_run(service: Service) 
     assert len(service.get(RUNS)["items"]) == 2
 
 
-def test_a_run_under_way_keeps_the_plan_it_started_with(service: Service) -> None:
-    ready(service, measures=[{"name": "quality", "formula": "ROUGE"}])
+def test_begin_run__later_edits_do_not_change_the_plan(service: Service) -> None:
+    create_benchmark(service, measures=[{"name": "quality", "formula": "ROUGE"}])
     run = service.start()
     job = JobContext(resources=service.resources, pool=service.pool, is_stopping=lambda: False)
     pipeline.begin(job, run["id"])
@@ -265,8 +265,8 @@ def test_a_run_under_way_keeps_the_plan_it_started_with(service: Service) -> Non
     assert later["fingerprint"] != service.get(f"{RUNS}/{run['id']}")["fingerprint"]
 
 
-def test_a_run_of_an_agent_that_is_deleted_at_this_moment_is_not_started(service: Service) -> None:
-    ready(service)
+def test_create_run__an_agent_that_is_deleted_concurrently_is_not_found(service: Service) -> None:
+    create_benchmark(service)
     db = service.resources.db
     with db.begin() as session:
         agent = get_agent(session, "agent-001")
@@ -277,8 +277,8 @@ def test_a_run_of_an_agent_that_is_deleted_at_this_moment_is_not_started(service
     assert service.get(RUNS)["items"] == []
 
 
-def test_a_stream_shows_a_run_from_its_first_state_to_its_last(service: Service) -> None:
-    ready(service)
+def test_run_events__stream_from_the_first_state_to_the_last(service: Service) -> None:
+    create_benchmark(service)
     run = service.start()
     with ThreadPoolExecutor(1) as thread:
         with service.client.stream("GET", f"/api/v1{RUNS}/{run['id']}/events") as response:
@@ -286,9 +286,9 @@ def test_a_stream_shows_a_run_from_its_first_state_to_its_last(service: Service)
             first = next(line for line in lines if line.startswith("data:"))
             assert json.loads(first.removeprefix("data:"))["status"] == "PENDING"
             working = thread.submit(service.work)
-            seen = [json.loads(each[5:]) for each in lines if each.startswith("data:")]
+            events = [json.loads(line[5:]) for line in lines if line.startswith("data:")]
         working.result()
-    assert seen[-1] == service.get(f"{RUNS}/{run['id']}")
-    assert seen[-1]["status"] == "COMPLETED"
-    progress = [each["tracesProcessed"] for each in seen]
+    assert events[-1] == service.get(f"{RUNS}/{run['id']}")
+    assert events[-1]["status"] == "COMPLETED"
+    progress = [event["tracesProcessed"] for event in events]
     assert progress == sorted(progress)

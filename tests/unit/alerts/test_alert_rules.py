@@ -1,4 +1,4 @@
-"""Conditions and states of alerts: each number by hand, then whatever may come."""
+"""Conditions and states of alert rules: figures derived by hand, then properties."""
 
 import random
 from datetime import UTC, datetime, timedelta
@@ -30,7 +30,7 @@ QUALITY = ValueSpec(name="quality", is_share=True)
 B, H, N, L = AlertOutcome.BREACH, AlertOutcome.HEALTHY, AlertOutcome.NO_DATA, AlertOutcome.WARMUP
 
 
-def assessed(
+def assess(
     condition: Condition,
     value: float | None,
     *history: float,
@@ -38,7 +38,7 @@ def assessed(
     **more: object,
 ) -> Assessment:
     rule = RuleSpec(condition=condition, **more)  # type: ignore[arg-type]
-    points = [RunPoint(value=each, error=0.01) for each in history]
+    points = [RunPoint(value=value, error=0.01) for value in history]
     return evaluate_condition(rule, subject, Observation(value=value, history=points))
 
 
@@ -51,139 +51,141 @@ def assessed(
         (Condition.NOT_EQUALS, [0.6, 0.8]),
     ],
 )
-def test_fixed_limits_hold_as_named_and_0_7_is_0_1_times_7(
+def test_threshold_conditions__compare_with_a_relative_tolerance(
     condition: Condition, fires_at: list[float]
 ) -> None:
     assert 0.1 * 7 != 0.7
-    found = [
+    breaching_values = [
         value
         for value in (0.6, 0.7, 0.1 * 7, 0.8)
-        if assessed(condition, value, threshold=0.7).outcome is B
+        if assess(condition, value, threshold=0.7).outcome is B
     ]
-    assert found == fires_at
+    assert breaching_values == fires_at
 
 
 @pytest.mark.parametrize("threshold", [10, -10])
-def test_a_drop_by_ten_percent_is_the_same_with_either_sign(threshold: float) -> None:
+def test_percentage_drop__the_sign_of_the_threshold_is_ignored(threshold: float) -> None:
     # The mean of the last five is 0.8; a tenth below is 0.72.
     history = [0.1, 0.7, 0.75, 0.8, 0.85, 0.9]
     drop = Condition.PERCENTAGE_DROP
-    assert assessed(drop, 0.72, *history, threshold=threshold).outcome is B
-    assert assessed(drop, 0.73, *history, threshold=threshold).outcome is H
-    assert assessed(drop, 0.95, *history, threshold=threshold).outcome is H
-    found = assessed(drop, 0.6, *history, threshold=threshold)
-    assert found.baseline == pytest.approx(0.8)
-    assert found.min_detectable_effect == pytest.approx(0.08)
-    assert found.explanation == (
+    assert assess(drop, 0.72, *history, threshold=threshold).outcome is B
+    assert assess(drop, 0.73, *history, threshold=threshold).outcome is H
+    assert assess(drop, 0.95, *history, threshold=threshold).outcome is H
+    assessment = assess(drop, 0.6, *history, threshold=threshold)
+    assert assessment.baseline == pytest.approx(0.8)
+    assert assessment.min_detectable_effect == pytest.approx(0.08)
+    assert assessment.explanation == (
         "quality fell by 25 % to 0.6, from 0.8 (mean of the last 5 valid runs); the limit is 10 %."
     )
 
 
-def test_a_rise_is_no_drop() -> None:
-    assert assessed(Condition.PERCENTAGE_RISE, 1.1, 1.0, threshold=10).outcome is B
-    assert assessed(Condition.PERCENTAGE_RISE, 1.09, 1.0, threshold=10).outcome is H
-    assert assessed(Condition.PERCENTAGE_RISE, 0.5, 1.0, threshold=10).outcome is H
+def test_percentage_drop__a_rise_is_healthy() -> None:
+    assert assess(Condition.PERCENTAGE_RISE, 1.1, 1.0, threshold=10).outcome is B
+    assert assess(Condition.PERCENTAGE_RISE, 1.09, 1.0, threshold=10).outcome is H
+    assert assess(Condition.PERCENTAGE_RISE, 0.5, 1.0, threshold=10).outcome is H
 
 
-def test_a_drop_of_a_negative_value_is_a_fall_too() -> None:
-    assert assessed(Condition.PERCENTAGE_DROP, -12.0, -10.0, threshold=20).outcome is B
-    assert assessed(Condition.PERCENTAGE_DROP, -8.0, -10.0, threshold=20).outcome is H
+def test_percentage_drop__a_negative_value_that_falls_is_a_breach() -> None:
+    assert assess(Condition.PERCENTAGE_DROP, -12.0, -10.0, threshold=20).outcome is B
+    assert assess(Condition.PERCENTAGE_DROP, -8.0, -10.0, threshold=20).outcome is H
 
 
-def test_baseline_runs_say_how_far_a_percentage_looks_back() -> None:
+def test_percentage_drop__compares_with_the_last_baseline_runs() -> None:
     drop = Condition.PERCENTAGE_DROP
-    assert assessed(drop, 0.5, 1.0, 0.5, threshold=10, baseline_runs=1).outcome is H
-    assert assessed(drop, 0.5, 1.0, 0.5, threshold=10, baseline_runs=2).outcome is B
+    assert assess(drop, 0.5, 1.0, 0.5, threshold=10, baseline_runs=1).outcome is H
+    assert assess(drop, 0.5, 1.0, 0.5, threshold=10, baseline_runs=2).outcome is B
 
 
-def test_a_percentage_below_the_minimum_effect_does_not_fire() -> None:
-    found = assessed(Condition.PERCENTAGE_DROP, 0.009, 0.01, threshold=10, minimum_effect=0.02)
-    assert found.outcome is H
-    assert "below the minimum effect" in found.explanation
+def test_percentage_drop__below_the_minimum_effect_is_healthy() -> None:
+    assessment = assess(Condition.PERCENTAGE_DROP, 0.009, 0.01, threshold=10, minimum_effect=0.02)
+    assert assessment.outcome is H
+    assert "below the minimum effect" in assessment.explanation
 
 
 @pytest.mark.parametrize(("value", "baseline"), [(1.0, 0.0), (-1.0, 1.0), (1.0, -1.0)])
-def test_of_zero_or_over_a_change_of_sign_a_percentage_says_nothing(
+def test_percentage_drop__of_zero_or_across_a_change_of_sign_is_no_data(
     value: float, baseline: float
 ) -> None:
-    found = assessed(Condition.PERCENTAGE_DROP, value, baseline, threshold=10)
-    assert found.outcome is N
-    assert "LESS_THAN" in found.explanation
+    assessment = assess(Condition.PERCENTAGE_DROP, value, baseline, threshold=10)
+    assert assessment.outcome is N
+    assert "LESS_THAN" in assessment.explanation
 
 
-def test_the_first_run_is_learned_from() -> None:
-    assert assessed(Condition.PERCENTAGE_DROP, 0.5, threshold=10).outcome is L
+def test_percentage_drop__first_run_is_warmup() -> None:
+    assert assess(Condition.PERCENTAGE_DROP, 0.5, threshold=10).outcome is L
 
 
 @pytest.mark.parametrize("condition", Condition)
-def test_no_value_is_no_zero(condition: Condition) -> None:
-    found = assessed(condition, None, 1, 1, 1, 1, 1, threshold=0)
-    assert (found.outcome, found.value) == (N, None)
+def test_evaluate_condition__a_missing_value_is_no_data_and_not_zero(condition: Condition) -> None:
+    assessment = assess(condition, None, 1, 1, 1, 1, 1, threshold=0)
+    assert (assessment.outcome, assessment.value) == (N, None)
 
 
-def test_an_anomaly_is_learned_for_five_runs_and_then_seen() -> None:
+def test_anomaly__five_runs_of_warmup_then_detected() -> None:
     anomaly = Condition.ANOMALY_DETECTED
-    found = assessed(anomaly, 0.1, 0.8, 0.8, 0.8)
-    assert found.outcome is L
-    assert found.explanation.endswith(
+    assessment = assess(anomaly, 0.1, 0.8, 0.8, 0.8)
+    assert assessment.outcome is L
+    assert assessment.explanation.endswith(
         "there are 3 of the 5 earlier runs that anomaly detection needs."
     )
     # Median 0.8, MAD 0.01, scale 1.4826 * 1.206 * 0.01 = 0.01788: at 3, below 0.7464.
     history = (0.79, 0.8, 0.8, 0.81, 0.82)
-    found = assessed(anomaly, 0.74, *history)
-    assert found.outcome is B
-    assert found.details["z"] == pytest.approx(0.06 / (1.4826 * 1.206 * 0.01))
-    assert found.details["expectedLow"] == pytest.approx(0.8 - 3 * 1.4826 * 1.206 * 0.01)
-    assert assessed(anomaly, 0.75, *history).outcome is H
-    assert assessed(anomaly, 0.75, *history, threshold=2).outcome is B
+    assessment = assess(anomaly, 0.74, *history)
+    assert assessment.outcome is B
+    assert assessment.details["z"] == pytest.approx(0.06 / (1.4826 * 1.206 * 0.01))
+    assert assessment.details["expectedLow"] == pytest.approx(0.8 - 3 * 1.4826 * 1.206 * 0.01)
+    assert assess(anomaly, 0.75, *history).outcome is H
+    assert assess(anomaly, 0.75, *history, threshold=2).outcome is B
 
 
-def test_an_anomaly_for_the_better_wakes_nobody() -> None:
+def test_anomaly__an_improvement_is_healthy() -> None:
     history = (0.79, 0.8, 0.8, 0.81, 0.82)
     anomaly = Condition.ANOMALY_DETECTED
-    assert assessed(anomaly, 1.0, *history).outcome is H
+    assert assess(anomaly, 1.0, *history).outcome is H
     slower = ValueSpec(name="LATENCY_MS", harm=Side.HIGH)
-    assert assessed(anomaly, 1.0, *history, subject=slower).outcome is B
+    assert assess(anomaly, 1.0, *history, subject=slower).outcome is B
 
 
-def test_an_anomaly_of_less_than_two_points_of_a_share_wakes_nobody() -> None:
+def test_anomaly__below_two_points_of_a_share_is_healthy() -> None:
     history = (0.8, 0.8, 0.8, 0.8, 0.8)
-    points = [RunPoint(value=each, error=0.001) for each in history]
+    points = [RunPoint(value=value, error=0.001) for value in history]
     rule = RuleSpec(condition=Condition.ANOMALY_DETECTED)
-    found = evaluate_condition(rule, QUALITY, Observation(value=0.785, history=points))
-    assert found.outcome is H
-    assert "below the minimum effect" in found.explanation
+    assessment = evaluate_condition(rule, QUALITY, Observation(value=0.785, history=points))
+    assert assessment.outcome is H
+    assert "below the minimum effect" in assessment.explanation
 
 
-def walk(rule: RuleSpec, outcomes: str) -> list[str]:
-    """The states after each of B(reach), H(ealthy), N(o data), L(earning), and what was told."""
+def walk_states(rule: RuleSpec, outcomes: str) -> list[str]:
+    """The states after each of B(reach), H(ealthy), N(o data) and L (warm-up); ! marks a
+    notification.
+    """
     named = {"B": B, "H": H, "N": N, "L": L}
-    standing, found = RuleState(), []
-    for day, each in enumerate(outcomes):
-        step = advance(standing, named[each], rule, NOW + timedelta(days=day))
+    standing, states = RuleState(), []
+    for day, letter in enumerate(outcomes):
+        step = advance(standing, named[letter], rule, NOW + timedelta(days=day))
         standing = step.state
-        found.append(standing.status.value + ("!" if step.notification else ""))
-    return found
+        states.append(standing.status.value + ("!" if step.notification else ""))
+    return states
 
 
 FIXED = Condition.LESS_THAN
 
 
-def test_an_alert_goes_from_ok_over_pending_and_firing_to_resolved_and_ok() -> None:
+def test_advance__ok_pending_firing_resolved_ok() -> None:
     rule = RuleSpec(condition=FIXED, threshold=1, for_runs=2, keep_firing_for_runs=1)
-    assert walk(rule, "HBBBHHH") == [
+    assert walk_states(rule, "HBBBHHH") == [
         "OK", "PENDING", "FIRING!", "FIRING", "FIRING", "RESOLVED!", "OK",
     ]  # fmt: skip
 
 
-def test_a_single_bad_run_is_forgotten_where_two_are_asked_for() -> None:
+def test_advance__one_breach_of_two_required_does_not_fire() -> None:
     rule = RuleSpec(condition=FIXED, threshold=1, for_runs=2)
-    assert walk(rule, "BHBHB") == ["PENDING", "OK", "PENDING", "OK", "PENDING"]
+    assert walk_states(rule, "BHBHB") == ["PENDING", "OK", "PENDING", "OK", "PENDING"]
 
 
-def test_learning_and_no_data_resolve_nothing() -> None:
+def test_advance__warmup_and_no_data_resolve_nothing() -> None:
     rule = RuleSpec(condition=FIXED, threshold=1, keep_firing_for_runs=0)
-    assert walk(rule, "LBLNNBH") == [
+    assert walk_states(rule, "LBLNNBH") == [
         "WARMUP", "FIRING!", "FIRING", "NO_DATA!", "NO_DATA", "FIRING", "RESOLVED!",
     ]  # fmt: skip
 
@@ -197,23 +199,23 @@ def test_learning_and_no_data_resolve_nothing() -> None:
         (NoDataPolicy.FIRING, ["OK", "FIRING!", "RESOLVED!"]),
     ],
 )
-def test_a_rule_says_what_no_data_means(policy: NoDataPolicy, states: list[str]) -> None:
+def test_advance__follows_the_no_data_policy(policy: NoDataPolicy, states: list[str]) -> None:
     rule = RuleSpec(condition=FIXED, threshold=1, no_data=policy, keep_firing_for_runs=0)
-    assert walk(rule, "HNH") == states
+    assert walk_states(rule, "HNH") == states
 
 
-def test_within_the_cooldown_nothing_fires_anew_and_after_it_what_still_is_so() -> None:
+def test_cooldown__a_breach_within_it_is_pending_and_fires_afterwards() -> None:
     rule = RuleSpec(
         condition=FIXED, threshold=1, keep_firing_for_runs=0, cooldown=timedelta(days=3)
     )
-    assert walk(rule, "BHBBB") == ["FIRING!", "RESOLVED!", "PENDING", "FIRING!", "FIRING"]
+    assert walk_states(rule, "BHBBB") == ["FIRING!", "RESOLVED!", "PENDING", "FIRING!", "FIRING"]
 
 
-def test_a_value_that_alternates_for_a_thousand_runs_is_told_once() -> None:
-    told = walk(RuleSpec(condition=FIXED, threshold=1, keep_firing_for_runs=1), "BH" * 500)
-    assert [state for state in told if state.endswith("!")] == ["FIRING!"]
-    told = walk(RuleSpec(condition=FIXED, threshold=1, for_runs=2), "BH" * 500)
-    assert [state for state in told if state.endswith("!")] == []
+def test_advance__an_alternating_value_is_notified_once() -> None:
+    states = walk_states(RuleSpec(condition=FIXED, threshold=1, keep_firing_for_runs=1), "BH" * 500)
+    assert [state for state in states if state.endswith("!")] == ["FIRING!"]
+    states = walk_states(RuleSpec(condition=FIXED, threshold=1, for_runs=2), "BH" * 500)
+    assert [state for state in states if state.endswith("!")] == []
 
 
 rules = st.builds(
@@ -228,23 +230,23 @@ rules = st.builds(
 
 
 @given(rules, st.text("BHNL", max_size=60))
-def test_whatever_comes_every_firing_has_at_most_one_resolved(
-    rule: RuleSpec, outcomes: str
-) -> None:
-    told = [state for state in walk(rule, outcomes) if state in ("FIRING!", "RESOLVED!")]
-    assert told == (["FIRING!", "RESOLVED!"] * len(told))[: len(told)]
+def test_advance__each_firing_has_at_most_one_resolved(rule: RuleSpec, outcomes: str) -> None:
+    notifications = [
+        state for state in walk_states(rule, outcomes) if state in ("FIRING!", "RESOLVED!")
+    ]
+    assert notifications == (["FIRING!", "RESOLVED!"] * len(notifications))[: len(notifications)]
 
 
 @given(rules, st.text("BHNL", max_size=60))
-def test_what_is_told_twice_as_firing_is_a_cooldown_apart(rule: RuleSpec, outcomes: str) -> None:
-    days = [day for day, state in enumerate(walk(rule, outcomes)) if state == "FIRING!"]
+def test_cooldown__two_firings_are_at_least_a_cooldown_apart(rule: RuleSpec, outcomes: str) -> None:
+    days = [day for day, state in enumerate(walk_states(rule, outcomes)) if state == "FIRING!"]
     assert all(timedelta(days=then - now) >= rule.cooldown for now, then in pairwise(days))
 
 
 @given(rules, st.text("HNL", max_size=40))
-def test_without_a_breach_nothing_fires(rule: RuleSpec, outcomes: str) -> None:
+def test_advance__nothing_fires_without_a_breach(rule: RuleSpec, outcomes: str) -> None:
     if rule.no_data is not NoDataPolicy.FIRING:
-        assert "FIRING!" not in walk(rule, outcomes)
+        assert "FIRING!" not in walk_states(rule, outcomes)
 
 
 @given(
@@ -254,21 +256,21 @@ def test_without_a_breach_nothing_fires(rule: RuleSpec, outcomes: str) -> None:
     | st.lists(st.floats(-1e308, 1e308), min_size=5, max_size=8),
     st.floats(-1e9, 1e9),
 )
-def test_whatever_the_numbers_are_a_condition_has_an_answer(
+def test_evaluate_condition__answers_for_any_numbers(
     condition: Condition, value: float, history: list[float], threshold: float
 ) -> None:
-    assert assessed(condition, value, *history, threshold=threshold).explanation
+    assert assess(condition, value, *history, threshold=threshold).explanation
 
 
-def test_ten_percent_below_the_mean_of_five_healthy_nights_is_a_false_alarm_in_twelve() -> None:
-    """37 binary tasks once a night at a mean pass rate of .8: 8 to 9 % of healthy nights."""
+def test_percentage_drop__ten_percent_of_37_items_is_a_false_alarm_in_twelve() -> None:
+    """37 binary items with a mean pass rate of .8: 8 to 9 % of healthy runs."""
     chance = random.Random(5)
     alarms = 0
     for _ in range(1500):
         agent = [chance.betavariate(1.6, 0.4) for _ in range(37)]
         nights = [sum(chance.random() < p for p in agent) / 37 for _ in range(6)]
-        found = assessed(Condition.PERCENTAGE_DROP, nights[5], *nights[:5], threshold=10)
-        alarms += found.outcome is B
+        assessment = assess(Condition.PERCENTAGE_DROP, nights[5], *nights[:5], threshold=10)
+        alarms += assessment.outcome is B
     # 8.3 % ± 3 standard errors of 0.7 points.
     assert 0.062 < alarms / 1500 < 0.105
 
@@ -283,18 +285,22 @@ def test_ten_percent_below_the_mean_of_five_healthy_nights_is_a_false_alarm_in_t
         (None, AlertOutcome.WARMUP),
     ],
 )
-def test_a_regression_is_a_breach_and_an_open_question_changes_nothing(
+def test_regressed__a_regression_is_a_breach_and_inconclusive_changes_nothing(
     verdict: Verdict | None, outcome: AlertOutcome
 ) -> None:
-    said = ValueVerdict(
+    value_verdict = ValueVerdict(
         verdict=verdict,
         baseline_value=0.9,
         min_detectable_effect=0.1,
         explanation="It fell.",
     )
-    found = evaluate_condition(
+    assessment = evaluate_condition(
         RuleSpec(condition=Condition.REGRESSED),
         ValueSpec(name="quality"),
-        Observation(value=0.5, verdict=said),
+        Observation(value=0.5, verdict=value_verdict),
     )
-    assert (found.outcome, found.baseline, found.explanation) == (outcome, 0.9, "It fell.")
+    assert (assessment.outcome, assessment.baseline, assessment.explanation) == (
+        outcome,
+        0.9,
+        "It fell.",
+    )

@@ -1,4 +1,4 @@
-"""From the aggregates of a run to its KPI values."""
+"""Evaluation of the KPIs of a run."""
 
 import pytest
 from hypothesis import given
@@ -28,20 +28,22 @@ def value_of(planned: PlannedKpi, values: dict[tuple[str, str], float | None]) -
     return value
 
 
-def test_each_kpi_reads_the_statistics_that_its_formula_names() -> None:
+def test_evaluate_kpis__each_kpi_reads_the_statistics_of_its_formula() -> None:
     # (0.5 + 0.7) / 2 = 0.6, with the 95th percentile of BLEU.
-    found = value_of(
+    kpi_value = value_of(
         kpi("AVERAGE(ROUGE, bleu.P95)"), {("ROUGE", "mean"): 0.5, ("BLEU", "p95"): 0.7}
     )
-    assert found.value == pytest.approx(0.6)
-    assert found.reason is None
+    assert kpi_value.value == pytest.approx(0.6)
+    assert kpi_value.reason is None
 
 
-def test_a_kpi_with_a_missing_metric_is_undefined_with_its_reason() -> None:
-    found = value_of(kpi("ROUGE + BLEU", low=0), {("ROUGE", "mean"): 0.5, ("BLEU", "mean"): None})
-    assert found.value is None
-    assert found.reason == "BLEU has no value (column 9)"
-    assert found.within_thresholds is None
+def test_evaluate_kpis__a_missing_metric_makes_the_kpi_undefined() -> None:
+    kpi_value = value_of(
+        kpi("ROUGE + BLEU", low=0), {("ROUGE", "mean"): 0.5, ("BLEU", "mean"): None}
+    )
+    assert kpi_value.value is None
+    assert kpi_value.reason == "BLEU has no value (column 9)"
+    assert kpi_value.within_thresholds is None
 
 
 @pytest.mark.parametrize(
@@ -57,18 +59,18 @@ def test_a_kpi_with_a_missing_metric_is_undefined_with_its_reason() -> None:
         (0, 0.4, False),
     ],
 )
-def test_thresholds_are_inclusive(
+def test_within_thresholds__bounds_are_inclusive(
     low: float | None, high: float | None, within: bool | None
 ) -> None:
-    found = value_of(kpi("ROUGE", low, high), {("ROUGE", "mean"): 0.5})
-    assert found.within_thresholds is within
+    kpi_value = value_of(kpi("ROUGE", low, high), {("ROUGE", "mean"): 0.5})
+    assert kpi_value.within_thresholds is within
 
 
 @given(st.none() | st.floats(allow_nan=False, allow_infinity=False))
-def test_a_value_or_a_reason_and_never_both(rouge: float | None) -> None:
-    found = value_of(kpi("1 / ROUGE"), {("ROUGE", "mean"): rouge})
-    assert (found.value is None) == bool(found.reason)
+def test_evaluate_kpis__a_value_or_a_reason_and_never_both(rouge: float | None) -> None:
+    kpi_value = value_of(kpi("1 / ROUGE"), {("ROUGE", "mean"): rouge})
+    assert (kpi_value.value is None) == bool(kpi_value.reason)
 
 
-def test_no_kpi_is_no_value() -> None:
+def test_evaluate_kpis__without_kpis_there_are_no_values() -> None:
     assert evaluate_kpis([], lambda _key, _name: 0.0) == []

@@ -1,4 +1,4 @@
-"""From measured rows to aggregates and to the tally that validity is judged by."""
+"""Aggregation of measured rows, and the trace counts behind the validity of a run."""
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ def row(a: float | None, b: float | None, **notes: str) -> ScoredTrace:
     return ScoredTrace(TraceOutcome.SCORED, [a, b], reasons or None, "item")
 
 
-def test_rows_are_counted_by_what_happened_to_them() -> None:
+def test_columns__count_rows_by_outcome() -> None:
     columns = MetricColumns(["A", "B"], trials=False)
     columns.add(row(1.0, 0.5))
     columns.add(row(0.0, None, B="no text"))
@@ -35,11 +35,11 @@ def test_rows_are_counted_by_what_happened_to_them() -> None:
             "item",
         )
     )
-    found = columns.aggregates()
-    assert (found["A"].n, found["A"].mean, found["A"].coverage) == (3, 0.5, 0.6)
-    assert (found["B"].n, found["B"].mean) == (2, 0.75)
-    assert found["A"].missing == {"RAISED": 1, "INFRA_ERROR": 1}
-    assert found["B"].missing == {"NO_OUTPUT": 1, "NOT_SUPPORTED": 1, "INFRA_ERROR": 1}
+    aggregates = columns.aggregates()
+    assert (aggregates["A"].n, aggregates["A"].mean, aggregates["A"].coverage) == (3, 0.5, 0.6)
+    assert (aggregates["B"].n, aggregates["B"].mean) == (2, 0.75)
+    assert aggregates["A"].missing == {"RAISED": 1, "INFRA_ERROR": 1}
+    assert aggregates["B"].missing == {"NO_OUTPUT": 1, "NOT_SUPPORTED": 1, "INFRA_ERROR": 1}
     tally = columns.tally()
     # Not covered: the row without a text and the lost one. ReceivedRequest: two metrics of four traces.
     assert (tally.total, tally.covered, tally.lost, tally.measurements, tally.failed) == (
@@ -51,25 +51,25 @@ def test_rows_are_counted_by_what_happened_to_them() -> None:
     )
 
 
-def test_traces_that_never_came_lower_the_coverage_and_are_nobodys_error() -> None:
+def test_columns__absent_traces_lower_the_coverage_without_an_error() -> None:
     columns = MetricColumns(["A"], trials=False)
     columns.add(ScoredTrace(TraceOutcome.SCORED, [1.0], None, "item"))
     columns.add_absent(3)
     columns.add_absent(0)
-    found, tally = columns.aggregates()["A"], columns.tally()
-    assert (found.n, found.mean, found.coverage) == (1, 1.0, 0.25)
-    assert found.missing == {"NOT_COLLECTED": 3}
+    aggregate, tally = columns.aggregates()["A"], columns.tally()
+    assert (aggregate.n, aggregate.mean, aggregate.coverage) == (1, 1.0, 0.25)
+    assert aggregate.missing == {"NOT_COLLECTED": 3}
     assert (tally.total, tally.covered, tally.measurements, tally.failed) == (4, 1, 1, 0)
 
 
-def test_no_row_is_no_value() -> None:
+def test_columns__without_rows_there_are_no_values() -> None:
     columns = MetricColumns(["A"], trials=False)
     assert columns.aggregates()["A"].mean is None
     assert columns.tally().total == 0
 
 
 @given(st.lists(st.floats(-1e6, 1e6) | st.none(), min_size=1))
-def test_the_order_of_rows_changes_no_bit(values: list[float | None]) -> None:
+def test_columns__the_order_of_rows_changes_no_bit(values: list[float | None]) -> None:
     def aggregated(order: list[float | None]) -> object:
         columns = MetricColumns(["A"], trials=False)
         for value in order:
@@ -80,12 +80,12 @@ def test_the_order_of_rows_changes_no_bit(values: list[float | None]) -> None:
     assert aggregated(values) == aggregated(list(reversed(values)))
 
 
-def test_a_row_of_another_width_is_an_error() -> None:
+def test_columns__a_row_of_another_width_is_an_error() -> None:
     with pytest.raises(ValueError, match="zip"):
         MetricColumns(["A"], trials=False).add(row(1.0, 2.0))
 
 
-def test_an_item_that_was_tried_more_often_weighs_no_more() -> None:
+def test_columns__trials_of_an_item_are_averaged_first() -> None:
     columns = MetricColumns(["A", "B"], trials=True)
     # A: three trials of one item pass and the one of the other fails: (1 + 0) / 2.
     # B: the first item has one value, the other none.
@@ -96,6 +96,11 @@ def test_an_item_that_was_tried_more_often_weighs_no_more() -> None:
         ("one", 1.0, None),
     ):
         columns.add(ScoredTrace(TraceOutcome.SCORED, [a, b], None, item))
-    found = columns.aggregates()
-    assert (found["A"].mean, found["A"].n, found["A"].sum, found["A"].std) == (0.5, 4, 3.0, 0.5)
-    assert (found["B"].mean, found["B"].n) == (0.2, 1)
+    aggregates = columns.aggregates()
+    assert (aggregates["A"].mean, aggregates["A"].n, aggregates["A"].sum, aggregates["A"].std) == (
+        0.5,
+        4,
+        3.0,
+        0.5,
+    )
+    assert (aggregates["B"].mean, aggregates["B"].n) == (0.2, 1)

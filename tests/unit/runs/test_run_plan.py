@@ -1,4 +1,4 @@
-"""What a run will do, frozen: it survives its storage, and its fingerprint tells its meaning."""
+"""The frozen plan of a run: storage, fingerprint and comparison."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def plan(**changes: Any) -> RunPlan:
     return RunPlan(**{**fields, **changes})
 
 
-def test_a_plan_survives_its_storage() -> None:
+def test_run_plan__reads_back_as_it_was_stored() -> None:
     planned = plan(
         metrics=(metric("ROUGE", "1+useStemmer", useStemmer=True), metric("SCORE", name="é"))
     )
@@ -52,7 +52,7 @@ def test_a_plan_survives_its_storage() -> None:
     assert planned.refs[0].options == (("useStemmer", True),)
 
 
-def test_runs_whose_numbers_mean_the_same_have_one_fingerprint() -> None:
+def test_fingerprint__is_equal_for_comparable_plans() -> None:
     same = plan().fingerprint()
     assert plan(run_name="night-2", benchmark_revision=7).fingerprint() == same
     assert plan(metrics=(metric("BLEU"), metric())).fingerprint() == same
@@ -61,7 +61,7 @@ def test_runs_whose_numbers_mean_the_same_have_one_fingerprint() -> None:
     assert plan(kpis=(kpi(revision=4, unit="%"), kpi("BLEU", "other"))).fingerprint() == same
 
 
-def test_a_change_of_meaning_changes_the_fingerprint() -> None:
+def test_fingerprint__changes_with_anything_that_changes_values() -> None:
     prints = [
         plan(**changes).fingerprint()
         for changes in (
@@ -80,19 +80,21 @@ def test_a_change_of_meaning_changes_the_fingerprint() -> None:
 
 
 @given(st.permutations([metric(name) for name in ("ROUGE", "BLEU", "ACCURACY", "RECALL")]))
-def test_the_order_of_metrics_does_not_matter(metrics: list[PlannedMetric]) -> None:
-    ordered = tuple(sorted(metrics, key=lambda each: each.column))
+def test_fingerprint__ignores_the_order_of_metrics(metrics: list[PlannedMetric]) -> None:
+    ordered = tuple(sorted(metrics, key=lambda planned_metric: planned_metric.column))
     shuffled = plan(metrics=tuple(metrics), kpis=())
     assert shuffled.fingerprint() == plan(metrics=ordered, kpis=()).fingerprint()
 
 
-def test_what_differs_from_any_of_several_runs_is_told_once() -> None:
+def test_compare_plans__each_difference_is_described_once() -> None:
     now = plan(dataset_ref="support-2", metrics=(metric(version="2"), metric("BLEU")), kpis=())
     earlier = plan(kpis=())
-    found = compare_plans([earlier, earlier, plan(metrics=(metric(version="2"),), kpis=())], now)
-    assert found.metrics == {"ROUGE", "BLEU"}
-    assert found.conditions == ("its dataset is support-2 instead of support",)
-    assert found.descriptions == (
+    differences = compare_plans(
+        [earlier, earlier, plan(metrics=(metric(version="2"),), kpis=())], now
+    )
+    assert differences.metrics == {"ROUGE", "BLEU"}
+    assert differences.conditions == ("its dataset is support-2 instead of support",)
+    assert differences.descriptions == (
         "ROUGE has another version",
         "its dataset is support-2 instead of support",
         "BLEU is new",

@@ -1,4 +1,4 @@
-"""Which state may follow which, and when a run can be trusted."""
+"""State transitions of runs, and their validity."""
 
 import itertools
 
@@ -30,7 +30,7 @@ LEGAL = {
 
 
 @pytest.mark.parametrize(("now", "then"), list(itertools.product(RunStatus, RunStatus)))
-def test_exactly_the_transitions_of_the_table_are_legal(now: RunStatus, then: RunStatus) -> None:
+def test_require_transition__allows_exactly_the_table(now: RunStatus, then: RunStatus) -> None:
     if (now, then) in LEGAL:
         require_transition("r-1", now, then)
     else:
@@ -38,32 +38,32 @@ def test_exactly_the_transitions_of_the_table_are_legal(now: RunStatus, then: Ru
             require_transition("r-1", now, then)
 
 
-def test_completed_failed_and_cancelled_are_final() -> None:
+def test_is_final__completed_failed_and_cancelled() -> None:
     assert [status for status in RunStatus if status.is_final] == [COMPLETED, FAILED, CANCELLED]
     with pytest.raises(IllegalTransition, match="start a new run"):
         require_transition("r-1", FAILED, RUNNING)
 
 
 @given(st.lists(st.sampled_from(RunStatus), max_size=30))
-def test_no_history_leaves_a_final_state_or_takes_more_than_two_steps(
+def test_require_transition__no_history_leaves_a_final_state(
     wishes: list[RunStatus],
 ) -> None:
-    state, taken = PENDING, []
+    state, transitions = PENDING, []
     for wish in wishes:
         try:
             require_transition("r-1", state, wish)
         except IllegalTransition:
             continue
-        taken.append((state, wish))
+        transitions.append((state, wish))
         state = wish
-    assert set(taken) <= LEGAL
-    assert len(taken) <= 2
-    assert not any(before.is_final for before, _ in taken)
+    assert set(transitions) <= LEGAL
+    assert len(transitions) <= 2
+    assert not any(before.is_final for before, _ in transitions)
 
 
 @pytest.mark.parametrize("status", RunStatus)
 @pytest.mark.parametrize("retries", range(MAX_RETRIES + 2))
-def test_failed_and_cancelled_runs_are_retried_at_most_three_times(
+def test_require_retryable__failed_and_cancelled_runs_at_most_three_times(
     status: RunStatus, retries: int
 ) -> None:
     if status in (FAILED, CANCELLED) and retries < 3:
@@ -80,7 +80,7 @@ def tally(**changes: int) -> TraceTally:
 
 
 @pytest.mark.parametrize(
-    ("found", "validity", "coverage", "error_share", "reasons"),
+    ("trace_tally", "validity", "coverage", "error_share", "reasons"),
     [
         (tally(), Validity.VALID, 1.0, 0.0, 0),
         (tally(covered=90), Validity.VALID, 0.9, 0.0, 0),
@@ -94,10 +94,10 @@ def tally(**changes: int) -> TraceTally:
         (tally(total=0, covered=0, measurements=0), Validity.INVALID, 0.0, 0.0, 1),
     ],
 )
-def test_a_run_is_valid_when_enough_was_measured_and_little_was_lost(
-    found: TraceTally, validity: Validity, coverage: float, error_share: float, reasons: int
+def test_assess_validity__enough_coverage_and_few_errors_are_valid(
+    trace_tally: TraceTally, validity: Validity, coverage: float, error_share: float, reasons: int
 ) -> None:
-    verdict = assess_validity(found, min_coverage=0.9, max_error_share=0.05)
+    verdict = assess_validity(trace_tally, min_coverage=0.9, max_error_share=0.05)
     assert (verdict.validity, verdict.coverage) == (validity, coverage)
     assert verdict.error_share == pytest.approx(error_share)
     assert len(verdict.reasons) == reasons
@@ -109,15 +109,21 @@ def test_a_run_is_valid_when_enough_was_measured_and_little_was_lost(
     min_coverage=st.floats(0, 1),
     max_error_share=st.floats(0, 1),
 )
-def test_a_verdict_has_reasons_exactly_when_the_run_is_invalid(
+def test_assess_validity__has_reasons_exactly_when_invalid(
     total: int, data: st.DataObject, min_coverage: float, max_error_share: float
 ) -> None:
-    lost = data.draw(st.integers(0, total))
-    covered = data.draw(st.integers(0, total - lost))
-    asked = (total - lost) * 3
-    failed = data.draw(st.integers(0, asked))
+    lost_count = data.draw(st.integers(0, total))
+    covered = data.draw(st.integers(0, total - lost_count))
+    measurement_count = (total - lost_count) * 3
+    failed = data.draw(st.integers(0, measurement_count))
     verdict = assess_validity(
-        TraceTally(total=total, covered=covered, lost=lost, measurements=asked, failed=failed),
+        TraceTally(
+            total=total,
+            covered=covered,
+            lost=lost_count,
+            measurements=measurement_count,
+            failed=failed,
+        ),
         min_coverage=min_coverage,
         max_error_share=max_error_share,
     )
@@ -128,7 +134,7 @@ def test_a_verdict_has_reasons_exactly_when_the_run_is_invalid(
         assert verdict.validity is Validity.INVALID
 
 
-def test_a_judge_is_trusted_as_far_as_it_scores_like_people() -> None:
+def test_judge_error_reason__none_within_the_mean_error() -> None:
     # Off by 0.1 and 0.3: 0.2 in the mean, on the strict side.
     gold, scores = [1.0, 0.5], [0.9, 0.2]
     assert judge_error_reason("J", gold, scores, max_error=0.21) is None
@@ -137,7 +143,7 @@ def test_a_judge_is_trusted_as_far_as_it_scores_like_people() -> None:
     assert "J scores lower than the gold scores of 2 answers, with a mean error of 0.2" in reason
 
 
-def test_a_judge_that_does_not_answer_is_not_trusted() -> None:
+def test_judge_error_reason__too_few_scores_are_a_reason() -> None:
     reason = judge_error_reason("J", [1.0, 0.5, 0.0], [1.0, None, None], max_error=1.0)
     assert reason == "J scored only 1 of 3 answers with gold scores"
     assert judge_error_reason("J", [1.0, 0.5], [1.0, None], max_error=0.0) is None

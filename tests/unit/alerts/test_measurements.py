@@ -1,4 +1,4 @@
-"""What runs say about the subject of a rule, and what is told of it."""
+"""Measurements of watched values, their history, replays and messages."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -31,7 +31,7 @@ SHARES = aggregate([0.4, 0.4, 0.6, 0.6])
 ERROR = (0.04 / 3 / 4) ** 0.5
 
 
-def test_a_mean_has_a_standard_error_and_a_percentile_has_none() -> None:
+def test_measure_metric__a_mean_has_a_standard_error_and_a_percentile_has_none() -> None:
     mean = measure_metric(Reference("ROUGE", "mean"), SHARES)
     assert mean.point is not None
     assert (mean.point.value, mean.resolution) == (0.5, 0.25)
@@ -58,7 +58,7 @@ def test_a_mean_has_a_standard_error_and_a_percentile_has_none() -> None:
         ("GONE", "mean", ValueSpec(name="GONE", harm=Side.BOTH)),
     ],
 )
-def test_the_side_that_does_harm_comes_from_the_metric(
+def test_measure_metric__the_harmful_side_comes_from_the_metric(
     metric: str, stat: str, subject: ValueSpec
 ) -> None:
     assert measure_metric(Reference(metric, stat), SHARES).spec == subject
@@ -76,13 +76,13 @@ def kpi(formula: str, aggregates: dict[str, Aggregate], value: float | None) -> 
     )
 
 
-def test_a_kpi_that_is_a_metric_is_judged_as_that_with_its_own_direction() -> None:
-    found = kpi("ROUGE", {"ROUGE": SHARES}, 0.5)
-    assert found.spec == ValueSpec(name="quality", harm=Side.HIGH, is_share=True)
-    assert found.resolution == 0.25
+def test_measure_kpi__a_plain_metric_keeps_its_spec_with_the_direction_of_the_kpi() -> None:
+    measurement = kpi("ROUGE", {"ROUGE": SHARES}, 0.5)
+    assert measurement.spec == ValueSpec(name="quality", harm=Side.HIGH, is_share=True)
+    assert measurement.resolution == 0.25
 
 
-def test_the_error_of_a_formula_is_what_its_means_move_it_together() -> None:
+def test_measure_kpi__the_error_adds_up_the_effects_of_all_means() -> None:
     # 2 · error of ROUGE + 3 · error of BLEU; a difference moves as far as a sum.
     for formula in ("2 * ROUGE + 3 * BLEU", "2 * ROUGE - 3 * BLEU"):
         point = kpi(formula, {"ROUGE": SHARES, "BLEU": SHARES}, 0.9).point
@@ -91,61 +91,61 @@ def test_the_error_of_a_formula_is_what_its_means_move_it_together() -> None:
 
 
 @pytest.mark.parametrize("formula", ["ROUGE.p95 + BLEU", "ROUGE + EXACT_MATCH"])
-def test_a_formula_of_which_a_part_has_no_known_error_has_none(formula: str) -> None:
+def test_measure_kpi__without_the_error_of_one_reference_there_is_none(formula: str) -> None:
     point = kpi(formula, {"ROUGE": SHARES, "BLEU": SHARES}, 0.9).point
     assert point is not None
     assert point.error is None
 
 
-def test_an_undefined_kpi_has_its_reason() -> None:
-    found = kpi("ROUGE / 0", {"ROUGE": SHARES}, None)
-    assert (found.point, found.reason) == (None, "why not")
+def test_measure_kpi__an_undefined_kpi_has_a_reason() -> None:
+    measurement = kpi("ROUGE / 0", {"ROUGE": SHARES}, None)
+    assert (measurement.point, measurement.reason) == (None, "why not")
 
 
-def night(seq: int, *, status: str = "COMPLETED", validity: str | None = "VALID") -> PastRun:
+def past_run(seq: int, *, status: str = "COMPLETED", validity: str | None = "VALID") -> PastRun:
     at = NOW + timedelta(days=seq)
     return PastRun(seq, f"run-{seq}", status, validity, "print", at, 10)
 
 
-def said(value: float | None) -> Measurement:
+def measurement_of(value: float | None) -> Measurement:
     point = None if value is None else RunPoint(value=value)
     return Measurement(spec=ValueSpec(name="quality"), point=point, reason="undefined")
 
 
-def test_only_comparable_runs_are_history() -> None:
+def test_observe__only_comparable_runs_are_history() -> None:
     past = [
-        night(1),
-        night(2, validity="INVALID"),
-        night(3, status="FAILED", validity=None),
-        night(4)._replace(fingerprint="other"),
-        night(5),
-        night(6),
+        past_run(1),
+        past_run(2, validity="INVALID"),
+        past_run(3, status="FAILED", validity=None),
+        past_run(4)._replace(fingerprint="other"),
+        past_run(5),
+        past_run(6),
     ]
-    readings = {seq: said(seq / 10) for seq in range(1, 6)} | {6: said(None)}
-    seen = observe(said(0.7), "print", past, readings)
-    assert [point.value for point in seen.history] == [0.1, 0.5]
+    readings = {seq: measurement_of(seq / 10) for seq in range(1, 6)} | {6: measurement_of(None)}
+    observation = observe(measurement_of(0.7), "print", past, readings)
+    assert [point.value for point in observation.history] == [0.1, 0.5]
     assert observe(None, "print", past, readings).value is None
 
 
-def test_a_replay_counts_false_alarms_a_month_over_the_time_it_covers() -> None:
+def test_replay__counts_false_alarms_per_month_of_its_time_span() -> None:
     # Eleven nights, 0.5 in two of them apart from each other: two alarms in ten days.
-    runs = [night(seq) for seq in range(11)]
-    readings = {seq: said(0.5 if seq in (3, 7) else 0.9) for seq in range(11)}
+    runs = [past_run(seq) for seq in range(11)]
+    readings = {seq: measurement_of(0.5 if seq in (3, 7) else 0.9) for seq in range(11)}
     rule = RuleSpec(condition=Condition.LESS_THAN, threshold=0.8, keep_firing_for_runs=0)
-    found = replay(rule, "quality", runs, readings)
+    replayed = replay(rule, "quality", runs, readings)
     assert (
-        found.count_notifications(AlertStatus.FIRING),
-        found.count_notifications(AlertStatus.RESOLVED),
+        replayed.count_notifications(AlertStatus.FIRING),
+        replayed.count_notifications(AlertStatus.RESOLVED),
     ) == (2, 2)
-    assert found.false_alarms_per_month() == pytest.approx(6.0)
-    assert found.min_detectable_effect(rule) == pytest.approx(0.1)
+    assert replayed.false_alarms_per_month() == pytest.approx(6.0)
+    assert replayed.min_detectable_effect(rule) == pytest.approx(0.1)
     assert replay(rule, "quality", runs[:7], readings).false_alarms_per_month() is None
     assert replay(rule, "quality", [], {}).min_detectable_effect(rule) is None
 
 
 @dataclass
-class Told:
-    """An event as a message needs it."""
+class FakeAlert:
+    """The fields of an alert that a message shows."""
 
     name: str = "quality falls"
     state: str = "FIRING"
@@ -161,11 +161,11 @@ class Told:
     traces: list[dict[str, Any]] = field(default_factory=list)
 
 
-def test_many_alerts_of_a_run_are_one_message_and_what_fires_stands_first() -> None:
+def test_render_alerts__one_message_with_firing_alerts_first() -> None:
     events = [
-        Told(name="a", state="RESOLVED", severity="CRITICAL"),
-        Told(name="b"),
-        Told(name="c", severity="CRITICAL"),
+        FakeAlert(name="a", state="RESOLVED", severity="CRITICAL"),
+        FakeAlert(name="b"),
+        FakeAlert(name="c", severity="CRITICAL"),
     ]
     message = render_alerts(events)
     assert message.title == "3 alerts: 2 firing, 1 resolved (bench-001, agent-001)"
@@ -174,12 +174,12 @@ def test_many_alerts_of_a_run_are_one_message_and_what_fires_stands_first() -> N
     assert message.link == "/api/v1/benchmark-runs/run-1"
 
 
-def test_a_message_names_three_of_the_traces_that_changed() -> None:
+def test_render_alerts__lists_three_changed_traces() -> None:
     traces = [
         {"metric": "ROUGE", "itemId": f"i-{n}", "traceId": f"t-{n}", "value": 0.0, "before": before}
         for n, before in enumerate([1.0, None, 1.0, 1.0])
     ]
-    [item] = render_alerts([Told(traces=traces)]).items
+    [item] = render_alerts([FakeAlert(traces=traces)]).items
     assert item.sentences == (
         "It fell.",
         "ROUGE of item i-0 is 0, 1 before (trace t-0).",
@@ -190,7 +190,7 @@ def test_a_message_names_three_of_the_traces_that_changed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("matchers", "held"),
+    ("matchers", "is_match"),
     [
         ({"alertConfigId": "rule-1"}, True),
         ({"name": "quality*", "agentId": "agent-001"}, True),
@@ -200,7 +200,7 @@ def test_a_message_names_three_of_the_traces_that_changed() -> None:
         ({"severity": None, "benchmarkId": "bench-001"}, True),
     ],
 )
-def test_a_silence_holds_what_matches_each_of_its_fields(
-    matchers: dict[str, Any], held: bool
+def test_silence_matches__all_given_fields_must_match(
+    matchers: dict[str, Any], is_match: bool
 ) -> None:
-    assert silence_matches(matchers, Told()) is held
+    assert silence_matches(matchers, FakeAlert()) is is_match

@@ -1,4 +1,4 @@
-"""Runs whose value is not the mean of their traces, figures of failures, and other names."""
+"""Run values of label metrics, operation metrics of failures, and metric aliases."""
 
 import pytest
 
@@ -9,20 +9,26 @@ RUNS = "/benchmark-runs"
 
 
 def by_metric(service: Service, run: JSON) -> dict[str, JSON]:
-    return {each["metric"]: each for each in service.get(f"{RUNS}/{run['id']}/metrics")["items"]}
+    return {
+        aggregate["metric"]: aggregate
+        for aggregate in service.get(f"{RUNS}/{run['id']}/metrics")["items"]
+    }
 
 
 def by_kpi(service: Service, run: JSON) -> dict[str, float | None]:
     items = service.get(f"{RUNS}/{run['id']}/kpis")["items"]
-    return {each["name"]: each["value"] for each in items}
+    return {kpi_value["name"]: kpi_value["value"] for kpi_value in items}
 
 
-def labels(expected: str, given: str) -> list[JSON]:
-    return [pair(n, one, other) for n, (one, other) in enumerate(zip(expected, given, strict=True))]
+def labels(expected: str, predicted: str) -> list[JSON]:
+    return [
+        pair(n, expected_label, other)
+        for n, (expected_label, other) in enumerate(zip(expected, predicted, strict=True))
+    ]
 
 
 @pytest.mark.parametrize("shard_traces", [1000, 2])
-def test_the_value_of_a_run_comes_from_all_of_its_labels_in_however_many_shards(
+def test_run_value__covers_all_labels_of_any_number_of_shards(
     service: Service, monkeypatch: pytest.MonkeyPatch, shard_traces: int
 ) -> None:
     # Expected a a b b c, given a b b b a: right, expected, given are a (1, 2, 2), b (2, 2, 3),
@@ -52,7 +58,7 @@ def test_the_value_of_a_run_comes_from_all_of_its_labels_in_however_many_shards(
     assert [row["values"]["PRECISION"] for row in results] == [1.0, 0.0, 1.0, 1.0, 0.0, None]
 
 
-def test_a_run_without_any_label_has_no_value(service: Service) -> None:
+def test_run_value__is_missing_without_labels(service: Service) -> None:
     service.agent()
     service.benchmark(metrics=[{"key": "F1_SCORE", "options": {"labels": "macro"}}])
     service.upload([pair(1, None, "a")])
@@ -61,7 +67,7 @@ def test_a_run_without_any_label_has_no_value(service: Service) -> None:
     assert by_metric(service, run)["F1_SCORE"]["mean"] is None
 
 
-def test_figures_are_measured_on_failures_and_missing_where_nobody_told_them(
+def test_operation_metrics__cover_failed_traces_and_are_missing_when_unknown(
     service: Service,
 ) -> None:
     service.agent()
@@ -97,7 +103,7 @@ def test_figures_are_measured_on_failures_and_missing_where_nobody_told_them(
     assert by_kpi(service, run) == {"slowest": 900.0, "same": 0.0, "healthy": 0.0, "tokens": 8.0}
 
 
-def test_one_metric_by_two_names_is_listed_twice(service: Service) -> None:
+def test_benchmark__one_metric_under_two_names_is_listed_twice(service: Service) -> None:
     problem = service.refused(
         422, "POST", "/benchmarks",
         {"id": "b", "datasetRef": "support", "metrics": ["LATENCY", "LATENCY_MS"]},
@@ -105,7 +111,9 @@ def test_one_metric_by_two_names_is_listed_twice(service: Service) -> None:
     assert pointers(problem) == ["/metrics/1"]
 
 
-def test_options_that_do_not_fit_together_are_refused_where_they_stand(service: Service) -> None:
+def test_benchmark__contradictory_metric_options_are_refused_with_pointers(
+    service: Service,
+) -> None:
     wrong = [
         {"key": "RECALL", "options": {"labels": "binary"}},
         {"key": "F1_SCORE", "options": {"labels": "makro", "positive": 7}},

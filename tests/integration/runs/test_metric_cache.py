@@ -1,4 +1,4 @@
-"""What an earlier run collected and measured is neither stored nor computed again."""
+"""Traces and values of earlier runs are neither stored nor computed again."""
 
 import dataclasses
 from collections import Counter
@@ -44,7 +44,7 @@ PAIRS = [
 
 
 class CountingPool(ProcessPool):
-    """A pool without children that counts what it computes, by metric; those `lost` hang."""
+    """A pool without child processes that counts computed values by metric; `lost` metrics hang."""
 
     def __init__(self) -> None:
         self.computed: Counter[str] = Counter()
@@ -54,10 +54,10 @@ class CountingPool(ProcessPool):
     def run(self, function: Callable[..., R], *arguments: Any, timeout_s: float) -> R:
         if function is score_within_limits:
             traces, refs = arguments
-            asked = {(ref.key, trace.trace_id) for ref in refs for trace in traces}
-            if asked & self.lost:
+            calls = {(ref.key, trace.trace_id) for ref in refs for trace in traces}
+            if calls & self.lost:
                 raise CallTimeout(f"no answer within {timeout_s:g} s")
-            self.computed.update(key for key, _ in asked)
+            self.computed.update(key for key, _ in calls)
         if function is summarize_traces:
             self.summarized[arguments[0].key] += 1
         return function(*arguments)
@@ -74,8 +74,8 @@ def pool() -> CountingPool:
 
 
 @pytest.fixture
-def counted(service: Service, pool: CountingPool) -> Service:
-    """The service with an agent and an upload; its metrics are computed in this process."""
+def counting_service(service: Service, pool: CountingPool) -> Service:
+    """A service with an agent and an upload that computes metrics in this process."""
     service.agent()
     service.upload(PAIRS)
     return dataclasses.replace(service, pool=pool)
@@ -91,8 +91,8 @@ def measure(service: Service, *metrics: object) -> None:
 
 
 def mean(service: Service, run: JSON, metric: str) -> float:
-    found = service.get(f"{RUNS}/{run['id']}/metrics")["items"]
-    [value] = [each["mean"] for each in found if each["metric"] == metric]
+    aggregates = service.get(f"{RUNS}/{run['id']}/metrics")["items"]
+    [value] = [aggregate["mean"] for aggregate in aggregates if aggregate["metric"] == metric]
     return float(value)
 
 
@@ -100,154 +100,162 @@ def counts(run: JSON) -> tuple[int, int]:
     return run["metricsComputed"], run["metricsReused"]
 
 
-def test_an_unchanged_run_computes_nothing_and_finds_the_same_to_the_last_bit(
-    counted: Service, pool: CountingPool, rows: DatabaseReader
+def test_metric_cache__an_unchanged_run_computes_nothing_and_equals_to_the_last_bit(
+    counting_service: Service, pool: CountingPool, rows: DatabaseReader
 ) -> None:
-    counted.benchmark(
+    counting_service.benchmark(
         metrics=["ROUGE", "BLEU", MACRO],
         measures=[{"name": "quality", "formula": "WEIGHTED_SUM(ROUGE:0.3, BLEU:0.2) + F1_SCORE"}],
     )
-    first = counted.completed()
+    first = counting_service.completed()
     # All five traces are asked, and the four that have an output have three values each.
     assert pool.told() == {"ROUGE": 5, "BLEU": 5, "F1_SCORE": 5}
     assert counts(first) == (12, 0)
 
-    second = counted.completed()
+    second = counting_service.completed()
 
     assert (pool.told(), pool.summarized) == ({}, {"F1_SCORE": 1})
     assert counts(second) == (0, 12)
-    one, other = rows.stored(first["id"]), rows.stored(second["id"])
-    assert one.results == other.results
-    assert one.metrics == other.metrics
-    assert one.kpis == other.kpis
+    first_stored, other = rows.stored(first["id"]), rows.stored(second["id"])
+    assert first_stored.results == other.results
+    assert first_stored.metrics == other.metrics
+    assert first_stored.kpis == other.kpis
     assert rows.value("SELECT count(*) FROM collections") == 1
     assert rows.value("SELECT count(*) FROM collected_traces") == 5
 
 
-def test_one_more_metric_is_the_only_one_that_is_computed(
-    counted: Service, pool: CountingPool
+def test_metric_cache__only_an_added_metric_is_computed(
+    counting_service: Service, pool: CountingPool
 ) -> None:
-    counted.benchmark(metrics=["ROUGE", "BLEU"])
-    before = counted.completed()
+    counting_service.benchmark(metrics=["ROUGE", "BLEU"])
+    before = counting_service.completed()
     pool.told()
 
     # In another order, so that its values stand elsewhere in the rows.
-    measure(counted, "EXACT_MATCH", "BLEU", "ROUGE")
-    run = counted.completed()
+    measure(counting_service, "EXACT_MATCH", "BLEU", "ROUGE")
+    run = counting_service.completed()
 
     assert pool.told() == {"EXACT_MATCH": 5}
     assert counts(run) == (4, 8)
-    assert mean(counted, run, "ROUGE") == mean(counted, before, "ROUGE")
-    assert mean(counted, run, "BLEU") == mean(counted, before, "BLEU")
-    assert mean(counted, run, "EXACT_MATCH") == 2 / 4
-    results = counted.listed(f"{RUNS}/{run['id']}/results")
+    assert mean(counting_service, run, "ROUGE") == mean(counting_service, before, "ROUGE")
+    assert mean(counting_service, run, "BLEU") == mean(counting_service, before, "BLEU")
+    assert mean(counting_service, run, "EXACT_MATCH") == 2 / 4
+    results = counting_service.listed(f"{RUNS}/{run['id']}/results")
     assert results[3]["missing"]["BLEU"]["skipped"] == "NO_OUTPUT"
 
 
-def test_values_of_several_runs_come_together(counted: Service, pool: CountingPool) -> None:
-    counted.benchmark(metrics=["ROUGE"])
-    rouge = mean(counted, counted.completed(), "ROUGE")
-    measure(counted, "EXACT_MATCH")
-    counted.completed()
+def test_metric_cache__combines_values_of_several_runs(
+    counting_service: Service, pool: CountingPool
+) -> None:
+    counting_service.benchmark(metrics=["ROUGE"])
+    rouge = mean(counting_service, counting_service.completed(), "ROUGE")
+    measure(counting_service, "EXACT_MATCH")
+    counting_service.completed()
     pool.told()
 
-    measure(counted, "EXACT_MATCH", "ROUGE")
-    run = counted.completed()
+    measure(counting_service, "EXACT_MATCH", "ROUGE")
+    run = counting_service.completed()
 
     assert pool.told() == {}
-    assert (mean(counted, run, "ROUGE"), mean(counted, run, "EXACT_MATCH")) == (rouge, 2 / 4)
+    assert (mean(counting_service, run, "ROUGE"), mean(counting_service, run, "EXACT_MATCH")) == (
+        rouge,
+        2 / 4,
+    )
 
 
-def test_another_version_of_a_metric_is_computed_and_the_others_are_not(
-    counted: Service, pool: CountingPool
+def test_metric_cache__only_a_new_metric_version_is_computed(
+    counting_service: Service, pool: CountingPool
 ) -> None:
-    counted.benchmark(metrics=["ROUGE", "BLEU"])
-    plain = counted.completed()
+    counting_service.benchmark(metrics=["ROUGE", "BLEU"])
+    plain = counting_service.completed()
     pool.told()
 
-    measure(counted, STEMMED, "BLEU")
-    run = counted.completed()
+    measure(counting_service, STEMMED, "BLEU")
+    run = counting_service.completed()
 
     assert pool.told() == {"ROUGE": 5}
     # Stemmed, "boats sailed" has the words of "the boats sail": F1 = 2·1·(2/3) / (5/3) = 0.8
     # instead of 2·(1/2)·(1/3) / (5/6) = 0.4, in one of four values.
-    gained = mean(counted, run, "ROUGE") - mean(counted, plain, "ROUGE")
+    gained = mean(counting_service, run, "ROUGE") - mean(counting_service, plain, "ROUGE")
     assert gained == pytest.approx((0.8 - 0.4) / 4)
 
 
 @pytest.mark.parametrize("shard_traces", [2000, 2])
-def test_the_value_of_a_run_by_its_labels_stays_right(
-    counted: Service, pool: CountingPool, monkeypatch: pytest.MonkeyPatch, shard_traces: int
+def test_metric_cache__keeps_the_run_value_of_labels(
+    counting_service: Service,
+    pool: CountingPool,
+    monkeypatch: pytest.MonkeyPatch,
+    shard_traces: int,
 ) -> None:
-    counted.benchmark(metrics=["ROUGE", MACRO])
-    first = counted.completed()
+    counting_service.benchmark(metrics=["ROUGE", MACRO])
+    first = counting_service.completed()
     # Shards of another length have other summaries, made of the same values.
     monkeypatch.setattr(shards, "SHARD_TRACES", shard_traces)
     pool.told()
     pool.summarized.clear()
 
-    measure(counted, MACRO)
-    second = counted.completed()
+    measure(counting_service, MACRO)
+    second = counting_service.completed()
 
     assert pool.told() == {}
     assert pool.summarized == ({} if shard_traces == 2000 else {"F1_SCORE": 3})
-    assert mean(counted, second, "F1_SCORE") == mean(counted, first, "F1_SCORE")
+    assert mean(counting_service, second, "F1_SCORE") == mean(counting_service, first, "F1_SCORE")
 
 
-def test_what_could_not_be_measured_is_tried_again_and_nothing_else(
-    counted: Service, pool: CountingPool
+def test_metric_cache__only_failed_values_are_tried_again(
+    counting_service: Service, pool: CountingPool
 ) -> None:
-    counted.benchmark(metrics=["ROUGE", MACRO], maxErrorShare=1)
+    counting_service.benchmark(metrics=["ROUGE", MACRO], maxErrorShare=1)
     pool.lost = {("ROUGE", "t-2"), ("F1_SCORE", "t-5")}
-    broken = counted.completed()
+    broken = counting_service.completed()
     # t-2 and t-5 are lost for one metric each; expected a and b, given b and nothing else.
     assert counts(broken) == (6, 0)
     pool.told()
     pool.lost.clear()
 
-    whole = counted.completed()
+    complete_run = counting_service.completed()
 
     assert pool.told() == {"ROUGE": 1, "F1_SCORE": 1}
-    assert counts(whole) == (2, 6)
-    measure(counted, "EXACT_MATCH")
-    fresh = counted.completed()
-    assert mean(counted, fresh, "EXACT_MATCH") == 2 / 4
+    assert counts(complete_run) == (2, 6)
+    measure(counting_service, "EXACT_MATCH")
+    fresh = counting_service.completed()
+    assert mean(counting_service, fresh, "EXACT_MATCH") == 2 / 4
     # Right, expected, given: a is (1, 2, 1), b is (1, 1, 2), "the boats sail" and "boats sailed"
     # are never right: macro F1 is (2/3 + 2/3 + 0 + 0) / 4.
-    assert mean(counted, whole, "F1_SCORE") == pytest.approx(1 / 3)
+    assert mean(counting_service, complete_run, "F1_SCORE") == pytest.approx(1 / 3)
 
 
-def test_a_run_outlives_the_one_that_it_took_its_values_from(
-    counted: Service, pool: CountingPool, rows: DatabaseReader
+def test_metric_cache__values_outlive_the_run_they_came_from(
+    counting_service: Service, pool: CountingPool, rows: DatabaseReader
 ) -> None:
-    counted.benchmark(metrics=["ROUGE"])
-    donor, heir = counted.completed(), counted.completed()
+    counting_service.benchmark(metrics=["ROUGE"])
+    donor, heir = counting_service.completed(), counting_service.completed()
     before = rows.stored(heir["id"])
 
-    counted.delete(f"{RUNS}/{donor['id']}")
-    counted.work()
+    counting_service.delete(f"{RUNS}/{donor['id']}")
+    counting_service.work()
 
     assert rows.stored(heir["id"]) == before
     pool.told()
-    third = counted.completed()
+    third = counting_service.completed()
     assert (pool.told(), counts(third)) == ({}, (0, 4))
     for run in (heir, third):
-        counted.delete(f"{RUNS}/{run['id']}")
-    counted.work()
+        counting_service.delete(f"{RUNS}/{run['id']}")
+    counting_service.work()
     for table in ("collections", "collected_traces", "trace_results"):
         assert rows.value(f"SELECT count(*) FROM {table}") == 0
 
 
-def test_traces_that_are_about_to_be_deleted_are_not_taken_over(
-    counted: Service, rows: DatabaseReader
+def test_collection__traces_about_to_be_deleted_are_not_taken_over(
+    counting_service: Service, rows: DatabaseReader
 ) -> None:
-    counted.benchmark(metrics=["ROUGE"])
-    old = counted.completed()
-    counted.delete(f"{RUNS}/{old['id']}")
+    counting_service.benchmark(metrics=["ROUGE"])
+    old = counting_service.completed()
+    counting_service.delete(f"{RUNS}/{old['id']}")
     # Its traces are still there: the job that deletes them waits beside the new run's.
     assert rows.value("SELECT count(*) FROM collected_traces") == 5
 
-    run = counted.completed()
+    run = counting_service.completed()
 
     assert (run["status"], counts(run)) == ("COMPLETED", (4, 0))
     assert rows.value("SELECT count(*) FROM collected_traces") == 5
@@ -256,7 +264,7 @@ def test_traces_that_are_about_to_be_deleted_are_not_taken_over(
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """A run that is about to take over the traces of another one, which is about to be deleted."""
+    """A run that takes over the traces of another run while that is deleted."""
 
     service: Service
     donor: JSON
@@ -300,11 +308,11 @@ class Race:
         return self.service.get(f"{RUNS}/{self.heir['id']}")
 
 
-def test_traces_that_are_being_taken_over_are_not_deleted(
-    counted: Service, rows: DatabaseReader
+def test_collection__traces_being_taken_over_are_not_deleted(
+    counting_service: Service, rows: DatabaseReader
 ) -> None:
-    counted.benchmark(metrics=["ROUGE"])
-    race = Race.of(counted)
+    counting_service.benchmark(metrics=["ROUGE"])
+    race = Race.of(counting_service)
     collection_id = rows.value("SELECT min(id) FROM collections")
     heir = race.run(race.take_over, race.delete)
     assert (heir["status"], counts(heir)) == ("COMPLETED", (4, 0))
@@ -312,11 +320,11 @@ def test_traces_that_are_being_taken_over_are_not_deleted(
     assert rows.value("SELECT count(*) FROM collected_traces") == 5
 
 
-def test_traces_that_are_being_deleted_are_not_taken_over(
-    counted: Service, rows: DatabaseReader
+def test_collection__traces_being_deleted_are_not_taken_over(
+    counting_service: Service, rows: DatabaseReader
 ) -> None:
-    counted.benchmark(metrics=["ROUGE"])
-    race = Race.of(counted)
+    counting_service.benchmark(metrics=["ROUGE"])
+    race = Race.of(counting_service)
     collection_id = rows.value("SELECT max(id) FROM collections")
     heir = race.run(race.delete, race.take_over)
     assert (heir["status"], counts(heir)) == ("COMPLETED", (4, 0))
@@ -324,87 +332,92 @@ def test_traces_that_are_being_deleted_are_not_taken_over(
     assert rows.value("SELECT count(*) FROM collected_traces") == 5
 
 
-def test_a_deletion_that_is_interrupted_goes_on_where_it_stopped(
-    counted: Service, rows: DatabaseReader, monkeypatch: pytest.MonkeyPatch
+def test_delete_in_batches__resumes_after_an_interruption(
+    counting_service: Service, rows: DatabaseReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "ROWS_PER_BATCH", 2)
-    counted.benchmark(metrics=["ROUGE"])
-    run = counted.completed()
+    counting_service.benchmark(metrics=["ROUGE"])
+    run = counting_service.completed()
     collection_id = rows.value("SELECT id FROM collections")
-    counted.delete(f"{RUNS}/{run['id']}")
+    counting_service.delete(f"{RUNS}/{run['id']}")
     stops: Iterator[bool] = iter([False, True])
     job = JobContext(
-        resources=counted.resources, pool=counted.pool, is_stopping=lambda: next(stops)
+        resources=counting_service.resources,
+        pool=counting_service.pool,
+        is_stopping=lambda: next(stops),
     )
 
     with pytest.raises(WorkerStopping):
         retention.drop_traces(job, collection_id)
 
     assert rows.value("SELECT count(*) FROM collected_traces") == 3
-    counted.work()
+    counting_service.work()
     for table in ("collections", "collected_traces", "trace_results"):
         assert rows.value(f"SELECT count(*) FROM {table}") == 0
 
 
-def test_the_same_traces_under_another_name_are_stored_once(
-    counted: Service, pool: CountingPool, rows: DatabaseReader, monkeypatch: pytest.MonkeyPatch
+def test_collection__equal_traces_under_another_name_are_stored_once(
+    counting_service: Service,
+    pool: CountingPool,
+    rows: DatabaseReader,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(local, "PAGE_SIZE", 3)
-    counted.benchmark(metrics=["ROUGE"])
-    counted.completed()
+    counting_service.benchmark(metrics=["ROUGE"])
+    counting_service.completed()
     monkeypatch.setattr(local, "PAGE_SIZE", 2)  # pages do not matter, only what is on them
-    counted.upload(PAIRS, run_name="night-2")
+    counting_service.upload(PAIRS, run_name="night-2")
     pool.told()
 
-    run = counted.completed()
+    run = counting_service.completed()
 
     assert (pool.told(), run["runName"]) == ({}, "night-2")
     assert rows.value("SELECT count(*) FROM collected_traces") == 5
     assert rows.value("SELECT count(*) FROM collections") == 1
 
 
-def test_traces_that_differ_in_anything_are_other_traces(
-    counted: Service, pool: CountingPool
+def test_collection__traces_with_any_difference_are_stored_separately(
+    counting_service: Service, pool: CountingPool
 ) -> None:
-    counted.benchmark(metrics=["ROUGE"])
-    counted.completed()
+    counting_service.benchmark(metrics=["ROUGE"])
+    counting_service.completed()
     changes: list[JSON] = [{"input": "?"}, {"latencyMs": 1}, {"traceId": "t-0"}]
     for name, change in enumerate(changes):
-        counted.upload([*PAIRS[:4], {**PAIRS[4], **change}], run_name=f"changed-{name}")
+        counting_service.upload([*PAIRS[:4], {**PAIRS[4], **change}], run_name=f"changed-{name}")
         pool.told()
-        counted.completed()
+        counting_service.completed()
         assert pool.told() == {"ROUGE": 5}
-    counted.upload(PAIRS[::-1], run_name="backwards")
-    counted.completed()
+    counting_service.upload(PAIRS[::-1], run_name="backwards")
+    counting_service.completed()
     assert pool.told() == {"ROUGE": 5}
 
 
-class Once:
+class ImmutableSource:
     """A source whose second page is never read when the service holds the traces already."""
 
     reads = 0
 
     def pages(self, _query: TraceQuery, _cursor: str | None) -> Iterator[TracePage]:
         for cursor in ("more", None):
-            Once.reads += 1
+            ImmutableSource.reads += 1
             traces = (Trace(trace_id=f"t-{cursor}", item_id="i", output="x", expected_output="x"),)
             yield TracePage(traces=traces, cursor=cursor, total=2, revision="v1")
 
 
-def _open_once(_: Resources) -> Once:
-    return Once()
+def _open_immutable(_: Resources) -> ImmutableSource:
+    return ImmutableSource()
 
 
-def test_traces_that_never_change_are_not_read_again(
-    counted: Service, rows: DatabaseReader, monkeypatch: pytest.MonkeyPatch
+def test_collection__an_immutable_source_is_not_read_again(
+    counting_service: Service, rows: DatabaseReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Once, "reads", 0)
-    monkeypatch.setattr(TRACE_SOURCES, "get", lambda _: SourceSpec(open=_open_once))
-    counted.benchmark(metrics=["ROUGE"])
-    counted.completed()
-    assert Once.reads == 2
-    run = counted.completed()
-    assert (Once.reads, run["tracesTotal"], counts(run)) == (3, 2, (0, 2))
+    monkeypatch.setattr(ImmutableSource, "reads", 0)
+    monkeypatch.setattr(TRACE_SOURCES, "get", lambda _: SourceSpec(open=_open_immutable))
+    counting_service.benchmark(metrics=["ROUGE"])
+    counting_service.completed()
+    assert ImmutableSource.reads == 2
+    run = counting_service.completed()
+    assert (ImmutableSource.reads, run["tracesTotal"], counts(run)) == (3, 2, (0, 2))
     assert rows.value("SELECT count(*) FROM collections") == 1
 
 
@@ -418,40 +431,40 @@ def fail_after_collecting(service: Service) -> JSON:
     return run
 
 
-def test_a_retry_goes_on_with_the_traces_that_were_collected(
-    counted: Service, rows: DatabaseReader
+def test_retry_run__takes_over_the_collected_traces(
+    counting_service: Service, rows: DatabaseReader
 ) -> None:
-    counted.benchmark(metrics=["ROUGE"])
-    failed = fail_after_collecting(counted)
-    [upload] = counted.get("/local-datasets")["items"]
-    counted.delete(f"/local-datasets/{upload['id']}")
+    counting_service.benchmark(metrics=["ROUGE"])
+    failed = fail_after_collecting(counting_service)
+    [upload] = counting_service.get("/local-datasets")["items"]
+    counting_service.delete(f"/local-datasets/{upload['id']}")
 
-    again = counted.post(f"{RUNS}/{failed['id']}/retry")
-    counted.work()
+    again = counting_service.post(f"{RUNS}/{failed['id']}/retry")
+    counting_service.work()
 
-    run = counted.get(f"{RUNS}/{again['id']}")
+    run = counting_service.get(f"{RUNS}/{again['id']}")
     assert (run["status"], run["tracesProcessed"], run["runName"]) == ("COMPLETED", 5, "night-1")
     assert rows.value("SELECT count(*) FROM collections") == 1
-    counted.delete(f"{RUNS}/{failed['id']}")
-    counted.work()
-    assert len(counted.listed(f"{RUNS}/{run['id']}/results")) == 5
+    counting_service.delete(f"{RUNS}/{failed['id']}")
+    counting_service.work()
+    assert len(counting_service.listed(f"{RUNS}/{run['id']}/results")) == 5
 
 
 @pytest.mark.parametrize(
     ("path", "change"),
     [("/agents/agent-001", {"name": "Heron"}), ("/benchmarks/bench-001", {"datasetRef": "other"})],
 )
-def test_a_retry_that_asks_for_something_else_collects_anew(
-    counted: Service, path: str, change: JSON
+def test_retry_run__collects_again_when_the_selection_changed(
+    counting_service: Service, path: str, change: JSON
 ) -> None:
-    counted.benchmark(metrics=["ROUGE"])
-    failed = fail_after_collecting(counted)
-    [upload] = counted.get("/local-datasets")["items"]
-    counted.delete(f"/local-datasets/{upload['id']}")
-    counted.patch(path, change)
+    counting_service.benchmark(metrics=["ROUGE"])
+    failed = fail_after_collecting(counting_service)
+    [upload] = counting_service.get("/local-datasets")["items"]
+    counting_service.delete(f"/local-datasets/{upload['id']}")
+    counting_service.patch(path, change)
 
-    again = counted.post(f"{RUNS}/{failed['id']}/retry")
-    counted.work()
+    again = counting_service.post(f"{RUNS}/{failed['id']}/retry")
+    counting_service.work()
 
-    run = counted.get(f"{RUNS}/{again['id']}")
+    run = counting_service.get(f"{RUNS}/{again['id']}")
     assert (run["status"], run["errorCode"]) == ("FAILED", "DATASET_NOT_FOUND")

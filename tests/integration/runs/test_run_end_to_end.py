@@ -1,11 +1,11 @@
-"""The main job: traces in, KPI values out, through the API alone."""
+"""The main use case over the API: traces in, KPI values out."""
 
 import pytest
 
 from tests.support.service import Service, pair
 
 
-def test_a_run_measures_its_traces_and_evaluates_its_kpis(service: Service) -> None:
+def test_run__measures_its_traces_and_evaluates_its_kpis(service: Service) -> None:
     service.agent()
     service.benchmark(
         metrics=["ROUGE", "ACCURACY"],
@@ -28,7 +28,7 @@ def test_a_run_measures_its_traces_and_evaluates_its_kpis(service: Service) -> N
     assert (entry["runId"], entry["value"]) == (run["id"], kpi["value"])
 
 
-def test_a_run_of_the_newest_upload_says_which_it_was(
+def test_run__of_the_newest_upload_has_its_run_name(
     service: Service,
 ) -> None:
     service.agent()
