@@ -166,10 +166,10 @@ def _kpi_errors(
 ) -> list[ErrorItem]:
     rule.kpi = _find_kpi_id(session, benchmark.id, kpi)
     kpis = get_kpis_by_benchmark(session, [benchmark.id]).get(benchmark.id, [])
-    known = {definition.id for definition in kpis} | {definition.name for definition in kpis}
-    if rule.kpi in known:
+    kpi_keys = {definition.id for definition in kpis} | {definition.name for definition in kpis}
+    if rule.kpi in kpi_keys:
         return []
-    detail = f"the benchmark has no KPI {kpi!r}.{suggest_names(kpi, sorted(known))}"
+    detail = f"the benchmark has no KPI {kpi!r}.{suggest_names(kpi, sorted(kpi_keys))}"
     return [ErrorItem(pointer="/kpi", detail=detail)]
 
 

@@ -25,7 +25,7 @@ MIN_SPAN = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayedRun:
+class BacktestRun:
     """What a rule would have made of one run; `assessment` is None for a run that is not valid."""
 
     run: PastRun
@@ -37,7 +37,7 @@ class ReplayedRun:
 class Replay:
     """The runs of one agent, oldest first, with what a rule would have made of them."""
 
-    runs: Sequence[ReplayedRun]
+    runs: Sequence[BacktestRun]
 
     @property
     def assessments(self) -> list[Assessment]:
@@ -98,5 +98,5 @@ def replay(
             assessment = evaluate_condition(spec, value_spec, observation)
             change = advance(state, assessment.outcome, spec, run.completed_at)
         state = change.state
-        replayed.append(ReplayedRun(run=run, assessment=assessment, change=change))
+        replayed.append(BacktestRun(run=run, assessment=assessment, change=change))
     return Replay(runs=replayed)

@@ -81,6 +81,7 @@ class AlertEvaluationService:
             observations = [
                 _observe(rule, result, past, history, confirmed[rule.id]) for rule in rules
             ]
+        # From here on no transaction is open: anomaly statistics over the history take a while.
         traces = _TraceFinder(self._db, result, past)
         return [self._decide(observation, traces) for observation in observations]
 
@@ -109,6 +110,7 @@ class _TraceFinder:
         self._traces: dict[tuple[str, bool], ContributingTraces] = {}
 
     def find(self, rule: AlertRule, assessment: Assessment) -> ContributingTraces:
+        # Larger runs are skipped: the query would read every trace of two runs for an illustration.
         if assessment.outcome is not AlertOutcome.BREACH or self._result.trace_count > MAX_TRACES:
             return ()
         fell = _value_fell(Condition(rule.condition), assessment)

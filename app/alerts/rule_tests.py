@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from app.agents.queries import get_agent
 from app.alerts import queries
 from app.alerts.alert_rules import validate_rule
-from app.alerts.backtest import Replay, ReplayedRun, replay
+from app.alerts.backtest import BacktestRun, Replay, replay
 from app.alerts.history import MeasurementHistory
 from app.alerts.measurements import RuleTarget
 from app.alerts.messages import render_rule_test
@@ -169,7 +169,7 @@ def _only_agent(session: Session, benchmark_id: str) -> str:
     return agent_ids[0]
 
 
-def _replayed_run_view(replayed: ReplayedRun) -> ReplayedRunView:
+def _replayed_run_view(replayed: BacktestRun) -> ReplayedRunView:
     assessment = replayed.assessment
     return ReplayedRunView(
         run_id=replayed.run.id,

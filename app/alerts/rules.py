@@ -11,7 +11,7 @@ from app.kpis.verdicts import ValueVerdict
 from app.statistics.anomaly import AnomalyScore, RunPoint, Warmup, detect_anomaly
 from app.statistics.verdict import Side, Verdict
 
-# Relative tolerance below which two numbers count as equal.
+# Relative tolerance below which two numbers count as equal: 0.1 * 7 and 0.7 are the same value.
 TOLERANCE = 1e-9
 # Default minimum effects of anomalies: for shares in absolute terms, for the rest relative.
 MIN_SHARE_CHANGE = 0.02
@@ -211,9 +211,11 @@ def _apply_no_data_policy(outcome: AlertOutcome, policy: NoDataPolicy) -> AlertO
 
 def _after_breach(state: RuleState, spec: RuleSpec, now: datetime) -> StateChange:
     counted = replace(state, breaches=state.breaches + 1, clears=0)
+    # An open incident is never notified again, whatever its run and cooldown settings say now.
     if state.open:
         return StateChange(replace(counted, status=AlertStatus.FIRING))
     if counted.breaches < spec.for_runs or is_in_cooldown(state, spec, now):
+        # The breach stays counted: a value that is still bad after the cooldown fires at once.
         return StateChange(replace(counted, status=AlertStatus.PENDING))
     firing = replace(counted, status=AlertStatus.FIRING, open=True, fired_at=now)
     return StateChange(firing, AlertStatus.FIRING)
@@ -233,6 +235,7 @@ def _after_missing_value(state: RuleState, spec: RuleSpec) -> StateChange:
     """A missing value is neither good nor bad: the counters stay."""
     if spec.no_data is NoDataPolicy.KEEP:
         return StateChange(state)
+    # Notified only on entering NO_DATA: a metric that was removed must not alert with every run.
     is_new = state.status is not AlertStatus.NO_DATA
     notification = AlertStatus.NO_DATA if is_new else None
     return StateChange(replace(state, status=AlertStatus.NO_DATA), notification)
@@ -274,6 +277,7 @@ def _assess_percentage(
     if not earlier:
         return _warmup(value, f"{name} has no earlier valid run to compare with.")
     baseline = sum(earlier) / len(earlier)
+    # A percentage of zero is infinite, and one across zero has the wrong sign.
     if baseline == 0 or value * baseline < 0:
         return _no_data(
             f"{name} changed from {format_number(baseline)} to {format_number(value)}, which has no"
@@ -328,6 +332,7 @@ def _assess_anomaly(
     minimum_effect = _anomaly_minimum_effect(spec, value_spec, judged.center)
     is_breach = judged.is_anomaly and _reaches(abs(value - judged.center), minimum_effect)
     is_small = judged.is_anomaly and not is_breach
+    # Statistical significance alone does not fire: with many traces tiny changes are significant.
     is_drift = judged.method == "cusum"
     return Assessment(
         outcome=AlertOutcome.BREACH if is_breach else AlertOutcome.HEALTHY,

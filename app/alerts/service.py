@@ -64,6 +64,7 @@ def record_decisions(
     rule_ids = [decision.rule_id for decision in decisions]
     if not rule_ids:
         return
+    # Rules before states, both in the order of their IDs: every writer takes the locks in this order.
     rules = queries.lock_enabled_rules(session, rule_ids)
     states = _lock_states(session, sorted(rules), result.agent_id, now)
     events, firing_incidents = [], []
@@ -78,6 +79,7 @@ def record_decisions(
         if state.incident_id and decision.assessment.outcome is AlertOutcome.BREACH:
             firing_incidents.append(state.incident_id)
         events += _advance_state(rule, state, result, decision, now)
+    # Before the new events: a recipient learns of an incident before it learns that it has ended.
     _publish_after_silence(session, firing_incidents, rules, now)
     _store_and_publish(session, events, rules, now)
 

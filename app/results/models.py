@@ -125,7 +125,7 @@ class TraceResult(Base):
     notes: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
 
 
-class RunMetric(Base):
+class RunMetricAggregate(Base):
     """The aggregate of one metric over a run; see `app.metrics.aggregate`."""
 
     __tablename__ = "run_metrics"

@@ -18,11 +18,12 @@ from app.core.keyset import (
     query_page,
     select_page,
 )
-from app.results.models import BenchmarkRun, RunMetric, RunShard, TraceResult
+from app.results.models import BenchmarkRun, RunMetricAggregate, RunShard, TraceResult
 from app.results.rules import RunStatus
 from app.traces.models import CollectedTrace
 from app.traces.types import TraceOutcome
 
+# Texts may have megabytes each; a page of them must not fill the memory of the API process.
 PAGE_BYTES = 8 * 1024 * 1024
 
 # The statements are built once: building one takes as long as executing it.
@@ -98,7 +99,7 @@ class ScoredTrace(NamedTuple):
     item_id: str
 
 
-class MeasuredTrace(NamedTuple):
+class TraceWithResult(NamedTuple):
     """A measured trace with its texts."""
 
     result: TraceResult
@@ -202,19 +203,20 @@ def list_shard_ranges(
     """Split the traces of a run into ranges of at most `traces` traces and about `size_bytes` of texts.
     The same collection is always split in the same way, which makes shards of two runs comparable.
     """
+    # Reads the sizes of all texts of a collection, which may take longer than a request may.
     session.execute(text("SET LOCAL statement_timeout = 0"))
     parameters = {"run": run_id, "traces": traces, "bytes": size_bytes}
     return [ShardRange(first, last) for first, last in session.execute(SHARD_RANGES, parameters)]
 
 
-def list_run_metrics(session: Session, run_seq: int) -> list[RunMetric]:
-    statement = select(RunMetric).where(RunMetric.run_seq == run_seq)
-    return list(session.scalars(statement.order_by(RunMetric.ordinal)))
+def list_run_metrics(session: Session, run_seq: int) -> list[RunMetricAggregate]:
+    statement = select(RunMetricAggregate).where(RunMetricAggregate.run_seq == run_seq)
+    return list(session.scalars(statement.order_by(RunMetricAggregate.ordinal)))
 
 
 def list_trace_results(
     session: Session, run: BenchmarkRun, query: PageQuery
-) -> PageRows[MeasuredTrace]:
+) -> PageRows[TraceWithResult]:
     """The measured traces of a run, in the order of the source. A page is shorter than requested when
     its texts exceed `PAGE_BYTES`.
     """
@@ -228,7 +230,7 @@ def list_trace_results(
     )
     by_position = {trace.position: trace for trace in session.scalars(traces)}
     fitting = page.rows[: len(positions)]
-    rows = [MeasuredTrace(result, by_position[result.position]) for result in fitting]
+    rows = [TraceWithResult(result, by_position[result.position]) for result in fitting]
     is_cut = len(fitting) < len(page.rows)
     return PageRows(rows, encode_cursor([fitting[-1].position]) if is_cut else page.next_cursor)
 

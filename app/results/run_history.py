@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.kpis.models import KpiHistory
 from app.kpis.verdicts import ValueVerdict
 from app.metrics.aggregate import Aggregate
-from app.results.models import BenchmarkRun, RunMetric, TraceResult
+from app.results.models import BenchmarkRun, RunMetricAggregate, TraceResult
 from app.results.rules import RunStatus, Validity
 from app.statistics.anomaly import ItemSum
 from app.traces.models import CollectedTrace
@@ -144,8 +144,8 @@ class RunHistory:
         if not missing:
             return
         self._metrics |= {column: {} for column in missing}
-        statement = select(RunMetric).where(
-            RunMetric.run_seq.in_(self._seqs), RunMetric.metric.in_(missing)
+        statement = select(RunMetricAggregate).where(
+            RunMetricAggregate.run_seq.in_(self._seqs), RunMetricAggregate.metric.in_(missing)
         )
         for row in self._session.scalars(statement):
             self._metrics[row.metric][row.run_seq] = PastMetric(_aggregate(row), row.verdict)
@@ -268,7 +268,7 @@ def _from_results(statement: SelectT) -> SelectT:
     )
 
 
-def _aggregate(row: RunMetric) -> Aggregate:
+def _aggregate(row: RunMetricAggregate) -> Aggregate:
     return Aggregate(
         mean=row.mean,
         n=row.n,

@@ -46,6 +46,7 @@ def resume_collection(
             cursor = get_collection(session, lease).cursor
         if new_query == query:
             raise
+        # Ends: each recursion needs other keys than the refused ones, which only a user can set.
         resume_collection(job, lease, new_query, cursor)
 
 

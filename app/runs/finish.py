@@ -13,7 +13,7 @@ from app.comparison.baselines import PINNED
 from app.comparison.verdict_view import NOT_COMPARABLE
 from app.kpis.models import KpiHistory
 from app.results import rules
-from app.results.models import BenchmarkRun, RunMetric
+from app.results.models import BenchmarkRun, RunMetricAggregate
 from app.results.rules import RunStatus
 from app.results.run_result import RunResult
 from app.runs.leases import RunLease, lock_leased_run
@@ -36,7 +36,7 @@ def finish_run(
     """
     run = lock_leased_run(session, lease)
     rules.require_transition(run.id, RunStatus(run.status), RunStatus.COMPLETED)
-    session.execute(insert(RunMetric), list(_metric_rows(result)))
+    session.execute(insert(RunMetricAggregate), list(_metric_rows(result)))
     session.add_all(_kpi_rows(result, now))
     validity = result.validity
     run.validity, run.validity_reasons = validity.validity, list(validity.reasons)
@@ -47,6 +47,7 @@ def finish_run(
         record_decisions(session, result, decisions, now)
         if result.is_valid and result.verdicts.run.verdict is Verdict.INVALID:
             publish_notice(session, _not_comparable(run, result), now)
+    # Last: it wakes streams and schedules, which must see everything above with the same commit.
     end_run(session, run, RunStatus.COMPLETED, now)
 
 

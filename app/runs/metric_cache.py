@@ -21,7 +21,7 @@ from app.metrics.types import (
     SkipReason,
     TraceMeasurements,
 )
-from app.results.models import BenchmarkRun, RunMetric, RunShard, TraceResult
+from app.results.models import BenchmarkRun, RunMetricAggregate, RunShard, TraceResult
 from app.results.plan import PlannedMetric
 from app.results.rules import RunStatus
 from app.runs.leases import ShardLease
@@ -149,15 +149,15 @@ def _source_runs(session: Session, lease: ShardLease) -> dict[str, SourceRun]:
     """The newest completed run that measured each column in the planned version."""
     versions = [(metric.column, metric.version) for metric in lease.plan.metrics]
     statement = (
-        select(RunMetric.metric, RunMetric.run_seq, RunMetric.ordinal)
-        .join(BenchmarkRun, BenchmarkRun.seq == RunMetric.run_seq)
+        select(RunMetricAggregate.metric, RunMetricAggregate.run_seq, RunMetricAggregate.ordinal)
+        .join(BenchmarkRun, BenchmarkRun.seq == RunMetricAggregate.run_seq)
         .where(
             BenchmarkRun.collection_id == lease.collection_id,
             BenchmarkRun.status == RunStatus.COMPLETED,
-            tuple_(RunMetric.metric, RunMetric.version).in_(versions),
+            tuple_(RunMetricAggregate.metric, RunMetricAggregate.version).in_(versions),
         )
-        .ext(distinct_on(RunMetric.metric))
-        .order_by(RunMetric.metric, RunMetric.run_seq.desc())
+        .ext(distinct_on(RunMetricAggregate.metric))
+        .order_by(RunMetricAggregate.metric, RunMetricAggregate.run_seq.desc())
     )
     return {row.metric: SourceRun(row.run_seq, row.ordinal) for row in session.execute(statement)}
 

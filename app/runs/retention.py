@@ -25,6 +25,7 @@ from app.traces.models import Collection
 from app.traces.queries import lock_for_deletion
 from app.traces.service import delete_positions
 
+# Both limits keep transactions short: a purge must not hold locks that running workers wait for.
 RUNS_PER_BATCH = 20
 ROWS_PER_BATCH = 10_000
 A_DAY: ColumnElement[timedelta] = literal_column("INTERVAL '1 day'")

@@ -20,7 +20,7 @@ from app.kpis.queries import get_kpis_of_run
 from app.kpis.schemas import KpiValueView
 from app.results import queries, rules
 from app.results.models import BenchmarkRun
-from app.results.queries import MeasuredTrace
+from app.results.queries import TraceWithResult
 from app.results.rules import RunStatus, TriggerType
 from app.runs import retention, service
 from app.runs.llm_cache import list_llm_usage
@@ -228,7 +228,7 @@ def write_back_view(state: dict[str, Any] | None) -> WriteBackView | None:
     return WriteBackView(**{name: state[name] for name in WriteBackView.model_fields})
 
 
-def trace_result_view(columns: list[str], row: MeasuredTrace) -> TraceResultView:
+def trace_result_view(columns: list[str], row: TraceWithResult) -> TraceResultView:
     trace, result = row.trace, row.result
     notes = result.notes or {}
     return TraceResultView(

@@ -27,6 +27,8 @@ from app.runs.leases import (
 )
 from app.traces.registry import CollectionFailed
 
+# Small enough that a killed worker repeats seconds of work and the texts of a shard fit in memory
+# several times; large enough that its transaction and COPY do not dominate.
 SHARD_TRACES = 2000
 SHARD_BYTES = 8 * 1024 * 1024
 
@@ -76,6 +78,7 @@ def create_shards(
     )
     run.traces_total, run.shards_total = ranges[-1].last + 1, len(ranges)
     run.fingerprint = fingerprint
+    # Rows and jobs become visible with the same commit: no worker can look for a missing shard.
     session.flush()
     shards = [{"run_id": run.id, "shard": shard} for shard in range(run.shards_total)]
     enqueue_many(session, "runs.score", shards)
