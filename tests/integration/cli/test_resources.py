@@ -254,6 +254,6 @@ def test_benchmark__baseline_is_pinned_and_unpinned_and_power_is_shown(
     assert run["id"] not in mosaico.ok("benchmarks", "baseline", "bench-001", "--unpin").stdout
     power = mosaico.ok("benchmarks", "power", "bench-001", "--drop", "0.1")
     assert "right" in power.stdout
-    assert "is seen in four runs of five" in power.stderr
+    assert "with 80 % power" in power.stderr
     wrong = mosaico("benchmarks", "baseline", "bench-001", "--unpin", "--pin", run["id"])
     assert wrong.exit_code == 2
