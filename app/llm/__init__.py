@@ -1,1 +1,1 @@
-"""Models on a server that speaks the API of OpenAI: what is asked, and what comes back."""
+"""Model clients over the SDKs of providers: turns of agents, completions and embeddings."""

@@ -92,8 +92,8 @@ def _requests(metric: RemoteMetric, trace: Trace) -> TraceRequests | Measurement
     return requests if isinstance(requests, MetricFailed) else list(requests)
 
 
-def _judge(metric: RemoteMetric, answered: AnsweredTrace) -> JudgedTrace:
-    score = attempt(_read, metric, answered)
+def _judge(metric: RemoteMetric, trace: AnsweredTrace) -> JudgedTrace:
+    score = attempt(_read, metric, trace)
     if isinstance(score, MetricFailed):
         return JudgedTrace(score)
     value = check_value(score.value, metric.spec)
@@ -106,8 +106,8 @@ def _judge(metric: RemoteMetric, answered: AnsweredTrace) -> JudgedTrace:
     return JudgedTrace(value, reason)
 
 
-def _read(metric: RemoteMetric, answered: AnsweredTrace) -> JudgeScore | MetricFailed:
+def _read(metric: RemoteMetric, trace: AnsweredTrace) -> JudgeScore | MetricFailed:
     try:
-        return metric.read(*answered)
+        return metric.read(*trace)
     except JudgeError as error:
         return MetricFailed(MetricFailureKind.JUDGE_ERROR, str(error)[:REASON_CHARS])

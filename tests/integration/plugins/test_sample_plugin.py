@@ -39,7 +39,7 @@ def test_plugins__load_error_is_reported_once_and_registers_nothing(
         assert metrics[name].origin.startswith(ORIGIN)
     sources = [failure for failure in failures if failure.kind == "trace source"]
     assert [failure.name for failure in sources] == ["unfit"]
-    assert "is to be a SourceSpec" in (sources[0].error or "")
+    assert "must be a SourceSpec" in (sources[0].error or "")
     assert "SAMPLE_HALF" not in METRICS.names()  # registered before its plugin failed
     assert "SAMPLE_PART" not in METRICS.aliases
     assert METRICS.canonical_name("LATENCY") == "LATENCY_MS"
