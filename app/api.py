@@ -68,9 +68,9 @@ def include_routers(router: APIRouter) -> None:
 
     All at one level: a router inside another is searched once more for each level around it.
     """
-    for each in ROUTERS:
+    for domain_router in ROUTERS:
         router.include_router(
-            serialize_in_threads(each),
+            serialize_in_threads(domain_router),
             prefix=PREFIX,
             responses=PROBLEMS,
             dependencies=[Depends(reject_unknown_parameters)],

@@ -165,20 +165,20 @@ def _count_request(
 def _record_refusal(request: Request) -> None:
     if request.method in SAFE_METHODS:
         return
-    held: Resources = request.app.state.resources
-    with held.db.begin() as session:
+    resources: Resources = request.app.state.resources
+    with resources.db.begin() as session:
         audit_request(request, session, outcome="refused")
 
 
 def _access_control(request: Request) -> AccessControl:
     state = request.app.state
-    gate = getattr(state, "access_control", None)
-    if not isinstance(gate, AccessControl):
-        held: Resources = state.resources
-        per_minute = int(held.options.get(RATE_LIMIT, "0"))
-        gate = state.access_control = AccessControl(
-            key_cache=KeyCache(held.db, held.clock),
+    control = getattr(state, "access_control", None)
+    if not isinstance(control, AccessControl):
+        resources: Resources = state.resources
+        per_minute = int(resources.options.get(RATE_LIMIT, "0"))
+        control = state.access_control = AccessControl(
+            key_cache=KeyCache(resources.db, resources.clock),
             failures=FailureLimiter(),
-            requests=RequestLimiter(held.db, per_minute) if per_minute else None,
+            requests=RequestLimiter(resources.db, per_minute) if per_minute else None,
         )
-    return gate
+    return control

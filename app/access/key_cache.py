@@ -52,8 +52,8 @@ class KeyCache:
 
     def is_use_due(self, key_id: str) -> bool:
         """Whether the use of a key was not noted by this process in the last minute."""
-        noted = self._recorded_at.get(key_id)
-        return noted is None or self._monotonic() - noted >= USE_INTERVAL_S
+        recorded_at = self._recorded_at.get(key_id)
+        return recorded_at is None or self._monotonic() - recorded_at >= USE_INTERVAL_S
 
     def record_use(self, key_id: str) -> None:
         """Note the use of a key; a database that cannot be written to is no reason to complain."""

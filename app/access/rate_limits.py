@@ -102,14 +102,14 @@ class RequestLimiter:
         if minute is None:
             return
         with self._lock:
-            news, minute.synced = minute.own - minute.synced, minute.own
+            unsynced, minute.synced = minute.own - minute.synced, minute.own
         try:
             with self._db.begin() as session:
-                total = _add_requests(session, key_id, minute.number, news)
+                total = _add_requests(session, key_id, minute.number, unsynced)
         except (Unavailable, DBAPIError) as error:
             log.info("requests of an API key not shared", cause=type(error).__name__)
             with self._lock:
-                minute.synced -= news
+                minute.synced -= unsynced
             return
         with self._lock:
             # Never less: what a thread beside this one has just told is not in its total yet.
@@ -136,8 +136,8 @@ class FailureLimiter:
     def retry_after_s(self, address: str | None) -> int:
         """Whole seconds until an address may be wrong again; 0 when it may be now."""
         full_at = self._full_at.get(client_network(address), 0.0)
-        room = (FAILURE_BURST - 1) * MINUTE_S / FAILURES_PER_MINUTE
-        return ceil_seconds(full_at - self._now() - room)
+        burst_s = (FAILURE_BURST - 1) * MINUTE_S / FAILURES_PER_MINUTE
+        return ceil_seconds(full_at - self._now() - burst_s)
 
     def record_failure(self, address: str | None) -> None:
         """An address was wrong."""
@@ -155,8 +155,8 @@ def delete_old_windows(session: Session, now: float) -> None:
     session.execute(delete(RateWindow).where(RateWindow.minute < oldest))
 
 
-def _add_requests(session: Session, key_id: str, minute: int, news: int) -> int:
-    row = insert(RateWindow).values(api_key_id=key_id, minute=minute, request_count=news)
+def _add_requests(session: Session, key_id: str, minute: int, request_count: int) -> int:
+    row = insert(RateWindow).values(api_key_id=key_id, minute=minute, request_count=request_count)
     total = row.on_conflict_do_update(
         index_elements=[RateWindow.api_key_id, RateWindow.minute],
         set_={"request_count": RateWindow.request_count + row.excluded.request_count},

@@ -237,8 +237,8 @@ def _associated_data(*, table: str, row: str, column: str) -> bytes:
 
 
 def _split_encrypted(sealed: str, where: str) -> tuple[str, bytes]:
-    version, _, rest = sealed.partition(".")
-    key_id, _, encoded = rest.partition(".")
+    version, _, remainder = sealed.partition(".")
+    key_id, _, encoded = remainder.partition(".")
     try:
         payload = base64.b64decode(encoded, altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):

@@ -132,11 +132,11 @@ def drop_lost_secrets(session: Session, columns: Iterable[EncryptedColumn], key_
     """
     dropped = 0
     for column in columns:
-        lost = column.value.startswith(ciphertext_prefix(key_id), autoescape=True)
+        has_lost_key = column.value.startswith(ciphertext_prefix(key_id), autoescape=True)
         statement: Any = (
-            update(column.table).where(lost).values({column.value: None})
+            update(column.table).where(has_lost_key).values({column.value: None})
             if column.value.nullable
-            else delete(column.table).where(lost)
+            else delete(column.table).where(has_lost_key)
         )
         dropped += session.connection().execute(statement).rowcount
     return dropped

@@ -86,10 +86,10 @@ def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
 
 def redact_text(text: str) -> str:
     """The text with everything that looks like a secret masked, cut to a length for a log."""
-    shown = text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…"
+    redacted = text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…"
     for pattern, replacement in _SECRET_TEXTS:
-        shown = pattern.sub(replacement, shown)
-    return shown
+        redacted = pattern.sub(replacement, redacted)
+    return redacted
 
 
 def is_secret_name(name: str) -> bool:

@@ -78,9 +78,9 @@ def _named_server_errors(url: str) -> Iterator[None]:
         with database_errors():
             yield
     except DatabaseUnavailable as error:
-        shown = make_url(url).render_as_string(hide_password=True)
+        displayed_url = make_url(url).render_as_string(hide_password=True)
         raise DatabaseUnavailable(
-            f"no Postgres answers at {shown}; start it, or correct DATABASE_URL"
+            f"no Postgres answers at {displayed_url}; start it, or correct DATABASE_URL"
         ) from error
 
 

@@ -1,1 +1,1 @@
-"""Background work: a thin adapter over procrastinate, in the same Postgres as everything else."""
+"""Background jobs: a thin adapter over procrastinate, with the queue in the same Postgres."""

@@ -1,4 +1,4 @@
-"""Which function does which job, and what happens when a job fails for good."""
+"""Job handlers: the function of each job name, and the job to enqueue when it fails for good."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,13 +12,14 @@ MESSAGE_CHARS = 4_000
 
 
 class WorkerStopping(Exception):
-    """The worker is stopping; another one does this job again."""
+    """The worker is stopping; another worker runs the job again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobContext:
-    """What a handler is given beside its arguments; `call_timeout_s` is the longest that one call
-    in the pool may take.
+    """What a handler gets beside its arguments.
+
+    `call_timeout_s` bounds one call in the process pool.
     """
 
     resources: Resources
@@ -27,15 +28,17 @@ class JobContext:
     call_timeout_s: float = 60.0
 
     def checkpoint(self) -> None:
-        """Call between steps; raises `HandBack` when the worker is stopping."""
+        """Call between steps; raises `WorkerStopping` when the worker is stopping."""
         if self.is_stopping():
             raise WorkerStopping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHandler:
-    """`give_up` names the job to enqueue, with the same arguments and `code` and `message`, when
-    this one has failed for good.
+    """The handler of one job name.
+
+    `on_failure` names the job to enqueue when this one has failed for good; it gets the same
+    arguments plus `code` and `message`.
     """
 
     name: str
@@ -44,7 +47,7 @@ class JobHandler:
 
 
 class JobHandlers:
-    """The handlers of a process, by job name."""
+    """The job handlers of a process, by job name."""
 
     def __init__(self) -> None:
         self._handlers: dict[str, JobHandler] = {}
@@ -73,7 +76,10 @@ HANDLERS = JobHandlers()
 
 
 def describe_error(error: BaseException) -> dict[str, str]:
-    """What a `give_up` job is told about an error: a code for programs, a text for people."""
+    """Error code and message of a failed job.
+
+    The message of an unexpected error is hidden: it may contain secrets.
+    """
     code = getattr(error, "error_code", None)
     if code is None:
         return {"code": "INTERNAL_ERROR", "message": f"{type(error).__name__} in the worker"}

@@ -1,4 +1,4 @@
-"""How a job ends: done, tried again, or failed for good; said only by the worker that holds it."""
+"""Outcome of a job: succeeded, released, retried or failed; written only by the holder of its lease."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,8 +13,11 @@ from app.jobs.queue import enqueue
 
 FIRST_RETRY_DELAY_S = 1.0
 MAX_RETRY_DELAY_S = 60.0
+RETRY_DELAY_FACTOR = 4
 
-# A worker that was frozen may find its job given to another, or to itself once more.
+# The fencing check. A worker that was suspended (a frozen container, a laptop asleep) may wake up
+# after its job was rescued and given to another worker, or to itself again. `worker_id` and
+# `attempts` together identify the lease: each rescue increases `attempts`.
 _LOCK_LEASE = text(
     """
     SELECT id FROM procrastinate_jobs
@@ -26,6 +29,8 @@ _FINISH_JOB = text("SELECT procrastinate_finish_job_v1(:id, :status, false)")
 _RETRY_JOB = text(
     "SELECT procrastinate_retry_job_v2(:id, now() + make_interval(secs => :after), NULL, NULL, NULL)"
 )
+# procrastinate's own retry would count an attempt: a released job must not come closer to
+# MAX_ATTEMPTS because workers were restarted.
 _RELEASE_JOB = text(
     """
     UPDATE procrastinate_jobs
@@ -36,7 +41,10 @@ _RELEASE_JOB = text(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLease:
-    """A job as a worker was given it; `attempts` counts those before this one."""
+    """A worker's right to run and finish a job.
+
+    `worker_id` and `attempts` (the attempts before this one) are its fencing token.
+    """
 
     id: int
     name: str
@@ -47,26 +55,26 @@ class JobLease:
 
 @dataclass(frozen=True, slots=True)
 class JobSucceeded:
-    """The job did what it was for."""
+    """The job is done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReleased:
-    """The job waits for another worker, as if nobody had begun it."""
+    """The job goes back to the queue; the attempt does not count."""
 
     delay_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRetry:
-    """The attempt counts, and a next one follows."""
+    """The attempt failed; the job is tried again after the delay."""
 
     delay_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFailed:
-    """Nobody tries again; the handler's `give_up` is told why."""
+    """The job failed for good; the `on_failure` job of its handler gets code and message."""
 
     code: str
     message: str
@@ -76,40 +84,48 @@ JobOutcome: TypeAlias = JobSucceeded | JobReleased | JobRetry | JobFailed
 
 
 def decide_outcome(error: Exception, attempts: int, handler: JobHandler) -> JobOutcome:
-    """What becomes of a job that raised, after so many attempts before this one.
+    """The outcome of a job that raised an error, after `attempts` earlier attempts.
 
-    Only what may pass by itself is tried again. A job without a `give_up` has nobody to tell
-    that it failed, so it is tried until it succeeds.
+    Only temporary errors (`Unavailable`) are retried. A job without `on_failure` is retried
+    without limit, because no other job would report its failure.
     """
     if isinstance(error, WorkerStopping):
         return JobReleased()
     is_last_attempt = handler.on_failure is not None and attempts + 1 >= MAX_ATTEMPTS
     if isinstance(error, Unavailable) and not is_last_attempt:
-        return JobRetry(delay_s=min(FIRST_RETRY_DELAY_S * 4 ** min(attempts, 8), MAX_RETRY_DELAY_S))
+        return JobRetry(
+            delay_s=min(
+                FIRST_RETRY_DELAY_S * RETRY_DELAY_FACTOR ** min(attempts, 8), MAX_RETRY_DELAY_S
+            )
+        )
     return JobFailed(**describe_error(error))
 
 
 def record_outcome(
     session: Session, lease: JobLease, outcome: JobOutcome, handlers: JobHandlers
 ) -> bool:
-    """Write how a job ended; False, and nothing written, when this worker does not hold it."""
+    """Write the outcome of a job.
+
+    Returns False, and writes nothing, when the worker has lost the lease.
+    Locks:   the row of the job, so that no rescue takes place between check and write.
+    """
     fencing_token = {"id": lease.id, "worker_id": lease.worker_id, "attempts": lease.attempts}
     if session.scalar(_LOCK_LEASE, fencing_token) is None:
         return False
     match outcome:
         case JobSucceeded():
             session.execute(_FINISH_JOB, {"id": lease.id, "status": "succeeded"})
-        case JobReleased(delay_s=after_s):
-            session.execute(_RELEASE_JOB, {"id": lease.id, "after": after_s})
-        case JobRetry(delay_s=after_s):
-            session.execute(_RETRY_JOB, {"id": lease.id, "after": after_s})
+        case JobReleased(delay_s=delay_s):
+            session.execute(_RELEASE_JOB, {"id": lease.id, "after": delay_s})
+        case JobRetry(delay_s=delay_s):
+            session.execute(_RETRY_JOB, {"id": lease.id, "after": delay_s})
         case JobFailed():
             fail_job(session, lease, outcome, handlers)
     return True
 
 
 def fail_job(session: Session, lease: JobLease, failure: JobFailed, handlers: JobHandlers) -> None:
-    """End a job as failed and enqueue its `give_up`, together."""
+    """Mark a job as failed and enqueue its `on_failure` job, in one transaction."""
     session.execute(_FINISH_JOB, {"id": lease.id, "status": "failed"})
     handler = handlers.find(lease.name)
     if handler is not None and handler.on_failure is not None:

@@ -1,4 +1,4 @@
-"""Child processes for computation: one that hangs or dies costs its own call and nothing else."""
+"""Pool of child processes for computation: a child that hangs or dies affects only its own call."""
 
 import faulthandler
 import multiprocessing
@@ -23,31 +23,31 @@ ORPHAN_GRACE_S = 10.0
 
 
 class CallLost(Exception):
-    """A child process gave no answer."""
+    """A call in a child process ended without a result."""
 
 
 class CallTimeout(CallLost):
-    """A child process took longer than it may and was killed."""
+    """A call exceeded its time limit, and its child process was killed."""
 
 
 class ChildExited(CallLost):
-    """A child process ended in the middle of a call."""
+    """A child process exited during a call."""
 
 
 class OutOfMemory(CallLost):
-    """A child process met its limit of memory and was ended."""
+    """A call exceeded the memory limit, and its child process was replaced."""
 
 
 class PoolClosed(CallLost):
-    """The pool was closed; nothing is computed any more."""
+    """The pool is closed and accepts no calls."""
 
 
 class ProcessPool:
     """A fixed number of warm, spawned children; each serves one call at a time.
 
-    The function and its arguments must be picklable by name. A child is replaced after
-    `calls_per_child` calls, so that what leaks is given back, and may take `memory_bytes` (where
-    the system has such limits). Children end when the process that made them does, however it ends.
+    Functions and arguments must be picklable by name. A child is replaced after
+    `calls_per_child` calls, which frees leaked memory, and may use `memory_bytes` (where the
+    system supports such limits). Children exit with their parent, even when the parent is killed.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class ProcessPool:
     def run(self, function: Callable[..., R], *arguments: Any, timeout_s: float) -> R:
         """Call a function in a child and wait for its result.
 
-        Raises: what the function raises; `CallHung` after `timeout_s`, `ChildDied` when the
-        child is gone, `OutOfMemory` when it may take no more, and then another takes its place;
-        `PoolClosed` after `close`.
+        Raises: what the function raises; `CallTimeout` after `timeout_s`, `ChildExited` when the
+        child has exited, `OutOfMemory` beyond the memory limit; `PoolClosed` after `close`. The
+        first three replace the child.
         """
         slot = self._free.get()
         try:
@@ -84,14 +84,12 @@ class ProcessPool:
             self._free.put(slot)
 
     def pids(self) -> list[int]:
-        """The processes of the children."""
+        """The process ids of the children."""
         with self._lock:
             return [pid for child in self._children for pid in child.pids()]
 
     def close(self) -> None:
-        """End every child at once; calls under way raise `ChildDied`, those that come
-        `PoolClosed`.
-        """
+        """Kill every child; running calls raise `ChildExited`, later calls `PoolClosed`."""
         with self._lock:
             self._closed = True
             for child in self._children:
@@ -121,7 +119,7 @@ class ProcessPool:
 
 
 class _Child:
-    """One process, started and warmed as soon as it is made."""
+    """One child process, started and warmed up on creation."""
 
     def __init__(self, warm_up: Callable[[], None], memory_bytes: int) -> None:
         self.calls = 0
@@ -132,7 +130,8 @@ class _Child:
             initargs=(memory_bytes,),
         )
         self._warm: Future[None] | None = self._executor.submit(warm_up)
-        # The executor offers no other way to its process, and forgets it when it shuts down.
+        # The executor has no public access to its process, and drops it at shutdown, when `kill`
+        # still needs it.
         self._processes = list(self._executor._processes.values())  # noqa: SLF001
 
     def call(self, function: Callable[..., R], arguments: tuple[Any, ...], timeout_s: float) -> R:
@@ -143,11 +142,11 @@ class _Child:
                 self._warm = None
             return self._submit(function, arguments, timeout_s).result(timeout_s)
         except FutureTimeout:
-            raise CallTimeout(f"no answer within {timeout_s:g} s") from None
+            raise CallTimeout(f"no result within {timeout_s:g} s") from None
         except MemoryError as error:
             raise OutOfMemory(f"out of memory: {error}") from None
         except (BrokenProcessPool, CancelledError):
-            raise ChildExited("the process ended in the middle of a call") from None
+            raise ChildExited("the process exited during a call") from None
 
     def pids(self) -> list[int]:
         return [process.pid for process in self._processes if process.pid is not None]
@@ -164,13 +163,14 @@ class _Child:
             return self._executor.submit(
                 _call_with_deadline, timeout_s + ORPHAN_GRACE_S, function, arguments
             )
-        except RuntimeError:  # killed a moment ago
-            raise ChildExited("the process ended before the call") from None
+        except RuntimeError:  # the executor was shut down by `kill`
+            raise ChildExited("the process exited before the call") from None
 
 
 def _initialize_child(memory_bytes: int) -> None:
-    """Leave Ctrl-C to the parent, and end with it: a child that waits for work would never learn
-    that the parent was killed.
+    """Limit the memory, leave Ctrl-C to the parent, and exit with the parent.
+
+    A child that waits for a call would otherwise not notice that its parent was killed.
     """
     _limit_memory(memory_bytes)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -178,7 +178,7 @@ def _initialize_child(memory_bytes: int) -> None:
 
 
 def _limit_memory(memory_bytes: int) -> None:
-    """Let this process have so much memory of its own; code and files that it maps do not count."""
+    """Limit the data memory of this process; mapped code and files do not count."""
     _, hard_limit = resource.getrlimit(resource.RLIMIT_DATA)
     limit = memory_bytes if hard_limit == resource.RLIM_INFINITY else min(memory_bytes, hard_limit)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard_limit))
@@ -194,15 +194,15 @@ def _exit_with_parent() -> None:
 def _call_with_deadline(
     seconds: float, function: Callable[..., R], arguments: tuple[Any, ...]
 ) -> R:
-    """Call, and end this process if that takes too long.
+    """Call the function, and exit this process when it takes too long.
 
-    The parent has killed it by then, unless the parent is gone itself. No Python thread could see
-    to that: a call that never gives up the interpreter lets none run.
+    The parent kills the child earlier, unless the parent itself was killed. faulthandler does it
+    with a C thread: a Python thread would never run while the call keeps the interpreter lock.
     """
     faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__ or sys.stderr)
     try:
         return function(*arguments)
     except (SystemExit, KeyboardInterrupt):
-        os._exit(1)  # it asked for it; raised in the parent, it would end that
+        os._exit(1)  # re-raised in the parent, it would end the parent
     finally:
         faulthandler.cancel_dump_traceback_later()

@@ -1,4 +1,4 @@
-"""Putting work on the queue, in the caller's own transaction: a row and its job, or neither."""
+"""Enqueues jobs in the caller's own transaction: either the row and its job exist, or neither."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -10,16 +10,16 @@ from sqlalchemy.orm import Session
 
 from app.core import correlation
 
-# Never opened: it has no connection of its own and only writes on those it is given.
+# Never opened: it has no connection of its own and writes on the connection of each session.
 _DEFERRER = procrastinate.App(connector=procrastinate.SyncPsycopgConnector())
 
 
-# The argument of a job that holds the id of the request that it belongs to.
+# The job argument that holds the correlation ids of the request that enqueued the job.
 CORRELATION = "_correlation"
 
 
 class JobArguments(NamedTuple):
-    """A job's arguments, and what it goes on with: see `app.core.correlation`."""
+    """The arguments of a job, and its correlation ids (see `app.core.correlation`)."""
 
     arguments: dict[str, Any]
     correlation: dict[str, str]
@@ -35,8 +35,8 @@ def enqueue(
 ) -> None:
     """Enqueue one job, which exists once the transaction of `session` commits.
 
-    `name` is `<queue>.<what>`, the name of a handler in any process. Jobs with one `lock` run
-    one after the other, in the order they came. `at` is the earliest start.
+    `name` is `<queue>.<job>`, the name of a handler in any process. Jobs with the same `lock`
+    run one after the other, in the order of their creation. `start_at` is the earliest start.
     """
     enqueue_many(session, name, [arguments], lock=lock, start_at=start_at)
 
@@ -60,12 +60,12 @@ def enqueue_many(
         schedule_at=start_at,
         connection=session.connection().connection.driver_connection,
     )
-    carried = _correlation_argument()
-    task.batch_defer(*({**each, **carried} for each in arguments))
+    correlation_argument = _correlation_argument()
+    task.batch_defer(*({**job_arguments, **correlation_argument} for job_arguments in arguments))
 
 
 def enqueue_once(session: Session, name: str, *, key: str, **arguments: Any) -> bool:
-    """Enqueue a job unless one with this key already waits; False when one does."""
+    """Enqueue a job unless a job with this key is waiting already; returns whether it was enqueued."""
     task = _DEFERRER.configure_task(
         name,
         allow_unknown=True,
@@ -82,18 +82,18 @@ def enqueue_once(session: Session, name: str, *, key: str, **arguments: Any) -> 
 
 
 def split_correlation(arguments: Mapping[str, Any]) -> JobArguments:
-    """What a job is called with, apart from what it goes on with."""
-    carried = arguments.get(CORRELATION, {})
+    """Separate the arguments of a job from its correlation ids."""
+    correlation_values = arguments.get(CORRELATION, {})
     return JobArguments(
-        {name: arguments[name] for name in arguments if name != CORRELATION}, carried
+        {name: arguments[name] for name in arguments if name != CORRELATION}, correlation_values
     )
 
 
 def _correlation_argument() -> dict[str, Any]:
-    known = correlation.get_correlation()
-    return {CORRELATION: known} if known else {}
+    correlation_values = correlation.get_correlation()
+    return {CORRELATION: correlation_values} if correlation_values else {}
 
 
 def queue_of(name: str) -> str:
-    """Each domain has its own queue, named as the part before the dot."""
+    """The queue of a job: each domain has one, named by the part before the dot."""
     return name.partition(".")[0]

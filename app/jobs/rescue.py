@@ -1,4 +1,8 @@
-"""Jobs whose worker is gone: procrastinate starts none of them again by itself."""
+"""Rescue of jobs whose worker is dead, which procrastinate itself does not restart.
+
+A rescue takes the lease away by increasing `attempts`: the former holder, should it come back, can
+no longer record an outcome (see `app.jobs.outcomes`).
+"""
 
 from datetime import datetime
 
@@ -14,9 +18,10 @@ HEARTBEAT_INTERVAL_S = 2.0
 STALLED_AFTER_S = 6.0
 RESCUE_INTERVAL_S = 2.0
 
-_RESCUE_LOCK = 0x4D4F5341  # any constant: the advisory lock of this task
+_RESCUE_LOCK = 0x4D4F5341  # advisory lock of the rescue; any constant that nothing else uses
 
-# After a restart of the database every heartbeat is old; the living get the time to send one.
+# While the database was down no worker could send a heartbeat. After its restart live workers get
+# the time to send one before their jobs count as stalled.
 _SELECT_STALLED = text(
     """
     SELECT job.id, job.task_name, job.args, job.attempts, job.worker_id
@@ -28,8 +33,8 @@ _SELECT_STALLED = text(
     FOR UPDATE OF job SKIP LOCKED
     """
 )
-# The server itself does not notice a silent client in the middle of a COPY or of a pipeline (there
-# its timeout for idle transactions is off), and the locks of a frozen process would stay for ever.
+# Postgres does not apply its idle-in-transaction timeout in the middle of a COPY or of a pipeline,
+# so that the row locks of a suspended process would stay for ever and block the rescue.
 _TERMINATE_SILENT = text(
     """
     SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
@@ -46,7 +51,7 @@ _DELETE_FINISHED = text(
         WHERE job.status IN ('succeeded', 'failed', 'cancelled', 'aborted')
           AND NOT EXISTS (SELECT FROM procrastinate_events AS event
                           WHERE event.job_id = job.id AND event.at > now() - interval '7 days')
-        LIMIT :at_once
+        LIMIT :batch_rows
     ) RETURNING id
     """
 )
@@ -55,43 +60,46 @@ _DELETE_FINISHED = text(
 def rescue_jobs(
     session: Session, handlers: JobHandlers, *, stalled_after_s: float = STALLED_AFTER_S
 ) -> int:
-    """Give the jobs of dead workers to the living; returns how many there were.
+    """Return the jobs of dead workers to the queue; returns how many.
 
-    A job that has cost `MAX_ATTEMPTS` workers their life is poison: it fails for good.
-    Locks:   one rescuer at a time; the others return 0 at once.
+    A job that was lost `MAX_ATTEMPTS` times with its worker fails for good: it probably crashes
+    every worker that runs it.
+    Locks:   one rescue at a time; concurrent ones return 0 at once.
     """
     if not session.scalar(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": _RESCUE_LOCK}):
         return 0
     terminate_silent_sessions(session)
     stalled = session.execute(_SELECT_STALLED, {"stalled": stalled_after_s}).all()
     for job_id, name, arguments, attempts, worker_id in stalled:
-        job = JobLease(
+        lease = JobLease(
             id=job_id, name=name, arguments=arguments, attempts=attempts, worker_id=worker_id
         )
         if attempts + 1 < MAX_ATTEMPTS:
             session.execute(_RETRY_JOB, {"id": job_id})
         else:
-            fail_job(session, job, _poison_failure(job), handlers)
+            fail_job(session, lease, _poison_failure(lease), handlers)
     return len(stalled)
 
 
 def terminate_silent_sessions(
     session: Session, *, silent_s: float = IDLE_IN_TRANSACTION_TIMEOUT_MS / 1000
 ) -> int:
-    """End the sessions of ours whose process has left a transaction open and says nothing, so that
-    what it has locked is free; returns how many there were.
+    """Terminate our database sessions that have an open transaction and are silent.
+
+    That releases the locks of suspended processes. Returns the number of sessions.
     """
-    ended: int = session.execute(_TERMINATE_SILENT, {"silent": silent_s}).scalar_one()
-    return ended
+    terminated: int = session.execute(_TERMINATE_SILENT, {"silent": silent_s}).scalar_one()
+    return terminated
 
 
-def _poison_failure(job: JobLease) -> JobFailed:
-    message = f"the job {job.name} ended {MAX_ATTEMPTS} workers; look at their logs"
+def _poison_failure(lease: JobLease) -> JobFailed:
+    message = f"{MAX_ATTEMPTS} workers died while running the job {lease.name}; read their logs"
     return JobFailed(code="POISON", message=message)
 
 
 def delete_finished_jobs(session: Session, _: datetime) -> int:
-    """Delete some of the jobs that ended more than a week ago, by the clock of the database; see
-    `delete_some`.
+    """Delete one batch of jobs that ended more than a week ago, by the clock of the database.
+
+    Returns the number of deleted jobs; see `delete_batch`.
     """
-    return len(session.execute(_DELETE_FINISHED, {"at_once": BATCH_ROWS}).all())
+    return len(session.execute(_DELETE_FINISHED, {"batch_rows": BATCH_ROWS}).all())

@@ -1,4 +1,4 @@
-"""The loop that does the jobs: start, watch over, stop."""
+"""Worker process: fetches jobs, runs them in threads, records their outcomes, stops gracefully."""
 
 import asyncio
 import logging
@@ -42,7 +42,10 @@ UNKNOWN_JOB_DELAY_S = 30.0
 
 
 class Worker:
-    """One worker process: `concurrency` jobs at a time, each in a thread of its own."""
+    """Runs `concurrency` jobs at a time, each in a thread of its own.
+
+    `ticks` are periodic functions by name, with their intervals in seconds.
+    """
 
     def __init__(
         self,
@@ -64,12 +67,12 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def stop(self) -> None:
-        """Ask the loop to end; safe from a signal handler or another thread."""
+        """Stop the worker; may be called from a signal handler or another thread."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._stopping.set)
 
     async def run(self, *, on_ready: Callable[[], None] = lambda: None) -> None:
-        """Do jobs until `stop`; a lost database is waited for, not a reason to end."""
+        """Run jobs until `stop`; when the database is lost, wait until it is back."""
         self._loop = asyncio.get_running_loop()
         self._loop.set_default_executor(ThreadPoolExecutor(self._concurrency, "job"))
         ticker = self._start_ticker()
@@ -80,7 +83,7 @@ class Worker:
             ticker.shutdown(wait=False)
 
     async def drain(self) -> None:
-        """Do the jobs that wait, and those that they put on the queue, then return."""
+        """Run all waiting jobs, and the jobs that they enqueue, then return."""
         async with self._app().open_async() as app:
             while await app.job_manager.list_jobs_async(status="todo"):
                 await app.run_worker_async(
@@ -89,12 +92,12 @@ class Worker:
 
     async def _run_until_lost(self, on_ready: Callable[[], None]) -> None:
         try:
-            # Refused in no time when nobody is there; the engine itself would wait much longer.
+            # Fails at once when no server listens; procrastinate itself would wait much longer.
             await asyncio.to_thread(self._resources.db.ping)
             async with self._app().open_async() as app:
                 on_ready()
                 await self._serve(app)
-        except Exception as error:  # noqa: BLE001 - whatever broke the loop, the next round may work
+        except Exception as error:  # noqa: BLE001 - the next attempt may work, whatever failed
             log.warning("worker lost its database, trying again: %s", error)
         if not self._stopping.is_set():
             await asyncio.wait(
@@ -118,7 +121,8 @@ class Worker:
         stopping.cancel()
         if not serving.done():
             serving.cancel()
-            # Whoever still waits for a computation after the grace hands its job back.
+            # A thread that waits for a computation cannot be interrupted: closing the pool ends the
+            # call, and the job is released.
             asyncio.get_running_loop().call_later(SHUTDOWN_GRACE_S, self._pool.close)
         try:
             await serving
@@ -140,13 +144,13 @@ class Worker:
         return app
 
     def _runner(self, handler: JobHandler) -> Callable[..., None]:
-        def run(context: ProcrastinateContext, **given: Any) -> None:
-            arguments, carried = split_correlation(given)
-            with bind_correlation(carried):
-                do(context, arguments)
+        def run(context: ProcrastinateContext, **job_arguments: Any) -> None:
+            arguments, correlation = split_correlation(job_arguments)
+            with bind_correlation(correlation):
+                run_handler(context, arguments)
 
-        def do(context: ProcrastinateContext, arguments: dict[str, Any]) -> None:
-            held = lease_of(context.job)
+        def run_handler(context: ProcrastinateContext, arguments: dict[str, Any]) -> None:
+            lease = lease_of(context.job)
             job = JobContext(
                 resources=self._resources,
                 pool=self._pool,
@@ -155,31 +159,41 @@ class Worker:
             )
             try:
                 handler.function(job, **arguments)
-            except Exception as error:  # noqa: BLE001 - whatever a job raises is its ending
-                ending = decide_outcome(error, held.attempts, handler)
-                _log_outcome(held, ending, error)
+            except Exception as error:  # noqa: BLE001 - any error is an outcome of the job
+                outcome = decide_outcome(error, lease.attempts, handler)
+                _log_outcome(lease, outcome, error)
             else:
-                ending = JobSucceeded()
-            self._record_outcome(held, ending)
+                outcome = JobSucceeded()
+            self._record_outcome(lease, outcome)
 
         return run
 
     def _release_unknown(self, unknown: JobLease) -> None:
-        """A job that only a newer program can do; it waits for one."""
+        """Release a job of an unknown name: a worker of a newer version may know it."""
         self._record_outcome(unknown, JobReleased(delay_s=UNKNOWN_JOB_DELAY_S))
 
-    def _record_outcome(self, held: JobLease, ending: JobOutcome) -> None:
-        """Write the ending, however long the database is away; a worker that stops leaves it to
-        the rescue.
+    def _record_outcome(self, lease: JobLease, outcome: JobOutcome) -> None:
+        """Write the outcome, and wait for a lost database.
+
+        A worker that is stopping does not wait: the rescue of another worker restarts the job.
         """
         while True:
             try:
                 with self._resources.db.begin() as session:
-                    if not record_outcome(session, held, ending, self._handlers):
-                        log.warning("job %s (%d) was taken over", held.name, held.id)
+                    if not record_outcome(session, lease, outcome, self._handlers):
+                        log.warning(
+                            "job %s (%d) belongs to another worker now; its outcome is not recorded",
+                            lease.name,
+                            lease.id,
+                        )
                     return
             except Unavailable as error:
-                log.warning("the end of job %s (%d) waits: %s", held.name, held.id, error)
+                log.warning(
+                    "the outcome of job %s (%d) is not recorded yet: %s",
+                    lease.name,
+                    lease.id,
+                    error,
+                )
                 if self._stopping.is_set():
                     return
                 time.sleep(RECONNECT_DELAY_S)
@@ -194,7 +208,7 @@ class Worker:
                 id=name,
                 max_instances=1,
                 coalesce=True,
-                misfire_grace_time=None,  # one that is late is done, not left out
+                misfire_grace_time=None,  # a late tick runs instead of being dropped
             )
         ticker.start()
         return ticker
@@ -207,8 +221,10 @@ class Worker:
 
 
 class _FencedJobManager(JobManager):
-    """The runner has written how the job ended, and only while it held it: procrastinate itself
-    would close a job that another worker has taken over.
+    """Suppresses procrastinate's own finish and retry, which have no fencing.
+
+    The runner has recorded the outcome already, under its lease. procrastinate itself would also
+    finish a job that was rescued and now belongs to another worker.
     """
 
     def __init__(
@@ -221,7 +237,7 @@ class _FencedJobManager(JobManager):
         self._handlers = handlers
         self._release_unknown = release_unknown
 
-    async def finish_job(self, job: QueuedJob, status: Status, delete_job: bool) -> None:  # noqa: ARG002, FBT001 - theirs
+    async def finish_job(self, job: QueuedJob, status: Status, delete_job: bool) -> None:  # noqa: ARG002, FBT001 - the signature of the base class
         if self._handlers.find(job.task_name) is None:
             await asyncio.to_thread(self._release_unknown, lease_of(job))
 
@@ -230,7 +246,7 @@ class _FencedJobManager(JobManager):
 
 
 def lease_of(job: QueuedJob) -> JobLease:
-    """The job as procrastinate gave it to this worker."""
+    """The lease that procrastinate gave to this worker."""
     assert job.id is not None
     return JobLease(
         id=job.id,
@@ -241,23 +257,27 @@ def lease_of(job: QueuedJob) -> JobLease:
     )
 
 
-def _log_outcome(held: JobLease, ending: JobOutcome, error: Exception) -> None:
+def _log_outcome(lease: JobLease, outcome: JobOutcome, error: Exception) -> None:
     if isinstance(error, WorkerStopping):
-        log.info("job %s (%d) is handed back", held.name, held.id)
-    elif isinstance(ending, JobFailed):
-        known = isinstance(error, AppError)
+        log.info("job %s (%d) is released", lease.name, lease.id)
+    elif isinstance(outcome, JobFailed):
+        is_expected = isinstance(error, AppError)
         log.error(
-            "job %s (%d) failed: %s", held.name, held.id, error, exc_info=None if known else error
+            "job %s (%d) failed: %s",
+            lease.name,
+            lease.id,
+            error,
+            exc_info=None if is_expected else error,
         )
     else:
-        log.warning("job %s (%d) is tried again: %s", held.name, held.id, error)
+        log.warning("job %s (%d) is retried: %s", lease.name, lease.id, error)
 
 
 def _guard_tick(name: str, tick: Callable[[], object]) -> Callable[[], None]:
     def run() -> None:
         try:
             tick()
-        except Exception as error:  # noqa: BLE001 - a tick that failed is tried at the next
-            log.warning("tick %s failed, it is tried again: %s", name, error)
+        except Exception as error:  # noqa: BLE001 - the next tick tries again
+            log.warning("tick %s failed and runs again at its next interval: %s", name, error)
 
     return run

@@ -175,7 +175,7 @@ def _contains_tag(if_none_match: str, tag: str) -> bool:
 
 
 def _parse_tags(header: str) -> Iterator[_EntityTag]:
-    return (_EntityTag(bool(found[1]), found[2]) for found in _TAG.finditer(header))
+    return (_EntityTag(bool(match[1]), match[2]) for match in _TAG.finditer(header))
 
 
 def _on_not_modified(_request: Request, error: Exception) -> Response:

@@ -37,5 +37,5 @@ def _declared_names(dependant: Dependant) -> Iterator[str]:
 
 def _unknown_message(name: str, declared: list[str]) -> str:
     displayed_name = name if name.isprintable() and len(name) <= 100 else "this name"  # noqa: PLR2004
-    has = f"it has {', '.join(declared)}" if declared else "it has none"
-    return f"the address has no parameter {displayed_name!r}, {has}.{suggest_names(name, declared)}"
+    declared_text = f"it has {', '.join(declared)}" if declared else "it has none"
+    return f"the address has no parameter {displayed_name!r}, {declared_text}.{suggest_names(name, declared)}"

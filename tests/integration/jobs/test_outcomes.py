@@ -1,4 +1,4 @@
-"""Who may say how a job ended, and what becomes of jobs whose worker is gone."""
+"""Outcomes are recorded under the lease of a lease; jobs of dead workers are rescued."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,9 +22,9 @@ from app.jobs.queue import enqueue
 from app.jobs.rescue import rescue_jobs
 
 HANDLERS = JobHandlers()
-HANDLERS.register("toys.build", on_failure="toys.give_up")(lambda _: None)
+HANDLERS.register("toys.build", on_failure="toys.on_failure")(lambda _: None)
 
-BAD = JobFailed(code="NO_WOOD", message="bring some")
+FAILURE = JobFailed(code="NO_WOOD", message="bring some")
 
 
 @pytest.fixture
@@ -33,20 +33,20 @@ def session(service_resources: Resources) -> Iterator[Session]:
         yield session
 
 
-def one(session: Session, query: str, **values: Any) -> Any:
+def fetch_one(session: Session, query: str, **values: Any) -> Any:
     return session.execute(text(query), values).one()
 
 
-def held(session: Session, *, attempts: int = 0, silent_s: float = 0.0) -> JobLease:
-    """A job that a worker is doing who was last heard of so long ago."""
+def lease_job(session: Session, *, attempts: int = 0, silent_s: float = 0.0) -> JobLease:
+    """A running lease of a worker whose last heartbeat is `silent_s` seconds old."""
     enqueue(session, "toys.build", toy="boat")
-    [worker_id] = one(
+    [worker_id] = fetch_one(
         session,
         "INSERT INTO procrastinate_workers (last_heartbeat)"
         " VALUES (now() - make_interval(secs => :silent)) RETURNING id",
         silent=silent_s,
     )
-    [job_id] = one(
+    [job_id] = fetch_one(
         session,
         "UPDATE procrastinate_jobs SET status = 'doing', worker_id = :worker, attempts = :attempts"
         " WHERE status = 'todo' RETURNING id",
@@ -62,96 +62,98 @@ def held(session: Session, *, attempts: int = 0, silent_s: float = 0.0) -> JobLe
     )
 
 
-def state(session: Session, job: JobLease) -> tuple[str, int]:
+def job_state(session: Session, lease: JobLease) -> tuple[str, int]:
     query = "SELECT status::text, attempts FROM procrastinate_jobs WHERE id = :id"
-    status, attempts = one(session, query, id=job.id)
+    status, attempts = fetch_one(session, query, id=lease.id)
     return status, attempts
 
 
 @pytest.mark.parametrize(
-    ("ending", "status", "attempts"),
+    ("outcome", "status", "attempts"),
     [
         (JobSucceeded(), "succeeded", 1),
         (JobRetry(delay_s=5), "todo", 1),
         (JobReleased(), "todo", 0),
-        (BAD, "failed", 1),
+        (FAILURE, "failed", 1),
     ],
 )
-def test_a_job_ends_as_its_holder_says(
-    session: Session, ending: JobOutcome, status: str, attempts: int
+def test_record_outcome__lease_holder_sets_the_status(
+    session: Session, outcome: JobOutcome, status: str, attempts: int
 ) -> None:
-    job = held(session)
+    lease = lease_job(session)
 
-    assert record_outcome(session, job, ending, HANDLERS)
+    assert record_outcome(session, lease, outcome, HANDLERS)
 
-    assert state(session, job) == (status, attempts)
+    assert job_state(session, lease) == (status, attempts)
 
 
-@pytest.mark.parametrize("ending", [JobSucceeded(), JobReleased(), JobRetry(delay_s=0), BAD])
+@pytest.mark.parametrize("outcome", [JobSucceeded(), JobReleased(), JobRetry(delay_s=0), FAILURE])
 @pytest.mark.parametrize(
-    "meanwhile",
+    "concurrent_change",
     [
-        "status = 'todo', attempts = attempts + 1",  # it was rescued and waits
-        "attempts = attempts + 1",  # the same worker was given it again
-        "worker_id = NULL",  # the worker counts as dead
-        "status = 'succeeded'",  # another one has done it
+        "status = 'todo', attempts = attempts + 1",  # rescued and waiting
+        "attempts = attempts + 1",  # leased again by the same worker
+        "worker_id = NULL",  # the worker is considered dead
+        "status = 'succeeded'",  # finished by another worker
     ],
 )
-def test_a_worker_that_lost_its_job_changes_nothing(
-    session: Session, ending: JobOutcome, meanwhile: str
+def test_record_outcome__lost_lease_changes_nothing(
+    session: Session, outcome: JobOutcome, concurrent_change: str
 ) -> None:
-    job = held(session)
-    session.execute(text(f"UPDATE procrastinate_jobs SET {meanwhile}"))
-    before = state(session, job)
+    lease = lease_job(session)
+    session.execute(text(f"UPDATE procrastinate_jobs SET {concurrent_change}"))
+    before = job_state(session, lease)
 
-    assert not record_outcome(session, job, ending, HANDLERS)
+    assert not record_outcome(session, lease, outcome, HANDLERS)
 
-    assert state(session, job) == before
-    assert one(session, "SELECT count(*) FROM procrastinate_jobs") == (1,)
+    assert job_state(session, lease) == before
+    assert fetch_one(session, "SELECT count(*) FROM procrastinate_jobs") == (1,)
 
 
-def test_a_failure_and_the_job_that_tells_of_it_come_together(session: Session) -> None:
-    job = held(session)
+def test_record_outcome__failure_enqueues_the_on_failure_job(session: Session) -> None:
+    lease = lease_job(session)
 
-    record_outcome(session, job, BAD, HANDLERS)
+    record_outcome(session, lease, FAILURE, HANDLERS)
 
-    [arguments] = one(
-        session, "SELECT args FROM procrastinate_jobs WHERE task_name = 'toys.give_up'"
+    [arguments] = fetch_one(
+        session, "SELECT args FROM procrastinate_jobs WHERE task_name = 'toys.on_failure'"
     )
     assert arguments == {"toy": "boat", "code": "NO_WOOD", "message": "bring some"}
 
 
-def test_the_job_of_a_silent_worker_waits_for_another(session: Session) -> None:
-    job = held(session, silent_s=60)
+def test_rescue_jobs__job_of_a_silent_worker_returns_to_the_queue(session: Session) -> None:
+    lease = lease_job(session, silent_s=60)
 
     assert rescue_jobs(session, HANDLERS, stalled_after_s=0) == 1
 
-    assert state(session, job) == ("todo", 1)
+    assert job_state(session, lease) == ("todo", 1)
 
 
-def test_the_job_of_a_worker_that_was_just_heard_of_is_left_to_it(session: Session) -> None:
-    job = held(session, silent_s=0)
+def test_rescue_jobs__job_of_a_live_worker_is_left_alone(session: Session) -> None:
+    lease = lease_job(session, silent_s=0)
 
     assert rescue_jobs(session, HANDLERS, stalled_after_s=0.5) == 0
 
-    assert state(session, job) == ("doing", 0)
+    assert job_state(session, lease) == ("doing", 0)
 
 
-def test_after_a_restart_of_the_database_workers_get_time_to_be_heard(session: Session) -> None:
+def test_rescue_jobs__restarted_database_gives_workers_time_for_a_heartbeat(
+    session: Session,
+) -> None:
     a_year_s = 365 * 24 * 3600.0  # the database of the tests is younger than that
 
-    held(session, silent_s=2 * a_year_s)
+    lease_job(session, silent_s=2 * a_year_s)
 
     assert rescue_jobs(session, HANDLERS, stalled_after_s=a_year_s) == 0
 
 
-def test_a_job_that_has_ended_its_workers_too_often_is_poison(session: Session) -> None:
-    job = held(session, attempts=MAX_ATTEMPTS - 1, silent_s=60)
+def test_rescue_jobs__job_that_kills_its_workers_fails(session: Session) -> None:
+    lease = lease_job(session, attempts=MAX_ATTEMPTS - 1, silent_s=60)
 
     rescue_jobs(session, HANDLERS, stalled_after_s=0)
 
-    assert state(session, job) == ("failed", MAX_ATTEMPTS)
-    [arguments] = one(
-        session, "SELECT args FROM procrastinate_jobs WHERE task_name = 'toys.give_up'"
+    assert job_state(session, lease) == ("failed", MAX_ATTEMPTS)
+    [arguments] = fetch_one(
+        session, "SELECT args FROM procrastinate_jobs WHERE task_name = 'toys.on_failure'"
     )
     assert (arguments["code"], arguments["toy"]) == ("POISON", "boat")

@@ -1,4 +1,4 @@
-"""Child processes that hang, die, or outlive whom they worked for."""
+"""Process pool: children that hang, exit, exceed their memory or lose their parent."""
 
 import os
 import signal
@@ -16,11 +16,11 @@ from tests.support.processes import LIVENESS_S, ROOT, lives, until
 
 GENEROUS_S = 60.0
 
-# A call that never lets another thread of its process run, in a process that is then killed.
-BUSY_OWNER = """
+# A call that keeps the interpreter lock, in a child whose parent is then killed.
+BUSY_PARENT = """
 from app.jobs import pool
 from tests.support.pool_calls import nothing, spin
-pool.ORPHAN_GRACE_S = -57.0  # three seconds after the call began, long before the owner gives up
+pool.ORPHAN_GRACE_S = -57.0  # 3 s after the start of the call, long before the parent's time limit
 if __name__ == "__main__":
     pool.ProcessPool(1, warm_up=nothing).run(spin, timeout_s=60.0)
 """
@@ -33,7 +33,7 @@ def pool() -> Iterator[ProcessPool]:
     pool.close()
 
 
-def test_a_call_that_hangs_or_kills_its_process_costs_itself_only(pool: ProcessPool) -> None:
+def test_pool__hanging_or_crashing_call_does_not_affect_later_calls(pool: ProcessPool) -> None:
     assert pool.run(add, 1, 2, timeout_s=GENEROUS_S) == 3
     with pytest.raises(CallTimeout, match=r"0\.2 s"):
         pool.run(sleep, GENEROUS_S, timeout_s=0.2)
@@ -42,24 +42,24 @@ def test_a_call_that_hangs_or_kills_its_process_costs_itself_only(pool: ProcessP
     assert pool.run(add, 3, 4, timeout_s=GENEROUS_S) == 7
 
 
-def test_a_call_that_takes_more_memory_than_it_may_costs_itself_only() -> None:
+def test_pool__call_beyond_the_memory_limit_does_not_affect_later_calls() -> None:
     pool = ProcessPool(1, warm_up=nothing, memory_bytes=256 * 1024**2)
     before = pool.pids()
     assert pool.run(fill, 1024**2, timeout_s=GENEROUS_S) == 1024**2
     with pytest.raises(OutOfMemory):
         pool.run(fill, 1024**3, timeout_s=GENEROUS_S)
-    assert pool.pids() != before  # what filled the first child is gone with it
+    assert pool.pids() != before  # the first child was replaced
     assert pool.run(add, 3, 4, timeout_s=GENEROUS_S) == 7
     pool.close()
 
 
-def test_a_call_that_wants_to_end_its_process_does_not_end_the_caller(pool: ProcessPool) -> None:
+def test_pool__call_that_exits_does_not_exit_the_caller(pool: ProcessPool) -> None:
     with pytest.raises(ChildExited):
         pool.run(quit_process, timeout_s=GENEROUS_S)
     assert pool.run(add, 3, 4, timeout_s=GENEROUS_S) == 7
 
 
-def test_what_the_function_raises_reaches_the_caller_and_the_child_stays(
+def test_pool__exception_reaches_the_caller_and_keeps_the_child(
     pool: ProcessPool,
 ) -> None:
     before = pool.pids()
@@ -70,7 +70,7 @@ def test_what_the_function_raises_reaches_the_caller_and_the_child_stays(
     assert pool.pids() == before
 
 
-def test_a_child_is_replaced_after_its_number_of_calls() -> None:
+def test_pool__child_is_replaced_after_calls_per_child() -> None:
     pool = ProcessPool(1, warm_up=nothing, calls_per_child=2)
     first = pool.pids()
     pool.run(add, 1, 1, timeout_s=GENEROUS_S)
@@ -80,15 +80,15 @@ def test_a_child_is_replaced_after_its_number_of_calls() -> None:
     pool.close()
 
 
-def test_closing_ends_calls_that_are_under_way_and_those_that_wait(pool: ProcessPool) -> None:
-    lost: list[CallLost] = []
+def test_pool_close__ends_running_and_waiting_calls(pool: ProcessPool) -> None:
+    lost_calls: list[CallLost] = []
     pool.run(add, 1, 1, timeout_s=GENEROUS_S)
 
     def call() -> None:
         try:
             pool.run(sleep, GENEROUS_S, timeout_s=GENEROUS_S)
         except CallLost as error:
-            lost.append(error)
+            lost_calls.append(error)
 
     callers = [threading.Thread(target=call) for _ in range(3)]
     for caller in callers:
@@ -98,24 +98,24 @@ def test_closing_ends_calls_that_are_under_way_and_those_that_wait(pool: Process
     for caller in callers:
         caller.join(LIVENESS_S)
 
-    assert len(lost) == 3
+    assert len(lost_calls) == 3
     with pytest.raises(PoolClosed):
         pool.run(add, 1, 1, timeout_s=GENEROUS_S)
 
 
-def test_a_child_that_is_stuck_ends_although_its_parent_was_killed() -> None:
-    owner = subprocess.Popen(
-        [sys.executable, "-c", BUSY_OWNER],
+def test_pool__stuck_child_exits_after_its_parent_was_killed() -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", BUSY_PARENT],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         text=True,
     )
-    assert owner.stdout is not None
-    with owner.stdout:
-        child = int(owner.stdout.readline())
-    owner.kill()
-    owner.wait(LIVENESS_S)
+    assert parent.stdout is not None
+    with parent.stdout:
+        child = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait(LIVENESS_S)
 
     try:
         until(lambda: not lives(child))

@@ -1,4 +1,4 @@
-"""A worker may die after its step was written and before its job was closed: the step comes again."""
+"""A worker may die between the write of a step and the outcome of its job: the step runs again."""
 
 from typing import Any
 
@@ -6,58 +6,58 @@ import pytest
 
 from app.jobs.queue import enqueue
 from tests.support.service import Service, pair
-from tests.support.stored import DatabaseReader
+from tests.support.stored import Rows
 
 
-def again(service: Service, name: str, **arguments: Any) -> None:
+def run_job(service: Service, name: str, **arguments: Any) -> None:
     with service.resources.db.begin() as session:
         enqueue(session, name, **arguments)
     service.work()
 
 
 @pytest.mark.parametrize("step", ["begin", "collect", "score", "finish"])
-def test_a_step_that_comes_again_changes_nothing(service: Service, step: str) -> None:
+def test_run_step__repetition_changes_nothing(service: Service, step: str) -> None:
     service.agent()
     service.benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
     service.upload([pair(1), pair(2, output="a b")])
     run = service.completed()
-    rows = DatabaseReader(service.resources.db.url)
-    before = rows.stored(run["id"])
+    rows = Rows(service.resources.db.url)
+    stored_before = rows.stored(run["id"])
 
-    more: dict[str, Any] = {"shard": 0} if step == "score" else {}
-    again(service, f"runs.{step}", run_id=run["id"], **more)
+    step_arguments: dict[str, Any] = {"shard": 0} if step == "score" else {}
+    run_job(service, f"runs.{step}", run_id=run["id"], **step_arguments)
 
-    assert before.run[0] == "COMPLETED"
-    assert rows.stored(run["id"]) == before
+    assert stored_before.run[0] == "COMPLETED"
+    assert rows.stored(run["id"]) == stored_before
     assert rows.value("SELECT count(*) FROM collected_traces") == 2
     assert rows.value("SELECT bool_and(status = 'succeeded') FROM procrastinate_jobs")
 
 
-@pytest.mark.parametrize("step", ["begin", "collect", "score", "finish", "give_up"])
-def test_a_step_of_a_run_that_was_deleted_is_dropped(service: Service, step: str) -> None:
-    more: dict[str, dict[str, Any]] = {
+@pytest.mark.parametrize("step", ["begin", "collect", "score", "finish", "on_failure"])
+def test_run_step__deleted_run_is_ignored(service: Service, step: str) -> None:
+    step_arguments: dict[str, dict[str, Any]] = {
         "score": {"shard": 0},
-        "give_up": {"code": "X", "message": "y"},
+        "on_failure": {"code": "X", "message": "y"},
     }
 
-    again(service, f"runs.{step}", run_id="nobody-knows-it", **more.get(step, {}))
+    run_job(service, f"runs.{step}", run_id="unknown-run", **step_arguments.get(step, {}))
 
-    assert DatabaseReader(service.resources.db.url).all(
-        "SELECT status::text FROM procrastinate_jobs"
-    ) == [("succeeded",)]
+    assert Rows(service.resources.db.url).all("SELECT status::text FROM procrastinate_jobs") == [
+        ("succeeded",)
+    ]
 
 
-def test_a_beginning_that_comes_again_is_not_judged_by_what_changed_since(
+def test_begin_step__repetition_ignores_later_changes_of_the_benchmark(
     service: Service,
 ) -> None:
     service.agent()
     service.benchmark(metrics=["ROUGE"])
     service.upload([pair(1)])
     run = service.completed()
-    rows = DatabaseReader(service.resources.db.url)
-    rows.execute("UPDATE benchmark_runs SET status = 'RUNNING'")
-    rows.execute("""UPDATE benchmarks SET metrics = '["WITHDRAWN"]'""")
+    rows = Rows(service.resources.db.url)
+    rows.do("UPDATE benchmark_runs SET status = 'RUNNING'")
+    rows.do("""UPDATE benchmarks SET metrics = '["WITHDRAWN"]'""")
 
-    again(service, "runs.begin", run_id=run["id"])
+    run_job(service, "runs.begin", run_id=run["id"])
 
     assert rows.status(run["id"]) == "RUNNING"

@@ -1,4 +1,4 @@
-"""What a frozen process has locked becomes free, also where Postgres itself would wait for ever."""
+"""Silent database sessions are terminated, also where Postgres has no timeout of its own."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -16,60 +16,62 @@ Session = psycopg.Connection[tuple[object, ...]]
 
 
 @pytest.fixture
-def silent(service_resources: Resources) -> Iterator[Session]:
-    """A session in a transaction of which nothing is heard any more."""
+def silent_session(service_resources: Resources) -> Iterator[Session]:
+    """A session with an open transaction."""
     url = libpq_url(service_resources.db.url)
     with closing(psycopg.connect(url, application_name="mosaico-test")) as connection:
         connection.execute("CREATE TEMP TABLE numbers (number int)")
         yield connection
 
 
-def end_silent(resources: Resources, *, silent_s: float = 0.0) -> int:
+def terminate_silent(resources: Resources, *, silent_s: float = 0.0) -> int:
     with resources.db.begin() as session:
         return terminate_silent_sessions(session, silent_s=silent_s)
 
 
-def many_statements_at_once(session: Session) -> None:
+def run_pipeline(session: Session) -> None:
     session.cursor().executemany("INSERT INTO numbers VALUES (%s)", [(1,), (2,), (3,)])
 
 
-def a_copy_that_is_not_over(session: Session) -> None:
-    # The driver's own `copy` would end it; here the client stops after its first command.
+def start_copy(session: Session) -> None:
+    # The driver's `copy` would finish the COPY; here the client stops after the first command.
     session.pgconn.exec_(b"COPY numbers FROM STDIN")
 
 
-@pytest.mark.parametrize("leave", [many_statements_at_once, a_copy_that_is_not_over])
-def test_a_session_that_is_silent_in_a_transaction_is_ended(
-    service_resources: Resources, silent: Session, leave: Callable[[Session], None]
+@pytest.mark.parametrize("leave", [run_pipeline, start_copy])
+def test_terminate_silent_sessions__silent_transaction_is_terminated(
+    service_resources: Resources, silent_session: Session, leave: Callable[[Session], None]
 ) -> None:
-    leave(silent)
+    leave(silent_session)
 
-    assert end_silent(service_resources) == 1
+    assert terminate_silent(service_resources) == 1
 
-    gone = text("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = :pid")
+    is_terminated = text("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = :pid")
     with service_resources.db.begin() as session:
-        until(lambda: bool(session.scalar(gone, {"pid": silent.info.backend_pid})))
+        until(lambda: bool(session.scalar(is_terminated, {"pid": silent_session.info.backend_pid})))
 
 
-def test_a_session_has_time_to_go_on(service_resources: Resources, silent: Session) -> None:
-    many_statements_at_once(silent)
-
-    assert end_silent(service_resources, silent_s=3600) == 0
-
-    assert silent.execute("SELECT sum(number) FROM numbers").fetchone() == (6,)
-
-
-def test_a_session_without_a_transaction_may_be_silent(
-    service_resources: Resources, silent: Session
+def test_terminate_silent_sessions__recent_session_is_left_alone(
+    service_resources: Resources, silent_session: Session
 ) -> None:
-    silent.commit()
+    run_pipeline(silent_session)
 
-    assert end_silent(service_resources) == 0
+    assert terminate_silent(service_resources, silent_s=3600) == 0
+
+    assert silent_session.execute("SELECT sum(number) FROM numbers").fetchone() == (6,)
 
 
-def test_the_sessions_of_other_programs_are_left_alone(
-    service_resources: Resources, silent: Session
+def test_terminate_silent_sessions__session_without_transaction_is_left_alone(
+    service_resources: Resources, silent_session: Session
 ) -> None:
-    silent.execute("SET application_name = 'psql'")
+    silent_session.commit()
 
-    assert end_silent(service_resources) == 0
+    assert terminate_silent(service_resources) == 0
+
+
+def test_terminate_silent_sessions__other_programs_are_left_alone(
+    service_resources: Resources, silent_session: Session
+) -> None:
+    silent_session.execute("SET application_name = 'psql'")
+
+    assert terminate_silent(service_resources) == 0

@@ -1,4 +1,4 @@
-"""What becomes of a job that raised."""
+"""The outcome of a job that raised an error."""
 
 import pytest
 
@@ -13,38 +13,40 @@ def handler(on_failure: str | None = "runs.give_up") -> JobHandler:
 
 
 @pytest.mark.parametrize(
-    ("attempts", "waits_s"),
-    [(0, 1.0), (1, 4.0), (2, 16.0), (3, 60.0)],  # four times as long each, a minute at most
+    ("attempts", "delay_s"),
+    [(0, 1.0), (1, 4.0), (2, 16.0), (3, 60.0)],  # times four, at most a minute
 )
-def test_what_may_pass_by_itself_is_tried_again_ever_later(attempts: int, waits_s: float) -> None:
-    assert decide_outcome(DatabaseUnavailable(), attempts, handler()) == JobRetry(delay_s=waits_s)
+def test_decide_outcome__temporary_error_is_retried_with_growing_delays(
+    attempts: int, delay_s: float
+) -> None:
+    assert decide_outcome(DatabaseUnavailable(), attempts, handler()) == JobRetry(delay_s=delay_s)
 
 
-def test_the_fifth_attempt_is_the_last() -> None:
-    ending = decide_outcome(DatabaseUnavailable(), 4, handler())
+def test_decide_outcome__fifth_attempt_is_the_last() -> None:
+    outcome = decide_outcome(DatabaseUnavailable(), 4, handler())
 
-    assert isinstance(ending, JobFailed)
-    assert ending.code == "DATABASE_UNAVAILABLE"
+    assert isinstance(outcome, JobFailed)
+    assert outcome.code == "DATABASE_UNAVAILABLE"
 
 
-def test_a_job_that_has_nobody_to_tell_is_tried_until_it_succeeds() -> None:
-    ending = decide_outcome(DatabaseUnavailable(), 10_000, handler(on_failure=None))
+def test_decide_outcome__job_without_on_failure_is_retried_without_limit() -> None:
+    outcome = decide_outcome(DatabaseUnavailable(), 10_000, handler(on_failure=None))
 
-    assert ending == JobRetry(delay_s=60.0)
+    assert outcome == JobRetry(delay_s=60.0)
 
 
 @pytest.mark.parametrize("attempts", [0, 4, 400])
-def test_a_job_of_a_stopping_worker_is_handed_back_however_often(attempts: int) -> None:
+def test_decide_outcome__stopping_worker_releases_the_job(attempts: int) -> None:
     assert decide_outcome(WorkerStopping(), attempts, handler()) == JobReleased()
 
 
-def test_a_mistake_of_the_user_is_not_tried_again() -> None:
-    ending: JobOutcome = decide_outcome(Invalid("write it otherwise"), 0, handler())
+def test_decide_outcome__invalid_input_is_not_retried() -> None:
+    outcome: JobOutcome = decide_outcome(Invalid("write it otherwise"), 0, handler())
 
-    assert ending == JobFailed(code="INVALID", message="write it otherwise")
+    assert outcome == JobFailed(code="INVALID", message="write it otherwise")
 
 
-def test_an_error_that_nobody_foresaw_tells_its_kind_and_not_its_text() -> None:
+def test_describe_error__unexpected_error_hides_its_message() -> None:
     described = describe_error(ZeroDivisionError("password=hunter2"))
 
     assert described == {
@@ -53,7 +55,7 @@ def test_an_error_that_nobody_foresaw_tells_its_kind_and_not_its_text() -> None:
     }
 
 
-def test_an_error_that_quotes_what_postgres_cannot_hold_is_told_all_the_same() -> None:
+def test_describe_error__unstorable_characters_are_replaced() -> None:
     described = describe_error(AppError("a\0b\ud800" + "x" * 2 * MESSAGE_CHARS))
 
     assert described["message"].startswith("a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}x")
