@@ -1,4 +1,4 @@
-"""The map of addresses: one line per router."""
+"""URL map: one line per router."""
 
 import re
 
@@ -29,12 +29,12 @@ from app.triggers.router import langfuse_secrets, webhook_secrets, webhooks
 
 PREFIX = "/api/v1"
 
-# Bodies that a route reads itself, piece by piece; every other body is JSON of at most 1 MiB.
+# Routes that read their body in chunks; every other body is JSON of at most 1 MiB.
 STREAMED_ROUTES = frozenset[tuple[str, str]](
     {("POST", f"{PREFIX}/local-datasets"), ("POST", f"{PREFIX}/local-datasets/import")}
 )
 
-# Bodies that are signed, byte by byte.
+# Routes whose signature covers the raw bytes of the body.
 SIGNED_PATHS = re.compile(rf"{PREFIX}/webhooks/(langfuse|benchmarks/[^/]+/runs)")
 
 ROUTERS: tuple[APIRouter, ...] = (
@@ -64,9 +64,9 @@ ROUTERS: tuple[APIRouter, ...] = (
 
 
 def include_routers(router: APIRouter) -> None:
-    """Add every router below `/api/v1`; each documents its problems.
+    """Add every router below `/api/v1`, with its documented problems.
 
-    All at one level: a router inside another is searched once more for each level around it.
+    The routers are not nested: Starlette would search each level separately for every request.
     """
     for domain_router in ROUTERS:
         router.include_router(
@@ -78,12 +78,12 @@ def include_routers(router: APIRouter) -> None:
 
 
 def is_streamed(scope: Scope) -> bool:
-    """Whether the body of a request is an upload that its route reads in a stream."""
+    """Whether the route reads the body of the request as a stream."""
     return any(
         scope["method"] == method and scope["path"] == path for method, path in STREAMED_ROUTES
     )
 
 
 def is_signed(scope: Scope) -> bool:
-    """Whether the body of a request is signed and must reach its route as it came."""
+    """Whether the body of the request is signed and must reach its route unchanged."""
     return scope["method"] == "POST" and SIGNED_PATHS.fullmatch(scope["path"]) is not None

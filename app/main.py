@@ -1,4 +1,4 @@
-"""The API of one process."""
+"""API process: the FastAPI application, its middleware and the server."""
 
 import gc
 import signal
@@ -45,7 +45,7 @@ Every request below `/api/v1` needs `Authorization: Bearer <API key>`. Lists ans
 
 
 class Application(FastAPI):
-    """FastAPI, with problem documents in its description of itself."""
+    """FastAPI with problem documents in the OpenAPI description."""
 
     def openapi(self) -> dict[str, Any]:
         if not self.openapi_schema:
@@ -59,9 +59,9 @@ class Application(FastAPI):
 
 
 def create_app(resources: Resources, *, show_docs: bool = True) -> FastAPI:
-    """The HTTP application over what this process holds; closing that is left to the caller.
+    """The HTTP application; the caller closes the resources.
 
-    `show_docs` lets everybody read how it is called: Swagger UI and the OpenAPI description.
+    `show_docs` makes Swagger UI and the OpenAPI description public.
     """
     app = Application(
         title="MOSAICO",
@@ -87,7 +87,7 @@ def create_app(resources: Resources, *, show_docs: bool = True) -> FastAPI:
 
 
 class Server(uvicorn.Server):
-    """Uvicorn, except that it ends the open event streams before it waits for requests."""
+    """Uvicorn that ends the open event streams before it waits for running requests."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         app = self.config.app
@@ -97,11 +97,12 @@ class Server(uvicorn.Server):
 
 
 def serve(app: FastAPI, *, host: str, port: int) -> None:
-    """Answer requests until SIGTERM or SIGINT; then finish those under way, at most two seconds.
+    """Serve requests until SIGTERM or SIGINT, then finish running requests within two seconds.
 
-    Raises: `SystemExit` then, so that whoever holds something lets go of it.
+    Raises: `SystemExit` at the end, so that the caller's context managers release their resources.
     """
-    # Uvicorn raises its signal once more when it is done; the default would end us on the spot.
+    # Uvicorn raises the signal again when it has stopped; the default handler would kill the process
+    # before the cleanup of the callers.
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: sys.exit(0))
     config = uvicorn.Config(
@@ -119,8 +120,9 @@ def serve(app: FastAPI, *, host: str, port: int) -> None:
 
 
 def tune_garbage_collector() -> None:
-    """What exists when a process is ready lives as long as it: do not search it for garbage again
-    and again while requests are answered, and do not search after every few hundred objects.
+    """Exclude the objects of the start from garbage collection, and collect less often.
+
+    They live as long as the process; scanning them again and again would slow down requests.
     """
     gc.collect()
     gc.freeze()
@@ -141,14 +143,14 @@ def serve_api(settings: Settings) -> None:
 
 
 def operation_id(route: APIRoute) -> str:
-    """`list_agents` is `listAgents` to those who generate clients."""
+    """The OpenAPI operation id: `list_agents` becomes `listAgents`."""
     first, *other_words = route.name.split("_")
     return first + "".join(word.capitalize() for word in other_words)
 
 
 @cache
 def _routes() -> list[BaseRoute]:
-    """Every route, built once in a process: that takes longer than most requests."""
+    """All routes, built once per process: building them takes longer than most requests."""
     routes = APIRouter(redirect_slashes=False, generate_unique_id_function=operation_id)
     api.include_routers(routes)
     routes.include_router(health.router)
@@ -157,7 +159,7 @@ def _routes() -> list[BaseRoute]:
 
 
 def _add_middleware(app: FastAPI) -> None:
-    """Each one is outside of those before it: the request id is outermost."""
+    """Add the middleware from the inside to the outside: the request id is outermost."""
     problems.install(app)
     etag.install(app)
     app.add_middleware(RequestBodyMiddleware, is_streamed=api.is_streamed, is_signed=api.is_signed)
@@ -170,7 +172,8 @@ def _add_middleware(app: FastAPI) -> None:
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    # A thread without a connection would only wait for one, and fail in two seconds.
+    # As many threads as connections: a thread without one would wait for it and fail after two
+    # seconds.
     pool = app.state.resources.db.engine.pool
     if isinstance(pool, QueuePool):
         anyio.to_thread.current_default_thread_limiter().total_tokens = pool.size()

@@ -1,4 +1,4 @@
-"""Who changed what: one line for each change, in the transaction of the change itself."""
+"""Audit log: one entry per change, written in the transaction of the change."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ AuditOutcome = Literal["done", "refused"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditActor:
-    """Who does something: an API key, a schedule, the sender of a webhook, …, by its id."""
+    """Who makes a change: an API key, a schedule, the sender of a webhook, …, by its id."""
 
     type: ActorType
     id: str
 
 
 class AuditResource(NamedTuple):
-    """What something is done to; `id` is None for a whole collection."""
+    """The changed resource; `id` is None for a whole collection."""
 
     type: str
     id: str | None
@@ -40,10 +40,10 @@ def record_action(
     method: str | None = None,
     path: str | None = None,
 ) -> None:
-    """Write one line of the audit log, with the id of the request that it belongs to.
+    """Write one audit entry, with the id of the current request.
 
-    `action` is a verb and a noun (`create_agent`), `fields` the names of what was given.
-    What an API key does is recorded already, by `witness`: call this for other actors.
+    `action` is verb and noun (`create_agent`), `fields` the names of the sent fields. Actions of
+    API keys are recorded by `audit_request`; call this for other actors.
     """
     append_row(
         session,

@@ -1,4 +1,4 @@
-"""What the API key of a request does is recorded without the routes knowing of it."""
+"""Audit of requests: records the action of an API key without any code in the routes."""
 
 from fastapi import Request
 from sqlalchemy.orm import Session
@@ -6,15 +6,17 @@ from sqlalchemy.orm import Session
 from app.access.audit import AuditActor, AuditOutcome, AuditResource, record_action
 from app.core.web.request_body import get_body_fields
 
-# Of a request that is refused, nothing was checked but its key. An index holds no long texts.
+# A refused request was checked for its key only, so that its texts may have any length; Postgres
+# cannot index long texts.
 MAX_CHARS = 200
 MAX_FIELDS = 100
 
 
 def audit_request(request: Request, session: Session, outcome: AuditOutcome = "done") -> None:
-    """Record what the API key of a request does in this transaction.
+    """Record the action of the request's API key in this transaction.
 
-    Requests without an API key are signed otherwise: who accepts them records them.
+    Requests without an API key (signed webhooks) are recorded where they are accepted. A replayed
+    response changes nothing and is not recorded.
     """
     caller = getattr(request.state, "caller", None)
     if caller is None or getattr(request.state, "replayed", False):
@@ -32,24 +34,26 @@ def audit_request(request: Request, session: Session, outcome: AuditOutcome = "d
 
 
 def _affected_resource(request: Request) -> AuditResource:
-    """What was created, else the last thing that the address names: `/benchmarks/b/kpis/k` is the
-    KPI k.
-    """
+    """The created resource, or the last one in the path: `/benchmarks/b/kpis/k` is the KPI k."""
     created: str | None = getattr(request.state, "created", None)
     if created is not None:
         return _resource_at(created)
     steps = request.scope["path"].split("/")
     template = request.scope["route"].path.split("/")
-    # From the end: a prefix stands in the address, not in every template.
-    named = [at for at in range(-1, -len(template) - 1, -1) if template[at].startswith("{")]
-    if not named:
+    # Counted from the end, because the path has a prefix that not every template has.
+    parameters = [
+        position
+        for position in range(-1, -len(template) - 1, -1)
+        if template[position].startswith("{")
+    ]
+    if not parameters:
         return AuditResource(steps[-1], None)
-    return AuditResource(steps[named[0] - 1], steps[named[0]][:MAX_CHARS])
+    return AuditResource(steps[parameters[0] - 1], steps[parameters[0]][:MAX_CHARS])
 
 
 def _resource_at(address: str) -> AuditResource:
-    """Of `/api/v1/benchmarks/b/kpis/k` the KPI k, of `/api/v1/schedule-configs/s/fires` the
-    schedule s.
+    """The resource of a path: the KPI k for `/api/v1/benchmarks/b/kpis/k`, the schedule s for
+    `/api/v1/schedule-configs/s/fires`.
     """
     steps = address.removeprefix("/api/v1/").strip("/").split("/")
     last = len(steps) // 2 * 2

@@ -1,4 +1,4 @@
-"""Who is asking, and may they: one dependency per route declares the role that it needs."""
+"""Authentication and authorization: one dependency per route declares the required role."""
 
 from dataclasses import dataclass
 
@@ -35,7 +35,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessControl:
-    """What a process knows of those who ask; `requests` is None where nobody is limited."""
+    """The access state of a process; `requests` is None without a rate limit."""
 
     key_cache: KeyCache
     failures: FailureLimiter
@@ -43,14 +43,15 @@ class AccessControl:
 
 
 class RoleRequirement(SecurityBase):
-    """The role that a route needs; as a dependency it lets through who has it.
+    """The dependency of a route that requires a role.
 
-    It is the security scheme of its route too: one dependency to resolve, not two.
+    It is also the security scheme of the route in the OpenAPI description, so that FastAPI
+    resolves one dependency instead of two.
 
     Sets: `request.state.caller`, and the headers `RateLimit` and `RateLimit-Policy`.
-    Raises: `Unauthorized` (one answer for unknown, mistyped, expired and revoked keys),
+    Raises: `Unauthorized` (the same for unknown, mistyped, expired and revoked keys),
     `Forbidden`, `TooManyRequests`, `DatabaseUnavailable`.
-    Cost: one lookup by primary key, or none within a second of the last one.
+    Cost: one lookup by primary key, none when the key was used within the last second.
     """
 
     model = BEARER
@@ -61,21 +62,21 @@ class RoleRequirement(SecurityBase):
 
     async def __call__(self, request: Request, after: BackgroundTasks) -> Caller:
         token = _read_token(request)
-        # A route may need a role beside that of its router: the request is still one.
+        # A route may require a role in addition to its router's: authenticate and count only once.
         caller: Caller | None = getattr(request.state, "caller", None)
         if caller is None:
             caller = await _authenticate(request, token, after)
         if not role_allows(caller.role, self.role):
             await run_in_threadpool(_record_refusal, request)
             raise Forbidden(
-                f"this needs an API key with the role {self.role}, yours has the role"
+                f"this operation requires an API key with the role {self.role}, yours has the role"
                 f" {caller.role}; use another key, or ask an administrator for one"
             )
         return caller
 
 
 def require_role(role: RoleName) -> RoleRequirement:
-    """The dependency of a route that needs a role: `dependencies=[Depends(require("run"))]`."""
+    """The dependency of a route: `dependencies=[Depends(require_role("run"))]`."""
     return RoleRequirement(role)
 
 
@@ -84,7 +85,7 @@ def get_caller(request: Request) -> Caller:
     caller: Caller | None = getattr(request.state, "caller", None)
     if caller is None:
         raise RuntimeError(
-            f"{request.method} {request.url.path} declares no role; add Depends(require(…))"
+            f"{request.method} {request.url.path} declares no role; add Depends(require_role(…))"
         )
     return caller
 
@@ -97,9 +98,9 @@ def _read_token(request: Request) -> str:
 
 
 async def _authenticate(request: Request, token: str, after: BackgroundTasks) -> Caller:
-    """Who is asking, counted; what there is to note of it is noted after the answer.
+    """Identify and count the caller; bookkeeping in the database follows after the response.
 
-    A thread is taken only when the database has to be asked.
+    A cached key is checked on the event loop; only a database query takes a thread.
     """
     gate = _access_control(request)
     key = gate.key_cache.get_cached(token)
@@ -115,11 +116,11 @@ async def _authenticate(request: Request, token: str, after: BackgroundTasks) ->
 
 
 def _find_key(gate: AccessControl, request: Request, token: str) -> KeyIdentity:
-    """The key with this text.
+    """The key of a token. Raises `Unauthorized`, `TooManyRequests`.
 
-    An address that was wrong too often is told to wait, whatever it sends, unless what it sends
-    is right; and only what cannot be a guess is looked up at all. So nobody behind the same proxy
-    is locked out, and nobody finds a key by trying.
+    An address that sent too many invalid keys is refused for a while. During that time only tokens
+    that cannot be guesses are looked up: valid callers behind the same proxy are not locked out,
+    and guessing keys stays hopeless.
     """
     address = request.client.host if request.client else None
     wait_s = gate.failures.retry_after_s(address)
@@ -154,7 +155,7 @@ def _count_request(
     add_header(request.scope, "RateLimit", f'"minute";r={remaining};t={resets_s}')
     if status.exceeded:
         raise TooManyRequests(
-            f"this API key has asked {status.limit} times within a minute; go on in"
+            f"this API key has sent {status.limit} requests within a minute; continue in"
             f" {resets_s} s, or have MOSAICO_RATE_LIMIT raised",
             headers={"Retry-After": str(resets_s)},
         )

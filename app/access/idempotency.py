@@ -1,9 +1,8 @@
-"""Requests that are carried out once, however often they arrive.
+"""Idempotency keys: a repeated create request creates once and gets the same response again.
 
-A client that sends `Idempotency-Key` may repeat a creating request for a day: the first one that
-succeeds creates, every later one gets the same answer. The answer is stored in the transaction of
-the effect, behind an advisory lock that ends with it: both exist or neither does, and a request
-that fails, or whose process dies, leaves nothing behind.
+A client that sends `Idempotency-Key` may repeat a create request for a day. The response is stored
+in the transaction that creates the resource, under an advisory lock of that transaction: both
+exist or neither does, and a request that fails, or whose process dies, leaves nothing behind.
 """
 
 import hashlib
@@ -37,27 +36,27 @@ KeyHeader = Annotated[
     Header(
         alias="Idempotency-Key",
         pattern=r"^[ -~]{1,255}$",
-        description="Any text of at most 255 printable characters, new for each thing to create."
-        " A repeated request with the same key within 24 hours gets the first answer again.",
+        description="Any text of at most 255 printable characters, new for each resource to create."
+        " A repeated request with the same key within 24 hours gets the first response again.",
     ),
 ]
 
 
 class IdempotencyKeyReused(Invalid):
-    """This Idempotency-Key came with another request before; send a new key for a new request."""
+    """This Idempotency-Key was used for another request; send a new key for a new request."""
 
     code = "idempotency-key-reused"
 
 
 class IdempotencyKeyInFlight(Conflict):
-    """The first request with this Idempotency-Key is still under way; repeat it in a second."""
+    """The first request with this Idempotency-Key is still running; repeat it in a second."""
 
     code = "idempotency-key-in-flight"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredResponse:
-    """An answer as it goes over the wire; `body` is JSON text."""
+    """A response as it is sent; `body` is JSON text."""
 
     status: int
     location: str | None
@@ -66,7 +65,7 @@ class StoredResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotencyClaim:
-    """One client's key for one kind of request; `fingerprint` tells its content."""
+    """An idempotency key of one API key, method and path; `fingerprint` identifies the content."""
 
     id: str
     api_key_id: str
@@ -77,9 +76,9 @@ class IdempotencyClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotentCreate:
-    """Carries out the creating request at hand, once per `Idempotency-Key` if one was sent.
+    """Creates the resource of a request, once per `Idempotency-Key` if one was sent.
 
-    Every creating route reads the same:
+    Every create route looks the same:
 
         @router.post("", status_code=201, response_model=AgentView)
         def create_agent(body: AgentCreate, once: Once) -> Response:
@@ -98,16 +97,15 @@ class IdempotentCreate:
         location: Callable[[T], str] | None = None,
         status: int = 201,
     ) -> Response:
-        """Run `action` in a transaction of its own and answer with what it returns.
+        """Run `action` in its own transaction and respond with the view that it returns.
 
-        `body` is what the client sent, or a digest of it when it was streamed. `location` gives
-        the path of what was created; without it, that is the path of the request and the `id`
-        of the answer.
-        Raises: `IdempotencyKeyReused`, `IdempotencyKeyInFlight`, whatever `action` raises;
-        nothing is written then.
+        `body` is the body of the request, or a digest of a streamed one. `location` gives the path
+        of the created resource; the default is the path of the request and the `id` of the view.
+        Raises: `IdempotencyKeyReused`, `IdempotencyKeyInFlight`, whatever `action` raises; then
+        nothing is written.
         """
 
-        def answer(session: Session) -> StoredResponse:
+        def respond(session: Session) -> StoredResponse:
             created = action(session)
             address = location(created) if location else self._member_path(created)
             self.request.state.created = address
@@ -120,26 +118,26 @@ class IdempotentCreate:
 
         if self.key is None:
             with self.resources.db.begin() as session:
-                fresh = answer(session)
-            return _response(fresh, replayed=False)
-        return self._respond_once(_claim(self.request, self.key, body), answer)
+                response = respond(session)
+            return _to_http_response(response, replayed=False)
+        return self._respond_once(_claim(self.request, self.key, body), respond)
 
     def _member_path(self, created: BaseModel) -> str | None:
         member = getattr(created, "id", None)
         return None if member is None else f"{self.request.url.path}/{member}"
 
     def _respond_once(
-        self, claim: IdempotencyClaim, answer: Callable[[Session], StoredResponse]
+        self, claim: IdempotencyClaim, respond: Callable[[Session], StoredResponse]
     ) -> Response:
         with self.resources.db.begin() as session:
             _lock_claim(session, claim)
             earlier = self._find_response(session, claim)
             if earlier is not None:
                 self.request.state.replayed = True
-                return _response(earlier, replayed=True)
-            fresh = answer(session)
-            self._store_response(session, claim, fresh)
-        return _response(fresh, replayed=False)
+                return _to_http_response(earlier, replayed=True)
+            response = respond(session)
+            self._store_response(session, claim, response)
+        return _to_http_response(response, replayed=False)
 
     def _find_response(self, session: Session, claim: IdempotencyClaim) -> StoredResponse | None:
         row = session.get(IdempotencyKey, claim.id)
@@ -157,7 +155,7 @@ class IdempotentCreate:
         return StoredResponse(status=row.status, location=row.location, body=body.reveal())
 
     def _store_response(
-        self, session: Session, claim: IdempotencyClaim, answer: StoredResponse
+        self, session: Session, claim: IdempotencyClaim, response: StoredResponse
     ) -> None:
         now = self.resources.clock()
         table = IdempotencyKey.__tablename__
@@ -168,10 +166,10 @@ class IdempotentCreate:
                 method=claim.method,
                 path=claim.path,
                 fingerprint=claim.fingerprint,
-                status=answer.status,
-                location=answer.location,
+                status=response.status,
+                location=response.location,
                 response=self.resources.secrets.encrypt(
-                    answer.body, table=table, row=claim.id, column="response"
+                    response.body, table=table, row=claim.id, column="response"
                 ),
                 created_at=now,
                 expires_at=now + RETENTION,
@@ -197,7 +195,7 @@ def _claim(request: Request, key: str, body: BaseModel | str | None) -> Idempote
         api_key_id=api_key_id,
         method=method,
         path=path,
-        # The key salts the digest, so that it does not tell which secret a body held.
+        # The body may contain a secret with few possible values: the key is the salt of the digest.
         fingerprint=_digest([api_key_id, key, request.url.query, content]),
     )
 
@@ -221,10 +219,10 @@ def _reveal(value: object) -> str:
     return str(value)
 
 
-def _response(answer: StoredResponse, *, replayed: bool) -> Response:
+def _to_http_response(stored: StoredResponse, *, replayed: bool) -> Response:
     headers = {"Idempotent-Replayed": "true"} if replayed else {}
-    if answer.location is not None:
-        headers["Location"] = answer.location
+    if stored.location is not None:
+        headers["Location"] = stored.location
     return Response(
-        answer.body, status_code=answer.status, media_type="application/json", headers=headers
+        stored.body, status_code=stored.status, media_type="application/json", headers=headers
     )

@@ -1,4 +1,4 @@
-"""The keys that a process has seen in the last second, and when their use was last noted."""
+"""Cache of API keys: keys used within the last second, and when their use was last recorded."""
 
 import threading
 import time
@@ -14,7 +14,7 @@ from app.core.clock import Clock
 from app.core.db import Database
 from app.core.errors import Unavailable
 
-# A revoked key must stop within a second; the rest of it is left to the request under way.
+# A revoked key must stop working within a second; a running request may take the rest of it.
 CACHE_TTL_S = 0.8
 MAX_ENTRIES = 1024
 USE_INTERVAL_S = service.USE_INTERVAL.total_seconds()
@@ -23,7 +23,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class KeyCache:
-    """Finds the key behind a token with at most one query, and remembers it for under a second."""
+    """Finds the key of a token with at most one query, and caches it for less than a second."""
 
     def __init__(
         self, db: Database, clock: Clock, *, monotonic: Callable[[], float] = time.monotonic
@@ -36,33 +36,33 @@ class KeyCache:
         self._recorded_at: dict[str, float] = {}
 
     def find_key(self, token: str) -> KeyIdentity | None:
-        """The key with this text if it may be used now. Raises `DatabaseUnavailable`."""
+        """The usable key of a token; None when there is none. Raises `DatabaseUnavailable`."""
         return self.get_cached(token) or self._if_usable(self._query_key(token, hash_token(token)))
 
     def get_cached(self, token: str) -> KeyIdentity | None:
-        """The same without asking the database: None also when it has to be asked."""
+        """The cached usable key of a token; None also when only the database knows."""
         entry = self._entries.get(hash_token(token))
         if entry is None or self._monotonic() >= entry[0]:
             return None
         return self._if_usable(entry[1])
 
     def is_not_guessed(self, token: str) -> bool:
-        """Whether nobody finds a text like this by trying: 256 random bits, or valid lately."""
+        """Whether a token cannot be a guess: a well-formed key of 256 random bits, or a cached one."""
         return classify_key(token) is KeyFormat.VALID or hash_token(token) in self._entries
 
     def is_use_due(self, key_id: str) -> bool:
-        """Whether the use of a key was not noted by this process in the last minute."""
+        """Whether this process has not recorded the use of the key within the last minute."""
         recorded_at = self._recorded_at.get(key_id)
         return recorded_at is None or self._monotonic() - recorded_at >= USE_INTERVAL_S
 
     def record_use(self, key_id: str) -> None:
-        """Note the use of a key; a database that cannot be written to is no reason to complain."""
+        """Record the use of a key; a failure is logged only, because the request does not need it."""
         self._recorded_at[key_id] = self._monotonic()
         try:
             with self._db.begin() as session:
                 service.record_use(session, key_id, now=self._clock())
         except (Unavailable, DBAPIError) as error:
-            log.info("use of an API key not noted", key_id=key_id, cause=type(error).__name__)
+            log.info("use of an API key not recorded", key_id=key_id, cause=type(error).__name__)
 
     def _if_usable(self, key: KeyIdentity | None) -> KeyIdentity | None:
         if key is None or not is_usable(
@@ -72,16 +72,16 @@ class KeyCache:
         return key
 
     def _query_key(self, token: str, fingerprint: bytes) -> KeyIdentity | None:
-        forgotten_at = self._monotonic() + CACHE_TTL_S
+        expires_at = self._monotonic() + CACHE_TTL_S
         with self._db.read_statement() as session:
             key = queries.find_key(session, token)
-        # Only keys that exist are remembered: guessing must not fill the memory.
+        # Only existing keys are cached, so that guesses cannot fill the memory.
         if key is not None:
-            self._store(fingerprint, forgotten_at, key)
+            self._store(fingerprint, expires_at, key)
         return key
 
-    def _store(self, fingerprint: bytes, forgotten_at: float, key: KeyIdentity) -> None:
+    def _store(self, fingerprint: bytes, expires_at: float, key: KeyIdentity) -> None:
         with self._lock:
             if len(self._entries) >= MAX_ENTRIES:
                 self._entries.clear()
-            self._entries[fingerprint] = (forgotten_at, key)
+            self._entries[fingerprint] = (expires_at, key)

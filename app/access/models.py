@@ -1,4 +1,4 @@
-"""Tables of the keys that may call the service, of what they changed and of answers to repeat."""
+"""Tables of API keys, idempotency keys, the audit log and rate limits."""
 
 from datetime import datetime
 
@@ -11,7 +11,7 @@ from app.core.encryption import ENCRYPTED
 
 
 class ApiKey(Base):
-    """A key that was given out; only the digest of its text is kept."""
+    """An API key; only the SHA-256 digest of its text is stored."""
 
     __tablename__ = "api_keys"
     __table_args__ = (CheckConstraint("role IN ('read', 'run', 'admin')", name="role"),)
@@ -27,10 +27,10 @@ class ApiKey(Base):
 
 
 class IdempotencyKey(Base):
-    """The answer to one creating request, written together with what the request created.
+    """The response to one create request, written together with the created resource.
 
-    `id` is the digest of API key, method, path and the client's key; `fingerprint` that of the
-    request itself; `answer` the JSON text of the body, encrypted (an answer may hold a new API key).
+    `id` is the digest of API key, method, path and idempotency key, `fingerprint` the digest of
+    the request, `response` the JSON body, encrypted because it may contain a new API key.
     """
 
     __tablename__ = "idempotency_keys"
@@ -48,9 +48,9 @@ class IdempotencyKey(Base):
 
 
 class AuditEntry(Base):
-    """Who changed what; written in the transaction of the change, and never changed after it.
+    """Who changed what; written in the transaction of the change and never updated.
 
-    `fields` are the names of what was sent, never its values.
+    `fields` are the names of the sent fields, never their values.
     """
 
     __tablename__ = "audit_log"
@@ -74,7 +74,7 @@ class AuditEntry(Base):
 
 
 class RateWindow(Base):
-    """How many requests an API key has sent in one minute, over all API processes."""
+    """Number of requests of an API key in one minute, over all API processes."""
 
     __tablename__ = "rate_windows"
     __table_args__ = ({"prefixes": ["UNLOGGED"]},)

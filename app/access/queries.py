@@ -1,4 +1,4 @@
-"""Reading API keys, and what was done with them."""
+"""Reads API keys and the audit log."""
 
 import hmac
 from dataclasses import asdict, dataclass
@@ -25,7 +25,7 @@ class UnknownApiKey(NotFound):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyIdentity:
-    """What a request needs to know of the key that it was sent with."""
+    """The part of an API key that authentication needs."""
 
     id: str
     role: str
@@ -34,9 +34,9 @@ class KeyIdentity:
 
 
 def find_key(session: Session, token: str) -> KeyIdentity | None:
-    """The key with this text, revoked and expired ones too; None when nobody was given it.
+    """The key of a token, revoked and expired ones too; None when it does not exist.
 
-    Cost: one lookup by primary key, none for a mistyped key.
+    Cost: one lookup by primary key, none for a token with a wrong checksum.
     """
     if classify_key(token) is KeyFormat.BAD_CHECKSUM:
         return None
@@ -63,7 +63,7 @@ def get_key(session: Session, key_id: str) -> ApiKeyView:
 
 
 def list_keys(session: Session, query: PageQuery) -> Page[ApiKeyView]:
-    """The keys that were given out, newest first, revoked ones too."""
+    """All API keys, newest first, revoked ones too."""
     rows, next_cursor = select_page(
         session, select(ApiKey), keys=[ApiKey.created_at, ApiKey.id], query=query
     )
@@ -73,7 +73,7 @@ def list_keys(session: Session, query: PageQuery) -> Page[ApiKeyView]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
-    """Which lines of the audit log are wanted; None asks for no particular value."""
+    """Filters of the audit log by exact value; None does not filter."""
 
     actor_id: str | None = None
     action: str | None = None
@@ -91,7 +91,7 @@ def list_audit_entries(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> Page[AuditEntryView]:
-    """The changes, newest first; `since` inclusive, `until` exclusive."""
+    """Audit entries, newest first; `since` is inclusive, `until` exclusive."""
     values = {name: value for name, value in asdict(filters).items() if value is not None}
     statement = select(AuditEntry).filter_by(**values)
     if since is not None:

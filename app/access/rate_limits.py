@@ -1,4 +1,4 @@
-"""How often an API key may ask, and how often an address may be wrong about one."""
+"""Rate limits: requests per API key, and invalid API keys per client address."""
 
 import threading
 import time
@@ -31,7 +31,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimitStatus:
-    """What an API key may still ask for: `remaining` requests within the next `resets_s`."""
+    """Rate limit of an API key: `remaining` requests within the next `resets_s` seconds."""
 
     limit: int
     remaining: int
@@ -41,8 +41,8 @@ class RateLimitStatus:
 
 @dataclass(slots=True, kw_only=True)
 class _MinuteCount:
-    """`own` requests of this process, of which `shared` stand in the database; `others` asked the
-    other processes.
+    """Requests of one key in one minute: `own` of this process, `synced` of them to the database,
+    `elsewhere` those of the other processes.
     """
 
     number: int
@@ -53,11 +53,11 @@ class _MinuteCount:
 
 
 class RequestLimiter:
-    """So many requests a minute for each API key, over all processes.
+    """Limits the requests per minute of each API key, over all processes.
 
-    Each process counts by itself and tells the others once a second, so that together they let
-    through at most what they are asked for within that second more.
-    Cost: a look into a dictionary; one short write a second for a key in use.
+    Each process counts in memory and synchronizes once a second. Together they exceed the limit by
+    at most the requests of that second.
+    Cost: a dictionary lookup; one short write per second for a key in use.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class RequestLimiter:
         self._minutes: dict[str, _MinuteCount] = {}
 
     def count_request(self, key_id: str) -> RateLimitStatus:
-        """Count one request; one that exceeds the limit counts for nothing."""
+        """Count one request. A refused request is not counted, so that retries do not prolong it."""
         now = self._now()
         with self._lock:
             minute = self._minute(key_id, now)
@@ -85,9 +85,7 @@ class RequestLimiter:
         )
 
     def is_sync_due(self, key_id: str) -> bool:
-        """Whether the others have not heard of this key's requests for a second; says so to the
-        first who asks, who is to tell them.
-        """
+        """Whether a synchronization is due; True for one caller per second, who must call `sync`."""
         now = self._now()
         with self._lock:
             minute = self._minutes.get(key_id)
@@ -97,7 +95,10 @@ class RequestLimiter:
             return True
 
     def sync(self, key_id: str) -> None:
-        """Tell the others and hear from them; without a database each counts for itself."""
+        """Add the own requests to the database and read the total of all processes.
+
+        Without a database each process counts alone.
+        """
         minute = self._minutes.get(key_id)
         if minute is None:
             return
@@ -107,12 +108,12 @@ class RequestLimiter:
             with self._db.begin() as session:
                 total = _add_requests(session, key_id, minute.number, unsynced)
         except (Unavailable, DBAPIError) as error:
-            log.info("requests of an API key not shared", cause=type(error).__name__)
+            log.info("requests of an API key not synchronized", cause=type(error).__name__)
             with self._lock:
                 minute.synced -= unsynced
             return
         with self._lock:
-            # Never less: what a thread beside this one has just told is not in its total yet.
+            # Never decrease: another thread may have synchronized after this total was read.
             minute.elsewhere = max(total - minute.synced, minute.elsewhere)
 
     def _minute(self, key_id: str, now: float) -> _MinuteCount:
@@ -126,7 +127,7 @@ class RequestLimiter:
 
 
 class FailureLimiter:
-    """So many wrong keys a minute from one address; a bucket for each that fills up again."""
+    """Limits the invalid keys per minute from one client network, by a leaky bucket for each."""
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -134,13 +135,13 @@ class FailureLimiter:
         self._full_at: OrderedDict[str, float] = OrderedDict()
 
     def retry_after_s(self, address: str | None) -> int:
-        """Whole seconds until an address may be wrong again; 0 when it may be now."""
+        """Whole seconds until the next invalid key is accepted for checking; 0 when it is now."""
         full_at = self._full_at.get(client_network(address), 0.0)
         burst_s = (FAILURE_BURST - 1) * MINUTE_S / FAILURES_PER_MINUTE
         return ceil_seconds(full_at - self._now() - burst_s)
 
     def record_failure(self, address: str | None) -> None:
-        """An address was wrong."""
+        """Count an invalid key of a client address."""
         network, now = client_network(address), self._now()
         with self._lock:
             full_at = max(self._full_at.pop(network, now), now)
@@ -150,7 +151,7 @@ class FailureLimiter:
 
 
 def delete_old_windows(session: Session, now: float) -> None:
-    """Forget what was asked in minutes that are over."""
+    """Delete the request counts of past minutes."""
     oldest = int(now // MINUTE_S) - RETENTION_MINUTES
     session.execute(delete(RateWindow).where(RateWindow.minute < oldest))
 

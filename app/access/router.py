@@ -1,4 +1,4 @@
-"""API keys over HTTP: give out, list, revoke; and what was changed with them."""
+"""HTTP API of API keys and of the audit log."""
 
 from datetime import datetime
 from typing import Annotated
@@ -27,7 +27,7 @@ audit_router = APIRouter(
 
 @router.post("", status_code=201, response_model=ApiKeyCreated)
 def create_api_key(body: ApiKeyCreate, once: Idempotent, res: Res) -> Response:
-    """Give out a key; the answer is the only place where its text is shown."""
+    """Create an API key. Only this response contains its text."""
 
     def create(session: Session) -> ApiKeyCreated:
         key = service.create_key(
@@ -41,20 +41,21 @@ def create_api_key(body: ApiKeyCreate, once: Idempotent, res: Res) -> Response:
 
 @router.get("")
 def list_api_keys(paging: PageParams, res: Res) -> Page[ApiKeyView]:
-    """The keys that were given out, newest first, revoked ones too."""
+    """List all API keys, newest first, revoked ones too."""
     with res.db.read() as session:
         return queries.list_keys(session, paging)
 
 
 @router.get("/{keyId}")
 def get_api_key(key_id: KeyId, res: Res) -> ApiKeyView:
+    """Show one API key, without its text."""
     with res.db.read() as session:
         return queries.get_key(session, key_id)
 
 
 @router.delete("/{keyId}", status_code=204)
 def revoke_api_key(key_id: KeyId, res: Res) -> None:
-    """End a key for good; it stays in the list, and stops working within a second."""
+    """Revoke an API key. It stays in the list and stops working within a second."""
     with res.db.begin() as session:
         service.revoke_key(session, key_id, now=res.clock())
 
@@ -63,16 +64,22 @@ def revoke_api_key(key_id: KeyId, res: Res) -> None:
 def list_audit(
     paging: PageParams,
     res: Res,
-    actor_id: Annotated[str | None, Query(alias="actorId", description="An API key's id.")] = None,
-    action: Annotated[str | None, Query(description="As in `create_agent`.")] = None,
+    actor_id: Annotated[
+        str | None, Query(alias="actorId", description="Filter by API key ID.")
+    ] = None,
+    action: Annotated[
+        str | None, Query(description="Filter by action, for example `create_agent`.")
+    ] = None,
     resource_type: Annotated[str | None, Query(alias="resourceType")] = None,
     resource_id: Annotated[str | None, Query(alias="resourceId")] = None,
     outcome: Annotated[str | None, Query(pattern="^(done|refused)$")] = None,
     request_id: Annotated[str | None, Query(alias="requestId")] = None,
-    since: Annotated[datetime | None, Query(alias="from", description="At or after.")] = None,
-    until: Annotated[datetime | None, Query(alias="to", description="Before.")] = None,
+    since: Annotated[
+        datetime | None, Query(alias="from", description="At or after this time.")
+    ] = None,
+    until: Annotated[datetime | None, Query(alias="to", description="Before this time.")] = None,
 ) -> Page[AuditEntryView]:
-    """Who changed what, newest first: the names of the fields, never their values."""
+    """List the audit log, newest first: names of changed fields, never their values."""
     filters = AuditFilter(
         actor_id=actor_id,
         action=action,

@@ -1,4 +1,4 @@
-"""Decisions about keys and roles: what a token says, who may do what."""
+"""Rules of API keys and roles: token format, role hierarchy, the first admin key."""
 
 import base64
 import hashlib
@@ -24,14 +24,16 @@ _TOKEN = re.compile(r"mosaico_(read|run|admin)_([a-z2-7]{16})_([a-z2-7]{52})_([0
 
 
 class ApiToken(NamedTuple):
-    """The text of an API key and the id that stands in it."""
+    """The text of an API key and the id that it contains."""
 
     key_id: str
     text: str
 
 
 class KeyFormat(StrEnum):
-    """What the text of a key says about itself, before anybody looks it up."""
+    """Format of a token, known without a lookup: a key of this service, one with a typing error, or
+    another text (such as MOSAICO_ADMIN_KEY).
+    """
 
     VALID = "ours"
     BAD_CHECKSUM = "mistyped"
@@ -39,18 +41,19 @@ class KeyFormat(StrEnum):
 
 
 def role_allows(role: str, required: RoleName) -> bool:
-    """Whether a role may do what another one may: read < run < admin."""
+    """Whether a role includes the required one: read < run < admin."""
     return role in ROLES and ROLES.index(role) >= ROLES.index(required)
 
 
 def generate_token(role: RoleName) -> ApiToken:
-    """A new key: prefix, role, id, 256 random bits, and a checksum against typing errors."""
+    """Generate a key: prefix, role, id, 256 random bits, and a checksum against typing errors."""
     key_id = _base32(secrets.token_bytes(ID_BYTES))
     body = f"mosaico_{role}_{key_id}_{_base32(secrets.token_bytes(SECRET_BYTES))}"
     return ApiToken(key_id, f"{body}_{_checksum(body)}")
 
 
 def classify_key(text: str) -> KeyFormat:
+    """The format of a token."""
     match = _TOKEN.fullmatch(text)
     if match is None:
         return KeyFormat.UNKNOWN
@@ -59,7 +62,7 @@ def classify_key(text: str) -> KeyFormat:
 
 
 def parse_token(text: str) -> ApiToken | None:
-    """The id in a key that we made; None for any other text."""
+    """The id in a well-formed key; None for any other text."""
     match = _TOKEN.fullmatch(text)
     if match is None or classify_key(text) is not KeyFormat.VALID:
         return None
@@ -67,32 +70,31 @@ def parse_token(text: str) -> ApiToken | None:
 
 
 def hash_token(text: str) -> bytes:
-    """What is stored of a key. A plain hash is enough: the key holds 256 random bits."""
+    """The stored digest of a key. An unsalted hash is enough for 256 random bits."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def configured_key_error(text: str) -> str | None:
-    """Why a text cannot serve as the admin key; None when it can."""
+    """Why a text cannot be the admin key; None when it can."""
     if not MIN_CONFIGURED_CHARS <= len(text) <= MAX_CONFIGURED_CHARS:
         return (
             f"it has {len(text)} characters; {MIN_CONFIGURED_CHARS} to"
             f" {MAX_CONFIGURED_CHARS} are needed"
         )
     if not (text.isascii() and text.isprintable()):
-        return "it has characters that a header cannot carry; use printable ASCII only"
+        return "it contains characters that an HTTP header cannot carry; use printable ASCII only"
     if classify_key(text) is KeyFormat.BAD_CHECKSUM:
-        return (
-            "it looks like a key made by MOSAICO, but its checksum is wrong; copy it again, whole"
-        )
+        return "it looks like a key of MOSAICO, but its checksum is wrong; copy the whole key again"
     return None
 
 
 def is_usable(*, expires_at: datetime | None, revoked_at: datetime | None, now: datetime) -> bool:
+    """Whether a key is neither revoked nor expired."""
     return revoked_at is None and (expires_at is None or now < expires_at)
 
 
 def client_network(address: str | None) -> str:
-    """Whom an address stands for: itself, or in IPv6 the /64 that one customer has to himself."""
+    """The network of a client: its IPv4 address, or the IPv6 /64 that one customer usually has."""
     try:
         parsed = ipaddress.ip_address(address or "")
     except ValueError:
@@ -103,12 +105,12 @@ def client_network(address: str | None) -> str:
 
 
 def ceil_seconds(seconds: float) -> int:
-    """As `Retry-After` says it: rounded up, never below zero."""
+    """Seconds for `Retry-After`: rounded up, never negative."""
     return max(math.ceil(seconds), 0)
 
 
 class KeyFileState(StrEnum):
-    """What the database knows of the key in the admin key file."""
+    """State of the key in the admin key file, according to the database."""
 
     NO_FILE = "no file"
     UNKNOWN = "unknown"
@@ -117,6 +119,8 @@ class KeyFileState(StrEnum):
 
 
 class FirstKeyAction(StrEnum):
+    """What a start does about the first admin key."""
+
     KEEP = "keep"
     REGISTER = "register"
     CREATE = "make"
@@ -125,7 +129,9 @@ class FirstKeyAction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstKeyState:
-    """`lost`: the database has an active first key whose file is gone or holds another key."""
+    """State at a start. `file_lost`: the database has an active first key, but the file is missing or
+    contains another key.
+    """
 
     key_file: KeyFileState
     file_lost: bool
@@ -133,10 +139,9 @@ class FirstKeyState:
 
 
 def decide_first_key_action(state: FirstKeyState) -> FirstKeyAction:
-    """How a start makes sure that somebody holds an admin key.
+    """What a start does so that an admin key exists.
 
-    A key that was revoked on purpose stays revoked; a new one is made only when no other admin
-    key is left.
+    A revoked key stays revoked; a new one is created only when no other admin key is left.
     """
     if state.key_file is KeyFileState.ACTIVE:
         return FirstKeyAction.KEEP

@@ -1,4 +1,4 @@
-"""API keys and the audit log on the wire."""
+"""Requests and responses of API keys and the audit log."""
 
 from datetime import datetime
 
@@ -7,7 +7,7 @@ from app.core.schemas import Instant, ShortText, WireModel
 
 
 class ApiKeyCreate(WireModel):
-    """What a new key is for, and what it may do."""
+    """Name, role and expiry of a new API key."""
 
     name: ShortText
     role: RoleName = "read"
@@ -15,7 +15,7 @@ class ApiKeyCreate(WireModel):
 
 
 class ApiKeyView(WireModel):
-    """A key as everybody may see it: never its text."""
+    """An API key without its text."""
 
     id: str
     name: str
@@ -27,13 +27,13 @@ class ApiKeyView(WireModel):
 
 
 class ApiKeyCreated(ApiKeyView):
-    """A new key with its text, which is shown this once."""
+    """A new API key with its text, which is shown only once."""
 
     token: str
 
 
 class AuditEntryView(WireModel):
-    """One change: who did what, to what, with which fields; never their values."""
+    """One audit entry: actor, action, resource, and names of fields without their values."""
 
     seq: int
     at: datetime

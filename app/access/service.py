@@ -1,4 +1,4 @@
-"""Giving out and revoking API keys."""
+"""Creates and revokes API keys; ensures that a first admin key exists."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -33,7 +33,7 @@ ADMIN_KEY_FILE = "admin.key"
 FIRST_KEY_NAME = "first admin key"
 USE_INTERVAL = timedelta(minutes=1)
 
-# Any number: what matters is that every process takes the same one.
+# Any constant that is the same in all processes and used for nothing else.
 FIRST_KEY_LOCK = 0x6D6F73616963_6B
 
 
@@ -45,14 +45,14 @@ class BadAdminKey(AppError):
 
 
 class LastAdminKey(Conflict):
-    """This is the last admin key; give out another one first, then revoke this one with it."""
+    """This is the last admin key; create another admin key first, then revoke this one with it."""
 
     code = "last-admin-key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedKey:
-    """A new key. `token` is the only copy of its text."""
+    """A new API key. `token` is the only copy of its text."""
 
     id: str
     token: Secret
@@ -60,7 +60,7 @@ class CreatedKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstKey:
-    """Where the first admin key lies; `path` is None when the operator brought one along."""
+    """The file of the first admin key; `path` is None when the operator configured a key."""
 
     path: Path | None
     created: bool
@@ -74,11 +74,11 @@ def create_key(
     now: datetime,
     expires_at: datetime | None = None,
 ) -> CreatedKey:
-    """Give out a key; its text is in the answer and nowhere else. Raises `Invalid`."""
+    """Create a key; only the return value contains its text. Raises `Invalid`."""
     if expires_at is not None and expires_at <= now:
         raise Invalid(
-            "the key would have expired already",
-            errors=[ErrorItem(pointer="/expiresAt", detail="lies in the past; send a later time")],
+            "the key would be expired already",
+            errors=[ErrorItem(pointer="/expiresAt", detail="is in the past; send a later time")],
         )
     token = generate_token(role)
     _insert_key(session, token, name=name, role=role, now=now, expires_at=expires_at)
@@ -86,10 +86,10 @@ def create_key(
 
 
 def revoke_key(session: Session, key_id: str, *, now: datetime) -> None:
-    """End a key for good; revoking it twice changes nothing.
+    """Revoke a key; revoking it twice changes nothing.
 
     Raises: `UnknownApiKey`, `LastAdminKey`.
-    Locks:  every usable admin key, so that two requests do not revoke the last two.
+    Locks:  every usable admin key, so that two concurrent requests cannot revoke the last two.
     """
     row = get_key_row(session, key_id)
     if row.revoked_at is not None:
@@ -101,7 +101,7 @@ def revoke_key(session: Session, key_id: str, *, now: datetime) -> None:
 
 
 def record_use(session: Session, key_id: str, *, now: datetime) -> None:
-    """Remember that a key was used, at most once a minute whatever the number of processes."""
+    """Record the use of a key, at most once a minute over all processes."""
     session.execute(
         update(ApiKey)
         .where(
@@ -115,15 +115,15 @@ def record_use(session: Session, key_id: str, *, now: datetime) -> None:
 def ensure_first_admin_key(
     db: Database, data_dir: Path, configured: Secret | None, *, clock: Clock = utc_now
 ) -> FirstKey:
-    """Make sure that somebody can administer the service.
+    """Ensure that an admin key exists.
 
-    The operator's key (MOSAICO_ADMIN_KEY) is registered, and replaces what the variable held
-    before. Without one a key is made once and left in `admin.key` in the data folder, mode 0600.
+    The configured key (MOSAICO_ADMIN_KEY) is registered and replaces its former value. Without
+    one, a key is created once and written to `admin.key` in the data directory, mode 0600.
     Raises: `BadAdminKey`, `UnsafeSecretFile`.
-    Locks: one process at a time, so that several starting at once make one key.
+    Locks:  one process at a time, so that processes that start together create one key.
     """
     with db.begin() as session:
-        # A start may wait for other starts longer than a request may wait for a lock.
+        # Starts wait for each other longer than the lock timeout of requests allows.
         session.execute(text("SET LOCAL lock_timeout = 0"))
         session.execute(select(func.pg_advisory_xact_lock(FIRST_KEY_LOCK)))
         if configured is not None and configured.reveal().strip():
@@ -165,10 +165,10 @@ def _lock_usable_admins(session: Session, *, now: datetime) -> set[str]:
 
 
 def _register_configured_key(session: Session, key: str, *, now: datetime) -> None:
-    fault = configured_key_error(key)
-    if fault is not None:
-        raise BadAdminKey(f"MOSAICO_ADMIN_KEY cannot be the admin key: {fault}")
-    # An unchanged variable leaves the row alone: a key that was revoked stays revoked.
+    error = configured_key_error(key)
+    if error is not None:
+        raise BadAdminKey(f"MOSAICO_ADMIN_KEY cannot be the admin key: {error}")
+    # An unchanged variable leaves the row unchanged, so that a revoked key stays revoked.
     row = insert(ApiKey).values(
         id=CONFIGURED_KEY_ID,
         name="MOSAICO_ADMIN_KEY",
@@ -200,7 +200,8 @@ def _ensure_key_in_file(session: Session, path: Path, *, now: datetime) -> First
         return FirstKey(path=None, created=False)
     if step is FirstKeyAction.CREATE or token is None:
         token = generate_token("admin")
-        # Before the commit: a key in the file that the database lacks is registered next time.
+        # The file is written before the commit: if the commit fails, the next start registers the key
+        # in the file. In the other order a crash would lose the text of a registered key.
         replace_secret_file(path, token.text)
     _revoke_first_keys(session, now=now)
     _insert_key(session, token, name=FIRST_KEY_NAME, role="admin", now=now)
@@ -214,8 +215,8 @@ def _read_key_file(path: Path) -> ApiToken | None:
     token = parse_token(content)
     if token is None:
         raise BadAdminKey(
-            f"{path} does not hold a key made by MOSAICO; restore it, or delete it to have a new"
-            " key made (the old one is revoked then)"
+            f"{path} does not contain a key of MOSAICO; restore it, or delete it, and a new key is"
+            " created at the next start (which revokes the old one)"
         )
     return token
 
@@ -243,8 +244,8 @@ def _classify_key_file(token: ApiToken | None, row: ApiKey | None) -> KeyFileSta
         return KeyFileState.UNKNOWN
     if row.digest != hash_token(token.text):
         raise BadAdminKey(
-            "the admin key file holds the id of a known key with another secret; delete the file"
-            " to have a new key made"
+            "the admin key file contains the id of a known key with another secret; delete the"
+            " file, and a new key is created at the next start"
         )
     return KeyFileState.ACTIVE if row.revoked_at is None else KeyFileState.REVOKED
 
@@ -258,8 +259,5 @@ def _revoke_first_keys(session: Session, *, now: datetime) -> None:
 
 
 def delete_expired_responses(session: Session, now: datetime) -> int:
-    """Forget some of the answers to repeated requests that nobody may ask for any more.
-
-    See `delete_some`.
-    """
+    """Delete one batch of expired idempotent responses; see `delete_batch`."""
     return delete_batch(session, IdempotencyKey, IdempotencyKey.expires_at <= now)

@@ -1,4 +1,4 @@
-"""Deleting many rows in transactions that stay short."""
+"""Deletes many rows in short transactions."""
 
 from sqlalchemy import ColumnElement, delete, inspect, select, tuple_
 from sqlalchemy.orm import Session
@@ -14,8 +14,9 @@ def delete_batch(
     condition: ColumnElement[bool],
     batch_rows: int = BATCH_ROWS,
 ) -> int:
-    """Delete some of the rows that fulfil a condition; returns how many. Call again, in a new
-    transaction, until it is 0.
+    """Delete one batch of the rows that match a condition; returns how many.
+
+    Call it again in a new transaction until it returns 0.
     """
     key = inspect(table).primary_key
     some = select(*key).where(condition).limit(batch_rows)

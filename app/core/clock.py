@@ -1,4 +1,4 @@
-"""The time of day, as an argument: what decides takes a clock, so that tests can set it."""
+"""The current time as an argument: code that depends on it takes a clock, which tests can set."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -7,5 +7,5 @@ Clock = Callable[[], datetime]
 
 
 def utc_now() -> datetime:
-    """The present instant, aware, in UTC."""
+    """The current time in UTC, timezone-aware."""
     return datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""COPY, the fast way into Postgres, inside the caller's transaction."""
+"""Bulk inserts with COPY, inside the caller's transaction."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ def copy_rows(
 def copy_encoded_rows(
     session: Session, table: str, columns: Sequence[str], rows: Iterable[bytes]
 ) -> None:
-    """Append rows that are encoded already, each as binary COPY wants it."""
+    """Append rows that are already encoded in the binary COPY format."""
     with _open_copy(session, table, columns) as copy:
         copy.write(b"".join((SIGNATURE, *rows, TRAILER)))
 

@@ -1,9 +1,9 @@
-"""What belongs together: the id of the request that began something, wherever it goes on.
+"""Correlation ids: the request that caused a log line, a job or an outbound call.
 
-It stands in every line that is logged meanwhile, goes along with the jobs that are enqueued and
-the calls that are made, and comes back when a worker does the job.
+The ids are part of every log line, of the arguments of enqueued jobs and of the headers of
+outbound calls; a worker restores them when it runs the job.
 
-Source: W3C Trace Context, section 3.2 (`traceparent` is handed on as it came).
+Source: W3C Trace Context, section 3.2 (`traceparent` is forwarded unchanged).
 """
 
 import re
@@ -22,28 +22,29 @@ _TRACEPARENT = re.compile(
 
 
 def get_correlation() -> dict[str, str]:
-    """What goes along from here: `request_id`, and `traceparent` if the client sent one."""
+    """The current ids: `request_id`, and `traceparent` if the client sent one."""
     bound = structlog.contextvars.get_contextvars()
     return {name: bound[name] for name in HEADERS if name in bound}
 
 
 def current_request_id() -> str | None:
-    """The id of the request that this work belongs to."""
+    """The id of the current request."""
     return get_correlation().get(REQUEST_ID)
 
 
 def outbound_headers() -> dict[str, str]:
-    """What a call to another server says about where it comes from."""
+    """The correlation headers of a call to another server."""
     return {HEADERS[name]: value for name, value in get_correlation().items()}
 
 
 @contextmanager
 def bind_correlation(values: Mapping[str, str]) -> Iterator[None]:
-    """Go on with what another process or thread began."""
+    """Use the ids of another process or thread until the block ends."""
     correlation = {name: values[name] for name in HEADERS if name in values}
     with structlog.contextvars.bound_contextvars(**correlation):
         yield
 
 
 def is_traceparent(text: str) -> bool:
+    """Whether a text is a valid `traceparent` header."""
     return _TRACEPARENT.fullmatch(text) is not None

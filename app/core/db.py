@@ -1,4 +1,4 @@
-"""Postgres, through SQLAlchemy: where transactions open and end."""
+"""Postgres through SQLAlchemy: connection pool, transactions, errors."""
 
 import copy
 import time
@@ -51,7 +51,7 @@ IDLE_IN_TRANSACTION_TIMEOUT_MS = 15_000
 POOL_TIMEOUT_S = 2.0
 PING_AFTER_IDLE_S = 1.0
 
-# COPY goes past SQLAlchemy, so its errors are the driver's own.
+# COPY and single-statement reads bypass SQLAlchemy and raise the errors of the driver.
 CONNECTION_ERRORS = (
     InterfaceError,
     OperationalError,
@@ -59,7 +59,8 @@ CONNECTION_ERRORS = (
     psycopg.OperationalError,
 )
 
-# Deadlock and serialization failure: nothing was written, the same request may succeed.
+# Serialization failure, deadlock, lock timeout, statement timeout: nothing was written, and the
+# same request may succeed later.
 TRANSIENT_STATES = frozenset({"40001", "40P01", "55P03", "57014"})
 
 _USED_AT = "used_at"
@@ -78,7 +79,7 @@ NAMING_CONVENTION = {
 
 
 class Base(DeclarativeBase):
-    """The tables of every domain. Instants are `timestamptz`, texts `text`, documents `jsonb`."""
+    """Base of all tables. Times are `timestamptz`, texts `text`, documents `jsonb`."""
 
     metadata = MetaData(naming_convention=NAMING_CONVENTION)
     type_annotation_map: ClassVar[dict[Any, Any]] = {
@@ -125,12 +126,12 @@ class BadDatabaseUrl(AppError):
 
 
 class Database:
-    """The pool of connections of one process.
+    """The connection pool of one process.
 
-    `begin` commits at the end of its block, `read` and `glance` never write. Nothing inside any of
-    them may wait on the network or compute for long. All raise `DatabaseUnavailable` when the
-    server is gone, too busy, or chose this transaction as the victim of a deadlock: nothing was
-    written then.
+    `begin` commits at the end of its block; `read` and `read_statement` never write. Inside of
+    them nothing may wait for the network or compute for long. All raise `DatabaseUnavailable` when
+    the server is unreachable or too busy, or aborted the transaction because of a deadlock; then
+    nothing was written.
     """
 
     def __init__(self, url: str, *, pool_size: int = 10, name: str = "mosaico") -> None:
@@ -140,14 +141,14 @@ class Database:
         self._commit_hook: Callable[[Session], None] | None = None
 
     def with_commit_hook(self, hook: Callable[[Session], None]) -> "Database":
-        """The same database; `witness` writes the last words of each transaction of `begin`."""
+        """The same database; `hook` runs before the commit of each transaction of `begin`."""
         hooked = copy.copy(self)
-        hooked._commit_hook = hook  # noqa: SLF001 - of its own kind
+        hooked._commit_hook = hook  # noqa: SLF001 - an instance of this class
         return hooked
 
     @contextmanager
     def begin(self) -> Iterator[Session]:
-        """One transaction: committed when the block ends, rolled back when it raises."""
+        """One transaction, committed when the block ends and rolled back when it raises."""
         with database_errors(), self._sessions.begin() as session:
             yield session
             if self._commit_hook is not None:
@@ -155,7 +156,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """One read-only transaction with a single view of the data."""
+        """One read-only transaction with one snapshot of the data."""
         with database_errors(), self._sessions() as session:
             session.connection(
                 execution_options={
@@ -167,30 +168,30 @@ class Database:
 
     @contextmanager
     def read_statement(self) -> Iterator[Session]:
-        """A read of one statement, which sees the data as it begins: what one row or one page needs.
+        """A session for a single read statement, without a transaction.
 
-        Cost: one trip to the server, where `read` takes three to hold several statements together.
+        Cost: one round trip to the server; `read` takes three (BEGIN, statement, COMMIT).
         """
         with database_errors(), self._sessions() as session:
             session.connection(execution_options={"isolation_level": "AUTOCOMMIT"})
             yield session
 
     def fetch_row(self, sql: str, parameters: Mapping[str, object]) -> Row | None:
-        """The one row that a statement of `sql_of` finds, by column; for what is asked most often.
+        """The row of a `compile_sql` statement, by column; for the most frequent queries.
 
-        Cost: a third of the same through a session.
+        Cost: a third of the same query through a session.
         """
         with self._autocommit_connection() as driver:
             return _execute(driver, sql, parameters).fetchone()
 
     def fetch_rows(self, sql: str, parameters: Mapping[str, object]) -> list[Row]:
-        """Every row that a statement of `sql_of` finds, as `find_row`."""
+        """All rows of a `compile_sql` statement; see `fetch_row`."""
         with self._autocommit_connection() as driver:
             return _execute(driver, sql, parameters).fetchall()
 
     @contextmanager
     def _autocommit_connection(self) -> Iterator[Driver]:
-        """A connection past SQLAlchemy, for one statement outside of any transaction."""
+        """A driver connection without SQLAlchemy, for one statement outside of a transaction."""
         with database_errors(), closing(self.engine.raw_connection()) as pooled:
             driver = cast("Driver", pooled.driver_connection)
             driver.autocommit = True
@@ -214,12 +215,12 @@ class Database:
 def insert_row(
     session: Session, entity: type[DeclarativeBase], values: Mapping[str, object]
 ) -> Row:
-    """Insert one row in the transaction of a session, past the session, for what is written most
-    often; returns every column as it stands in the table.
+    """Insert one row in the transaction of a session, without the ORM; for the most frequent writes.
 
-    Reads:  `values` by column; a column that is left out gets its default. None is a document.
-    Errors are the driver's own, and what the session holds is not flushed before.
-    Cost:   a quarter of the same through the session.
+    Returns every column of the stored row.
+    Reads:  `values` by column; a missing column gets its default. JSON documents are not supported.
+    Raises: the errors of the driver. The session is not flushed first.
+    Cost:   a quarter of the same insert through the session.
     """
     row = _insert(session, entity, values, returning=True).fetchone()
     assert row is not None
@@ -229,7 +230,7 @@ def insert_row(
 def append_row(
     session: Session, entity: type[DeclarativeBase], values: Mapping[str, object]
 ) -> None:
-    """`insert_row` for a table that nobody looks back at: no column comes back."""
+    """`insert_row` without returning the stored row."""
     _insert(session, entity, values, returning=False)
 
 
@@ -246,7 +247,7 @@ def _insert(
 
 
 class _InsertStatement(NamedTuple):
-    """A statement that inserts one row, and its parameters that are always the same."""
+    """A compiled INSERT of one row, and its constant parameters."""
 
     sql: str
     defaults: dict[str, object]
@@ -254,7 +255,7 @@ class _InsertStatement(NamedTuple):
 
 @cache
 def _build_insert(table: Table, columns: tuple[str, ...], *, returning: bool) -> _InsertStatement:
-    """Built once: that takes longer than to write the row."""
+    """Cached: compiling the statement takes longer than writing the row."""
     defaults: dict[str, object] = {
         column.key: column.default.arg
         for column in table.columns
@@ -267,8 +268,9 @@ def _build_insert(table: Table, columns: tuple[str, ...], *, returning: bool) ->
 
 
 def compile_sql(statement: Select[Any] | Insert, *, columns: Sequence[str] | None = None) -> str:
-    """The text of a statement as the driver takes it; its parameters are named `bindparam`s, of an
-    insert the `columns` that it writes.
+    """Compile a statement to SQL text for the driver.
+
+    The parameters are the named `bindparam`s of a query, or the `columns` of an insert.
     """
     dialect = PGDialect_psycopg()  # type: ignore[no-untyped-call]
     return str(statement.compile(dialect=dialect, column_keys=columns))
@@ -279,7 +281,7 @@ def _execute(driver: Driver, sql: str, parameters: Mapping[str, object]) -> psyc
 
 
 def sqlalchemy_url(url: str) -> str:
-    """The same address with the psycopg 3 driver named; accepts libpq's `postgres://` too.
+    """The URL with the psycopg 3 driver; also accepts libpq's `postgres://`.
 
     Raises: `BadDatabaseUrl`.
     """
@@ -287,7 +289,7 @@ def sqlalchemy_url(url: str) -> str:
 
 
 def libpq_url(url: str) -> str:
-    """The same address as libpq and psycopg read it. Raises `BadDatabaseUrl`."""
+    """The URL in the form of libpq and psycopg. Raises `BadDatabaseUrl`."""
     return _with_driver(url, "postgresql")
 
 
@@ -323,9 +325,11 @@ def _create_engine(url: str, *, pool_size: int, name: str) -> Engine:
 
 
 def _ping_before_use(engine: Engine) -> None:
-    """Replace connections that died in the pool, as `pool_pre_ping` does, but trust those that
-    answered within the last second: under load a trip to the server for each use is saved, and
-    whoever meets a server that died in that second is told to come back in two.
+    """Replace dead connections of the pool, as `pool_pre_ping` does, except those used within the
+    last second.
+
+    Under load that saves a round trip per use. A request that gets a connection that died within
+    that second is answered with 503 and Retry-After.
     """
 
     @event.listens_for(engine, "checkin")
@@ -345,7 +349,7 @@ def _ping_before_use(engine: Engine) -> None:
 
 @contextmanager
 def database_errors() -> Iterator[None]:
-    """Turn what the driver raises when the server is away into `DatabaseUnavailable`."""
+    """Translate driver errors of an unavailable server into `DatabaseUnavailable`."""
     try:
         yield
     except (*CONNECTION_ERRORS, PoolTimeout) as error:

@@ -1,16 +1,16 @@
-"""The errors that users can cause or meet, and what each means at the edges.
+"""Errors of the product, with their HTTP status and exit code.
 
-An error says what is wrong and what to do about it; the edge decides how to show it: a problem
-document over HTTP, one line and an exit code on a terminal.
+An error says what is wrong and what to do; the edge decides how to show it: a problem document over
+HTTP, one line and an exit code on a terminal.
 
     AppError
-    ├── Invalid          422   exit 65   the request cannot be understood or is not allowed
-    ├── NotFound         404   exit 66   it names something that does not exist
-    ├── Conflict         409   exit 73   it does not fit the present state
-    ├── Unauthorized     401   exit 77   nobody known is asking
-    ├── Forbidden        403   exit 77   somebody known may not do this
-    ├── TooLarge         413   exit 65   it is larger than the service accepts
-    └── Unavailable      503   exit 75   try again later; the only kind that is retried
+    ├── Invalid          422   exit 65   the request is malformed or not allowed
+    ├── NotFound         404   exit 66   a named resource does not exist
+    ├── Conflict         409   exit 73   the request conflicts with the current state
+    ├── Unauthorized     401   exit 77   no valid credentials
+    ├── Forbidden        403   exit 77   the role does not allow the operation
+    ├── TooLarge         413   exit 65   the request exceeds a size limit
+    └── Unavailable      503   exit 75   temporary; the only kind that is retried
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorItem:
-    """One of several things wrong with a request.
+    """One error in a request.
 
     `pointer` is a JSON pointer into the body (`/kpis/0/formula`) or the name of a parameter;
     `span` gives start and end offsets inside the text that the pointer names.
@@ -32,7 +32,7 @@ class ErrorItem:
 
 
 class AppError(Exception):
-    """The request could not be carried out."""
+    """The request failed."""
 
     code: ClassVar[str] = "error"
     status: ClassVar[int] = 500
@@ -67,7 +67,7 @@ class Invalid(AppError):
 
 
 class NotFound(AppError):
-    """Nothing with this name exists; list the collection to see what does."""
+    """The resource does not exist; list the collection to see which do."""
 
     code = "not-found"
     status = 404
@@ -75,7 +75,7 @@ class NotFound(AppError):
 
 
 class Conflict(AppError):
-    """The request does not fit the present state; read the resource again and decide anew."""
+    """The request conflicts with the current state; read the resource again, then repeat."""
 
     code = "conflict"
     status = 409
@@ -91,7 +91,7 @@ class Unauthorized(AppError):
 
 
 class Forbidden(AppError):
-    """This API key may not do that; use a key with the role that the message names."""
+    """The role of this API key does not allow that; use a key with the role in the message."""
 
     code = "forbidden"
     status = 403
@@ -99,7 +99,7 @@ class Forbidden(AppError):
 
 
 class TooLarge(AppError):
-    """The request body is larger than the service accepts; send less at once."""
+    """The request body exceeds the size limit; send less at once."""
 
     code = "too-large"
     status = 413
@@ -107,7 +107,7 @@ class TooLarge(AppError):
 
 
 class Unavailable(AppError):
-    """The service cannot answer at the moment; try again in a few seconds."""
+    """The service is temporarily unavailable; try again in a few seconds."""
 
     code = "unavailable"
     status = 503

@@ -1,4 +1,4 @@
-"""Identifiers: a client may choose one, else they are time-ordered UUIDs."""
+"""Identifiers: chosen by the client, or time-ordered UUIDs."""
 
 import re
 
@@ -15,4 +15,5 @@ def new_id() -> str:
 
 
 def is_identifier(text: str) -> bool:
+    """Whether a text may be used as an identifier."""
     return _IDENTIFIER.fullmatch(text) is not None

@@ -1,4 +1,4 @@
-"""Lists in pages that stay stable while rows come and go: keyset, never offset.
+"""Keyset pagination: pages stay stable while rows are inserted and deleted.
 
 Source: Markus Winand, "We need tool support for keyset pagination"; Postgres row comparison.
 """
@@ -34,21 +34,21 @@ CursorValue: TypeAlias = str | int | datetime
 
 
 class BadCursor(Invalid):
-    """The cursor is not one that this list gave; start again without a cursor."""
+    """The cursor does not belong to this list; start again without a cursor."""
 
     code = "bad-cursor"
 
 
 @dataclass(frozen=True, slots=True)
 class PageQuery:
-    """Which page a client asks for: `?limit=50&cursor=…`."""
+    """The requested page: `?limit=50&cursor=…`."""
 
     limit: int = DEFAULT_LIMIT
     cursor: str | None = None
 
 
 class PageRows(NamedTuple, Generic[T]):
-    """The rows of one page and the cursor of the next; None on the last page."""
+    """The rows of one page and the cursor of the next page; None on the last page."""
 
     rows: list[T]
     next_cursor: str | None
@@ -64,7 +64,7 @@ def select_page(
 ) -> PageRows[T]:
     """One page of a `select(Entity)`, ordered by `keys`.
 
-    Reads:  keys that are never null and together unique; an index on them makes it fast.
+    Reads:  keys that are never null and together unique; they should be indexed.
     Raises: `BadCursor` when the cursor does not fit the keys.
     """
     rows = session.scalars(_order_and_limit(statement, keys, query, descending=descending))
@@ -74,9 +74,10 @@ def select_page(
 def build_page_sql(
     statement: Select[Any], *, keys: Sequence[KeyedColumnElement[Any]], after_cursor: bool
 ) -> str:
-    """The text of one page of a `select` of columns, `keys` among them, for `find_page`.
+    """The SQL of one page of a `select` of columns that include `keys`, for `query_page`.
 
-    `beyond` when the page begins after a cursor. Build it once: that takes longer than the page.
+    `after_cursor` is set for pages after the first. Cache the text: compiling it takes longer than
+    the query.
     """
     if after_cursor:
         marks = (bindparam(f"{_BEYOND}{key.key}", type_=key.type) for key in keys)
@@ -93,11 +94,11 @@ def query_page(
     keys: Sequence[KeyedColumnElement[Any]],
     query: PageQuery,
 ) -> PageRows[dict[str, Any]]:
-    """One page of a list straight from the driver, for those that are asked most often.
+    """One page of a list without the ORM; for the most frequent lists.
 
-    Reads:  `sql` of `page_sql` with the same keys, beyond a cursor if the query has one.
+    Reads:  `sql` of `build_page_sql` with the same keys, after a cursor if the query has one.
     Raises: `BadCursor` when the cursor does not fit the keys.
-    Cost:   half of the same through a session.
+    Cost:   half of the same query through a session.
     """
     marks = _cursor_values(keys, query.cursor) if query.cursor is not None else []
     beyond = {f"{_BEYOND}{key.key}": mark for key, mark in zip(keys, marks, strict=False)}
@@ -106,13 +107,13 @@ def query_page(
 
 
 def encode_cursor(values: Sequence[CursorValue]) -> str:
-    """An opaque text for the place after a row with these key values."""
+    """Encode the key values of a row as an opaque cursor, which points after that row."""
     document = json.dumps([_encode_value(value) for value in values], separators=(",", ":"))
     return base64.urlsafe_b64encode(document.encode()).rstrip(b"=").decode()
 
 
 def decode_cursor(text: str) -> list[CursorValue]:
-    """The key values of a cursor; raises `BadCursor` on anything that `encode_cursor` never made."""
+    """The key values of a cursor; raises `BadCursor` for any other text."""
     try:
         padded = text.encode("ascii") + b"=" * (-len(text) % 4)
         document = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
@@ -174,5 +175,5 @@ def _cursor_values(keys: Sequence[Key], cursor: str) -> list[CursorValue]:
 
 def _bad_cursor() -> BadCursor:
     return BadCursor(
-        errors=[ErrorItem(pointer="cursor", detail="is not a cursor of this list; leave it out")]
+        errors=[ErrorItem(pointer="cursor", detail="is not a cursor of this list; omit it")]
     )

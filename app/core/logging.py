@@ -1,7 +1,7 @@
-"""Logs that can be shown around: one line per event, the request id in each, no secret in any.
+"""Logging: one line per event with its request id, and secrets redacted.
 
-Everything passes here, also what libraries log through the standard module. Secrets are found by
-the name of a field and by their form in a text; what a name or form cannot tell must not be logged.
+Log lines of libraries that use the standard module are included. Secrets are recognized by the name
+of a field and by their form in a text; other secrets must not be logged.
 """
 
 import logging
@@ -19,7 +19,7 @@ MASK = "[redacted]"
 MAX_TEXT = 4_000
 MAX_DEPTH = 6
 
-# Their own ERROR and WARNING are told; what they say about each request is in ours.
+# Only their warnings and errors are logged: our own lines already describe each request.
 QUIET_LOGGERS = (
     "alembic",
     "apscheduler",
@@ -38,7 +38,7 @@ _SECRET_NAME = re.compile(
     r"|private[-_ ]?key|signature",
     re.IGNORECASE,
 )
-# Counts and names of secrets are none: input_tokens, secret_set, token_id.
+# Names that look like secrets but are counts, flags or ids: input_tokens, secret_set, token_id.
 _PUBLIC_NAME = re.compile(r"_?tokens$|[-_]set$|[-_]id$|^tokeni[sz]e", re.IGNORECASE)
 
 _SECRET_TEXTS: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -47,8 +47,8 @@ _SECRET_TEXTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b(?:sk|pk|rk)-[\w-]{8,}"), MASK),
     (re.compile(r"\bwhsec_[\w+/=-]{8,}"), MASK),
     (re.compile(r"\bv1\.[\w-]+\.[\w-]{20,}={0,2}"), MASK),
-    # Bounded repeats: a text of 4,000 letters must not take quadratic time.
-    # The last @ before the path ends the userinfo: passwords may hold one themselves.
+    # Repeats are bounded: an unbounded one would take quadratic time on 4,000 letters.
+    # The last @ before the path ends the userinfo, because a password may contain one.
     (re.compile(r"(\b[a-z][a-z0-9+.-]{1,20}://[^\s:/@]*):[^\s/]*@", re.IGNORECASE), rf"\1:{MASK}@"),
     (
         re.compile(
@@ -61,7 +61,7 @@ _SECRET_TEXTS: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def configure_logging(log_format: LogFormat) -> None:
-    """Route every log of this process to standard error: readable lines, or JSON for machines."""
+    """Send every log line of this process to standard error, as readable lines or as JSON."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
@@ -80,12 +80,12 @@ def configure_logging(log_format: LogFormat) -> None:
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """The last step before an event becomes text."""
+    """Redact the values of an event; the last processor before rendering."""
     return {key: _redact_value(value, key, MAX_DEPTH) for key, value in event.items()}
 
 
 def redact_text(text: str) -> str:
-    """The text with everything that looks like a secret masked, cut to a length for a log."""
+    """The text with secrets masked, truncated for a log line."""
     redacted = text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…"
     for pattern, replacement in _SECRET_TEXTS:
         redacted = pattern.sub(replacement, redacted)
@@ -93,7 +93,7 @@ def redact_text(text: str) -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a field of this name is never shown."""
+    """Whether the value of a field of this name is always masked."""
     return bool(_SECRET_NAME.search(name)) and not _PUBLIC_NAME.search(name)
 
 
@@ -106,7 +106,7 @@ def _redact_value(value: Any, name: str, depth: int) -> Any:
         return value
     if isinstance(value, Mapping | list | tuple | set | frozenset):
         return _redact_members(value, name, depth - 1)
-    # A traceback is longer than any other text, and its end is what matters.
+    # A traceback is redacted line by line, so that it is not truncated: its end matters most.
     return _redact_lines(str(value)) if name == "exception" else redact_text(str(value))
 
 
@@ -123,9 +123,9 @@ def _redact_lines(text: str) -> str:
 
 
 def _install_handler(log_format: LogFormat, shared: list[structlog.typing.Processor]) -> None:
-    """Send what the standard module is told to our handler, and only there.
+    """Make our handler the only one of the standard module.
 
-    `logging.config.dictConfig` would also close every handler of the process, whoever made it.
+    `logging.config.dictConfig` is not used, because it closes all other handlers of the process.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(
@@ -146,7 +146,7 @@ def _install_handler(log_format: LogFormat, shared: list[structlog.typing.Proces
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [], True
         logger.setLevel(logging.WARNING)
-    # It warns whenever a tick takes longer than its interval, which is nothing to act upon.
+    # APScheduler warns when a tick takes longer than its interval, which needs no action.
     logging.getLogger("apscheduler").setLevel(logging.ERROR)
 
 

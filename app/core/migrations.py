@@ -1,7 +1,7 @@
-"""The schema: Alembic brings a database to the version of this code, and says when it is not.
+"""Database schema: upgrades with Alembic, and a check of the version at each start.
 
-Alembic is loaded where it migrates only: every process asks which revision a database is at, and
-need not carry it for that.
+Alembic is imported only for upgrades: every process checks the revision, and the import costs time
+and memory.
 """
 
 from collections.abc import Iterator
@@ -24,12 +24,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class SchemaMismatch(Unavailable):
-    """The database is not at the schema version of this program."""
+    """The schema version of the database is not the one of this program."""
 
     code = "schema-mismatch"
 
 
 def build_alembic_config(url: str) -> "Config":
+    """The Alembic configuration for a database."""
     from alembic.config import Config
 
     config = Config(ROOT / "alembic.ini")
@@ -39,8 +40,9 @@ def build_alembic_config(url: str) -> "Config":
 
 
 def upgrade(url: str, revision: str = "head") -> None:
-    """Bring the database to a revision; safe when several processes do it at once, and quick when
-    it is at the newest already.
+    """Upgrade the database to a revision.
+
+    Concurrent upgrades are safe; without anything to do it returns at once.
 
     Raises: `DatabaseUnavailable`, `BadDatabaseUrl`.
     """
@@ -53,13 +55,14 @@ def upgrade(url: str, revision: str = "head") -> None:
 
 
 def downgrade(url: str, revision: str) -> None:
+    """Downgrade the database to a revision."""
     from alembic import command
 
     command.downgrade(build_alembic_config(url), revision)
 
 
 def current_revision(url: str) -> str | None:
-    """The revision that the database is at; None when it was never migrated."""
+    """The revision of the database; None when it was never migrated."""
     engine = create_engine(sqlalchemy_url(url), hide_parameters=True)
     try:
         with _named_server_errors(url), engine.connect() as connection:
@@ -73,7 +76,7 @@ def current_revision(url: str) -> str | None:
 
 @contextmanager
 def _named_server_errors(url: str) -> Iterator[None]:
-    """Say which server does not answer, to the operator who chose it."""
+    """Name the server in the error, because the operator chose it."""
     try:
         with database_errors():
             yield
@@ -85,7 +88,7 @@ def _named_server_errors(url: str) -> Iterator[None]:
 
 
 def require_current_schema(url: str) -> None:
-    """Raise `UnknownSchema` unless the database is at the newest revision that this code knows."""
+    """Raise `SchemaMismatch` unless the database is at the newest revision of this program."""
     revision = current_revision(url)
     if revision != HEAD_REVISION:
         raise SchemaMismatch(

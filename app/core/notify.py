@@ -1,4 +1,4 @@
-"""Telling every open stream that something changed; who listens is `sse`."""
+"""Postgres NOTIFY: wakes the event streams of a key; `app.core.web.sse` listens."""
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
@@ -7,5 +7,5 @@ CHANNEL = "mosaico_events"
 
 
 def notify_streams(session: Session, key: str, *, channel: str = CHANNEL) -> None:
-    """Wake the streams of a key when this transaction commits; nothing happens if it does not."""
+    """Wake the event streams of a key when this transaction commits."""
     session.execute(text("SELECT pg_notify(:channel, :key)"), {"channel": channel, "key": key})

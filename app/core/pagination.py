@@ -1,4 +1,4 @@
-"""How a request asks for a page of a list, see `keyset`."""
+"""Query parameters of a list page (`limit`, `cursor`); see `keyset`."""
 
 from typing import Annotated
 
@@ -9,11 +9,11 @@ from app.core.keyset import DEFAULT_LIMIT, MAX_CURSOR, MAX_LIMIT, PageQuery
 
 async def _page_params(
     limit: Annotated[
-        int, Query(ge=1, le=MAX_LIMIT, description="Items on one page.")
+        int, Query(ge=1, le=MAX_LIMIT, description="Maximum number of items.")
     ] = DEFAULT_LIMIT,
     cursor: Annotated[
         str | None,
-        Query(max_length=MAX_CURSOR, description="`nextCursor` of the page before."),
+        Query(max_length=MAX_CURSOR, description="`nextCursor` of the previous page."),
     ] = None,
 ) -> PageQuery:
     return PageQuery(limit, cursor)

@@ -1,7 +1,7 @@
-"""Every error as a problem document: what is wrong, where, what to do, and whom to ask about.
+"""Problem documents: every HTTP error with its cause, place, remedy and request id.
 
-Source: RFC 9457. The members besides its own are `errors` (one item per wrong field) and what the
-error itself carries. An error nobody foresaw shows its request id and nothing else.
+Source: RFC 9457. Extension members are `errors` (one item per wrong field) and the data of the error
+itself. An unexpected error shows only its request id.
 """
 
 import re
@@ -33,7 +33,7 @@ REQUEST_ID = "X-Request-Id"
 
 
 class MethodNotAllowed(AppError):
-    """This address does not answer to that method; use one that the `Allow` header names."""
+    """This path does not support the method; use a method in the `Allow` header."""
 
     code = "method-not-allowed"
     status = 405
@@ -41,7 +41,7 @@ class MethodNotAllowed(AppError):
 
 
 class UnsupportedMediaType(AppError):
-    """The body is not in a format that this address reads; send `Content-Type: application/json`."""
+    """This path does not accept the format of the body; send `Content-Type: application/json`."""
 
     code = "unsupported-media-type"
     status = 415
@@ -49,7 +49,7 @@ class UnsupportedMediaType(AppError):
 
 
 class TooManyRequests(AppError):
-    """Too many requests in a short time; wait as long as `Retry-After` says."""
+    """Too many requests in a short time; wait for the time in `Retry-After`."""
 
     code = "too-many-requests"
     status = 429
@@ -57,7 +57,7 @@ class TooManyRequests(AppError):
 
 
 class SlowRequest(AppError):
-    """The body did not arrive in time; send it again on a better connection."""
+    """The body did not arrive in time; send it again over a faster connection."""
 
     code = "slow-request"
     status = 408
@@ -65,7 +65,7 @@ class SlowRequest(AppError):
 
 
 class InternalError(AppError):
-    """Something failed that should not; report the request id in `instance` to the operator."""
+    """An unexpected error occurred; report the request id in `instance` to the operator."""
 
     code = "internal-error"
 
@@ -78,7 +78,7 @@ PROBLEM_SCHEMA: dict[str, Any] = {
         "type": {"type": "string", "examples": ["/problems/not-found"]},
         "title": {"type": "string"},
         "status": {"type": "integer"},
-        "detail": {"type": "string", "description": "What is wrong and what to do about it."},
+        "detail": {"type": "string", "description": "The error and its remedy."},
         "instance": {"type": "string", "description": "The request id."},
         "errors": {
             "type": "array",
@@ -96,7 +96,7 @@ PROBLEM_SCHEMA: dict[str, Any] = {
                         "items": {"type": "integer"},
                         "minItems": 2,
                         "maxItems": 2,
-                        "description": "Start and end offset in the text that is wrong.",
+                        "description": "Start and end offset in the wrong text.",
                     },
                 },
             },
@@ -106,7 +106,7 @@ PROBLEM_SCHEMA: dict[str, Any] = {
 
 
 def document_problem(status: int, description: str) -> dict[str, Any]:
-    """How the description of an operation tells of a problem."""
+    """The OpenAPI description of a problem response."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {"description": f"{HTTPStatus(status).phrase}: {description}", "content": content}
 
@@ -117,10 +117,10 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         400: "the body or a parameter cannot be read",
         401: "no valid API key",
         403: "the API key lacks the role",
-        404: "nothing of this name exists",
-        405: "not with this method",
+        404: "the resource does not exist",
+        405: "the path does not support this method",
         408: "the body did not arrive in time",
-        409: "it does not fit the present state",
+        409: "the request conflicts with the current state",
         413: "the body is too large",
         415: "the body is not JSON",
         422: "a field is wrong; `errors` names it",
@@ -146,7 +146,7 @@ _BY_STATUS: Mapping[int, type[AppError]] = {
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error of this application with a problem document."""
+    """Respond to every error of this application with a problem document."""
     app.add_exception_handler(AppError, _on_app_error)
     app.add_exception_handler(RequestValidationError, _on_invalid_request)
     app.add_exception_handler(HTTPException, _on_http_error)
@@ -170,18 +170,18 @@ def problem_response(error: AppError, *, request_id: str | None) -> JSONResponse
 
 
 def problem_title(code: str) -> str:
-    """The code as words: `not-found` is `Not found`."""
+    """The title of an error code: `not-found` becomes `Not found`."""
     return code.replace("-", " ").capitalize()
 
 
 def request_id(scope: Scope) -> str | None:
-    """The id under which this request is logged."""
+    """The id of this request in the log."""
     value: str | None = scope.get("state", {}).get("request_id")
     return value
 
 
 class RequestIdMiddleware:
-    """Gives every request an id: the client's own when it is a plain one, else a new one."""
+    """Gives every request an id: that of the client if it is a valid identifier, else a new one."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -206,7 +206,7 @@ class RequestIdMiddleware:
 
 
 class InternalErrorMiddleware:
-    """Answers what nobody foresaw with 500 and the request id; the log has the rest."""
+    """Responds to unexpected errors with 500 and the request id, and logs the traceback."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -245,10 +245,10 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     kind = _BY_STATUS.get(error.status_code)
     headers = dict(error.headers or {})
     if kind is None:
-        problem = AppError(f"{error.detail}; see /docs for what is offered.", headers=headers)
+        problem = AppError(f"{error.detail}; see /docs for the API.", headers=headers)
         problem.status = error.status_code  # type: ignore[misc]
     elif kind is NotFound:
-        problem = NotFound("Nothing is at this address; /docs lists what is.", headers=headers)
+        problem = NotFound("This path does not exist; /docs lists the API.", headers=headers)
     elif kind is MethodNotAllowed:
         headers["Allow"] = ", ".join(_allowed_methods(request))
         problem = MethodNotAllowed(headers=headers)
@@ -261,14 +261,14 @@ async def _on_invalid_request(request: Request, error: Exception) -> JSONRespons
     assert isinstance(error, RequestValidationError)
     flaws = error.errors()
     problem = Invalid(
-        "The request is not valid; change what `errors` names and send it again.",
+        "The request is not valid; correct the fields in `errors` and send it again.",
         errors=[_error_item(flaw) for flaw in flaws[:MAX_ERRORS]],
     )
     return problem_response(problem, request_id=request_id(request.scope))
 
 
 def _allowed_methods(request: Request) -> list[str]:
-    """Every method of this address; the router itself names those of the first match only."""
+    """Every method of this path; the router itself reports only those of the first match."""
     methods: set[str] = set()
     for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"):
         scope = {**request.scope, "method": method}
@@ -303,9 +303,9 @@ def _remedy(kind: str, message: str) -> str:
 
 _REMEDIES: Mapping[str, str] = {
     "missing": "is missing; send it",
-    "extra_forbidden": "is not a field here; remove it or correct its name",
+    "extra_forbidden": "is not a known field; remove it or correct its name",
     "string_unicode": "contains a lone surrogate; send the whole pair",
     "model_attributes_type": "should be a JSON object",
     "model_type": "should be a JSON object",
-    "finite_number": "should be a finite number; leave it out or send null",
+    "finite_number": "should be a finite number; omit it or send null",
 }

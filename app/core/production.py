@@ -1,11 +1,11 @@
-"""What production does not start with: a key that somebody made up, a role that may do anything."""
+"""Production checks: a privileged database role is refused."""
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.core.errors import AppError
 
-# A member of such a role may become it; a superuser is a member of every role.
+# A member of a privileged role can become it; a superuser counts as a member of every role.
 _PRIVILEGED_ROLE = """
     SELECT rolname FROM pg_roles
     WHERE (rolsuper OR rolbypassrls) AND pg_has_role(session_user, oid, 'MEMBER')
@@ -14,18 +14,18 @@ _PRIVILEGED_ROLE = """
 
 
 class PrivilegedDatabaseRole(AppError):
-    """The service would use the database as a superuser; give it a role of its own."""
+    """The database role of the service is privileged; give it a role of its own."""
 
     code = "privileged-database-role"
     exit_code = 78
 
 
 def require_restricted_role(session: Session) -> None:
-    """Raises: `PowerfulDatabaseRole` when the service may do more than with its own tables."""
+    """Raise `PrivilegedDatabaseRole` when the role has SUPERUSER or BYPASSRLS, or can get them."""
     role = session.scalar(text(_PRIVILEGED_ROLE))
     if role is not None:
         raise PrivilegedDatabaseRole(
-            f"the role of DATABASE_URL is, or may become, {role}, which no rule of the database"
-            " holds back; production needs one without SUPERUSER and BYPASSRLS,"
+            f"the role of DATABASE_URL is, or can become, {role}, which bypasses all access rules of"
+            " the database; production requires a role without SUPERUSER and BYPASSRLS,"
             " see docs/security.md"
         )

@@ -1,4 +1,4 @@
-"""Named things that are found by folder or by entry point, so that adding one touches one file."""
+"""Plugin registry: plugins are found by folder or entry point, so that adding one touches one file."""
 
 import difflib
 import importlib
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedPlugin:
-    """Where a plugin came from; `error` tells why it could not be loaded."""
+    """Origin of a plugin; `error` says why it could not be loaded."""
 
     kind: str
     name: str
@@ -25,15 +25,15 @@ class LoadedPlugin:
 
 
 class DuplicateName(Exception):
-    """Two plugins of one kind claim the same name; rename or remove one of them."""
+    """Two plugins of one kind have the same name; rename or remove one of them."""
 
 
 class InvalidName(Exception):
-    """A plugin has a name that users could not write; rename it."""
+    """The name of a plugin does not have the required form; rename it."""
 
 
 def suggest_names(name: str, names: Iterator[str] | list[str]) -> str:
-    """Say ` Did you mean X?` for the known names closest to `name`; empty when none is close."""
+    """` Did you mean X?` with the names closest to `name`; empty when none is close."""
     by_fold = {candidate.casefold(): candidate for candidate in names}
     matches = difflib.get_close_matches(name.casefold(), list(by_fold), n=3, cutoff=0.6)
     return f" Did you mean {' or '.join(by_fold[match] for match in matches)}?" if matches else ""
@@ -44,9 +44,9 @@ class Registry(Generic[T]):
 
     Built-ins are the modules of one package: each calls `register` when imported, and a failure
     stops the process. Third parties are entry points of one group: the loaded object is called
-    with the registry's `register`, and a failure is recorded in `loaded` and nothing else. Two
-    registries may share a group: an item whose `kind` is that of another is left to the other.
-    `check` raises for an item that could not be used under its name.
+    with the registry's `register`, and a failure is only recorded in `loaded`. Two registries may
+    share a group: an item with another `kind` is ignored. `check` raises for an item that cannot
+    be used under its name.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class Registry(Generic[T]):
         self._is_loaded = False
 
     def register(self, name: str, item: T, *, aliases: Sequence[str] = ()) -> T:
-        """Add one item under its name. Under an alias it is found, too, and listed only once.
+        """Add one item under its name. It is also found by its aliases, and listed once.
 
-        Raises: `DuplicateName` when a name is taken, `UnfitName` when it is not of the form
-                that this kind wants, and what the registry's `check` raises.
+        Raises: `DuplicateName` when a name is taken, `InvalidName` when it does not have the
+                required form, and what the registry's `check` raises.
         """
         for new_name in (name, *aliases):
             self._require_free(new_name)
@@ -83,7 +83,7 @@ class Registry(Generic[T]):
         return item
 
     def get(self, name: str) -> T:
-        """The item of that name or alias; raises `NotFound` with the nearest names."""
+        """The item with that name or alias; raises `NotFound` with the closest names."""
         try:
             return self._items[self.canonical_name(name)]
         except KeyError:
@@ -95,18 +95,20 @@ class Registry(Generic[T]):
             ) from None
 
     def find(self, name: str) -> T | None:
+        """The item with that name or alias; None when there is none."""
         return self._items.get(self.canonical_name(name))
 
     def canonical_name(self, name: str) -> str:
-        """The name behind an alias; any other name is its own."""
+        """The name of an alias; any other name unchanged."""
         return self._aliases.get(name, name)
 
     def names(self) -> list[str]:
+        """The names of all items, without aliases."""
         return list(self._items)
 
     @property
     def aliases(self) -> dict[str, str]:
-        """The other names that are understood, each with the name that it stands for."""
+        """The names by alias."""
         return dict(self._aliases)
 
     def __iter__(self) -> Iterator[T]:
@@ -117,28 +119,28 @@ class Registry(Generic[T]):
 
     @property
     def loaded(self) -> list[LoadedPlugin]:
-        """What was loaded, from where, and what could not be."""
+        """All loaded plugins and all failures."""
         return list(self._loaded)
 
     def load(self, package_name: str, warn: Callable[[LoadedPlugin], None]) -> None:
-        """Find the built-ins of a package and what other distributions offer, once in a process."""
+        """Load the built-ins of a package and the plugins of other distributions, once per process."""
         if not self._is_loaded:
             self._is_loaded = True
             self.load_folder(package_name)
             self.load_entry_points(warn)
 
     def load_folder(self, package_name: str) -> None:
-        """Import every module of a package; importing one twice registers nothing twice."""
+        """Import every module of a package; a second import has no effect."""
         package = importlib.import_module(package_name)
         for module in pkgutil.walk_packages(package.__path__, prefix=f"{package_name}."):
             importlib.import_module(module.name)
 
     def load_entry_points(self, warn: Callable[[LoadedPlugin], None]) -> None:
-        """Load third-party plugins; each failure is recorded, told once to `warn`, and survived."""
+        """Load third-party plugins; each failure is recorded and passed to `warn`."""
         for entry_point in entry_points(group=self.group):
             try:
                 self._load(entry_point)
-            # A stranger's code must not stop the service, not even by asking to.
+            # Third-party code must not stop the service, not even with `sys.exit`.
             except (Exception, SystemExit) as error:  # noqa: BLE001
                 failure = LoadedPlugin(
                     kind=self.kind,

@@ -1,4 +1,4 @@
-"""What a process holds while it runs; built by entry points, handed down as one value."""
+"""Resources of a process (database, secrets, clock, …); built by entry points, passed as one value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,9 +13,7 @@ from app.core.smtp import SmtpServer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmServer:
-    """A server of models that speaks the API of OpenAI, and the models that metrics ask when they
-    name none.
-    """
+    """A model server with an OpenAI-compatible API, and the default models of metrics."""
 
     base_url: str
     api_key: Secret | None = None
@@ -25,9 +23,8 @@ class LlmServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """`options` are the operator's defaults that a domain may ask for, by name; `outbound` is what
-    `outbound_client` is given; `model_keys` are keys of providers of models by the names of their
-    environment variables.
+    """`options` are settings that a domain reads by name; `outbound` is the network policy of
+    `outbound_client`; `model_keys` are the API keys of model providers by environment variable.
     """
 
     db: Database

@@ -1,4 +1,4 @@
-"""What every body on the wire has in common: strict in, camelCase out."""
+"""Base of all request and response bodies: strict validation, camelCase names."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ from app.core.text import unstorable_reason
 T = TypeVar("T")
 
 UNSET: Any = None
-"""Default of a field in a PATCH that cannot be null: it is only read when it was sent."""
+"""Default of a PATCH field that cannot be null; the field is read only when it was sent."""
 
 _STRICT_MARK = "mosaico_tight"
 
@@ -34,7 +34,7 @@ MAX_STORED_TEXT = 64 * 1024 * 1024
 
 
 def _iter_nodes(schema: Any) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
-    """Every typed node below a core schema with the container and key that hold it."""
+    """Every typed node below a core schema, with its container and key."""
     members: Any = ()
     if isinstance(schema, dict):
         members = [(k, v) for k, v in schema.items() if k not in ("metadata", "serialization")]
@@ -79,11 +79,11 @@ _STRICTER: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 
 
 class WireModel(BaseModel):
-    """A body of a request or an answer.
+    """A request or response body.
 
-    Fields are camelCase on the wire; unknown ones are refused. Texts hold neither NUL nor lone
-    surrogates and at most 64 KiB unless the field says otherwise; numbers are finite, integers
-    fit 64 bits; `true` is no number and `"1"` is none either.
+    Field names are camelCase; unknown fields are refused. Texts contain neither NUL nor lone
+    surrogates and have at most 64 KiB unless the field sets another limit; numbers are finite,
+    integers fit 64 bits; `true` and `"1"` are not numbers.
     """
 
     model_config = ConfigDict(
@@ -107,7 +107,8 @@ class WireModel(BaseModel):
         schema = handler(source)
         for holder, key, node in list(_iter_nodes(schema)):
             tighten = _STRICTER.get(node["type"])
-            # The schema of a nested model comes again, changed already, with each use of it.
+            # A nested model appears once per use, already changed after the first: the mark prevents
+            # a second wrapping.
             if tighten and not node.get("metadata", {}).get(_STRICT_MARK):
                 marked = {**node, "metadata": {**node.get("metadata", {}), _STRICT_MARK: True}}
                 holder[key] = tighten(marked)
@@ -122,12 +123,12 @@ class Page(WireModel, Generic[T]):
 
 
 def all_fields(model: BaseModel) -> dict[str, Any]:
-    """Every field by attribute name, nested bodies as they are."""
+    """All fields by attribute name; nested bodies stay models."""
     return {name: getattr(model, name) for name in type(model).model_fields}
 
 
 def changed_fields(model: BaseModel) -> dict[str, Any]:
-    """The fields that the client sent, by attribute name: absent means keep, null means clear."""
+    """The fields that the client sent, by attribute name: absent keeps a value, null clears it."""
     return {name: getattr(model, name) for name in model.model_fields_set}
 
 
@@ -135,7 +136,7 @@ def _reject_control_characters(text: str) -> str:
     if not text.isprintable():
         raise PydanticCustomError(
             "control_character",
-            "holds a line break or another control character; send one printable line",
+            "contains a line break or another control character; send one printable line",
         )
     return text
 
@@ -145,7 +146,7 @@ def _to_utc(instant: datetime) -> datetime:
         return instant.astimezone(UTC)
     except OverflowError:
         raise PydanticCustomError(
-            "end_of_calendar", "is at the end of the calendar; send another instant"
+            "end_of_calendar", "is outside of the supported years; send another time"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""What the environment decides. Read once, by process entry points, and nowhere else."""
+"""Settings from the environment, read once by the process entry points."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +21,7 @@ class BadSettings(AppError):
 
 
 class Settings(BaseSettings):
-    """One field per variable; the description becomes `.env.example`."""
+    """One field per environment variable; the descriptions are the text of `.env.example`."""
 
     model_config = SettingsConfigDict(
         env_prefix="MOSAICO_", env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True
@@ -29,7 +29,7 @@ class Settings(BaseSettings):
 
     data_dir: Path = Field(
         default_factory=default_data_dir,
-        description="Folder of the embedded database, the first admin key and the master key.",
+        description="Directory of the embedded database, the first admin key and the master key.",
     )
     host: Annotated[
         str, Field(description="Address the API listens on; 0.0.0.0 for every interface.")
@@ -40,29 +40,28 @@ class Settings(BaseSettings):
         Field(
             validation_alias="DATABASE_URL",
             description="An external Postgres (16 or newer), as postgresql://user:password@host/name."
-            " Empty: the embedded one in the data folder.",
+            " Empty: the embedded database in the data directory.",
         ),
     ] = None
     admin_key: Annotated[
         SecretStr | None,
         Field(
             description="An API key with the role admin, at least 24 characters."
-            " Empty: one is made at the first start and left in the data folder.",
+            " Empty: a key is created at the first start and written to the data directory.",
         ),
     ] = None
     master_key: Annotated[
         SecretStr | None,
         Field(
             description="32 bytes in base64 that encrypt stored secrets"
-            " (`openssl rand -base64 32`). Empty: made once in the data folder (embedded"
-            " database only).",
+            " (`openssl rand -base64 32`). Empty: created once in the data directory"
+            " (embedded database only).",
         ),
     ] = None
     master_key_file: Annotated[
         Path | None,
         Field(
-            description="A file that holds the master key instead, mode 0600 or 0400, such as a"
-            " mounted secret.",
+            description="File with the master key, mode 0600 or 0400, for example a mounted secret.",
         ),
     ] = None
     master_keys_old: Annotated[
@@ -76,23 +75,22 @@ class Settings(BaseSettings):
         str,
         Field(
             pattern="^(development|production)$",
-            description="`production` refuses to start with what is only good enough at home;"
-            " see docs/security.md.",
+            description="`production` refuses to start with insecure settings; see docs/security.md.",
         ),
     ] = "development"
     show_docs: Annotated[
         bool | None,
         Field(
-            description="Whether /docs and /openapi.json answer without an API key."
+            description="Whether /docs and /openapi.json are public."
             " Empty: yes, except in production.",
         ),
     ] = None
     outbound_allow: Annotated[
         str | None,
         Field(
-            description="Networks whose servers may be called beside public ones, comma-separated:"
-            " 10.0.0.0/8,192.168.1.5. Empty: none, but with `mosaico serve` on loopback this"
-            " machine and private networks.",
+            description="Networks that may be called besides public servers, comma-separated:"
+            " 10.0.0.0/8,192.168.1.5. Empty: none; with `mosaico serve` on loopback, this machine"
+            " and private networks.",
         ),
     ] = None
     rate_limit: Annotated[
@@ -100,103 +98,100 @@ class Settings(BaseSettings):
         Field(
             ge=0,
             le=1_000_000,
-            description="Requests a minute that one API key may make; 0 for no limit.",
+            description="Maximum requests per minute of one API key; 0 for no limit.",
         ),
     ] = 6000
     require_if_match: Annotated[
         bool,
         Field(
-            description="Whether an edit must name what it edits (If-Match): answered with 428"
-            " otherwise.",
+            description="Whether every edit requires an If-Match header (otherwise 428).",
         ),
     ] = False
     langfuse_default_url: Annotated[
         str,
-        Field(pattern=r"^https?://\S+$", description="Langfuse server of agents that name none."),
+        Field(
+            pattern=r"^https?://\S+$",
+            description="Langfuse server of agents without a langfuseUrl.",
+        ),
     ] = "https://cloud.langfuse.com"
     llm_base_url: Annotated[
         str | None,
         Field(
             pattern=r"^https?://\S+$",
-            description="API of a server of models, as OpenAI has it: https://api.openai.com/v1."
-            " LLM_JUDGE and SEMANTIC_SIMILARITY need one.",
+            description="OpenAI-compatible API of a model server: https://api.openai.com/v1."
+            " Required by LLM_JUDGE and SEMANTIC_SIMILARITY.",
         ),
     ] = None
     llm_api_key: Annotated[
-        SecretStr | None, Field(description="The key that the server of models wants, if any.")
+        SecretStr | None, Field(description="API key of the model server, if it needs one.")
     ] = None
-    llm_model: Annotated[
-        str | None, Field(description="Model that LLM_JUDGE asks when a benchmark names none.")
-    ] = None
+    llm_model: Annotated[str | None, Field(description="Default model of LLM_JUDGE.")] = None
     embeddings_model: Annotated[
         str | None,
-        Field(description="Model that SEMANTIC_SIMILARITY asks when a benchmark names none."),
+        Field(description="Default model of SEMANTIC_SIMILARITY."),
     ] = None
     harness_dir: Annotated[
         Path | None,
-        Field(
-            description="Folder of the datasets that benchmarks of the source `harness` may name."
-        ),
+        Field(description="Directory of the datasets of benchmarks with the source `harness`."),
     ] = None
     anthropic_api_key: Annotated[
         SecretStr | None,
         Field(
             validation_alias="ANTHROPIC_API_KEY",
-            description="Key of Anthropic, for benchmarks of the source `harness`.",
+            description="API key of Anthropic, for benchmarks with the source `harness`.",
         ),
     ] = None
     openai_api_key: Annotated[
         SecretStr | None,
         Field(
             validation_alias="OPENAI_API_KEY",
-            description="Key of OpenAI, for benchmarks of the source `harness`.",
+            description="API key of OpenAI, for benchmarks with the source `harness`.",
         ),
     ] = None
     public_url: Annotated[
         str | None,
         Field(
             pattern=r"^https?://\S+$",
-            description="Where people reach this service: links in notifications lead there."
+            description="Base URL of links in notifications."
             " Empty: the address that the API listens on.",
         ),
     ] = None
     smtp_url: Annotated[
         SecretStr | None,
         Field(
-            description="Mail server for the channel EMAIL, as smtp://user:password@host:587, or"
-            " smtps://… where it speaks TLS at once.",
+            description="Mail server of the channel EMAIL, as smtp://user:password@host:587, or"
+            " smtps://… for TLS from the first byte.",
         ),
     ] = None
     smtp_from: Annotated[
         str,
-        Field(pattern=r"^[^\r\n]+@[^\r\n]+$", description="The sender of mails."),
+        Field(pattern=r"^[^\r\n]+@[^\r\n]+$", description="Sender of mails."),
     ] = "MOSAICO <mosaico@localhost>"
     smtp_require_tls: Annotated[
-        bool, Field(description="Whether mails wait rather than go out without encryption.")
+        bool, Field(description="Whether mails are sent over encrypted connections only.")
     ] = True
     summary_at: Annotated[
         str,
         Field(
             pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9] \S+$",
-            description="When the summary of the day before is sent, with the time zone:"
-            " 07:30 Europe/Rome.",
+            description="Time of the daily summary, with the time zone: 07:30 Europe/Rome.",
         ),
     ] = "06:00 UTC"
     worker_concurrency: Annotated[
-        int, Field(ge=1, le=64, description="Jobs that one worker runs at the same time.")
+        int, Field(ge=1, le=64, description="Concurrent jobs per worker.")
     ] = 4
     metric_processes: Annotated[
-        int, Field(ge=1, le=64, description="Processes per worker that compute metrics.")
+        int, Field(ge=1, le=64, description="Metric processes per worker.")
     ] = 2
     metric_timeout_s: Annotated[
         float,
-        Field(gt=0, le=3600, description="Seconds that a metric may take for up to 64 traces."),
+        Field(gt=0, le=3600, description="Time limit in seconds of a metric for up to 64 traces."),
     ] = 60.0
     stale_run_s: Annotated[
         float,
         Field(
             ge=60,
-            description="Seconds without progress and without a job after which a run fails.",
+            description="Seconds without progress and without a job after which a run fails as stalled.",
         ),
     ] = 900.0
     log_format: Annotated[
@@ -215,7 +210,7 @@ class Settings(BaseSettings):
         try:
             ZoneInfo(value.partition(" ")[2])
         except (KeyError, OSError):
-            raise ValueError("names no time zone; write it as 07:30 Europe/Rome") from None
+            raise ValueError("has no valid time zone; write it as 07:30 Europe/Rome") from None
         return value
 
     @field_validator("smtp_url")
@@ -237,7 +232,7 @@ class Settings(BaseSettings):
 def load_settings() -> Settings:
     """Read the environment.
 
-    Raises: `BadSettings`, which names each wrong variable and never shows its value.
+    Raises: `BadSettings`, which names each wrong variable and never its value.
     """
     try:
         return Settings()
@@ -253,7 +248,7 @@ def variable_name(field: str) -> str:
 
 
 def render_env_example() -> str:
-    """The text of `.env.example`: every variable, its meaning and its default."""
+    """The text of `.env.example`: every variable with its description and default."""
     blocks = []
     for name, field in Settings.model_fields.items():
         default = "" if field.default is None or field.default_factory else field.get_default()

@@ -1,4 +1,4 @@
-"""The mail server of the operator, as one address."""
+"""Mail server configuration, read from one URL."""
 
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
@@ -7,17 +7,15 @@ from app.core.encryption import Secret
 
 SUBMISSION_PORT = 587
 SUBMISSIONS_PORT = 465
-URL_FORM = (
-    "write it as smtp://user:password@host:587, or smtps://… where the server speaks TLS at once"
-)
+URL_FORM = "write it as smtp://user:password@host:587, or smtps://… for TLS from the first byte"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmtpServer:
-    """A mail server and who we are to it.
+    """A mail server with its credentials.
 
-    `tls` from the first byte on; without it the connection is secured by STARTTLS, and with
-    `require_tls` nothing is sent where that is not offered.
+    `tls` encrypts from the first byte; without it the connection uses STARTTLS, and with
+    `require_tls` no mail is sent when the server does not support it.
     """
 
     host: str
@@ -30,13 +28,13 @@ class SmtpServer:
 
 
 def parse_smtp_url(url: str, sender: str, *, require_tls: bool) -> SmtpServer:
-    """The mail server at `smtp://user:password@host:587`, or `smtps://…`; ports may be left out.
+    """Parse `smtp://user:password@host:587` or `smtps://…`; the port is optional.
 
-    Source: RFC 6409 (587), RFC 8314 (465). Raises: `ValueError` without what the URL holds.
+    Source: RFC 6409 (587), RFC 8314 (465). Raises: `ValueError`, whose message does not contain the URL.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("smtp", "smtps") or not parts.hostname or parts.path not in ("", "/"):
-        raise ValueError(f"is no address of a mail server; {URL_FORM}")
+        raise ValueError(f"is not the URL of a mail server; {URL_FORM}")
     tls = parts.scheme == "smtps"
     password = unquote(parts.password) if parts.password is not None else None
     return SmtpServer(

@@ -1,6 +1,6 @@
-"""JSON as the service accepts it: nothing that Postgres, a browser or a second parser reads anew.
+"""Strict JSON: only documents that Postgres, browsers and other parsers read the same way.
 
-Refused, each with a JSON pointer to the place: NaN and Infinity, numbers beyond a double or a
+Refused, each with a JSON pointer: NaN and Infinity, numbers beyond a double or a
 64-bit integer, duplicate keys, NUL and lone surrogates in texts, more than `MAX_DEPTH` levels.
 """
 
@@ -29,13 +29,13 @@ class MalformedJson(Invalid):
 
 @dataclass(frozen=True, slots=True)
 class _UnacceptableValue:
-    """Stands in a parsed document where something unacceptable was read."""
+    """Placeholder in a parsed document for an unacceptable value."""
 
     detail: str
 
 
 class _UnacceptableJson(Exception):
-    """Carries a flaw up to the root and collects the path on its way."""
+    """Carries the reason to the root of the document and collects the path on its way."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -44,10 +44,10 @@ class _UnacceptableJson(Exception):
 
 
 def parse_json(raw: bytes | str) -> Any:
-    """The value that a JSON text stands for.
+    """Parse a JSON text strictly.
 
     Raises: `MalformedJson` with line and column when it is not JSON; `Invalid` with a pointer
-    when it is, but holds something that the service does not accept.
+    when it contains something that the service does not accept.
     """
     value = _parse(_decode(raw))
     reject_unacceptable(value)
@@ -55,21 +55,21 @@ def parse_json(raw: bytes | str) -> Any:
 
 
 def reject_unacceptable(value: Any) -> None:
-    """Raise `Invalid`, with a pointer, when a parsed value holds something unacceptable."""
+    """Raise `Invalid`, with a pointer, when a parsed value contains something unacceptable."""
     try:
         _check(value, MAX_DEPTH)
     except _UnacceptableJson as found:
         pointer = "".join(f"/{step}" for step in reversed(found.path))
         raise Invalid(
-            "The JSON document holds something that cannot be stored;"
-            " change what `errors` names and send it again.",
+            "The JSON document contains something that cannot be stored;"
+            " correct the places in `errors` and send it again.",
             code="unacceptable-json",
             errors=[ErrorItem(pointer=pointer, detail=found.detail)],
         ) from None
 
 
 def escape_pointer_step(step: str) -> str:
-    """One step of a JSON pointer. Source: RFC 6901 §3; cut to a length that can be shown."""
+    """One step of a JSON pointer, escaped (RFC 6901 §3) and truncated for a message."""
     shortened = step if len(step) <= _SHOWN_TEXT else step[:_SHOWN_TEXT] + "…"
     return shortened.replace("~", "~0").replace("/", "~1")
 
@@ -108,7 +108,7 @@ def _parse(text: str) -> Any:
         return _DECODER.decode(text)
     except json.JSONDecodeError as error:
         raise MalformedJson(
-            f"The body is not JSON: {error.msg.lower()} at line {error.lineno}, column"
+            f"The body is not valid JSON: {error.msg.lower()} at line {error.lineno}, column"
             f" {error.colno}; send one JSON value."
         ) from None
     except RecursionError:
@@ -140,7 +140,7 @@ def _check_members(members: Any, depth: int) -> None:
         try:
             if isinstance(key, str):
                 _check_text(key)
-            # Scalars that need no look are the bulk of a document.
+            # Fast path: most values of a document are null, true or false, or handled by the parser.
             if member is not None and member is not True and member is not False:
                 _check(member, depth - 1)
         except _UnacceptableJson as found:

@@ -1,1 +1,1 @@
-"""What every browser and probe meets: request bodies, headers, API pages, health, metrics."""
+"""HTTP layers shared by all routes: request bodies, headers, ETags, events, health, metrics."""

@@ -1,4 +1,4 @@
-"""Headers that keep a browser from doing with an answer what it was not meant for."""
+"""Security headers of every response, Content-Security-Policy included."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -19,7 +19,7 @@ _RAW_OF_API = {**_RAW, b"cache-control": b"no-store"}
 
 
 class SecurityHeadersMiddleware:
-    """Puts the headers on every answer; what `/api/` answers is kept by no cache."""
+    """Adds the security headers to every response, and `no-store` to those of `/api/`."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -31,8 +31,10 @@ class SecurityHeadersMiddleware:
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                others = (each for each in message["headers"] if each[0] not in security_headers)
-                message["headers"] = [*others, *security_headers.items()]
+                other_headers = (
+                    header for header in message["headers"] if header[0] not in security_headers
+                )
+                message["headers"] = [*other_headers, *security_headers.items()]
             await send(message)
 
         return await self.app(scope, receive, send_guarded)

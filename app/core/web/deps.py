@@ -1,4 +1,4 @@
-"""What a route may ask for by type."""
+"""Dependencies of routes: resources of the process, event hub."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,10 +17,10 @@ SAFE_METHODS = frozenset({"GET", "HEAD"})
 
 
 def get_resources(request: Request) -> Resources:
-    """What this process holds: database, secrets, clock.
+    """The resources of this process: database, secrets, clock and others.
 
-    Every transaction of a request that may change something ends with the words of the
-    application's witness, so that no route can forget them.
+    The application's commit hook (the audit) runs in every transaction of a request that may change
+    something, so that no route can forget it.
     """
     resources: Resources = request.app.state.resources
     commit_hook: CommitHook | None = getattr(request.app.state, "commit_hook", None)
@@ -34,12 +34,12 @@ def get_resources(request: Request) -> Resources:
 
 
 async def _resources(request: Request) -> Resources:
-    """On the event loop: a thread for each question costs more than its answer."""
+    """Async, so that FastAPI runs it on the event loop: a thread would cost more than the call."""
     return get_resources(request)
 
 
 async def get_event_hub(request: Request) -> EventHub:
-    """What wakes the open event streams of this process."""
+    """The hub of the open event streams of this process."""
     hub: EventHub = request.app.state.hub
     return hub
 

@@ -1,7 +1,7 @@
-"""Which version of a thing a client has seen: ETag, and what If-Match and If-None-Match ask.
+"""Optimistic concurrency: ETag, If-Match and If-None-Match.
 
-A tag is `"<revision>-<digest>"`. An edit compares the revision alone: what people change. A reader
-compares all of it: also what changes by itself, such as the next start of a schedule.
+A tag is `"<revision>-<digest>"`. An edit compares only the revision, which counts edits. A read
+compares the whole tag, because a view also changes without edits (the next start of a schedule).
 
 Source: RFC 9110, sections 8.8.3 and 13.1; RFC 6585, section 3.
 """
@@ -19,7 +19,7 @@ from app.core.web.deps import get_resources
 from app.core.web.response_headers import add_header
 
 DIGEST_BYTES = 6
-REQUIRE_IF_MATCH = "require_if_match"  # the option, set to anything
+REQUIRE_IF_MATCH = "require_if_match"  # name of the option; any value enables it
 
 _TAG = re.compile(r'(W/)?"([^"]*)"')
 
@@ -28,8 +28,8 @@ IfMatchHeader = Annotated[
     Header(
         alias="If-Match",
         max_length=1024,
-        description="The `ETag` that was read; the edit is refused when another one came between."
-        " `*` or nothing: edit whatever is there.",
+        description="`ETag` of the version that was read; the edit is refused when the resource has changed"
+        " since. `*` or no header: edit any version.",
     ),
 ]
 IfNoneMatchHeader = Annotated[
@@ -37,14 +37,14 @@ IfNoneMatchHeader = Annotated[
     Header(
         alias="If-None-Match",
         max_length=1024,
-        description="The `ETag` that is known; 304 without a body while nothing has changed.",
+        description="`ETag` of the known version; the response is 304 without a body while it is current.",
     ),
 ]
 
 
 @runtime_checkable
 class HasRevision(Protocol):
-    """What is shown of something that has revisions."""
+    """The view of a resource that has revisions."""
 
     @property
     def revision(self) -> int: ...
@@ -61,14 +61,14 @@ class _EntityTag(NamedTuple):
 
 
 class PreconditionFailed(Conflict):
-    """It has changed since you read it; read it again, and send the new ETag as If-Match."""
+    """The resource has changed since you read it; read it again, and send the new ETag as If-Match."""
 
     code = "precondition-failed"
     status = 412
 
 
 class PreconditionRequired(AppError):
-    """An edit must name what it edits here; read it first, and send its ETag as If-Match."""
+    """This service requires If-Match for edits; read the resource, and send its ETag as If-Match."""
 
     code = "precondition-required"
     status = 428
@@ -76,7 +76,7 @@ class PreconditionRequired(AppError):
 
 
 class NotModified(Exception):
-    """What the client knows is still true."""
+    """The version that the client has is current."""
 
     def __init__(self, tag: str) -> None:
         self.tag = tag
@@ -85,13 +85,13 @@ class NotModified(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ETagCheck:
-    """Gives the answer its ETag: `return tagged(view)`."""
+    """Adds the ETag to the response of a read: `return etag(view)`."""
 
     request: Request
     if_none_match: str | None = None
 
     def __call__(self, view: V) -> V:
-        """The view itself. Raises `NotModified` when the client has it already."""
+        """Returns the view. Raises `NotModified` when the client has the current version."""
         tag = compute_etag(view)
         if self.if_none_match is not None and _contains_tag(self.if_none_match, tag):
             raise NotModified(tag)
@@ -101,7 +101,7 @@ class ETagCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevisionCheck:
-    """Refuses an edit of what has changed meanwhile, and gives the answer its ETag.
+    """Refuses an edit of a resource that has changed, and adds the ETag to the response.
 
     with res.db.begin() as session:
         match(queries.get_agent(session, agent_id, for_update=True).revision)
@@ -122,30 +122,34 @@ class RevisionCheck:
 
 
 def compute_etag(view: HasRevision) -> str:
-    """The tag of what is shown, quotes included."""
+    """The ETag of a view, with its quotes."""
     digest = hashlib.sha256(view.model_dump_json().encode()).digest()[:DIGEST_BYTES]
     return f'"{view.revision}-{digest.hex()}"'
 
 
 def find_etag(view: object) -> str | None:
-    """The tag of what is shown; None when it has no revisions."""
+    """The ETag of a view; None when it has no revisions."""
     return compute_etag(view) if isinstance(view, HasRevision) else None
 
 
 def install(app: FastAPI) -> None:
-    """Answer 304 where a client knows already what it asked for."""
+    """Respond with 304 when the client has the current version."""
     app.add_exception_handler(NotModified, _on_not_modified)
 
 
 def document_conditions(operation: dict[str, Any], problem: Any) -> None:
-    """Describe the answers of an operation that takes conditions; `problem(status, text)`."""
-    headers = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "header"}
-    answers = operation["responses"]
+    """Add the responses of conditional requests to the description of an operation."""
+    headers = {
+        parameter["name"]
+        for parameter in operation.get("parameters", ())
+        if parameter["in"] == "header"
+    }
+    responses = operation["responses"]
     if "If-None-Match" in headers:
-        answers["304"] = {"description": "Not Modified: what you have is still true"}
+        responses["304"] = {"description": "Not Modified: your version is current"}
     if "If-Match" in headers:
-        answers["412"] = problem(412, "it has changed since it was read")
-        answers["428"] = problem(428, "this service wants If-Match with every edit")
+        responses["412"] = problem(412, "the resource has changed since it was read")
+        responses["428"] = problem(428, "this service requires If-Match with every edit")
 
 
 async def _etag_check(request: Request, if_none_match: IfNoneMatchHeader = None) -> ETagCheck:
@@ -163,14 +167,14 @@ IfMatch = Annotated[RevisionCheck, Depends(_revision_check)]
 
 def _matches_revision(if_match: str, revision: int) -> bool:
     return if_match.strip() == "*" or any(
-        not sent.weak and sent.text.partition("-")[0] == str(revision)
-        for sent in _parse_tags(if_match)
+        not entity_tag.weak and entity_tag.text.partition("-")[0] == str(revision)
+        for entity_tag in _parse_tags(if_match)
     )
 
 
 def _contains_tag(if_none_match: str, tag: str) -> bool:
     return if_none_match.strip() == "*" or any(
-        f'"{sent.text}"' == tag for sent in _parse_tags(if_none_match)
+        f'"{entity_tag.text}"' == tag for entity_tag in _parse_tags(if_none_match)
     )
 
 

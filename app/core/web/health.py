@@ -1,4 +1,4 @@
-"""Whether the process lives, and whether it can work."""
+"""Health checks: `/healthz` (the process runs) and `/readyz` (the database answers)."""
 
 from typing import Any
 
@@ -14,15 +14,15 @@ READY_TIMEOUT_S = 2.0
 
 
 class Health(WireModel):
-    """`ok`: the service does what the question was about."""
+    """Result of a health check; a failed check is a problem document."""
 
     status: str = "ok"
 
 
 class HealthProbe:
-    """A connection and a thread kept apart for questions about health and load.
+    """A connection and a thread reserved for health checks and `/metrics`.
 
-    A busy pool or a full set of threads must not make the service look dead.
+    A busy connection pool or busy threads must not make the service look dead.
     """
 
     def __init__(self, url: str, *, within_s: float = READY_TIMEOUT_S) -> None:
@@ -53,14 +53,14 @@ UNREADY: dict[int | str, dict[str, Any]] = {503: PROBLEMS[503]}
 
 @router.get("/healthz")
 async def is_alive() -> Health:
-    """Answers whenever the process runs; it asks nobody else."""
+    """Respond with 200 while the process runs."""
     return Health()
 
 
 @router.get("/readyz", responses=UNREADY)
 async def is_ready(request: Request) -> Health:
-    """Answers 200 when the database answers, else 503, within two seconds."""
-    # Not a dependency: those that are plain functions wait for one of the shared threads.
+    """Respond within two seconds: 200 when the database answers, else 503."""
+    # Not a dependency: FastAPI runs synchronous ones in the shared threads, which may be busy.
     probe: HealthProbe = request.app.state.probe
     await probe.check()
     return Health()

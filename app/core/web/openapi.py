@@ -1,4 +1,4 @@
-"""Swagger UI without the internet, under a policy that allows no inline script."""
+"""Swagger UI from local files, because the Content-Security-Policy allows no other origin."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,10 +20,10 @@ PAGE = """<!doctype html>
 <link rel="stylesheet" href="/static/swagger-page.css">
 </head>
 <body>
-<p class="note">Calls made here are real: they act on this service. Press Authorize and paste an
-API key first.</p>
+<p class="note">Requests from this page change this service. Press Authorize and paste an API key
+first.</p>
 <div id="swagger-ui"></div>
-<noscript><p class="note">This page needs JavaScript; the description itself is at
+<noscript><p class="note">This page requires JavaScript; the OpenAPI description is at
 <a href="/openapi.json">/openapi.json</a>.</p></noscript>
 <script src="/static/swagger/swagger-ui-bundle.js"></script>
 <script src="/static/swagger-init.js"></script>
@@ -33,7 +33,7 @@ API key first.</p>
 
 
 def install(app: FastAPI) -> None:
-    """Serve the page at `/swagger-ui.html` and `/docs`, and the files that it needs."""
+    """Serve the page at `/swagger-ui.html` and `/docs`, and its files."""
     app.mount("/static/swagger", StaticFiles(directory=_packaged_files()), name="swagger-files")
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     for path in ("/swagger-ui.html", "/docs"):
@@ -41,6 +41,7 @@ def install(app: FastAPI) -> None:
 
 
 def render_swagger_page() -> HTMLResponse:
+    """The Swagger UI page."""
     return HTMLResponse(PAGE)
 
 

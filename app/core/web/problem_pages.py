@@ -1,4 +1,4 @@
-"""What each error code means, for people: as `/problems/<code>` and as `docs/errors.md`.
+"""Documentation of error codes: `/problems/<code>` and `docs/errors.md`.
 
 `python -m app.core.web.problem_pages` prints the page for the documentation.
 """
@@ -19,7 +19,7 @@ router = APIRouter(tags=["service"], responses={404: PROBLEMS[404]})
 
 
 class ProblemKind(WireModel):
-    """One kind of problem; `type` is what problem documents carry."""
+    """One kind of problem; `type` is that of its problem documents."""
 
     type: str
     title: str
@@ -29,18 +29,18 @@ class ProblemKind(WireModel):
 
 @router.get("/problems/{code}")
 def describe_problem(code: str) -> ProblemKind:
-    """What a problem type means and what to do about it."""
+    """Describe a problem type and its remedy."""
     kinds = list_problem_kinds()
     if code not in kinds:
         raise NotFound(
-            f"no problem has this code.{suggest_names(code[:64], list(kinds))}"
-            " docs/errors.md lists them all."
+            f"no problem type has this code.{suggest_names(code[:64], list(kinds))}"
+            " docs/errors.md lists all of them."
         )
     return kinds[code]
 
 
 def list_problem_kinds() -> dict[str, ProblemKind]:
-    """Every kind of error of the modules that are loaded, by code."""
+    """Every error class of the loaded modules, by code."""
     return {
         code: ProblemKind(
             type=f"/problems/{code}",
@@ -65,10 +65,10 @@ def render_errors_page() -> str:
 _PAGE_HEAD = """# Errors
 
 Over HTTP every error is a problem document (RFC 9457, `application/problem+json`). `type` is
-`/problems/<code>`, `detail` says what is wrong and what to do, `errors` names each wrong field by
-a JSON pointer (or the name of a parameter), `instance` is the request id, which the answer also
-carries as `X-Request-Id` and the log in every line. On a terminal the same error is one line on
-standard error and an exit code.
+`/problems/<code>`, `detail` describes the error and its remedy, `errors` names each wrong field by
+a JSON pointer (or the name of a parameter), `instance` is the request id, which is also in the
+response header `X-Request-Id` and in every log line of the request. On a terminal the same error is
+one line on standard error and an exit code.
 
 This page is generated: `python -m app.core.web.problem_pages > docs/errors.md`.
 
@@ -78,10 +78,10 @@ This page is generated: `python -m app.core.web.problem_pages > docs/errors.md`.
 
 
 def _errors_by_code() -> dict[str, type[AppError]]:
-    """One class per code, by status; of two with the same code the last by module name."""
+    """One class per code, ordered by status; the last by module name when two share a code."""
     ordered = sorted(
         _subclasses(AppError),
-        key=lambda each: (each.status, each.code, each.__module__, each.__name__),
+        key=lambda error: (error.status, error.code, error.__module__, error.__name__),
     )
     return {error.code: error for error in ordered}
 

@@ -1,4 +1,4 @@
-"""What Prometheus reads: requests by route, and the queue of jobs. Every label is bounded."""
+"""Prometheus metrics: requests by route, job queues. Every label has a bounded set of values."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ QUEUES = text(
 
 
 class QueueState(NamedTuple):
-    """How many jobs of a queue wait or run, and for how long the oldest has."""
+    """Number of waiting or running jobs of a queue, and the age of the oldest."""
 
     queue: str
     status: str
@@ -47,19 +47,19 @@ class QueueState(NamedTuple):
 
 
 class PrometheusMetrics:
-    """The figures of one application, in a registry of its own."""
+    """The metrics of one application, in its own registry."""
 
     def __init__(self, db: Database) -> None:
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "mosaico_http_requests",
-            "Requests that were answered.",
+            "Completed requests.",
             ["method", "route", "status"],
             registry=self.registry,
         )
         self.latency = Histogram(
             "mosaico_http_request_duration_seconds",
-            "Time from the head of a request to the head of its answer.",
+            "Time from the request headers to the response headers.",
             ["method", "route"],
             buckets=BUCKETS_S,
             registry=self.registry,
@@ -73,21 +73,21 @@ class PrometheusMetrics:
 
 
 class QueueCollector(Collector):
-    """Reads the queue when it is asked; without a database it says only that."""
+    """Reads the job queues at each scrape; without a database it reports only that."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def collect(self) -> Iterator[Metric]:
-        up = GaugeMetricFamily("mosaico_database_up", "1 when the database answered.")
+        up = GaugeMetricFamily("mosaico_database_up", "1 when the database answers.")
         depth = GaugeMetricFamily(
             "mosaico_queue_jobs",
-            "Jobs that wait (todo) or run (doing).",
+            "Waiting (todo) or running (doing) jobs.",
             labels=["queue", "status"],
         )
         age = GaugeMetricFamily(
             "mosaico_queue_oldest_job_age_seconds",
-            "Time since the oldest job was due.",
+            "Time since the due time of the oldest job.",
             labels=["queue", "status"],
         )
         try:
@@ -102,12 +102,12 @@ class QueueCollector(Collector):
         yield from (up, depth, age)
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing: registering must not ask the database."""
+        """Empty: the registration of the collector must not query the database."""
         return iter(())
 
 
 def query_queues(db: Database) -> list[QueueState]:
-    """The queues in use; none before the job tables exist."""
+    """The queues in use; empty before the job tables exist."""
     try:
         with db.read() as session:
             rows = session.execute(QUEUES, {"limit": MAX_QUEUES}).all()
@@ -117,7 +117,7 @@ def query_queues(db: Database) -> list[QueueState]:
 
 
 class RequestMetricsMiddleware:
-    """Counts and times every request under the template of its route."""
+    """Counts and times every request by the template of its route."""
 
     def __init__(self, app: ASGIApp, *, metrics: PrometheusMetrics) -> None:
         self.app = app
@@ -151,20 +151,20 @@ class RequestMetricsMiddleware:
 
 
 def metrics_page(request: Request) -> Response:
-    """The figures in the text form of Prometheus."""
+    """The metrics in the text format of Prometheus."""
     metrics: PrometheusMetrics = request.app.state.metrics
     return Response(exposition(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 def install(app: FastAPI, db: Database) -> None:
-    """Count the requests of this application and answer `/metrics`."""
+    """Measure the requests of this application and serve `/metrics`."""
     app.state.metrics = PrometheusMetrics(db)
     app.add_middleware(RequestMetricsMiddleware, metrics=app.state.metrics)
     app.add_api_route("/metrics", metrics_page, tags=["service"], response_class=Response)
 
 
 def _route_templates(app: FastAPI) -> dict[Callable[..., Any], str]:
-    """The template of each endpoint; mounted files count as their mount."""
+    """The path template of each endpoint; mounted files share the template of their mount."""
     templates: dict[Callable[..., Any], str] = {}
     for route in iter_route_contexts(app.routes):
         target = route.endpoint or getattr(route.route, "app", None)

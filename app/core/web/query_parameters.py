@@ -1,4 +1,4 @@
-"""Query parameters that a route does not know: a misspelt filter must not answer everything."""
+"""Rejects unknown query parameters: a misspelled filter must not return everything."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from app.core.registry import suggest_names
 
 
 async def reject_unknown_parameters(request: Request) -> None:
-    """Raise `Invalid`, with the nearest names, unless the route declares every query parameter."""
+    """Raise `Invalid`, with the closest names, unless the route declares every query parameter."""
     route = request.scope.get("route")
     if not request.query_params or not isinstance(route, APIRoute):
         return
@@ -23,7 +23,7 @@ async def reject_unknown_parameters(request: Request) -> None:
     ]
     if errors:
         raise Invalid(
-            "unknown query parameters; mend or leave out what `errors` lists",
+            "unknown query parameters; correct or remove those in `errors`",
             code="unknown-parameter",
             errors=errors,
         )

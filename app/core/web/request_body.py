@@ -1,7 +1,7 @@
-"""Bodies and addresses, checked before anything else looks at them.
+"""Request bodies and paths, checked before any other code reads them.
 
-A body is read to its end before the application starts: a client that goes away or sends
-something unreadable never reaches a route, so nothing can be left half-written.
+A body is read completely before the application runs: a client that disconnects or sends invalid
+JSON never reaches a route, so that nothing is left half-written.
 """
 
 import asyncio
@@ -26,32 +26,32 @@ DISCARD_TIMEOUT_S = 5.0
 
 BODY_FIELDS = "body_fields"
 
-# Above this the parse would hold up the event loop for more than about a millisecond.
+# Parsing more than this blocks the event loop for over a millisecond, so a thread does it.
 THREAD_PARSE_BYTES = 16 * 1024
 
 
 class InvalidPath(Invalid):
-    """The address holds bytes that are not UTF-8, or NUL; encode it as UTF-8 without NUL."""
+    """The URL contains bytes that are not UTF-8, or NUL; encode it as UTF-8 without NUL."""
 
     code = "invalid-path"
     status = 400
 
 
 class _ClientDisconnected(Exception):
-    """The client closed the connection before the end of its body."""
+    """The client closed the connection before the end of the body."""
 
 
 def never(_scope: Scope) -> bool:
-    """The predicate of an application without streamed uploads, or without signed bodies."""
+    """A predicate that is never true."""
     return False
 
 
 class RequestBodyMiddleware:
-    """Refuses unreadable addresses and bodies; bodies below `/api/` must be strict JSON.
+    """Refuses invalid paths and bodies; bodies below `/api/` must be strict JSON.
 
-    `is_streamed` names the requests whose bodies the route itself reads, piece by piece, with a
-    limit of its own. `is_signed` names those whose bodies are checked byte by byte before anything
-    reads them: they are passed on as they came, up to 64 KiB.
+    `is_streamed` selects requests whose body the route itself reads in chunks, with its own limit.
+    `is_signed` selects requests whose signature covers the raw bytes: their body is passed on
+    unchanged, up to 64 KiB.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class RequestBodyMiddleware:
                 if body is None:
                     await _discard(receive)
         except TimeoutError:
-            # What remains of the body must not be read as the next request.
+            # The rest of the body must not be read as the next request of the connection.
             raise SlowRequest(headers={"Connection": "close"}) from None
         if body is None:
             raise _too_large(max_bytes)
@@ -107,7 +107,7 @@ class RequestBodyMiddleware:
 
 
 async def read_raw_body(request: Request) -> bytes:
-    """The body byte by byte as it came, for routes that check a signature."""
+    """The raw bytes of the body, for routes that check a signature."""
     return await request.body()
 
 
@@ -115,7 +115,7 @@ RawBody = Annotated[bytes, Depends(read_raw_body)]
 
 
 async def _read_body(receive: Receive, max_bytes: int) -> bytes | None:
-    """The whole body; None as soon as it is too large."""
+    """The complete body; None as soon as it is too large."""
     body = bytearray()
     more = True
     while more:
@@ -143,7 +143,7 @@ async def _receive_chunk(receive: Receive) -> Message:
 
 
 async def _discard(receive: Receive) -> None:
-    """Read on and keep nothing: a client that is still sending would not see the answer."""
+    """Read and drop the rest of the body: a client that still sends would not read the response."""
     discarded = 0
     try:
         async with asyncio.timeout(DISCARD_TIMEOUT_S):
@@ -166,7 +166,7 @@ def _check_path(scope: Scope) -> None:
 def _check_encoded(part: bytes) -> None:
     decoded = unquote_to_bytes(part)
     if b"\x00" in decoded:
-        raise InvalidPath("The address holds NUL (%00); remove it.")
+        raise InvalidPath("The URL contains NUL (%00); remove it.")
     try:
         decoded.decode("utf-8")
     except UnicodeDecodeError:
@@ -174,7 +174,7 @@ def _check_encoded(part: bytes) -> None:
 
 
 def get_body_fields(scope: Scope) -> list[str]:
-    """The names of the members of the JSON object that was sent; none without one."""
+    """The member names of the JSON object in the body; empty without one."""
     field_names: list[str] = scope.get("state", {}).get(BODY_FIELDS, [])
     return field_names
 

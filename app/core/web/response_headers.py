@@ -1,4 +1,4 @@
-"""Headers that an answer gets whatever it turns out to be: a view, a file, a problem."""
+"""Headers that every kind of response gets (view, file, problem), and JSON rendering in threads."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -17,12 +17,12 @@ _SERIALIZES = "writes_json"
 
 
 def add_header(scope: Scope, name: str, value: str) -> None:
-    """Put a header on the answer to this request, unless the answer has one of that name."""
+    """Add a header to the response of this request, unless the response sets it itself."""
     scope.setdefault("state", {}).setdefault(_HEADERS, {})[name] = value
 
 
 class ResponseHeadersMiddleware:
-    """Puts on the answer what `add_header` was told while it was made."""
+    """Adds the headers of `add_header` to the response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -43,10 +43,10 @@ class ResponseHeadersMiddleware:
 
 
 def serialize_in_threads(router: APIRouter) -> APIRouter:
-    """The same router, whose routes turn their views into JSON in the thread that made them.
+    """Make the routes of a router render their views as JSON in the thread that runs them.
 
-    FastAPI would take a second thread to check each view against the type that the route
-    declares, which the type checker has done, and go on from there on the event loop.
+    FastAPI itself would take a second thread to validate each view against the declared type,
+    which the type checker has already done, and render it on the event loop.
     """
     for route in router.routes:
         if isinstance(route, APIRoute) and not hasattr(route.endpoint, _SERIALIZES):

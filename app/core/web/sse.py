@@ -1,8 +1,8 @@
 """Progress as server-sent events: one database connection wakes every open stream.
 
-A service announces a key inside its own transaction; Postgres delivers it at the commit to the
-one listening connection of each process, which wakes the streams of that key. A stream then takes
-a fresh snapshot, so nothing depends on having heard every announcement.
+A service notifies a key inside its transaction; Postgres delivers the notification at the commit to
+the one listening connection of each process, which wakes the streams of that key. A stream then
+takes a new snapshot, so that a lost notification does no harm.
 Source: WHATWG HTML §9.2 (server-sent events).
 """
 
@@ -39,10 +39,10 @@ MAX_RECONNECT_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventSnapshot:
-    """What a stream shows at one moment.
+    """The state that a stream sends at one moment.
 
-    `data` is anything JSON can hold, or a wire model. `final` ends the stream after it. Without
-    an `id` the content names itself, so that an unchanged snapshot is never sent twice.
+    `data` is JSON or a wire model. `final` ends the stream after it. Without an `id`, a digest of
+    the content is the id, so that an unchanged snapshot is never sent twice.
     """
 
     event: str
@@ -54,7 +54,7 @@ class EventSnapshot:
 class EventHub:
     """Wakes streams by key, over one listening connection for the whole process.
 
-    It reconnects by itself; after a gap it wakes everybody, since announcements may be lost.
+    It reconnects by itself and then wakes all streams, because notifications may have been lost.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class EventHub:
 
     @contextmanager
     def subscribe(self, key: str) -> Iterator[asyncio.Event]:
-        """An event that is set whenever the key was announced; the reader clears it."""
+        """An event that is set by each notification of the key; the reader clears it."""
         wakeup = asyncio.Event()
         self._subscribers.setdefault(key, set()).add(wakeup)
         try:
@@ -99,20 +99,23 @@ class EventHub:
                 del self._subscribers[key]
 
     def wake(self, key: str) -> None:
+        """Wake the streams of a key."""
         for wakeup in self._subscribers.get(key, ()):
             wakeup.set()
 
     def wake_all(self) -> None:
+        """Wake every stream."""
         for key in self._subscribers:
             self.wake(key)
 
     def close(self) -> None:
-        """End every open stream, so that a stopping server need not wait for them."""
+        """End every open stream, so that a stopping server does not wait for them."""
         self.closed = True
         self.wake_all()
 
     @property
     def open_streams(self) -> int:
+        """Number of open streams."""
         return sum(len(waiting) for waiting in self._subscribers.values())
 
     async def _listen_forever(self) -> None:
@@ -140,19 +143,20 @@ class EventHub:
             await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
             self.listening = True
             self.wake_all()
-            async for announced in connection.notifies():
-                self.wake(announced.payload)
+            async for notification in connection.notifies():
+                self.wake(notification.payload)
 
 
 def stream_events(
     request: Request, hub: EventHub, key: str, snapshot: Callable[[], EventSnapshot | None]
 ) -> StreamingResponse:
-    """Server-sent events that follow one thing until a snapshot is final.
+    """Server-sent events that follow one resource until a snapshot is final.
 
-    `snapshot` runs in a thread: at the start, after each announcement of the key and with each
-    heartbeat. None means that the thing is gone and ends the stream. A client that comes back
-    with `Last-Event-ID` is not told the same again; one that has seen the end gets 204, which
-    tells a browser to stop asking. What the first snapshot raises is the answer.
+    `snapshot` runs in a thread: at the start, after each notification of the key and at each
+    heartbeat. None means that the resource was deleted and ends the stream. A client that
+    reconnects with `Last-Event-ID` does not get the same event again; one that has received the
+    final event gets 204, which stops the reconnects of a browser. An error of the first snapshot
+    becomes the response.
     """
     return _EventStream(hub, key, snapshot, request.headers.get("last-event-id"))
 
@@ -211,7 +215,7 @@ class _EventStream(StreamingResponse):
         self._wakeup.clear()
 
     async def _retake_snapshot(self, previous: EventSnapshot) -> EventSnapshot | None:
-        """A fresh snapshot; the previous one while the database is away."""
+        """A new snapshot; the previous one while the database is unavailable."""
         if self._hub.closed:
             return None
         try:

@@ -1,4 +1,4 @@
-"""Uploads larger than memory: to disk first, so that no transaction waits for a slow client."""
+"""Large uploads: received to disk first, so that no transaction waits for a slow client."""
 
 import hashlib
 import tempfile
@@ -28,7 +28,7 @@ JSON_TYPES = frozenset({"application/json", "application/octet-stream"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadedBody:
-    """A body that was received whole; `file` is at its beginning."""
+    """A completely received body; `file` is at its beginning."""
 
     file: IO[bytes]
     size_bytes: int
@@ -38,8 +38,8 @@ class UploadedBody:
 async def receive_ndjson(request: Request) -> AsyncIterator[UploadedBody]:
     """Receive a body of JSON lines.
 
-    Raises: `UnsupportedMediaType` for another type, `TooLarge` above 4 GiB, `SlowRequest` when
-            nothing comes for a minute. A client that leaves never reaches the route.
+    Raises: `UnsupportedMediaType` for another type, `TooLarge` above 4 GiB, `SlowRequest` after a
+            minute without data. A client that disconnects never reaches the route.
     """
     if _content_type(request) not in NDJSON_TYPES:
         raise UnsupportedMediaType("send one JSON object per line as application/x-ndjson")
@@ -48,7 +48,7 @@ async def receive_ndjson(request: Request) -> AsyncIterator[UploadedBody]:
 
 
 async def receive_json(request: Request) -> AsyncIterator[UploadedBody]:
-    """Receive one JSON document of up to 64 MiB; raises as `ndjson_upload` does."""
+    """Receive one JSON document of up to 64 MiB; raises the errors of `receive_ndjson`."""
     if _content_type(request) not in JSON_TYPES:
         raise UnsupportedMediaType("send one JSON document as application/json")
     with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as file:
@@ -60,7 +60,7 @@ JsonUpload = Annotated[UploadedBody, Depends(receive_json)]
 
 
 def iter_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """The lines of a file, one in memory at a time; raises `TooLarge` above 16 MiB in one."""
+    """The lines of a file, one in memory at a time; raises `TooLarge` for a line above 16 MiB."""
     number = 0
     while line := file.readline(LINE_BYTES + 1):
         number += 1
