@@ -171,7 +171,7 @@ def test_a_file_that_holds_no_key_is_refused_and_kept(
     path = tmp_path / "admin.key"
     path.touch(0o600)
     path.write_text(content)
-    with pytest.raises(BadAdminKey, match="delete it to have a new key made"):
+    with pytest.raises(BadAdminKey, match="delete it, and a new key is created"):
         ensure(db, tmp_path)
     assert (path.read_text(), rows(db)) == (content, [])
 

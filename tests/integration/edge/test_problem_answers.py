@@ -57,7 +57,7 @@ def test_each_wrong_field_is_named_by_a_pointer(client: httpx.Client) -> None:
     problem = client.post(THINGS, json=body).json()
     assert {item["pointer"]: item["detail"] for item in problem["errors"]} == {
         "/name": "is missing; send it",
-        "/nmae": "is not a field here; remove it or correct its name",
+        "/nmae": "is not a known field; remove it or correct its name",
         "/parts/1/partCount": "should be a valid integer",
     }
 
