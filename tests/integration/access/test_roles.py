@@ -69,7 +69,9 @@ def test_a_role_opens_its_operations_and_those_of_lesser_roles(
 def test_a_refusal_names_the_role_that_is_needed(app: FastAPI, give_out: GiveOut) -> None:
     answer = Client(app, give_out("read")).post("/toys", json={"name": "bear"})
     assert answer.json()["type"] == "/problems/forbidden"
-    assert "requires an API key with the role run, yours has the role read" in answer.json()["detail"]
+    assert (
+        "requires an API key with the role run, yours has the role read" in answer.json()["detail"]
+    )
 
 
 @pytest.mark.parametrize("method", ["get", "post", "delete"])
