@@ -6,7 +6,7 @@ import pytest
 
 from app.jobs.queue import enqueue
 from tests.support.service import Service, pair
-from tests.support.stored import Rows
+from tests.support.stored import DatabaseReader
 
 
 def run_job(service: Service, name: str, **arguments: Any) -> None:
@@ -21,7 +21,7 @@ def test_run_step__repetition_changes_nothing(service: Service, step: str) -> No
     service.benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
     service.upload([pair(1), pair(2, output="a b")])
     run = service.completed()
-    rows = Rows(service.resources.db.url)
+    rows = DatabaseReader(service.resources.db.url)
     stored_before = rows.stored(run["id"])
 
     step_arguments: dict[str, Any] = {"shard": 0} if step == "score" else {}
@@ -42,9 +42,9 @@ def test_run_step__deleted_run_is_ignored(service: Service, step: str) -> None:
 
     run_job(service, f"runs.{step}", run_id="unknown-run", **step_arguments.get(step, {}))
 
-    assert Rows(service.resources.db.url).all("SELECT status::text FROM procrastinate_jobs") == [
-        ("succeeded",)
-    ]
+    assert DatabaseReader(service.resources.db.url).all(
+        "SELECT status::text FROM procrastinate_jobs"
+    ) == [("succeeded",)]
 
 
 def test_begin_step__repetition_ignores_later_changes_of_the_benchmark(
@@ -54,7 +54,7 @@ def test_begin_step__repetition_ignores_later_changes_of_the_benchmark(
     service.benchmark(metrics=["ROUGE"])
     service.upload([pair(1)])
     run = service.completed()
-    rows = Rows(service.resources.db.url)
+    rows = DatabaseReader(service.resources.db.url)
     rows.do("UPDATE benchmark_runs SET status = 'RUNNING'")
     rows.do("""UPDATE benchmarks SET metrics = '["WITHDRAWN"]'""")
 
