@@ -55,8 +55,8 @@ def test_begin_step__repetition_ignores_later_changes_of_the_benchmark(
     service.upload([pair(1)])
     run = service.completed()
     rows = DatabaseReader(service.resources.db.url)
-    rows.do("UPDATE benchmark_runs SET status = 'RUNNING'")
-    rows.do("""UPDATE benchmarks SET metrics = '["WITHDRAWN"]'""")
+    rows.execute("UPDATE benchmark_runs SET status = 'RUNNING'")
+    rows.execute("""UPDATE benchmarks SET metrics = '["WITHDRAWN"]'""")
 
     run_job(service, "runs.begin", run_id=run["id"])
 
