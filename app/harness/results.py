@@ -42,21 +42,25 @@ class JudgeUsage:
 def sum_if_known(numbers: Iterable[int | None]) -> int | None:
     """The sum; None when a number is unknown. The sum of nothing is 0."""
     listed = list(numbers)
-    known = [number for number in listed if number is not None]
-    return sum(known) if len(known) == len(listed) else None
+    known_numbers = [number for number in listed if number is not None]
+    return sum(known_numbers) if len(known_numbers) == len(listed) else None
 
 
 def mean_if_known(numbers: Iterable[float | None]) -> float | None:
     """The mean; None when there is no number or one of them is unknown."""
     listed = list(numbers)
-    known = [number for number in listed if number is not None]
-    return sum(known) / len(known) if known and len(known) == len(listed) else None
+    known_numbers = [number for number in listed if number is not None]
+    return (
+        sum(known_numbers) / len(known_numbers)
+        if known_numbers and len(known_numbers) == len(listed)
+        else None
+    )
 
 
 def sum_of_known(amounts: Sequence[float | None]) -> float | None:
     """The sum of the known amounts; None when no amount is known."""
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known) if known else None
+    known_amounts = [amount for amount in amounts if amount is not None]
+    return sum(known_amounts) if known_amounts else None
 
 
 def pass_rate(passed: int, judged: int) -> float | None:

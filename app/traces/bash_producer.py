@@ -47,8 +47,8 @@ class BashProducer:
         content = ",".join(f"{trial.task.content_hash()}#{trial.number}" for trial in self.trials)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
-    def budget(self, used: UsedBudget) -> Budget:
-        return open_budget(self.settings, used)
+    def budget(self, used_budget: UsedBudget) -> Budget:
+        return open_budget(self.settings, used_budget)
 
     def produce(
         self, indexes: Collection[int], budget: Budget

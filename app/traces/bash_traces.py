@@ -43,7 +43,7 @@ def trace_of(result: EvalResult) -> Trace:
         trial=result.trial,
         outcome=_outcome(result),
         input=task.prompt,
-        expected_output="\n".join(each.check for each in task.expectations) or None,
+        expected_output="\n".join(expectation.check for expectation in task.expectations) or None,
         error=result.reason or "\n".join(result.failures()) or None,
         tags=(task.category, f"task:{task.content_hash()}"),
         scores=_scores(result),

@@ -53,8 +53,8 @@ class McpProducer:
         )
         return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
-    def budget(self, used: UsedBudget) -> Budget:
-        return used.resume(self.run_budget)
+    def budget(self, used_budget: UsedBudget) -> Budget:
+        return used_budget.resume(self.run_budget)
 
     def produce(
         self, indexes: Collection[int], budget: Budget

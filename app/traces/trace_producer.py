@@ -42,7 +42,7 @@ class TraceProducer(Protocol):
     @property
     def fingerprint(self) -> str: ...
 
-    def budget(self, used: UsedBudget) -> Budget:
+    def budget(self, used_budget: UsedBudget) -> Budget:
         """The budget of the whole run, with the usage of earlier workers counted."""
         ...
 

@@ -140,13 +140,13 @@ def _compare_run(
     common: Sequence[str],
     passed_by_all: Sequence[str],
 ) -> ComparedRun:
-    kept = tuple(result for key in common for result in attempts[key])
+    common_results = tuple(result for key in common for result in attempts[key])
     all_tasks = {result.task.content_hash() for result in report.results}
     easy = [result for key in passed_by_all for result in attempts[key]]
     return ComparedRun(
         title=report.title(),
         timestamp=report.timestamp,
-        summary=summarize(replace(report, results=kept)),
+        summary=summarize(replace(report, results=common_results)),
         passed=tuple(_all_trials_passed(attempts[key]) for key in common),
         excluded_tasks=len(all_tasks) - len(common),
         tokens_where_all_pass=mean_if_known(_tokens(result) for result in easy),
@@ -178,8 +178,8 @@ def _all_trials_passed(results: Sequence[EvalResult]) -> bool:
 
 def _common_error(attempts: Sequence[Sequence[EvalResult]]) -> str | None:
     """A line of standard error that every run printed on the task."""
-    first, *others = [_error_lines(results) for results in attempts]
-    return next((line for line in first if all(line in lines for lines in others)), None)
+    first, *other_runs = [_error_lines(results) for results in attempts]
+    return next((line for line in first if all(line in lines for lines in other_runs)), None)
 
 
 def _error_lines(results: Sequence[EvalResult]) -> list[str]:

@@ -195,11 +195,11 @@ def parse_script(lines: Iterable[bytes], tasks: Iterable[EvalTask], *, name: str
     return ScriptedLlm(Path(name).stem, by_prompt)
 
 
-def _require_known(what: str, names: Iterable[str], known: Collection[str]) -> None:
+def _require_known(what: str, names: Iterable[str], available: Collection[str]) -> None:
     for name in names:
-        if name not in known:
-            suggestion = suggest_names(name, sorted(known))
-            listed = ", ".join(sorted(known)[:SHOWN])
+        if name not in available:
+            suggestion = suggest_names(name, sorted(available))
+            listed = ", ".join(sorted(available)[:SHOWN])
             raise UnknownTask(
                 f"the dataset has no {what} {name!r}.{suggestion}",
                 hint=f"known names, at most {SHOWN}: {listed}",
@@ -302,11 +302,11 @@ def _error(line: int, text: str) -> DatasetFinding:
 
 
 def _lint_task(entry: DatasetTask) -> Iterable[DatasetFinding]:
-    seen: set[str] = set()
+    checks: set[str] = set()
     for expectation in entry.task.expectations:
-        if expectation.check in seen:
+        if expectation.check in checks:
             yield _finding(entry, f"the check {expectation.check!r} is repeated")
-        seen.add(expectation.check)
+        checks.add(expectation.check)
         yield from _lint_check(entry, expectation.check)
     if not any(expectation.weight > 0 for expectation in entry.task.expectations):
         yield _finding(entry, "no expectation has a weight, so the task always scores 100 %")

@@ -80,18 +80,18 @@ def resume_report(report: EvalReport, earlier: EvalReport, trials: Sequence[Tria
     _require_compatible(report, earlier)
     named = {(trial.task.id, trial.number) for trial in trials}
     scored = [result for result in earlier.results if result.outcome is AttemptOutcome.SCORED]
-    lost = sorted(
+    lost_tasks = sorted(
         {result.task.id for result in scored if (result.task.id, result.trial) not in named}
     )
-    if lost:
+    if lost_tasks:
         raise IncompatibleRun(
-            f"the earlier run has scores of tasks that are not selected: {', '.join(lost[:SHOWN])}",
+            f"the earlier run has scores of tasks that are not selected: {', '.join(lost_tasks[:SHOWN])}",
             hint="use the same dataset, --category, --task and --trials, or start a new run",
         )
     # The key holds the hash of the task: a task that was edited since then runs again.
     planned = {trial.key for trial in trials}
-    kept = tuple(result for result in scored if result.key in planned)
-    return replace(report, timestamp=earlier.timestamp, results=kept)
+    kept_results = tuple(result for result in scored if result.key in planned)
+    return replace(report, timestamp=earlier.timestamp, results=kept_results)
 
 
 def _require_compatible(report: EvalReport, earlier: EvalReport) -> None:

@@ -87,9 +87,9 @@ def file_stem(report: EvalReport) -> str:
     return f"eval-{model}-{re.sub(r'[^0-9-]', '', stamp)}"
 
 
-def merge_results(planned: Iterable[EvalResult], made: Iterable[EvalResult]) -> list[EvalResult]:
+def merge_results(planned: Iterable[EvalResult], results: Iterable[EvalResult]) -> list[EvalResult]:
     """The planned attempts in their order, each replaced by its latest result."""
-    latest = {result.key: result for result in made}
+    latest = {result.key: result for result in results}
     return [latest.get(result.key, result) for result in planned]
 
 

@@ -187,9 +187,9 @@ async def evaluate(
         raise ProviderRejected(runner.stop_reason)
 
 
-def open_budget(settings: BashHarnessSettings, used: UsedBudget) -> Budget:
+def open_budget(settings: BashHarnessSettings, used_budget: UsedBudget) -> Budget:
     """The budget of a run, with the usage of earlier workers counted."""
-    return used.resume(settings.run_limits(), _price(settings.price))
+    return used_budget.resume(settings.run_limits(), _price(settings.price))
 
 
 def _limits(settings: BashHarnessSettings) -> RunLimits:

@@ -222,29 +222,29 @@ def _require_distinct_files(options: McpRunOptions) -> None:
         inputs += secrets_places()
     if options.resume != options.output:
         inputs.append(options.resume)
-    used = {path.resolve() for path in inputs if path is not None}
+    used_paths = {path.resolve() for path in inputs if path is not None}
     for path in options.output_paths():
         if result_of(path) != path:
             raise WrongUsage(
                 f"{path} has the name of a journal, which the run deletes at its end",
                 hint=f"name {result_of(path)}",
             )
-        if path.resolve() in used:
+        if path.resolve() in used_paths:
             raise WrongUsage(
                 f"{path} is already used as an input or output file",
                 hint="name another file with --output, --junit, --html or --markdown",
             )
-        used.add(path.resolve())
+        used_paths.add(path.resolve())
 
 
 def _require_no_lost_attempts(plan: Plan, earlier: McpReport, path: Path) -> None:
     """Refuse to overwrite a result file whose attempts are not all part of this run."""
     planned = {attempt.key for attempt in plan.attempts()}
-    lost = [result.key for result in earlier.results if result.key not in planned]
-    if lost:
-        key = lost[0]
+    lost_keys = [result.key for result in earlier.results if result.key not in planned]
+    if lost_keys:
+        key = lost_keys[0]
         raise WrongUsage(
-            f"{path} has {len(lost)} attempts that are not selected now, such as {key.scenario} /"
+            f"{path} has {len(lost_keys)} attempts that are not selected now, such as {key.scenario} /"
             f" {key.task} of {key.file}; they would be lost",
             hint="select the same tasks, models and trials, or name another file with --output",
         )

@@ -56,14 +56,15 @@ class ToolUse:
 def context_costs(report: McpReport) -> list[ContextCost]:
     """A line for each scenario, model and set of servers, in the order of the results."""
     groups: dict[_Setup, list[TaskResult]] = {}
-    for each in report.results:
-        if each.llm_calls:
-            setup = _Setup(each.file, each.scenario, each.model, each.servers)
-            groups.setdefault(setup, []).append(each)
+    for result in report.results:
+        if result.llm_calls:
+            setup = _Setup(result.file, result.scenario, result.model, result.servers)
+            groups.setdefault(setup, []).append(result)
     base = {
-        setup: mean_if_known(each.base_context for each in group) for setup, group in groups.items()
+        setup: mean_if_known(result.base_context for result in group)
+        for setup, group in groups.items()
     }
-    facts = {(each.file, each.name): each for each in report.servers}
+    facts = {(server.file, server.name): server for server in report.servers}
     return [
         _cost(setup, group, _facts(setup, facts), _share(setup, base))
         for setup, group in groups.items()
@@ -88,14 +89,14 @@ def _cost(
         model=setup.model,
         servers=setup.servers,
         attempts=len(group),
-        passed=sum(each.passed is True for each in group),
+        passed=sum(result.passed is True for result in group),
         tools=sum(len(server.tools) for server in servers),
         schema_tokens=sum(server.tokens for server in servers),
-        base_context=mean_if_known(each.base_context for each in group),
-        context_growth=mean_if_known(each.context_growth_avg for each in group),
-        input_tokens=mean_if_known(each.input_tokens for each in group),
-        llm_calls=sum(len(each.llm_calls) for each in group) / len(group),
-        cost_usd=mean_if_known(each.cost_usd for each in group),
+        base_context=mean_if_known(result.base_context for result in group),
+        context_growth=mean_if_known(result.context_growth_avg for result in group),
+        input_tokens=mean_if_known(result.input_tokens for result in group),
+        llm_calls=sum(len(result.llm_calls) for result in group) / len(group),
+        cost_usd=mean_if_known(result.cost_usd for result in group),
         of_largest=share,
     )
 

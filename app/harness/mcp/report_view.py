@@ -93,7 +93,7 @@ def result_word(result: TaskResult) -> str:
     status = _status(result)
     if status in _LABELS:
         return _LABELS[status]
-    scores = [each.score for each in result.evaluations if each.score is not None]
+    scores = [evaluation.score for evaluation in result.evaluations if evaluation.score is not None]
     return f"{100 * min(scores):.0f}" if scores else "-"
 
 

@@ -155,8 +155,12 @@ def _report_of_journal(raw: bytes) -> McpReport:
     head, entries = parse_journal(raw)
     report = _REPORT.validate_python({**head, "interrupted": True})
     results = [_RESULT.validate_python(entry) for entry in entries if _SERVER not in entry]
-    seen = [_FACTS.validate_python(entry[_SERVER]) for entry in entries if _SERVER in entry]
-    servers = {(server.file, server.name): server for server in (*report.servers, *seen)}
+    recorded_servers = [
+        _FACTS.validate_python(entry[_SERVER]) for entry in entries if _SERVER in entry
+    ]
+    servers = {
+        (server.file, server.name): server for server in (*report.servers, *recorded_servers)
+    }
     return replace(report, results=(*report.results, *results), servers=tuple(servers.values()))
 
 

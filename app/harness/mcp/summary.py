@@ -35,7 +35,7 @@ def summarize(report: McpReport) -> McpSummary:
     skipped = sum(result.outcome is AttemptOutcome.SKIPPED for result in results)
     scored = sum(result.outcome is AttemptOutcome.SCORED for result in results)
     costs = [result.cost_usd for result in results if result.llm_calls]
-    known = [cost for cost in costs if cost is not None]
+    known_costs = [cost for cost in costs if cost is not None]
     return McpSummary(
         planned=report.planned,
         passed=passed,
@@ -46,7 +46,7 @@ def summarize(report: McpReport) -> McpSummary:
         pass_rate=pass_rate(passed, passed + failed),
         input_tokens=sum(result.input_tokens or 0 for result in results),
         output_tokens=sum(result.output_tokens or 0 for result in results),
-        cost_usd=sum(known, 0.0) if len(known) == len(costs) else None,
+        cost_usd=sum(known_costs, 0.0) if len(known_costs) == len(costs) else None,
         duration_ms=sum(result.duration_ms for result in results),
     )
 
