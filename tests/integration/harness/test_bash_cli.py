@@ -41,7 +41,7 @@ def script(folder: Path, *turns: list[str]) -> Path:
     return path
 
 
-def test_the_own_dataset_is_whole_and_its_script_passes_it(tmp_path: Path) -> None:
+def test_run__demo_script_passes_demo_dataset(tmp_path: Path) -> None:
     assert run("lint", "--strict", TASKS).exit_code == 0
     done = run("run", TASKS, *PLAY, "--save", tmp_path, "--junit", tmp_path / "junit.xml", "--json")
     assert done.exit_code == 0, done.output
@@ -57,7 +57,7 @@ def test_the_own_dataset_is_whole_and_its_script_passes_it(tmp_path: Path) -> No
     assert run("rescore", file).exit_code == 0
 
 
-def test_a_category_and_a_task_can_be_chosen() -> None:
+def test_run__selects_category_and_task() -> None:
     chosen = run("run", TASKS, *PLAY, "--category", "pipelines", "--trials", "2", "--json")
     results = json.loads(chosen.stdout)["results"]
     assert [(each["task"]["id"], each["trial"]) for each in results] == [
@@ -69,14 +69,14 @@ def test_a_category_and_a_task_can_be_chosen() -> None:
     assert run("run", TASKS, *PLAY, "--task", "nobody").exit_code == 2
 
 
-def test_the_gate_decides_between_0_and_1(tmp_path: Path) -> None:
+def test_run__gate_decides_exit_code(tmp_path: Path) -> None:
     dataset, play = one_task(tmp_path), script(tmp_path, ["false"])
     words = ("run", dataset, "--provider", "scripted", "--model", play)
     assert run(*words).exit_code == 1
     assert run(*words, "--min-pass-rate", "0").exit_code == 0
 
 
-def test_a_task_that_errors_is_exit_3_whatever_the_gate(tmp_path: Path) -> None:
+def test_run__errored_task_exits_3(tmp_path: Path) -> None:
     play = script(tmp_path, ["true"])
     done = run(
         "run", TASKS, "--provider", "scripted", "--model", play, "--min-pass-rate", "0",
@@ -115,13 +115,13 @@ def test_a_task_that_errors_is_exit_3_whatever_the_gate(tmp_path: Path) -> None:
         ("lint", "nowhere.jsonl"),
     ],
 )
-def test_what_cannot_be_done_is_exit_2(words: tuple[str, ...]) -> None:
+def test_commands__invalid_arguments_exit_2(words: tuple[str, ...]) -> None:
     done = run(*words, ANTHROPIC_API_KEY="")
     assert done.exit_code == 2
     assert done.stdout == ""
 
 
-def test_a_limit_in_dollars_wants_the_price_of_that_model(tmp_path: Path) -> None:
+def test_run__cost_limit_needs_price_of_model(tmp_path: Path) -> None:
     prices = tmp_path / "prices.json"
     prices.write_text('{"another": {"input": 1, "output": 5}}')
     done = run(
@@ -132,7 +132,7 @@ def test_a_limit_in_dollars_wants_the_price_of_that_model(tmp_path: Path) -> Non
     assert "requires the price of m" in done.stderr
 
 
-def test_a_report_that_cannot_be_written_is_exit_2(tmp_path: Path) -> None:
+def test_report__unwritable_file_exits_2(tmp_path: Path) -> None:
     run("run", TASKS, *PLAY, "--task", "mend_json", "--save", tmp_path)
     [file] = tmp_path.glob("*.json")
     done = run("report", file, "--file", tmp_path / "nowhere" / "out.html")
@@ -141,14 +141,14 @@ def test_a_report_that_cannot_be_written_is_exit_2(tmp_path: Path) -> None:
     assert run("replay", file, "--save", file / "folder").exit_code == 2
 
 
-def test_a_dataset_with_an_unknown_check_is_not_paid_for(tmp_path: Path) -> None:
+def test_run__unknown_check_fails_before_first_request(tmp_path: Path) -> None:
     done = run("run", one_task(tmp_path, check="exitcode:0"), *PLAY)
     assert done.exit_code == 2
     assert "no check is named 'exitcode'. Did you mean exit_code?" in done.stderr
 
 
 @pytest.mark.parametrize("form", ["terminal", "json", "markdown", "markdown-original", "html"])
-def test_a_recorded_run_is_shown_in_every_form(form: str, tmp_path: Path) -> None:
+def test_report__renders_recorded_run_in_every_format(form: str, tmp_path: Path) -> None:
     path = recorded(HAIKU)
     printed = run("report", path, "--format", form)
     assert printed.exit_code == 0
@@ -157,7 +157,7 @@ def test_a_recorded_run_is_shown_in_every_form(form: str, tmp_path: Path) -> Non
     assert (tmp_path / "out").read_text().rstrip("\n") == printed.stdout.rstrip("\n")
 
 
-def test_recorded_runs_are_compared() -> None:
+def test_compare__prints_paired_comparison() -> None:
     done = run("compare", recorded(HAIKU), recorded(GPT), "--json")
     assert done.exit_code == 0
     [pair] = json.loads(done.stdout)["pairs"]
@@ -165,7 +165,7 @@ def test_recorded_runs_are_compared() -> None:
     assert run("compare", recorded(HAIKU)).exit_code == 2
 
 
-def test_a_replay_that_differs_is_exit_1(tmp_path: Path) -> None:
+def test_replay__difference_exits_1(tmp_path: Path) -> None:
     done = run("replay", recorded(HAIKU), "--save", tmp_path, "--json")
     assert done.exit_code == 1
     assert json.loads(done.stdout)["checks"][1] == 168
@@ -173,7 +173,7 @@ def test_a_replay_that_differs_is_exit_1(tmp_path: Path) -> None:
     assert file.name.endswith("-replay.json")
 
 
-def test_a_run_is_resumed_where_it_ended(tmp_path: Path) -> None:
+def test_resume__repeats_only_missing_attempts(tmp_path: Path) -> None:
     run("run", TASKS, *PLAY, "--save", tmp_path, "--run-tokens", "600", "--concurrency", "1")
     [file] = tmp_path.glob("*.json")
     before = read_report(file)
@@ -190,7 +190,7 @@ def test_a_run_is_resumed_where_it_ended(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.json")) == [file]
 
 
-def test_runs_that_begin_in_the_same_second_have_files_of_their_own(tmp_path: Path) -> None:
+def test_save__runs_of_the_same_second_get_separate_files(tmp_path: Path) -> None:
     options = BashRunOptions(
         dataset=TASKS,
         model=ModelChoice(provider=Provider.SCRIPTED, model=str(SCRIPT)),
@@ -205,7 +205,7 @@ def test_runs_that_begin_in_the_same_second_have_files_of_their_own(tmp_path: Pa
     assert all(read_report(tmp_path / file).results[0].passed() for file in files)
 
 
-def test_a_resumed_run_may_be_written_elsewhere(tmp_path: Path) -> None:
+def test_resume__save_leaves_resumed_file_unchanged(tmp_path: Path) -> None:
     run("run", TASKS, *PLAY, "--save", tmp_path, "--run-tokens", "1")
     [file] = tmp_path.glob("*.json")
     before = file.read_bytes()
@@ -215,7 +215,7 @@ def test_a_resumed_run_may_be_written_elsewhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.xdist_group("sdks of models")
-def test_answers_are_kept_and_asked_once(tmp_path: Path) -> None:
+def test_cache__each_request_is_sent_once(tmp_path: Path) -> None:
     dataset = one_task(tmp_path)
     message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="Done."),))
     words = ("run", dataset, "--provider", "openai", "--model", "m", "--cache", tmp_path / "cache")
@@ -234,7 +234,7 @@ def test_answers_are_kept_and_asked_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGTERM])
-def test_whoever_is_ended_keeps_what_was_reached(tmp_path: Path, way: signal.Signals) -> None:
+def test_run__interrupted_run_keeps_finished_attempts(tmp_path: Path, way: signal.Signals) -> None:
     """The second task hangs; the first one's result must be in the file when all is over."""
     dataset, play = tmp_path / "two.jsonl", tmp_path / "play.jsonl"
     check = [{"check": "tool_calls_max:9"}]

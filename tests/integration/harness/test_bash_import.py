@@ -56,7 +56,7 @@ def small(**more: Any) -> bytes:
     return json_report(report(good)).encode()
 
 
-def test_an_attempt_is_a_trace_with_all_that_it_took() -> None:
+def test_import__attempt_becomes_trace_with_usage() -> None:
     [found] = traces_in(small())
     assert found == Trace(
         trace_id="t#0",
@@ -82,7 +82,7 @@ def test_an_attempt_is_a_trace_with_all_that_it_took() -> None:
     )
 
 
-def test_what_a_judge_said_and_took_stands_apart() -> None:
+def test_import__judge_score_and_usage_are_separate_scores() -> None:
     """Two questions: (0.5 + 1) / 2, and 7 + 3 + 8 + 2 tokens; the price of one is not known."""
     found = result(task("llm_judge:kind?", "llm_judge:brief?"), True, True)
     assert found.score is not None
@@ -100,7 +100,7 @@ def test_what_a_judge_said_and_took_stands_apart() -> None:
     assert read.input_tokens == 100
 
 
-def test_what_ended_an_attempt_is_its_outcome() -> None:
+def test_import__outcome_of_attempt() -> None:
     late = result(
         task(), False, trace=trace(natural_stop=False, ending=ConversationEnding.TIME_LIMIT)
     )
@@ -118,7 +118,7 @@ def test_what_ended_an_attempt_is_its_outcome() -> None:
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_the_traces_of_a_recorded_run_have_its_figures(name: str) -> None:
+def test_import__traces_have_recorded_figures(name: str) -> None:
     traces = traces_in(recorded(name).read_bytes())
     passed, points = (
         sum(each.scores[of] for each in traces) for of in ("TASK_PASSED", "TASK_POINTS")
@@ -127,7 +127,7 @@ def test_the_traces_of_a_recorded_run_have_its_figures(name: str) -> None:
     assert (passed, points, calls) == RECORDED[name]
 
 
-def test_recorded_runs_are_measured_as_they_were(service: Service) -> None:
+def test_import__recorded_runs_have_recorded_metrics(service: Service) -> None:
     service.agent()
     points = {"key": "SCORE", "options": {"name": "TASK_POINTS"}}
     service.benchmark(datasetRef="bash", metrics=["TASK_PASSED", points, "TOOL_CALLS"])
@@ -143,7 +143,7 @@ def test_recorded_runs_are_measured_as_they_were(service: Service) -> None:
         assert tuple(each["sum"] for each in metrics) == RECORDED[name], name
 
 
-def test_the_same_file_is_imported_once(service: Service) -> None:
+def test_import__same_file_is_imported_once(service: Service) -> None:
     once = {"headers": {"Idempotency-Key": "a"}}
     first = imported(service, small(), **once)
     assert imported(service, small(), **once).json() == first.json()
@@ -153,7 +153,7 @@ def test_the_same_file_is_imported_once(service: Service) -> None:
     assert len(service.listed("/local-datasets")) == 1
 
 
-def test_what_is_no_recorded_run_is_refused(service: Service) -> None:
+def test_import__invalid_file_is_refused(service: Service) -> None:
     for raw in (
         b"",
         b"[]",
@@ -170,7 +170,7 @@ def test_what_is_no_recorded_run_is_refused(service: Service) -> None:
     assert service.listed("/local-datasets") == []
 
 
-def test_another_type_and_a_large_file_are_refused(
+def test_import__wrong_type_and_large_file_are_refused(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     as_lines = {"headers": {"Content-Type": "application/x-ndjson"}}
@@ -179,7 +179,7 @@ def test_another_type_and_a_large_file_are_refused(
     assert imported(service, small()).status_code == 413
 
 
-def test_hostile_texts_are_stored_as_they_can_be(service: Service) -> None:
+def test_import__unstorable_text_is_replaced(service: Service) -> None:
     document: JSON = json.loads(small())
     document["provider"] = "a\u0000/b\n"
     document["results"][0]["task"]["prompt"] = "nul \u0000 and \ud800"

@@ -34,7 +34,7 @@ def project_of(langfuse: StandIn, public_key: str | None = None) -> LangfuseProj
     )
 
 
-def test_a_run_is_read_back_as_it_was_written(langfuse: StandIn) -> None:
+def test_export__run_is_read_back(langfuse: StandIn) -> None:
     good, bad = task("exit_code:0", task_id="good"), task("exit_code:0", task_id="bad")
     said = (
         user_message("Do it."),
@@ -66,14 +66,14 @@ def test_a_run_is_read_back_as_it_was_written(langfuse: StandIn) -> None:
     assert failed.scores == {**scores, "TASK_SCORE": 0, "TASK_PASSED": 0, "NATURAL_STOP": 0}
 
 
-def test_a_key_that_is_not_taken_is_told(langfuse: StandIn) -> None:
+def test_export__rejected_key_fails(langfuse: StandIn) -> None:
     with pytest.raises(ExportFailed, match="did not accept the run"):
         export_run(
             report(result(task(), True)), project_of(langfuse, "pk-wrong"), dataset="other", now=NOW
         )
 
 
-def test_missing_keys_are_told_before_anything_is_paid(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export__missing_keys_fail_before_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY"):
         monkeypatch.delenv(name, raising=False)
     words = [

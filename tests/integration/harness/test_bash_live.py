@@ -99,7 +99,7 @@ def in_order(*answers: ScriptedReply | Raw) -> Callable[[ReceivedRequest], Scrip
         pytest.param(OPUS, Provider.OPENAI_RESPONSES, marks=pytest.mark.prove),
     ],
 )
-def test_a_recorded_run_comes_out_as_recorded(name: str, provider: Provider) -> None:
+def test_live_run__recorded_run_gives_recorded_results(name: str, provider: Provider) -> None:
     """Turns, tokens and stops are those of the recording, outcomes those of its commands now."""
     before = recorded_report(name)
     expected = replay(before).report
@@ -135,7 +135,7 @@ def test_a_recorded_run_comes_out_as_recorded(name: str, provider: Provider) -> 
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_conversation_goes_back_and_forth(provider: Provider) -> None:
+def test_live_run__sends_conversation_back(provider: Provider) -> None:
     answers = (
         said(
             "echo one",
@@ -173,7 +173,7 @@ def test_a_conversation_goes_back_and_forth(provider: Provider) -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_tools_that_come_with_a_stop_are_run(provider: Provider) -> None:
+def test_live_run__runs_tool_calls_despite_stop_reason(provider: Provider) -> None:
     answers = (said("echo kept > /k", stop=StopReason.END), said(text="Done."))
     with model_server(in_order(*answers)) as server:
         trace, sandbox, _ = attempt(server, provider)
@@ -182,7 +182,7 @@ def test_tools_that_come_with_a_stop_are_run(provider: Provider) -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_an_answer_that_is_cut_off_is_no_natural_stop(provider: Provider) -> None:
+def test_live_run__truncated_answer_is_not_a_natural_stop(provider: Provider) -> None:
     with model_server(in_order(said(text="I was about", stop=StopReason.TRUNCATED))) as server:
         trace, _, failure = attempt(server, provider)
     assert failure is None
@@ -193,7 +193,9 @@ def test_an_answer_that_is_cut_off_is_no_natural_stop(provider: Provider) -> Non
 @pytest.mark.parametrize(
     "arguments", ['{"commands": "echo', "[1]", '"echo x"', '{"commands": "echo", "n": NaN}']
 )
-def test_malformed_arguments_are_told_to_the_model(provider: Provider, arguments: str) -> None:
+def test_live_run__malformed_arguments_are_reported_to_model(
+    provider: Provider, arguments: str
+) -> None:
     answers = (said("x", arguments=arguments), said("echo better"), said(text="Done."))
     with model_server(in_order(*answers)) as server:
         trace, _, _ = attempt(server, provider)
@@ -203,7 +205,7 @@ def test_malformed_arguments_are_told_to_the_model(provider: Provider, arguments
     assert getattr(flaw, "is_error", False)
 
 
-def test_blank_texts_are_not_sent_back_to_a_server_that_refuses_them() -> None:
+def test_live_run__blank_texts_are_not_sent_back() -> None:
     answers = (said("echo x", text=" \n"), said(text="Done."))
     with model_server(in_order(*answers)) as server:
         _, _, failure = attempt(server, Provider.ANTHROPIC)
@@ -214,7 +216,7 @@ def test_blank_texts_are_not_sent_back_to_a_server_that_refuses_them() -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_half_a_character_is_replaced(provider: Provider) -> None:
+def test_live_run__lone_surrogate_is_replaced(provider: Provider) -> None:
     """No request, sandbox or file could hold it, and the run would break off."""
     half = r'{"commands": "echo \ud83d"}'
     answers = (said("x", text="\ud83d", arguments=half), said(text="Done."))
@@ -225,7 +227,7 @@ def test_half_a_character_is_replaced(provider: Provider) -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_usage_that_is_not_told_is_unknown(provider: Provider) -> None:
+def test_live_run__missing_usage_is_unknown(provider: Provider) -> None:
     with model_server(in_order(said(text="Done."))) as server:
         trace, _, failure = attempt(server, provider)
     assert failure is None
@@ -234,7 +236,7 @@ def test_usage_that_is_not_told_is_unknown(provider: Provider) -> None:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("status", [429, 500, 503, 529])
-def test_a_busy_server_is_asked_again(provider: Provider, status: int) -> None:
+def test_live_run__busy_server_is_retried(provider: Provider, status: int) -> None:
     busy = Raw(status=status, body=b'{"error": {"message": "busy"}}', headers=NOW)
     with model_server(in_order(busy, busy, said(text="Done."))) as server:
         trace, _, failure = attempt(server, provider)
@@ -254,7 +256,7 @@ def test_a_busy_server_is_asked_again(provider: Provider, status: int) -> None:
         (400, b'{"error": {"message": "Your credit balance is too low"}}'),
     ],
 )
-def test_what_waiting_does_not_mend_is_asked_once(
+def test_live_run__permanent_error_is_not_retried(
     provider: Provider, status: int, body: bytes
 ) -> None:
     with model_server(in_order(Raw(status=status, body=body, headers=NOW))) as server:
@@ -267,7 +269,7 @@ def test_what_waiting_does_not_mend_is_asked_once(
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_request_that_is_refused_concerns_one_task_only(provider: Provider) -> None:
+def test_live_run__refused_request_affects_one_task(provider: Provider) -> None:
     refused = Raw(status=400, body=b'{"error": {"message": "too long"}}')
     with model_server(in_order(said("echo x"), refused)) as server:
         trace, _, failure = attempt(server, provider)
@@ -277,7 +279,7 @@ def test_a_request_that_is_refused_concerns_one_task_only(provider: Provider) ->
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_redirect_is_not_followed_with_the_key(provider: Provider) -> None:
+def test_live_run__redirect_is_not_followed(provider: Provider) -> None:
     with model_server(in_order(said(text="Stolen."))) as thief:
         away = Raw(status=307, headers={"Location": f"{thief.url}/v1/messages"})
         with model_server(in_order(away)) as server:
@@ -291,7 +293,7 @@ def test_a_redirect_is_not_followed_with_the_key(provider: Provider) -> None:
     [b"<html>gateway</html>", b"null", b"[]", b'{"choices": []}', b'{"content": 3}', b"\xff"],
 )
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_an_answer_that_is_none_is_a_failure_of_the_task(provider: Provider, body: bytes) -> None:
+def test_live_run__invalid_response_is_infra_error(provider: Provider, body: bytes) -> None:
     answer = Raw(status=200, body=body, content_type="application/json")
     with model_server(in_order(answer)) as server:
         _, _, failure = attempt(server, provider)
@@ -299,7 +301,7 @@ def test_an_answer_that_is_none_is_a_failure_of_the_task(provider: Provider, bod
     assert not failure.final
 
 
-def test_a_server_of_one_s_own_needs_no_key() -> None:
+def test_live_run__own_server_needs_no_key() -> None:
     llm = open_llm(
         Provider.OPENAI,
         "m",

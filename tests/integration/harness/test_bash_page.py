@@ -18,7 +18,7 @@ from tests.support.bash_eval import call, evidence
 PAGE = "docs/bashkit-eval.md"
 
 
-def test_the_commands_of_the_page_answer_as_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page__commands_print_shown_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     for block in blocks(PAGE, "console"):
         for command, output in examples(block):
@@ -29,7 +29,7 @@ def test_the_commands_of_the_page_answer_as_shown(monkeypatch: pytest.MonkeyPatc
             assert matches(done.stdout, output), done.stdout
 
 
-def test_the_task_of_the_page_is_passed_by_its_script(tmp_path: Path) -> None:
+def test_page__script_passes_task(tmp_path: Path) -> None:
     script, task, benchmark = blocks(PAGE, "json")
     (tmp_path / "tasks.jsonl").write_text(json.dumps(json.loads(task)))
     (tmp_path / "script.jsonl").write_text(script)
@@ -39,13 +39,13 @@ def test_the_task_of_the_page_is_passed_by_its_script(tmp_path: Path) -> None:
     BashHarnessSettings.model_validate(json.loads(benchmark)["harness"])
 
 
-def test_the_page_names_every_field_of_a_harness() -> None:
+def test_page__names_every_harness_field() -> None:
     text = (ROOT / PAGE).read_text()
     names = [each.alias or name for name, each in BashHarnessSettings.model_fields.items()]
     assert [name for name in names if f"`{name}`" not in text] == []
 
 
-def test_the_check_of_the_page_works() -> None:
+def test_page__example_check_works() -> None:
     names: dict[str, Any] = {}
     [block] = blocks(PAGE, "python")
     exec(compile(block, PAGE, "exec"), names)
@@ -55,7 +55,7 @@ def test_the_check_of_the_page_works() -> None:
     assert added["polite"].evaluate("", said).passed
 
 
-def test_the_page_names_every_check_provider_and_command() -> None:
+def test_page__names_every_check_provider_and_command() -> None:
     load_checks()
     text = (ROOT / PAGE).read_text()
     for name in (*CHECKS.names(), *Provider):

@@ -91,7 +91,7 @@ def results(service: Service, run: JSON) -> dict[str, JSON]:
     }
 
 
-def test_a_model_at_work_is_measured_like_any_other_agent(service: Service) -> None:
+def test_bash_run__has_metrics_like_any_other_run(service: Service) -> None:
     """good: 2 of 2 points; half: 1 of 4. Of its calls, good made 4 and one failed; half made 1."""
     benchmark(
         service,
@@ -119,13 +119,13 @@ def test_a_model_at_work_is_measured_like_any_other_agent(service: Service) -> N
     assert half["values"]["TASK_SCORE"] == 1 / 4
 
 
-def test_a_task_is_tried_as_often_as_is_wanted(service: Service) -> None:
+def test_bash_run__makes_all_trials(service: Service) -> None:
     benchmark(service, {**PLAYED, "trials": 3, "categories": ["files"], "concurrency": 2})
     run = service.completed()
     assert sorted(results(service, run)) == ["good#0", "good#1", "good#2"]
 
 
-def test_a_harness_that_is_wrong_is_refused_where_it_is_written(service: Service) -> None:
+def test_harness_settings__invalid_field_is_refused(service: Service) -> None:
     wrong: list[tuple[JSON | None, str]] = [
         ({"provider": "clever", "model": "m"}, "/harness/provider"),
         ({"provider": "openai"}, "/harness/model"),
@@ -141,7 +141,7 @@ def test_a_harness_that_is_wrong_is_refused_where_it_is_written(service: Service
         assert pointers(service.refused(422, "POST", "/benchmarks", body)) == [pointer]
 
 
-def test_a_model_is_named_only_where_one_is_asked(service: Service) -> None:
+def test_harness_settings__only_source_harness_takes_them(service: Service) -> None:
     body = {"datasetRef": "d", "harness": PLAYED}
     assert pointers(service.refused(422, "POST", "/benchmarks", body)) == ["/harness"]
     benchmark(service, PLAYED)
@@ -151,7 +151,7 @@ def test_a_model_is_named_only_where_one_is_asked(service: Service) -> None:
     assert changed["harness"] is None
 
 
-def test_a_dataset_that_cannot_be_used_says_which_lines(service: Service, folder: Path) -> None:
+def test_bash_run__invalid_dataset_fails_with_lines(service: Service, folder: Path) -> None:
     broken = {"id": "x", "category": "c", "prompt": "p", "expectations": [{"check": "no_such:1"}]}
     write_lines(folder / "broken.jsonl", [TASKS[0], broken])
     benchmark(service, PLAYED, datasetRef="broken.jsonl")
@@ -184,7 +184,7 @@ def done(_: ReceivedRequest) -> ScriptedReply:
     )
 
 
-def test_the_operators_keys_never_reach_a_server_that_a_benchmark_names(service: Service) -> None:
+def test_bash_run__operator_keys_are_not_sent_to_base_url(service: Service) -> None:
     with model_server(done) as server:
         harness = {"provider": "openai", "model": "m", "baseUrl": server.openai_url}
         benchmark(service, harness, metrics=["INPUT_TOKENS"])
@@ -197,7 +197,7 @@ def test_the_operators_keys_never_reach_a_server_that_a_benchmark_names(service:
         assert authorizations(server) == {"Bearer key-of-mine"}
 
 
-def test_a_server_inside_is_called_only_where_the_operator_allows_it(service: Service) -> None:
+def test_bash_run__private_server_needs_permission(service: Service) -> None:
     with model_server(done) as server:
         benchmark(service, {"provider": "anthropic", "model": "m", "baseUrl": server.url})
         strict = dataclasses.replace(
@@ -209,7 +209,7 @@ def test_a_server_inside_is_called_only_where_the_operator_allows_it(service: Se
     assert server.requests == []
 
 
-def test_a_provider_that_lets_nobody_in_fails_the_run(service: Service) -> None:
+def test_bash_run__rejecting_provider_fails_run(service: Service) -> None:
     wrong = Raw(status=401, body=b'{"error": {"message": "wrong key"}}')
     with model_server(lambda _: wrong) as server:
         benchmark(service, {"provider": "openai", "model": "m", "baseUrl": server.openai_url})
@@ -218,7 +218,7 @@ def test_a_provider_that_lets_nobody_in_fails_the_run(service: Service) -> None:
     assert "wrong key" in run["errorMessage"]
 
 
-def test_what_the_server_does_not_answer_is_nobodys_score(service: Service) -> None:
+def test_bash_run__unanswered_attempt_is_infra_error(service: Service) -> None:
     """The failure of one task is the server's: it is missing, and its cost is not known."""
 
     def plan(asked: ReceivedRequest) -> ScriptedReply | Raw:
@@ -237,7 +237,7 @@ def test_what_the_server_does_not_answer_is_nobodys_score(service: Service) -> N
     assert results(service, run)["good#0"]["outcome"] == "infra_error"
 
 
-def test_a_retry_pays_for_no_scored_attempt_and_what_was_paid_counts(service: Service) -> None:
+def test_retry__keeps_scored_attempts_and_usage(service: Service) -> None:
     """110 tokens an attempt, 300 for the run. First good#0 is scored, half#0 is refused, and good#1
     finds the key wrong. The retry makes half#0 (220 so far) and good#1 (330); half#1 is too much.
     """
@@ -266,9 +266,7 @@ def test_a_retry_pays_for_no_scored_attempt_and_what_was_paid_counts(service: Se
     assert len(results(service, run)) == 4
 
 
-def test_a_recorded_run_through_the_service_has_the_recorded_figures(
-    service: Service, folder: Path
-) -> None:
+def test_bash_run__recorded_run_has_recorded_figures(service: Service, folder: Path) -> None:
     before = recorded_report(HAIKU)
     write_lines(
         folder / "recorded.jsonl",
@@ -300,7 +298,7 @@ def held() -> Iterator[threading.Event]:
     event.set()
 
 
-def test_a_cancelled_run_asks_no_more(service: Service, held: threading.Event) -> None:
+def test_cancel__sends_no_further_request(service: Service, held: threading.Event) -> None:
     def plan(asked: ReceivedRequest) -> ScriptedReply:
         if asked.prompt != TASKS[0]["prompt"]:
             held.wait(60)

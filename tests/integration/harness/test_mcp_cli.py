@@ -114,7 +114,7 @@ def model() -> Iterator[ModelServer]:
         yield server
 
 
-def test_a_run_that_passes_writes_its_result_and_exits_with_0() -> None:
+def test_run__passing_run_writes_result_and_exits_0() -> None:
     done = ot_bench(
         "run", bench_file(DIRECT), "--tags", "tool,nobody", "--csv", "--junit", "out/j.xml",
         "--html", "out/page.html",
@@ -134,7 +134,7 @@ def test_a_run_that_passes_writes_its_result_and_exits_with_0() -> None:
     assert not list(Path("tmp").glob("*partial*"))
 
 
-def test_a_run_below_the_gate_exits_with_1_and_says_why() -> None:
+def test_run__low_pass_rate_exits_1_with_reason() -> None:
     file = bench_file(DIRECT)
     below = ot_bench("run", file, "--output", "r.json")
     assert below.exit_code == 1
@@ -146,14 +146,14 @@ def test_a_run_below_the_gate_exits_with_1_and_says_why() -> None:
     assert "50.0 % (1 passed, 1 failed)" in shown.stdout
 
 
-def test_a_task_that_errs_exits_with_3() -> None:
+def test_run__errored_task_exits_3() -> None:
     text = DIRECT.replace("tool: echo", "tool: die", 1)
     done = ot_bench("run", bench_file(text), "--task", "*:right", "--min-pass-rate", "0")
     assert done.exit_code == 3
     assert "ERROR" in done.stdout
 
 
-def test_models_are_compared_by_what_their_tools_cost(model: ModelServer) -> None:
+def test_run__compares_context_cost(model: ModelServer) -> None:
     done = ot_bench(
         "run", bench_file(ASKING), "--base-url", model.openai_url, "--trials", "2", "--verbose"
     )
@@ -168,7 +168,7 @@ def test_models_are_compared_by_what_their_tools_cost(model: ModelServer) -> Non
     assert [task["metrics"]["base_context"] for task in group["tasks"]] == [100] * 4
 
 
-def test_a_run_is_resumed_from_where_it_was_ended(model: ModelServer) -> None:
+def test_resume__makes_only_missing_attempts(model: ModelServer) -> None:
     file = bench_file(ASKING)
     arguments = ("run", file, "--base-url", model.openai_url, "--output", "r.yaml")
     assert ot_bench(*arguments).exit_code == 0
@@ -192,7 +192,7 @@ def test_a_run_is_resumed_from_where_it_was_ended(model: ModelServer) -> None:
     assert len(model.requests) == 2
 
 
-def test_what_was_done_before_ctrl_c_is_kept(
+def test_run__interrupted_run_keeps_finished_attempts(
     model: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def ended_by_somebody(attempt: object, *rest: object) -> object:
@@ -222,7 +222,7 @@ def test_what_was_done_before_ctrl_c_is_kept(
     assert not journal_of(Path("r.yaml")).exists()
 
 
-def test_a_model_that_is_refused_is_named_and_the_others_run() -> None:
+def test_run__rejected_model_does_not_stop_others() -> None:
     def plan(asked: ReceivedRequest) -> ScriptedReply | Raw:
         refused = Raw(status=401, body=b'{"error": {"message": "not for you"}}')
         return refused if asked.body["model"] == "closed" else answers(asked)
@@ -255,7 +255,7 @@ def test_a_model_that_is_refused_is_named_and_the_others_run() -> None:
         ["--output", "x.yaml.partial.jsonl"],
     ],
 )
-def test_nothing_is_written_over_what_is_read_or_written(options: list[str]) -> None:
+def test_run__output_over_input_is_refused(options: list[str]) -> None:
     file = bench_file(DIRECT)
     Path("s.yaml").write_text("A: b\n")
     write_report(McpReport(timestamp="t", planned=0, results=()), Path("r.yaml"))
@@ -284,7 +284,7 @@ def test_a_key_that_is_missing_is_told_before_anything_is_started() -> None:
     assert not Path("tmp").exists()
 
 
-def test_a_run_stops_at_its_limit_and_is_not_complete(model: ModelServer) -> None:
+def test_run__exhausted_budget_leaves_run_incomplete(model: ModelServer) -> None:
     done = ot_bench(
         "run", bench_file(ASKING), "--base-url", model.openai_url, "--run-tokens", "107",
         "--concurrency", "1",
@@ -312,7 +312,7 @@ def test_a_run_stops_at_its_limit_and_is_not_complete(model: ModelServer) -> Non
         ["validate", "broken.yaml"],
     ],
 )
-def test_mistakes_exit_with_2_and_start_nothing(arguments: list[str]) -> None:
+def test_commands__invalid_arguments_exit_2(arguments: list[str]) -> None:
     bench_file(DIRECT)
     bench_file("scenarios: [", "broken.yaml")
     bench_file(ASKING, "asking.yaml")
@@ -323,7 +323,7 @@ def test_mistakes_exit_with_2_and_start_nothing(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("option", ["--output", "--html", "--junit"])
-def test_a_place_that_cannot_be_written_is_told_before_anything_is_started(option: str) -> None:
+def test_run__unwritable_output_fails_before_start(option: str) -> None:
     Path("file").touch()
     refused = ot_bench("run", bench_file(DIRECT), option, "file/r.yaml")
     assert refused.exit_code == 2
@@ -331,7 +331,7 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_started(optio
     assert "PASS" not in refused.stderr
 
 
-def test_a_dry_run_checks_everything_and_starts_nothing() -> None:
+def test_dry_run__checks_everything_and_starts_nothing() -> None:
     done = ot_bench("run", bench_file(ASKING), bench_file(DIRECT, "other.yaml"), "--dry-run")
     assert (done.exit_code, done.stdout) == (0, "")
     assert "4 attempts would be made" in done.stderr
@@ -423,7 +423,7 @@ def test_a_favorite_is_picked_on_a_terminal() -> None:
     assert child.exitstatus == 0
 
 
-def test_a_run_that_breaks_off_leaves_a_journal_to_go_on_with(
+def test_resume__failed_run_continues_from_journal(
     model: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(attempt: object, *rest: object) -> object:
@@ -450,7 +450,7 @@ def test_a_run_that_breaks_off_leaves_a_journal_to_go_on_with(
         assert not kept.exists()
 
 
-def test_a_run_of_the_same_minute_has_a_file_of_its_own(tmp_path: Path) -> None:
+def test_claim_result_file__runs_of_the_same_minute_get_separate_files(tmp_path: Path) -> None:
     stem = "result-20261122-0930"
     (tmp_path / f"{stem}.csv").symlink_to(tmp_path / "elsewhere")  # nothing goes through a link
     (tmp_path / f"{stem}-2.yaml").touch()
@@ -464,7 +464,7 @@ def test_a_run_of_the_same_minute_has_a_file_of_its_own(tmp_path: Path) -> None:
     assert sorted(claimed) == [f"{stem}-{number}.yaml" for number in (3, 4, 5, 6)]
 
 
-def test_a_resumed_run_knows_the_servers_of_its_first_part() -> None:
+def test_resume__keeps_servers_of_first_part() -> None:
     """They are started no more; what their tools take of the context is told all the same."""
     file = bench_file(DIRECT)
     assert ot_bench("run", file, "--tags", "tool", "--output", "r.yaml").exit_code == 0
@@ -473,7 +473,7 @@ def test_a_resumed_run_knows_the_servers_of_its_first_part() -> None:
     assert read_report(Path("r.yaml")).servers == first != ()
 
 
-def test_a_scenario_in_order_is_resumed_from_its_first_task() -> None:
+def test_resume__ordered_scenario_restarts_from_first_task() -> None:
     """The third task wants the count that the two before it have made."""
     tasks = "".join(
         f"      - {{name: tool:faults:{n}, type: direct, server: faults, tool: count, arguments: {{}},"
@@ -496,7 +496,7 @@ def test_a_scenario_in_order_is_resumed_from_its_first_task() -> None:
     ]
 
 
-def test_a_resumed_run_does_not_lose_what_is_not_chosen_now() -> None:
+def test_resume__selection_that_loses_attempts_is_refused() -> None:
     file = bench_file(DIRECT)
     assert (
         ot_bench("run", file, "--tags", "tool", "--trials", "2", "--output", "r.yaml").exit_code

@@ -22,14 +22,14 @@ def two_attempts() -> McpReport:
     )
 
 
-def test_what_is_read_is_what_was_recorded() -> None:
+def test_import__traces_equal_recorded_run() -> None:
     report = two_attempts()
     found = read_results(json_report(report).encode())
     assert found.run_name == "bench-m-2026-11-22-093000"
     assert list(iter_traces(found.lines)) == list(traces_of(report))
 
 
-def test_a_recorded_run_is_measured(service: Service) -> None:
+def test_import__recorded_run_has_metrics(service: Service) -> None:
     service.agent()
     service.benchmark(datasetRef="mcp", metrics=["TASK_PASSED", "INPUT_TOKENS", "TOOL_CALLS"])
     stored = service.send(
@@ -46,7 +46,7 @@ def test_a_recorded_run_is_measured(service: Service) -> None:
 
 
 @pytest.mark.parametrize("results", [None, [{}], [{"file": "f", "scenario": "s", "tasks": [1]}]])
-def test_what_is_no_recorded_run_is_refused(service: Service, results: object) -> None:
+def test_import__invalid_mcp_file_is_refused(service: Service, results: object) -> None:
     answer = service.send(
         "POST",
         "/local-datasets/import",

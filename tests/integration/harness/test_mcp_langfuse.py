@@ -24,7 +24,7 @@ from tests.support.mcp_servers import FAULTS
 NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
 
 
-def test_a_run_is_read_back_as_it_was_written() -> None:
+def test_export__mcp_run_is_read_back() -> None:
     asked = result(
         ending=ConversationEnding.NATURAL,
         servers=("a",),
@@ -72,7 +72,7 @@ def test_a_run_is_read_back_as_it_was_written() -> None:
     assert second.scores == {"TASK_PASSED": 0, "TASK_SCORE": 0, "DURATION_MS": 0}
 
 
-def test_a_run_is_written_there_when_that_is_asked_for(
+def test_export__run_command_writes_to_langfuse(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command exits by its gate all the same: one of two passes."""
@@ -103,7 +103,7 @@ def test_a_run_is_written_there_when_that_is_asked_for(
     }  # fmt: skip
 
 
-def test_missing_keys_are_told_before_anything_is_paid(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export__missing_keys_fail_before_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY"):
         monkeypatch.delenv(name, raising=False)
     done = CliRunner().invoke(cli, ["run", "demo/bench/tool_time.yaml", "--langfuse"])

@@ -42,7 +42,7 @@ def _evaluators() -> None:
         (BudgetLimits(cost_usd=0.0002), "the run reached its limit of cost"),
     ],
 )
-def test_nothing_is_begun_once_a_run_has_used_what_it_may(
+def test_run_budget__exhausted_budget_skips_remaining_tasks(
     budget_limits: BudgetLimits, told: str
 ) -> None:
     """One answer takes 100 + 10 tokens, or 200 millionths of a dollar. Nor does a server start that
@@ -64,7 +64,7 @@ def test_nothing_is_begun_once_a_run_has_used_what_it_may(
     assert decide_exit(gate_figures(report), 0.0) is HarnessExit.ERRORS
 
 
-def test_a_task_that_meets_the_limit_of_the_run_is_nobodys_failure_and_keeps_its_cost() -> None:
+def test_run_budget__exhausted_during_task_is_skipped_with_cost() -> None:
     model = scripted(calls(("count", {}), tokens=(100, 10)))
     result = run(harness_task(faults()), model=model, budget_limits=BudgetLimits(tokens=200)).result
     assert (result.outcome, result.passed) == (AttemptOutcome.SKIPPED, None)
@@ -73,7 +73,7 @@ def test_a_task_that_meets_the_limit_of_the_run_is_nobodys_failure_and_keeps_its
     assert (len(model.requests), result.input_tokens, len(result.tool_calls)) == (2, 200, 2)
 
 
-def test_what_a_judge_takes_is_part_of_what_the_run_takes() -> None:
+def test_run_budget__includes_judge() -> None:
     """55 tokens of the model and as many of the judge."""
 
     def play(request: Request) -> Turn:
@@ -90,7 +90,7 @@ def test_what_a_judge_takes_is_part_of_what_the_run_takes() -> None:
     assert len(model.requests) == 2
 
 
-def test_a_limit_in_dollars_needs_the_price_of_everything_that_it_bounds() -> None:
+def test_cost_limit__needs_price_of_every_model() -> None:
     judge = Evaluator(prompt="{response}", model="judge")
     task = harness_task(evaluator=judge)
     bounded = replace(task, budget_limits=BudgetLimits(cost_usd=1.0))

@@ -102,9 +102,7 @@ def calls_then_answers(asked: ReceivedRequest) -> ScriptedReply:
     return ScriptedReply(message=said, stop=stop, usage=usage)
 
 
-def test_models_and_servers_are_measured_like_any_other_agent(
-    service: Service, folder: Path
-) -> None:
+def test_mcp_run__has_metrics_like_any_other_run(service: Service, folder: Path) -> None:
     """The model reads 100 and 200 tokens and writes 10 twice; at 1 and 10 dollars a million that is
     500 millionths. It passes, and so does the direct call; the third task is not met.
     """
@@ -141,7 +139,7 @@ def test_models_and_servers_are_measured_like_any_other_agent(
     assert keys == {"Bearer key-of-the-file"}
 
 
-def test_a_night_that_is_worse_makes_its_alert_fire(service: Service, folder: Path) -> None:
+def test_mcp_run__regression_fires_alert(service: Service, folder: Path) -> None:
     """In the first night both tasks pass, in the second one of them: 50 % less, more than 10 %."""
     said = iter(["blue", "blue", "blue", "red"])
 
@@ -167,7 +165,7 @@ def test_a_night_that_is_worse_makes_its_alert_fire(service: Service, folder: Pa
     assert [each["itemId"] for each in alert["contributingTraces"]] == ["all/tool:faults:b"]
 
 
-def test_a_benchmark_chooses_among_the_tasks_of_a_file(service: Service, folder: Path) -> None:
+def test_mcp_run__selects_tasks_of_file(service: Service, folder: Path) -> None:
     other = {**DIRECT, "name": "tool:faults:other", "tags": ["error"]}
     (folder / "bench.yaml").write_text(bench(DIRECT, other))
     benchmark(service, {"tags": ["dir*"], "trials": 2})
@@ -175,7 +173,7 @@ def test_a_benchmark_chooses_among_the_tasks_of_a_file(service: Service, folder:
     assert sorted(results(service, run)) == [f"all/tool:faults:echo#{n}" for n in (0, 1)]
 
 
-def test_an_order_that_does_not_fit_is_refused_where_it_is_written(service: Service) -> None:
+def test_harness_settings__mismatch_with_file_is_refused(service: Service) -> None:
     wrong: list[tuple[str, JSON | None, str]] = [
         ("bench.yaml", {"provider": "openai", "model": "m"}, "/harness"),
         ("tasks.jsonl", {"model": "m"}, "/harness"),
@@ -193,7 +191,7 @@ def test_an_order_that_does_not_fit_is_refused_where_it_is_written(service: Serv
     service.refused(422, "PATCH", "/benchmarks/bench-001", {"datasetRef": "tasks.jsonl"})
 
 
-def test_a_file_that_cannot_be_used_fails_the_run_before_anything_starts(
+def test_mcp_run__invalid_file_fails_before_start(
     service: Service, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor is a variable of the service itself ever given to a server."""
@@ -211,7 +209,7 @@ def test_a_file_that_cannot_be_used_fails_the_run_before_anything_starts(
         assert "of-the-service" not in run["errorMessage"]
 
 
-def test_a_model_that_answers_nothing_fails_the_run(service: Service, folder: Path) -> None:
+def test_mcp_run__rejecting_model_fails_run(service: Service, folder: Path) -> None:
     ask = {"name": "tool:faults:ask", "prompt": "Which?"}
     wrong = Raw(status=401, body=b'{"error": {"message": "wrong key"}}')
     with model_server(lambda _: wrong) as server:
@@ -230,7 +228,7 @@ def answers(_: ReceivedRequest) -> ScriptedReply:
     )
 
 
-def test_a_run_begins_nothing_more_than_its_limits_allow(service: Service, folder: Path) -> None:
+def test_mcp_run__exhausted_budget_starts_no_attempt(service: Service, folder: Path) -> None:
     """110 tokens an attempt, 200 for the run: a#0, b#0, then no more."""
     with model_server(answers) as server:
         (folder / "bench.yaml").write_text(bench(*ASKS, url=server.openai_url))
@@ -243,9 +241,7 @@ def test_a_run_begins_nothing_more_than_its_limits_allow(service: Service, folde
     assert found == {"a#0": "scored", "b#0": "scored", **skipped}
 
 
-def test_what_a_run_spent_before_it_was_killed_counts(
-    service_resources: Resources, folder: Path
-) -> None:
+def test_mcp_run__usage_before_kill_counts(service_resources: Resources, folder: Path) -> None:
     """a#0 cost 200 of 350 millionths of a dollar; b#0 costs as much, and that is enough."""
     prices = {"m": ModelPrice(input_usd=1, output_usd=10)}
     order = ORDER.model_copy(update={"run_usd": 350e-6, "prices": prices})
@@ -259,7 +255,7 @@ def test_what_a_run_spent_before_it_was_killed_counts(
     assert found == [("b#0", None), ("a#1", told), ("b#1", told)]
 
 
-def test_a_limit_in_dollars_without_a_price_fails_the_run(service: Service, folder: Path) -> None:
+def test_mcp_run__cost_limit_without_price_fails(service: Service, folder: Path) -> None:
     (folder / "bench.yaml").write_text(bench(*ASKS))
     benchmark(service, {"runUsd": 1})
     run = service.completed()
@@ -274,7 +270,7 @@ def pages(
     return TRACE_SOURCES.get("harness").open(resources).pages(query, cursor)
 
 
-def test_a_run_that_is_killed_repeats_no_attempt_that_is_done(
+def test_mcp_run__killed_run_repeats_only_unfinished_attempts(
     service_resources: Resources, folder: Path
 ) -> None:
     """Of first#0, second#0, first#1, second#1 those of the first task are done. The server that the
@@ -293,9 +289,7 @@ def test_a_run_that_is_killed_repeats_no_attempt_that_is_done(
         list(pages(service_resources, f"{fingerprint}:0,2:7+7"))
 
 
-def test_tasks_in_order_find_what_those_before_them_left_and_are_stored_once(
-    service_resources: Resources, folder: Path
-) -> None:
+def test_mcp_run__ordered_tasks_are_stored_once(service_resources: Resources, folder: Path) -> None:
     """first#0 is stored; it is made again for the count that its server keeps, and second#0 finds
     that. The second trial begins with a server of its own.
     """
@@ -309,7 +303,7 @@ def test_tasks_in_order_find_what_those_before_them_left_and_are_stored_once(
     assert found == {"all/second#0": "2", "all/first#1": "1", "all/second#1": "2"}
 
 
-def test_whoever_leaves_a_run_ends_it(service_resources: Resources, folder: Path) -> None:
+def test_mcp_run__closed_consumer_ends_run(service_resources: Resources, folder: Path) -> None:
     hang = {**DIRECT, "name": "tool:faults:hang", "tool": "hang", "arguments": {}}
     (folder / "bench.yaml").write_text(bench(DIRECT, hang))
     running = pages(service_resources)

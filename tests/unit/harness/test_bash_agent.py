@@ -119,7 +119,7 @@ def run_all(
     return found
 
 
-def test_a_model_that_stops_by_itself() -> None:
+def test_agent_loop__model_without_tool_calls_stops_naturally() -> None:
     made = attempt(turn("echo one", "echo two"), turn(text="Done."))
     assert (made.trace.ending, made.trace.natural_stop) == (ConversationEnding.NATURAL, True)
     assert (made.trace.turns, made.trace.tool_call_count) == (2, 2)
@@ -128,28 +128,28 @@ def test_a_model_that_stops_by_itself() -> None:
     assert [each.stdout for each in made.trace.tool_calls] == ["one\n", "two\n"]
 
 
-def test_all_results_of_a_turn_are_one_message() -> None:
+def test_agent_loop__results_of_one_turn_are_one_message() -> None:
     made = attempt(turn("true", "false"), turn(text="Done."))
     results = made.trace.messages[2]
     assert results.role is MessageRole.TOOL_RESULT
     assert [getattr(each, "is_error", None) for each in results.content] == [False, True]
 
 
-def test_the_turn_limit_ends_with_the_results_of_the_last_turn() -> None:
+def test_turn_limit__trace_ends_with_results_of_last_turn() -> None:
     made = attempt(turn("echo again"), max_turns=3)
     assert (made.trace.ending, made.trace.natural_stop) == (ConversationEnding.TURN_LIMIT, False)
     assert (made.trace.turns, made.trace.tool_call_count) == (3, 3)
     assert made.trace.messages[-1].role is MessageRole.TOOL_RESULT
 
 
-def test_the_system_prompt_is_the_task_s_or_that_of_the_tool() -> None:
+def test_system_prompt__task_prompt_overrides_sandbox_prompt() -> None:
     for system, expected in ((None, sandbox_prompt()), ("", ""), ("Own.", "Own.")):
         parrot = Parrot([turn(text="Done.")])
         asyncio.run(attempt_task(task(system=system), parrot, TaskLimits(), Budget()))
         assert parrot.systems == [expected]
 
 
-def test_a_time_limit_keeps_what_was_done() -> None:
+def test_time_limit__trace_keeps_finished_turns() -> None:
     sandbox = SandboxLimits(timeout_s=600)
     made = attempt(turn("echo x"), turn("sleep 600"), time_s=1.0, sandbox=sandbox)
     assert made.trace.ending is ConversationEnding.TIME_LIMIT
@@ -157,7 +157,7 @@ def test_a_time_limit_keeps_what_was_done() -> None:
     assert made.failure is None
 
 
-def test_a_server_that_never_answers_is_no_failure_of_the_model() -> None:
+def test_time_limit__server_without_answer_is_infra_error() -> None:
     class Silent(Parrot):
         async def turn(self, *_: Any) -> Turn:
             await asyncio.sleep(60)
@@ -206,7 +206,7 @@ class Flaky(Parrot):
         return await call_with_retries(lambda: call_sdk(call, ERRORS, 60.0), sleep=sleep)
 
 
-def test_a_server_that_falls_silent_in_mid_task_is_no_failure_of_the_model() -> None:
+def test_time_limit__retried_request_is_infra_error() -> None:
     made = asyncio.run(attempt_task(task(), Flaky([turn("true")]), TaskLimits(), Budget()))
     assert (made.trace.ending, made.trace.turns, made.trace.tool_call_count) == (
         ConversationEnding.ERROR,
@@ -216,7 +216,7 @@ def test_a_server_that_falls_silent_in_mid_task_is_no_failure_of_the_model() -> 
     assert str(made.failure) == "no answer after 600 s: no response: busy"
 
 
-def test_a_server_that_answers_again_leaves_the_time_to_the_model() -> None:
+def test_time_limit__recovered_server_leaves_timeout_to_model() -> None:
     late = Flaky([turn("true")], late=3)
     made = asyncio.run(attempt_task(task(), late, TaskLimits(), Budget()))
     assert (made.trace.ending, made.trace.turns, made.failure) == (
@@ -226,7 +226,7 @@ def test_a_server_that_answers_again_leaves_the_time_to_the_model() -> None:
     )
 
 
-def test_tokens_and_dollars_end_a_task_before_its_next_turn() -> None:
+def test_task_budget__exhausted_budget_ends_task_before_next_turn() -> None:
     dear = Price(input_usd=1_000_000.0, output_usd=0.0)
     for budget_limits, ending in (
         (BudgetLimits(tokens=20), ConversationEnding.TOKEN_LIMIT),
@@ -237,12 +237,12 @@ def test_tokens_and_dollars_end_a_task_before_its_next_turn() -> None:
         assert made.trace.cost_usd == 16.0
 
 
-def test_tokens_that_were_not_told_make_the_sum_unknown() -> None:
+def test_usage__missing_tokens_make_sum_unknown() -> None:
     made = attempt(turn("true"), turn(text="x", usage=None))
     assert (made.trace.total_input_tokens, made.trace.cost_usd) == (None, None)
 
 
-def test_a_failure_of_the_provider_keeps_what_was_done() -> None:
+def test_provider_error__trace_keeps_finished_turns() -> None:
     made = attempt(turn("echo x"), LlmError("overloaded"))
     assert made.failure is not None
     assert (made.trace.ending, made.trace.tool_call_count) == (ConversationEnding.ERROR, 1)
@@ -257,7 +257,7 @@ def test_a_failure_of_the_provider_keeps_what_was_done() -> None:
         ({}, ""),
     ],
 )
-def test_what_is_run_is_called_commands_or_script(given: dict[str, Any], commands: str) -> None:
+def test_parse_call__reads_commands_or_script(given: dict[str, Any], commands: str) -> None:
     asked = parse_call(ToolUseBlock(id="1", name="bash", input=given))
     assert (asked.commands, asked.error) == (commands, None)
 
@@ -270,17 +270,17 @@ def test_what_is_run_is_called_commands_or_script(given: dict[str, Any], command
         (ToolUseBlock(id="1", name="bash", input={"commands": 3}), "commands must be a text"),
     ],
 )
-def test_a_call_that_cannot_be_run_is_answered_with_why(use: ToolUseBlock, said: str) -> None:
+def test_parse_call__invalid_call_is_answered_with_reason(use: ToolUseBlock, said: str) -> None:
     assert said in (parse_call(use).error or "")
 
 
 @pytest.mark.parametrize("value", [None, "5", True, -1, [1]])
-def test_a_time_that_is_none_is_not_heeded(value: Any) -> None:
+def test_parse_call__invalid_timeout_is_ignored(value: Any) -> None:
     use = ToolUseBlock(id="1", name="bash", input={"commands": "x", "timeout_ms": value})
     assert parse_call(use).timeout_ms is None
 
 
-def test_the_tool_takes_what_the_reference_says() -> None:
+def test_bash_tool__schema_equals_reference() -> None:
     assert BASH.schema["required"] == ["commands"]
     assert set(BASH.schema["properties"]) == {"commands", "timeout_ms"}
 
@@ -297,23 +297,23 @@ def test_the_tool_takes_what_the_reference_says() -> None:
         (call(""), "(no output)"),
     ],
 )
-def test_what_a_model_reads_of_a_call(done: Any, text: str) -> None:
+def test_tool_text__contains_output_errors_and_exit_code(done: Any, text: str) -> None:
     assert tool_text(done) == text
 
 
-def test_a_run_scores_each_task() -> None:
+def test_runner__scores_each_task() -> None:
     found = run_all(Parrot([turn("echo x"), turn(text="Done.")]), task("stdout_contains:x"))
     assert [each.passed() for each in found] == [True]
 
 
-def test_a_task_that_errors_is_a_result_and_the_next_is_run() -> None:
+def test_runner__errored_task_does_not_stop_run() -> None:
     parrot = Parrot([LlmError("overloaded"), turn("true"), turn(text="Done.")])
     first, second = run_all(parrot, task(task_id="a"), task(task_id="b"))
     assert (first.outcome, first.reason) == (AttemptOutcome.INFRA_ERROR, "overloaded")
     assert second.passed()
 
 
-def test_after_a_final_failure_nothing_more_is_asked() -> None:
+def test_runner__final_error_skips_remaining_tasks() -> None:
     parrot = Parrot([LlmError("no such key", kind=LlmErrorKind.AUTH)])
     first, second = run_all(parrot, task(task_id="a"), task(task_id="b"))
     assert first.outcome is AttemptOutcome.INFRA_ERROR
@@ -324,7 +324,7 @@ def test_after_a_final_failure_nothing_more_is_asked() -> None:
     assert len(parrot.heard) == 1
 
 
-def test_the_allowance_of_a_run_is_shared_by_its_tasks() -> None:
+def test_run_budget__is_shared_by_all_tasks() -> None:
     parrot = Parrot([turn(text="Done.")])
     budget = Budget(limits=BudgetLimits(tokens=10))
     first, second = run_all(parrot, task(task_id="a"), task(task_id="b"), budget=budget)
@@ -335,13 +335,13 @@ def test_the_allowance_of_a_run_is_shared_by_its_tasks() -> None:
     )
 
 
-def test_the_time_of_a_run_ends_it_with_what_there_is() -> None:
+def test_run_time_limit__keeps_finished_attempts() -> None:
     parrot = Parrot([turn(text="Done."), turn("sleep 600")])
     found = run_all(parrot, task(task_id="a"), task(task_id="b"), time_s=1.0)
     assert [each.task.id for each in found] == ["a"]
 
 
-def test_tasks_run_side_by_side_up_to_the_limit() -> None:
+def test_runner__concurrency_is_limited() -> None:
     seen: list[int] = []
     active = 0
 
@@ -358,7 +358,7 @@ def test_tasks_run_side_by_side_up_to_the_limit() -> None:
     assert max(seen) == 3
 
 
-def test_trials_repeat_the_whole_dataset() -> None:
+def test_plan_trials__repeats_whole_dataset() -> None:
     one, two = task(task_id="a"), task(task_id="b")
     assert plan_trials([one, two], 2) == [
         Trial(one, 0),
@@ -377,7 +377,7 @@ def judged(answer: str) -> EvalResult:
     return found
 
 
-def test_a_judge_is_asked_once_for_each_question() -> None:
+def test_judge__repeated_question_is_asked_once() -> None:
     found = judged('I think: {"score": 0.75, "reason": "mostly"} – so there.')
     assert found.score is not None
     first = found.score.results[0]
@@ -388,7 +388,7 @@ def test_a_judge_is_asked_once_for_each_question() -> None:
     assert found.trace.total_input_tokens == 16
 
 
-def test_what_a_judge_spends_is_part_of_the_run_at_its_own_price() -> None:
+def test_judge__cost_counts_in_run_budget_at_own_price() -> None:
     """10 tokens a turn: the model takes two turns at 1 $ a token, the judge one at 3 $."""
     run = Budget(price=Price(input_usd=1e6, output_usd=1e6))
     judge = BashJudge(Parrot([turn(text='{"score": 1}')]), Price(input_usd=3e6, output_usd=3e6))
@@ -403,13 +403,13 @@ def test_what_a_judge_spends_is_part_of_the_run_at_its_own_price() -> None:
     "answer",
     ["yes", "", '{"score": 2}', '{"score": true}', '{"score": NaN}', '{"reason": "x"}', "[1]"],
 )
-def test_an_answer_that_is_no_judgement_is_an_error_of_the_judge(answer: str) -> None:
+def test_judge__invalid_answer_is_judge_error(answer: str) -> None:
     found = judged(answer)
     assert (found.outcome, found.score) == (AttemptOutcome.JUDGE_ERROR, None)
     assert found.reason
 
 
-def test_a_judge_that_answers_nobody_ends_the_run() -> None:
+def test_judge__final_error_stops_run() -> None:
     """Whatever the model did for the tasks that are left, nobody would score it."""
     judge = BashJudge(Parrot([LlmError("401: wrong key", kind=LlmErrorKind.AUTH)]))
     model = Parrot([turn(text="Done.")])
@@ -419,7 +419,7 @@ def test_a_judge_that_answers_nobody_ends_the_run() -> None:
     assert len(model.heard) == 1
 
 
-def test_a_check_that_breaks_costs_its_task_the_score_and_the_run_goes_on(
+def test_runner__raising_check_is_judge_error_of_its_task(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broken = Check(summary="divides by zero", evaluate=lambda _, __: CheckResult(1 // 0 > 0, ""))
@@ -431,7 +431,7 @@ def test_a_check_that_breaks_costs_its_task_the_score_and_the_run_goes_on(
     assert rescore(report(replace(found[1], task=task("broken:x")))).agreement.checks.total == 0
 
 
-def test_a_long_transcript_loses_its_middle() -> None:
+def test_judge_prompt__long_transcript_loses_its_middle() -> None:
     said = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="a" * 100_000 + "end"),))
     long = trace(messages=(ChatMessage(role=MessageRole.USER, content=()), said))
     prompt = judge_prompt("q", task(), long)
@@ -439,13 +439,13 @@ def test_a_long_transcript_loses_its_middle() -> None:
     assert "end\ntranscript>>>" in prompt
 
 
-def test_an_unknown_price_leaves_the_cost_of_a_judgement_unknown() -> None:
+def test_read_judgement__cost_without_price_is_unknown() -> None:
     assert read_judgement(turn(text='{"score": 1}'), None).cost_usd is None
     with pytest.raises(JudgeError):
         read_judgement(turn(), None)
 
 
-def test_a_cached_answer_is_asked_once(tmp_path: Path) -> None:
+def test_llm_cache__cached_request_is_sent_once(tmp_path: Path) -> None:
     parrot = Parrot([turn("echo x"), turn(text="Done.")])
 
     def ask(trial: int, *, only_cached: bool = False) -> AgentAttempt:
@@ -462,7 +462,7 @@ def test_a_cached_answer_is_asked_once(tmp_path: Path) -> None:
     assert not missing.failure.final
 
 
-def test_a_broken_cache_file_is_asked_anew(tmp_path: Path) -> None:
+def test_llm_cache__invalid_file_is_requested_again(tmp_path: Path) -> None:
     parrot = Parrot([turn(text="Done.")])
     llm = CachedLlm(parrot, tmp_path, TurnSettings(), server=None, trial=0, only_cached=False)
     for _ in range(2):
@@ -472,7 +472,7 @@ def test_a_broken_cache_file_is_asked_anew(tmp_path: Path) -> None:
     assert len(parrot.heard) == 2
 
 
-def test_a_script_is_played_by_task_and_turn() -> None:
+def test_scripted_model__plays_turns_of_its_task() -> None:
     llm = ScriptedLlm("s", {"Do it.": Script(turns=(("echo a", "echo b"), ("echo c",)))})
     made = asyncio.run(attempt_task(task(), llm, TaskLimits(), Budget()))
     assert [each.commands for each in made.trace.tool_calls] == ["echo a", "echo b", "echo c"]
@@ -486,7 +486,7 @@ def recorder(path: Path | None, *results: EvalResult) -> Recorder:
     return Recorder(report(*results), trials, path)
 
 
-def test_a_file_holds_the_run_at_any_moment(tmp_path: Path) -> None:
+def test_recorder__unfinished_run_is_readable(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     keeper = recorder(path)
     keeper.add(result(task(task_id="b"), True))
@@ -500,7 +500,7 @@ def test_a_file_holds_the_run_at_any_moment(tmp_path: Path) -> None:
     assert path.with_suffix(".md").exists()
 
 
-def test_a_resumed_run_repeats_what_has_no_score_only() -> None:
+def test_resume__repeats_only_attempts_without_score() -> None:
     before = report(
         result(task(task_id="a"), True),
         EvalResult(task=task(task_id="b"), outcome=AttemptOutcome.INFRA_ERROR, reason="gone"),
@@ -520,19 +520,19 @@ def test_a_resumed_run_repeats_what_has_no_score_only() -> None:
         ({"settings": {"judge_model": "j", "bashkit": "1"}}, "other settings: judge_model"),
     ],
 )
-def test_a_run_goes_on_under_its_own_circumstances_only(changed: Any, said: str) -> None:
+def test_resume__other_model_or_settings_are_refused(changed: Any, said: str) -> None:
     before = report(settings={"judge_model": None, "bashkit": "1"})
     with pytest.raises(IncompatibleRun, match=said):
         resume_report(replace(before, **changed), before, [])
 
 
-def test_a_narrower_selection_does_not_cost_the_scores_of_the_rest() -> None:
+def test_resume__selection_that_loses_scores_is_refused() -> None:
     before = report(result(task(task_id="a"), True), result(task(task_id="b"), True))
     with pytest.raises(IncompatibleRun, match="not selected: b"):
         resume_report(report(), before, plan_trials([task(task_id="a")], 1))
 
 
-def test_a_task_that_changed_is_run_again() -> None:
+def test_resume__edited_task_runs_again() -> None:
     before = report(result(task(task_id="a", prompt="Old."), True))
     trials = plan_trials([task(task_id="a")], 1)
     assert resume_report(report(), before, trials).results == ()

@@ -27,7 +27,7 @@ def says(check: str, *calls: object, weight: float = 1.0, **more: object) -> tup
     return found.passed, found.detail
 
 
-def test_every_check_of_the_specification_is_there() -> None:
+def test_check_registry__has_every_check_of_the_specification() -> None:
     assert set(CHECKS.names()) >= {
         "exit_code",
         "stdout_contains",
@@ -43,23 +43,23 @@ def test_every_check_of_the_specification_is_there() -> None:
     }
 
 
-def test_the_last_exit_code_counts() -> None:
+def test_exit_code__reads_last_call() -> None:
     assert says("exit_code:0", call(code=1), call(code=0)) == (True, "expected 0, got 0")
     assert says("exit_code:0", call(code=0), call(code=2)) == (False, "expected 0, got 2")
     assert says("exit_code:127", call(code=127)) == (True, "expected 127, got 127")
 
 
-def test_no_call_at_all_is_no_success() -> None:
+def test_exit_code__without_calls_is_minus_one() -> None:
     assert says("exit_code:0") == (False, "expected 0, got -1")
     assert says("exit_code:-1") == (True, "expected -1, got -1")
 
 
 @pytest.mark.parametrize("value", ["zero", "", " 0", "1.0", "٣", "9" * 5000])
-def test_an_exit_code_that_is_no_number_is_zero(value: str) -> None:
+def test_exit_code__invalid_number_is_zero(value: str) -> None:
     assert says(f"exit_code:{value}", call(code=0)) == (True, "expected 0, got 0")
 
 
-def test_a_text_is_looked_for_in_each_call_by_itself() -> None:
+def test_stdout_contains__searches_each_call_separately() -> None:
     assert says("stdout_contains:b", call("a"), call("abc")) == (True, "found")
     assert says("stdout_contains:ab", call("a"), call("b")) == (
         False,
@@ -67,50 +67,50 @@ def test_a_text_is_looked_for_in_each_call_by_itself() -> None:
     )
 
 
-def test_case_counts_and_standard_error_does_not() -> None:
+def test_stdout_contains__is_case_sensitive_and_ignores_stderr() -> None:
     assert not says("stdout_contains:Done", call("done"))[0]
     assert not says("stdout_contains:done", call("", stderr="done"))[0]
 
 
-def test_the_text_is_taken_as_written() -> None:
+def test_stdout_contains__does_not_strip_text() -> None:
     assert says("stdout_contains: x", call(" x"))[0]
     assert not says("stdout_contains: x", call("x"))[0]
     assert says("stdout_contains:a:b:c", call("a:b:c"))[0]
     assert not says("stdout_contains:x")[0]
 
 
-def test_a_pattern_is_searched_anywhere() -> None:
+def test_stdout_regex__matches_anywhere() -> None:
     assert says(r"stdout_regex:\d{4}", call("in 2026, maybe")) == (True, "matched")
     assert says("stdout_regex:^b", call("ab")) == (False, "pattern '^b' not matched")
     assert says("stdout_regex:(?i)ERROR", call("an error"))[0]
 
 
-def test_the_end_is_the_very_end() -> None:
+def test_stdout_regex__dollar_matches_only_at_very_end() -> None:
     assert not says("stdout_regex:b$", call("ab\n"))[0]
     assert says("stdout_regex:b$", call("ab"))[0]
 
 
 @pytest.mark.parametrize("pattern", ["(", r"(?=a)", r"(a)\1", "(?<!x)y", "a{1001}", "x" * 10_001])
-def test_a_pattern_that_cannot_be_searched_in_linear_time_fails_and_says_so(pattern: str) -> None:
+def test_stdout_regex__unsupported_pattern_fails_with_reason(pattern: str) -> None:
     passed, detail = says(f"stdout_regex:{pattern}", call("aa"))
     assert not passed
     assert detail.startswith("invalid regex: ")
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*a){20}$", "(x+x+)+y"])
-def test_a_catastrophic_pattern_takes_no_time(pattern: str) -> None:
+def test_stdout_regex__catastrophic_pattern_is_fast(pattern: str) -> None:
     started = time.monotonic()
     says(f"stdout_regex:{pattern}", call("a" * 200_000 + "!"))
     assert time.monotonic() - started < 60  # tried one after the other: for ever
 
 
-def test_standard_error_is_empty_when_no_call_wrote_to_it() -> None:
+def test_stderr_empty__fails_when_a_call_wrote_to_it() -> None:
     assert says("stderr_empty") == (True, "all stderr empty")
     assert says("stderr_empty", call("out"), call("out"))[0]
     assert says("stderr_empty", call(), call(stderr="x" * 101)) == (False, "stderr: " + "x" * 100)
 
 
-def test_a_directory_exists_as_a_file_does_and_the_other_way_round_it_does_not() -> None:
+def test_file_exists__accepts_directory_but_dir_exists_refuses_file() -> None:
     assert says("file_exists:/data") == (True, "exists")
     assert says("file_exists:/data/a.csv") == (True, "exists")
     assert says("file_exists:/nope") == (False, "not found")
@@ -118,7 +118,7 @@ def test_a_directory_exists_as_a_file_does_and_the_other_way_round_it_does_not()
     assert says("dir_exists:/data/a.csv") == (False, "directory not found")
 
 
-def test_what_a_file_holds() -> None:
+def test_file_contains__compares_content() -> None:
     assert says("file_contains:/data/a.csv:Ada,36") == (True, "found in file")
     assert says("file_contains:/data/a.csv:Bob") == (False, "'Bob' not found in /data/a.csv")
     assert says("file_contains:/data/latin:caf�")[0]
@@ -126,7 +126,7 @@ def test_what_a_file_holds() -> None:
     assert says("file_contains:/data:x") == (False, "cannot read /data: is a directory")
 
 
-def test_lines_of_a_file_end_before_their_carriage_return() -> None:
+def test_file_line_regex__ignores_carriage_return() -> None:
     assert says("file_line_regex:/data/a.csv:^Ada,(?:36|37)$") == (True, "matched file line")
     assert says("file_line_regex:/data/a.csv:^36") == (
         False,
@@ -136,11 +136,11 @@ def test_lines_of_a_file_end_before_their_carriage_return() -> None:
     assert says("file_line_regex:/data/a.csv:(")[1].startswith("invalid regex: ")
 
 
-def test_a_file_without_lines_has_none_that_matches() -> None:
+def test_file_line_regex__empty_file_has_no_line() -> None:
     assert not says("file_line_regex:/empty:^$")[0]
 
 
-def test_calls_are_counted() -> None:
+def test_tool_calls__compares_count() -> None:
     one = call()
     assert says("tool_calls_min:2", one, one) == (True, "expected >= 2, got 2")
     assert says("tool_calls_min:3", one, one) == (False, "expected >= 3, got 2")
@@ -148,19 +148,19 @@ def test_calls_are_counted() -> None:
     assert says("tool_calls_max:2", one, one) == (True, "expected <= 2, got 2")
 
 
-def test_a_limit_that_is_no_number_is_none() -> None:
+def test_tool_calls__invalid_number_is_no_limit() -> None:
     assert says("tool_calls_min:many") == (True, "expected >= 0, got 0")
     assert says("tool_calls_max:few", call()) == (True, f"expected <= {2**64 - 1}, got 1")
     assert says(f"tool_calls_min:{'9' * 5000}") == (True, "expected >= 0, got 0")
 
 
-def test_without_a_judge_its_check_passes_and_weighs_nothing() -> None:
+def test_llm_judge__without_judge_passes_with_weight_zero() -> None:
     found = run_check("llm_judge:is it kind?", 3.0, evidence())
     assert (found.passed, found.weight) == (True, 0.0)
     assert found.detail == "llm_judge not implemented (stub, weight=0)"
 
 
-def test_a_judge_decides_at_one_half_and_keeps_the_weight() -> None:
+def test_llm_judge__passes_from_one_half_and_keeps_weight() -> None:
     said = Judgement(score=0.5, reason="kind enough")
     found = run_check("llm_judge:is it kind?", 3.0, evidence(judgements={"is it kind?": said}))
     assert (found.passed, found.weight, found.judgement) == (True, 3.0, said)
@@ -169,13 +169,13 @@ def test_a_judge_decides_at_one_half_and_keeps_the_weight() -> None:
     assert not run_check("llm_judge:q", 1.0, evidence(judgements={"q": stern})).passed
 
 
-def test_an_unknown_check_fails_and_keeps_its_weight() -> None:
+def test_run_check__unknown_check_fails_and_keeps_weight() -> None:
     found = run_check("file_size:/a:3", 2.0, evidence())
     assert (found.passed, found.detail) == (False, "unknown check type: file_size")
     assert found.weight == 2.0
 
 
-def test_a_task_scores_the_weights_that_it_met() -> None:
+def test_score_task__sums_weights_of_passed_checks() -> None:
     asked = task(
         Expectation(check="exit_code:0", weight=0.5),
         Expectation(check="stdout_contains:yes", weight=2.0),
@@ -187,11 +187,11 @@ def test_a_task_scores_the_weights_that_it_met() -> None:
     assert not score.all_passed()
 
 
-def test_a_task_of_which_nothing_counts_has_the_rate_one() -> None:
+def test_task_score__rate_without_weights_is_one() -> None:
     score = score_task(task("llm_judge:well?"), evidence())
     assert (score.max_score, score.rate(), score.all_passed()) == (0.0, 1.0, True)
 
 
-def test_weights_do_not_decide_whether_all_passed() -> None:
+def test_task_score__all_passed_ignores_weights() -> None:
     light = task(Expectation(check="exit_code:0", weight=0.0))
     assert not score_task(light, evidence(call(code=1))).all_passed()

@@ -31,7 +31,7 @@ def flaw(value: Any) -> str:
     return finding.text
 
 
-def test_a_line_is_a_task() -> None:
+def test_parse_dataset__line_is_task() -> None:
     [task] = parse_dataset(lines({**GOOD, "files": {"/a": "b"}, "system": "s"})).tasks
     assert (task.id, task.category, task.prompt, task.system) == ("a", "c", "p", "s")
     assert task.files == {"/a": "b"}
@@ -39,21 +39,21 @@ def test_a_line_is_a_task() -> None:
     assert task.max_score() == 3.0
 
 
-def test_blank_lines_and_comments_are_passed_over_and_still_count_as_lines() -> None:
+def test_parse_dataset__skips_blank_and_comment_lines() -> None:
     found = parse_dataset(lines(b"\n", b"# one", b"  // two", GOOD, b"", {**GOOD, "id": "b"}))
     assert [(each.line, each.task.id) for each in found.entries] == [(4, "a"), (6, "b")]
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
+def test_parse_dataset__skips_byte_order_mark() -> None:
     assert len(parse_dataset([b"\xef\xbb\xbf" + json.dumps(GOOD).encode()]).tasks) == 1
 
 
-def test_an_id_may_stand_once_only() -> None:
+def test_parse_dataset__repeated_id_is_error() -> None:
     [finding] = parse_dataset(lines(GOOD, GOOD)).errors
     assert (finding.line, finding.text) == (2, "the id 'a' is already used on line 1")
 
 
-def test_a_key_that_nobody_knows_is_told_with_the_nearest() -> None:
+def test_parse_dataset__unknown_key_is_warning_with_suggestion() -> None:
     found = parse_dataset(lines({**GOOD, "promt": "x"}))
     [finding] = found.findings
     assert finding.severity is LintSeverity.WARNING
@@ -80,7 +80,7 @@ def test_a_key_that_nobody_knows_is_told_with_the_nearest() -> None:
         ({"files": {"/a": 1}}, "the file '/a' must be a text"),
     ],
 )
-def test_what_is_wrong_with_a_task_is_named(changes: dict[str, Any], said: str) -> None:
+def test_parse_dataset__invalid_task_is_error(changes: dict[str, Any], said: str) -> None:
     assert said in flaw({**GOOD, **changes})
 
 
@@ -95,16 +95,16 @@ def test_what_is_wrong_with_a_task_is_named(changes: dict[str, Any], said: str) 
         (b"[" * 100_000, "nested deeper"),
     ],
 )
-def test_a_line_that_is_no_json_is_named(line: bytes, said: str) -> None:
+def test_parse_dataset__invalid_json_is_error(line: bytes, said: str) -> None:
     assert said in flaw(line)
 
 
-def test_a_dataset_without_tasks_is_an_error() -> None:
+def test_parse_dataset__empty_dataset_is_error() -> None:
     [finding] = parse_dataset(lines(b"# nothing")).errors
     assert finding.line == 0
 
 
-def test_every_wrong_line_is_told_at_once(tmp_path: Path) -> None:
+def test_load_dataset__lists_every_invalid_line(tmp_path: Path) -> None:
     path = tmp_path / "d.jsonl"
     path.write_bytes(b"\n".join(lines(GOOD, b"{", {**GOOD, "id": "b", "prompt": None})))
     with pytest.raises(InvalidDataset) as refused:
@@ -113,12 +113,12 @@ def test_every_wrong_line_is_told_at_once(tmp_path: Path) -> None:
     assert refused.value.exit_code == 2
 
 
-def test_a_missing_file_is_no_input(tmp_path: Path) -> None:
+def test_load_dataset__missing_file_raises_unreadable_input(tmp_path: Path) -> None:
     with pytest.raises(UnreadableInput):
         load_dataset(tmp_path / "nope.jsonl")
 
 
-def test_tasks_are_the_same_when_the_model_sees_and_is_asked_the_same() -> None:
+def test_content_hash__depends_on_what_the_model_sees() -> None:
     one = task(task_id="a")
     assert one.content_hash() == task(task_id="a", category="other", description="x").content_hash()
     assert one.content_hash() != task(task_id="b").content_hash()
@@ -131,7 +131,7 @@ def test_tasks_are_the_same_when_the_model_sees_and_is_asked_the_same() -> None:
     ("name", "tasks", "categories", "checks", "most"),
     [("eval-tasks-37.jsonl", 37, 10, 184, 184.0), ("eval-tasks-58.jsonl", 58, 15, 314, 314.0)],
 )
-def test_the_datasets_of_the_original_are_read(
+def test_load_dataset__reads_original_datasets(
     name: str, tasks: int, categories: int, checks: int, most: float
 ) -> None:
     found = load_dataset(dataset_file(name))

@@ -63,31 +63,31 @@ def judged(wanted: BashHarnessSettings) -> tuple[float | None, Budget]:
     return found.score.results[0].judgement.cost_usd, run
 
 
-def test_a_judge_takes_its_own_price() -> None:
+def test_judge_price__is_used_for_judge() -> None:
     cost, run = judged(ordered(judgePrice=DEAR))
     assert cost == pytest.approx(JUDGE_USD)
     assert run.known_usd == pytest.approx(MODEL_USD + JUDGE_USD)
 
 
-def test_the_price_of_a_model_is_not_that_of_another_judge() -> None:
+def test_judge_price__missing_price_leaves_cost_unknown() -> None:
     cost, run = judged(ordered())
     assert cost is None
     assert run.known_usd == pytest.approx(MODEL_USD)
 
 
-def test_a_model_that_judges_itself_has_one_price() -> None:
+def test_judge_price__same_model_has_same_price() -> None:
     cost, run = judged(ordered(judgeModel="m", runUsd=1.0))
     assert cost == pytest.approx(MODEL_USD)
     assert run.known_usd == pytest.approx(2 * MODEL_USD)
 
 
-def test_dollars_are_bounded_only_where_both_prices_are_known() -> None:
+def test_run_usd__needs_price_of_model_and_judge() -> None:
     assert ordered(runUsd=1.0, judgePrice=DEAR).run_usd == 1.0
     with pytest.raises(ValidationError, match="set judgePrice"):
         ordered(runUsd=1.0)
 
 
-def test_a_run_that_goes_on_counts_the_dollars_that_were_paid() -> None:
+def test_open_budget__counts_earlier_usage() -> None:
     """Its tokens alone do not tell whether the model or the judge took them."""
     paid = open_budget(ordered(runUsd=1.0, judgePrice=DEAR), UsedBudget(100, 10, 1.0))
     assert (paid.exhausted(), paid.known_input_tokens, paid.known_output_tokens) == (

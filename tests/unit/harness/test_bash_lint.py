@@ -26,7 +26,7 @@ def said(*checks: str) -> list[tuple[LintSeverity, str]]:
     return [(finding.severity, finding.text) for finding in found]
 
 
-def test_good_checks_are_not_spoken_of() -> None:
+def test_lint__valid_checks_have_no_findings() -> None:
     good = (
         "exit_code:0",
         "stdout_contains:total: 42 apples",
@@ -41,14 +41,14 @@ def test_good_checks_are_not_spoken_of() -> None:
     assert said(*good) == []
 
 
-def test_an_unknown_check_is_an_error_with_the_nearest_name() -> None:
+def test_lint__unknown_check_is_error_with_suggestion() -> None:
     [(severity, text)] = said("stdout_contain:x")
     assert severity is LintSeverity.ERROR
     assert "no check is named 'stdout_contain'. Did you mean stdout_contains" in text
 
 
 @pytest.mark.parametrize("check", ["stdout_regex:(", "file_line_regex:/a:(?=x)"])
-def test_a_pattern_that_cannot_be_searched_is_an_error(check: str) -> None:
+def test_lint__invalid_pattern_is_error(check: str) -> None:
     [(severity, text)] = said(check)
     assert severity is LintSeverity.ERROR
     assert "invalid pattern" in text
@@ -71,25 +71,25 @@ def test_a_pattern_that_cannot_be_searched_is_an_error(check: str) -> None:
         ("file_contains:/a", "the expected text is empty"),
     ],
 )
-def test_a_check_that_may_pass_by_accident_is_warned_of(check: str, part: str) -> None:
+def test_lint__check_that_may_pass_by_chance_is_warning(check: str, part: str) -> None:
     [(severity, text)] = said(check, "stderr_empty")
     assert severity is LintSeverity.WARNING
     assert part in text
 
 
-def test_a_check_that_stands_twice_is_warned_of() -> None:
+def test_lint__repeated_check_is_warning() -> None:
     [(_, text)] = said("stderr_empty", "stderr_empty")
     assert "is repeated" in text
 
 
-def test_findings_come_in_the_order_of_the_lines() -> None:
+def test_lint__findings_are_sorted_by_line() -> None:
     line = {"id": "t", "category": "c", "prompt": "p", "expectations": [{"check": "no"}]}
     raw = [json.dumps(line).encode(), b"{", json.dumps(line | {"x": 1}).encode()]
     assert [finding.line for finding in lint(parse_dataset(raw))] == [1, 2, 3, 3]
 
 
 @pytest.mark.parametrize("name", ["eval-tasks-37.jsonl", "eval-tasks-58.jsonl"])
-def test_the_datasets_of_the_original_have_weak_checks_and_no_wrong_ones(name: str) -> None:
+def test_lint__original_datasets_have_warnings_only(name: str) -> None:
     findings = lint(read_dataset(dataset_file(name)))
     assert {finding.severity for finding in findings} == {LintSeverity.WARNING}
     weak = {finding.text.partition(":")[0] for finding in findings}

@@ -41,7 +41,7 @@ def recording() -> EvalReport:
     return report(result(WRITER, True, True, True, calls=calls))
 
 
-def test_a_recording_of_what_really_happens_agrees() -> None:
+def test_replay__same_outcome_agrees() -> None:
     again = replay(recording())
     assert again.agreement.checks == (3, 3)
     assert again.agreement.tasks == (1, 1)
@@ -54,7 +54,7 @@ def test_a_recording_of_what_really_happens_agrees() -> None:
     ]
 
 
-def test_what_comes_out_differently_is_named() -> None:
+def test_replay__changed_check_is_listed() -> None:
     old = recording()
     calls = (call(commands="echo bye > /a", code=3), old.results[0].trace.tool_calls[1])  # type: ignore[union-attr]
     trace = replace(old.results[0].trace, tool_calls=calls)  # type: ignore[type-var]
@@ -64,7 +64,7 @@ def test_what_comes_out_differently_is_named() -> None:
     assert again.agreement.tasks == (0, 1)
 
 
-def test_unsteady_checks_do_not_count() -> None:
+def test_replay__unstable_checks_are_not_counted() -> None:
     asked = task("stdout_contains:3", "exit_code:0")
     old = report(result(asked, True, True, calls=[call("3", commands="echo x")]))
     again = replay(old).agreement
@@ -73,7 +73,7 @@ def test_unsteady_checks_do_not_count() -> None:
     assert [each.is_unstable for each in again.changed] == [True]
 
 
-def test_a_poor_check_that_no_clock_can_meet_counts() -> None:
+def test_replay__weak_but_stable_check_counts() -> None:
     asked = task("exit_code:zero", "stdout_contains:")
     old = report(result(asked, True, True, calls=[call(commands="false")]))
     again = replay(old).agreement
@@ -81,7 +81,7 @@ def test_a_poor_check_that_no_clock_can_meet_counts() -> None:
     assert [each.is_unstable for each in again.changed] == [False]
 
 
-def test_rescoring_looks_at_the_recorded_calls_and_the_new_files() -> None:
+def test_rescore__uses_recorded_calls_and_new_files() -> None:
     old = recording()
     printed = replace(old.results[0].trace.tool_calls[1], commands="echo never")  # type: ignore[union-attr]
     calls = (old.results[0].trace.tool_calls[0], printed)  # type: ignore[union-attr]
@@ -91,7 +91,7 @@ def test_rescoring_looks_at_the_recorded_calls_and_the_new_files() -> None:
     assert replay(changed).agreement.checks == (2, 3)
 
 
-def test_what_was_not_scored_stays_as_it_is() -> None:
+def test_replay__unscored_attempt_is_unchanged() -> None:
     lost = EvalResult(task=WRITER, outcome=AttemptOutcome.INFRA_ERROR, reason="gone")
     again = replay(report(lost))
     assert again.report.results == (lost,)
@@ -103,7 +103,7 @@ def limited(**sandbox: Any) -> dict[str, Any]:
     return {"limits": {"task": {"sandbox": sandbox}}}
 
 
-def test_a_recording_is_replayed_under_its_own_limits() -> None:
+def test_replay__uses_recorded_limits() -> None:
     """Four commands where two were allowed: the third is refused, as it was recorded."""
     asked = task("exit_code:1")
     made = report(
@@ -114,7 +114,7 @@ def test_a_recording_is_replayed_under_its_own_limits() -> None:
     assert replay(replace(made, settings={})).agreement.exit_codes == (0, 1)
 
 
-def test_a_call_is_replayed_with_the_time_that_the_model_gave_it() -> None:
+def test_replay__uses_recorded_call_timeout() -> None:
     """Without it the call would sleep for as long as the sandbox lets it."""
     slept = replace(call(commands="sleep 600", code=1), timeout_ms=20)
     made = report(result(task("exit_code:1"), True, calls=[slept]), settings=limited(timeout_s=600))
@@ -131,13 +131,13 @@ def test_a_call_is_replayed_with_the_time_that_the_model_gave_it() -> None:
     "sandbox",
     [{"timeout_s": -1}, {"timeout_s": 1e300}, {"max_memory": 2**70}, {"max_commands": "x"}],
 )
-def test_limits_that_are_none_are_refused(sandbox: dict[str, Any]) -> None:
+def test_replay__invalid_recorded_limits_are_refused(sandbox: dict[str, Any]) -> None:
     with pytest.raises(InvalidResultFile, match="limits of the sandbox"):
         replay(report(settings=limited(**sandbox)))
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_checks_of_recorded_calls_say_what_was_recorded(name: str) -> None:
+def test_run_check__recorded_calls_give_recorded_results(name: str) -> None:
     before = recorded_report(name)
     after = rescore(before).report
     for old, new in zip(before.results, after.results, strict=True):
@@ -159,7 +159,7 @@ def test_checks_of_recorded_calls_say_what_was_recorded(name: str) -> None:
         (SONNET, (3, 8.0), 4, 0),
     ],
 )
-def test_a_recorded_run_comes_out_as_the_reference_says(
+def test_replay__recorded_runs_equal_reference(
     name: str, expected: tuple[int, float], ok: int, failed: int
 ) -> None:
     again = replay(recorded_report(name))

@@ -67,7 +67,7 @@ class Tags(HTMLParser):
         self.texts.append(data)
 
 
-def test_the_page_holds_the_texts_of_users_as_texts() -> None:
+def test_html_report__escapes_foreign_text() -> None:
     page = render(evil_report(), "html")
     tags = Tags(page)
     assert "script" not in tags.tags
@@ -76,31 +76,31 @@ def test_the_page_holds_the_texts_of_users_as_texts() -> None:
     assert "http" not in page.replace("http-equiv", "")
 
 
-def test_the_terminal_is_not_moved_by_the_texts_of_users() -> None:
+def test_terminal_report__escapes_control_characters() -> None:
     shown = render(evil_report(), "terminal")
     assert "\x1b" not in shown
     assert "\\x1b[31m" in shown
 
 
-def test_markdown_cells_are_not_broken_by_the_texts_of_users() -> None:
+def test_markdown_report__escapes_foreign_text() -> None:
     shown = render(evil_report(), "markdown")
     assert "<script>" not in shown
     row = next(line for line in shown.splitlines() if line.startswith("| stdout"))
     assert row.replace(r"\|", "").count("|") == 5
 
 
-def test_json_gives_the_same_report_again() -> None:
+def test_json_report__is_read_back_unchanged() -> None:
     evil = evil_report()
     assert parse_report(render(evil, "json").encode(), name="it") == evil
 
 
 @pytest.mark.parametrize("form", REPORTS)
-def test_a_run_of_nothing_can_be_shown(form: str) -> None:
+def test_reports__empty_run_is_rendered(form: str) -> None:
     shown = render(report(), form)
     assert form == "markdown-original" or "100" not in shown
 
 
-def test_both_rates_are_named() -> None:
+def test_terminal_report__names_pass_rate_and_overall_rate() -> None:
     # One of one task missed one of two checks.
     shown = render(report(result(ONE, True, False)), "terminal")
     assert "Pass rate         0.0 % (0 of 1 tasks met every expectation)" in shown
@@ -109,18 +109,18 @@ def test_both_rates_are_named() -> None:
     assert "       stdout_contains:x: d" in shown
 
 
-def test_a_score_of_nothing_has_no_sign() -> None:
+def test_format_points__negative_zero_has_no_sign() -> None:
     """The original recorded the sum of nothing as -0."""
     assert [format_points(score) for score in (-0.0, 0, 2.5, 7.0)] == ["0", "0", "2.5", "7"]
 
 
-def test_what_is_not_all_is_never_shown_as_all() -> None:
+def test_format_percent__never_rounds_up_to_100() -> None:
     assert format_percent(9_999 / 10_000) == "99.9 %"
     assert format_percent(1.0) == "100.0 %"
     assert format_percent(None) == "–"
 
 
-def test_errored_tasks_are_shown_with_their_reason() -> None:
+def test_reports__errored_attempt_has_reason() -> None:
     lost = EvalResult(task=ONE, outcome=AttemptOutcome.INFRA_ERROR, reason="overloaded", trial=1)
     for form in ("terminal", "markdown", "html"):
         shown = render(report(result(ONE, True, True), lost), form)
@@ -129,7 +129,7 @@ def test_errored_tasks_are_shown_with_their_reason() -> None:
     assert "[ERROR] one #2 (file_operations) - overloaded" in render(report(lost), "terminal")
 
 
-def test_why_tasks_were_skipped_is_shown_beside_how_many() -> None:
+def test_reports__skip_reasons_have_counts() -> None:
     left = EvalResult(task=ONE, outcome=AttemptOutcome.SKIPPED, reason="<out of> money", trial=1)
     run = report(result(ONE, True, True), left)
     assert "Skipped           <out of> money (1)" in render(run, "terminal")
@@ -137,7 +137,7 @@ def test_why_tasks_were_skipped_is_shown_beside_how_many() -> None:
     assert "&lt;out of&gt; money (1)</td>" in render(run, "html")
 
 
-def test_the_layout_of_the_original_is_kept_to_the_byte() -> None:
+def test_original_markdown__equals_original_byte_for_byte() -> None:
     shown = render(
         report(
             result(ONE, True, False, calls=[call(code=1), call()]),
@@ -175,14 +175,14 @@ def test_the_layout_of_the_original_is_kept_to_the_byte() -> None:
     )
 
 
-def test_the_category_table_of_a_recorded_run_as_the_original_wrote_it() -> None:
+def test_original_markdown__equals_category_table_of_recorded_run() -> None:
     shown = render(recorded_report(HAIKU), "markdown-original")
     assert "**32/37 tasks passed (95%)**" in shown
     assert "- **Tool call success**: 121 ok, 29 error (81% success rate)" in shown
     assert "| complex_tasks | 3 | 4 | 92% |\n| data_transformation | 4 | 5 | 93% |" in shown
 
 
-def test_a_report_is_written_under_the_name_of_its_run(tmp_path: Path) -> None:
+def test_write_report__uses_name_of_run(tmp_path: Path) -> None:
     made = report(provider="openai", model="org/gpt:5", timestamp="2026-02-09T05:45:58Z")
     assert file_stem(made) == "eval-openai-org-gpt-5-2026-02-09-054558"
     path = tmp_path / "new" / "x.json"
@@ -208,7 +208,7 @@ def runs(*outcomes: str, stderr: tuple[str, ...] = ()) -> list[EvalReport]:
     ]
 
 
-def test_runs_are_compared_task_by_task() -> None:
+def test_compare__compares_task_by_task() -> None:
     found = compare(runs("++--", "+-+-"))
     assert [each.diagnosis for each in found.tasks] == [
         TaskDiagnosis.ALL_PASS,
@@ -222,20 +222,20 @@ def test_runs_are_compared_task_by_task() -> None:
     assert found.runs[0].turns_where_all_pass == 2.0
 
 
-def test_an_error_that_all_runs_meet_hints_at_the_sandbox() -> None:
+def test_compare__common_error_points_to_sandbox() -> None:
     same = "sed: no such option\n"
     [found] = compare(runs("-", "-", stderr=(same, f"else\n{same}"))).tasks
     assert (found.diagnosis, found.error) == (TaskDiagnosis.ALL_FAIL_ALIKE, "sed: no such option")
 
 
-def test_a_task_counts_as_passed_when_every_trial_passed() -> None:
+def test_compare__task_passes_when_every_trial_passes() -> None:
     both = report(result(task(), True), result(task(), False, trial=1))
     found = compare([both, report(result(task(), True))])
     assert found.runs[0].passed == (False,)
     assert found.pairs[0].result.only_second == 1
 
 
-def test_what_one_run_lost_is_left_out_for_all() -> None:
+def test_compare__task_without_score_is_excluded_from_all_runs() -> None:
     lost = EvalResult(task=task(task_id="1"), outcome=AttemptOutcome.INFRA_ERROR, reason="gone")
     first, second = runs("++", "++")
     found = compare([first, report(second.results[0], lost)])
@@ -243,12 +243,12 @@ def test_what_one_run_lost_is_left_out_for_all() -> None:
     assert [run.excluded_tasks for run in found.runs] == [1, 1]
 
 
-def test_runs_without_a_common_task_are_not_compared() -> None:
+def test_compare__no_common_task_is_refused() -> None:
     with pytest.raises(NoCommonTask):
         compare([report(result(task(), True)), report(result(task(prompt="Else."), True))])
 
 
-def test_the_recorded_models_side_by_side() -> None:
+def test_compare__recorded_runs_equal_reference() -> None:
     found = compare([recorded_report(name) for name in (HAIKU, OPUS, GPT)])
     assert [(p.result.only_first, p.result.only_second) for p in found.pairs] == [
         (5, 2),
@@ -260,7 +260,7 @@ def test_the_recorded_models_side_by_side() -> None:
     assert "only A 11, only C 2; p = 0.013 (mid-p), 0.022 (exact)" in shown
 
 
-def test_of_two_recorded_datasets_only_unchanged_tasks_are_compared() -> None:
+def test_compare__edited_tasks_are_excluded() -> None:
     found = compare([recorded_report(name) for name in (HAIKU_BEFORE, HAIKU)])
     assert len(found.tasks) == 19
     assert [run.excluded_tasks for run in found.runs] == [6, 18]

@@ -18,31 +18,31 @@ def output(commands: str, **files: str) -> str:
     return Sandbox({f"/{name}": text for name, text in files.items()}).run(commands).stdout
 
 
-def test_it_is_the_sandbox_that_tasks_were_written_for() -> None:
+def test_sandbox__has_user_host_and_directory_of_the_tasks() -> None:
     assert output("whoami; hostname; pwd; echo $HOME") == (
         "eval\nbashkit-eval\n/home/user\n/home/eval\n"
     )
     assert "bash" in sandbox_prompt()
 
 
-def test_files_variables_and_directories_last_from_call_to_call() -> None:
+def test_sandbox__state_persists_between_calls() -> None:
     sandbox = Sandbox({"/data/a": "seed\n"})
     sandbox.run("cd /data; x=1; f() { echo called; }; echo more >> a")
     assert sandbox.run("pwd; echo $x; f; cat a").stdout == "/data\n1\ncalled\nseed\nmore\n"
 
 
-def test_an_exit_ends_one_call_only() -> None:
+def test_sandbox__exit_ends_one_call() -> None:
     sandbox = Sandbox({})
     assert sandbox.run("exit 7").exit_code == 7
     assert sandbox.run("echo on").stdout == "on\n"
 
 
-def test_each_sandbox_is_a_world_of_its_own() -> None:
+def test_sandbox__sandboxes_are_isolated() -> None:
     Sandbox({}).run("echo x > /tmp/here")
     assert Sandbox({}).kind("/tmp/here") is None
 
 
-def test_paths_are_files_directories_or_nothing() -> None:
+def test_sandbox__kind_of_path() -> None:
     sandbox = Sandbox({"/d/f": "x"})
     sandbox.run("ln -s /d/f /link; ln -s /loop /loop; printf '\\xff' > /raw")
     assert sandbox.kind("/d/f") is FileKind.FILE
@@ -56,7 +56,7 @@ def test_paths_are_files_directories_or_nothing() -> None:
             sandbox.read(path)
 
 
-def test_no_file_of_the_host_can_be_read_or_written(tmp_path: Path) -> None:
+def test_sandbox__host_files_are_inaccessible(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("hunter2")
     sandbox = Sandbox({})
@@ -76,7 +76,7 @@ def test_no_file_of_the_host_can_be_read_or_written(tmp_path: Path) -> None:
     assert secret.read_text() == "hunter2"
 
 
-def test_no_variable_of_the_host_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sandbox__host_variables_are_invisible(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOSAICO_SECRET_WORD", "hunter2")
     assert "hunter2" not in output("env; export -p; set; echo $MOSAICO_SECRET_WORD; printenv")
     assert os.environ["PATH"] not in output("echo $PATH")
@@ -93,7 +93,7 @@ def test_no_variable_of_the_host_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
         "ssh 127.0.0.1",
     ],
 )
-def test_no_network_is_reached(attempt: str) -> None:
+def test_sandbox__network_is_unreachable(attempt: str) -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -117,7 +117,7 @@ def test_no_network_is_reached(attempt: str) -> None:
         "jq -n 'def f: f; f'",
     ],
 )
-def test_nothing_runs_or_grows_for_ever(commands: str) -> None:
+def test_sandbox__endless_commands_are_stopped(commands: str) -> None:
     sandbox = Sandbox({}, SHORT)
     started = time.monotonic()
     done = sandbox.run(commands)
@@ -126,14 +126,14 @@ def test_nothing_runs_or_grows_for_ever(commands: str) -> None:
     assert sandbox.run("echo on").stdout == "on\n"
 
 
-def test_a_variable_does_not_outgrow_the_memory_of_the_sandbox() -> None:
+def test_sandbox__memory_is_limited() -> None:
     done = Sandbox({}).run("x=a; while :; do x=$x$x; done")
     assert (done.exit_code, done.stdout) == (1, "")
     assert "memory limit exceeded" in done.stderr
 
 
 @pytest.mark.parametrize("commands", ["sleep 600", "while :; do :; done"])
-def test_a_call_ends_when_the_model_said_so_and_the_sandbox_goes_on(commands: str) -> None:
+def test_sandbox__call_timeout_keeps_sandbox_usable(commands: str) -> None:
     async def run() -> None:
         sandbox = Sandbox({}, SandboxLimits(max_commands=10**9, max_loop_iterations=10**9))
         await sandbox.execute("x=kept; echo y > /tmp/y")
@@ -147,7 +147,7 @@ def test_a_call_ends_when_the_model_said_so_and_the_sandbox_goes_on(commands: st
     assert time.monotonic() - started < LIVENESS_S
 
 
-def test_a_call_that_is_given_up_does_not_go_on() -> None:
+def test_sandbox__cancelled_call_stops() -> None:
     async def run() -> None:
         sandbox = Sandbox({})
         call = asyncio.create_task(sandbox.execute("sleep 600; echo late > /tmp/late"))
@@ -162,7 +162,7 @@ def test_a_call_that_is_given_up_does_not_go_on() -> None:
     assert time.monotonic() - started < LIVENESS_S
 
 
-def test_a_time_beyond_the_limit_of_the_sandbox_does_not_count() -> None:
+def test_sandbox__call_timeout_is_capped_by_sandbox_limit() -> None:
     async def run() -> str:
         return (await Sandbox({}, SHORT).execute("sleep 600", timeout_ms=60_000)).stderr
 

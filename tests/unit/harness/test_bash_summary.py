@@ -32,7 +32,7 @@ TWO = task("exit_code:0", "stdout_contains:x", task_id="two")
 ONE = task("exit_code:0", task_id="one", category="scripting")
 
 
-def test_a_run_in_figures() -> None:
+def test_summarize__computes_all_figures() -> None:
     # Task two: one of two checks, two calls of which one failed, 3 turns. Task one: passed.
     summary = summarize(
         report(
@@ -55,7 +55,7 @@ def test_a_run_in_figures() -> None:
     }
 
 
-def test_a_run_with_an_error_is_not_complete() -> None:
+def test_summarize__errored_attempt_lowers_rates() -> None:
     lost = EvalResult(task=TWO, outcome=AttemptOutcome.INFRA_ERROR, reason="overloaded")
     summary = summarize(report(result(ONE, True), lost))
     assert (summary.total_tasks, summary.tasks_scored, summary.tasks_errored) == (2, 1, 1)
@@ -65,35 +65,35 @@ def test_a_run_with_an_error_is_not_complete() -> None:
     assert summary.overall_rate == 1 / 3
 
 
-def test_what_an_errored_task_spent_before_is_counted() -> None:
+def test_summarize__usage_of_errored_attempt_counts() -> None:
     half = trace(call())
     lost = EvalResult(task=ONE, outcome=AttemptOutcome.INFRA_ERROR, reason="gone", trace=half)
     summary = summarize(report(lost))
     assert (summary.total_input_tokens, summary.total_tool_calls) == (100, 1)
 
 
-def test_skipped_tasks_were_not_attempted() -> None:
+def test_summarize__skipped_attempts_are_not_attempted() -> None:
     skipped = EvalResult(task=TWO, outcome=AttemptOutcome.SKIPPED, reason="interrupted")
     summary = summarize(report(result(ONE, True), skipped))
     assert (summary.total_tasks, summary.tasks_skipped, summary.pass_rate) == (1, 1, 1.0)
     assert summary.skip_reasons == {"interrupted": 1}
 
 
-def test_an_empty_run_has_no_rates() -> None:
+def test_summarize__empty_run_has_no_rates() -> None:
     summary = summarize(report())
     assert (summary.pass_rate, summary.overall_rate, summary.natural_stop_rate) == (None,) * 3
     assert summary.tool_call_success_rate == 1.0
     assert summary.avg_turns_per_task == 0.0
 
 
-def test_tokens_that_are_not_told_are_unknown() -> None:
+def test_summarize__missing_tokens_are_counted_as_unknown() -> None:
     silent = trace(total_input_tokens=None, total_output_tokens=None)
     summary = summarize(report(result(ONE, True), result(ONE, True, trace=silent, trial=1)))
     assert (summary.total_input_tokens, summary.tasks_without_usage) == (100, 1)
     assert summary.total_cost_usd is None
 
 
-def test_a_cost_says_for_how_many_tasks_it_is_not_known() -> None:
+def test_cost_figure__names_attempts_without_cost() -> None:
     paid = [
         result(ONE, True, trace=trace(cost_usd=cost), trial=n) for n, cost in enumerate((0.5, 1))
     ]
@@ -107,7 +107,7 @@ def test_a_cost_says_for_how_many_tasks_it_is_not_known() -> None:
     assert dict(run_view(part_report).figures)["Cost"] == "$1.5000 (unknown for 1 of 3 tasks)"
 
 
-def test_what_the_judge_costs_stands_apart() -> None:
+def test_summarize__judge_usage_is_separate() -> None:
     judged = result(ONE, True)
     assert judged.score is not None
     said = Judgement(score=1.0, reason="r", input_tokens=7, output_tokens=3, cost_usd=0.5)
@@ -118,7 +118,7 @@ def test_what_the_judge_costs_stands_apart() -> None:
     assert summary.total_input_tokens == 100
 
 
-def test_after_an_error_a_model_adapts_or_repeats_itself() -> None:
+def test_summarize__counts_adapted_and_repeated_commands() -> None:
     tried = trace(
         call(code=1, commands="a"), call(code=1, commands="a"), call(code=0, commands="b")
     )
@@ -126,7 +126,7 @@ def test_after_an_error_a_model_adapts_or_repeats_itself() -> None:
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_a_recorded_run_gives_the_summary_that_was_recorded(name: str) -> None:
+def test_summarize__recorded_runs_equal_recorded_summary(name: str) -> None:
     path = recorded(name)
     found = asdict(summarize(read_report(path)))
     said = json.loads(path.read_bytes())["summary"]
@@ -143,7 +143,7 @@ def test_a_recorded_run_gives_the_summary_that_was_recorded(name: str) -> None:
         (GPT_BEFORE, 18, 86, "81.13", (103, 80, 23), 121, (84322, 9621), "3.42", 18),
     ],
 )
-def test_the_baseline_of_the_specification(
+def test_summarize__baseline_equals_specification(
     name: str,
     passed: int,
     score: int,
@@ -164,7 +164,7 @@ def test_the_baseline_of_the_specification(
     assert found.natural_stops == stops
 
 
-def test_the_runs_whose_trend_was_called_a_pass_rate() -> None:
+def test_summarize__true_pass_rates_of_recorded_runs() -> None:
     passes = {
         name: f"{100 * (summarize(recorded_report(name)).pass_rate or 0):.0f}"
         for name in (HAIKU_BEFORE, HAIKU, GPT_BEFORE, GPT, OPUS)
@@ -173,7 +173,7 @@ def test_the_runs_whose_trend_was_called_a_pass_rate() -> None:
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_a_run_is_the_same_after_writing_and_reading(name: str) -> None:
+def test_result_file__recorded_run_is_read_back_unchanged(name: str) -> None:
     before = recorded_report(name)
     text = json_report(before).encode()
     assert parse_report(text, name="written") == before
@@ -190,7 +190,7 @@ def test_a_run_is_the_same_after_writing_and_reading(name: str) -> None:
         (b"\xff\xfe", "is not JSON"),
     ],
 )
-def test_a_file_that_is_no_recording_is_refused(raw: bytes, said: str) -> None:
+def test_result_file__invalid_file_is_refused(raw: bytes, said: str) -> None:
     with pytest.raises(InvalidResultFile, match=said):
         parse_report(raw, name="it")
 
@@ -199,20 +199,20 @@ def traits(of: EvalReport) -> list[bool | None]:
     return [each.met for each in profile(of, summarize(of)).traits]
 
 
-def test_a_run_that_passes_all_with_few_turns_is_healthy() -> None:
+def test_profile__passing_run_with_few_turns_is_healthy() -> None:
     good = report(result(ONE, True, calls=[call()]))
     assert profile(good, summarize(good)).is_healthy
     assert profile(good, summarize(good)).signals == []
 
 
-def test_a_run_that_skipped_tasks_is_not_called_healthy() -> None:
+def test_profile__run_with_skipped_tasks_is_not_healthy() -> None:
     skipped = EvalResult(task=TWO, outcome=AttemptOutcome.SKIPPED, reason="interrupted")
     part = report(result(ONE, True, calls=[call()]), skipped)
     assert traits(part) == [True, True, True, True, None]
     assert not profile(part, summarize(part)).is_healthy
 
 
-def test_limits_of_health_are_exclusive() -> None:
+def test_profile__thresholds_are_exclusive() -> None:
     # 9 of 10 tasks is 90 %, which is not above 90 %; 4 of 5 calls likewise; 5 turns are not under.
     results = [
         result(
@@ -225,24 +225,24 @@ def test_limits_of_health_are_exclusive() -> None:
     assert traits(report(*results)) == [False, False, False, True]
 
 
-def test_nothing_known_is_not_healthy() -> None:
+def test_profile__empty_run_is_not_healthy() -> None:
     assert not profile(report(), summarize(report())).is_healthy
 
 
-def test_friction_shows_in_calls_categories_and_turns() -> None:
+def test_friction__shows_in_calls_categories_and_turns() -> None:
     stuck = report(result(ONE, False, trace=trace(call(code=1), call(), turns=8)))
     names = [signal.name for signal in profile(stuck, summarize(stuck)).signals]
     assert names == ["tool call success < 75 %", "a category below 50 %", "turns per task > 7"]
 
 
-def test_an_error_of_the_provider_is_no_friction_in_the_sandbox() -> None:
+def test_friction__ignores_provider_errors() -> None:
     gone = EvalResult(task=ONE, outcome=AttemptOutcome.INFRA_ERROR, reason="503: down")
     run = report(gone)
     assert profile(run, summarize(run)).signals == []
     assert traits(run) == [False, None, None, False]
 
 
-def test_failed_tasks_that_take_twice_the_tokens_are_a_loop_of_retries() -> None:
+def test_friction__failed_tasks_with_twice_the_tokens() -> None:
     # 220 tokens of the failed one over 110 of the passed one.
     dear = trace(call(), total_input_tokens=200, total_output_tokens=20)
     run = report(result(ONE, True), result(replace(ONE, id="b"), False, trace=dear))
@@ -251,7 +251,7 @@ def test_failed_tasks_that_take_twice_the_tokens_are_a_loop_of_retries() -> None
     assert "2.0 times" in signals[0].measured
 
 
-def test_the_profiles_of_the_recorded_runs() -> None:
+def test_profile__recorded_runs_equal_reference() -> None:
     # Haiku: 86 % of the tasks and 4.84 turns; calls 80.7 %, no category below 91 %.
     haiku = recorded_report(HAIKU)
     assert traits(haiku) == [False, True, True, True]

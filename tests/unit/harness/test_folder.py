@@ -23,7 +23,7 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def test_a_file_of_the_folder_is_read(root: Path) -> None:
+def test_read_below__reads_file_of_folder(root: Path) -> None:
     assert read_below(root, "nightly/tasks.jsonl") == b"mine"
 
 
@@ -50,19 +50,19 @@ def test_a_file_of_the_folder_is_read(root: Path) -> None:
         "nightly/tasks.jsonl/more",
     ],
 )
-def test_nothing_else_is(root: Path, name: str) -> None:
+def test_read_below__refuses_links_and_other_paths(root: Path, name: str) -> None:
     with pytest.raises(NotFound) as caught:
         read_below(root, name)
     assert str(root) not in caught.value.detail
 
 
-def test_a_file_that_is_too_large_is_not_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_below__refuses_large_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder, "MAX_BYTES", 3)
     with pytest.raises(NotFound, match="at most 3 bytes"):
         read_below(root, "nightly/tasks.jsonl")
 
 
-def test_a_refused_file_is_not_left_open(root: Path) -> None:
+def test_read_below__closes_refused_file(root: Path) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     for name in ("pipe", "nightly", "linked.jsonl", "through/outside.jsonl"):
         with pytest.raises(NotFound):

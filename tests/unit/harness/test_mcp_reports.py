@@ -66,7 +66,7 @@ def rich_report() -> McpReport:
     )
 
 
-def test_base_context_and_growth_are_those_of_the_specification() -> None:
+def test_context_figures__equal_specification() -> None:
     # 100 → 160 → 260: it grows by 60 and by 100, on average by 80
     grown = result(llm_calls=llm_calls(100, 160, 260))
     assert (grown.base_context, grown.context_growth_avg) == (100, 80)
@@ -92,7 +92,7 @@ def test_base_context_and_growth_are_those_of_the_specification() -> None:
         (result(outcome=AttemptOutcome.SKIPPED, evaluations=()), "SKIP"),
     ],
 )
-def test_the_word_for_an_attempt(attempt: TaskResult, word: str) -> None:
+def test_result_word__of_each_outcome(attempt: TaskResult, word: str) -> None:
     assert result_word(attempt) == word
 
 
@@ -107,11 +107,11 @@ def test_the_word_for_an_attempt(attempt: TaskResult, word: str) -> None:
         (mcp_report(result(evaluations=(SCORE,))), 1.0, HarnessExit.PASSED),
     ],
 )
-def test_the_gate(report: McpReport, least: float, decided: HarnessExit) -> None:
+def test_decide_exit__of_each_run(report: McpReport, least: float, decided: HarnessExit) -> None:
     assert decide_exit(gate_figures(report), least) is decided
 
 
-def test_the_cost_of_context_sets_servers_side_by_side() -> None:
+def test_context_costs__compares_sets_of_servers() -> None:
     none, both = context_costs(rich_report())
     assert (none.servers, none.tools, none.schema_tokens, none.base_context) == ((), 0, 0, 100)
     assert (both.servers, both.tools, both.schema_tokens) == (("a", "b"), 3, 150)
@@ -121,7 +121,7 @@ def test_the_cost_of_context_sets_servers_side_by_side() -> None:
     assert (none.cost_usd, both.cost_usd) == (0.25, None)
 
 
-def test_the_cost_of_context_is_plotted_with_the_largest_over_the_whole_width() -> None:
+def test_context_plot__largest_bar_has_full_width() -> None:
     page = ET.fromstring("".join(["<p>", *context_plots(rich_report()), "</p>"]))
     [plot] = page.findall("svg")
     widths = [float(bar.get("width", "")) for bar in plot.iter("rect")]
@@ -134,31 +134,31 @@ def test_the_cost_of_context_is_plotted_with_the_largest_over_the_whole_width() 
     assert "<svg" in html_report(run_view(rich_report()))
 
 
-def test_one_set_of_servers_is_no_comparison_and_unknown_tokens_are_no_bar() -> None:
+def test_context_plot__needs_two_sets_with_known_tokens() -> None:
     alone = result(llm_calls=llm_calls(100))
     unknown = result(servers=("a",), llm_calls=llm_calls(None))
     assert list(context_plots(mcp_report(alone, unknown))) == []
 
 
-def test_every_tool_is_listed_with_its_calls_the_largest_first() -> None:
+def test_tool_uses__lists_every_tool_largest_first() -> None:
     found = [(use.server, use.tool, use.calls, use.errors) for use in tool_uses(rich_report())]
     assert found == [("a", "sum", 0, 0), ("a", "echo", 2, 1), ("b", "get", 0, 0)]
 
 
-def test_texts_of_others_are_shown_as_they_are() -> None:
+def test_terminal_report__escapes_foreign_markup() -> None:
     shown = terminal_report(run_view(rich_report(), verbose=True))
     assert r"[/x] [bold]a[/bold] :smile: <b>&</b> ]]> \x00\x1b[31m =1+1" in shown
     assert "\x1b" not in shown
     assert "never" in shown
 
 
-def test_the_input_of_each_call_and_its_growth_are_shown_to_those_who_want_to_know() -> None:
+def test_task_table__verbose_shows_input_per_call() -> None:
     [_, several, _] = task_table(rich_report(), verbose=True).rows
     assert several[-2:] == ["400 460 560", "80"]
     assert task_table(rich_report()).rows[1] == several[:-2]
 
 
-def test_the_page_holds_texts_as_texts_and_no_script() -> None:
+def test_html_report__escapes_text_and_has_no_script() -> None:
     page = html_report(run_view(rich_report()))
     assert "<b>&</b>" not in page
     assert "&lt;b&gt;&amp;&lt;/b&gt;" in page
@@ -166,7 +166,7 @@ def test_the_page_holds_texts_as_texts_and_no_script() -> None:
     assert "\x00" not in page
 
 
-def test_junit_counts_failures_and_errors_apart() -> None:
+def test_junit_report__counts_failures_and_errors() -> None:
     suite = ET.fromstring(junit_report(run_view(rich_report())))
     assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
         "tests": "3", "failures": "1", "errors": "1", "skipped": "0",
@@ -174,7 +174,7 @@ def test_junit_counts_failures_and_errors_apart() -> None:
     assert [[child.tag for child in case] for case in suite] == [[], ["failure"], ["error"]]
 
 
-def test_csv_has_the_columns_of_the_specification() -> None:
+def test_csv__has_columns_of_specification() -> None:
     rows = list(csv.DictReader(io.StringIO(tasks_csv(rich_report()))))
     assert list(rows[0]) == [
         "scenario", "task", "model", "server", "result", "total_input", "total_output",
@@ -187,18 +187,18 @@ def test_csv_has_the_columns_of_the_specification() -> None:
 
 
 @pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@a", "\t=1", "  =1", "\r=1"])
-def test_a_cell_that_would_be_computed_is_escaped(cell: str) -> None:
+def test_escape_cell__formula_gets_apostrophe(cell: str) -> None:
     assert escape_cell(cell) == f"'{cell}"
 
 
-def test_numbers_and_plain_texts_are_not_escaped() -> None:
+def test_escape_cell__numbers_and_plain_text_are_unchanged() -> None:
     assert [escape_cell(cell) for cell in (-1, 2.5, "a=b", "-", "", None)] == [
         -1, 2.5, "a=b", "-", "", None,
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["result.yaml", "result.json"])
-def test_a_result_file_is_read_as_it_was_written(tmp_path: Path, name: str) -> None:
+def test_mcp_result_file__is_read_back_unchanged(tmp_path: Path, name: str) -> None:
     path = tmp_path / "below" / name
     write_report(rich_report(), path)
     found = read_report(path)
@@ -207,7 +207,7 @@ def test_a_result_file_is_read_as_it_was_written(tmp_path: Path, name: str) -> N
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_the_document_has_the_groups_of_the_original() -> None:
+def test_report_document__has_groups_of_original() -> None:
     [group] = report_document(rich_report())["results"]
     assert (group["scenario"], group["model"]) == ("s", "m")
     task = group["tasks"][1]
@@ -221,14 +221,14 @@ def test_the_document_has_the_groups_of_the_original() -> None:
     ["", "[]", "{", "a: &x [1]\nb: *x", "results: [{}]", '{"results": NaN}', "\xff",
      '{"timestamp": "t", "planned": 1, "results": [{"file": "f", "scenario": "s", "tasks": [{}]}]}'],
 )  # fmt: skip
-def test_what_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
+def test_mcp_result_file__invalid_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "r.yaml"
     path.write_text(text, encoding="latin-1")
     with pytest.raises(InvalidResultFile):
         read_report(path)
 
 
-def test_a_journal_is_read_up_to_where_it_was_cut_off(tmp_path: Path) -> None:
+def test_journal__is_read_up_to_cut_off_line(tmp_path: Path) -> None:
     path = tmp_path / "r.yaml"
     first, second, third = rich_report().results
     begun = mcp_report(first, planned=3, interrupted=True)
@@ -247,7 +247,7 @@ def test_a_journal_is_read_up_to_where_it_was_cut_off(tmp_path: Path) -> None:
         read_report(path)
 
 
-def test_aliases_are_not_written_however_often_a_value_is_used(tmp_path: Path) -> None:
+def test_yaml_report__has_no_aliases(tmp_path: Path) -> None:
     shared = {"deep": ["x"] * 3}
     path = tmp_path / "r.yaml"
     write_report(mcp_report(settings={"a": shared, "b": shared}), path)
@@ -255,7 +255,7 @@ def test_aliases_are_not_written_however_often_a_value_is_used(tmp_path: Path) -
     assert "&" not in path.read_text()
 
 
-def test_json_and_yaml_say_the_same(tmp_path: Path) -> None:
+def test_yaml_report__equals_json_report(tmp_path: Path) -> None:
     write_report(rich_report(), tmp_path / "r.yaml")
     write_report(rich_report(), tmp_path / "r.json")
     in_yaml = yaml.safe_load((tmp_path / "r.yaml").read_text())

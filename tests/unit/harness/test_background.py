@@ -15,7 +15,7 @@ LIVENESS_S = 60
 FIRST, SECOND = result(task(task_id="a"), True), result(task(task_id="b"), True)
 
 
-def test_all_that_is_told_arrives_in_order() -> None:
+def test_background__results_arrive_in_order() -> None:
     async def work(tell: OnResult) -> None:
         tell(FIRST)
         await asyncio.sleep(0)
@@ -25,7 +25,7 @@ def test_all_that_is_told_arrives_in_order() -> None:
     assert found == [FIRST, SECOND]
 
 
-def test_signs_of_life_come_while_nothing_is_told() -> None:
+def test_background__heartbeat_without_results() -> None:
     heard = threading.Event()
 
     async def work(tell: OnResult) -> None:
@@ -38,7 +38,7 @@ def test_signs_of_life_come_while_nothing_is_told() -> None:
     assert [each for page in pages for each in page] == [FIRST]
 
 
-def test_what_it_raises_comes_after_what_it_told() -> None:
+def test_background__exception_is_raised_after_results() -> None:
     async def work(tell: OnResult) -> None:
         tell(FIRST)
         raise LookupError("lost")
@@ -49,7 +49,7 @@ def test_what_it_raises_comes_after_what_it_told() -> None:
         next(pages)
 
 
-def test_work_that_cannot_begin_is_told_and_not_waited_for(
+def test_background__producer_that_cannot_start_raises(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def run_out(main: Coroutine[Any, Any, None]) -> None:
@@ -64,7 +64,7 @@ def test_work_that_cannot_begin_is_told_and_not_waited_for(
         list(run_in_background(work, heartbeat_s=LIVENESS_S))
 
 
-def test_when_nobody_listens_any_more_it_is_cancelled_and_waited_for() -> None:
+def test_background__closed_consumer_cancels_producer() -> None:
     ended = threading.Event()
 
     async def work(tell: OnResult) -> None:

@@ -60,7 +60,7 @@ def refusal(folder: Path | None, **how: Any) -> str:
     return caught.value.error_code
 
 
-def test_nothing_outside_of_the_operators_folder_is_read(folder: Path) -> None:
+def test_harness_source__file_outside_folder_is_refused(folder: Path) -> None:
     """Which names those are is told in the unit tests of the folder."""
     write_lines(folder.parent / "outside.jsonl", TASKS)
     (folder / "linked.jsonl").symlink_to(folder.parent / "outside.jsonl")
@@ -70,23 +70,25 @@ def test_nothing_outside_of_the_operators_folder_is_read(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai", "openai-responses"])
-def test_a_missing_key_is_told_before_anything_begins(folder: Path, provider: str) -> None:
+def test_harness_source__missing_key_fails_before_first_attempt(
+    folder: Path, provider: str
+) -> None:
     assert refusal(folder, provider=provider, model="m") == "MISSING_KEY"
 
 
-def test_a_service_without_a_folder_or_a_dataset_says_so(folder: Path) -> None:
+def test_harness_source__missing_folder_or_dataset_is_reported(folder: Path) -> None:
     assert refusal(None) == "HARNESS_NOT_CONFIGURED"
     assert refusal(folder, dataset=None) == "DATASET_NOT_FOUND"
 
 
-def test_attempts_without_a_score_come_last(folder: Path) -> None:
+def test_harness_source__unscored_attempts_come_last(folder: Path) -> None:
     """So that whoever goes on with a run that failed makes them again."""
     found = [trace for page in pages(folder, concurrency=1) for trace in page.traces]
     assert [trace.item_id for trace in found] == ["first", "third", "second"]
     assert found[-1].error == "the script has no entry for this task"
 
 
-def test_a_run_goes_on_after_what_was_done_and_paid(folder: Path) -> None:
+def test_harness_source__resumed_run_counts_finished_attempts_and_usage(folder: Path) -> None:
     """`second` was done; of 1000 tokens 900 were spent, and `first` takes more than the rest."""
     digest = next(page.cursor for page in pages(folder, concurrency=1) if page.cursor)
     digest = digest.partition(":")[0]
@@ -99,7 +101,7 @@ def test_a_run_goes_on_after_what_was_done_and_paid(folder: Path) -> None:
     assert rest[-1].cursor is None
 
 
-def test_the_cursor_says_which_attempts_of_which_tasks_are_done() -> None:
+def test_cursor__holds_finished_attempts_and_fingerprint() -> None:
     source = importlib.import_module("app.traces.sources.harness")
     for places, text in [({0}, "0"), ({0, 1, 2, 4}, "0-2,4"), ({3, 7, 8, 12}, "3,7-8,12")]:
         assert source._ranges_text(places) == text
