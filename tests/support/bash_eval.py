@@ -132,8 +132,8 @@ def result(
     score = TaskScore(
         task_id=of.id,
         results=results,
-        score=sum(check_result.weight for check_result in results if check_result.passed),
-        max_score=sum(check_result.weight for check_result in results),
+        score=sum(entry.weight for entry in results if entry.passed),
+        max_score=sum(entry.weight for entry in results),
     )
     fields: dict[str, Any] = {"trace": trace(*calls), **more}
     return EvalResult(task=of, score=score, **fields)

@@ -58,9 +58,9 @@ def test_run__demo_script_passes_demo_dataset(tmp_path: Path) -> None:
 
 
 def test_run__selects_category_and_task() -> None:
-    chosen = run("run", TASKS, *PLAY, "--category", "pipelines", "--trials", "2", "--json")
-    results = json.loads(chosen.stdout)["results"]
-    assert [(each["task"]["id"], each["trial"]) for each in results] == [
+    command_result = run("run", TASKS, *PLAY, "--category", "pipelines", "--trials", "2", "--json")
+    results = json.loads(command_result.stdout)["results"]
+    assert [(entry["task"]["id"], entry["trial"]) for entry in results] == [
         ("busiest_hour", 0),
         ("common_words", 0),
         ("busiest_hour", 1),
@@ -177,15 +177,19 @@ def test_resume__repeats_only_missing_attempts(tmp_path: Path) -> None:
     run("run", TASKS, *PLAY, "--save", tmp_path, "--run-tokens", "600", "--concurrency", "1")
     [file] = tmp_path.glob("*.json")
     before = read_report(file)
-    assert {each.outcome for each in before.results} == {
+    assert {attempt_result.outcome for attempt_result in before.results} == {
         AttemptOutcome.SCORED,
         AttemptOutcome.SKIPPED,
     }
     done = run("run", TASKS, *PLAY, "--resume", file, "--json")
     assert done.exit_code == 0
     after = read_report(file)
-    assert {each.outcome for each in after.results} == {AttemptOutcome.SCORED}
-    first = next(each for each in before.results if each.outcome is AttemptOutcome.SCORED)
+    assert {attempt_result.outcome for attempt_result in after.results} == {AttemptOutcome.SCORED}
+    first = next(
+        attempt_result
+        for attempt_result in before.results
+        if attempt_result.outcome is AttemptOutcome.SCORED
+    )
     assert first in after.results
     assert list(tmp_path.glob("*.json")) == [file]
 
@@ -260,10 +264,10 @@ def test_run__interrupted_run_keeps_finished_attempts(tmp_path: Path, way: signa
             assert "2 attempts" in program.stderr.readline()
             assert "1/2 [PASS] first" in program.stderr.readline()
             program.send_signal(way)
-            _, said = program.communicate(timeout=120)
+            _, stderr_text = program.communicate(timeout=120)
         finally:
             program.kill()
-    assert program.returncode == 130, said
+    assert program.returncode == 130, stderr_text
     [file] = (tmp_path / "saved").glob("eval-*.json")
     first, second = read_report(file).results
     assert first.outcome is AttemptOutcome.SCORED

@@ -57,8 +57,8 @@ def small(**more: Any) -> bytes:
 
 
 def test_import__attempt_becomes_trace_with_usage() -> None:
-    [found] = traces_in(small())
-    assert found == Trace(
+    [produced_traces] = traces_in(small())
+    assert produced_traces == Trace(
         trace_id="t#0",
         item_id="t",
         input="Do it.",
@@ -91,7 +91,8 @@ def test_import__judge_score_and_usage_are_separate_scores() -> None:
         Judgement(score=1.0, reason="r", input_tokens=8, output_tokens=2),
     )
     judged = tuple(
-        replace(each, judgement=one) for each, one in zip(found.score.results, said, strict=True)
+        replace(attempt_result, judgement=one)
+        for attempt_result, one in zip(found.score.results, said, strict=True)
     )
     found = replace(found, score=replace(found.score, results=judged))
     [read] = traces_in(json_report(report(found)).encode())
@@ -104,26 +105,30 @@ def test_import__outcome_of_attempt() -> None:
     late = result(
         task(), False, trace=trace(natural_stop=False, ending=ConversationEnding.TIME_LIMIT)
     )
-    lost = result(task(task_id="u"), True, outcome=AttemptOutcome.INFRA_ERROR, reason="no answer")
+    errored = result(
+        task(task_id="u"), True, outcome=AttemptOutcome.INFRA_ERROR, reason="no answer"
+    )
     unjudged = result(task(task_id="v"), True, outcome=AttemptOutcome.JUDGE_ERROR)
     never = result(task(task_id="w"), True, outcome=AttemptOutcome.SKIPPED)
-    found = traces_in(json_report(report(late, lost, unjudged, never)).encode())
-    assert [each.outcome for each in found] == [
+    produced_traces = traces_in(json_report(report(late, errored, unjudged, never)).encode())
+    assert [entry.outcome for entry in produced_traces] == [
         TraceOutcome.TIMEOUT,
         TraceOutcome.INFRA_ERROR,
         TraceOutcome.JUDGE_ERROR,
     ]
-    assert [each.error for each in found] == ["exit_code:0: d", "no answer", None]
-    assert found[0].scores["TASK_PASSED"] == found[0].scores["NATURAL_STOP"] == 0
+    assert [entry.error for entry in produced_traces] == ["exit_code:0: d", "no answer", None]
+    assert (
+        produced_traces[0].scores["TASK_PASSED"] == produced_traces[0].scores["NATURAL_STOP"] == 0
+    )
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_import__traces_have_recorded_figures(name: str) -> None:
     traces = traces_in(recorded(name).read_bytes())
     passed, points = (
-        sum(each.scores[of] for each in traces) for of in ("TASK_PASSED", "TASK_POINTS")
+        sum(produced.scores[of] for produced in traces) for of in ("TASK_PASSED", "TASK_POINTS")
     )
-    calls = sum(len(each.tool_calls or ()) for each in traces)
+    calls = sum(len(produced.tool_calls or ()) for produced in traces)
     assert (passed, points, calls) == RECORDED[name]
 
 
@@ -140,7 +145,7 @@ def test_import__recorded_runs_have_recorded_metrics(service: Service) -> None:
     service.work()
     for name, run_id in runs.items():
         metrics = service.listed(f"/benchmark-runs/{run_id}/metrics")
-        assert tuple(each["sum"] for each in metrics) == RECORDED[name], name
+        assert tuple(metric["sum"] for metric in metrics) == RECORDED[name], name
 
 
 def test_import__same_file_is_imported_once(service: Service) -> None:

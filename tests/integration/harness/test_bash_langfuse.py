@@ -52,17 +52,17 @@ def test_export__run_is_read_back(langfuse: StandIn) -> None:
     assert done == ("bash", "eval-scripted-m-2026-11-22-020000", 3)
     assert later == ("bash", "eval-scripted-m-2026-11-22-030000", 3)
 
-    found = collected(
+    traces = collected(
         langfuse, dataset_ref="bash", run_name=done.run_name, late_scores=True, now=utc_now()
     ).traces
-    assert sorted(each.item_id.rpartition("-")[0] for each in found) == ["bad", "good", "good"]
-    first = next(each for each in found if each.output == "Yes.")
+    assert sorted(entry.item_id.rpartition("-")[0] for entry in traces) == ["bad", "good", "good"]
+    first = next(entry for entry in traces if entry.output == "Yes.")
     assert (first.input, first.expected_output) == ("Do it.", "exit_code:0")
     assert (first.input_tokens, first.output_tokens, first.cost_usd) == (100, 10, 0.5)
-    assert {each.ok for each in first.tool_calls or ()} == {False, True}
+    assert {tool_call.ok for tool_call in first.tool_calls or ()} == {False, True}
     scores = {"TASK_SCORE": 1, "TASK_PASSED": 1, "NATURAL_STOP": 1, "DURATION_MS": 1000}
     assert first.scores == scores
-    failed = next(each for each in found if each.item_id.startswith("bad"))
+    failed = next(entry for entry in traces if entry.item_id.startswith("bad"))
     assert failed.scores == {**scores, "TASK_SCORE": 0, "TASK_PASSED": 0, "NATURAL_STOP": 0}
 
 

@@ -73,8 +73,8 @@ def said(
 ) -> ScriptedReply:
     blocks: list[TextBlock | ToolUseBlock] = [TextBlock(text=text)] if text else []
     blocks += [
-        ToolUseBlock(id=f"call_{n}", name="bash", input={"commands": each})
-        for n, each in enumerate(commands)
+        ToolUseBlock(id=f"call_{n}", name="bash", input={"commands": command})
+        for n, command in enumerate(commands)
     ]
     return ScriptedReply(
         message=ChatMessage(role=MessageRole.ASSISTANT, content=tuple(blocks)),
@@ -103,18 +103,22 @@ def test_live_run__recorded_run_gives_recorded_results(name: str, provider: Prov
     """Turns, tokens and stops are those of the recording, outcomes those of its commands now."""
     before = recorded_report(name)
     expected = replay(before).report
-    found: list[EvalResult] = []
+    results: list[EvalResult] = []
 
     async def run(server: ModelServer) -> None:
         llm = model_at(server, provider)
-        runner = Runner(lambda _: llm, RunLimits(), Budget(), on_result=found.append)
-        await runner.run(plan_trials([each.task for each in before.results], 1))
+        runner = Runner(lambda _: llm, RunLimits(), Budget(), on_result=results.append)
+        await runner.run(plan_trials([attempt_result.task for attempt_result in before.results], 1))
         await llm.close()
 
-    traces = {each.task.prompt: each.trace for each in before.results if each.trace}
+    traces = {
+        attempt_result.task.prompt: attempt_result.trace
+        for attempt_result in before.results
+        if attempt_result.trace
+    }
     with model_server(recorded_plan(traces)) as server:
         asyncio.run(run(server))
-    by_id = {each.task.id: each for each in found}
+    by_id = {entry.task.id: entry for entry in results}
     for old, now in zip(before.results, expected.results, strict=True):
         new = by_id[old.task.id]
         assert old.trace
@@ -126,8 +130,8 @@ def test_live_run__recorded_run_gives_recorded_results(name: str, provider: Prov
         assert new.trace.total_input_tokens == old.trace.total_input_tokens
         assert new.trace.total_output_tokens == old.trace.total_output_tokens
         assert len(new.trace.messages) == len(old.trace.messages)
-        assert [each.commands for each in new.trace.tool_calls] == [
-            each.commands for each in old.trace.tool_calls
+        assert [tool_call.commands for tool_call in new.trace.tool_calls] == [
+            tool_call.commands for tool_call in old.trace.tool_calls
         ]
         for was, is_now in zip(now.score.results, new.score.results, strict=True):
             # A minute may have passed meanwhile, and a listing shows it.
@@ -157,7 +161,7 @@ def test_live_run__sends_conversation_back(provider: Provider) -> None:
         MessageRole.TOOL_RESULT,
         MessageRole.ASSISTANT,
     ]
-    assert [getattr(each, "content", None) for each in trace.messages[2].content] == [
+    assert [getattr(block, "content", None) for block in trace.messages[2].content] == [
         "one\n",
         "two\n\nExit code: 3",
     ]
@@ -199,7 +203,7 @@ def test_live_run__malformed_arguments_are_reported_to_model(
     answers = (said("x", arguments=arguments), said("echo better"), said(text="Done."))
     with model_server(in_order(*answers)) as server:
         trace, _, _ = attempt(server, provider)
-    assert [each.commands for each in trace.tool_calls] == ["echo better"]
+    assert [tool_call.commands for tool_call in trace.tool_calls] == ["echo better"]
     [flaw] = trace.messages[2].content
     assert "arguments" in getattr(flaw, "content", "")
     assert getattr(flaw, "is_error", False)
@@ -210,7 +214,7 @@ def test_live_run__blank_texts_are_not_sent_back() -> None:
     with model_server(in_order(*answers)) as server:
         _, _, failure = attempt(server, Provider.ANTHROPIC)
     assert failure is None
-    assert [each["type"] for each in server.requests[1].body["messages"][1]["content"]] == [
+    assert [request["type"] for request in server.requests[1].body["messages"][1]["content"]] == [
         "tool_use"
     ]
 
@@ -223,7 +227,7 @@ def test_live_run__lone_surrogate_is_replaced(provider: Provider) -> None:
     with model_server(in_order(*answers)) as server:
         trace, _, failure = attempt(server, provider)
     assert failure is None
-    assert [each.stdout for each in trace.tool_calls] == ["\ufffd\n"]
+    assert [tool_call.stdout for tool_call in trace.tool_calls] == ["\ufffd\n"]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

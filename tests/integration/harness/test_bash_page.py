@@ -41,7 +41,7 @@ def test_page__script_passes_task(tmp_path: Path) -> None:
 
 def test_page__names_every_harness_field() -> None:
     text = (ROOT / PAGE).read_text()
-    names = [each.alias or name for name, each in BashHarnessSettings.model_fields.items()]
+    names = [field.alias or name for name, field in BashHarnessSettings.model_fields.items()]
     assert [name for name in names if f"`{name}`" not in text] == []
 
 
@@ -51,8 +51,8 @@ def test_page__example_check_works() -> None:
     exec(compile(block, PAGE, "exec"), names)
     added: dict[str, Check] = {}
     names["register"](added.__setitem__)
-    said: CheckEvidence = evidence(call("yes, please"))
-    assert added["polite"].evaluate("", said).passed
+    call_evidence: CheckEvidence = evidence(call("yes, please"))
+    assert added["polite"].evaluate("", call_evidence).passed
 
 
 def test_page__names_every_check_provider_and_command() -> None:
@@ -60,5 +60,5 @@ def test_page__names_every_check_provider_and_command() -> None:
     text = (ROOT / PAGE).read_text()
     for name in (*CHECKS.names(), *Provider):
         assert f"`{name}" in text
-    commands = [each.name for each in cli.registered_commands]
+    commands = [command.name for command in cli.registered_commands]
     assert [name for name in commands if f"{name}" not in text] == []

@@ -82,12 +82,15 @@ def benchmark(service: Service, harness: JSON, **more: Any) -> JSON:
 
 
 def figures(service: Service, run: JSON) -> dict[str, JSON]:
-    return {each["metric"]: each for each in service.listed(f"/benchmark-runs/{run['id']}/metrics")}
+    return {
+        metric["metric"]: metric
+        for metric in service.listed(f"/benchmark-runs/{run['id']}/metrics")
+    }
 
 
 def results(service: Service, run: JSON) -> dict[str, JSON]:
     return {
-        each["traceId"]: each for each in service.listed(f"/benchmark-runs/{run['id']}/results")
+        item["traceId"]: item for item in service.listed(f"/benchmark-runs/{run['id']}/results")
     }
 
 
@@ -106,13 +109,13 @@ def test_bash_run__has_metrics_like_any_other_run(service: Service) -> None:
     )
     run = service.completed()
     assert (run["status"], run["tracesTotal"], run["validity"]) == ("COMPLETED", 2, "VALID"), run
-    found = figures(service, run)
-    assert found["TASK_SCORE"]["mean"] == (1 + 1 / 4) / 2
-    assert found["TASK_PASSED"]["mean"] == 1 / 2
-    assert found["NATURAL_STOP"]["mean"] == 1
-    assert found["TOOL_CALL_SUCCESS_RATE"]["mean"] == (3 / 4 + 1) / 2
-    assert found["TURNS"]["sum"] == 3 + 2
-    kpis = {each["name"]: each["value"] for each in service.listed("/kpi-history")}
+    run_figures = figures(service, run)
+    assert run_figures["TASK_SCORE"]["mean"] == (1 + 1 / 4) / 2
+    assert run_figures["TASK_PASSED"]["mean"] == 1 / 2
+    assert run_figures["NATURAL_STOP"]["mean"] == 1
+    assert run_figures["TOOL_CALL_SUCCESS_RATE"]["mean"] == (3 / 4 + 1) / 2
+    assert run_figures["TURNS"]["sum"] == 3 + 2
+    kpis = {kpi["name"]: kpi["value"] for kpi in service.listed("/kpi-history")}
     assert kpis == {"pass rate": 1 / 2, "overall rate": (2 + 1) / (2 + 4)}
     half = results(service, run)["half#0"]
     assert half["itemId"] == "half"
@@ -231,9 +234,12 @@ def test_bash_run__unanswered_attempt_is_infra_error(service: Service) -> None:
         benchmark(service, {**harness, "price": price}, metrics=["TASK_SCORE", "COST_USD"])
         run = service.completed()
     assert (run["status"], run["validity"]) == ("COMPLETED", "INVALID")
-    found = figures(service, run)
-    assert (found["TASK_SCORE"]["n"], found["TASK_SCORE"]["missing"]) == (1, {"INFRA_ERROR": 1})
-    assert found["COST_USD"]["mean"] == pytest.approx((100 * 1 + 10 * 10) / 1e6)
+    run_figures = figures(service, run)
+    assert (run_figures["TASK_SCORE"]["n"], run_figures["TASK_SCORE"]["missing"]) == (
+        1,
+        {"INFRA_ERROR": 1},
+    )
+    assert run_figures["COST_USD"]["mean"] == pytest.approx((100 * 1 + 10 * 10) / 1e6)
     assert results(service, run)["good#0"]["outcome"] == "infra_error"
 
 
@@ -254,11 +260,11 @@ def test_retry__keeps_scored_attempts_and_usage(service: Service) -> None:
         assert (failed["errorCode"], len(server.requests)) == ("MODEL_REFUSED", 3)
         again = service.post(f"/benchmark-runs/{failed['id']}/retry")
         service.work()
-        asked = [each.prompt for each in server.requests[3:]]
+        asked = [request.prompt for request in server.requests[3:]]
     assert asked == [TASKS[1]["prompt"], TASKS[0]["prompt"]]
     run = service.get(f"/benchmark-runs/{again['id']}")
     assert (run["status"], run["tracesTotal"], run["validity"]) == ("COMPLETED", 4, "INVALID")
-    found = {name: each["outcome"] for name, each in results(service, run).items()}
+    found = {name: item["outcome"] for name, item in results(service, run).items()}
     assert found.pop("half#1") == "infra_error"
     assert set(found.values()) == {"scored"}
     service.delete(f"/benchmark-runs/{failed['id']}")
@@ -270,9 +276,13 @@ def test_bash_run__recorded_run_has_recorded_figures(service: Service, folder: P
     before = recorded_report(HAIKU)
     write_lines(
         folder / "recorded.jsonl",
-        [dataclasses.asdict(each.task) for each in before.results],
+        [dataclasses.asdict(attempt_result.task) for attempt_result in before.results],
     )
-    traces = {each.task.prompt: each.trace for each in before.results if each.trace}
+    traces = {
+        attempt_result.task.prompt: attempt_result.trace
+        for attempt_result in before.results
+        if attempt_result.trace
+    }
     with model_server(recorded_plan(traces)) as server:
         benchmark(
             service,
@@ -281,13 +291,13 @@ def test_bash_run__recorded_run_has_recorded_figures(service: Service, folder: P
             metrics=[*METRICS, "INPUT_TOKENS", "TOOL_CALLS"],
         )
         run = service.completed()
-    found = figures(service, run)
+    run_figures = figures(service, run)
     assert run["tracesTotal"] == 37
-    assert found["TURNS"]["sum"] == 179
-    assert found["TOOL_CALLS"]["sum"] == 150
-    assert found["INPUT_TOKENS"]["sum"] == 285_917
-    assert found["NATURAL_STOP"]["sum"] == 31
-    assert found["TASK_PASSED"]["sum"] == 34  # by the interpreter of today
+    assert run_figures["TURNS"]["sum"] == 179
+    assert run_figures["TOOL_CALLS"]["sum"] == 150
+    assert run_figures["INPUT_TOKENS"]["sum"] == 285_917
+    assert run_figures["NATURAL_STOP"]["sum"] == 31
+    assert run_figures["TASK_PASSED"]["sum"] == 34  # by the interpreter of today
 
 
 @pytest.fixture

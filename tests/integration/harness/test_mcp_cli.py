@@ -102,9 +102,9 @@ def bench_file(text: str, name: str = "bench.yaml") -> Path:
 
 def answers(asked: ReceivedRequest) -> ScriptedReply:
     """Says 42 [/x]: what looks like markup must break nothing."""
-    said = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="It is 42 [/x]."),))
+    message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="It is 42 [/x]."),))
     return ScriptedReply(
-        message=said, stop=StopReason.END, usage=Usage(input_tokens=100, output_tokens=7)
+        message=message, stop=StopReason.END, usage=Usage(input_tokens=100, output_tokens=7)
     )
 
 
@@ -121,7 +121,9 @@ def test_run__passing_run_writes_result_and_exits_0() -> None:
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     [result] = Path("tmp").glob("result-*.yaml")
-    assert [each.task for each in read_report(result).results] == ["tool:echo:right"]
+    assert [attempt_result.task for attempt_result in read_report(result).results] == [
+        "tool:echo:right"
+    ]
     assert {path.name.split(".")[0].removesuffix("-calls") for path in Path("tmp").iterdir()} == {
         result.stem
     }
@@ -141,9 +143,9 @@ def test_run__low_pass_rate_exits_1_with_reason() -> None:
     assert "the pass rate 50.0% is below the minimum 100.0%" in below.stderr
     assert "not found in the answer" in below.stdout
     assert ot_bench("run", file, "--min-pass-rate", "0.5").exit_code == 0
-    shown = ot_bench("report", "r.json")
-    assert shown.exit_code == 0
-    assert "50.0 % (1 passed, 1 failed)" in shown.stdout
+    command_result = ot_bench("report", "r.json")
+    assert command_result.exit_code == 0
+    assert "50.0 % (1 passed, 1 failed)" in command_result.stdout
 
 
 def test_run__errored_task_exits_3() -> None:
@@ -172,9 +174,13 @@ def test_resume__makes_only_missing_attempts(model: ModelServer) -> None:
     file = bench_file(ASKING)
     arguments = ("run", file, "--base-url", model.openai_url, "--output", "r.yaml")
     assert ot_bench(*arguments).exit_code == 0
-    whole = read_report(Path("r.yaml"))
-    part = [each for each in whole.results if each.task == "compare:base"]
-    write_report(type(whole)(timestamp="t", planned=2, results=tuple(part)), Path("part.yaml"))
+    recorded = read_report(Path("r.yaml"))
+    part = [
+        attempt_result
+        for attempt_result in recorded.results
+        if attempt_result.task == "compare:base"
+    ]
+    write_report(type(recorded)(timestamp="t", planned=2, results=tuple(part)), Path("part.yaml"))
     model.requests.clear()
     assert (
         ot_bench("run", file, "--base-url", model.openai_url, "--resume", "part.yaml").exit_code
@@ -182,7 +188,10 @@ def test_resume__makes_only_missing_attempts(model: ModelServer) -> None:
     )
     assert len(model.requests) == 1
     resumed = read_report(Path("part.yaml"))
-    assert [each.task for each in resumed.results] == ["compare:base", "compare:mcp"]
+    assert [attempt_result.task for attempt_result in resumed.results] == [
+        "compare:base",
+        "compare:mcp",
+    ]
     changed = bench_file(ASKING.replace("6 x 7", "21 x 2"))
     model.requests.clear()
     assert (
@@ -214,11 +223,11 @@ def test_run__interrupted_run_keeps_finished_attempts(
     ]
     assert len(ET.parse("j.xml").getroot().findall("testcase")) == 1
     assert "compare:base" in Path("page.html").read_text()
-    kept = read_report(Path("r.yaml"))
-    assert kept.interrupted
-    assert [(each.task, each.outcome) for each in kept.results] == [
-        ("compare:base", AttemptOutcome.SCORED)
-    ]
+    recorded = read_report(Path("r.yaml"))
+    assert recorded.interrupted
+    assert [
+        (attempt_result.task, attempt_result.outcome) for attempt_result in recorded.results
+    ] == [("compare:base", AttemptOutcome.SCORED)]
     assert not journal_of(Path("r.yaml")).exists()
 
 
@@ -233,14 +242,14 @@ def test_run__rejected_model_does_not_stop_others() -> None:
             "--model", "open", "--output", "r.yaml", "--concurrency", "1",
         )  # fmt: skip
     assert done.exit_code == 3, done.output
-    found = read_report(Path("r.yaml")).results
-    assert [(each.model, each.outcome) for each in found] == [
+    results = read_report(Path("r.yaml")).results
+    assert [(entry.model, entry.outcome) for entry in results] == [
         *[("closed", AttemptOutcome.INFRA_ERROR)] * 2, *[("open", AttemptOutcome.SCORED)] * 2,
     ]  # fmt: skip
-    errors = [each.error.detail for each in found if each.error]
+    errors = [entry.error.detail for entry in results if entry.error]
     assert len(errors) == 2
-    assert all(each.startswith("the model gave no answer: closed: 401: ") for each in errors)
-    assert [each.body["model"] for each in server.requests] == ["closed", "open", "open"]
+    assert all(detail.startswith("the model gave no answer: closed: 401: ") for detail in errors)
+    assert [request.body["model"] for request in server.requests] == ["closed", "open", "open"]
 
 
 @pytest.mark.parametrize(
@@ -354,12 +363,12 @@ def test_patterns_and_names_are_run_in_their_order_each_file_once() -> None:
 
 def test_findings_are_told_with_their_places_and_strict_makes_them_count() -> None:
     file = bench_file(DIRECT.replace("tags: [tool]", "tags: [xyz]"))
-    found = ot_bench("validate", file, "--json")
-    [item] = json.loads(found.stdout)["items"]
+    command_result = ot_bench("validate", file, "--json")
+    [item] = json.loads(command_result.stdout)["items"]
     assert (item["severity"], item["text"]) == (
         "warning", "the tag 'xyz' is none of the taxonomy.",
     )  # fmt: skip
-    assert found.exit_code == 0
+    assert command_result.exit_code == 0
     assert ot_bench("validate", file, "--strict").exit_code == 1
 
 
@@ -371,9 +380,9 @@ def test_the_benches_of_the_demo_keep_the_conventions() -> None:
     assert all(name.startswith("tool_") for name in names - {"compare.yaml", "features.yaml"})
     assert "python_exec.yaml" not in names
     for path in BENCHES.iterdir():
-        found = yaml.safe_load(path.read_text())
-        assert found["description"]
-        prompt = found["defaults"].get("system_prompt")
+        document = yaml.safe_load(path.read_text())
+        assert document["description"]
+        prompt = document["defaults"].get("system_prompt")
         wanted = "Execute code and return results. Never retry successful calls."
         assert prompt == (wanted if path.name == "features.yaml" else None)
 
@@ -381,7 +390,7 @@ def test_the_benches_of_the_demo_keep_the_conventions() -> None:
 def test_the_comparison_has_no_server_one_all_and_one_tool() -> None:
     listed = ot_bench("list", BENCHES / "compare.yaml", "--json")
     servers = [item["servers"] for item in json.loads(listed.stdout)["items"]]
-    assert [len(each) for each in servers] == [0, 1, 4, 1]
+    assert [len(names) for names in servers] == [0, 1, 4, 1]
     assert servers[3] == ["onetool"]
 
 
@@ -439,15 +448,15 @@ def test_resume__failed_run_continues_from_journal(
     assert done.exit_code == 1
     assert not Path("r.yaml").exists()
     assert "continue it with --resume r.yaml" in done.stderr
-    kept = journal_of(Path("r.yaml"))
-    before = kept.read_bytes()
-    for named, asked in (("r.yaml", 2), (kept.name, 3), ("r.yaml", 4)):
+    journal = journal_of(Path("r.yaml"))
+    before = journal.read_bytes()
+    for named, asked in (("r.yaml", 2), (journal.name, 3), ("r.yaml", 4)):
         # A result of before does not hide what was kept after it.
-        kept.write_bytes(before)
+        journal.write_bytes(before)
         assert ot_bench(*arguments, "--resume", named).exit_code == 0
         assert len(model.requests) == asked
         assert len(read_report(Path("r.yaml")).results) == 2
-        assert not kept.exists()
+        assert not journal.exists()
 
 
 def test_claim_result_file__runs_of_the_same_minute_get_separate_files(tmp_path: Path) -> None:
@@ -485,13 +494,13 @@ def test_resume__ordered_scenario_restarts_from_first_task() -> None:
     )
     file = bench_file(SERVERS + head + tasks)
     assert ot_bench("run", file, "--output", "r.yaml").exit_code == 0
-    whole = read_report(Path("r.yaml"))
-    write_report(replace(whole, results=whole.results[:2]), Path("r.yaml"))
+    recorded = read_report(Path("r.yaml"))
+    write_report(replace(recorded, results=recorded.results[:2]), Path("r.yaml"))
     done = ot_bench("run", file, "--resume", "r.yaml")
     assert done.exit_code == 0, done.output
     assert "3/3 [PASS]" in done.stderr
-    found = read_report(Path("r.yaml")).results
-    assert [(each.task, each.response) for each in found] == [
+    results = read_report(Path("r.yaml")).results
+    assert [(entry.task, entry.response) for entry in results] == [
         (f"tool:faults:{n}", str(n)) for n in (1, 2, 3)
     ]
 

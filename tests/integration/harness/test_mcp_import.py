@@ -24,9 +24,9 @@ def two_attempts() -> McpReport:
 
 def test_import__traces_equal_recorded_run() -> None:
     report = two_attempts()
-    found = read_results(json_report(report).encode())
-    assert found.run_name == "bench-m-2026-11-22-093000"
-    assert list(iter_traces(found.lines)) == list(traces_of(report))
+    imported = read_results(json_report(report).encode())
+    assert imported.run_name == "bench-m-2026-11-22-093000"
+    assert list(iter_traces(imported.lines)) == list(traces_of(report))
 
 
 def test_import__recorded_run_has_metrics(service: Service) -> None:
@@ -42,7 +42,7 @@ def test_import__recorded_run_has_metrics(service: Service) -> None:
     assert stored.status_code == 201, stored.text
     run = service.completed(runName=stored.json()["runName"])
     metrics = service.listed(f"/benchmark-runs/{run['id']}/metrics")
-    assert [each["sum"] for each in metrics] == [1, 260, 1]
+    assert [metric["sum"] for metric in metrics] == [1, 260, 1]
 
 
 @pytest.mark.parametrize("results", [None, [{}], [{"file": "f", "scenario": "s", "tasks": [1]}]])

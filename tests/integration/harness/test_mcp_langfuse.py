@@ -25,7 +25,7 @@ NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
 
 
 def test_export__mcp_run_is_read_back() -> None:
-    asked = result(
+    asked_attempt = result(
         ending=ConversationEnding.NATURAL,
         servers=("a",),
         llm_calls=llm_calls(100, 160),
@@ -43,23 +43,25 @@ def test_export__mcp_run_is_read_back() -> None:
         evaluations=(FAILED,),
         tool_calls=(tool_call("a", "t"),),
     )
-    lost = result("lost", outcome=AttemptOutcome.INFRA_ERROR, evaluations=())
+    errored = result("lost", outcome=AttemptOutcome.INFRA_ERROR, evaluations=())
     with stand_in() as langfuse:
         access = LangfuseProject(
             url=langfuse.url,
             public_key=langfuse.public_key,
             secret_key=Secret(langfuse.secret_key),
         )
-        done = export_run(mcp_report(asked, direct, lost), access, dataset="mcp", now=NOW)
+        done = export_run(
+            mcp_report(asked_attempt, direct, errored), access, dataset="mcp", now=NOW
+        )
         assert done == ("mcp", "bench-2026-11-22-020000", 2)
-        found = collected(
+        traces = collected(
             langfuse, dataset_ref="mcp", run_name=done.run_name, late_scores=True, now=utc_now()
         ).traces
-    first, second = sorted(found, key=lambda trace: trace.item_id)
+    first, second = sorted(traces, key=lambda trace: trace.item_id)
     assert first.item_id.startswith("s/compare:base-")
     assert (first.input, first.expected_output, first.output) == ("Do it.", "a", "a")
     assert (first.input_tokens, first.output_tokens, first.cost_usd) == (260, 20, 0.5)
-    assert {each.name: each.ok for each in first.tool_calls or ()}.keys() == {"a/t"}
+    assert {tool_call.name: tool_call.ok for tool_call in first.tool_calls or ()}.keys() == {"a/t"}
     assert first.scores == {
         "TASK_PASSED": 1,
         "TASK_SCORE": 1,
@@ -95,10 +97,10 @@ def test_export__run_command_writes_to_langfuse(
         assert done.exit_code == 1, done.output
         [told] = [line for line in done.stderr.splitlines() if "in Langfuse" in line]
         assert told.startswith("2 attempts are in Langfuse: dataset 'colours', run 'bench-")
-        found = collected(
+        traces = collected(
             langfuse, dataset_ref="colours", run_name=None, late_scores=True, now=utc_now()
         ).traces
-    assert {(trace.output, trace.expected_output, trace.scores["TASK_PASSED"]) for trace in found} == {
+    assert {(trace.output, trace.expected_output, trace.scores["TASK_PASSED"]) for trace in traces} == {
         ("blue", "blue", 1), ("blue", "red", 0),
     }  # fmt: skip
 

@@ -58,8 +58,10 @@ def test_run_budget__exhausted_budget_skips_remaining_tasks(
     report = run(
         *tasks, model=model, budget_limits=budget_limits, prices=PRICES, concurrency=1
     ).report
-    assert [each.outcome for each in report.results] == BOTH_SKIPPED
-    assert {each.error.detail for each in report.results if each.error} == {told}
+    assert [attempt_result.outcome for attempt_result in report.results] == BOTH_SKIPPED
+    assert {
+        attempt_result.error.detail for attempt_result in report.results if attempt_result.error
+    } == {told}
     assert len(model.requests) == 1
     assert decide_exit(gate_figures(report), 0.0) is HarnessExit.ERRORS
 
@@ -83,7 +85,7 @@ def test_run_budget__includes_judge() -> None:
     tasks = [harness_task(name=name, evaluator=judged) for name in ("a", "b")]
     model = ScriptedModel(play)
     report = run(*tasks, model=model, budget_limits=BudgetLimits(tokens=110), concurrency=1).report
-    assert [each.outcome for each in report.results] == [
+    assert [attempt_result.outcome for attempt_result in report.results] == [
         AttemptOutcome.SCORED,
         AttemptOutcome.SKIPPED,
     ]

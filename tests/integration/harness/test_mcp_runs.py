@@ -86,7 +86,7 @@ def benchmark(service: Service, harness: JSON, **more: Any) -> JSON:
 
 def results(service: Service, run: JSON) -> dict[str, JSON]:
     return {
-        each["traceId"]: each for each in service.listed(f"/benchmark-runs/{run['id']}/results")
+        item["traceId"]: item for item in service.listed(f"/benchmark-runs/{run['id']}/results")
     }
 
 
@@ -94,12 +94,12 @@ def calls_then_answers(asked: ReceivedRequest) -> ScriptedReply:
     """Calls the tool of the server once, and says what it was told."""
     if asked.turn == 0:
         use = ToolUseBlock(id="c", name="echo", input={"text": "blue"})
-        said, stop = ChatMessage(role=MessageRole.ASSISTANT, content=(use,)), StopReason.TOOL_USE
+        message, stop = ChatMessage(role=MessageRole.ASSISTANT, content=(use,)), StopReason.TOOL_USE
     else:
-        said = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="It is blue."),))
+        message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="It is blue."),))
         stop = StopReason.END
     usage = Usage(input_tokens=100 * (asked.turn + 1), output_tokens=10)
-    return ScriptedReply(message=said, stop=stop, usage=usage)
+    return ScriptedReply(message=message, stop=stop, usage=usage)
 
 
 def test_mcp_run__has_metrics_like_any_other_run(service: Service, folder: Path) -> None:
@@ -118,20 +118,21 @@ def test_mcp_run__has_metrics_like_any_other_run(service: Service, folder: Path)
         run = service.completed()
         keys = {
             value
-            for each in server.requests
-            for name, value in each.headers.items()
+            for request in server.requests
+            for name, value in request.headers.items()
             if name.lower() == "authorization"
         }
     assert (run["status"], run["tracesTotal"], run["validity"]) == ("COMPLETED", 3, "VALID"), run
     found = {
-        each["metric"]: each for each in service.listed(f"/benchmark-runs/{run['id']}/metrics")
+        metric["metric"]: metric
+        for metric in service.listed(f"/benchmark-runs/{run['id']}/metrics")
     }
     assert found["TASK_PASSED"]["mean"] == pytest.approx(2 / 3)
     assert found["TASK_SCORE"]["mean"] == pytest.approx((1 + 1 + 1 / 2) / 3)
     assert found["TOOL_CALL_SUCCESS_RATE"]["mean"] == 1
     assert found["INPUT_TOKENS"]["sum"] == 300
     assert found["COST_USD"]["sum"] == pytest.approx(500e-6)
-    kpis = {each["name"]: each["value"] for each in service.listed("/kpi-history")}
+    kpis = {kpi["name"]: kpi["value"] for kpi in service.listed("/kpi-history")}
     assert kpis == {"pass rate": pytest.approx(2 / 3)}
     assert sorted(results(service, run)) == [
         f"all/tool:faults:{name}#0" for name in ("ask", "echo", "wrong")
@@ -149,7 +150,7 @@ def test_mcp_run__regression_fires_alert(service: Service, folder: Path) -> None
             message=message, stop=StopReason.END, usage=Usage(input_tokens=100, output_tokens=10)
         )
 
-    asks = [{**each, "evaluate": {"expected": "blue"}} for each in ASKS]
+    asks = [{**ask, "evaluate": {"expected": "blue"}} for ask in ASKS]
     with model_server(plan) as server:
         (folder / "bench.yaml").write_text(bench(*asks, url=server.openai_url))
         measures = [{"id": "k-1", "name": "pass rate", "formula": "TASK_PASSED"}]
@@ -162,7 +163,7 @@ def test_mcp_run__regression_fires_alert(service: Service, folder: Path) -> None
     [alert] = service.listed("/alerts")
     assert (alert["state"], alert["runId"]) == ("FIRING", worse["id"])
     assert (alert["value"], alert["baseline"]) == (0.5, 1.0)
-    assert [each["itemId"] for each in alert["contributingTraces"]] == ["all/tool:faults:b"]
+    assert [entry["itemId"] for entry in alert["contributingTraces"]] == ["all/tool:faults:b"]
 
 
 def test_mcp_run__selects_tasks_of_file(service: Service, folder: Path) -> None:
@@ -218,7 +219,7 @@ def test_mcp_run__rejecting_model_fails_run(service: Service, folder: Path) -> N
         run = service.completed()
     assert (run["status"], run["errorCode"]) == ("FAILED", "MODEL_REFUSED")
     assert "wrong key" in run["errorMessage"]
-    assert [each.body["model"] for each in server.requests] == ["other"]
+    assert [request.body["model"] for request in server.requests] == ["other"]
 
 
 def answers(_: ReceivedRequest) -> ScriptedReply:
@@ -234,9 +235,9 @@ def test_mcp_run__exhausted_budget_starts_no_attempt(service: Service, folder: P
         (folder / "bench.yaml").write_text(bench(*ASKS, url=server.openai_url))
         benchmark(service, {"trials": 2, "concurrency": 1, "runTokens": 200})
         run = service.completed()
-        assert [each.prompt for each in server.requests] == ["a", "b"]
+        assert [request.prompt for request in server.requests] == ["a", "b"]
     assert (run["status"], run["validity"]) == ("COMPLETED", "INVALID")
-    found = {name[-3:]: each["outcome"] for name, each in results(service, run).items()}
+    found = {name[-3:]: item["outcome"] for name, item in results(service, run).items()}
     skipped = dict.fromkeys(("a#1", "b#1"), "infra_error")
     assert found == {"a#0": "scored", "b#0": "scored", **skipped}
 
@@ -248,11 +249,13 @@ def test_mcp_run__usage_before_kill_counts(service_resources: Resources, folder:
     with model_server(answers) as server:
         (folder / "bench.yaml").write_text(bench(*ASKS, url=server.openai_url))
         fingerprint = mcp_producer(service_resources, "bench.yaml", order).fingerprint
-        rest = list(pages(service_resources, f"{fingerprint}:0:100+10+0.0002", order))
-        assert [each.prompt for each in server.requests] == ["b"]
-    found = [(trace.trace_id[-3:], trace.error) for page in rest for trace in page.traces]
+        remaining_pages = list(pages(service_resources, f"{fingerprint}:0:100+10+0.0002", order))
+        assert [request.prompt for request in server.requests] == ["b"]
+    outputs = [
+        (trace.trace_id[-3:], trace.error) for page in remaining_pages for trace in page.traces
+    ]
     told = "run limit: the run reached its limit of cost"
-    assert found == [("b#0", None), ("a#1", told), ("b#1", told)]
+    assert outputs == [("b#0", None), ("a#1", told), ("b#1", told)]
 
 
 def test_mcp_run__cost_limit_without_price_fails(service: Service, folder: Path) -> None:
@@ -280,10 +283,10 @@ def test_mcp_run__killed_run_repeats_only_unfinished_attempts(
     second = {**count, "name": "tool:faults:second"}
     (folder / "bench.yaml").write_text(bench(count, second))
     fingerprint = mcp_producer(service_resources, "bench.yaml", ORDER).fingerprint
-    rest = list(pages(service_resources, f"{fingerprint}:0,2:7+7"))
-    found = [(trace.trace_id, trace.output) for page in rest for trace in page.traces]
-    assert found == [(f"all/tool:faults:second#{n}", f"{n + 1}") for n in (0, 1)]
-    assert (rest[-1].cursor, rest[-1].total) == (None, 4)
+    remaining_pages = list(pages(service_resources, f"{fingerprint}:0,2:7+7"))
+    outputs = [(trace.trace_id, trace.output) for page in remaining_pages for trace in page.traces]
+    assert outputs == [(f"all/tool:faults:second#{n}", f"{n + 1}") for n in (0, 1)]
+    assert (remaining_pages[-1].cursor, remaining_pages[-1].total) == (None, 4)
     (folder / "bench.yaml").write_text(bench(DIRECT, second))
     with pytest.raises(CollectionFailed, match="was changed"):
         list(pages(service_resources, f"{fingerprint}:0,2:7+7"))
@@ -298,9 +301,9 @@ def test_mcp_run__ordered_tasks_are_stored_once(service_resources: Resources, fo
     (folder / "bench.yaml").write_text(text.replace('"tasks"', '"in_order": true, "tasks"'))
     order = ORDER.model_copy(update={"concurrency": 4})
     fingerprint = mcp_producer(service_resources, "bench.yaml", order).fingerprint
-    rest = list(pages(service_resources, f"{fingerprint}:0:7+7", order))
-    found = {trace.trace_id: trace.output for page in rest for trace in page.traces}
-    assert found == {"all/second#0": "2", "all/first#1": "1", "all/second#1": "2"}
+    remaining_pages = list(pages(service_resources, f"{fingerprint}:0:7+7", order))
+    outputs = {trace.trace_id: trace.output for page in remaining_pages for trace in page.traces}
+    assert outputs == {"all/second#0": "2", "all/first#1": "1", "all/second#1": "2"}
 
 
 def test_mcp_run__closed_consumer_ends_run(service_resources: Resources, folder: Path) -> None:

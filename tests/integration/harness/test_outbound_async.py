@@ -130,7 +130,9 @@ def test_a_name_that_is_not_resolved_keeps_nobody_beyond_the_deadline() -> None:
     over.set()
 
 
-@pytest.mark.parametrize("provider", [each for each in Provider if each is not Provider.SCRIPTED])
+@pytest.mark.parametrize(
+    "provider", [entry for entry in Provider if entry is not Provider.SCRIPTED]
+)
 def test_an_sdk_is_told_at_once_that_an_address_is_refused(provider: Provider) -> None:
     def ask(server: ModelServer, policy: OutboundPolicy, max_bytes: int) -> LlmError:
         async def turn() -> None:

@@ -21,8 +21,12 @@ def test_background__results_arrive_in_order() -> None:
         await asyncio.sleep(0)
         tell(SECOND)
 
-    found = [each for page in run_in_background(work, heartbeat_s=LIVENESS_S) for each in page]
-    assert found == [FIRST, SECOND]
+    outputs = [
+        attempt_result
+        for page in run_in_background(work, heartbeat_s=LIVENESS_S)
+        for attempt_result in page
+    ]
+    assert outputs == [FIRST, SECOND]
 
 
 def test_background__heartbeat_without_results() -> None:
@@ -35,7 +39,7 @@ def test_background__heartbeat_without_results() -> None:
     pages = run_in_background(work, heartbeat_s=0.01)
     assert next(pages) == []
     heard.set()
-    assert [each for page in pages for each in page] == [FIRST]
+    assert [attempt_result for page in pages for attempt_result in page] == [FIRST]
 
 
 def test_background__exception_is_raised_after_results() -> None:

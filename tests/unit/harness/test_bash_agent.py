@@ -60,8 +60,8 @@ def turn(
 ) -> Turn:
     blocks: list[TextBlock | ToolUseBlock] = [TextBlock(text=text)] if text else []
     blocks += [
-        ToolUseBlock(id=str(n), name="bash", input={"commands": each})
-        for n, each in enumerate(commands)
+        ToolUseBlock(id=str(n), name="bash", input={"commands": command})
+        for n, command in enumerate(commands)
     ]
     return Turn(
         message=ChatMessage(role=MessageRole.ASSISTANT, content=tuple(blocks)),
@@ -107,39 +107,48 @@ def run_all(
     judge: BashJudge | None = None,
     **limits: Any,
 ) -> list[EvalResult]:
-    found: list[EvalResult] = []
+    results: list[EvalResult] = []
     runner = Runner(
         lambda _: llm,
         RunLimits(**{"concurrency": 1, **limits}),
         budget or Budget(),
-        on_result=found.append,
+        on_result=results.append,
         judge=judge,
     )
     asyncio.run(runner.run(plan_trials(tasks, 1)))
-    return found
+    return results
 
 
 def test_agent_loop__model_without_tool_calls_stops_naturally() -> None:
-    made = attempt(turn("echo one", "echo two"), turn(text="Done."))
-    assert (made.trace.ending, made.trace.natural_stop) == (ConversationEnding.NATURAL, True)
-    assert (made.trace.turns, made.trace.tool_call_count) == (2, 2)
-    assert (made.trace.total_input_tokens, made.trace.total_output_tokens) == (16, 4)
-    assert made.trace.last_tool_response == made.trace.tool_calls[1]
-    assert [each.stdout for each in made.trace.tool_calls] == ["one\n", "two\n"]
+    agent_attempt = attempt(turn("echo one", "echo two"), turn(text="Done."))
+    assert (agent_attempt.trace.ending, agent_attempt.trace.natural_stop) == (
+        ConversationEnding.NATURAL,
+        True,
+    )
+    assert (agent_attempt.trace.turns, agent_attempt.trace.tool_call_count) == (2, 2)
+    assert (agent_attempt.trace.total_input_tokens, agent_attempt.trace.total_output_tokens) == (
+        16,
+        4,
+    )
+    assert agent_attempt.trace.last_tool_response == agent_attempt.trace.tool_calls[1]
+    assert [tool_call.stdout for tool_call in agent_attempt.trace.tool_calls] == ["one\n", "two\n"]
 
 
 def test_agent_loop__results_of_one_turn_are_one_message() -> None:
-    made = attempt(turn("true", "false"), turn(text="Done."))
-    results = made.trace.messages[2]
+    agent_attempt = attempt(turn("true", "false"), turn(text="Done."))
+    results = agent_attempt.trace.messages[2]
     assert results.role is MessageRole.TOOL_RESULT
-    assert [getattr(each, "is_error", None) for each in results.content] == [False, True]
+    assert [getattr(block, "is_error", None) for block in results.content] == [False, True]
 
 
 def test_turn_limit__trace_ends_with_results_of_last_turn() -> None:
-    made = attempt(turn("echo again"), max_turns=3)
-    assert (made.trace.ending, made.trace.natural_stop) == (ConversationEnding.TURN_LIMIT, False)
-    assert (made.trace.turns, made.trace.tool_call_count) == (3, 3)
-    assert made.trace.messages[-1].role is MessageRole.TOOL_RESULT
+    agent_attempt = attempt(turn("echo again"), max_turns=3)
+    assert (agent_attempt.trace.ending, agent_attempt.trace.natural_stop) == (
+        ConversationEnding.TURN_LIMIT,
+        False,
+    )
+    assert (agent_attempt.trace.turns, agent_attempt.trace.tool_call_count) == (3, 3)
+    assert agent_attempt.trace.messages[-1].role is MessageRole.TOOL_RESULT
 
 
 def test_system_prompt__task_prompt_overrides_sandbox_prompt() -> None:
@@ -151,10 +160,10 @@ def test_system_prompt__task_prompt_overrides_sandbox_prompt() -> None:
 
 def test_time_limit__trace_keeps_finished_turns() -> None:
     sandbox = SandboxLimits(timeout_s=600)
-    made = attempt(turn("echo x"), turn("sleep 600"), time_s=1.0, sandbox=sandbox)
-    assert made.trace.ending is ConversationEnding.TIME_LIMIT
-    assert [each.commands for each in made.trace.tool_calls] == ["echo x"]
-    assert made.failure is None
+    agent_attempt = attempt(turn("echo x"), turn("sleep 600"), time_s=1.0, sandbox=sandbox)
+    assert agent_attempt.trace.ending is ConversationEnding.TIME_LIMIT
+    assert [tool_call.commands for tool_call in agent_attempt.trace.tool_calls] == ["echo x"]
+    assert agent_attempt.failure is None
 
 
 def test_time_limit__server_without_answer_is_infra_error() -> None:
@@ -164,8 +173,8 @@ def test_time_limit__server_without_answer_is_infra_error() -> None:
             raise AssertionError
 
     limits = TaskLimits(time_s=0.01)
-    made = asyncio.run(attempt_task(task(), Silent([]), limits, Budget()))
-    assert (made.trace.ending, str(made.failure)) == (
+    agent_attempt = asyncio.run(attempt_task(task(), Silent([]), limits, Budget()))
+    assert (agent_attempt.trace.ending, str(agent_attempt.failure)) == (
         ConversationEnding.ERROR,
         "no answer within 0.01 s",
     )
@@ -207,19 +216,23 @@ class Flaky(Parrot):
 
 
 def test_time_limit__retried_request_is_infra_error() -> None:
-    made = asyncio.run(attempt_task(task(), Flaky([turn("true")]), TaskLimits(), Budget()))
-    assert (made.trace.ending, made.trace.turns, made.trace.tool_call_count) == (
+    agent_attempt = asyncio.run(attempt_task(task(), Flaky([turn("true")]), TaskLimits(), Budget()))
+    assert (
+        agent_attempt.trace.ending,
+        agent_attempt.trace.turns,
+        agent_attempt.trace.tool_call_count,
+    ) == (
         ConversationEnding.ERROR,
         1,
         1,
     )
-    assert str(made.failure) == "no answer after 600 s: no response: busy"
+    assert str(agent_attempt.failure) == "no answer after 600 s: no response: busy"
 
 
 def test_time_limit__recovered_server_leaves_timeout_to_model() -> None:
     late = Flaky([turn("true")], late=3)
-    made = asyncio.run(attempt_task(task(), late, TaskLimits(), Budget()))
-    assert (made.trace.ending, made.trace.turns, made.failure) == (
+    agent_attempt = asyncio.run(attempt_task(task(), late, TaskLimits(), Budget()))
+    assert (agent_attempt.trace.ending, agent_attempt.trace.turns, agent_attempt.failure) == (
         ConversationEnding.TIME_LIMIT,
         2,
         None,
@@ -232,20 +245,23 @@ def test_task_budget__exhausted_budget_ends_task_before_next_turn() -> None:
         (BudgetLimits(tokens=20), ConversationEnding.TOKEN_LIMIT),
         (BudgetLimits(cost_usd=16.0), ConversationEnding.COST_LIMIT),
     ):
-        made = attempt(turn("true"), budget=Budget(limits=budget_limits, price=dear))
-        assert (made.trace.ending, made.trace.turns) == (ending, 2)
-        assert made.trace.cost_usd == 16.0
+        agent_attempt = attempt(turn("true"), budget=Budget(limits=budget_limits, price=dear))
+        assert (agent_attempt.trace.ending, agent_attempt.trace.turns) == (ending, 2)
+        assert agent_attempt.trace.cost_usd == 16.0
 
 
 def test_usage__missing_tokens_make_sum_unknown() -> None:
-    made = attempt(turn("true"), turn(text="x", usage=None))
-    assert (made.trace.total_input_tokens, made.trace.cost_usd) == (None, None)
+    agent_attempt = attempt(turn("true"), turn(text="x", usage=None))
+    assert (agent_attempt.trace.total_input_tokens, agent_attempt.trace.cost_usd) == (None, None)
 
 
 def test_provider_error__trace_keeps_finished_turns() -> None:
-    made = attempt(turn("echo x"), LlmError("overloaded"))
-    assert made.failure is not None
-    assert (made.trace.ending, made.trace.tool_call_count) == (ConversationEnding.ERROR, 1)
+    agent_attempt = attempt(turn("echo x"), LlmError("overloaded"))
+    assert agent_attempt.failure is not None
+    assert (agent_attempt.trace.ending, agent_attempt.trace.tool_call_count) == (
+        ConversationEnding.ERROR,
+        1,
+    )
 
 
 @pytest.mark.parametrize(
@@ -258,8 +274,8 @@ def test_provider_error__trace_keeps_finished_turns() -> None:
     ],
 )
 def test_parse_call__reads_commands_or_script(given: dict[str, Any], commands: str) -> None:
-    asked = parse_call(ToolUseBlock(id="1", name="bash", input=given))
-    assert (asked.commands, asked.error) == (commands, None)
+    parsed_call = parse_call(ToolUseBlock(id="1", name="bash", input=given))
+    assert (parsed_call.commands, parsed_call.error) == (commands, None)
 
 
 @pytest.mark.parametrize(
@@ -302,8 +318,8 @@ def test_tool_text__contains_output_errors_and_exit_code(done: Any, text: str) -
 
 
 def test_runner__scores_each_task() -> None:
-    found = run_all(Parrot([turn("echo x"), turn(text="Done.")]), task("stdout_contains:x"))
-    assert [each.passed() for each in found] == [True]
+    results = run_all(Parrot([turn("echo x"), turn(text="Done.")]), task("stdout_contains:x"))
+    assert [entry.passed() for entry in results] == [True]
 
 
 def test_runner__errored_task_does_not_stop_run() -> None:
@@ -337,8 +353,8 @@ def test_run_budget__is_shared_by_all_tasks() -> None:
 
 def test_run_time_limit__keeps_finished_attempts() -> None:
     parrot = Parrot([turn(text="Done."), turn("sleep 600")])
-    found = run_all(parrot, task(task_id="a"), task(task_id="b"), time_s=1.0)
-    assert [each.task.id for each in found] == ["a"]
+    results = run_all(parrot, task(task_id="a"), task(task_id="b"), time_s=1.0)
+    assert [entry.task.id for entry in results] == ["a"]
 
 
 def test_runner__concurrency_is_limited() -> None:
@@ -373,19 +389,19 @@ JUDGED = task("llm_judge:kind?", "llm_judge:kind?", "exit_code:0")
 
 def judged(answer: str) -> EvalResult:
     judge = BashJudge(Parrot([turn(text=answer)]), Price(input_usd=1.0, output_usd=1.0))
-    [found] = run_all(Parrot([turn("true"), turn(text="Done.")]), JUDGED, judge=judge)
-    return found
+    [scored] = run_all(Parrot([turn("true"), turn(text="Done.")]), JUDGED, judge=judge)
+    return scored
 
 
 def test_judge__repeated_question_is_asked_once() -> None:
-    found = judged('I think: {"score": 0.75, "reason": "mostly"} – so there.')
-    assert found.score is not None
-    first = found.score.results[0]
+    judged_result = judged('I think: {"score": 0.75, "reason": "mostly"} – so there.')
+    assert judged_result.score is not None
+    first = judged_result.score.results[0]
     assert (first.passed, first.weight, first.detail) == (True, 1.0, "judged 0.75: mostly")
     assert first.judgement is not None
     assert (first.judgement.input_tokens, first.judgement.cost_usd) == (8, 10e-6)
-    assert found.trace is not None
-    assert found.trace.total_input_tokens == 16
+    assert judged_result.trace is not None
+    assert judged_result.trace.total_input_tokens == 16
 
 
 def test_judge__cost_counts_in_run_budget_at_own_price() -> None:
@@ -404,18 +420,21 @@ def test_judge__cost_counts_in_run_budget_at_own_price() -> None:
     ["yes", "", '{"score": 2}', '{"score": true}', '{"score": NaN}', '{"reason": "x"}', "[1]"],
 )
 def test_judge__invalid_answer_is_judge_error(answer: str) -> None:
-    found = judged(answer)
-    assert (found.outcome, found.score) == (AttemptOutcome.JUDGE_ERROR, None)
-    assert found.reason
+    judged_result = judged(answer)
+    assert (judged_result.outcome, judged_result.score) == (AttemptOutcome.JUDGE_ERROR, None)
+    assert judged_result.reason
 
 
 def test_judge__final_error_stops_run() -> None:
     """Whatever the model did for the tasks that are left, nobody would score it."""
     judge = BashJudge(Parrot([LlmError("401: wrong key", kind=LlmErrorKind.AUTH)]))
     model = Parrot([turn(text="Done.")])
-    found = run_all(model, JUDGED, replace(JUDGED, id="next"), judge=judge)
-    assert [each.outcome for each in found] == [AttemptOutcome.JUDGE_ERROR, AttemptOutcome.SKIPPED]
-    assert found[1].reason == "the run was stopped: the judge did not answer: 401: wrong key"
+    results = run_all(model, JUDGED, replace(JUDGED, id="next"), judge=judge)
+    assert [entry.outcome for entry in results] == [
+        AttemptOutcome.JUDGE_ERROR,
+        AttemptOutcome.SKIPPED,
+    ]
+    assert results[1].reason == "the run was stopped: the judge did not answer: 401: wrong key"
     assert len(model.heard) == 1
 
 
@@ -425,15 +444,20 @@ def test_runner__raising_check_is_judge_error_of_its_task(
     broken = Check(summary="divides by zero", evaluate=lambda _, __: CheckResult(1 // 0 > 0, ""))
     find = CHECKS.find
     monkeypatch.setattr(CHECKS, "find", lambda name: broken if name == "broken" else find(name))
-    found = run_all(Parrot([turn(text="Done.")]), task("broken:x"), task("tool_calls_max:0"))
-    assert [each.outcome for each in found] == [AttemptOutcome.JUDGE_ERROR, AttemptOutcome.SCORED]
-    assert (found[0].reason or "").startswith("the check broken raised ZeroDivisionError")
-    assert rescore(report(replace(found[1], task=task("broken:x")))).agreement.checks.total == 0
+    results = run_all(Parrot([turn(text="Done.")]), task("broken:x"), task("tool_calls_max:0"))
+    assert [entry.outcome for entry in results] == [
+        AttemptOutcome.JUDGE_ERROR,
+        AttemptOutcome.SCORED,
+    ]
+    assert (results[0].reason or "").startswith("the check broken raised ZeroDivisionError")
+    assert rescore(report(replace(results[1], task=task("broken:x")))).agreement.checks.total == 0
 
 
 def test_judge_prompt__long_transcript_loses_its_middle() -> None:
-    said = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="a" * 100_000 + "end"),))
-    long = trace(messages=(ChatMessage(role=MessageRole.USER, content=()), said))
+    message = ChatMessage(
+        role=MessageRole.ASSISTANT, content=(TextBlock(text="a" * 100_000 + "end"),)
+    )
+    long = trace(messages=(ChatMessage(role=MessageRole.USER, content=()), message))
     prompt = judge_prompt("q", task(), long)
     assert len(prompt) < 61_000
     assert "end\ntranscript>>>" in prompt
@@ -474,9 +498,13 @@ def test_llm_cache__invalid_file_is_requested_again(tmp_path: Path) -> None:
 
 def test_scripted_model__plays_turns_of_its_task() -> None:
     llm = ScriptedLlm("s", {"Do it.": Script(turns=(("echo a", "echo b"), ("echo c",)))})
-    made = asyncio.run(attempt_task(task(), llm, TaskLimits(), Budget()))
-    assert [each.commands for each in made.trace.tool_calls] == ["echo a", "echo b", "echo c"]
-    assert made.trace.natural_stop
+    agent_attempt = asyncio.run(attempt_task(task(), llm, TaskLimits(), Budget()))
+    assert [tool_call.commands for tool_call in agent_attempt.trace.tool_calls] == [
+        "echo a",
+        "echo b",
+        "echo c",
+    ]
+    assert agent_attempt.trace.natural_stop
     unknown = asyncio.run(attempt_task(task(prompt="Else."), llm, TaskLimits(), Budget()))
     assert unknown.failure is not None
 
@@ -491,7 +519,7 @@ def test_recorder__unfinished_run_is_readable(tmp_path: Path) -> None:
     keeper = recorder(path)
     keeper.add(result(task(task_id="b"), True))
     on_disk = read_report(path).results
-    assert [(each.task.id, each.outcome) for each in on_disk] == [
+    assert [(attempt_result.task.id, attempt_result.outcome) for attempt_result in on_disk] == [
         ("a", AttemptOutcome.SKIPPED),
         ("b", AttemptOutcome.SCORED),
     ]
@@ -506,10 +534,10 @@ def test_resume__repeats_only_attempts_without_score() -> None:
         EvalResult(task=task(task_id="b"), outcome=AttemptOutcome.INFRA_ERROR, reason="gone"),
     )
     trials = plan_trials([task(task_id="a"), task(task_id="b")], 1)
-    kept = resume_report(report(timestamp="later"), before, trials)
-    assert [each.task.id for each in kept.results] == ["a"]
-    assert kept.timestamp == before.timestamp
-    assert [trial.task.id for trial in Recorder(kept, trials, None).missing()] == ["b"]
+    resumed = resume_report(report(timestamp="later"), before, trials)
+    assert [attempt_result.task.id for attempt_result in resumed.results] == ["a"]
+    assert resumed.timestamp == before.timestamp
+    assert [trial.task.id for trial in Recorder(resumed, trials, None).missing()] == ["b"]
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,9 @@ def _checks() -> None:
 
 
 def says(check: str, *calls: object, weight: float = 1.0, **more: object) -> tuple[bool, str]:
-    found = run_check(check, weight, evidence(*calls, files=FILES, **more))  # type: ignore[arg-type]
-    assert found.check == check
-    return found.passed, found.detail
+    check_result = run_check(check, weight, evidence(*calls, files=FILES, **more))  # type: ignore[arg-type]
+    assert check_result.check == check
+    return check_result.passed, check_result.detail
 
 
 def test_check_registry__has_every_check_of_the_specification() -> None:
@@ -155,33 +155,39 @@ def test_tool_calls__invalid_number_is_no_limit() -> None:
 
 
 def test_llm_judge__without_judge_passes_with_weight_zero() -> None:
-    found = run_check("llm_judge:is it kind?", 3.0, evidence())
-    assert (found.passed, found.weight) == (True, 0.0)
-    assert found.detail == "llm_judge not implemented (stub, weight=0)"
+    check_result = run_check("llm_judge:is it kind?", 3.0, evidence())
+    assert (check_result.passed, check_result.weight) == (True, 0.0)
+    assert check_result.detail == "llm_judge not implemented (stub, weight=0)"
 
 
 def test_llm_judge__passes_from_one_half_and_keeps_weight() -> None:
-    said = Judgement(score=0.5, reason="kind enough")
-    found = run_check("llm_judge:is it kind?", 3.0, evidence(judgements={"is it kind?": said}))
-    assert (found.passed, found.weight, found.judgement) == (True, 3.0, said)
-    assert found.detail == "judged 0.50: kind enough"
+    judgement = Judgement(score=0.5, reason="kind enough")
+    check_result = run_check(
+        "llm_judge:is it kind?", 3.0, evidence(judgements={"is it kind?": judgement})
+    )
+    assert (check_result.passed, check_result.weight, check_result.judgement) == (
+        True,
+        3.0,
+        judgement,
+    )
+    assert check_result.detail == "judged 0.50: kind enough"
     stern = Judgement(score=0.49, reason="rude")
     assert not run_check("llm_judge:q", 1.0, evidence(judgements={"q": stern})).passed
 
 
 def test_run_check__unknown_check_fails_and_keeps_weight() -> None:
-    found = run_check("file_size:/a:3", 2.0, evidence())
-    assert (found.passed, found.detail) == (False, "unknown check type: file_size")
-    assert found.weight == 2.0
+    check_result = run_check("file_size:/a:3", 2.0, evidence())
+    assert (check_result.passed, check_result.detail) == (False, "unknown check type: file_size")
+    assert check_result.weight == 2.0
 
 
 def test_score_task__sums_weights_of_passed_checks() -> None:
-    asked = task(
+    checked_task = task(
         Expectation(check="exit_code:0", weight=0.5),
         Expectation(check="stdout_contains:yes", weight=2.0),
         Expectation(check="llm_judge:well?", weight=7.0),
     )
-    score = score_task(asked, evidence(call("no")))
+    score = score_task(checked_task, evidence(call("no")))
     assert (score.score, score.max_score) == (0.5, 2.5)
     assert score.rate() == 0.2
     assert not score.all_passed()

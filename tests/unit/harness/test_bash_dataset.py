@@ -35,13 +35,13 @@ def test_parse_dataset__line_is_task() -> None:
     [task] = parse_dataset(lines({**GOOD, "files": {"/a": "b"}, "system": "s"})).tasks
     assert (task.id, task.category, task.prompt, task.system) == ("a", "c", "p", "s")
     assert task.files == {"/a": "b"}
-    assert [each.weight for each in task.expectations] == [1.0, 2.0]
+    assert [expectation.weight for expectation in task.expectations] == [1.0, 2.0]
     assert task.max_score() == 3.0
 
 
 def test_parse_dataset__skips_blank_and_comment_lines() -> None:
-    found = parse_dataset(lines(b"\n", b"# one", b"  // two", GOOD, b"", {**GOOD, "id": "b"}))
-    assert [(each.line, each.task.id) for each in found.entries] == [(4, "a"), (6, "b")]
+    dataset = parse_dataset(lines(b"\n", b"# one", b"  // two", GOOD, b"", {**GOOD, "id": "b"}))
+    assert [(entry.line, entry.task.id) for entry in dataset.entries] == [(4, "a"), (6, "b")]
 
 
 def test_parse_dataset__skips_byte_order_mark() -> None:
@@ -54,11 +54,11 @@ def test_parse_dataset__repeated_id_is_error() -> None:
 
 
 def test_parse_dataset__unknown_key_is_warning_with_suggestion() -> None:
-    found = parse_dataset(lines({**GOOD, "promt": "x"}))
-    [finding] = found.findings
+    dataset = parse_dataset(lines({**GOOD, "promt": "x"}))
+    [finding] = dataset.findings
     assert finding.severity is LintSeverity.WARNING
     assert finding.text.startswith("the unknown key 'promt' is ignored. Did you mean prompt?")
-    assert len(found.tasks) == 1
+    assert len(dataset.tasks) == 1
 
 
 @pytest.mark.parametrize(
@@ -134,9 +134,9 @@ def test_content_hash__depends_on_what_the_model_sees() -> None:
 def test_load_dataset__reads_original_datasets(
     name: str, tasks: int, categories: int, checks: int, most: float
 ) -> None:
-    found = load_dataset(dataset_file(name))
-    assert len(found.tasks) == tasks
-    assert len({task.category for task in found.tasks}) == categories
-    assert sum(len(task.expectations) for task in found.tasks) == checks
-    assert sum(task.max_score() for task in found.tasks) == most
-    assert found.findings == ()
+    dataset = load_dataset(dataset_file(name))
+    assert len(dataset.tasks) == tasks
+    assert len({task.category for task in dataset.tasks}) == categories
+    assert sum(len(task.expectations) for task in dataset.tasks) == checks
+    assert sum(task.max_score() for task in dataset.tasks) == most
+    assert dataset.findings == ()

@@ -35,9 +35,9 @@ class Content:
     provider: str = "content"
 
     async def turn(self, _: str, __: Sequence[ChatMessage], ___: Sequence[Tool], /) -> Turn:
-        said = TextBlock(text='{"score": 1, "reason": "perfect"}')
+        block = TextBlock(text='{"score": 1, "reason": "perfect"}')
         return Turn(
-            message=ChatMessage(role=MessageRole.ASSISTANT, content=(said,)),
+            message=ChatMessage(role=MessageRole.ASSISTANT, content=(block,)),
             stop=StopReason.END,
             usage=Usage(input_tokens=100, output_tokens=10),
         )
@@ -53,11 +53,11 @@ def ordered(**more: Any) -> BashHarnessSettings:
 
 def judged(wanted: BashHarnessSettings) -> tuple[float | None, Budget]:
     """What the judge of one attempt took, and what the run did."""
-    told: list[EvalResult] = []
+    results: list[EvalResult] = []
     run = open_budget(wanted, UsedBudget())
     trials = plan_trials([task("llm_judge:perfect?")], 1)
-    asyncio.run(evaluate(wanted, Content, trials, told.append, run))
-    [found] = told
+    asyncio.run(evaluate(wanted, Content, trials, results.append, run))
+    [found] = results
     assert found.score is not None
     assert found.score.results[0].judgement is not None
     return found.score.results[0].judgement.cost_usd, run

@@ -22,8 +22,8 @@ def said(*checks: str) -> list[tuple[LintSeverity, str]]:
         "prompt": "p",
         "expectations": [{"check": check} for check in checks],
     }
-    found = lint(parse_dataset([json.dumps(task).encode()]))
-    return [(finding.severity, finding.text) for finding in found]
+    findings = lint(parse_dataset([json.dumps(task).encode()]))
+    return [(finding.severity, finding.text) for finding in findings]
 
 
 def test_lint__valid_checks_have_no_findings() -> None:

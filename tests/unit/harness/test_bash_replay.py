@@ -47,7 +47,7 @@ def test_replay__same_outcome_agrees() -> None:
     assert again.agreement.tasks == (1, 1)
     assert again.agreement.exit_codes == (2, 2)
     assert again.agreement.changed == ()
-    assert [each.detail for each in again.report.results[0].score.results] == [  # type: ignore[union-attr]
+    assert [attempt_result.detail for attempt_result in again.report.results[0].score.results] == [  # type: ignore[union-attr]
         "found in file",
         "found",
         "expected 0, got 0",
@@ -59,26 +59,28 @@ def test_replay__changed_check_is_listed() -> None:
     calls = (call(commands="echo bye > /a", code=3), old.results[0].trace.tool_calls[1])  # type: ignore[union-attr]
     trace = replace(old.results[0].trace, tool_calls=calls)  # type: ignore[type-var]
     again = replay(replace(old, results=(replace(old.results[0], trace=trace),)))
-    assert [each.recorded.check for each in again.agreement.changed] == ["file_contains:/a:hello"]
+    assert [change.recorded.check for change in again.agreement.changed] == [
+        "file_contains:/a:hello"
+    ]
     assert again.agreement.exit_codes == (1, 2)
     assert again.agreement.tasks == (0, 1)
 
 
 def test_replay__unstable_checks_are_not_counted() -> None:
-    asked = task("stdout_contains:3", "exit_code:0")
-    old = report(result(asked, True, True, calls=[call("3", commands="echo x")]))
+    checked_task = task("stdout_contains:3", "exit_code:0")
+    old = report(result(checked_task, True, True, calls=[call("3", commands="echo x")]))
     again = replay(old).agreement
     assert again.tasks == (1, 1)
     assert again.checks == (1, 1)
-    assert [each.is_unstable for each in again.changed] == [True]
+    assert [change.is_unstable for change in again.changed] == [True]
 
 
 def test_replay__weak_but_stable_check_counts() -> None:
-    asked = task("exit_code:zero", "stdout_contains:")
-    old = report(result(asked, True, True, calls=[call(commands="false")]))
+    checked_task = task("exit_code:zero", "stdout_contains:")
+    old = report(result(checked_task, True, True, calls=[call(commands="false")]))
     again = replay(old).agreement
     assert again.checks == (1, 2)
-    assert [each.is_unstable for each in again.changed] == [False]
+    assert [change.is_unstable for change in again.changed] == [False]
 
 
 def test_rescore__uses_recorded_calls_and_new_files() -> None:
@@ -92,9 +94,9 @@ def test_rescore__uses_recorded_calls_and_new_files() -> None:
 
 
 def test_replay__unscored_attempt_is_unchanged() -> None:
-    lost = EvalResult(task=WRITER, outcome=AttemptOutcome.INFRA_ERROR, reason="gone")
-    again = replay(report(lost))
-    assert again.report.results == (lost,)
+    errored = EvalResult(task=WRITER, outcome=AttemptOutcome.INFRA_ERROR, reason="gone")
+    again = replay(report(errored))
+    assert again.report.results == (errored,)
     assert again.agreement.checks == (0, 0)
 
 
@@ -105,26 +107,28 @@ def limited(**sandbox: Any) -> dict[str, Any]:
 
 def test_replay__uses_recorded_limits() -> None:
     """Four commands where two were allowed: the third is refused, as it was recorded."""
-    asked = task("exit_code:1")
-    made = report(
-        result(asked, True, calls=[call(commands="true; true; true; true", code=1)]),
+    checked_task = task("exit_code:1")
+    recorded_report = report(
+        result(checked_task, True, calls=[call(commands="true; true; true; true", code=1)]),
         settings=limited(max_commands=2),
     )
-    assert replay(made).agreement.exit_codes == (1, 1)
-    assert replay(replace(made, settings={})).agreement.exit_codes == (0, 1)
+    assert replay(recorded_report).agreement.exit_codes == (1, 1)
+    assert replay(replace(recorded_report, settings={})).agreement.exit_codes == (0, 1)
 
 
 def test_replay__uses_recorded_call_timeout() -> None:
     """Without it the call would sleep for as long as the sandbox lets it."""
     slept = replace(call(commands="sleep 600", code=1), timeout_ms=20)
-    made = report(result(task("exit_code:1"), True, calls=[slept]), settings=limited(timeout_s=600))
-    again = replay(made)
+    recorded_report = report(
+        result(task("exit_code:1"), True, calls=[slept]), settings=limited(timeout_s=600)
+    )
+    again = replay(recorded_report)
     assert again.agreement.exit_codes == (1, 1)
     assert again.report.results[0].trace is not None
     [now] = again.report.results[0].trace.tool_calls
     assert now.stderr == "resource limit exceeded: execution timeout (0.02s)"
     assert now.timeout_ms == 20
-    assert rescore(made).agreement.checks == (1, 1)
+    assert rescore(recorded_report).agreement.checks == (1, 1)
 
 
 @pytest.mark.parametrize(

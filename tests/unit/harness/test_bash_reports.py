@@ -43,10 +43,10 @@ def evil_report() -> EvalReport:
         ),
     )
     evil = task(f"stdout_contains:{EVIL}", task_id=EVIL, category=EVIL, description=EVIL)
-    lost = EvalResult(task=evil, outcome=AttemptOutcome.INFRA_ERROR, reason=EVIL)
+    errored = EvalResult(task=evil, outcome=AttemptOutcome.INFRA_ERROR, reason=EVIL)
     return report(
         result(evil, False, trace=trace(call(EVIL, code=1, stderr=EVIL), messages=conversation)),
-        lost,
+        errored,
         model=EVIL,
     )
 
@@ -77,15 +77,15 @@ def test_html_report__escapes_foreign_text() -> None:
 
 
 def test_terminal_report__escapes_control_characters() -> None:
-    shown = render(evil_report(), "terminal")
-    assert "\x1b" not in shown
-    assert "\\x1b[31m" in shown
+    text = render(evil_report(), "terminal")
+    assert "\x1b" not in text
+    assert "\\x1b[31m" in text
 
 
 def test_markdown_report__escapes_foreign_text() -> None:
-    shown = render(evil_report(), "markdown")
-    assert "<script>" not in shown
-    row = next(line for line in shown.splitlines() if line.startswith("| stdout"))
+    text = render(evil_report(), "markdown")
+    assert "<script>" not in text
+    row = next(line for line in text.splitlines() if line.startswith("| stdout"))
     assert row.replace(r"\|", "").count("|") == 5
 
 
@@ -96,17 +96,17 @@ def test_json_report__is_read_back_unchanged() -> None:
 
 @pytest.mark.parametrize("form", REPORTS)
 def test_reports__empty_run_is_rendered(form: str) -> None:
-    shown = render(report(), form)
-    assert form == "markdown-original" or "100" not in shown
+    text = render(report(), form)
+    assert form == "markdown-original" or "100" not in text
 
 
 def test_terminal_report__names_pass_rate_and_overall_rate() -> None:
     # One of one task missed one of two checks.
-    shown = render(report(result(ONE, True, False)), "terminal")
-    assert "Pass rate         0.0 % (0 of 1 tasks met every expectation)" in shown
-    assert "Overall rate      50.0 % (1 of 2 weighted points)" in shown
-    assert "[FAIL] one (file_operations) - 1/2" in shown
-    assert "       stdout_contains:x: d" in shown
+    text = render(report(result(ONE, True, False)), "terminal")
+    assert "Pass rate         0.0 % (0 of 1 tasks met every expectation)" in text
+    assert "Overall rate      50.0 % (1 of 2 weighted points)" in text
+    assert "[FAIL] one (file_operations) - 1/2" in text
+    assert "       stdout_contains:x: d" in text
 
 
 def test_format_points__negative_zero_has_no_sign() -> None:
@@ -121,24 +121,24 @@ def test_format_percent__never_rounds_up_to_100() -> None:
 
 
 def test_reports__errored_attempt_has_reason() -> None:
-    lost = EvalResult(task=ONE, outcome=AttemptOutcome.INFRA_ERROR, reason="overloaded", trial=1)
+    errored = EvalResult(task=ONE, outcome=AttemptOutcome.INFRA_ERROR, reason="overloaded", trial=1)
     for form in ("terminal", "markdown", "html"):
-        shown = render(report(result(ONE, True, True), lost), form)
-        assert "overloaded" in shown
-        assert "ERROR" in shown
-    assert "[ERROR] one #2 (file_operations) - overloaded" in render(report(lost), "terminal")
+        text = render(report(result(ONE, True, True), errored), form)
+        assert "overloaded" in text
+        assert "ERROR" in text
+    assert "[ERROR] one #2 (file_operations) - overloaded" in render(report(errored), "terminal")
 
 
 def test_reports__skip_reasons_have_counts() -> None:
-    left = EvalResult(task=ONE, outcome=AttemptOutcome.SKIPPED, reason="<out of> money", trial=1)
-    run = report(result(ONE, True, True), left)
+    errored = EvalResult(task=ONE, outcome=AttemptOutcome.SKIPPED, reason="<out of> money", trial=1)
+    run = report(result(ONE, True, True), errored)
     assert "Skipped           <out of> money (1)" in render(run, "terminal")
     assert "- **Skipped**: &lt;out of&gt; money (1)" in render(run, "markdown")
     assert "&lt;out of&gt; money (1)</td>" in render(run, "html")
 
 
 def test_original_markdown__equals_original_byte_for_byte() -> None:
-    shown = render(
+    text = render(
         report(
             result(ONE, True, False, calls=[call(code=1), call()]),
             provider="anthropic",
@@ -147,7 +147,7 @@ def test_original_markdown__equals_original_byte_for_byte() -> None:
         ),
         "markdown-original",
     )
-    assert shown == (
+    assert text == (
         "# Eval Report: anthropic/m\n\n"
         "- **Date**: 2026-02-09T05:45:58Z\n"
         "- **Max turns**: 10\n"
@@ -176,18 +176,18 @@ def test_original_markdown__equals_original_byte_for_byte() -> None:
 
 
 def test_original_markdown__equals_category_table_of_recorded_run() -> None:
-    shown = render(recorded_report(HAIKU), "markdown-original")
-    assert "**32/37 tasks passed (95%)**" in shown
-    assert "- **Tool call success**: 121 ok, 29 error (81% success rate)" in shown
-    assert "| complex_tasks | 3 | 4 | 92% |\n| data_transformation | 4 | 5 | 93% |" in shown
+    text = render(recorded_report(HAIKU), "markdown-original")
+    assert "**32/37 tasks passed (95%)**" in text
+    assert "- **Tool call success**: 121 ok, 29 error (81% success rate)" in text
+    assert "| complex_tasks | 3 | 4 | 92% |\n| data_transformation | 4 | 5 | 93% |" in text
 
 
 def test_write_report__uses_name_of_run(tmp_path: Path) -> None:
-    made = report(provider="openai", model="org/gpt:5", timestamp="2026-02-09T05:45:58Z")
-    assert file_stem(made) == "eval-openai-org-gpt-5-2026-02-09-054558"
+    recorded_report = report(provider="openai", model="org/gpt:5", timestamp="2026-02-09T05:45:58Z")
+    assert file_stem(recorded_report) == "eval-openai-org-gpt-5-2026-02-09-054558"
     path = tmp_path / "new" / "x.json"
-    write_report(made, path)
-    assert read_report(path) == made
+    write_report(recorded_report, path)
+    assert read_report(path) == recorded_report
     assert [file.name for file in path.parent.iterdir()] == ["x.json"]
 
 
@@ -209,38 +209,41 @@ def runs(*outcomes: str, stderr: tuple[str, ...] = ()) -> list[EvalReport]:
 
 
 def test_compare__compares_task_by_task() -> None:
-    found = compare(runs("++--", "+-+-"))
-    assert [each.diagnosis for each in found.tasks] == [
+    comparison = compare(runs("++--", "+-+-"))
+    assert [compared_task.diagnosis for compared_task in comparison.tasks] == [
         TaskDiagnosis.ALL_PASS,
         TaskDiagnosis.MODELS_DIFFER,
         TaskDiagnosis.MODELS_DIFFER,
         TaskDiagnosis.ALL_FAIL,
     ]
-    [pair] = found.pairs
+    [pair] = comparison.pairs
     assert (pair.result.only_first, pair.result.only_second, pair.result.difference) == (1, 1, 0.0)
-    assert found.runs[0].tokens_where_all_pass == 110.0
-    assert found.runs[0].turns_where_all_pass == 2.0
+    assert comparison.runs[0].tokens_where_all_pass == 110.0
+    assert comparison.runs[0].turns_where_all_pass == 2.0
 
 
 def test_compare__common_error_points_to_sandbox() -> None:
     same = "sed: no such option\n"
-    [found] = compare(runs("-", "-", stderr=(same, f"else\n{same}"))).tasks
-    assert (found.diagnosis, found.error) == (TaskDiagnosis.ALL_FAIL_ALIKE, "sed: no such option")
+    [compared_task] = compare(runs("-", "-", stderr=(same, f"else\n{same}"))).tasks
+    assert (compared_task.diagnosis, compared_task.error) == (
+        TaskDiagnosis.ALL_FAIL_ALIKE,
+        "sed: no such option",
+    )
 
 
 def test_compare__task_passes_when_every_trial_passes() -> None:
     both = report(result(task(), True), result(task(), False, trial=1))
-    found = compare([both, report(result(task(), True))])
-    assert found.runs[0].passed == (False,)
-    assert found.pairs[0].result.only_second == 1
+    comparison = compare([both, report(result(task(), True))])
+    assert comparison.runs[0].passed == (False,)
+    assert comparison.pairs[0].result.only_second == 1
 
 
 def test_compare__task_without_score_is_excluded_from_all_runs() -> None:
-    lost = EvalResult(task=task(task_id="1"), outcome=AttemptOutcome.INFRA_ERROR, reason="gone")
+    errored = EvalResult(task=task(task_id="1"), outcome=AttemptOutcome.INFRA_ERROR, reason="gone")
     first, second = runs("++", "++")
-    found = compare([first, report(second.results[0], lost)])
-    assert [each.task_id for each in found.tasks] == ["0"]
-    assert [run.excluded_tasks for run in found.runs] == [1, 1]
+    comparison = compare([first, report(second.results[0], errored)])
+    assert [compared_task.task_id for compared_task in comparison.tasks] == ["0"]
+    assert [run.excluded_tasks for run in comparison.runs] == [1, 1]
 
 
 def test_compare__no_common_task_is_refused() -> None:
@@ -249,18 +252,18 @@ def test_compare__no_common_task_is_refused() -> None:
 
 
 def test_compare__recorded_runs_equal_reference() -> None:
-    found = compare([recorded_report(name) for name in (HAIKU, OPUS, GPT)])
-    assert [(p.result.only_first, p.result.only_second) for p in found.pairs] == [
+    comparison = compare([recorded_report(name) for name in (HAIKU, OPUS, GPT)])
+    assert [(p.result.only_first, p.result.only_second) for p in comparison.pairs] == [
         (5, 2),
         (11, 2),
         (10, 4),
     ]
-    assert found.categories[0].name == "archive_operations"
-    shown = comparison_report(found)
-    assert "only A 11, only C 2; p = 0.013 (mid-p), 0.022 (exact)" in shown
+    assert comparison.categories[0].name == "archive_operations"
+    text = comparison_report(comparison)
+    assert "only A 11, only C 2; p = 0.013 (mid-p), 0.022 (exact)" in text
 
 
 def test_compare__edited_tasks_are_excluded() -> None:
-    found = compare([recorded_report(name) for name in (HAIKU_BEFORE, HAIKU)])
-    assert len(found.tasks) == 19
-    assert [run.excluded_tasks for run in found.runs] == [6, 18]
+    comparison = compare([recorded_report(name) for name in (HAIKU_BEFORE, HAIKU)])
+    assert len(comparison.tasks) == 19
+    assert [run.excluded_tasks for run in comparison.runs] == [6, 18]

@@ -49,15 +49,15 @@ def test_summarize__computes_all_figures() -> None:
     assert (summary.natural_stops, summary.natural_stop_rate) == (1, 0.5)
     assert (summary.total_input_tokens, summary.total_output_tokens) == (200, 20)
     assert (summary.total_duration_ms, summary.avg_duration_ms) == (2000, 1000.0)
-    assert {name: each.rate for name, each in summary.by_category.items()} == {
+    assert {name: category.rate for name, category in summary.by_category.items()} == {
         "file_operations": 0.5,
         "scripting": 1.0,
     }
 
 
 def test_summarize__errored_attempt_lowers_rates() -> None:
-    lost = EvalResult(task=TWO, outcome=AttemptOutcome.INFRA_ERROR, reason="overloaded")
-    summary = summarize(report(result(ONE, True), lost))
+    errored = EvalResult(task=TWO, outcome=AttemptOutcome.INFRA_ERROR, reason="overloaded")
+    summary = summarize(report(result(ONE, True), errored))
     assert (summary.total_tasks, summary.tasks_scored, summary.tasks_errored) == (2, 1, 1)
     assert summary.error_reasons == {"overloaded": 1}
     assert summary.pass_rate == 0.5
@@ -67,8 +67,8 @@ def test_summarize__errored_attempt_lowers_rates() -> None:
 
 def test_summarize__usage_of_errored_attempt_counts() -> None:
     half = trace(call())
-    lost = EvalResult(task=ONE, outcome=AttemptOutcome.INFRA_ERROR, reason="gone", trace=half)
-    summary = summarize(report(lost))
+    errored = EvalResult(task=ONE, outcome=AttemptOutcome.INFRA_ERROR, reason="gone", trace=half)
+    summary = summarize(report(errored))
     assert (summary.total_input_tokens, summary.total_tool_calls) == (100, 1)
 
 
@@ -98,8 +98,8 @@ def test_cost_figure__names_attempts_without_cost() -> None:
         result(ONE, True, trace=trace(cost_usd=cost), trial=n) for n, cost in enumerate((0.5, 1))
     ]
     whole_report = report(*paid)
-    whole = summarize(whole_report)
-    assert (whole.total_cost_usd, whole.tasks_without_cost) == (1.5, 0)
+    summary = summarize(whole_report)
+    assert (summary.total_cost_usd, summary.tasks_without_cost) == (1.5, 0)
     assert dict(run_view(whole_report).figures)["Cost"] == "$1.5000"
     part_report = report(*paid, result(ONE, True, trial=2))
     part = summarize(part_report)
@@ -110,8 +110,8 @@ def test_cost_figure__names_attempts_without_cost() -> None:
 def test_summarize__judge_usage_is_separate() -> None:
     judged = result(ONE, True)
     assert judged.score is not None
-    said = Judgement(score=1.0, reason="r", input_tokens=7, output_tokens=3, cost_usd=0.5)
-    one = replace(judged.score.results[0], judgement=said)  # a task may ask it twice
+    judgement = Judgement(score=1.0, reason="r", input_tokens=7, output_tokens=3, cost_usd=0.5)
+    one = replace(judged.score.results[0], judgement=judgement)  # a task may ask it twice
     summary = summarize(report(replace(judged, score=replace(judged.score, results=(one, one)))))
     assert (summary.judge_input_tokens, summary.judge_output_tokens) == (7, 3)
     assert (summary.judge_cost_usd, summary.total_cost_usd) == (0.5, None)
@@ -128,9 +128,9 @@ def test_summarize__counts_adapted_and_repeated_commands() -> None:
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_summarize__recorded_runs_equal_recorded_summary(name: str) -> None:
     path = recorded(name)
-    found = asdict(summarize(read_report(path)))
-    said = json.loads(path.read_bytes())["summary"]
-    assert {key: found[key] for key in said} == said
+    summary = asdict(summarize(read_report(path)))
+    document = json.loads(path.read_bytes())["summary"]
+    assert {key: summary[key] for key in document} == document
 
 
 @pytest.mark.parametrize(
@@ -154,14 +154,14 @@ def test_summarize__baseline_equals_specification(
     minutes: str,
     stops: int,
 ) -> None:
-    found = summarize(recorded_report(name))
-    assert (found.total_passed, found.total_score) == (passed, score)
-    assert f"{100 * (found.overall_rate or 0):.2f}" == rate
-    assert (found.total_tool_calls, found.tool_calls_ok, found.tool_calls_error) == calls
-    assert found.total_turns == turns
-    assert (found.total_input_tokens, found.total_output_tokens) == tokens
-    assert f"{found.total_duration_ms / 60_000:.2f}" == minutes
-    assert found.natural_stops == stops
+    summary = summarize(recorded_report(name))
+    assert (summary.total_passed, summary.total_score) == (passed, score)
+    assert f"{100 * (summary.overall_rate or 0):.2f}" == rate
+    assert (summary.total_tool_calls, summary.tool_calls_ok, summary.tool_calls_error) == calls
+    assert summary.total_turns == turns
+    assert (summary.total_input_tokens, summary.total_output_tokens) == tokens
+    assert f"{summary.total_duration_ms / 60_000:.2f}" == minutes
+    assert summary.natural_stops == stops
 
 
 def test_summarize__true_pass_rates_of_recorded_runs() -> None:
@@ -196,7 +196,7 @@ def test_result_file__invalid_file_is_refused(raw: bytes, said: str) -> None:
 
 
 def traits(of: EvalReport) -> list[bool | None]:
-    return [each.met for each in profile(of, summarize(of)).traits]
+    return [trait.met for trait in profile(of, summarize(of)).traits]
 
 
 def test_profile__passing_run_with_few_turns_is_healthy() -> None:
@@ -256,10 +256,10 @@ def test_profile__recorded_runs_equal_reference() -> None:
     haiku = recorded_report(HAIKU)
     assert traits(haiku) == [False, True, True, True]
     gpt = recorded_report(GPT)
-    shown = profile(gpt, summarize(gpt))
-    assert [trait.met for trait in shown.traits] == [False, False, True, False]
-    assert {signal.name for signal in shown.signals} >= {
+    summary = profile(gpt, summarize(gpt))
+    assert [trait.met for trait in summary.traits] == [False, False, True, False]
+    assert {signal.name for signal in summary.signals} >= {
         "tool call success < 75 %",
         "a category below 50 %",
     }
-    assert any("archive_operations 16.7 %" in signal.measured for signal in shown.signals)
+    assert any("archive_operations 16.7 %" in signal.measured for signal in summary.signals)

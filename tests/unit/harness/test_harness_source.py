@@ -83,22 +83,24 @@ def test_harness_source__missing_folder_or_dataset_is_reported(folder: Path) -> 
 
 def test_harness_source__unscored_attempts_come_last(folder: Path) -> None:
     """So that whoever goes on with a run that failed makes them again."""
-    found = [trace for page in pages(folder, concurrency=1) for trace in page.traces]
-    assert [trace.item_id for trace in found] == ["first", "third", "second"]
-    assert found[-1].error == "the script has no entry for this task"
+    remaining_pages = [trace for page in pages(folder, concurrency=1) for trace in page.traces]
+    assert [trace.item_id for trace in remaining_pages] == ["first", "third", "second"]
+    assert remaining_pages[-1].error == "the script does not know this task"
 
 
 def test_harness_source__resumed_run_counts_finished_attempts_and_usage(folder: Path) -> None:
     """`second` was done; of 1000 tokens 900 were spent, and `first` takes more than the rest."""
     digest = next(page.cursor for page in pages(folder, concurrency=1) if page.cursor)
     digest = digest.partition(":")[0]
-    rest = pages(folder, cursor=f"{digest}:1:800+100+0.05", concurrency=1, run_tokens=1000)
-    found = [trace for page in rest for trace in page.traces]
-    assert [(trace.item_id, trace.error) for trace in found] == [
+    remaining_pages = pages(
+        folder, cursor=f"{digest}:1:800+100+0.05", concurrency=1, run_tokens=1000
+    )
+    outputs = [trace for page in remaining_pages for trace in page.traces]
+    assert [(trace.item_id, trace.error) for trace in outputs] == [
         ("first", None),
         ("third", "the run reached its limit of tokens"),
     ]
-    assert rest[-1].cursor is None
+    assert remaining_pages[-1].cursor is None
 
 
 def test_cursor__holds_finished_attempts_and_fingerprint() -> None:

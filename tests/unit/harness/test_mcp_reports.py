@@ -141,15 +141,15 @@ def test_context_plot__needs_two_sets_with_known_tokens() -> None:
 
 
 def test_tool_uses__lists_every_tool_largest_first() -> None:
-    found = [(use.server, use.tool, use.calls, use.errors) for use in tool_uses(rich_report())]
-    assert found == [("a", "sum", 0, 0), ("a", "echo", 2, 1), ("b", "get", 0, 0)]
+    uses = [(use.server, use.tool, use.calls, use.errors) for use in tool_uses(rich_report())]
+    assert uses == [("a", "sum", 0, 0), ("a", "echo", 2, 1), ("b", "get", 0, 0)]
 
 
 def test_terminal_report__escapes_foreign_markup() -> None:
-    shown = terminal_report(run_view(rich_report(), verbose=True))
-    assert r"[/x] [bold]a[/bold] :smile: <b>&</b> ]]> \x00\x1b[31m =1+1" in shown
-    assert "\x1b" not in shown
-    assert "never" in shown
+    text = terminal_report(run_view(rich_report(), verbose=True))
+    assert r"[/x] [bold]a[/bold] :smile: <b>&</b> ]]> \x00\x1b[31m =1+1" in text
+    assert "\x1b" not in text
+    assert "never" in text
 
 
 def test_task_table__verbose_shows_input_per_call() -> None:
@@ -201,9 +201,9 @@ def test_escape_cell__numbers_and_plain_text_are_unchanged() -> None:
 def test_mcp_result_file__is_read_back_unchanged(tmp_path: Path, name: str) -> None:
     path = tmp_path / "below" / name
     write_report(rich_report(), path)
-    found = read_report(path)
-    assert found.results == rich_report().results
-    assert found.servers == rich_report().servers
+    recorded = read_report(path)
+    assert recorded.results == rich_report().results
+    assert recorded.servers == rich_report().servers
     assert list(path.parent.iterdir()) == [path]
 
 
