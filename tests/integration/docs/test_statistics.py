@@ -1,4 +1,4 @@
-"""The page about statistics: what it shows happens, and no verdict is left out."""
+"""docs/statistics.md: its commands answer as shown, and it explains every verdict."""
 
 import shlex
 from pathlib import Path
@@ -15,23 +15,23 @@ PAGE = "docs/statistics.md"
 
 
 @pytest.fixture
-def nights(tmp_path: Path, plugins: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The files of the page: 40 items, of which so many fail."""
+def trace_files(tmp_path: Path, plugins: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of the page: 40 items with some failures."""
     for name, failed in (("before", range(3)), ("after", range(15)), ("like", range(1, 4))):
         lines = [pair(number, "yes", "no" if number in failed else "yes") for number in range(40)]
         (tmp_path / f"{name}.jsonl").write_bytes(ndjson(lines))
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.usefixtures("nights")
-def test_the_commands_of_the_page_answer_as_shown() -> None:
-    found = [each for block in blocks(PAGE, "console") for each in examples(block)]
-    assert len(found) == 3
-    for command, output in found:
+@pytest.mark.usefixtures("trace_files")
+def test_commands__answer_as_shown() -> None:
+    commands = [example for block in blocks(PAGE, "console") for example in examples(block)]
+    assert len(commands) == 3
+    for command, output in commands:
         result = CliRunner().invoke(cli, shlex.split(command)[1:])
         assert matches(result.stdout, output), f"{command}\n{result.output}"
 
 
-def test_the_page_explains_every_verdict() -> None:
+def test_page__explains_every_verdict() -> None:
     text = (ROOT / PAGE).read_text()
     assert [verdict for verdict in Verdict if f"| `{verdict}`" not in text] == []
