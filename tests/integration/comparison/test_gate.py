@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from app.cli import cli
 from app.comparison import stored_runs
-from tests.integration.comparison.conftest import Night, traces
+from tests.integration.comparison.conftest import CompleteRun, traces
 from tests.support.service import Service, ndjson
 
 
@@ -20,17 +20,17 @@ def gate(*words: str | Path, env: dict[str, str] | None = None) -> Result:
 
 @pytest.fixture
 def files(tmp_path: Path, plugins: None) -> Path:
-    """A folder with nights of which it is known what they are."""
+    """A folder of trace files with known outcomes."""
     for name, failed in (("good", range(3)), ("bad", range(15)), ("like", range(1, 4))):
         (tmp_path / f"{name}.jsonl").write_bytes(ndjson(traces(failed)))
-    lost = [trace | {"outcome": "infra_error"} for trace in traces(())]
-    (tmp_path / "lost.jsonl").write_bytes(ndjson(lost))
+    incomplete = [trace | {"outcome": "infra_error"} for trace in traces(())]
+    (tmp_path / "lost.jsonl").write_bytes(ndjson(incomplete))
     (tmp_path / "none.jsonl").write_bytes(b"")
     good = traces(range(3))
     (tmp_path / "one.jsonl").write_bytes(ndjson(good[:1]))
     (tmp_path / "twice.jsonl").write_bytes(ndjson([*good, good[0]]))
-    others = [trace | {"itemId": f"other-{trace['itemId']}"} for trace in good]
-    (tmp_path / "others.jsonl").write_bytes(ndjson(others))
+    other_items = [trace | {"itemId": f"other-{trace['itemId']}"} for trace in good]
+    (tmp_path / "others.jsonl").write_bytes(ndjson(other_items))
     nan = ndjson(good).replace(b'"output"', b'"latencyMs": NaN, "output"', 1)
     (tmp_path / "nan.jsonl").write_bytes(nan)
     return tmp_path
@@ -66,35 +66,39 @@ def of_files(folder: Path, run: str, *words: str) -> Result:
         ("nan.jsonl", (), 65),
     ],
 )
-def test_the_exit_code_says_how_it_went(
+def test_gate__exit_code_is_the_outcome(
     files: Path, run: str, words: tuple[str, ...], code: int
 ) -> None:
     result = of_files(files, run, *words)
     assert result.exit_code == code, result.output
 
 
-def test_a_kpi_that_was_not_measured_never_passes(files: Path) -> None:
+def test_gate__kpi_without_a_value_never_passes(files: Path) -> None:
     good = traces(range(3))
-    (files / "scored.jsonl").write_bytes(ndjson([{**one, "scores": {"x": 0.5}} for one in good]))
+    (files / "scored.jsonl").write_bytes(
+        ndjson([{**trace, "scores": {"x": 0.5}} for trace in good])
+    )
     words = ("--kpi", 'quality=SCORE["x"]', "--inconclusive", "pass")
-    lost = gate("--run", files / "good.jsonl", "--baseline", files / "scored.jsonl", *words)
-    assert (lost.exit_code, "it has no value" in lost.output.lower()) == (3, True)
+    without_value = gate(
+        "--run", files / "good.jsonl", "--baseline", files / "scored.jsonl", *words
+    )
+    assert (without_value.exit_code, "it has no value" in without_value.output.lower()) == (3, True)
     new = gate("--run", files / "scored.jsonl", "--baseline", files / "good.jsonl", *words)
     assert (new.exit_code, "no item has a value in both runs" in new.output) == (3, True)
 
 
-def test_a_file_needs_another_file(files: Path) -> None:
+def test_gate__file_needs_a_baseline_file(files: Path) -> None:
     assert gate("--run", files / "bad.jsonl").exit_code == 2
 
 
 @pytest.mark.parametrize("read", ["good.jsonl", "bad.jsonl"])
-def test_a_report_is_not_written_over_what_is_read(files: Path, read: str) -> None:
+def test_gate__report_does_not_overwrite_its_input(files: Path, read: str) -> None:
     before = (files / read).read_bytes()
     assert of_files(files, "bad.jsonl", "--junit", str(files / read)).exit_code == 2
     assert (files / read).read_bytes() == before
 
 
-def test_reports_are_written_for_ci_and_for_a_pull_request(files: Path) -> None:
+def test_gate__writes_junit_and_markdown(files: Path) -> None:
     junit = files / "gate.xml"
     kpi = ("--kpi", "quality=ACCURACY", "--junit", str(junit))
     result = of_files(files, "bad.jsonl", *kpi, "--format", "markdown")
@@ -121,32 +125,34 @@ def address_of(service: Service) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_what_is_not_told_of_a_kpi_names_it_and_is_told_once(
-    service: Service, night: Night
+def test_explanations__name_the_kpi_and_appear_once(
+    service: Service, complete_run: CompleteRun
 ) -> None:
     slow = {"id": "slow", "name": "slow", "formula": "LATENCY_MS.p95"}
     service.patch("/benchmarks/bench-001", {"metrics": ["ACCURACY", "LATENCY_MS"]})
     for name in ("slow", "late"):
         service.post("/benchmarks/bench-001/kpis", slow | {"id": name, "name": name})
     env = address_of(service)
-    runs = [night(name, traces([39]))["id"] for name in ("monday", "tuesday")]
+    runs = [complete_run(name, traces([39]))["id"] for name in ("monday", "tuesday")]
     first = CliRunner().invoke(cli, ["runs", "show", runs[0]], env=env)
     assert first.stdout.count("First run: there is no earlier valid run") == 1
     for words in (["runs", "show", runs[1]], ["runs", "compare", *runs]):
-        told = CliRunner().invoke(cli, words, env=env)
+        completed = CliRunner().invoke(cli, words, env=env)
         for name in ("slow", "late"):
-            assert f"{name}: It has no value: LATENCY_MS.p95 has no value" in told.stdout
+            assert f"{name}: It has no value: LATENCY_MS.p95 has no value" in completed.stdout
 
 
 @pytest.mark.usefixtures("at_once")
-def test_the_mean_of_the_last_runs_is_what_the_gate_holds_a_run_against(
-    service: Service, night: Night
+def test_gate__compares_with_the_mean_of_the_last_runs(
+    service: Service, complete_run: CompleteRun
 ) -> None:
     service.patch("/benchmarks/bench-001", {"baseline": {"mode": "MEAN_OF_LAST", "runs": 2}})
-    good, bad = (night(name, traces(failed)) for name, failed in (("a", ()), ("b", range(20))))
-    run = night("c", traces(range(10)))
-    told = gate("--run", run["id"], "--json", env=address_of(service))
-    document = json.loads(told.stdout)
+    good, bad = (
+        complete_run(name, traces(failed)) for name, failed in (("a", ()), ("b", range(20)))
+    )
+    run = complete_run("c", traces(range(10)))
+    gate_result = gate("--run", run["id"], "--json", env=address_of(service))
+    document = json.loads(gate_result.stdout)
     # The two before: 40/40 and 20/40, together 60/80; this one 30/40. The last alone would be 0.5.
     [kpi] = service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]
     [line] = document["checks"]
@@ -164,15 +170,17 @@ def test_the_mean_of_the_last_runs_is_what_the_gate_holds_a_run_against(
 
 
 @pytest.mark.usefixtures("at_once")
-def test_runs_of_the_service_pass_the_gate_or_do_not(service: Service, night: Night) -> None:
+def test_gate__stored_runs_have_exit_codes(service: Service, complete_run: CompleteRun) -> None:
     env = address_of(service)
 
     def codes(*runs: Iterable[str]) -> list[int]:
         return [gate("--run", *words, env=env).exit_code for words in runs]
 
-    first = night("monday", traces(range(3)))
-    worse = night("tuesday", traces(range(15)))
-    invalid = night("wednesday", [each | {"outcome": "infra_error"} for each in traces(())])
+    first = complete_run("monday", traces(range(3)))
+    worse = complete_run("tuesday", traces(range(15)))
+    invalid = complete_run(
+        "wednesday", [trace | {"outcome": "infra_error"} for trace in traces(())]
+    )
     failed = service.completed(runName="nobody-uploaded-it")
     # The first has nothing to be held against; the second has the first, which is its baseline.
     assert codes([first["id"]], [worse["id"]], [invalid["id"]], [failed["id"]]) == [4, 1, 3, 3]
@@ -183,16 +191,18 @@ def test_runs_of_the_service_pass_the_gate_or_do_not(service: Service, night: Ni
 
 
 @pytest.mark.usefixtures("at_once")
-def test_runs_are_compared_on_the_command_line(service: Service, night: Night) -> None:
+def test_compare_command__prints_the_comparison(
+    service: Service, complete_run: CompleteRun
+) -> None:
     env = address_of(service)
-    first = night("monday", traces([39]))
-    worse = night("tuesday", traces(range(10)))
+    first = complete_run("monday", traces([39]))
+    worse = complete_run("tuesday", traces(range(10)))
     words = ["runs", "compare", first["id"], worse["id"]]
-    told = CliRunner().invoke(cli, words, env=env)
-    assert told.exit_code == 0, told.output
-    assert "quality fell by 0.225, from 0.975 to 0.75" in told.stdout
-    assert "ACCURACY: 10 items regressed, 1 improved." in told.stdout
-    assert "https://langfuse.example/t/0" in told.stdout
-    assert "tag:kind:sum\t10 of 10\t0 of 30" in told.stdout
+    completed = CliRunner().invoke(cli, words, env=env)
+    assert completed.exit_code == 0, completed.output
+    assert "quality fell by 0.225, from 0.975 to 0.75" in completed.stdout
+    assert "ACCURACY: 10 items regressed, 1 improved." in completed.stdout
+    assert "https://langfuse.example/t/0" in completed.stdout
+    assert "tag:kind:sum\t10 of 10\t0 of 30" in completed.stdout
     document = json.loads(CliRunner().invoke(cli, [*words, "--json"], env=env).stdout)
     assert document["flippedItems"]["regressions"] == 10

@@ -1,4 +1,4 @@
-"""Pictures of stored runs, by the route and by the command."""
+"""Charts of stored runs, by route and by command."""
 
 from pathlib import Path
 
@@ -7,18 +7,20 @@ from typer.testing import CliRunner
 
 from app.cli import cli
 from app.comparison import stored_runs
-from tests.integration.comparison.conftest import Night, traces
+from tests.integration.comparison.conftest import CompleteRun, traces
 from tests.support.service import JSON, Service
 
 
 @pytest.fixture
-def two_runs(service: Service, night: Night, monkeypatch: pytest.MonkeyPatch) -> list[JSON]:
-    """A good night, then one on which ten items fall; compared in this process."""
+def two_runs(
+    service: Service, complete_run: CompleteRun, monkeypatch: pytest.MonkeyPatch
+) -> list[JSON]:
+    """A good complete_run, then one on which ten items fall; compared in this process."""
     monkeypatch.setattr(stored_runs, "compare_in_child", stored_runs.compare_runs)
-    return [night("monday", traces([39])), night("tuesday", traces(range(10)))]
+    return [complete_run("monday", traces([39])), complete_run("tuesday", traces(range(10)))]
 
 
-def test_a_run_is_drawn_in_three_ways(service: Service, two_runs: list[JSON]) -> None:
+def test_plot__draws_trend_changes_and_items(service: Service, two_runs: list[JSON]) -> None:
     base, worse = (run["id"] for run in two_runs)
     path = f"/benchmark-runs/{worse}/plot"
     trend = service.send("GET", path)
@@ -34,7 +36,7 @@ def test_a_run_is_drawn_in_three_ways(service: Service, two_runs: list[JSON]) ->
     assert "40 items: 10 worse, 1 better, mean -0.225" in items.text
 
 
-def test_what_cannot_be_drawn_is_refused(service: Service, two_runs: list[JSON]) -> None:
+def test_plot__missing_data_is_refused(service: Service, two_runs: list[JSON]) -> None:
     path = f"/benchmark-runs/{two_runs[1]['id']}/plot"
     problem = service.refused(404, "GET", path, params={"kpi": "speed"})
     assert problem["type"].endswith("nothing-to-plot")
@@ -42,7 +44,7 @@ def test_what_cannot_be_drawn_is_refused(service: Service, two_runs: list[JSON])
     service.refused(422, "GET", path, params={"against": two_runs[0]["id"], "metric": "ROUGE"})
 
 
-def test_a_picture_is_written_into_a_file(
+def test_plot_command__writes_a_file(
     service: Service, two_runs: list[JSON], tmp_path: Path
 ) -> None:
     env = {
@@ -51,7 +53,7 @@ def test_a_picture_is_written_into_a_file(
     }
     file = tmp_path / "run.svg"
     words = ["runs", "plot", two_runs[1]["id"]]
-    told = CliRunner().invoke(cli, [*words, str(file)], env=env)
-    assert (told.exit_code, told.stdout) == (0, "")
+    completed = CliRunner().invoke(cli, [*words, str(file)], env=env)
+    assert (completed.exit_code, completed.stdout) == (0, "")
     assert file.read_text(encoding="utf-8").startswith("<svg")
     assert CliRunner().invoke(cli, words, env=env).stdout == file.read_text(encoding="utf-8")

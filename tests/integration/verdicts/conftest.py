@@ -1,4 +1,4 @@
-"""Nights of an agent that passes some of its items."""
+"""Runs of an agent that passes some of its items."""
 
 from collections.abc import Callable, Collection
 from functools import partial
@@ -10,7 +10,7 @@ from tests.support.service import JSON, Service, pair
 
 ITEMS = 40
 
-Night: TypeAlias = Callable[..., JSON]
+CompleteRun: TypeAlias = Callable[..., JSON]
 
 
 def traces(failed: Collection[int], items: int = ITEMS, trials: int = 1) -> list[JSON]:
@@ -29,8 +29,8 @@ def _run(service: Service, name: str, uploaded: list[JSON]) -> JSON:
 
 
 @pytest.fixture
-def night(service: Service) -> Night:
-    """A run over the traces of one night, by the name of the night."""
+def complete_run(service: Service) -> CompleteRun:
+    """Uploads traces under a run name and completes a run over them."""
     service.agent()
     service.benchmark(
         metrics=["ACCURACY"], measures=[{"id": "quality", "name": "quality", "formula": "ACCURACY"}]

@@ -7,44 +7,48 @@ from datetime import timedelta
 import pytest
 
 from app.runs.retention import purge_runs_before
-from tests.integration.verdicts.conftest import Night, traces
+from tests.integration.verdicts.conftest import CompleteRun, traces
 from tests.support.service import Service
 
 BASELINE = "/benchmarks/bench-001/baseline"
 GOOD, BAD = range(5), range(20)
 
 
-def test_a_pinned_run_stays_the_baseline_until_it_is_unpinned(
-    service: Service, night: Night
+def test_pinned_run__is_the_baseline_until_unpinned(
+    service: Service, complete_run: CompleteRun
 ) -> None:
-    first = night("monday", traces(GOOD))
+    first = complete_run("monday", traces(GOOD))
     pinned = service.put(BASELINE, {"runId": first["id"]})
     assert (pinned["agentId"], pinned["runId"]) == ("agent-001", first["id"])
-    second = night("tuesday", traces(BAD))
-    third = night("wednesday", traces(BAD))
+    second = complete_run("tuesday", traces(BAD))
+    third = complete_run("wednesday", traces(BAD))
     assert third["verdict"]["baseline"] == {"mode": "PINNED", "runIds": [first["id"]]}
     assert third["verdict"]["verdict"] == "REGRESSED"
     assert service.get(BASELINE)["pinned"][0]["runId"] == first["id"]
     service.delete(BASELINE)
     assert service.get(BASELINE)["pinned"] == []
-    fourth = night("thursday", traces(BAD))
+    fourth = complete_run("thursday", traces(BAD))
     assert fourth["verdict"]["baseline"] == {"mode": "PREVIOUS_VALID", "runIds": [third["id"]]}
     assert fourth["verdict"]["verdict"] != "REGRESSED"
     assert second["verdict"]["verdict"] == "REGRESSED"
 
 
-def test_only_a_valid_run_of_the_benchmark_can_be_pinned(service: Service, night: Night) -> None:
-    invalid = night("monday", [trace | {"outcome": "infra_error"} for trace in traces(GOOD)])
+def test_pin__refuses_invalid_runs_and_other_benchmarks(
+    service: Service, complete_run: CompleteRun
+) -> None:
+    invalid = complete_run("monday", [trace | {"outcome": "infra_error"} for trace in traces(GOOD)])
     problem = service.refused(409, "PUT", BASELINE, {"runId": invalid["id"]})
     assert problem["type"].endswith("baseline-unfit")
     service.benchmark("other")
-    other = night("tuesday", traces(GOOD))
+    other = complete_run("tuesday", traces(GOOD))
     service.refused(422, "PUT", "/benchmarks/other/baseline", {"runId": other["id"]})
     service.refused(404, "PUT", BASELINE, {"runId": "nobody"})
 
 
-def test_a_pinned_run_is_neither_deleted_nor_purged(service: Service, night: Night) -> None:
-    first = night("monday", traces(GOOD))
+def test_pinned_run__is_neither_deleted_nor_purged(
+    service: Service, complete_run: CompleteRun
+) -> None:
+    first = complete_run("monday", traces(GOOD))
     service.put(BASELINE, {"runId": first["id"]})
     problem = service.refused(409, "DELETE", f"/benchmark-runs/{first['id']}")
     assert problem["type"].endswith("run-is-baseline")
@@ -55,9 +59,13 @@ def test_a_pinned_run_is_neither_deleted_nor_purged(service: Service, night: Nig
     service.delete(f"/benchmark-runs/{first['id']}")
 
 
-def test_the_mean_of_the_last_runs_is_a_baseline(service: Service, night: Night) -> None:
+def test_baseline__may_be_the_mean_of_the_last_runs(
+    service: Service, complete_run: CompleteRun
+) -> None:
     service.patch("/benchmarks/bench-001", {"baseline": {"mode": "MEAN_OF_LAST", "runs": 2}})
-    runs = [night(f"n-{n}", traces(failed)) for n, failed in enumerate((BAD, GOOD, BAD, GOOD))]
+    runs = [
+        complete_run(f"n-{n}", traces(failed)) for n, failed in enumerate((BAD, GOOD, BAD, GOOD))
+    ]
     last = runs[-1]
     expected = [runs[2]["id"], runs[1]["id"]]
     assert last["verdict"]["baseline"] == {"mode": "MEAN_OF_LAST", "runIds": expected}
@@ -67,14 +75,16 @@ def test_the_mean_of_the_last_runs_is_a_baseline(service: Service, night: Night)
     assert kpi["verdict"]["effect"] == pytest.approx(0.1875)
 
 
-def test_trials_of_an_item_are_not_pooled(service: Service, night: Night) -> None:
-    night("monday", traces(GOOD, items=10, trials=4))
-    run = night("tuesday", traces(range(7), items=10, trials=4))
+def test_trials__are_not_pooled(service: Service, complete_run: CompleteRun) -> None:
+    complete_run("monday", traces(GOOD, items=10, trials=4))
+    run = complete_run("tuesday", traces(range(7), items=10, trials=4))
     [kpi] = service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]
     assert (kpi["verdict"]["items"], kpi["verdict"]["trials"]) == (10, 4.0)
 
 
-def test_items_of_one_tag_are_judged_as_clusters(service: Service, night: Night) -> None:
+def test_clusters__items_with_one_tag_are_compared_as_clusters(
+    service: Service, complete_run: CompleteRun
+) -> None:
     service.patch("/benchmarks/bench-001", {"clusterField": "topic"})
 
     def tagged(failed: range) -> list[dict[str, object]]:
@@ -83,8 +93,8 @@ def test_items_of_one_tag_are_judged_as_clusters(service: Service, night: Night)
             for number, trace in enumerate(traces(failed))
         ]
 
-    night("monday", tagged(GOOD))
-    run = night("tuesday", tagged(BAD))
+    complete_run("monday", tagged(GOOD))
+    run = complete_run("tuesday", tagged(BAD))
     [kpi] = service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]
     assert kpi["verdict"]["clusters"] == 12
     service.refused(422, "PATCH", "/benchmarks/bench-001", {"clusterField": "to pic"})

@@ -1,11 +1,11 @@
-"""Runs that are not comparable with their baseline: no verdict, one alert, and no silence after."""
+"""Runs that are not comparable with their baseline: no verdict, and one alert."""
 
 import pytest
 from typer.testing import CliRunner
 
 from app.cli import cli
 from app.comparison import stored_runs
-from tests.integration.verdicts.conftest import Night, traces
+from tests.integration.verdicts.conftest import CompleteRun, traces
 from tests.support.service import JSON, Service
 
 BENCHMARK = "/benchmarks/bench-001"
@@ -13,7 +13,7 @@ GOOD, BAD = range(5), range(20)
 
 
 def of_another_dataset(service: Service, name: str, failed: range) -> JSON:
-    """A night over a dataset with the same items, which the benchmark reads from now on."""
+    """A run over another dataset with the same items, which the benchmark reads from then on."""
     service.patch(BENCHMARK, {"datasetRef": "support-2"})
     service.upload(traces(failed), name="support-2", run_name=name)
     return service.completed(runName=name)
@@ -23,29 +23,29 @@ def alerts(service: Service) -> list[JSON]:
     return [alert for alert in service.listed("/alerts") if alert["state"] == "RUN_INVALID"]
 
 
-def test_a_run_under_other_conditions_has_no_verdict_and_begins_a_history(
-    service: Service, night: Night
+def test_changed_conditions__run_is_not_compared_and_starts_a_series(
+    service: Service, complete_run: CompleteRun
 ) -> None:
-    first = night("monday", traces(GOOD))
+    first = complete_run("monday", traces(GOOD))
     cut = of_another_dataset(service, "tuesday", BAD)
     verdict = cut["verdict"]
     assert (cut["validity"], verdict["verdict"]) == ("VALID", "INVALID")
-    said = "its dataset is support-2 instead of support"
-    assert verdict["reason"] == f"not comparable with its baseline: {said}"
+    condition = "its dataset is support-2 instead of support"
+    assert verdict["reason"] == f"not comparable with its baseline: {condition}"
     assert verdict["baseline"] == {"mode": "PREVIOUS_VALID", "runIds": [first["id"]]}
-    assert verdict["differences"] == [said]
+    assert verdict["differences"] == [condition]
     [kpi] = service.get(f"/benchmark-runs/{cut['id']}/kpis")["items"]
     assert (kpi["value"], kpi["verdict"]["verdict"]) == (0.5, "INVALID")
-    # Its numbers are right all the same, and those of the next night are held against them.
+    # Its values are correct, and the next run is compared with them.
     again = of_another_dataset(service, "wednesday", BAD)
     assert again["verdict"]["baseline"]["runIds"] == [cut["id"]]
     assert again["verdict"]["verdict"] in {"NO_EVIDENCE", "INCONCLUSIVE"}
 
 
-def test_it_is_told_once_and_rules_about_regressions_stay_as_they_were(
-    service: Service, night: Night
+def test_changed_conditions__are_reported_once_and_keep_alert_states(
+    service: Service, complete_run: CompleteRun
 ) -> None:
-    first = night("monday", traces(GOOD))
+    first = complete_run("monday", traces(GOOD))
     service.post(
         "/alert-configs",
         {"name": "worse", "benchmarkId": "bench-001", "kpi": "quality", "condition": "REGRESSED"},
@@ -65,37 +65,37 @@ def test_it_is_told_once_and_rules_about_regressions_stay_as_they_were(
     assert of_another_dataset(service, "thursday", BAD)["verdict"]["reason"] is None
 
 
-def test_a_kpi_that_changed_is_silent_while_another_one_speaks(
-    service: Service, night: Night
+def test_changed_kpi__does_not_count_while_others_are_comparable(
+    service: Service, complete_run: CompleteRun
 ) -> None:
     service.post(f"{BENCHMARK}/kpis", {"id": "other", "name": "other", "formula": "ACCURACY * 2"})
-    night("monday", traces(GOOD))
+    complete_run("monday", traces(GOOD))
     service.patch(f"{BENCHMARK}/kpis/quality", {"formula": "MIN(ACCURACY, 0.9)"})
-    run = night("tuesday", traces(BAD))
+    run = complete_run("tuesday", traces(BAD))
     assert run["verdict"]["verdict"] == "REGRESSED"
     assert run["verdict"]["counts"] == {"INVALID": 1, "REGRESSED": 1}
     assert alerts(service) == []
     # No KPI is the same any more: that is told.
     service.patch(f"{BENCHMARK}/kpis/quality", {"formula": "MIN(ACCURACY, 0.8)"})
     service.patch(f"{BENCHMARK}/kpis/other", {"formula": "ACCURACY * 3"})
-    later = night("wednesday", traces(BAD))
+    later = complete_run("wednesday", traces(BAD))
     assert later["verdict"]["verdict"] == "INVALID"
     [alert] = alerts(service)
     assert "the KPI quality has another formula" in alert["explanation"]
 
 
-def test_the_gate_says_the_same_unless_somebody_chooses_the_baseline(
-    service: Service, night: Night, monkeypatch: pytest.MonkeyPatch
+def test_gate__is_invalid_under_changed_conditions_unless_the_baseline_is_chosen(
+    service: Service, complete_run: CompleteRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stored_runs, "compare_in_child", stored_runs.compare_runs)
     env = {
         "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
         "MOSAICO_API_KEY": service.client.headers["Authorization"].removeprefix("Bearer "),
     }
-    first = night("monday", traces(GOOD))
+    first = complete_run("monday", traces(GOOD))
     cut = of_another_dataset(service, "tuesday", BAD)
     words = ["gate", "--run", cut["id"]]
     own = CliRunner().invoke(cli, words, env=env)
     assert (own.exit_code, own.stdout.splitlines()[1]) == (3, cut["verdict"]["reason"])
-    chosen = CliRunner().invoke(cli, [*words, "--baseline", first["id"]], env=env)
-    assert chosen.exit_code == 1, chosen.output
+    chosen_baseline = CliRunner().invoke(cli, [*words, "--baseline", first["id"]], env=env)
+    assert chosen_baseline.exit_code == 1, chosen_baseline.output

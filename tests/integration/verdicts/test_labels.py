@@ -1,4 +1,4 @@
-"""Metrics of labels, whose value of the run is no mean of items: intervals and verdicts all the same."""
+"""Metrics of labels, which are no mean over items, have intervals and verdicts."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -32,34 +32,34 @@ def traces(wrong: Collection[int]) -> list[JSON]:
     ]
 
 
-def night(service: Service, name: str, wrong: Collection[int]) -> JSON:
+def complete_run(service: Service, name: str, wrong: Collection[int]) -> JSON:
     service.upload(traces(wrong), run_name=name)
     return service.completed(runName=name)
 
 
 def said(service: Service, run: JSON) -> ScriptedReply:
     path = f"/benchmark-runs/{run['id']}"
-    metrics = {each["metric"]: each for each in service.get(f"{path}/metrics")["items"]}
-    kpis = {each["name"]: each for each in service.get(f"{path}/kpis")["items"]}
+    metrics = {row["metric"]: row for row in service.get(f"{path}/metrics")["items"]}
+    kpis = {row["name"]: row for row in service.get(f"{path}/kpis")["items"]}
     return ScriptedReply(metrics["F1_SCORE"], kpis)
 
 
-def test_a_macro_f1_has_an_interval_and_a_verdict_and_so_has_a_kpi_that_reads_it(
+def test_macro_f1__has_interval_and_verdict_and_so_have_its_kpis(
     service: Service,
 ) -> None:
     service.agent()
     service.benchmark(metrics=[MACRO, "ACCURACY"], measures=KPIS)
-    first = night(service, "monday", [0, 1, 20, 21])
-    run = night(service, "tuesday", [0, 1, *range(20, 32)])
+    first = complete_run(service, "monday", [0, 1, 20, 21])
+    run = complete_run(service, "tuesday", [0, 1, *range(20, 32)])
     # Right, expected, given before: 18, 20, 20 of both labels, an F1 of 36/40 each. After: 18, 20,
     # 30 of yes and 8, 20, 10 of no, (36/50 + 16/30) / 2 = 0.62667.
     before, after = said(service, first), said(service, run)
     assert before.metric["mean"] == pytest.approx(0.9)
     assert after.metric["mean"] == pytest.approx(0.62667, abs=1e-5)
-    for each in (before, after):
-        for found in (each.metric, *each.kpis.values()):
-            value = found["mean"] if found is each.metric else found["value"]
-            assert found["intervalLow"] < value < found["intervalHigh"]
+    for values in (before, after):
+        for row in (values.metric, *values.kpis.values()):
+            value = row["mean"] if row is values.metric else row["value"]
+            assert row["intervalLow"] < value < row["intervalHigh"]
     for verdict in (after.metric["verdict"], after.kpis["f1"]["verdict"]):
         assert verdict["verdict"] == "REGRESSED"
         assert verdict["method"] == "paired bootstrap"
@@ -67,7 +67,7 @@ def test_a_macro_f1_has_an_interval_and_a_verdict_and_so_has_a_kpi_that_reads_it
     assert after.kpis["both"]["verdict"]["verdict"] == "REGRESSED"
 
     compared = compare_runs(service.resources.db, [first["id"]], run["id"])
-    [metric] = [each for each in compared.metrics if each.metric == "F1_SCORE"]
+    [metric] = [comparison for comparison in compared.metrics if comparison.metric == "F1_SCORE"]
     said_before = after.metric["verdict"]
     for number in ("effect", "low", "high", "p", "verdict"):
         assert getattr(metric.verdict, number) == said_before[number]
@@ -75,12 +75,12 @@ def test_a_macro_f1_has_an_interval_and_a_verdict_and_so_has_a_kpi_that_reads_it
     assert compared.flipped_items.regressions == 10
 
 
-def test_a_night_without_a_wrong_label_is_not_certain_to_be_followed_by_another(
+def test_macro_f1__without_wrong_labels_has_a_wilson_interval(
     service: Service,
 ) -> None:
     service.agent()
     service.benchmark(metrics=[MACRO], measures=KPIS[:1])
-    found = said(service, night(service, "monday", []))
+    values = said(service, complete_run(service, "monday", []))
     # Wilson for 40 of 40: 1 / (1 + z²/40).
-    for each in (found.metric, found.kpis["f1"]):
-        assert (each["intervalLow"], each["intervalHigh"]) == (pytest.approx(0.91238, abs=1e-5), 1)
+    for row in (values.metric, values.kpis["f1"]):
+        assert (row["intervalLow"], row["intervalHigh"]) == (pytest.approx(0.91238, abs=1e-5), 1)

@@ -1,49 +1,47 @@
-"""Traces judged once more, and what a benchmark could see."""
+"""Rescored runs and power estimates."""
 
 import pytest
 
-from tests.integration.verdicts.conftest import Night, traces
+from tests.integration.verdicts.conftest import CompleteRun, traces
 from tests.support.service import Service
 
 
-def test_a_rescored_run_judges_the_same_traces_by_the_formulas_of_now(
-    service: Service, night: Night
+def test_rescore__applies_current_formulas_to_the_same_traces(
+    service: Service, complete_run: CompleteRun
 ) -> None:
-    run = night("monday", traces(range(5)))
+    run = complete_run("monday", traces(range(5)))
     service.patch("/benchmarks/bench-001/kpis/quality", {"formula": "ACCURACY * 2"})
     again = service.post(f"/benchmark-runs/{run['id']}/rescore")
     service.work()
-    found = service.get(f"/benchmark-runs/{again['id']}")
-    assert (found["status"], found["rescoreOf"]) == ("COMPLETED", run["id"])
+    rescored = service.get(f"/benchmark-runs/{again['id']}")
+    assert (rescored["status"], rescored["rescoreOf"]) == ("COMPLETED", run["id"])
     # Nothing is measured twice: 40 traces × 1 metric are taken over.
-    assert (found["metricsComputed"], found["metricsReused"]) == (0, 40)
-    values = {
-        each["runId"]: each["value"] for each in service.listed("/kpi-history", kpi="quality")
-    }
+    assert (rescored["metricsComputed"], rescored["metricsReused"]) == (0, 40)
+    values = {row["runId"]: row["value"] for row in service.listed("/kpi-history", kpi="quality")}
     assert values == {run["id"]: 0.875, again["id"]: 1.75}
-    assert found["verdict"]["reason"].startswith("first run")
+    assert rescored["verdict"]["reason"].startswith("first run")
 
 
-def test_a_rescored_run_is_rescored_from_its_origin(service: Service, night: Night) -> None:
-    run = night("monday", traces(range(5)))
+def test_rescore__of_a_rescored_run_refers_to_the_original(
+    service: Service, complete_run: CompleteRun
+) -> None:
+    run = complete_run("monday", traces(range(5)))
     again = service.post(f"/benchmark-runs/{run['id']}/rescore")
     service.work()
     third = service.post(f"/benchmark-runs/{again['id']}/rescore")
     assert third["rescoreOf"] == run["id"]
 
 
-def test_a_run_that_did_not_complete_is_not_rescored(service: Service, night: Night) -> None:
+def test_rescore__refuses_incomplete_runs(service: Service, complete_run: CompleteRun) -> None:
     run = service.start(runName="nobody-uploaded-it")
     problem = service.refused(409, "POST", f"/benchmark-runs/{run['id']}/rescore")
     assert "only COMPLETED runs" in problem["detail"]
 
 
-def test_the_smallest_visible_drop_follows_from_how_two_runs_differ(
-    service: Service, night: Night
-) -> None:
+def test_power__is_estimated_from_two_runs(service: Service, complete_run: CompleteRun) -> None:
     service.refused(409, "POST", "/benchmarks/bench-001/power", {})
-    night("monday", traces(range(5)))
-    night("tuesday", traces(range(3, 8)))
+    complete_run("monday", traces(range(5)))
+    complete_run("tuesday", traces(range(3, 8)))
     [kpi, metric] = service.post("/benchmarks/bench-001/power", {"drop": 0.1})["items"]
     # Of 40 items 3 fell and 3 rose: the changes have mean 0 and variance 6/39, their mean a
     # standard error of √(6/39/40) = 0.06202; 2.80 times that is 0.17365.
@@ -56,10 +54,12 @@ def test_the_smallest_visible_drop_follows_from_how_two_runs_differ(
     assert larger["minDetectableEffect"] == pytest.approx(kpi["minDetectableEffect"] / 2)
 
 
-def test_one_run_with_trials_tells_the_noise_within_items(service: Service, night: Night) -> None:
+def test_power__of_one_run_uses_the_noise_between_trials(
+    service: Service, complete_run: CompleteRun
+) -> None:
     both = traces([], items=10, trials=2)
     flaky = [trace | {"output": "no"} if trace["trial"] else trace for trace in both]
-    night("monday", flaky)
+    complete_run("monday", flaky)
     [kpi, _] = service.post("/benchmarks/bench-001/power", {})["items"]
     assert kpi["basis"] == "TRIALS_OF_ONE_RUN"
     # Each item has 1 and 0: a variance of 1/2, of a change 1; with 2 trials 1/2, over 10 items:
@@ -67,7 +67,7 @@ def test_one_run_with_trials_tells_the_noise_within_items(service: Service, nigh
     assert kpi["minDetectableEffect"] == pytest.approx(0.6261, abs=1e-4)
 
 
-def test_items_that_belong_together_show_less_than_as_many_alone(service: Service) -> None:
+def test_power__clusters_reduce_it(service: Service) -> None:
     service.agent()
     service.benchmark(metrics=["ACCURACY"], clusterField="topic")
     grouped = [traces(failed, items=40) for failed in (range(4), range(4, 8))]
@@ -84,7 +84,7 @@ def test_items_that_belong_together_show_less_than_as_many_alone(service: Servic
     assert "40 items in 10 clusters" in metric["explanation"]
 
 
-def test_values_of_any_size_can_be_asked_about_and_drawn(service: Service) -> None:
+def test_power_and_plot__accept_values_of_any_size(service: Service) -> None:
     service.agent()
     service.benchmark(
         metrics=["LATENCY_MS"],
@@ -99,14 +99,14 @@ def test_values_of_any_size_can_be_asked_about_and_drawn(service: Service) -> No
         service.upload(timed, run_name=name)
         runs.append(service.completed(runName=name)["id"])
     for drop in (0.1, 1e-200):
-        for one in service.post("/benchmarks/bench-001/power", {"drop": drop})["items"]:
-            assert one["minDetectableEffect"] is None or one["itemsNeeded"] is None
+        for estimate in service.post("/benchmarks/bench-001/power", {"drop": drop})["items"]:
+            assert estimate["minDetectableEffect"] is None or estimate["itemsNeeded"] is None
     plot = f"/api/v1/benchmark-runs/{runs[1]}/plot"
-    for asked in ({}, {"against": runs[0], "metric": "LATENCY_MS"}):
-        assert service.client.get(plot, params=asked).status_code == 200
+    for parameters in ({}, {"against": runs[0], "metric": "LATENCY_MS"}):
+        assert service.client.get(plot, params=parameters).status_code == 200
 
 
-def test_what_is_no_mean_of_items_is_resampled(service: Service) -> None:
+def test_power__resamples_formulas_that_are_no_mean_over_items(service: Service) -> None:
     service.agent()
     service.benchmark(
         metrics=["ACCURACY", "LATENCY_MS", {"key": "F1_SCORE", "options": {"labels": "micro"}}],
@@ -123,15 +123,15 @@ def test_what_is_no_mean_of_items_is_resampled(service: Service) -> None:
         ]
         service.upload(timed, run_name=name)
         service.completed(runName=name)
-    found = service.post("/benchmarks/bench-001/power", {"drop": 0.1})["items"]
-    known = {each["name"]: each for each in found}
-    assert {each["basis"] for each in found} == {"TWO_RUNS"}
+    estimates = service.post("/benchmarks/bench-001/power", {"drop": 0.1})["items"]
+    by_name = {estimate["name"]: estimate for estimate in estimates}
+    assert {estimate["basis"] for estimate in estimates} == {"TWO_RUNS"}
     # As above 0.17365 for the share, and 40 times that for the sum; the micro F1 is the share.
-    assert known["ACCURACY"]["minDetectableEffect"] == pytest.approx(0.17365, abs=1e-4)
-    assert known["total"]["minDetectableEffect"] == pytest.approx(40 * 0.17365, rel=0.06)
+    assert by_name["ACCURACY"]["minDetectableEffect"] == pytest.approx(0.17365, abs=1e-4)
+    assert by_name["total"]["minDetectableEffect"] == pytest.approx(40 * 0.17365, rel=0.06)
     for name in ("labels", "F1_SCORE"):
-        assert known[name]["minDetectableEffect"] == pytest.approx(0.17365, rel=0.06)
-        assert known[name]["itemsNeeded"] == pytest.approx(121, rel=0.12)
-    assert known["slow"]["minDetectableEffect"] > 0
+        assert by_name[name]["minDetectableEffect"] == pytest.approx(0.17365, rel=0.06)
+        assert by_name[name]["itemsNeeded"] == pytest.approx(121, rel=0.12)
+    assert by_name["slow"]["minDetectableEffect"] > 0
     # One trial of each item says nothing of the noise of trials: so many are needed at least.
-    assert "at least 4 trials per item" in known["ACCURACY"]["explanation"]
+    assert "at least 4 trials per item" in by_name["ACCURACY"]["explanation"]

@@ -1,17 +1,19 @@
-"""Runs beside their baselines: what is said of a drop, of chance, and of what cannot be compared."""
+"""Verdicts of runs: regressions, chance, and what cannot be compared."""
 
 import pytest
 
 from app.comparison import item_queries
-from tests.integration.verdicts.conftest import Night, traces
+from tests.integration.verdicts.conftest import CompleteRun, traces
 from tests.support.service import JSON, Service
 
-# 5 of 40 items fail on a good night: 35/40 = 0.875.
+# 5 of 40 items fail on a good complete_run: 35/40 = 0.875.
 GOOD = range(5)
 
 
-def test_the_first_run_has_no_verdict_and_says_why(service: Service, night: Night) -> None:
-    run = night("monday", traces(GOOD))
+def test_first_run__has_no_verdict_but_a_reason(
+    service: Service, complete_run: CompleteRun
+) -> None:
+    run = complete_run("monday", traces(GOOD))
     assert run["validity"] == "VALID"
     assert run["verdict"]["verdict"] is None
     assert run["verdict"]["reason"].startswith("first run")
@@ -21,9 +23,11 @@ def test_the_first_run_has_no_verdict_and_says_why(service: Service, night: Nigh
     assert (kpi["intervalLow"], kpi["intervalHigh"]) == pytest.approx((0.7389, 0.9454), abs=1e-4)
 
 
-def test_fifteen_items_that_fall_are_a_regression(service: Service, night: Night) -> None:
-    first = night("monday", traces(GOOD))
-    run = night("tuesday", traces(range(20)))
+def test_verdict__fifteen_regressed_items_are_a_regression(
+    service: Service, complete_run: CompleteRun
+) -> None:
+    first = complete_run("monday", traces(GOOD))
+    run = complete_run("tuesday", traces(range(20)))
     assert run["verdict"]["verdict"] == "REGRESSED"
     assert run["verdict"]["baseline"] == {"mode": "PREVIOUS_VALID", "runIds": [first["id"]]}
     [kpi] = service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]
@@ -37,9 +41,11 @@ def test_fifteen_items_that_fall_are_a_regression(service: Service, night: Night
     assert metric["intervalLow"] < 0.5 < metric["intervalHigh"]
 
 
-def test_the_same_night_again_is_no_evidence_of_a_change(service: Service, night: Night) -> None:
-    night("monday", traces(GOOD, items=100))
-    run = night("tuesday", traces(GOOD, items=100))
+def test_verdict__same_traces_are_no_evidence_of_a_change(
+    service: Service, complete_run: CompleteRun
+) -> None:
+    complete_run("monday", traces(GOOD, items=100))
+    run = complete_run("tuesday", traces(GOOD, items=100))
     assert run["verdict"]["verdict"] in {"NO_EVIDENCE", "INCONCLUSIVE"}
     assert run["verdict"]["items"] == {
         "compared": 100,
@@ -50,13 +56,13 @@ def test_the_same_night_again_is_no_evidence_of_a_change(service: Service, night
     }
 
 
-def test_runs_compare_on_the_items_that_both_have(service: Service, night: Night) -> None:
-    night("monday", traces(GOOD))
+def test_verdict__compares_the_shared_items(service: Service, complete_run: CompleteRun) -> None:
+    complete_run("monday", traces(GOOD))
     revised = [
         trace | {"expectedOutput": "perhaps"} if trace["itemId"] == "i-39" else trace
         for trace in traces(GOOD, items=42)[1:]
     ]
-    run = night("tuesday", revised)
+    run = complete_run("tuesday", revised)
     # 42 items without the first: 39 are common, one of them with another expected output.
     assert run["verdict"]["items"] == {
         "compared": 38,
@@ -72,24 +78,24 @@ def test_runs_compare_on_the_items_that_both_have(service: Service, night: Night
     ]
 
 
-def test_an_invalid_run_has_an_invalid_verdict_and_is_no_baseline(
-    service: Service, night: Night
+def test_invalid_run__has_an_invalid_verdict_and_is_no_baseline(
+    service: Service, complete_run: CompleteRun
 ) -> None:
-    first = night("monday", traces(GOOD))
-    lost = [trace | {"outcome": "infra_error"} for trace in traces(GOOD)]
-    invalid = night("tuesday", lost)
+    first = complete_run("monday", traces(GOOD))
+    failed = [trace | {"outcome": "infra_error"} for trace in traces(GOOD)]
+    invalid = complete_run("tuesday", failed)
     assert (invalid["validity"], invalid["verdict"]["verdict"]) == ("INVALID", "INVALID")
     assert "invalid" in invalid["verdict"]["reason"]
-    run = night("wednesday", traces(GOOD))
+    run = complete_run("wednesday", traces(GOOD))
     assert run["verdict"]["baseline"]["runIds"] == [first["id"]]
 
 
-def test_a_kpi_with_another_formula_is_not_compared_until_the_baseline_is_rescored(
-    service: Service, night: Night
+def test_changed_formula__is_not_compared_until_the_baseline_is_rescored(
+    service: Service, complete_run: CompleteRun
 ) -> None:
-    first = night("monday", traces(GOOD))
+    first = complete_run("monday", traces(GOOD))
     service.patch("/benchmarks/bench-001/kpis/quality", {"formula": "MIN(ACCURACY, 0.9)"})
-    run = night("tuesday", traces(range(20)))
+    run = complete_run("tuesday", traces(range(20)))
     [kpi] = service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]
     assert kpi["verdict"]["verdict"] == "INVALID"
     assert "rescore" in kpi["verdict"]["reason"]
@@ -99,17 +105,17 @@ def test_a_kpi_with_another_formula_is_not_compared_until_the_baseline_is_rescor
     service.work()
     again = service.post(f"/benchmark-runs/{run['id']}/rescore")
     service.work()
-    found = service.get(f"/benchmark-runs/{again['id']}")
-    assert found["verdict"]["baseline"]["runIds"] == [rescored["id"]]
-    assert found["verdict"]["verdict"] == "REGRESSED"
+    rescored = service.get(f"/benchmark-runs/{again['id']}")
+    assert rescored["verdict"]["baseline"]["runIds"] == [rescored["id"]]
+    assert rescored["verdict"]["verdict"] == "REGRESSED"
 
 
-def test_runs_without_a_common_item_are_compared_as_two_samples(
-    service: Service, night: Night
+def test_verdict__runs_without_common_items_are_two_samples(
+    service: Service, complete_run: CompleteRun
 ) -> None:
-    night("monday", traces(GOOD))
-    others = [trace | {"itemId": f"other-{trace['itemId']}"} for trace in traces(range(30))]
-    run = night("tuesday", others)
+    complete_run("monday", traces(GOOD))
+    other_items = [trace | {"itemId": f"other-{trace['itemId']}"} for trace in traces(range(30))]
+    run = complete_run("tuesday", other_items)
     # 35 of 40 and 10 of 40, which nobody would call chance.
     assert run["verdict"]["verdict"] == "REGRESSED"
     assert "two samples" in run["verdict"]["explanation"]
@@ -118,8 +124,8 @@ def test_runs_without_a_common_item_are_compared_as_two_samples(
     assert "UNPAIRED" in metric["verdict"]["notes"]
 
 
-def test_trials_of_an_item_tell_how_often_one_and_how_often_all_of_them_pass(
-    service: Service, night: Night
+def test_repeats__pass_at_k_statistics_of_repeated_trials(
+    service: Service, complete_run: CompleteRun
 ) -> None:
     failed_once = [
         trace | {"output": "no"}
@@ -127,19 +133,25 @@ def test_trials_of_an_item_tell_how_often_one_and_how_often_all_of_them_pass(
         else trace
         for trace in traces(range(4), items=10, trials=3)
     ]
-    run = night("monday", failed_once)
+    run = complete_run("monday", failed_once)
     [metric] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
     # Of ten items four pass always, two twice of three, four never.
-    one, two, three = metric["verdict"]["repeats"]
-    assert (one["passAtK"], one["passHatK"]) == pytest.approx((metric["mean"], metric["mean"]))
+    first, two, three = metric["verdict"]["repeats"]
+    assert (first["passAtK"], first["passHatK"]) == pytest.approx((metric["mean"], metric["mean"]))
     assert (two["passAtK"], two["passHatK"]) == pytest.approx((0.6, (4 + 2 / 3) / 10))
     assert (three["passAtK"], three["passHatK"]) == pytest.approx((0.6, 0.4))
-    assert [each["atLeastK"] for each in (one, two, three)] == pytest.approx([0.6, 0.6, 0.4])
-    assert [(each["k"], each["items"]) for each in (one, two, three)] == [(1, 10), (2, 10), (3, 10)]
+    assert [statistics["atLeastK"] for statistics in (first, two, three)] == pytest.approx(
+        [0.6, 0.6, 0.4]
+    )
+    assert [(statistics["k"], statistics["items"]) for statistics in (first, two, three)] == [
+        (1, 10),
+        (2, 10),
+        (3, 10),
+    ]
 
 
-def test_an_item_that_is_tried_more_often_weighs_no_more_in_the_value_nor_in_its_verdict(
-    service: Service, night: Night
+def test_trials__do_not_change_the_weight_of_an_item(
+    service: Service, complete_run: CompleteRun
 ) -> None:
     service.post(
         "/benchmarks/bench-001/kpis",
@@ -147,22 +159,20 @@ def test_an_item_that_is_tried_more_often_weighs_no_more_in_the_value_nor_in_its
     )
     # Ten of 40 items fail, in four trials each; all others pass in the only one: 30/40 and not 30/70.
     once = traces(range(10))
-    tried = once + [trace for trace in traces(range(10), trials=4)[:40] if trace["trial"]]
+    repeated = once + [trace for trace in traces(range(10), trials=4)[:40] if trace["trial"]]
     for name in ("monday", "tuesday"):
-        run = night(name, tried)
+        run = complete_run(name, repeated)
     [metric] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
-    kpis = {
-        each["name"]: each for each in service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]
-    }
+    kpis = {row["name"]: row for row in service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]}
     assert metric["mean"] == metric["verdict"]["value"] == kpis["quality"]["value"] == 0.75
     assert (kpis["twice"]["value"], kpis["twice"]["verdict"]["value"]) == (1.5, 1.5)
-    for found, value in ((metric, 0.75), (kpis["quality"], 0.75), (kpis["twice"], 1.5)):
-        assert found["intervalLow"] < value < found["intervalHigh"]
+    for row, value in ((metric, 0.75), (kpis["quality"], 0.75), (kpis["twice"], 1.5)):
+        assert row["intervalLow"] < value < row["intervalHigh"]
         # Around 30/70 the interval of the second would hold 0.857 in the middle.
-        assert found["intervalLow"] > value * 0.75
+        assert row["intervalLow"] > value * 0.75
 
 
-def test_the_same_traces_have_the_same_intervals_and_verdicts_bit_by_bit(service: Service) -> None:
+def test_verdict__same_traces_give_the_same_bits(service: Service) -> None:
     service.agent()
     service.benchmark(
         metrics=["ROUGE", {"key": "F1_SCORE", "options": {"labels": "macro"}}],
@@ -178,28 +188,28 @@ def test_the_same_traces_have_the_same_intervals_and_verdicts_bit_by_bit(service
     service.work()
 
     def numbers(run_id: str) -> list[JSON]:
-        found = [
+        rows = [
             *service.get(f"/benchmark-runs/{run_id}/metrics")["items"],
             *service.get(f"/benchmark-runs/{run_id}/kpis")["items"],
         ]
         return [
-            {key: each[key] for key in ("intervalLow", "intervalHigh", "verdict")} for each in found
+            {key: row[key] for key in ("intervalLow", "intervalHigh", "verdict")} for row in rows
         ]
 
     first = numbers(run["id"])
-    assert all(each["verdict"]["p"] is not None for each in first)
-    assert [numbers(each["id"]) for each in again] == [first, first]
+    assert all(row["verdict"]["p"] is not None for row in first)
+    assert [numbers(other_run["id"]) for other_run in again] == [first, first]
 
 
-def test_of_too_many_items_those_that_are_left_out_are_told(
-    service: Service, night: Night, monkeypatch: pytest.MonkeyPatch
+def test_verdict__reports_items_beyond_the_limit(
+    service: Service, complete_run: CompleteRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(item_queries, "MAX_ITEMS", 30)
-    night("monday", traces(GOOD))
+    complete_run("monday", traces(GOOD))
     # i-31 has the first of all MD5s. Monday's 30 go less far than Tuesday's, who lacks it: 29 are
     # in both, and ten of Tuesday's 39 beyond.
     uploaded = [trace for trace in traces(GOOD) if trace["itemId"] != "i-31"]
-    run = night("tuesday", uploaded)
+    run = complete_run("tuesday", uploaded)
     assert run["verdict"]["items"] == {
         "compared": 29,
         "onlyBaseline": 1,

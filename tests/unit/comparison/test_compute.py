@@ -1,4 +1,4 @@
-"""KPIs of metrics that not every item has: compared on the items that have them in both runs."""
+"""Computed comparisons: KPIs are compared on the items with a value in both runs."""
 
 import json
 import math
@@ -25,8 +25,8 @@ def run(values: Sequence[float | None], other: Sequence[float | None] | None = N
     """Items with a metric A and a metric B, which is 1 throughout unless it is named."""
     second = other or [1.0] * len(values)
     rows = [
-        ItemRow(0, f"{place:03d}", "r", [], [a, b])
-        for place, (a, b) in enumerate(zip(values, second, strict=True))
+        ItemRow(0, f"{index:03d}", "r", [], [a, b])
+        for index, (a, b) in enumerate(zip(values, second, strict=True))
     ]
     return matrix_of_rows(rows, {0: ["A", "B"]}, ["A", "B"])
 
@@ -58,9 +58,7 @@ def judged(
 
 @pytest.mark.parametrize("formula", [SUM, "A * 2 - A", "A.p50", "MIN(A, B)", "COALESCE(A, B)"])
 @pytest.mark.parametrize("paired", [True, False])
-def test_a_kpi_that_fewer_than_five_items_speak_for_is_inconclusive(
-    formula: str, *, paired: bool
-) -> None:
+def test_kpi__with_fewer_than_five_items_is_inconclusive(formula: str, *, paired: bool) -> None:
     before = run([0.9, 0.9, 0.9] + [None] * 37)
     after = run([0.1, 0.11, 0.12] + [None] * 37)
     kpi = judged(before, after, formula, paired=paired)
@@ -68,7 +66,7 @@ def test_a_kpi_that_fewer_than_five_items_speak_for_is_inconclusive(
     assert Note.FEW_ITEMS in kpi.notes
 
 
-def test_an_item_that_lacks_the_metric_in_one_run_is_compared_in_none() -> None:
+def test_kpi__item_without_the_metric_in_one_run_is_left_out() -> None:
     # The ten easy items of the baseline lost their value: what is left is as it was.
     hard = [0.1, 0.2, 0.3, 0.2, 0.1, 0.3] * 5
     before, after = run([*[1.0] * 10, *hard]), run([*[None] * 10, *hard])
@@ -79,15 +77,15 @@ def test_an_item_that_lacks_the_metric_in_one_run_is_compared_in_none() -> None:
     assert kpi.verdict is Verdict.NO_EVIDENCE
 
 
-def test_items_of_other_metrics_speak_for_a_kpi_together() -> None:
+def test_kpi__combines_items_of_different_metrics() -> None:
     # Half of the items are measured by A, the other half by B, as where two kinds of tasks are mixed.
-    one, other = [0.9, 0.8] * 10 + [None] * 20, [None] * 20 + [0.9, 0.8] * 10
+    first, other = [0.9, 0.8] * 10 + [None] * 20, [None] * 20 + [0.9, 0.8] * 10
     low = [0.4, 0.2] * 10 + [None] * 20
-    kpi = judged(run([*one], [*other]), run([*low], [*other]), SUM)
+    kpi = judged(run([*first], [*other]), run([*low], [*other]), SUM)
     assert (kpi.verdict, kpi.n_items) == (Verdict.REGRESSED, 20)
 
 
-def test_how_many_have_a_value_is_told_of_all_items() -> None:
+def test_kpi__coverage_is_over_all_items() -> None:
     kpi = judged(run([1.0] * 40), run([1.0] * 30 + [None] * 10), "A.coverage")
     assert (kpi.baseline_value, kpi.value, kpi.n_items) == (1.0, 0.75, 40)
     assert kpi.verdict is Verdict.REGRESSED
@@ -96,16 +94,16 @@ def test_how_many_have_a_value_is_told_of_all_items() -> None:
 @pytest.mark.parametrize("large", [1e155, 1e307, 1.7e308])
 @pytest.mark.parametrize("scale", list(Scale))
 @pytest.mark.parametrize("paired", [True, False])
-def test_what_is_too_large_for_a_number_is_never_told(
+def test_compute__overflowed_numbers_are_left_out(
     large: float, scale: Scale, *, paired: bool
 ) -> None:
     before, after = (
-        run([large * (1 - place / 50) for place in range(20)]),
+        run([large * (1 - index / 50) for index in range(20)]),
         run([-large, large] * 10),
     )
     rule = VerdictRule(side=Side.LOW, scale=scale)
     for base, candidate in ((before, after), (after, before), (before, before)):
-        told = compute(
+        result = compute(
             ComparisonSpec(
                 run=candidate,
                 candidate=candidate,
@@ -118,15 +116,15 @@ def test_what_is_too_large_for_a_number_is_never_told(
                 ],
             )
         )
-        intervals = [one.interval for one in told.kpi_intervals.values()]
-        for each in (*told.metric_intervals.values(), *intervals):
-            assert each is None or math.isfinite(each.high - each.low)
-        for one in (*told.metrics.values(), *told.kpis.values()):
-            verdict = render_verdict("it", one, scale)
+        intervals = [kpi_interval.interval for kpi_interval in result.kpi_intervals.values()]
+        for interval in (*result.metric_intervals.values(), *intervals):
+            assert interval is None or math.isfinite(interval.high - interval.low)
+        for change in (*result.metrics.values(), *result.kpis.values()):
+            verdict = render_verdict("it", change, scale)
             json.dumps(verdict.model_dump(mode="json"), allow_nan=False)
 
 
-def test_the_interval_of_a_kpi_knows_how_few_items_it_is_made_of() -> None:
+def test_kpi_interval__uses_the_number_of_effective_items() -> None:
     # By hand: of two units t(1) = 12.7 standard errors, so that it reaches all that was seen.
     values = run([0.2, 0.8] + [None] * 38)
     interval = found(values, values, SUM).kpi_intervals["k"].interval

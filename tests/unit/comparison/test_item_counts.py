@@ -1,4 +1,4 @@
-"""Counts of a metric by item: from the summaries of traces, and only where these are tables."""
+"""Label counts by item, built from the summaries of traces."""
 
 from collections import Counter
 
@@ -13,14 +13,14 @@ MACRO = MetricRef.of("F1_SCORE", {"labels": "macro"})
 ITEMS = ItemMatrix(items=["a", "b"])
 
 
-def trace(item: str, expected: str, given: str | None) -> Trace:
-    outcome = TraceOutcome.SCORED if given is not None else TraceOutcome.AGENT_ERROR
+def trace(item: str, expected: str, output: str | None) -> Trace:
+    outcome = TraceOutcome.SCORED if output is not None else TraceOutcome.AGENT_ERROR
     return Trace(
-        trace_id=item, item_id=item, expected_output=expected, output=given, outcome=outcome
+        trace_id=item, item_id=item, expected_output=expected, output=output, outcome=outcome
     )
 
 
-def test_the_counts_of_an_item_are_those_of_its_traces_that_have_a_value() -> None:
+def test_label_counts__include_traces_with_a_value() -> None:
     traces = [
         trace("a", "yes", "yes"),
         trace("a", "yes", "no"),
@@ -32,11 +32,11 @@ def test_the_counts_of_an_item_are_those_of_its_traces_that_have_a_value() -> No
     assert isinstance(tables, list)
     gathered = _LabelCountsBuilder(ITEMS)
     assert gathered.add(traces, tables)
-    found = gathered.counts
+    counts = gathered.counts
     sums = Counter[tuple[str, str, int]]()
-    for entry, (place, name) in enumerate(zip(found.item_index, found.label_index, strict=True)):
-        for at, column in enumerate(found.columns):
-            sums[ITEMS.items[place], found.labels[name], at] += int(column[entry])
+    for entry, (item, name) in enumerate(zip(counts.item_index, counts.label_index, strict=True)):
+        for at, column in enumerate(counts.columns):
+            sums[ITEMS.items[item], counts.labels[name], at] += int(column[entry])
     # Right, expected, given: one yes of two was right, and a no given for the other; b failed on a no,
     # which counts as a no that was given wrongly.
     assert +sums == {
@@ -50,5 +50,5 @@ def test_the_counts_of_an_item_are_those_of_its_traces_that_have_a_value() -> No
 
 
 @pytest.mark.parametrize("summary", [[1, 2], {"x": 1}, {"x": ["one"]}, {"x": [1, 2], "y": [1]}])
-def test_what_is_no_table_of_numbers_is_not_counted(summary: object) -> None:
+def test_label_counts__refuse_malformed_summaries(summary: object) -> None:
     assert not _LabelCountsBuilder(ITEMS).add([trace("a", "yes", "yes")], [summary])

@@ -1,4 +1,4 @@
-"""What a gate makes of a comparison, without a run."""
+"""Gate decisions and reports from comparisons."""
 
 import pytest
 
@@ -73,9 +73,9 @@ def compared(
                 kpi_id=name,
                 name=name,
                 gate=name in gates,
-                verdict=render_verdict(name, each, Scale.RATE),
+                verdict=render_verdict(name, change, Scale.RATE),
             )
-            for name, each in kpis.items()
+            for name, change in kpis.items()
         ],
         metrics=[],
         usage=[],
@@ -91,7 +91,7 @@ SAME = judged(0.0, 0.04, 0.9)
 UNSURE = judged(-0.03, 0.1, 0.4)
 
 
-def test_what_was_told_is_the_judgement_again() -> None:
+def test_change_of_verdict__restores_the_change() -> None:
     assert change_of_verdict(render_verdict("q", WORSE, Scale.RATE)) == WORSE
 
 
@@ -105,44 +105,47 @@ def test_what_was_told_is_the_judgement_again() -> None:
         (judged(0.2, 0.1, 0.001, side=Side.HIGH), GateOutcome.REGRESSION),
     ],
 )
-def test_a_gate_reads_the_verdict(kpi: ChangeVerdict, outcome: GateOutcome) -> None:
+def test_gate__outcome_follows_the_verdict(kpi: ChangeVerdict, outcome: GateOutcome) -> None:
     assert decide(compared({"quality": kpi}), NO_TERMS).outcome is outcome
 
 
-def test_the_loudest_kpi_speaks_for_the_gate() -> None:
-    found = decide(compared({"a": SAME, "b": UNSURE, "c": WORSE}), NO_TERMS)
-    assert found.outcome is GateOutcome.REGRESSION
-    assert [check.outcome for check in found.checks] == [
+def test_gate__outcome_is_the_worst_of_its_checks() -> None:
+    result = decide(compared({"a": SAME, "b": UNSURE, "c": WORSE}), NO_TERMS)
+    assert result.outcome is GateOutcome.REGRESSION
+    assert [check.outcome for check in result.checks] == [
         GateOutcome.PASS,
         GateOutcome.INCONCLUSIVE,
         GateOutcome.REGRESSION,
     ]
 
 
-def test_a_regression_is_not_hidden_by_a_kpi_that_was_not_measured() -> None:
-    lost = without_change(Verdict.INVALID, Note.NO_ITEMS)
-    for others, outcome in (({"b": WORSE}, "REGRESSION"), ({"b": SAME, "c": UNSURE}, "INVALID")):
-        assert decide(compared({"a": lost, **others}), NO_TERMS).outcome == outcome
+def test_gate__regression_outranks_an_unmeasured_kpi() -> None:
+    without_items = without_change(Verdict.INVALID, Note.NO_ITEMS)
+    for further_kpis, outcome in (
+        ({"b": WORSE}, "REGRESSION"),
+        ({"b": SAME, "c": UNSURE}, "INVALID"),
+    ):
+        assert decide(compared({"a": without_items, **further_kpis}), NO_TERMS).outcome == outcome
 
 
-def test_only_kpis_marked_as_gates_are_held_where_some_are() -> None:
-    found = decide(compared({"a": SAME, "b": WORSE}, gates=("a",)), NO_TERMS)
-    assert (found.outcome, [check.name for check in found.checks]) == (GateOutcome.PASS, ["a"])
+def test_gate__checks_only_gate_kpis_when_there_are_some() -> None:
+    result = decide(compared({"a": SAME, "b": WORSE}, gates=("a",)), NO_TERMS)
+    assert (result.outcome, [check.name for check in result.checks]) == (GateOutcome.PASS, ["a"])
 
 
-def test_only_named_kpis_are_held_where_some_are_named() -> None:
-    found = decide(compared({"a": SAME, "b": WORSE}), GateTerms(max_drop={"a": 0.05}))
-    assert [check.name for check in found.checks] == ["a"]
+def test_gate__checks_only_named_kpis() -> None:
+    result = decide(compared({"a": SAME, "b": WORSE}), GateTerms(max_drop={"a": 0.05}))
+    assert [check.name for check in result.checks] == ["a"]
 
 
-def test_a_larger_drop_is_allowed_when_that_is_asked_for() -> None:
+def test_gate__max_drop_allows_a_larger_drop() -> None:
     comparison = compared({"quality": WORSE})
     assert decide(comparison, GateTerms(max_drop={"quality": 0.25})).outcome is GateOutcome.PASS
     dropped = decide(comparison, GateTerms(max_drop={"quality": 0.1}))
     assert dropped.outcome is GateOutcome.REGRESSION
 
 
-def test_several_kpis_are_adjusted_by_holm() -> None:
+def test_gate__adjusts_p_values_by_holm() -> None:
     # Each p = 0.03 alone would do; of two the smaller counts twice: 0.06.
     single, double = judged(-0.2, 0.1, 0.03), judged(-0.2, 0.1, 0.03)
     assert decide(compared({"a": single}), NO_TERMS).outcome is GateOutcome.REGRESSION
@@ -164,18 +167,20 @@ def test_several_kpis_are_adjusted_by_holm() -> None:
         (judged(0.2, 0.1, 0.001, side=Side.BOTH), GateOutcome.REGRESSION),
     ],
 )
-def test_a_proof_reads_the_interval(kpi: ChangeVerdict, outcome: GateOutcome) -> None:
-    found = decide(compared({"quality": kpi}), GateTerms(non_inferiority_margins={"quality": 0.05}))
-    assert found.outcome is outcome
+def test_non_inferiority__follows_the_interval(kpi: ChangeVerdict, outcome: GateOutcome) -> None:
+    result = decide(
+        compared({"quality": kpi}), GateTerms(non_inferiority_margins={"quality": 0.05})
+    )
+    assert result.outcome is outcome
 
 
-def test_nothing_is_proved_by_fewer_than_five_items() -> None:
+def test_non_inferiority__needs_five_items() -> None:
     alike = judged(0.0, 0.0, 1.0, items=4)
-    found = decide(
+    result = decide(
         compared({"quality": alike}), GateTerms(non_inferiority_margins={"quality": 0.05})
     )
-    assert found.outcome is GateOutcome.INCONCLUSIVE
-    assert "Fewer than 5 items" in found.checks[0].explanation
+    assert result.outcome is GateOutcome.INCONCLUSIVE
+    assert "Fewer than 5 items" in result.checks[0].explanation
 
 
 @pytest.mark.parametrize(
@@ -187,25 +192,25 @@ def test_nothing_is_proved_by_fewer_than_five_items() -> None:
         (72, GateOutcome.PASS),  # 4.99 %
     ],
 )
-def test_that_no_item_changed_proves_something_where_there_are_many(
+def test_non_inferiority__unchanged_items_prove_it_when_there_are_many(
     items: int, outcome: GateOutcome
 ) -> None:
     like = judged(0.0, 0.0, 1.0, items=items)
-    found = decide(
+    result = decide(
         compared({"quality": like}), GateTerms(non_inferiority_margins={"quality": 0.05})
     )
-    assert found.outcome is outcome
+    assert result.outcome is outcome
 
 
-def test_an_invalid_run_never_passes() -> None:
+def test_gate__invalid_run_never_passes() -> None:
     reason = "the candidate is invalid: coverage is 10.0%"
     verdict = RunVerdict(verdict=Verdict.INVALID, reason=reason, explanation="")
-    found = decide(compared({"quality": SAME}, verdict=verdict), NO_TERMS)
-    assert (found.outcome, found.reason) == (GateOutcome.INVALID, reason)
-    assert "<error" in gate_junit(found)
+    result = decide(compared({"quality": SAME}, verdict=verdict), NO_TERMS)
+    assert (result.outcome, result.reason) == (GateOutcome.INVALID, reason)
+    assert "<error" in gate_junit(result)
 
 
-def test_no_case_and_no_such_kpi_are_mistakes() -> None:
+def test_gate__refuses_empty_runs_and_unknown_kpis() -> None:
     with pytest.raises(NothingToGate, match="no trace"):
         decide(compared({"quality": SAME}, traces=0), NO_TERMS)
     with pytest.raises(NothingToGate, match=r"'speed'.*quality"):
@@ -214,9 +219,9 @@ def test_no_case_and_no_such_kpi_are_mistakes() -> None:
         decide(compared({}), NO_TERMS)
 
 
-def test_reports_show_no_text_as_markup() -> None:
-    found = decide(compared({"<b>|quality": WORSE}), NO_TERMS)
-    assert "\\<b\\>\\|quality" in gate_markdown(found)
-    junit = gate_junit(found)
+def test_gate_reports__escape_markup() -> None:
+    result = decide(compared({"<b>|quality": WORSE}), NO_TERMS)
+    assert "\\<b\\>\\|quality" in gate_markdown(result)
+    junit = gate_junit(result)
     assert 'failures="1"' in junit
     assert "&lt;b&gt;|quality" in junit

@@ -60,7 +60,7 @@ def page_of(html: str) -> Page:
 
 
 @pytest.mark.parametrize("url", [LINK, None, "javascript:alert(1)", HOSTILE])
-def test_texts_of_users_are_shown_and_nothing_is_fetched_or_run(url: str | None) -> None:
+def test_html_report__escapes_user_texts_and_loads_nothing(url: str | None) -> None:
     page = page_of(html_report(report(HOSTILE, url)))
     assert page.tags == {
         "html", "head", "meta", "title", "style", "body", "h1", "h2", "table", "thead", "tbody",
@@ -73,20 +73,20 @@ def test_texts_of_users_are_shown_and_nothing_is_fetched_or_run(url: str | None)
     assert ("http-equiv", "Content-Security-Policy") in page.attributes
 
 
-def test_a_line_goes_from_the_oldest_value_to_the_newest() -> None:
+def test_sparkline__runs_from_oldest_to_newest() -> None:
     # 160 × 28 with a margin of 3: x in steps of 77, the lowest value at 25, the highest at 3.
-    drawn = sparkline([0.5, 1.0, 0.75])
-    assert 'points="3.0,25.0 80.0,3.0 157.0,14.0"' in drawn
-    assert '<circle cx="157.0" cy="14.0"' in drawn
-    assert "3 runs, from 0.5 to 1" in drawn
+    chart = sparkline([0.5, 1.0, 0.75])
+    assert 'points="3.0,25.0 80.0,3.0 157.0,14.0"' in chart
+    assert '<circle cx="157.0" cy="14.0"' in chart
+    assert "3 runs, from 0.5 to 1" in chart
 
 
-def test_equal_values_are_a_level_line_and_one_value_is_none() -> None:
+def test_sparkline__equal_values_are_level_and_one_value_is_empty() -> None:
     assert 'points="3.0,25.0 157.0,25.0"' in sparkline([2.0, 2.0])
     assert sparkline([2.0]) == sparkline([]) == ""
 
 
-def test_traces_that_failed_come_first_and_then_the_worst() -> None:
+def test_worst_results__failed_traces_come_first() -> None:
     results = [
         result("good", 0.9),
         result("bad", 0.1),
@@ -95,14 +95,14 @@ def test_traces_that_failed_come_first_and_then_the_worst() -> None:
     ]
 
     def names(direction: str) -> list[str]:
-        return [each["traceId"] for each in worst_results(results, "ROUGE", direction)]
+        return [result["traceId"] for result in worst_results(results, "ROUGE", direction)]
 
     assert names("HIGHER_IS_BETTER") == ["failed", "bad", "good"]
     assert names("LOWER_IS_BETTER") == ["failed", "good", "bad"]
     assert len(worst_results([result(f"t-{n}", 0.5) for n in range(50)], "ROUGE", "")) == 10
 
 
-def test_trials_that_were_repeated_have_a_table_of_their_own() -> None:
+def test_html_report__repeated_trials_have_a_table() -> None:
     once = report("quality", None)
     assert "pass@k" not in html_report(once)
     row = {"k": 2, "items": 10, "passAtK": 0.6, "passHatK": 0.4667, "atLeastK": 0.5}

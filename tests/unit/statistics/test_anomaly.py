@@ -1,4 +1,4 @@
-"""Runs beside their history: by hand, beside scipy, and by simulation."""
+"""Anomaly detection: by hand, against scipy, and by simulation."""
 
 import math
 import random
@@ -33,9 +33,9 @@ def points(*numbers: float, error: float | None = None) -> list[RunPoint]:
     return [RunPoint(value=number, error=error) for number in numbers]
 
 
-def judged(found: AnomalyResult) -> AnomalyScore:
-    assert isinstance(found, AnomalyScore)
-    return found
+def judged(result: AnomalyResult) -> AnomalyScore:
+    assert isinstance(result, AnomalyScore)
+    return result
 
 
 def passes(*verdicts: int) -> RunPoint:
@@ -52,131 +52,133 @@ def test_critical_values__equal_scipy(degrees: int) -> None:
     assert len(T_CRITICAL_ONE_SIDED) == len(T_CRITICAL_TWO_SIDED) == WINDOW - 1
 
 
-def test_four_runs_are_too_few_to_judge_a_fifth() -> None:
-    found = detect_anomaly(RunPoint(value=0.0), points(1, 1, 1, 1), side=Side.LOW)
-    assert found == Warmup(4, 5)
+def test_detect_anomaly__four_runs_are_warmup() -> None:
+    warmup = detect_anomaly(RunPoint(value=0.0), points(1, 1, 1, 1), side=Side.LOW)
+    assert warmup == Warmup(4, 5)
 
 
-def test_chance_within_the_runs_is_counted_from_the_tasks() -> None:
+def test_components__chance_within_runs_is_estimated_from_items() -> None:
     # Two tasks that pass in 3 of 5 runs each: variances 0.3, so that of a run is 0.3 / 2 = 0.15,
     # more than the 0.05 of the values .5 .5 .5 .5 1. At 0: z = 0.6 / sqrt(0.15 * 1.2) = sqrt(2).
     history = [passes(1, 0), passes(0, 1), passes(1, 0), passes(0, 1), passes(1, 1)]
-    found = judged(detect_anomaly(passes(0, 0), history, side=Side.LOW))
-    assert (found.method, found.history) == ("components", 5)
-    assert found.center == pytest.approx(0.6)
-    assert found.z == pytest.approx(math.sqrt(2))
-    assert found.critical == pytest.approx(stats.norm.ppf(0.995))
-    assert not found.is_anomaly
+    score = judged(detect_anomaly(passes(0, 0), history, side=Side.LOW))
+    assert (score.method, score.history) == ("components", 5)
+    assert score.center == pytest.approx(0.6)
+    assert score.z == pytest.approx(math.sqrt(2))
+    assert score.critical == pytest.approx(stats.norm.ppf(0.995))
+    assert not score.is_anomaly
 
 
-def test_runs_that_differ_by_more_than_chance_are_judged_by_the_t_of_their_number() -> None:
+def test_components__variance_between_runs_uses_student_t() -> None:
     # The tasks always agree within a run, so the runs vary more than their tasks explain.
     history = [passes(*[n] * 4) for n in (1, 1, 0, 1, 1)]
-    found = judged(detect_anomaly(passes(0, 0, 0, 0), history, side=Side.LOW))
-    assert found.critical == pytest.approx(stats.t.ppf(0.995, 4))
+    score = judged(detect_anomaly(passes(0, 0, 0, 0), history, side=Side.LOW))
+    assert score.critical == pytest.approx(stats.t.ppf(0.995, 4))
 
 
-def test_without_tasks_the_distance_is_that_from_the_median_in_corrected_deviations() -> None:
+def test_mad__distance_from_the_median_in_corrected_deviations() -> None:
     # Median 10; deviations 2 1 0 1 2, their median 1; scale 1.4826 * 1.206 = 1.788.
-    found = judged(
+    score = judged(
         detect_anomaly(RunPoint(value=4), points(8, 9, 10, 11, 12, error=0.5), side=Side.LOW)
     )
-    assert found.method == "mad"
-    assert found.z == pytest.approx(6 / (1.4826 * 1.206))
-    assert (found.critical, found.is_anomaly) == (3.0, True)
+    assert score.method == "mad"
+    assert score.z == pytest.approx(6 / (1.4826 * 1.206))
+    assert (score.critical, score.is_anomaly) == (3.0, True)
 
 
-def test_no_distance_is_below_the_standard_error_of_a_run() -> None:
-    found = judged(
+def test_mad__spread_is_at_least_the_standard_error() -> None:
+    score = judged(
         detect_anomaly(RunPoint(value=4), points(8, 9, 10, 11, 12, error=3), side=Side.LOW)
     )
-    assert (found.z, found.is_anomaly) == (2.0, False)
+    assert (score.z, score.is_anomaly) == (2.0, False)
 
 
-def test_without_a_standard_error_five_runs_allow_what_student_would() -> None:
+def test_mad__without_standard_error_allows_what_student_t_allows() -> None:
     # s = sqrt(2.5); reach = t(.995, 4) * sqrt(1.2) * s = 7.97: a fall by 6 is nothing yet.
     history = points(8, 9, 10, 11, 12)
     reach = stats.t.ppf(0.995, 4) * math.sqrt(1.2 * 2.5)
     assert not judged(detect_anomaly(RunPoint(value=4), history, side=Side.LOW)).is_anomaly
-    found = judged(detect_anomaly(RunPoint(value=10 - reach - 0.01), history, side=Side.LOW))
-    assert (found.critical, found.is_anomaly) == (3.5, True)
+    score = judged(detect_anomaly(RunPoint(value=10 - reach - 0.01), history, side=Side.LOW))
+    assert (score.critical, score.is_anomaly) == (3.5, True)
 
 
-def test_only_the_harmful_side_counts() -> None:
+def test_detect_anomaly__only_the_harmful_side_counts() -> None:
     history = points(8, 9, 10, 11, 12, error=0.5)
     for side, fires in ((Side.LOW, False), (Side.HIGH, True), (Side.BOTH, True)):
         assert judged(detect_anomaly(RunPoint(value=20), history, side=side)).is_anomaly is fires
 
 
-def test_times_and_costs_are_compared_as_ratios() -> None:
+def test_detect_anomaly__logarithmic_values_are_compared_as_ratios() -> None:
     # Logs of 1, 2, 4, 8, 16 are 0 to 4 times ln 2: as above, the scale is 1.788 ln 2.
     history = points(1, 2, 4, 8, 16, error=0.01)
-    found = judged(
+    score = judged(
         detect_anomaly(RunPoint(value=256), history, side=Side.HIGH, is_logarithmic=True)
     )
-    assert found.center == pytest.approx(4)
-    assert found.z == pytest.approx(6 / (1.4826 * 1.206))
-    assert found.high == pytest.approx(4 * 2 ** (3 * 1.4826 * 1.206))
+    assert score.center == pytest.approx(4)
+    assert score.z == pytest.approx(6 / (1.4826 * 1.206))
+    assert score.high == pytest.approx(4 * 2 ** (3 * 1.4826 * 1.206))
 
 
-def test_ratios_of_what_is_not_positive_are_left_alone() -> None:
+def test_detect_anomaly__non_positive_values_are_not_logarithmic() -> None:
     history = points(0, 1, 2, 3, 4, error=0.01)
-    found = judged(detect_anomaly(RunPoint(value=5), history, side=Side.HIGH, is_logarithmic=True))
-    assert found.center == 2
+    score = judged(detect_anomaly(RunPoint(value=5), history, side=Side.HIGH, is_logarithmic=True))
+    assert score.center == 2
 
 
-def test_one_flip_of_a_task_that_always_passed_is_no_anomaly() -> None:
+def test_detect_anomaly__one_flipped_trace_is_below_the_resolution() -> None:
     history = [passes(*[1] * 20)] * 8
-    one = detect_anomaly(passes(0, *[1] * 19), history, side=Side.LOW, resolution=1 / 20)
+    score = detect_anomaly(passes(0, *[1] * 19), history, side=Side.LOW, resolution=1 / 20)
     four = detect_anomaly(passes(*[0] * 4, *[1] * 16), history, side=Side.LOW, resolution=1 / 20)
-    assert (judged(one).is_anomaly, judged(four).is_anomaly) == (False, True)
+    assert (judged(score).is_anomaly, judged(four).is_anomaly) == (False, True)
 
 
-def test_a_slow_slide_is_seen_that_no_single_night_shows() -> None:
+def test_cusum__detects_a_drift_that_no_single_run_shows() -> None:
     steady = [0.0, 1.0, -1.0, 0.5, -0.5, 0.0, 1.0, -1.0]
     slide = [-1.8, -1.9, -2.2, -2.0, -1.9, -2.1]
-    found = judged(
+    score = judged(
         detect_anomaly(
             RunPoint(value=-2.1, error=1), points(*steady, *slide, error=1), side=Side.LOW
         )
     )
-    assert (found.method, found.is_anomaly) == ("cusum", True)
+    assert (score.method, score.is_anomaly) == ("cusum", True)
     # Seven nights of about 2 above a slack of one half each, in units of the scale of the first 8.
-    assert found.z > found.critical == 5.0
+    assert score.z > score.critical == 5.0
 
 
-def test_thirteen_runs_are_too_few_to_look_for_a_slide() -> None:
+def test_cusum__needs_fourteen_runs() -> None:
     numbers = [0.0, 1.0, -1.0, 0.5, -0.5, 0.0, 1.0, -1.8, -1.9, -2.2, -2.0, -1.9, -2.1]
-    found = detect_anomaly(RunPoint(value=-2.1, error=1), points(*numbers, error=1), side=Side.LOW)
-    assert judged(found).method == "mad"
+    result = detect_anomaly(RunPoint(value=-2.1, error=1), points(*numbers, error=1), side=Side.LOW)
+    assert judged(result).method == "mad"
 
 
-def test_an_outage_in_the_history_does_not_hide_the_next_one() -> None:
+def test_mad__outage_in_the_history_does_not_hide_the_next() -> None:
     history = points(0.8, 0.81, 0.0, 0.79, 0.8, 0.82, error=0.02)
     assert judged(detect_anomaly(RunPoint(value=0.5), history, side=Side.LOW)).is_anomaly
 
 
 @given(st.lists(values, min_size=5, max_size=40), values, st.sampled_from(Side))
-def test_every_finding_is_a_number_and_is_the_same_in_the_mirror(
+def test_detect_anomaly__is_finite_and_symmetric(
     history: list[float], value: float, side: Side
 ) -> None:
     mirror = {Side.LOW: Side.HIGH, Side.HIGH: Side.LOW, Side.BOTH: Side.BOTH}[side]
-    found = judged(detect_anomaly(RunPoint(value=value), points(*history), side=side))
+    score = judged(detect_anomaly(RunPoint(value=value), points(*history), side=side))
     other = judged(
-        detect_anomaly(RunPoint(value=-value), points(*[-each for each in history]), side=mirror)
+        detect_anomaly(
+            RunPoint(value=-value), points(*[-number for number in history]), side=mirror
+        )
     )
     assert all(
-        math.isfinite(each)
-        for each in (found.z, found.low, found.high, found.min_detectable_effect)
+        math.isfinite(number)
+        for number in (score.z, score.low, score.high, score.min_detectable_effect)
     )
-    assert found.is_anomaly is other.is_anomaly
-    assert found.low <= found.center <= found.high
+    assert score.is_anomaly is other.is_anomaly
+    assert score.low <= score.center <= score.high
 
 
 @given(st.lists(values, min_size=5, max_size=30))
-def test_a_run_at_the_center_of_its_history_never_stands_out(history: list[float]) -> None:
-    found = judged(detect_anomaly(RunPoint(value=history[0]), points(*history), side=Side.LOW))
-    again = detect_anomaly(RunPoint(value=found.center), points(*history), side=Side.LOW)
+def test_detect_anomaly__run_at_the_center_is_no_anomaly(history: list[float]) -> None:
+    score = judged(detect_anomaly(RunPoint(value=history[0]), points(*history), side=Side.LOW))
+    again = detect_anomaly(RunPoint(value=score.center), points(*history), side=Side.LOW)
     assert judged(again).method == "cusum" or not judged(again).is_anomaly
 
 
@@ -195,7 +197,7 @@ class Nights:
 
     def night(self, agent: Sequence[float], *, drop: float = 0.0) -> RunPoint:
         chance = self._chance.random
-        passed = [sum(chance() < each - drop for _ in range(self._trials)) for each in agent]
+        passed = [sum(chance() < rate - drop for _ in range(self._trials)) for rate in agent]
         share = sum(passed) / (self._tasks * self._trials)
         return RunPoint(
             value=share,
@@ -217,20 +219,22 @@ def alarm_rate(
         before = [nights.night(agent) for _ in range(history)]
         run = nights.night(agent, drop=drop)
         if not tasks_known:
-            before = [RunPoint(value=each.value, error=each.error) for each in before]
-        found = detect_anomaly(run, before, side=Side.LOW, resolution=nights.resolution)
-        alarms += judged(found).is_anomaly
+            before = [
+                RunPoint(value=run_value.value, error=run_value.error) for run_value in before
+            ]
+        result = detect_anomaly(run, before, side=Side.LOW, resolution=nights.resolution)
+        alarms += judged(result).is_anomaly
     return alarms / repeats
 
 
-def test_healthy_nights_of_37_tasks_raise_few_false_alarms() -> None:
+def test_detect_anomaly__healthy_runs_of_37_items_raise_few_false_alarms() -> None:
     # 0.53 % in the long run: of 600 nights 3, and with a probability of 0.99 not above 9.
     rate = alarm_rate(Nights(1, tasks=37, trials=1), history=5, repeats=600)
     assert rate <= 9 / 600
 
 
 @pytest.mark.prove
-def test_the_false_alarms_and_the_power_of_anomalies_are_those_that_are_promised() -> None:
+def test_detect_anomaly__has_the_promised_false_alarms_and_power() -> None:
     small = Nights(2, tasks=37, trials=1)
     assert 0.002 < alarm_rate(small, history=5, repeats=8000) < 0.009
     assert alarm_rate(small, history=5, repeats=8000, tasks_known=False) < 0.005

@@ -1,4 +1,4 @@
-"""Features of the items that flipped: by hand, then as scipy has it."""
+"""Enriched features and Fisher's test: by hand, then against scipy."""
 
 import pytest
 from hypothesis import assume, given, settings
@@ -14,7 +14,7 @@ stats = Reference("scipy.stats")
 FEW = st.integers(0, 15)
 
 
-def test_all_flipped_items_of_one_tag_are_one_way_of_many() -> None:
+def test_fisher__all_selected_items_with_a_feature_by_hand() -> None:
     # 3 of 3 flipped items have the tag and 0 of 4 others: one of C(7, 3) = 35 ways.
     counts = ContingencyTable(selected_with=3, selected=3, others_with=0, others=4)
     assert fisher_greater_p([counts])[0] == pytest.approx(1 / 35)
@@ -24,7 +24,7 @@ def test_all_flipped_items_of_one_tag_are_one_way_of_many() -> None:
 
 @given(FEW, FEW, FEW, FEW)
 @settings(max_examples=50)
-def test_both_equal_scipy(a: int, b: int, c: int, d: int) -> None:
+def test_fisher__equals_scipy(a: int, b: int, c: int, d: int) -> None:
     assume(a + b and c + d)
     counts = ContingencyTable(selected_with=a, selected=a + b, others_with=c, others=c + d)
     table = [[a, b], [c, d]]
@@ -33,7 +33,7 @@ def test_both_equal_scipy(a: int, b: int, c: int, d: int) -> None:
     assert fisher_greater_p([counts])[0] == pytest.approx(expected, abs=1e-12)
 
 
-def test_only_what_the_flipped_items_share_is_named() -> None:
+def test_enriched_features__names_features_of_selected_items() -> None:
     items = {f"item-{n}" for n in range(40)}
     flipped = {f"item-{n}" for n in range(8)}
     tags = {
@@ -42,13 +42,15 @@ def test_only_what_the_flipped_items_share_is_named() -> None:
         "even": {f"item-{n}" for n in range(0, 40, 2)},
         "elsewhere": {"unknown"},
     }
-    (found,) = enriched_features(tags, flipped, items)
-    assert found.feature == "json"
-    assert found.table == ContingencyTable(selected_with=8, selected=8, others_with=1, others=32)
+    (enrichment,) = enriched_features(tags, flipped, items)
+    assert enrichment.feature == "json"
+    assert enrichment.table == ContingencyTable(
+        selected_with=8, selected=8, others_with=1, others=32
+    )
     # Four features, the smallest p of them: four times as large.
-    assert found.p_adjusted == pytest.approx(4 * found.p)
+    assert enrichment.p_adjusted == pytest.approx(4 * enrichment.p)
 
 
-def test_of_no_flipped_items_nothing_is_said() -> None:
+def test_enriched_features__empty_without_selected_items() -> None:
     assert enriched_features({"json": {"a"}}, set(), {"a", "b"}) == []
     assert enriched_features({}, {"a"}, {"a", "b"}) == []

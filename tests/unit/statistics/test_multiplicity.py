@@ -1,4 +1,4 @@
-"""Several p-values at once: by hand, then as the reference libraries have it."""
+"""Adjusted p-values: by hand, then against scipy and statsmodels."""
 
 import pytest
 from hypothesis import given
@@ -14,35 +14,35 @@ multitest = Reference("statsmodels.stats.multitest")
 P_VALUES = st.lists(st.floats(min_value=0.0, max_value=1.0), min_size=1, max_size=20)
 
 
-def test_holm_multiplies_the_smallest_by_how_many_are_left() -> None:
+def test_holm__by_hand() -> None:
     # .01·3 = .03, then .02·2 = .04, then .03·1, kept at .04: never smaller than one before.
     assert holm([0.02, 0.01, 0.03]) == pytest.approx([0.04, 0.03, 0.04])
 
 
-def test_benjamini_hochberg_shares_what_may_be_false() -> None:
+def test_benjamini_hochberg__by_hand() -> None:
     # From the largest: .04·4/4 = .04; .03·4/3 = .04; .005·4/2 = .01; .004·4/1 = .016, cut to .01.
     assert benjamini_hochberg([0.04, 0.005, 0.03, 0.004]) == pytest.approx([0.04, 0.01, 0.04, 0.01])
 
 
-def test_one_p_value_stays_and_none_stays_none() -> None:
+def test_adjustments__keep_a_single_p_value() -> None:
     assert holm([0.3]) == benjamini_hochberg([0.3]) == [0.3]
     assert holm([]) == benjamini_hochberg([]) == []
 
 
 @given(P_VALUES)
-def test_benjamini_hochberg_equals_scipy(p_values: list[float]) -> None:
+def test_benjamini_hochberg__equals_scipy(p_values: list[float]) -> None:
     expected = stats.false_discovery_control(p_values).tolist()
     assert benjamini_hochberg(p_values) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("p_values", [[0.02, 0.01, 0.03], [0.5, 0.5, 0.001, 0.9]])
-def test_holm_equals_statsmodels(p_values: list[float]) -> None:
+def test_holm__equals_statsmodels(p_values: list[float]) -> None:
     expected = multitest.multipletests(p_values, method="holm")[1].tolist()
     assert holm(p_values) == pytest.approx(expected, abs=1e-12)
 
 
 @given(P_VALUES)
-def test_holm_is_the_stricter_of_the_two_and_neither_makes_a_p_value_smaller(
+def test_adjustments__never_reduce_p_and_holm_is_stricter(
     p_values: list[float],
 ) -> None:
     for raw, shared, strict in zip(

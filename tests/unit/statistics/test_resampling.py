@@ -1,4 +1,4 @@
-"""Resamples of items: every statistic as the run would have shown it, row by row."""
+"""Resampling: each row equals the aggregate of its drawn traces."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def drawn(traces: list[tuple[int, float | None]], counts: list[int], stat: str) 
 
 @given(TRACES)
 @settings(max_examples=50)
-def test_every_row_shows_the_aggregate_of_the_traces_that_were_drawn(
+def test_resampled_statistic__equals_the_aggregate_of_the_drawn_traces(
     traces: list[tuple[int, float | None]],
 ) -> None:
     items = np.array([item for item, _ in traces])
@@ -48,24 +48,24 @@ def test_every_row_shows_the_aggregate_of_the_traces_that_were_drawn(
             )
 
 
-def test_an_unknown_statistic_is_refused() -> None:
+def test_resampled_statistic__refuses_unknown_statistics() -> None:
     with pytest.raises(ValueError, match="unknown statistic 'mode'"):
         resampled_statistic("mode", np.ones(2), np.arange(2), draw_items(2, resamples=1))
 
 
-def test_draws_are_the_same_for_the_same_seed_and_others_for_another() -> None:
+def test_draw_items__depends_on_the_seed_only() -> None:
     assert draw_items(50).counts.tobytes() == draw_items(50).counts.tobytes()
     assert draw_items(50).counts.tobytes() != draw_items(50, seed=1).counts.tobytes()
 
 
-def test_every_row_draws_as_many_items_as_there_are_and_the_first_each_once() -> None:
+def test_draw_items__rows_draw_as_many_items_as_there_are() -> None:
     draws = draw_items(50)
     assert draws.counts.shape == (2001, 50)
     assert (draws.counts[0] == 1).all()
     assert (draws.counts.sum(axis=1) == 50).all()
 
 
-def test_clusters_are_drawn_whole() -> None:
+def test_draw_items__clusters_are_drawn_whole() -> None:
     draws = draw_items(5, clusters=["b", "a", "b", "a", "b"])
     assert draws.units.tolist() == [1, 0, 1, 0, 1]
     assert (draws.unit_count, draws.clusters) == (2, 2)
@@ -75,22 +75,22 @@ def test_clusters_are_drawn_whole() -> None:
     assert set(sums.tolist()) == {0.0, 3.0, 6.0}
 
 
-def test_very_many_items_are_drawn_in_random_groups() -> None:
+def test_draw_items__many_items_are_drawn_in_groups() -> None:
     draws = draw_items(3 * MAX_UNITS, resamples=20)
     assert draws.unit_count == MAX_UNITS
     assert np.bincount(draws.units).tolist() == [3] * MAX_UNITS
     assert draws.clusters is None
 
 
-def test_counts_are_added_before_a_value_is_read_off_them() -> None:
+def test_resampled_counts__adds_counts_before_the_value() -> None:
     # Right and given of the name 4 in three items, and of the name 7 in the last of them.
     counts = np.array([[1.0, 1.0], [5.0, 8.0], [0.0, 1.0], [1.0, 1.0]])
     items, names = np.array([0, 2, 1, 2]), np.array([4, 7, 4, 4])
     draws = draw_items(3, resamples=50)
     shapes = set()
 
-    def precision_of_the_first(known: IntArray, sums: FloatArray) -> FloatArray:
-        shapes.add((tuple(known.tolist()), sums.shape[1:]))
+    def precision_of_the_first(labels: IntArray, sums: FloatArray) -> FloatArray:
+        shapes.add((tuple(labels.tolist()), sums.shape[1:]))
         return np.asarray(sums[:, 0, 0] / sums[:, 0, 1])
 
     rows = resampled_counts(counts, items, names, draws, precision_of_the_first)
@@ -100,7 +100,7 @@ def test_counts_are_added_before_a_value_is_read_off_them() -> None:
     assert rows.tolist() == (by_hand[:, 0] / by_hand[:, 1]).tolist()
 
 
-def test_without_counts_there_is_no_value() -> None:
+def test_resampled_counts__nan_without_counts() -> None:
     nothing = np.empty(0, dtype=np.intp)
     rows = resampled_counts(
         np.empty((0, 3)), nothing, nothing, draw_items(3, resamples=5), lambda *_: np.ones(1)
@@ -109,28 +109,28 @@ def test_without_counts_there_is_no_value() -> None:
     assert len(rows) == 6
 
 
-def test_the_interval_of_a_mean_is_that_of_student() -> None:
+def test_resampled_interval__of_a_mean_agrees_with_student_t() -> None:
     values = np.random.default_rng(8).normal(1.0, 2.0, 20)
     rows = resampled_statistic("mean", values, np.arange(20), draw_items(20, resamples=20_000))
     error = values.std(ddof=1) / np.sqrt(20)
-    found = resampled_interval(rows, 20)
-    assert found is not None
-    assert (found.high - found.low) / 2 == pytest.approx(2.093 * error, rel=0.05)
+    interval = resampled_interval(rows, 20)
+    assert interval is not None
+    assert (interval.high - interval.low) / 2 == pytest.approx(2.093 * error, rel=0.05)
     assert resampled_error(rows, 20) == pytest.approx(error, rel=0.03)
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.5, 0.9, 1.0, 1.1, 2.0])
-def test_p_is_below_five_percent_where_the_interval_leaves_zero_out(shift: float) -> None:
+def test_resampled_p__is_consistent_with_the_interval(shift: float) -> None:
     values = np.random.default_rng(8).normal(0.0, 1.0, 12)
     rows = resampled_statistic(
         "mean", values - values.mean() + shift, np.arange(12), draw_items(12)
     )
-    found = resampled_interval(rows, 12)
-    assert found is not None
-    assert (resampled_p(rows, 12) < 0.05) is (found.low > 0)
+    interval = resampled_interval(rows, 12)
+    assert interval is not None
+    assert (resampled_p(rows, 12) < 0.05) is (interval.low > 0)
 
 
-def test_nothing_is_known_of_one_unit_or_of_no_values() -> None:
+def test_resampled_interval__unknown_for_one_unit_or_no_values() -> None:
     nothing = np.full(100, np.nan)
     for rows, units in ((np.ones(100), 1), (nothing, 10)):
         assert resampled_interval(rows, units) is None
@@ -139,5 +139,5 @@ def test_nothing_is_known_of_one_unit_or_of_no_values() -> None:
     assert share_at_least(nothing, 0.5) is None
 
 
-def test_the_share_of_resamples_that_reach_a_threshold() -> None:
+def test_share_at_least__of_finite_resamples() -> None:
     assert share_at_least(np.array([9.0, 0.1, 0.5, 0.6, np.nan]), 0.5) == pytest.approx(2 / 3)

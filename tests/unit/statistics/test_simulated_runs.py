@@ -1,4 +1,4 @@
-"""Simulated runs whose truth is known: how often a verdict is wrong, and how often it is missed.
+"""Simulated runs with a known truth: false alarms and missed changes of verdicts.
 
 `make test` plays a hundred nights, with room for chance (five standard errors); `make prove` plays
 2000 and more, and holds them against the bounds themselves: at least 93 % of the intervals hold the
@@ -59,11 +59,11 @@ def two_runs(night: Night, drop: float, random: np.random.Generator) -> ChangeVe
     return compare_items(base, other, ANY, seed=int(random.integers(1 << 30)))
 
 
-def share(nights: int, seen: Callable[[np.random.Generator], bool]) -> float:
+def share(nights: int, is_event: Callable[[np.random.Generator], bool]) -> float:
     random = np.random.default_rng(nights)
-    found = sum(seen(random) for _ in range(nights)) / nights
-    log.info("%.4f of %d nights", found, nights)
-    return found
+    event_share = sum(is_event(random) for _ in range(nights)) / nights
+    log.info("%.4f of %d nights", event_share, nights)
+    return event_share
 
 
 def alarms_at_most(nights: int) -> float:
@@ -81,45 +81,43 @@ def _by_chance(rate: float, nights: int) -> float:
 
 @pytest.mark.parametrize("nights", LENGTHS)
 @pytest.mark.parametrize("night", NIGHTS, ids=str)
-def test_nights_without_a_change_are_hardly_ever_called_one(night: Night, nights: int) -> None:
-    found = share(nights, lambda random: (two_runs(night, 0.0, random).p or 0.0) < 0.05)
-    assert found <= alarms_at_most(nights)
+def test_verdict__false_alarms_are_rare(night: Night, nights: int) -> None:
+    alarm_share = share(nights, lambda random: (two_runs(night, 0.0, random).p or 0.0) < 0.05)
+    assert alarm_share <= alarms_at_most(nights)
 
 
 @pytest.mark.parametrize("nights", LENGTHS)
 @pytest.mark.parametrize("night", NIGHTS, ids=str)
-def test_the_interval_of_a_change_holds_the_change(night: Night, nights: int) -> None:
+def test_change_interval__contains_the_true_change(night: Night, nights: int) -> None:
     def missed(random: np.random.Generator) -> bool:
-        found = two_runs(night, 0.0, random)
-        return not (found.low or 0.0) <= 0.0 <= (found.high or 0.0)
+        change = two_runs(night, 0.0, random)
+        return not (change.low or 0.0) <= 0.0 <= (change.high or 0.0)
 
     assert share(nights, missed) <= missed_at_most(COVERED, nights)
 
 
 @pytest.mark.parametrize("nights", LENGTHS)
 @pytest.mark.parametrize("night", [Night(20, 5), *NIGHTS], ids=str)
-def test_the_interval_of_a_pass_rate_holds_the_rate(night: Night, nights: int) -> None:
+def test_rate_interval__contains_the_true_rate(night: Night, nights: int) -> None:
     def missed(random: np.random.Generator) -> bool:
         run = trials_of(random.beta(4, 1, night.items), night.trials, random)
-        found = estimate_mean(run, scale=Scale.RATE)
-        assert found is not None
-        assert found.interval is not None
-        return not found.interval.low <= PASS_RATE <= found.interval.high
+        estimate = estimate_mean(run, scale=Scale.RATE)
+        assert estimate is not None
+        assert estimate.interval is not None
+        return not estimate.interval.low <= PASS_RATE <= estimate.interval.high
 
     assert share(nights, missed) <= missed_at_most(COVERED, nights)
 
 
 @pytest.mark.parametrize("nights", LENGTHS)
 @pytest.mark.parametrize(("night", "drop"), [(Night(37, 5), 0.116), (Night(100, 3), 0.09)])
-def test_drops_as_large_as_what_the_verdict_calls_visible_are_found(
-    night: Night, drop: float, nights: int
-) -> None:
+def test_minimum_detectable_effect__is_detected(night: Night, drop: float, nights: int) -> None:
     stated = list[float]()
 
     def seen(random: np.random.Generator) -> bool:
-        found = two_runs(night, drop, random)
-        stated.append(found.mde or math.inf)
-        return found.verdict is Verdict.REGRESSED
+        change = two_runs(night, drop, random)
+        stated.append(change.mde or math.inf)
+        return change.verdict is Verdict.REGRESSED
 
     assert 1 - share(nights, seen) <= missed_at_most(POWER, nights)
     assert sum(stated) / nights == pytest.approx(drop, abs=0.005)
@@ -127,17 +125,15 @@ def test_drops_as_large_as_what_the_verdict_calls_visible_are_found(
 
 @pytest.mark.parametrize("nights", LENGTHS)
 @pytest.mark.parametrize("clusters", [5, 12])
-def test_items_that_move_together_do_not_make_a_verdict_more_certain(
-    clusters: int, nights: int
-) -> None:
+def test_clusters__do_not_increase_false_alarms(clusters: int, nights: int) -> None:
     # What an evening does to a whole category is chance, too; blind to it, every third night alarms.
     names = [str(item % clusters) for item in range(10 * clusters)]
-    places = np.arange(10 * clusters) % clusters
+    cluster_index = np.arange(len(names)) % clusters
 
     def night(random: np.random.Generator) -> tuple[ItemSums, ItemSums]:
         chances = random.uniform(0.3, 0.7, len(names))
-        moved = chances + random.normal(0.0, 0.2, clusters)[places]
-        return trials_of(chances, 3, random), trials_of(np.clip(moved, 0, 1), 3, random)
+        changed_chances = chances + random.normal(0.0, 0.2, clusters)[cluster_index]
+        return trials_of(chances, 3, random), trials_of(np.clip(changed_chances, 0, 1), 3, random)
 
     def alarm(random: np.random.Generator) -> bool:
         base, other = night(random)
@@ -155,7 +151,7 @@ def test_items_that_move_together_do_not_make_a_verdict_more_certain(
 @pytest.mark.parametrize(
     "text", ["WEIGHTED_SUM(A:0.5, B:0.5)", "2 * A * B / (A + B)", "MIN(A, B)", "THRESHOLD(A, 0.8)"]
 )
-def test_kpis_without_a_change_are_hardly_ever_called_one(text: str, nights: int) -> None:
+def test_kpi_verdict__false_alarms_are_rare(text: str, nights: int) -> None:
     formula, items = compile_formula(text), np.arange(37)
 
     def alarm(random: np.random.Generator) -> bool:
@@ -166,9 +162,9 @@ def test_kpis_without_a_change_are_hardly_ever_called_one(text: str, nights: int
                 formula,
                 {
                     Reference(key, "mean"): resampled_statistic(
-                        "mean", random.binomial(5, each) / 5, items, draws
+                        "mean", random.binomial(5, chance) / 5, items, draws
                     )
-                    for key, each in zip("AB", chances, strict=True)
+                    for key, chance in zip("AB", chances, strict=True)
                 },
             ).values
             for _ in range(2)
