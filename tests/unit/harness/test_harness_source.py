@@ -83,9 +83,9 @@ def test_harness_source__missing_folder_or_dataset_is_reported(folder: Path) -> 
 
 def test_harness_source__unscored_attempts_come_last(folder: Path) -> None:
     """So that whoever goes on with a run that failed makes them again."""
-    remaining_pages = [trace for page in pages(folder, concurrency=1) for trace in page.traces]
-    assert [trace.item_id for trace in remaining_pages] == ["first", "third", "second"]
-    assert remaining_pages[-1].error == "the script has no entry for this task"
+    traces = [trace for page in pages(folder, concurrency=1) for trace in page.traces]
+    assert [trace.item_id for trace in traces] == ["first", "third", "second"]
+    assert traces[-1].error == "the script has no entry for this task"
 
 
 def test_harness_source__resumed_run_counts_finished_attempts_and_usage(folder: Path) -> None:
